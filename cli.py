@@ -12,53 +12,53 @@ from click.shell_completion import CompletionItem
 from errors import PoolError
 
 
-class _Entry(NamedTuple):
+class _CommandEntry(NamedTuple):
     """Where a command is defined, and its line in the list of commands: reading the list imports none of them."""
 
     module: str
     help: str
 
 
-_SECTIONS: dict[str, dict[str, _Entry]] = {
+_SECTIONS: dict[str, dict[str, _CommandEntry]] = {
     "Supervisor": {
-        "run": _Entry("commands.supervisor", "Run a supervisor in the foreground."),
-        "stop": _Entry("commands.supervisor", "End the turns in flight, then the supervisor."),
-        "pause": _Entry("commands.supervisor", "Grant no more workers; turns in flight go on."),
-        "resume": _Entry("commands.supervisor", "Undo `pool pause` or `pool drain`."),
-        "drain": _Entry("commands.supervisor", "Let turns in flight end and stop all workers."),
-        "reload": _Entry("commands.supervisor", "Read the settings file again."),
+        "run": _CommandEntry("commands.supervisor", "Run a supervisor in the foreground."),
+        "stop": _CommandEntry("commands.supervisor", "End the turns in flight, then the supervisor."),
+        "pause": _CommandEntry("commands.supervisor", "Grant no more workers; turns in flight go on."),
+        "resume": _CommandEntry("commands.supervisor", "Undo `pool pause` or `pool drain`."),
+        "drain": _CommandEntry("commands.supervisor", "Let turns in flight end and stop all workers."),
+        "reload": _CommandEntry("commands.supervisor", "Read the settings file again."),
     },
     "Sessions": {
-        "prompt": _Entry("commands.prompt", "Say something and stream the answer."),
-        "wait": _Entry("commands.prompt", "Wait for a run to end and print its answer."),
-        "steer": _Entry("commands.prompt", "Send a message into the running turn."),
-        "abort": _Entry("commands.prompt", "End a run."),
-        "approve": _Entry("commands.prompt", "Approve a pending tool call."),
-        "deny": _Entry("commands.prompt", "Deny a pending tool call."),
-        "approvals": _Entry("commands.approvals", "List pending tool calls; show one in full."),
-        "delegate": _Entry("commands.prompt", "Give a task to another agent and print its answer."),
-        "attach": _Entry("commands.attach", "Take an agent's place: speak its protocol on stdin and stdout."),
-        "sessions": _Entry("commands.sessions", "List sessions; get, reset, delete one; its history."),
+        "prompt": _CommandEntry("commands.prompt", "Say something and stream the answer."),
+        "wait": _CommandEntry("commands.prompt", "Wait for a run to end and print its answer."),
+        "steer": _CommandEntry("commands.prompt", "Send a message into the running turn."),
+        "abort": _CommandEntry("commands.prompt", "End a run."),
+        "approve": _CommandEntry("commands.prompt", "Approve a pending tool call."),
+        "deny": _CommandEntry("commands.prompt", "Deny a pending tool call."),
+        "approvals": _CommandEntry("commands.approvals", "List pending tool calls; show one in full."),
+        "delegate": _CommandEntry("commands.prompt", "Give a task to another agent and print its answer."),
+        "attach": _CommandEntry("commands.attach", "Take an agent's place: speak its protocol on stdin and stdout."),
+        "sessions": _CommandEntry("commands.sessions", "List sessions; get, reset, delete one; its history."),
     },
     "Automation": {
-        "heartbeat": _Entry("commands.autonomy", "Heartbeats: show status, run now."),
-        "cron": _Entry("commands.autonomy", "Scheduled jobs: add, list, get, remove, run one."),
+        "heartbeat": _CommandEntry("commands.autonomy", "Heartbeats: show status, run now."),
+        "cron": _CommandEntry("commands.autonomy", "Scheduled jobs: add, list, get, remove, run one."),
     },
     "Observation": {
-        "status": _Entry("commands.views", "Show the pool: figures, workers, waiters, profiles, latencies."),
-        "top": _Entry("commands.views", "Watch the pool live: workers, waiters, sessions, events."),
-        "workers": _Entry("commands.views", "List the worker processes."),
-        "waiting": _Entry("commands.views", "List who waits for a worker, and why."),
-        "events": _Entry("commands.events", "Follow events; inject or list system events."),
-        "explain": _Entry("commands.views", "Show how well each worker fits, and what rules it out."),
-        "route": _Entry("commands.views", "Explain how a message is routed."),
-        "worker": _Entry("commands.views", "Stop or recycle one worker."),
+        "status": _CommandEntry("commands.views", "Show the pool: figures, workers, waiters, profiles, latencies."),
+        "top": _CommandEntry("commands.views", "Watch the pool live: workers, waiters, sessions, events."),
+        "workers": _CommandEntry("commands.views", "List the worker processes."),
+        "waiting": _CommandEntry("commands.views", "List who waits for a worker, and why."),
+        "events": _CommandEntry("commands.events", "Follow events; inject or list system events."),
+        "explain": _CommandEntry("commands.views", "Show how well each worker fits, and what rules it out."),
+        "route": _CommandEntry("commands.views", "Explain how a message is routed."),
+        "worker": _CommandEntry("commands.views", "Stop or recycle one worker."),
     },
     "This machine": {
-        "config": _Entry("commands.config", "The settings file: init, check, show, set."),
-        "doctor": _Entry("commands.doctor", "Check this machine's prerequisites."),
-        "demo": _Entry("commands.doctor", "Run a self-contained demo (30 s)."),
-        "stress": _Entry("commands.stress", "Drive a pool hard and check what it promises."),
+        "config": _CommandEntry("commands.config", "The settings file: init, check, show, set."),
+        "doctor": _CommandEntry("commands.doctor", "Check this machine's prerequisites."),
+        "demo": _CommandEntry("commands.doctor", "Run a self-contained demo (30 s)."),
+        "stress": _CommandEntry("commands.stress", "Drive a pool hard and check what it promises."),
     },
 }
 _ENTRIES = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
@@ -132,21 +132,21 @@ class Commands(click.Group):
 def _report(error: Exception) -> int:
     """Print one clear line about the error; the exit code that its kind has."""
     from errors import single_cause
-    from wire.terminal import drop_output, exit_code
+    from wire.terminal import discard_unwritable_output, exit_code
 
     cause = single_cause(error)
     with suppress(OSError):  # stderr takes nothing either
-        click.echo(f"pool: {_words_of(cause)}", err=True)
-    drop_output()
+        click.echo(f"pool: {_error_text(cause)}", err=True)
+    discard_unwritable_output()
     return exit_code(cause) if isinstance(cause, PoolError) else 1
 
 
-def _words_of(cause: BaseException) -> str:
-    from wire.terminal import CANNOT_WRITE, error_line
+def _error_text(cause: BaseException) -> str:
+    from wire.terminal import OUTPUT_ERRNOS, error_line
 
     if isinstance(cause, PoolError):
         return error_line(cause)
-    if isinstance(cause, OSError) and cause.errno in CANNOT_WRITE:
+    if isinstance(cause, OSError) and cause.errno in OUTPUT_ERRNOS:
         where = f" {cause.filename}" if cause.filename else ""  # stdout has no file name
         return f"cannot write{where}: {cause.strerror}"
     return f"unexpected {type(cause).__name__}: {cause} (pool --debug shows where)"

@@ -185,8 +185,8 @@ class ProfileBroken(PoolError):
     code = "profile_broken"
 
 
-def _all_kinds(root: type[PoolError]) -> list[type[PoolError]]:
-    return [root, *(kind for child in root.__subclasses__() for kind in _all_kinds(child))]
+def _error_classes(root: type[PoolError]) -> list[type[PoolError]]:
+    return [root, *(kind for child in root.__subclasses__() for kind in _error_classes(child))]
 
 
 def error_from_wire(code: str, message: str, details: Mapping[str, Any] | None = None) -> PoolError:
@@ -195,7 +195,7 @@ def error_from_wire(code: str, message: str, details: Mapping[str, Any] | None =
     A subclass without a code of its own is one room's refinement and arrives as the class whose code it has.
     An unknown code becomes a plain ``PoolError`` that keeps the code in ``details["code"]``.
     """
-    known = {kind.code: kind for kind in _all_kinds(PoolError) if "code" in vars(kind)}
+    known = {kind.code: kind for kind in _error_classes(PoolError) if "code" in vars(kind)}
     fields = {str(key): value for key, value in (details or {}).items()}
     kind = known.get(code)
     if kind is None:
@@ -204,7 +204,7 @@ def error_from_wire(code: str, message: str, details: Mapping[str, Any] | None =
 
 
 @contextmanager
-def ungrouped() -> Iterator[None]:
+def unwrap_exception_groups() -> Iterator[None]:
     """Take a ``PoolError`` out of the exception groups of the nurseries in the block, and raise it by itself.
 
     Of several, the first is raised. Other exceptions (a defect, a cancellation) take precedence, in their group. A
@@ -216,12 +216,12 @@ def ungrouped() -> Iterator[None]:
         ours, others = group.split(PoolError)
         if others is not None:
             raise others from None
-        raise _first_of(ours or group) from None
+        raise _first_leaf(ours or group) from None
 
 
-def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def _first_leaf(group: BaseExceptionGroup[BaseException]) -> BaseException:
     error = group.exceptions[0]
-    return _first_of(error) if isinstance(error, BaseExceptionGroup) else error
+    return _first_leaf(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def single_cause(exc: BaseException) -> BaseException:

@@ -17,10 +17,10 @@ import trio
 
 from agent.tools.base import Tool, ToolContext
 from wire.call_parts import SHOWN_CHARS, SHOWN_LINES, CallPage, CallPart, page_of
-from wire.entries import Decision
+from wire.entries import ApprovalDecision
 from wire.messages import ToolCallView
 
-_SEEN_CHARS = 8
+_TOKEN_CHARS = 8
 
 
 @runtime_checkable
@@ -28,7 +28,7 @@ class _SelfDescribing(Protocol):
     async def describe(self, arguments: Any, context: ToolContext) -> list[CallPart]: ...
 
 
-class Description:
+class CallDescription:
     """A call as parts. ``seen``: a token on its last page only; None where ``shown`` is the whole call."""
 
     def __init__(self, parts: Sequence[CallPart]) -> None:
@@ -37,7 +37,7 @@ class Description:
         self.seen: str | None = None
         if self.shown.hidden:
             digest = hashlib.sha256(msgspec.json.encode(parts))
-            self.seen = digest.hexdigest()[:_SEEN_CHARS]
+            self.seen = digest.hexdigest()[:_TOKEN_CHARS]
 
     def page(self, offset: int) -> CallPage:
         """The page that begins at ``offset``."""
@@ -45,12 +45,12 @@ class Description:
         return page if page.hidden else msgspec.structs.replace(page, seen=self.seen)
 
 
-async def describe(tool: Tool, arguments: Any, context: ToolContext) -> Description:
+async def describe(tool: Tool, arguments: Any, context: ToolContext) -> CallDescription:
     """Describe what a call would do, before it runs. Reads files; changes nothing."""
     if isinstance(tool, _SelfDescribing):
-        return Description(await tool.describe(arguments, context))
+        return CallDescription(await tool.describe(arguments, context))
     given = msgspec.to_builtins(arguments)
-    return Description([CallPart(name, _text_of(value)) for name, value in given.items()])
+    return CallDescription([CallPart(name, _text_of(value)) for name, value in given.items()])
 
 
 def _text_of(value: Any) -> str:
@@ -59,79 +59,79 @@ def _text_of(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-_REMEMBERED = 1_000
+_MAX_CLOSED = 1_000
 """Calls no longer open of which is known why; older ones are as unknown as any."""
 
-_Closed: TypeAlias = Literal["decided", "ended", "sealed"]
+_CloseReason: TypeAlias = Literal["decided", "ended", "sealed"]
 
 
-_Code: TypeAlias = Literal["nothing_pending", "already_decided", "sealed", "not_shown"]
+_ErrorCode: TypeAlias = Literal["nothing_pending", "already_decided", "sealed", "not_shown"]
 """``not_shown``: the call is longer than its question, and the decision lacks ``seen`` of its last page."""
 
 
 class NotDecidable(Exception):
     """The decision is refused and nothing was run; ``code`` says why."""
 
-    def __init__(self, code: _Code, message: str) -> None:
+    def __init__(self, code: _ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class Decided(msgspec.Struct, frozen=True):
+class ApprovalVerdict(msgspec.Struct, frozen=True):
     """What a person said, and who it was."""
 
-    decision: Decision
+    decision: ApprovalDecision
     note: str | None = None
     by: str | None = None
 
 
-class Question:
+class PendingApproval:
     """One call that waits. ``take`` writes a decision down and may raise: then it was not made."""
 
     def __init__(
         self,
         call: ToolCallView,
-        take: Callable[[Decided], None],
-        tell: Callable[[Decided], None],
-        description: Description,
+        take: Callable[[ApprovalVerdict], None],
+        tell: Callable[[ApprovalVerdict], None],
+        description: CallDescription,
     ) -> None:
         self.call = call
         self.description = description
-        self._take = take
-        self._tell = tell
-        self._answer: Decided | None = None
-        self._answered = trio.Event()
+        self._persist = take
+        self._emit = tell
+        self._decision: ApprovalVerdict | None = None
+        self._is_decided = trio.Event()
 
-    async def wait(self) -> Decided:
+    async def wait(self) -> ApprovalVerdict:
         """The decision, once it is there."""
-        await self._answered.wait()
-        assert self._answer is not None  # noqa: S101 - set before the event
-        return self._answer
+        await self._is_decided.wait()
+        assert self._decision is not None  # noqa: S101 - set before the event
+        return self._decision
 
-    def write(self, decided: Decided) -> None:
+    def commit(self, decided: ApprovalVerdict) -> None:
         """Take the decision; see the class."""
-        self._take(decided)
-        self._answer = decided
+        self._persist(decided)
+        self._decision = decided
 
     def publish(self) -> None:
         """Tell everybody of the decision and let the call go on."""
-        assert self._answer is not None  # noqa: S101 - ``write`` came first
-        self._answered.set()
-        self._tell(self._answer)
+        assert self._decision is not None  # noqa: S101 - ``write`` came first
+        self._is_decided.set()
+        self._emit(self._decision)
 
 
 class Approvals:
     """All open questions of a worker, and a bounded memory of those that are not open any more."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Question] = {}
-        self._closed: dict[str, _Closed] = {}
+        self._open: dict[str, PendingApproval] = {}
+        self._closed: dict[str, _CloseReason] = {}
 
     def pending(self) -> list[ToolCallView]:
         """The calls that wait, oldest question first."""
         return [question.call for question in self._open.values()]
 
-    def ask(self, question: Question) -> None:
+    def open(self, question: PendingApproval) -> None:
         """Open a question; tell of it only afterwards. Raises ValueError when the call is asked about already."""
         if question.call.id in self._open:
             raise ValueError(f"call {question.call.id!r} waits for a decision already")
@@ -139,12 +139,12 @@ class Approvals:
 
     def page(self, call_id: str, offset: int = 0) -> CallPage:
         """The description of a pending call, from ``offset`` characters on. Raises NotDecidable."""
-        return self._waiting(call_id).description.page(offset)
+        return self._open_or_raise(call_id).description.page(offset)
 
     def decide(
         self,
         call_id: str,
-        decision: Decision,
+        decision: ApprovalDecision,
         note: str | None = None,
         by: str | None = None,
         *,
@@ -156,7 +156,7 @@ class Approvals:
 
         Raises NotDecidable, or what writing it down raises: then the question is still open.
         """
-        question = self._waiting(call_id)
+        question = self._open_or_raise(call_id)
         if decision == "allow" and question.description.seen not in (None, seen):
             hidden = question.description.shown.hidden
             raise NotDecidable(
@@ -164,14 +164,14 @@ class Approvals:
                 f"the call {call_id[:100]!r} is longer than what was shown of it by {hidden:,} characters: look at all "
                 "of it, and repeat what its end says",
             )
-        question.write(Decided(decision, note, by))
+        question.commit(ApprovalVerdict(decision, note, by))
         self._close(call_id, "decided")
         question.publish()
 
-    def _waiting(self, call_id: str) -> Question:
+    def _open_or_raise(self, call_id: str) -> PendingApproval:
         question = self._open.get(call_id)
         if question is None:
-            raise self._refusal(call_id)
+            raise self._not_decidable(call_id)
         return question
 
     def withdraw(self, call_id: str) -> None:
@@ -179,19 +179,19 @@ class Approvals:
         if call_id in self._open:
             self._close(call_id, "ended")
 
-    def note_sealed(self, call_ids: Iterable[str]) -> None:
+    def mark_sealed(self, call_ids: Iterable[str]) -> None:
         """These calls of a resumed conversation were sealed: nobody can decide about them any more."""
         for call_id in call_ids:
             self._close(call_id, "sealed")
 
-    def _close(self, call_id: str, why: _Closed) -> None:
+    def _close(self, call_id: str, why: _CloseReason) -> None:
         self._open.pop(call_id, None)
         self._closed.pop(call_id, None)
         self._closed[call_id] = why
-        if len(self._closed) > _REMEMBERED:
+        if len(self._closed) > _MAX_CLOSED:
             del self._closed[next(iter(self._closed))]
 
-    def _refusal(self, call_id: str) -> NotDecidable:
+    def _not_decidable(self, call_id: str) -> NotDecidable:
         shown = repr(call_id[:100])
         match self._closed.get(call_id):
             case "decided":

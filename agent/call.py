@@ -14,14 +14,14 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from agent.approvals import Decided
-from agent.results import Result, text_of
+from agent.approvals import ApprovalVerdict
+from agent.results import CallResult, text_of
 from wire.entries import (
+    ApprovalDecision,
     CallApproval,
-    CallMove,
     CallRecord,
     CallState,
-    Decision,
+    CallTransition,
     ImageBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -29,7 +29,7 @@ from wire.entries import (
 from wire.messages import CallDetails, ToolCallView
 from wire.texts import excerpt
 
-MOST_NOTE = 2_000
+MAX_NOTE_CHARS = 2_000
 """Characters of a note that are kept."""
 
 PENDING = CallState.PENDING
@@ -40,7 +40,7 @@ FAILED = CallState.FAILED
 DENIED = CallState.DENIED
 SEALED = CallState.SEALED
 
-MOVES: Mapping[CallState, frozenset[CallState]] = {
+TRANSITIONS: Mapping[CallState, frozenset[CallState]] = {
     PENDING: frozenset({AWAITING_APPROVAL, RUNNING, COMPLETED, FAILED, DENIED, SEALED}),
     AWAITING_APPROVAL: frozenset({RUNNING, DENIED, FAILED, SEALED}),
     RUNNING: frozenset({COMPLETED, FAILED, SEALED}),
@@ -52,59 +52,61 @@ MOVES: Mapping[CallState, frozenset[CallState]] = {
 """From each state the states it may move to."""
 
 
-class IllegalMove(Exception):
+class IllegalCallTransition(Exception):
     """A step that the table, or a call's approval, does not allow: a defect of ours."""
 
 
-def is_over(state: CallState) -> bool:
+def is_final(state: CallState) -> bool:
     """Whether a call in this state moves no more."""
-    return not MOVES[state]
+    return not TRANSITIONS[state]
 
 
 def new_record(call: ToolUseBlock, ts: float) -> CallRecord:
     """The record of a call that was just made; ``ts`` is Unix time in seconds, as everywhere here."""
-    return CallRecord(call.id, call.name, PENDING, input=call.input, audit=[CallMove(PENDING, ts)])
+    return CallRecord(call.id, call.name, PENDING, input=call.input, audit=[CallTransition(PENDING, ts)])
 
 
-def moved(record: CallRecord, state: CallState, ts: float, note: str | None = None) -> CallRecord:
+def with_state(record: CallRecord, state: CallState, ts: float, note: str | None = None) -> CallRecord:
     """The record after a move that does not end the call. Raises IllegalMove.
 
     To AWAITING_APPROVAL the note says why a person is asked; from there to RUNNING only after ``allow``.
     """
-    _check(record, state)
-    if is_over(state):
-        raise IllegalMove(f"call {record.id}: {state} is an end and takes a result")
+    _check_transition(record, state)
+    if is_final(state):
+        raise IllegalCallTransition(f"call {record.id}: {state} is an end and takes a result")
     more: dict[str, Any] = {}
     if state is AWAITING_APPROVAL:
-        more["approval"] = CallApproval(_cut(note) or "")
+        more["approval"] = CallApproval(_truncate(note) or "")
     if state is RUNNING:
         _check_allowed(record)
         more["started_at"] = ts
-    return msgspec.structs.replace(record, state=state, audit=_audit(record, state, ts, note), **more)
+    return msgspec.structs.replace(record, state=state, audit=_extended_audit(record, state, ts, note), **more)
 
 
-def changed(record: CallRecord, ts: float, given: dict[str, Any]) -> CallRecord:
+def with_input(record: CallRecord, ts: float, given: dict[str, Any]) -> CallRecord:
     """The record with the input that a hook puts in place of the model's. Raises IllegalMove unless PENDING."""
     if record.state is not PENDING:
-        raise IllegalMove(f"call {record.id} is {record.state}: its input cannot change any more")
+        raise IllegalCallTransition(f"call {record.id} is {record.state}: its input cannot change any more")
     return msgspec.structs.replace(
-        record, changed_input=given, audit=_audit(record, PENDING, ts, "a hook has changed the input")
+        record, changed_input=given, audit=_extended_audit(record, PENDING, ts, "a hook has changed the input")
     )
 
 
-def decided(record: CallRecord, decision: Decision, ts: float, note: str | None, by: str | None) -> CallRecord:
+def with_decision(
+    record: CallRecord, decision: ApprovalDecision, ts: float, note: str | None, by: str | None
+) -> CallRecord:
     """The record with the decision about it; it moves when the decision acts. Raises IllegalMove, also the second time.
 
     ``by`` names who decided.
     """
     if record.state is not AWAITING_APPROVAL or record.approval is None or record.approval.decision is not None:
-        raise IllegalMove(f"call {record.id} is {record.state} and awaits no decision")
-    approval = CallApproval(record.approval.reason, decision, _cut(note), _cut(by), ts)
+        raise IllegalCallTransition(f"call {record.id} is {record.state} and awaits no decision")
+    approval = CallApproval(record.approval.reason, decision, _truncate(note), _truncate(by), ts)
     said = f"{decision} by {by or 'someone'}" + (f": {note}" if note else "")
-    return msgspec.structs.replace(record, approval=approval, audit=_audit(record, record.state, ts, said))
+    return msgspec.structs.replace(record, approval=approval, audit=_extended_audit(record, record.state, ts, said))
 
 
-def ended(
+def with_result(
     record: CallRecord,
     state: CallState,
     ts: float,
@@ -117,55 +119,55 @@ def ended(
 
     ``duration_ms`` is how long it ran; a call that never ran has none.
     """
-    _check(record, state)
-    if not is_over(state):
-        raise IllegalMove(f"call {record.id}: {state} is no end")
+    _check_transition(record, state)
+    if not is_final(state):
+        raise IllegalCallTransition(f"call {record.id}: {state} is no end")
     if record.approval is not None and record.approval.decision == "allow" and state is DENIED:
-        raise IllegalMove(f"call {record.id} was allowed")
+        raise IllegalCallTransition(f"call {record.id} was allowed")
     ran = None if record.started_at is None else round(max(0.0, ts - record.started_at) * 1000, 3)
     return msgspec.structs.replace(
         record,
         state=state,
         result=result,
         images=images or [],
-        error=None if result["ok"] else _cut(result["error"]),
+        error=None if result["ok"] else _truncate(result["error"]),
         completed_at=ts,
         duration_ms=ran,
-        audit=_audit(record, state, ts, note),
+        audit=_extended_audit(record, state, ts, note),
     )
 
 
-def _check(record: CallRecord, state: CallState) -> None:
-    if state not in MOVES[record.state]:
-        raise IllegalMove(f"call {record.id} cannot move from {record.state} to {state}")
+def _check_transition(record: CallRecord, state: CallState) -> None:
+    if state not in TRANSITIONS[record.state]:
+        raise IllegalCallTransition(f"call {record.id} cannot move from {record.state} to {state}")
 
 
 def _check_allowed(record: CallRecord) -> None:
     if record.approval is not None and record.approval.decision != "allow":
-        raise IllegalMove(f"call {record.id} was not allowed to run")
+        raise IllegalCallTransition(f"call {record.id} was not allowed to run")
 
 
-def _audit(record: CallRecord, state: CallState, ts: float, note: str | None) -> list[CallMove]:
-    return [*record.audit, CallMove(state, ts, _cut(note))]
+def _extended_audit(record: CallRecord, state: CallState, ts: float, note: str | None) -> list[CallTransition]:
+    return [*record.audit, CallTransition(state, ts, _truncate(note))]
 
 
-def _cut(text: str | None) -> str | None:
-    return None if text is None else text[:MOST_NOTE]
+def _truncate(text: str | None) -> str | None:
+    return None if text is None else text[:MAX_NOTE_CHARS]
 
 
 _PREVIEW_BYTES = 200
-_NO_FACTS = CallDetails()
+_NO_DETAILS = CallDetails()
 
-Say: TypeAlias = Callable[[str, dict[str, Any]], None]
+Emit: TypeAlias = Callable[[str, dict[str, Any]], None]
 """Tells an event of the run."""
 
-End: TypeAlias = Literal[CallState.COMPLETED, CallState.FAILED, CallState.DENIED]
+EndState: TypeAlias = Literal[CallState.COMPLETED, CallState.FAILED, CallState.DENIED]
 
 
-class Journal(Protocol):
+class CallLog(Protocol):
     """Where records are kept; a ``Conversation`` is one."""
 
-    def note(self, record: CallRecord) -> None:
+    def record_call(self, record: CallRecord) -> None:
         """Write a record; it survives the end of this process. Raises TranscriptError: nothing was noted."""
         ...
 
@@ -174,65 +176,65 @@ class Journal(Protocol):
         ...
 
 
-class LiveCall:
+class ToolCallTracker:
     """Its methods are immediate; those that move it raise TranscriptError: then the call stands where it stood.
 
     PENDING needs no entry of its own: the message that makes the call is that. ``result`` is None until ``end``.
     """
 
-    def __init__(self, call: ToolUseBlock, journal: Journal, say: Say) -> None:
+    def __init__(self, call: ToolUseBlock, journal: CallLog, say: Emit) -> None:
         self.call = call
         self.record = new_record(call, time.time())
         self.result: ToolResultBlock | None = None
-        self._journal = journal
-        self._say = say
-        self._told = False
-        self._preview = _preview_of(call.input)
+        self._log = journal
+        self._emit = say
+        self._start_emitted = False
+        self._preview = _input_preview(call.input)
 
     def start(self) -> None:
         """Tell that it is there; harmless when told already."""
-        if not self._told:
-            self._told = True
-            self._say("tool", {"phase": "start", "call": self.view()})
+        if not self._start_emitted:
+            self._start_emitted = True
+            self._emit("tool", {"phase": "start", "call": self.view()})
 
-    def change(self, given: dict[str, Any]) -> None:
+    def change_input(self, given: dict[str, Any]) -> None:
         """Replace the input by a hook's; the record keeps both."""
-        self._take(changed(self.record, time.time(), given))
+        self._apply(with_input(self.record, time.time(), given))
         self.call = msgspec.structs.replace(self.call, input=given)
-        self._preview = _preview_of(given)
+        self._preview = _input_preview(given)
 
     def await_approval(self, reason: str) -> None:
         """A person will be asked; telling them is not done here."""
-        self._take(moved(self.record, CallState.AWAITING_APPROVAL, time.time(), reason))
+        self._apply(with_state(self.record, CallState.AWAITING_APPROVAL, time.time(), reason))
 
-    def decide(self, decided_: Decided) -> None:
+    def decide(self, decided_: ApprovalVerdict) -> None:
         """A person has decided; the call moves when that acts."""
-        self._take(decided(self.record, decided_.decision, time.time(), decided_.note, decided_.by))
+        self._apply(with_decision(self.record, decided_.decision, time.time(), decided_.note, decided_.by))
 
     def begin(self) -> None:
         """Its tool is about to run. Emits ``running`` after an approval, since ``start`` came before it."""
-        self._take(moved(self.record, CallState.RUNNING, time.time()))
+        self._apply(with_state(self.record, CallState.RUNNING, time.time()))
         if self.record.approval is not None:
-            self._say("tool", {"phase": "running", "call": self.view()})
+            self._emit("tool", {"phase": "running", "call": self.view()})
 
     def progress(self, report: dict[str, Any]) -> None:
         """Its tool shows the end of its output so far; see ``agent.tools.base.Report``."""
         if self.result is None:
-            facts = {"tail": report["tail"], **_facts(report)}
-            self._say("tool", {"phase": "update", "call": self.view(), **facts})
+            facts = {"tail": report["tail"], **_event_details(report)}
+            self._emit("tool", {"phase": "update", "call": self.view(), **facts})
 
-    def end(self, state: End, result: Result, images: list[ImageBlock] | None = None) -> None:
+    def end(self, state: EndState, result: CallResult, images: list[ImageBlock] | None = None) -> None:
         """It is over; this is what the model is told."""
         self.start()
-        self._take(ended(self.record, state, time.time(), result, images=images))
+        self._apply(with_result(self.record, state, time.time(), result, images=images))
         self.result = ToolResultBlock(self.call.id, result, is_error=not result["ok"], images=images or [])
-        view, facts = self.view(), _facts(result.get("details"))
+        view, facts = self.view(), _event_details(result.get("details"))
         if not result["ok"]:
-            self._say("tool", {"phase": "error", "call": view, "error": result["error"], **facts})
+            self._emit("tool", {"phase": "error", "call": view, "error": result["error"], **facts})
         decided = self.record.approval
         approval = {} if decided is None else {"approval": decided}
-        self._say("tool_executed", {"call": view, "ok": result["ok"], **approval})
-        self._say("tool", {"phase": "end", "call": view, "result": excerpt(text_of(result)), **facts})
+        self._emit("tool_executed", {"call": view, "ok": result["ok"], **approval})
+        self._emit("tool", {"phase": "end", "call": view, "result": excerpt(text_of(result)), **facts})
 
     def view(self) -> ToolCallView:
         """It, as events show it. ``approval``: required, allow or deny, where a person is asked."""
@@ -246,19 +248,19 @@ class LiveCall:
             None if approval is None else approval.decision or "required",
         )
 
-    def _take(self, record: CallRecord) -> None:
-        self._journal.note(record)
+    def _apply(self, record: CallRecord) -> None:
+        self._log.record_call(record)
         self.record = record
 
 
-def _preview_of(given: Any) -> str:
+def _input_preview(given: Any) -> str:
     return msgspec.json.encode(given)[:_PREVIEW_BYTES].decode(errors="ignore")
 
 
-def _facts(details: Any) -> dict[str, CallDetails]:
+def _event_details(details: Any) -> dict[str, CallDetails]:
     """What events tell of a call's details: those of a command. A hook may have put anything there."""
     try:
         facts = msgspec.convert(details, CallDetails)
     except msgspec.ValidationError:
         return {}
-    return {} if facts == _NO_FACTS else {"details": facts}
+    return {} if facts == _NO_DETAILS else {"details": facts}

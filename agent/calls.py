@@ -17,38 +17,38 @@ from typing import NamedTuple, NoReturn, TypeAlias
 import msgspec
 import trio
 
-from agent.approvals import Approvals, Decided, Description, Question, describe
-from agent.call import End, Journal, LiveCall, Say
+from agent.approvals import Approvals, ApprovalVerdict, CallDescription, PendingApproval, describe
+from agent.call import CallLog, Emit, EndState, ToolCallTracker
 from agent.hook_types import Ask, Change, Deny, HookFailed, ToolVerdict, UseResult
 from agent.hooks import Hooks
-from agent.policy import HARMLESS, Allowed, Needed, Policy, Refused, judge
-from agent.results import Result, aborted, denied, failure, is_json, of_error, of_exception, success, timed_out
+from agent.policy import HARMLESS_EFFECTS, Allowed, ApprovalNeeded, CallRejected, Policy, evaluate
+from agent.results import CallResult, aborted, denied, failure, is_json, of_error, of_exception, success, timed_out
 from agent.tools.base import Report, Tool, ToolContext, ToolError, ToolOutput
 from wire.entries import CallRecord, CallState, ImageBlock, ToolResultBlock, ToolUseBlock
 from wire.messages import Breakpoint
 from wire.transcript_repair import TranscriptError
 
 
-class Slots:
+class FifoLimiter:
     """Unlike a semaphore's, the order is that of ``ticket``, which does not wait, and not that of the tasks' waits."""
 
     def __init__(self, places: int) -> None:
         self._free = places
         self._waiting: deque[trio.Event] = deque()
 
-    def ticket(self) -> trio.Event:
+    def acquire(self) -> trio.Event:
         """Stand in line; the event is set once the place is yours, to be given back with ``give_back``."""
         turn = trio.Event()
         self._waiting.append(turn)
-        self._serve()
+        self._grant()
         return turn
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Let the next one have the place."""
         self._free += 1
-        self._serve()
+        self._grant()
 
-    def _serve(self) -> None:
+    def _grant(self) -> None:
         while self._free and self._waiting:
             self._free -= 1
             self._waiting.popleft().set()
@@ -58,9 +58,9 @@ ContextFor: TypeAlias = Callable[[ToolUseBlock, Report], ToolContext]
 """What a call may use; the second argument is its ``report``."""
 
 
-class _Outcome(NamedTuple):
-    state: End
-    result: Result
+class _CallOutcome(NamedTuple):
+    state: EndState
+    result: CallResult
     images: list[ImageBlock] = []  # noqa: RUF012 - a named tuple's default, which nobody changes
 
 
@@ -75,26 +75,26 @@ class CallRunner:
         policy: Policy,
         approvals: Approvals,
         hooks: Hooks,
-        journal: Journal,
+        journal: CallLog,
         context_for: ContextFor,
-        say: Say,
+        say: Emit,
     ) -> None:
         self._tools = tools
         self._policy = policy
         self._approvals = approvals
         self._hooks = hooks
-        self._journal = journal
+        self._log = journal
         self._context_for = context_for
-        self._say = say
-        self._live = [LiveCall(call, journal, say) for call in calls]
+        self._emit = say
+        self._calls = [ToolCallTracker(call, journal, say) for call in calls]
 
     def results(self) -> list[ToolResultBlock]:
         """What there is so far, in call order."""
-        return [live.result for live in self._live if live.result is not None]
+        return [live.result for live in self._calls if live.result is not None]
 
     async def run(self, parallel: int) -> None:
         """Run all calls, at most ``parallel`` at a time. Raises TranscriptError; ``close`` is to be called even so."""
-        slots = Slots(parallel)
+        slots = FifoLimiter(parallel)
         try:
             async with trio.open_nursery() as nursery:
                 for live in self._distinct():
@@ -105,115 +105,117 @@ class CallRunner:
 
     def breakpoint(self) -> Breakpoint:
         """Where the step stands: the first state in the order of ``_BREAKPOINTS`` that one of its calls has."""
-        records = [live.record for live in self._live]
+        records = [live.record for live in self._calls]
         for state, name in _BREAKPOINTS.items():
-            if any(record.state is state and not _was_allowed(record) for record in records):
+            if any(record.state is state and not _is_approved(record) for record in records):
                 return name
-        return "PRE_TOOL" if any(_was_allowed(record) for record in records) else "POST_TOOL"
+        return "PRE_TOOL" if any(_is_approved(record) for record in records) else "POST_TOOL"
 
     def close(self, reason: str = "aborted") -> None:
         """Give every call without a result the result that it was ended. Raises TranscriptError."""
-        for live in self._live:
+        for live in self._calls:
             self._approvals.withdraw(live.call.id)
             if live.result is None:
-                live.end(*_closing(live, reason))
+                live.end(*_abort_outcome(live, reason))
 
     # --- before it runs -----------------------------------------------------------------------------------------------
 
-    def _distinct(self) -> list[LiveCall]:
+    def _distinct(self) -> list[ToolCallTracker]:
         """The calls, but those with the id of an earlier one: these fail, since no decision could tell them apart."""
-        first: dict[str, LiveCall] = {}
-        for live in self._live:
+        first: dict[str, ToolCallTracker] = {}
+        for live in self._calls:
             if first.setdefault(live.call.id, live) is not live:
                 live.end(CallState.FAILED, failure("another call of this answer has the same id", "validation"))
         return list(first.values())
 
-    async def _prepare(self, live: LiveCall, slots: Slots, nursery: trio.Nursery) -> None:
+    async def _prepare(self, live: ToolCallTracker, slots: FifoLimiter, nursery: trio.Nursery) -> None:
         live.start()
-        match await self._verdict_on(live):
-            case _Outcome() as outcome:
-                await self._end(live, outcome)
-            case Needed() as needed:
+        match await self._check_rules_and_hooks(live):
+            case _CallOutcome() as outcome:
+                await self._finish(live, outcome)
+            case ApprovalNeeded() as needed:
                 description = await describe(needed.tool, needed.arguments, self._context_for(live.call, live.progress))
-                question = self._ask(live, needed.reason, description)
-                nursery.start_soon(self._attend, live, needed, question, slots)
+                question = self._request_approval(live, needed.reason, description)
+                nursery.start_soon(self._await_approval, live, needed, question, slots)
             case Allowed() as allowed:
-                nursery.start_soon(self._run_one, live, allowed, slots, slots.ticket())
+                nursery.start_soon(self._run_one, live, allowed, slots, slots.acquire())
 
-    async def _verdict_on(self, live: LiveCall) -> Allowed | Needed | _Outcome:
-        verdict = judge(live.call, self._tools, self._policy)
-        if isinstance(verdict, Refused):
-            return _Outcome(verdict.state, verdict.result)
+    async def _check_rules_and_hooks(self, live: ToolCallTracker) -> Allowed | ApprovalNeeded | _CallOutcome:
+        verdict = evaluate(live.call, self._tools, self._policy)
+        if isinstance(verdict, CallRejected):
+            return _CallOutcome(verdict.state, verdict.result)
         try:
             said = await self._hooks.before_tool_call(live.call)
         except HookFailed as exc:
-            return _Outcome(CallState.FAILED, _of_hook(exc))
+            return _CallOutcome(CallState.FAILED, _hook_failure(exc))
         if isinstance(said, Change):
-            live.change(said.input)
-            again = judge(live.call, self._tools, self._policy)
-            if isinstance(again, Refused):
-                return _Outcome(again.state, again.result)
+            live.change_input(said.input)
+            again = evaluate(live.call, self._tools, self._policy)
+            if isinstance(again, CallRejected):
+                return _CallOutcome(again.state, again.result)
             verdict, said = _stricter(verdict, again), said.then
-        return _combined(verdict, said)
+        return _combine_with_hooks(verdict, said)
 
-    def _ask(self, live: LiveCall, reason: str, description: Description) -> Question:
-        def tell(decided: Decided) -> None:
+    def _request_approval(self, live: ToolCallTracker, reason: str, description: CallDescription) -> PendingApproval:
+        def tell(decided: ApprovalVerdict) -> None:
             facts = {"call_id": live.call.id, **msgspec.to_builtins(decided)}
-            self._say("permission_decided", {name: fact for name, fact in facts.items() if fact is not None})
+            self._emit("permission_decided", {name: fact for name, fact in facts.items() if fact is not None})
 
         live.await_approval(reason)
-        question = Question(live.view(), live.decide, tell, description)
-        self._approvals.ask(question)
-        self._say("permission_required", {"call": live.view(), "reason": reason, "shown": description.shown})
+        question = PendingApproval(live.view(), live.decide, tell, description)
+        self._approvals.open(question)
+        self._emit("permission_required", {"call": live.view(), "reason": reason, "shown": description.shown})
         return question
 
-    async def _attend(self, live: LiveCall, needed: Needed, question: Question, slots: Slots) -> None:
+    async def _await_approval(
+        self, live: ToolCallTracker, needed: ApprovalNeeded, question: PendingApproval, slots: FifoLimiter
+    ) -> None:
         decided = await question.wait()
         if decided.decision == "deny":
-            await self._end(live, _Outcome(CallState.DENIED, _denied_by_person(live, decided.note)))
+            await self._finish(live, _CallOutcome(CallState.DENIED, _user_denial(live, decided.note)))
         else:
-            await self._run_one(live, Allowed(needed.tool, needed.arguments), slots, slots.ticket())
+            await self._run_one(live, Allowed(needed.tool, needed.arguments), slots, slots.acquire())
 
     # --- running it ---------------------------------------------------------------------------------------------------
 
-    async def _run_one(self, live: LiveCall, allowed: Allowed, slots: Slots, turn: trio.Event) -> None:
+    async def _run_one(self, live: ToolCallTracker, allowed: Allowed, slots: FifoLimiter, turn: trio.Event) -> None:
         await turn.wait()
         try:
             live.begin()
-            if allowed.tool.effects not in HARMLESS:
-                await self._journal.sync()
-            await self._end(live, await self._outcome_of(live, allowed))
+            if allowed.tool.effects not in HARMLESS_EFFECTS:
+                await self._log.sync()
+            await self._finish(live, await self._run_with_hooks(live, allowed))
         finally:
-            slots.give_back()
+            slots.release()
 
-    async def _outcome_of(self, live: LiveCall, allowed: Allowed) -> _Outcome:
-        outcome = await self._used(live, allowed)
+    async def _run_with_hooks(self, live: ToolCallTracker, allowed: Allowed) -> _CallOutcome:
+        outcome = await self._run_tool(live, allowed)
         try:
             await self._hooks.after_tool_call(live.call, outcome.result)
         except HookFailed as exc:
-            return _Outcome(CallState.FAILED, _of_hook(exc))
+            return _CallOutcome(CallState.FAILED, _hook_failure(exc))
         return outcome
 
-    async def _used(self, live: LiveCall, allowed: Allowed) -> _Outcome:
+    async def _run_tool(self, live: ToolCallTracker, allowed: Allowed) -> _CallOutcome:
         tool = allowed.tool
         try:
             context = self._context_for(live.call, live.progress)
             with trio.move_on_after(float("inf") if tool.timeout is None else tool.timeout):
                 output = await tool.run(allowed.arguments, context)
                 images = output.images if isinstance(output, ToolOutput) else []
-                return _Outcome(CallState.COMPLETED, success(output), images)
+                return _CallOutcome(CallState.COMPLETED, success(output), images)
         except Exception as exc:  # noqa: BLE001 - a tool's bug is the call's failure, never the end of the run
-            return _Outcome(CallState.FAILED, _of_any(exc))
+            return _CallOutcome(CallState.FAILED, _tool_failure(exc))
         except BaseExceptionGroup as group:
             _raise_cancelled(group)
-        return _Outcome(CallState.FAILED, timed_out(tool.name, tool.timeout or 0.0))
+        return _CallOutcome(CallState.FAILED, timed_out(tool.name, tool.timeout or 0.0))
 
-    async def _end(self, live: LiveCall, outcome: _Outcome) -> None:
+    async def _finish(self, live: ToolCallTracker, outcome: _CallOutcome) -> None:
         outcome = _encodable(outcome)
         try:
             result = await self._hooks.tool_result_persist(live.call, outcome.result)
         except HookFailed as exc:
-            outcome = _Outcome(CallState.FAILED, _of_hook(exc))
+            outcome = _CallOutcome(CallState.FAILED, _hook_failure(exc))
         else:
             outcome = _encodable(outcome._replace(result=result))
         live.end(*outcome)
@@ -227,7 +229,7 @@ _BREAKPOINTS: Mapping[CallState, Breakpoint] = {
 """In order of precedence."""
 
 
-def _was_allowed(record: CallRecord) -> bool:
+def _is_approved(record: CallRecord) -> bool:
     """Whether a person has decided about it, and it is only queued to run."""
     return (
         record.state is CallState.AWAITING_APPROVAL and record.approval is not None and bool(record.approval.decision)
@@ -237,53 +239,55 @@ def _was_allowed(record: CallRecord) -> bool:
 # --- pure parts -------------------------------------------------------------------------------------------------------
 
 
-def _stricter(before: Allowed | Needed, after: Allowed | Needed) -> Allowed | Needed:
+def _stricter(before: Allowed | ApprovalNeeded, after: Allowed | ApprovalNeeded) -> Allowed | ApprovalNeeded:
     """The verdict on the changed call; approval that the original call needed is still needed."""
-    if isinstance(before, Needed) and isinstance(after, Allowed):
-        return Needed(after.tool, after.arguments, before.reason)
+    if isinstance(before, ApprovalNeeded) and isinstance(after, Allowed):
+        return ApprovalNeeded(after.tool, after.arguments, before.reason)
     return after
 
 
-def _combined(verdict: Allowed | Needed, said: ToolVerdict) -> Allowed | Needed | _Outcome:
+def _combine_with_hooks(
+    verdict: Allowed | ApprovalNeeded, said: ToolVerdict
+) -> Allowed | ApprovalNeeded | _CallOutcome:
     """The rules and the hooks together: hooks may be stricter, never laxer."""
     match said:
         case Deny(note):
-            return _Outcome(CallState.DENIED, denied(verdict.tool.name, "a hook does not allow it", note))
+            return _CallOutcome(CallState.DENIED, denied(verdict.tool.name, "a hook does not allow it", note))
         case Ask(reason) if isinstance(verdict, Allowed):
-            return Needed(verdict.tool, verdict.arguments, reason or "a hook asks for approval")
+            return ApprovalNeeded(verdict.tool, verdict.arguments, reason or "a hook asks for approval")
         case UseResult(data) if isinstance(verdict, Allowed):
-            return _Outcome(CallState.COMPLETED, {"ok": True, "data": data})
+            return _CallOutcome(CallState.COMPLETED, {"ok": True, "data": data})
         case _:
             return verdict
 
 
-def _closing(live: LiveCall, reason: str) -> tuple[End, Result]:
+def _abort_outcome(live: ToolCallTracker, reason: str) -> tuple[EndState, CallResult]:
     approval = live.record.approval
     if live.record.state is CallState.AWAITING_APPROVAL and approval is not None and approval.decision == "deny":
-        return CallState.DENIED, _denied_by_person(live, approval.note)
+        return CallState.DENIED, _user_denial(live, approval.note)
     had_begun = live.record.state is CallState.RUNNING
     return CallState.FAILED, aborted(reason, had_begun=had_begun)
 
 
-def _denied_by_person(live: LiveCall, note: str | None) -> Result:
+def _user_denial(live: ToolCallTracker, note: str | None) -> CallResult:
     return denied(live.call.name, "the user does not allow it", note)
 
 
-def _of_hook(failed: HookFailed) -> Result:
+def _hook_failure(failed: HookFailed) -> CallResult:
     return failure(str(failed), "runtime", recommendations=["Tell the user: a hook of theirs fails."])
 
 
-def _of_any(exc: Exception) -> Result:
+def _tool_failure(exc: Exception) -> CallResult:
     while isinstance(exc, ExceptionGroup):
         exc = exc.exceptions[0]
     return of_error(exc) if isinstance(exc, ToolError) else of_exception(exc)
 
 
-def _encodable(outcome: _Outcome) -> _Outcome:
+def _encodable(outcome: _CallOutcome) -> _CallOutcome:
     """The outcome, or a failure in its place when it is no JSON: it could be neither kept nor told."""
     if is_json(outcome.result):
         return outcome
-    return _Outcome(CallState.FAILED, failure("the result is no JSON", "runtime", _thrownError=True))
+    return _CallOutcome(CallState.FAILED, failure("the result is no JSON", "runtime", _thrownError=True))
 
 
 def _raise_cancelled(group: BaseExceptionGroup[BaseException]) -> NoReturn:

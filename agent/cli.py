@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the exit code: 0 done, 1 it could not start or failed, 2 usage, 128 + n ended by signal n."""
     parent = os.getppid()
-    from agent.options import UsageError, parse_options
+    from agent.options import OptionError, parse_options
     from wire.terminal import fill_standard_streams
 
     fill_standard_streams()
     try:
         options = parse_options(sys.argv[1:] if arguments is None else arguments)
-    except UsageError as exc:
-        return _complain(str(exc), 2)
-    if options.mode == "rpc" and not bind_to_parent(parent, os.environ.pop("POOL_WORKER_PARENT", None)):
-        return _complain("the supervisor is gone", 1)
+    except OptionError as exc:
+        return _print_error(str(exc), 2)
+    if options.mode == "rpc" and not set_parent_death_signal(parent, os.environ.pop("POOL_WORKER_PARENT", None)):
+        return _print_error("the supervisor is gone", 1)
     try:
         code = _run(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
     except Exception as exc:  # noqa: BLE001 - the last edge: one clear line instead of a traceback
-        return _failed(_innermost(exc))
+        return _report_failure(_root_cause(exc))
     return code
 
 
 def _run(options: "Options") -> int:
     if options.help or options.version:
-        sys.stdout.write(_about(version=options.version))
+        sys.stdout.write(_info_text(version=options.version))
         return 0
-    from agent.assembly import BadStart
+    from agent.assembly import StartupError
 
     try:
         if options.mode == "rpc":
@@ -55,15 +55,15 @@ def _run(options: "Options") -> int:
 
             return serve(options)
         from agent.text import run_once
-        from wire.terminal import replace_what_cannot_be_encoded
+        from wire.terminal import replace_unencodable_characters
 
-        replace_what_cannot_be_encoded()
+        replace_unencodable_characters()
         return run_once(options)
-    except BadStart as exc:
-        return _complain(str(exc), 1)
+    except StartupError as exc:
+        return _print_error(str(exc), 1)
 
 
-def _about(*, version: bool) -> str:
+def _info_text(*, version: bool) -> str:
     if version:
         from agent import __version__
 
@@ -74,19 +74,19 @@ def _about(*, version: bool) -> str:
     return help_text(DIRECTIVES_HELP)
 
 
-def _failed(cause: BaseException) -> int:
-    from wire.terminal import CANNOT_WRITE, drop_output
+def _report_failure(cause: BaseException) -> int:
+    from wire.terminal import OUTPUT_ERRNOS, discard_unwritable_output
 
-    if isinstance(cause, OSError) and cause.errno in CANNOT_WRITE:
+    if isinstance(cause, OSError) and cause.errno in OUTPUT_ERRNOS:
         where = f" {cause.filename}" if cause.filename else ""  # stdout has no file name
-        code = _complain(f"cannot write{where}: {cause.strerror}", 1)
+        code = _print_error(f"cannot write{where}: {cause.strerror}", 1)
     else:
-        code = _complain(f"{type(cause).__name__}: {cause}", 1)
-    drop_output()
+        code = _print_error(f"{type(cause).__name__}: {cause}", 1)
+    discard_unwritable_output()
     return code
 
 
-def _innermost(exc: BaseException) -> BaseException:
+def _root_cause(exc: BaseException) -> BaseException:
     from agent.output import OutputLost
 
     while isinstance(exc, BaseExceptionGroup):
@@ -94,7 +94,7 @@ def _innermost(exc: BaseException) -> BaseException:
     return exc.__cause__ or exc if isinstance(exc, OutputLost) else exc
 
 
-def _complain(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     with suppress(OSError):  # stderr takes nothing either
         sys.stderr.write(f"agent: {message}\n")
         sys.stderr.flush()
@@ -104,7 +104,7 @@ def _complain(message: str, code: int) -> int:
 _PR_SET_PDEATHSIG = 1
 
 
-def bind_to_parent(first_parent: int, expected: str | None = None) -> bool:
+def set_parent_death_signal(first_parent: int, expected: str | None = None) -> bool:
     """Ask for the signal; False when the parent is gone already, so that the signal will never come.
 
     ``first_parent`` is ``os.getppid()`` as early as possible; ``expected`` the supervisor's pid, where it passed one in

@@ -9,10 +9,10 @@ from agent.models.base import ToolDefinition
 from agent.results import failure
 from wire.entries import ToolResultBlock, ToolUseBlock
 
-MOST_TOOLS = 128
+MAX_TOOLS = 128
 
 
-class BadClientTools(ValueError):
+class ClientToolsError(ValueError):
     """What the client passed makes no sense; the message says what."""
 
 
@@ -34,18 +34,18 @@ class _Result(msgspec.Struct, frozen=True):
 
 def definitions_of(given: Sequence[dict[str, Any]]) -> dict[str, ToolDefinition]:
     """By name; also in the form ``{"type": "function", "function": {...}}``. Raises BadClientTools."""
-    if len(given) > MOST_TOOLS:
-        raise BadClientTools(f"client_tools: {len(given)} tools, more than {MOST_TOOLS}")
+    if len(given) > MAX_TOOLS:
+        raise ClientToolsError(f"client_tools: {len(given)} tools, more than {MAX_TOOLS}")
     found: dict[str, ToolDefinition] = {}
     for number, tool in enumerate(given):
-        function = _converted(tool, number)
+        function = _decode_function(tool, number)
         if not function.name or function.name in found:
-            raise BadClientTools(f"client_tools[{number}]: the name {function.name[:100]!r} is empty or given twice")
+            raise ClientToolsError(f"client_tools[{number}]: the name {function.name[:100]!r} is empty or given twice")
         found[function.name] = ToolDefinition(function.name, function.description, function.parameters)
     return found
 
 
-def offered(own: Sequence[ToolDefinition], clients: Mapping[str, ToolDefinition]) -> list[ToolDefinition]:
+def merge_tools(own: Sequence[ToolDefinition], clients: Mapping[str, ToolDefinition]) -> list[ToolDefinition]:
     """The tools that the model may call. A client tool replaces the agent's own tool of the same name."""
     return [*(tool for tool in own if tool.name not in clients), *clients.values()]
 
@@ -54,16 +54,16 @@ def check_must_call(names: Sequence[str], tools: Mapping[str, ToolDefinition]) -
     """Raises BadClientTools for a required tool that is not among the client's."""
     for name in names:
         if name not in tools:
-            raise BadClientTools(f"answer.must_call: there is no client tool {name[:100]!r}")
+            raise ClientToolsError(f"answer.must_call: there is no client tool {name[:100]!r}")
 
 
-def _converted(tool: dict[str, Any], number: int) -> _Function:
+def _decode_function(tool: dict[str, Any], number: int) -> _Function:
     try:
         if "function" in tool:
             return msgspec.convert(tool, _Wrapped).function
         return msgspec.convert(tool, _Function)
     except msgspec.ValidationError as exc:
-        raise BadClientTools(f"client_tools[{number}]: {exc}") from exc
+        raise ClientToolsError(f"client_tools[{number}]: {exc}") from exc
 
 
 def results_for(calls: Mapping[str, ToolUseBlock], given: Sequence[dict[str, Any]]) -> list[ToolResultBlock]:
@@ -76,11 +76,11 @@ def results_for(calls: Mapping[str, ToolUseBlock], given: Sequence[dict[str, Any
         try:
             result = msgspec.convert(raw, _Result)
         except msgspec.ValidationError as exc:
-            raise BadClientTools(f"tool_results[{number}]: {exc}") from exc
+            raise ClientToolsError(f"tool_results[{number}]: {exc}") from exc
         if result.tool_use_id not in calls or result.tool_use_id in found:
-            raise BadClientTools(f"tool_results[{number}]: no call {result.tool_use_id[:100]!r} waits for a result")
+            raise ClientToolsError(f"tool_results[{number}]: no call {result.tool_use_id[:100]!r} waits for a result")
         found[result.tool_use_id] = ToolResultBlock(result.tool_use_id, result.content, is_error=result.is_error)
-    return [found.get(call_id) or _missing(call) for call_id, call in calls.items()]
+    return [found.get(call_id) or _missing_result(call) for call_id, call in calls.items()]
 
 
 def view_of(call: ToolUseBlock) -> dict[str, Any]:
@@ -88,6 +88,6 @@ def view_of(call: ToolUseBlock) -> dict[str, Any]:
     return {"id": call.id, "name": call.name, "input": call.input}
 
 
-def _missing(call: ToolUseBlock) -> ToolResultBlock:
+def _missing_result(call: ToolUseBlock) -> ToolResultBlock:
     words = failure(f"The client gave no result for the call of {call.name}.", "aborted", retryable=True)
     return ToolResultBlock(call.id, words, is_error=True)

@@ -7,17 +7,17 @@ from typing import Any, Literal, TypeAlias
 import trio
 
 from agent.conversation import Conversation
-from agent.history.compaction import SUMMARISER, plan_cut, summary_of, summary_prompt
+from agent.history.compaction import SUMMARY_SYSTEM_PROMPT, plan_cut, summary_of, summary_prompt
 from agent.hook_types import CompactionInfo
 from agent.models.base import ModelError, ModelRequest, TextPiece
 from agent.models.retry import stream_with_retries
-from agent.toolbox import Brain
+from agent.toolbox import Toolbox
 from wire.entries import TranscriptMessage
 
-Reason: TypeAlias = Literal["manual", "threshold", "overflow"]
-_Say: TypeAlias = Callable[[str, dict[str, Any]], Any]
+CompactionReason: TypeAlias = Literal["manual", "threshold", "overflow"]
+_Emit: TypeAlias = Callable[[str, dict[str, Any]], Any]
 
-_LEAST_CHARS = 1_000
+_MIN_CHARS = 1_000
 """Of a conversation from which a model cannot even read so much there is no summary."""
 
 
@@ -28,17 +28,17 @@ class CompactionFailed(Exception):
 class Compactor:
     """``running`` while it works; ``cut_short`` when the last compaction was ended from outside."""
 
-    def __init__(self, brain: Brain, timeout: float) -> None:
-        self._brain = brain
+    def __init__(self, brain: Toolbox, timeout: float) -> None:
+        self._toolbox = brain
         self._timeout = timeout
         self.running = False
-        self.cut_short = False
+        self.was_cancelled = False
 
     async def compact(
         self,
         conversation: Conversation,
-        say: _Say,
-        reason: Reason,
+        say: _Emit,
+        reason: CompactionReason,
         *,
         instructions: str | None = None,
         keep_tokens: int | None = None,
@@ -50,42 +50,42 @@ class Compactor:
         cut = plan_cut(conversation.messages, keep_tokens)
         if cut is None:
             return None
-        self.running, self.cut_short = True, False
+        self.running, self.was_cancelled = True, False
         say("compaction", {"phase": "start", "reason": reason})
         end: dict[str, Any] = {"aborted": True}
         try:
-            summary = await self._compacted(conversation, cut, instructions, say)
+            summary = await self._compact(conversation, cut, instructions, say)
             end = {}
         except CompactionFailed as exc:
             end = {"error": str(exc)}
             raise
         except trio.Cancelled:
-            self.cut_short = True
+            self.was_cancelled = True
             raise
         finally:
             self.running = False
             say("compaction", {"phase": "end", "reason": reason, **end})
         return summary
 
-    async def _compacted(self, conversation: Conversation, cut: int, instructions: str | None, say: _Say) -> str:
-        hooks = self._brain.hooks
+    async def _compact(self, conversation: Conversation, cut: int, instructions: str | None, say: _Emit) -> str:
+        hooks = self._toolbox.hooks
         await hooks.before_compaction(CompactionInfo(len(conversation.messages), instructions))
-        summary = summary_of(await self._summary(conversation.messages[:cut], instructions, say))
+        summary = summary_of(await self._summarise(conversation.messages[:cut], instructions, say))
         await conversation.compact(summary, cut)
         await hooks.after_compaction(CompactionInfo(len(conversation.messages), instructions, summary))
         return summary
 
-    async def _summary(self, messages: list[TranscriptMessage], instructions: str | None, say: _Say) -> str:
+    async def _summarise(self, messages: list[TranscriptMessage], instructions: str | None, say: _Emit) -> str:
         """Where the model cannot read all of it at once, a summary of its latter half, or of what fits of that."""
-        most_chars = 2 * self._brain.context_tokens
+        most_chars = 2 * self._toolbox.context_tokens
         with trio.move_on_after(self._timeout):
             while True:
                 prompt = summary_prompt(messages, instructions, most_chars=most_chars)
                 try:
-                    text = await self._asked(prompt, say)
+                    text = await self._ask_model(prompt, say)
                 except ModelError as exc:
                     most_chars = len(prompt.text) // 2
-                    if not exc.overflow or most_chars < _LEAST_CHARS:
+                    if not exc.overflow or most_chars < _MIN_CHARS:
                         raise CompactionFailed(f"the conversation could not be summarised: {exc}") from exc
                     continue
                 if not text.strip():
@@ -93,7 +93,7 @@ class Compactor:
                 return text
         raise CompactionFailed(f"the conversation could not be summarised within {self._timeout:g} s")
 
-    async def _asked(self, prompt: TranscriptMessage, say: _Say) -> str:
-        request = ModelRequest("summary", [prompt], system_prompt=SUMMARISER, purpose="summary")
-        async with aclosing(stream_with_retries(self._brain.model, request, say)) as pieces:
+    async def _ask_model(self, prompt: TranscriptMessage, say: _Emit) -> str:
+        request = ModelRequest("summary", [prompt], system_prompt=SUMMARY_SYSTEM_PROMPT, purpose="summary")
+        async with aclosing(stream_with_retries(self._toolbox.model, request, say)) as pieces:
             return "".join([part async for piece in pieces if isinstance(piece, TextPiece) for part in piece.parts])

@@ -26,14 +26,14 @@ import msgspec
 
 from agent.options import Options
 from agent.policy import may_be_set
-from wire.files import writable_by_others
+from wire.files import foreign_write_access
 
 _MAX_BYTES = 256 * 1024
 _MAX_VARIABLES = 100
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class BadSkill(ValueError):
+class SkillError(ValueError):
     """A skill cannot be used; the message says which and why."""
 
 
@@ -66,9 +66,9 @@ def read_skill(path: Path) -> Skill:
         fields, env = _front_matter(opened.read(_MAX_BYTES).decode(errors="replace"))
     for name in env:
         if not _VARIABLE.fullmatch(name) or not may_be_set(name):
-            raise BadSkill(f"the skill {file} may not set the variable {name}")
+            raise SkillError(f"the skill {file} may not set the variable {name}")
     if len(env) > _MAX_VARIABLES:
-        raise BadSkill(f"the skill {file} sets {len(env)} variables, more than {_MAX_VARIABLES}")
+        raise SkillError(f"the skill {file} sets {len(env)} variables, more than {_MAX_VARIABLES}")
     name = fields.get("name") or file.parent.name
     return Skill(name, fields.get("description", ""), str(file), str(file.parent.resolve()), env)
 
@@ -86,7 +86,7 @@ def _front_matter(text: str) -> tuple[dict[str, str], dict[str, str]]:
     fields: dict[str, str] = {}
     env: dict[str, str] = {}
     in_env = False
-    for line in _lines_between(text):
+    for line in _front_matter_lines(text):
         name, _, value = line.partition(":")
         if line[:1].isspace() and in_env:
             env[name.strip()] = _unquoted(value)
@@ -96,7 +96,7 @@ def _front_matter(text: str) -> tuple[dict[str, str], dict[str, str]]:
     return fields, env
 
 
-def _lines_between(text: str) -> Iterator[str]:
+def _front_matter_lines(text: str) -> Iterator[str]:
     lines = text.splitlines()
     if not lines or lines[0].strip() != "---" or "---" not in (line.strip() for line in lines[1:]):
         return
@@ -118,7 +118,7 @@ _BASE = "You are a coding agent. You work in the directory {cwd}. Use the tools 
 _MAX_FILE_BYTES = 256 * 1024
 
 
-class Knowledge(msgspec.Struct, frozen=True):
+class ProjectContext(msgspec.Struct, frozen=True):
     """The system prompt, and what ``/NAME`` in a prompt may stand for."""
 
     system_prompt: str
@@ -134,7 +134,7 @@ class Knowledge(msgspec.Struct, frozen=True):
         return text if template is None else template.replace("$ARGUMENTS", rest.strip())
 
 
-def gather(options: Options, cwd: str) -> Knowledge:
+def load_context(options: Options, cwd: str) -> ProjectContext:
     """Read everything that the options name. Raises OSError (a file cannot be read) or BadSkill."""
     skills = [] if options.no_skills else [read_skill(Path(cwd, name)) for name in options.skill]
     templates = [] if options.no_prompt_templates else [Path(cwd, name) for name in options.prompt_template]
@@ -146,7 +146,7 @@ def gather(options: Options, cwd: str) -> Knowledge:
     if skills:
         lines = [f"- {skill.name}: {skill.description} (read {skill.path})" for skill in skills]
         parts.append("Skills, to be read when they are needed:\n" + "\n".join(lines))
-    return Knowledge("\n\n".join(parts), skills, {path.stem: _read(path) for path in templates})
+    return ProjectContext("\n\n".join(parts), skills, {path.stem: _read(path) for path in templates})
 
 
 def _text_or_file(value: str, cwd: str) -> str:
@@ -158,16 +158,16 @@ def _text_or_file(value: str, cwd: str) -> str:
 
 def _context_files(cwd: Path, left_out: frozenset[str]) -> list[str]:
     """Context files of the working directory and its parents; of parents only those that no other user can write."""
-    above = [path for directory in reversed(cwd.parents) if _is_context(path := directory / "AGENTS.md")]
+    above = [path for directory in reversed(cwd.parents) if _is_trusted_file(path := directory / "AGENTS.md")]
     own = cwd / "AGENTS.md"
     found = (*above, *([own] if own.is_file() else []))
     return [f"From {path}:\n{_read(path)}" for path in found if str(path) not in left_out]
 
 
-def _is_context(path: Path) -> bool:
+def _is_trusted_file(path: Path) -> bool:
     if not path.is_file():
         return False
-    problem = writable_by_others(path)
+    problem = foreign_write_access(path)
     if problem is not None:
         sys.stderr.write(f"agent: {path} is not read: it {problem}, who could add to the system prompt\n")
     return problem is None

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from agent.output import Output
+from agent.output import WorkerOutput
 from wire.entries import (
     FORMAT_VERSION,
     CacheTtlEntry,
@@ -38,7 +38,7 @@ from wire.entries import (
     TranscriptMessage,
 )
 from wire.messages import Bookmark
-from wire.outputs import outputs_of
+from wire.outputs import outputs_directory
 from wire.transcript import TranscriptWriter, read_entries, read_header
 from wire.transcript_repair import TranscriptError, TranscriptMissing
 
@@ -51,25 +51,25 @@ class GroupCommit:
 
     def __init__(self, commit: Callable[[], Awaitable[None]]) -> None:
         self._commit = commit
-        self._begun = 0
+        self._started = 0
         self._done = 0
         self._running: trio.Event | None = None
 
     async def wait(self) -> None:
         """Wait until everything written before this call is committed. Raises what ``commit`` raises."""
-        wanted = self._begun + 1
+        wanted = self._started + 1
         # Whoever writes in the same breath shall be part of it: the others of a batch of tasks run before we go on.
         await trio.lowlevel.checkpoint()
         while self._done < wanted:
             if self._running is not None:
                 await self._running.wait()
             else:
-                await self._lead()
+                await self._run_commit()
 
-    async def _lead(self) -> None:
+    async def _run_commit(self) -> None:
         self._running = trio.Event()
-        self._begun += 1
-        number = self._begun
+        self._started += 1
+        number = self._started
         try:
             await self._commit()
             self._done = number
@@ -78,7 +78,7 @@ class GroupCommit:
             self._running = None
 
 
-_KEPT_COMMANDS = 50
+_MAX_COMMANDS = 50
 
 
 class Conversation:
@@ -90,11 +90,11 @@ class Conversation:
     message after which no call was open (-1: none), ``bookmark`` the last message's seq and time.
     """
 
-    def __init__(self, header: SessionHeader, output: Output, path: Path | None) -> None:
+    def __init__(self, header: SessionHeader, output: WorkerOutput, path: Path | None) -> None:
         self.header = header
         self.path = path
         self.messages: list[TranscriptMessage] = []
-        self.numbers: list[int] = []
+        self.seqs: list[int] = []
         self.records: dict[str, CallRecord] = {}
         self.last_seq = 0
         self.open_calls: dict[str, ToolUseBlock] = {}
@@ -114,10 +114,10 @@ class Conversation:
     def outputs(self) -> str:
         """The directory (a real path) for full outputs of its tools; ``close`` removes it if there is no transcript."""
         if self.path is None:
-            return os.path.realpath(outputs_of(f"{tempfile.gettempdir()}/agent-{self.header.id}"))
-        return os.path.realpath(outputs_of(str(self.path)))
+            return os.path.realpath(outputs_directory(f"{tempfile.gettempdir()}/agent-{self.header.id}"))
+        return os.path.realpath(outputs_directory(str(self.path)))
 
-    def make_file(self) -> None:
+    def create_file(self) -> None:
         """Create the transcript, where one is to be kept and there is none yet. Raises TranscriptError."""
         if self.path is not None and self._writer is None:
             self._writer = TranscriptWriter.create(self.path, self.header)
@@ -129,13 +129,13 @@ class Conversation:
             self.last_seq = max(self.last_seq, entry.seq)
             match entry:
                 case MessageEntry():
-                    self._keep(entry)
+                    self._append(entry)
                 case CallEntry():
                     self.records[entry.record.id] = entry.record
                 case CompactionEntry():
-                    self._forget_before(entry)
+                    self._replace_before(entry)
                 case ExecEntry():
-                    self._keep_command(entry.record)
+                    self._index_command(entry.record)
                 case _:
                     pass  # of a later version: stays in the file, means nothing here
 
@@ -143,9 +143,9 @@ class Conversation:
         """Add a message and write it; on the disk it is after ``sync``. Raises TranscriptError: nothing was added."""
         entry = MessageEntry(self._output.next_seq(), time.time(), message)
         self._write(entry)
-        self._keep(entry)
+        self._append(entry)
 
-    def note(self, record: CallRecord) -> None:
+    def record_call(self, record: CallRecord) -> None:
         """Write where a tool call stands, without its input, which its message holds; on the disk after ``sync``.
 
         Raises TranscriptError: nothing was noted.
@@ -154,11 +154,11 @@ class Conversation:
         self._write(CallEntry(self._output.next_seq(), time.time(), written))
         self.records[record.id] = written
 
-    def note_command(self, record: ExecRecord) -> None:
+    def record_command(self, record: ExecRecord) -> None:
         """Write the state of a background command. Raises TranscriptError."""
         self._write(ExecEntry(self._output.next_seq(), time.time(), record))
 
-    def note_cache(self, provider: str, model: str) -> None:
+    def record_cache(self, provider: str, model: str) -> None:
         """Write that this model has just seen the whole conversation. Raises TranscriptError."""
         self._write(CacheTtlEntry(self._output.next_seq(), time.time(), provider, model))
 
@@ -174,9 +174,9 @@ class Conversation:
 
     async def compact(self, summary: str, kept: int) -> None:
         """Let ``summary`` stand for all messages but those from index ``kept`` on."""
-        entry = CompactionEntry(self._output.next_seq(), time.time(), summary, self.numbers[kept])
+        entry = CompactionEntry(self._output.next_seq(), time.time(), summary, self.seqs[kept])
         self._write(entry)
-        self._forget_before(entry)
+        self._replace_before(entry)
         await self.sync()
 
     def close(self) -> None:
@@ -190,9 +190,9 @@ class Conversation:
         if self._writer is not None:
             await trio.to_thread.run_sync(self._writer.sync)
 
-    def _keep(self, entry: MessageEntry) -> None:
+    def _append(self, entry: MessageEntry) -> None:
         self.messages.append(entry.message)
-        self.numbers.append(entry.seq)
+        self.seqs.append(entry.seq)
         kind = "assistant" if entry.message.role == "assistant" else entry.message.origin
         self.bookmark = Bookmark(entry.seq, entry.ts, kind)
         for block in entry.message.content:
@@ -204,22 +204,22 @@ class Conversation:
         if not self.open_calls:
             self.safe_index = len(self.messages) - 1
 
-    def _keep_command(self, record: ExecRecord) -> None:
-        """Keep the latest record of each command, at most ``_KEPT_COMMANDS`` of them."""
+    def _index_command(self, record: ExecRecord) -> None:
+        """Keep the latest record of each command, at most ``_MAX_COMMANDS`` of them."""
         self.commands.pop(record.id, None)
         if not record.cleared:
             self.commands[record.id] = record
-        while len(self.commands) > _KEPT_COMMANDS:
+        while len(self.commands) > _MAX_COMMANDS:
             del self.commands[next(iter(self.commands))]
 
-    def _forget_before(self, entry: CompactionEntry) -> None:
-        kept = next((index for index, seq in enumerate(self.numbers) if seq >= entry.kept_from), len(self.numbers))
+    def _replace_before(self, entry: CompactionEntry) -> None:
+        kept = next((index for index, seq in enumerate(self.seqs) if seq >= entry.kept_from), len(self.seqs))
         self.messages[:kept] = [TranscriptMessage("user", [TextBlock(entry.summary)], origin="summary")]
-        self.numbers[:kept] = [entry.kept_from - 1]
+        self.seqs[:kept] = [entry.kept_from - 1]
         self.safe_index = max(0, self.safe_index - kept + 1)
 
     def _write(self, entry: KnownEntry) -> None:
-        self.make_file()
+        self.create_file()
         if self._writer is not None:
             self._writer.append(entry)
 
@@ -227,12 +227,12 @@ class Conversation:
 class SessionStore:
     """Where transcripts lie, and how a conversation is begun or found. ``directory`` None: none are kept."""
 
-    def __init__(self, directory: Path | None, cwd: str, output: Output) -> None:
+    def __init__(self, directory: Path | None, cwd: str, output: WorkerOutput) -> None:
         self._directory = directory
         self._cwd = cwd
         self._output = output
 
-    def fresh(self, parent: str | None = None) -> Conversation:
+    def create(self, parent: str | None = None) -> Conversation:
         """A new conversation, its transcript not made yet."""
         now = time.gmtime()
         session_id = str(uuid.uuid4())
@@ -267,11 +267,11 @@ class SessionStore:
     def latest(self) -> str | None:
         """The path of the transcript of this directory that was written last, or None."""
         for path in sorted(self._transcripts(), key=_modified, reverse=True):
-            if self._is_ours(path):
+            if self._is_of_this_directory(path):
                 return str(path)
         return None
 
-    def _is_ours(self, path: Path) -> bool:
+    def _is_of_this_directory(self, path: Path) -> bool:
         try:
             return read_header(path).cwd == self._cwd
         except TranscriptError:

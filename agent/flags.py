@@ -78,11 +78,11 @@ _GROUPS: Mapping[str, Mapping[str, Flag]] = {
 FLAGS: Mapping[str, Flag] = {name: flag for group in _GROUPS.values() for name, flag in group.items()}
 ALIASES: Mapping[str, str] = {"--print": "-p", "-h": "--help", "-t": "--tools"}
 
-_FRONT = """\
+_USAGE = """\
 usage: agent --mode rpc [options]
        agent -p TEXT [options]
 """
-_ENDS = """\
+_EXIT_CODES = """\
 exit code of -p: 0 answered; 1 failed or could not start; 2 usage;
   4 cut short at --max-steps; 5 cut short at the model's limit; 124 timeout;
   128 + n ended by signal n
@@ -96,7 +96,7 @@ _HELP_COLUMN = 28
 def help_text(models: str) -> str:
     """The text of ``--help``; ``models`` describes what models there are."""
     groups = [f"{title}:\n{_rows(group)}" for title, group in _GROUPS.items()]
-    return "\n".join([_FRONT, *groups, _ENDS, f"{models.strip()}\n"])
+    return "\n".join([_USAGE, *groups, _EXIT_CODES, f"{models.strip()}\n"])
 
 
 def _rows(group: Mapping[str, Flag]) -> str:

@@ -39,10 +39,10 @@ from agent.hook_types import (
     ToolVerdict,
     UseResult,
 )
-from agent.results import Result, is_json
+from agent.results import CallResult, is_json
 from wire.entries import ToolUseBlock
 
-GROUP = "agent.hooks"
+AGENT_HOOKS_GROUP = "agent.hooks"
 
 
 def hooks_of_file(path: str) -> list[Hook]:
@@ -74,12 +74,12 @@ def hooks_of_packages() -> list[Hook]:
     from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms that the start has no use for
 
     hooks: list[Hook] = []
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+    for entry in sorted(entry_points(group=AGENT_HOOKS_GROUP), key=lambda entry: entry.name):
         try:
             with redirect_stdout(sys.stderr):
                 hooks.extend(_hooks_in(entry.load(), entry.name))
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - foreign code may raise anything
-            hooks.append(_closed_door(entry.name, f"{type(exc).__name__}: {exc}"))
+            hooks.append(_failing_hook(entry.name, f"{type(exc).__name__}: {exc}"))
     return hooks
 
 
@@ -92,7 +92,7 @@ def _hooks_in(place: object, source: str) -> Iterator[Hook]:
             raise HookFailed(f"{name} is no function")
 
 
-def _closed_door(source: str, why: str) -> Hook:
+def _failing_hook(source: str, why: str) -> Hook:
     def before_tool_call(_call: object) -> NoReturn:
         raise HookFailed(f"the hooks of {source} cannot be loaded: {why}")
 
@@ -101,9 +101,9 @@ def _closed_door(source: str, why: str) -> Hook:
 
 HOOK_TIMEOUT = 5.0
 """Seconds that one hook may take."""
-_THREADS = 8
+_MAX_THREADS = 8
 """Plain functions at once. Those that hang for ever stay in their threads: once all are taken, plain hooks fail."""
-_MOST_WORDS = 2_000
+_MAX_ERROR_CHARS = 2_000
 
 Warn: TypeAlias = Callable[[str, str], None]
 """Tells a warning: the phase it belongs to (``tool`` or ``lifecycle``), and a sentence."""
@@ -130,18 +130,18 @@ class Hooks:
         self._warn = warn
         self._discover = discover
         self._timeout = timeout
-        self._discovering = trio.Lock()
-        self._threads = trio.CapacityLimiter(_THREADS)
+        self._discovery_lock = trio.Lock()
+        self._threads = trio.CapacityLimiter(_MAX_THREADS)
 
     # --- sessions and runs --------------------------------------------------------------------------------------------
 
     async def session_start(self, info: SessionInfo) -> None:
         """A conversation is taken up."""
-        await self._observe("session_start", info)
+        await self._notify("session_start", info)
 
     async def session_end(self, info: SessionInfo) -> None:
         """It is given up."""
-        await self._observe("session_end", info)
+        await self._notify("session_end", info)
 
     async def before_agent_start(self, start: AgentStart) -> AgentStart:
         """What to begin a run with: texts of hooks before the prompt, joined by blank lines; the last system prompt."""
@@ -157,22 +157,22 @@ class Hooks:
                     case SystemPrompt(str() as text):
                         system_prompt = text
                     case other:
-                        raise _nonsense(hook, other)
+                        raise _invalid_answer(hook, other)
             except HookFailed as exc:
                 self._warn("lifecycle", str(exc))
         return AgentStart("\n\n".join([*texts, start.text]), system_prompt)
 
     async def agent_end(self, end: AgentEnd) -> None:
         """A run has ended."""
-        await self._observe("agent_end", end)
+        await self._notify("agent_end", end)
 
     async def before_compaction(self, info: CompactionInfo) -> None:
         """Old turns are about to be summarised."""
-        await self._observe("before_compaction", info)
+        await self._notify("before_compaction", info)
 
     async def after_compaction(self, info: CompactionInfo) -> None:
         """They have been."""
-        await self._observe("after_compaction", info)
+        await self._notify("after_compaction", info)
 
     # --- tool calls ---------------------------------------------------------------------------------------------------
 
@@ -198,15 +198,15 @@ class Hooks:
                 case UseResult(data) if is_json(data):
                     verdict = verdict or answer
                 case other:
-                    raise self._warned(_nonsense(hook, other))
+                    raise self._warn_and_return(_invalid_answer(hook, other))
         return verdict if call is asked else Change(call.input, verdict)
 
-    async def after_tool_call(self, call: ToolUseBlock, result: Result) -> None:
+    async def after_tool_call(self, call: ToolUseBlock, result: CallResult) -> None:
         """The tool has run. Raises HookFailed, having warned."""
         for hook in await self._named("after_tool_call"):
             await self._call_for_tool(hook, call, result)
 
-    async def tool_result_persist(self, call: ToolUseBlock, result: Result) -> Result:
+    async def tool_result_persist(self, call: ToolUseBlock, result: CallResult) -> CallResult:
         """The result as it is to be kept and told: each hook may answer another one of the same ``ok``.
 
         Raises HookFailed, having warned.
@@ -215,7 +215,7 @@ class Hooks:
             answer = await self._call_for_tool(hook, call, result)
             if answer is not None:
                 if not _is_result(answer, ok=result["ok"]):
-                    raise self._warned(_nonsense(hook, answer))
+                    raise self._warn_and_return(_invalid_answer(hook, answer))
                 result = answer
         return result
 
@@ -227,17 +227,17 @@ class Hooks:
 
     async def _named(self, name: str) -> list[Hook]:
         if self._discover is not None:
-            await self._find_those_of_packages()
+            await self._load_packages()
         return [hook for hook in self._hooks if hook.name == name]
 
-    async def _find_those_of_packages(self) -> None:
-        async with self._discovering:
+    async def _load_packages(self) -> None:
+        async with self._discovery_lock:
             if self._discover is not None:
                 found = await trio.to_thread.run_sync(self._discover, abandon_on_cancel=True)
                 self._hooks[:0] = found
                 self._discover = None
 
-    async def _observe(self, name: str, info: msgspec.Struct) -> None:
+    async def _notify(self, name: str, info: msgspec.Struct) -> None:
         for hook in await self._named(name):
             try:
                 await self._call(hook, info)
@@ -248,9 +248,9 @@ class Hooks:
         try:
             return await self._call(hook, *given)
         except HookFailed as exc:
-            raise self._warned(exc) from exc
+            raise self._warn_and_return(exc) from exc
 
-    def _warned(self, failed: HookFailed) -> HookFailed:
+    def _warn_and_return(self, failed: HookFailed) -> HookFailed:
         self._warn("tool", str(failed))
         return failed
 
@@ -266,12 +266,12 @@ class Hooks:
         except HookFailed:
             raise
         except (Exception, SystemExit) as exc:  # foreign code may raise anything
-            words = str(exc)[:_MOST_WORDS].encode(errors="replace").decode()
+            words = str(exc)[:_MAX_ERROR_CHARS].encode(errors="replace").decode()
             raise HookFailed(f"the hook {hook.name} of {hook.source} raised {type(exc).__name__}: {words}") from exc
         raise HookFailed(f"the hook {hook.name} of {hook.source} took longer than {self._timeout:g} s")
 
 
-def _nonsense(hook: Hook, answer: object) -> HookFailed:
+def _invalid_answer(hook: Hook, answer: object) -> HookFailed:
     return HookFailed(f"the hook {hook.name} of {hook.source} answered what it may not: {repr(answer)[:200]}")
 
 

@@ -17,16 +17,16 @@ from pathlib import Path
 import msgspec
 
 from agent.tools.base import ToolError
-from agent.tools.paths import Place, image_type, open_regular
+from agent.tools.paths import ConfinedPath, image_type, open_regular
 from wire.entries import ImageBlock
 
 _ENDINGS = re.compile(r"\.(?:png|jpe?g|gif|webp)(?![\w.-]|/)", re.IGNORECASE)
 _DATA_URL = re.compile(r"data:image/[A-Za-z0-9.+-]{1,30};base64,")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _MAX_PATH_CHARS = 1024
-_OPENING = {'"': '"', "'": "'", "`": "`", ")": "(", "]": "[", ">": "<"}
+_OPENING_MARKS = {'"': '"', "'": "'", "`": "`", ")": "(", "]": "[", ">": "<"}
 _NO_SUCH_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
-_BREAKS = re.compile(r"[\s\"'`()\[\]<>|]")
+_WORD_BREAKS = re.compile(r"[\s\"'`()\[\]<>|]")
 
 
 class ImageLimits(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class PromptImages(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-class _Refused(Exception):
+class _ImageRejected(Exception):
     """The message says why an image is left out."""
 
 
@@ -57,19 +57,19 @@ def may_name_images(text: str) -> bool:
 
 def load_images(text: str, cwd: str, limits: ImageLimits | None = None) -> PromptImages:
     """Find and load them; ``cwd`` is a real path. Blocks on the disk, and may run in a thread. Linear in the text."""
-    basket = _Basket(limits or ImageLimits())
-    text = _take_data_urls(text, basket)
-    for name in _names(text, basket.limits.names):
+    basket = _ImageSet(limits or ImageLimits())
+    text = _extract_data_urls(text, basket)
+    for name in _image_names(text, basket.limits.names):
         try:
             data = _read(name, cwd, basket.limits.one)
             if data is not None:
-                basket.put(data)
-        except _Refused as exc:
+                basket.add(data)
+        except _ImageRejected as exc:
             basket.notes.append(f"{name} was not loaded: {exc}")
     return PromptImages(text, basket.images, basket.notes)
 
 
-class _Basket:
+class _ImageSet:
     """Images that fit within the limits."""
 
     def __init__(self, limits: ImageLimits) -> None:
@@ -78,17 +78,17 @@ class _Basket:
         self.notes: list[str] = []
         self._bytes = 0
 
-    def put(self, data: bytes) -> ImageBlock:
+    def add(self, data: bytes) -> ImageBlock:
         """Add one. Raises _Refused."""
         kind = image_type(data)
         if kind is None:
-            raise _Refused("it holds no PNG, JPEG, GIF or WebP image")
+            raise _ImageRejected("it holds no PNG, JPEG, GIF or WebP image")
         if len(data) > self.limits.one:
-            raise _Refused(f"it is larger than {self.limits.one} bytes")
+            raise _ImageRejected(f"it is larger than {self.limits.one} bytes")
         if len(self.images) == self.limits.count:
-            raise _Refused(f"a prompt holds at most {self.limits.count} images")
+            raise _ImageRejected(f"a prompt holds at most {self.limits.count} images")
         if self._bytes + len(data) > self.limits.together:
-            raise _Refused(f"the images of a prompt hold at most {self.limits.together} bytes")
+            raise _ImageRejected(f"the images of a prompt hold at most {self.limits.together} bytes")
         self._bytes += len(data)
         self.images.append(ImageBlock(base64.b64encode(data).decode(), kind))
         return self.images[-1]
@@ -97,21 +97,21 @@ class _Basket:
 # --- data URLs --------------------------------------------------------------------------------------------------------
 
 
-def _take_data_urls(text: str, basket: _Basket) -> str:
+def _extract_data_urls(text: str, basket: _ImageSet) -> str:
     parts: list[str] = []
     position = 0
     while match := _DATA_URL.search(text, position):
         body = _BASE64.match(text, match.end())
         assert body is not None  # noqa: S101 - it matches the empty string too
-        parts += [text[position : match.start()], _take_data_url(body[0], basket)]
+        parts += [text[position : match.start()], _extract_data_url(body[0], basket)]
         position = body.end()
     return "".join([*parts, text[position:]])
 
 
-def _take_data_url(body: str, basket: _Basket) -> str:
+def _extract_data_url(body: str, basket: _ImageSet) -> str:
     try:
-        image = basket.put(_decoded(body, basket.limits.one))
-    except _Refused as exc:
+        image = basket.add(_decoded(body, basket.limits.one))
+    except _ImageRejected as exc:
         basket.notes.append(f"an image in the text was not loaded: {exc}")
         return f"[image left out: {exc}]"
     return f"[image {len(basket.images)}: {image.mime_type}]"
@@ -119,17 +119,17 @@ def _take_data_url(body: str, basket: _Basket) -> str:
 
 def _decoded(body: str, limit: int) -> bytes:
     if len(body) > limit * 4 // 3 + 4:
-        raise _Refused(f"it is larger than {limit} bytes")
+        raise _ImageRejected(f"it is larger than {limit} bytes")
     try:
         return base64.b64decode(body, validate=True)
     except binascii.Error as exc:
-        raise _Refused("it is no base64") from exc
+        raise _ImageRejected("it is no base64") from exc
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _names(text: str, most: int) -> Iterator[str]:
+def _image_names(text: str, most: int) -> Iterator[str]:
     """Words that end like an image's name, each once: up to white space, or between the marks around them."""
     found = (_name_before(text, match.end()) for match in islice(_ENDINGS.finditer(text), most))
     yield from dict.fromkeys(name for name in found if "://" not in name)
@@ -137,10 +137,10 @@ def _names(text: str, most: int) -> Iterator[str]:
 
 def _name_before(text: str, end: int) -> str:
     before = text[max(0, end - _MAX_PATH_CHARS) : end].rpartition("\n")[2]
-    opening = _OPENING.get(text[end : end + 1])
+    opening = _OPENING_MARKS.get(text[end : end + 1])
     if opening is not None and opening in before:
         return before.rpartition(opening)[2].removeprefix("@")
-    start = max((match.end() for match in _BREAKS.finditer(before)), default=0)
+    start = max((match.end() for match in _WORD_BREAKS.finditer(before)), default=0)
     return before[start:].removeprefix("@")
 
 
@@ -149,15 +149,15 @@ def _read(name: str, cwd: str, limit: int) -> bytes | None:
     try:
         path = Path(os.path.realpath(os.path.join(cwd, name)))  # noqa: PTH118 - it joins and resolves without surprises
         if not path.is_relative_to(cwd):
-            raise _Refused("it lies outside the workspace")
-        descriptor, _ = open_regular(Place(cwd, path.relative_to(cwd).parts, name))
+            raise _ImageRejected("it lies outside the workspace")
+        descriptor, _ = open_regular(ConfinedPath(cwd, path.relative_to(cwd).parts, name))
         with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor, not of a path
             return file.read(limit + 1)
     except ToolError as exc:
-        raise _Refused("it is no file") from exc
+        raise _ImageRejected("it is no file") from exc
     except ValueError:
         return None  # a NUL: a word, and no path
     except OSError as exc:
         if exc.errno in _NO_SUCH_FILE:
             return None
-        raise _Refused(exc.strerror or "it cannot be read") from exc
+        raise _ImageRejected(exc.strerror or "it cannot be read") from exc

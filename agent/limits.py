@@ -5,7 +5,7 @@ import msgspec
 from wire.framing import DEFAULT_MAX_LINE_BYTES
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Passed in at the start; tests pass smaller ones."""
 
     max_steps: int = 50

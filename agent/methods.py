@@ -16,34 +16,34 @@ import msgspec
 import trio
 
 from agent.approvals import NotDecidable
-from agent.client_tools import BadClientTools, check_must_call, definitions_of, results_for
+from agent.client_tools import ClientToolsError, check_must_call, definitions_of, results_for
 from agent.compactor import CompactionFailed
-from agent.models.catalogue import UnknownModel
-from agent.output import Lane, RequestId
+from agent.models.catalogue import ModelUnavailable
+from agent.output import ConversationQueue, RequestId
 from agent.requests import (
     AbortParams,
     CompactParams,
     DecideParams,
     DescribeCallParams,
     NewSessionParams,
-    Refusal,
+    RequestRejected,
     SetModelParams,
     SetThinkingParams,
     SwitchSessionParams,
 )
-from agent.runs import InboxFull, Run
-from agent.worker import Worker
+from agent.runs import AgentRun, InputQueueFull
+from agent.worker import AgentWorker
 from wire.call_parts import CallPage
 from wire.entries import TranscriptMessage
 from wire.messages import PromptParams, PromptResult, SessionResult, StateResult, TextParams
 
 
-class RunMethods:
+class WorkerRunMethods:
     """A prompt waits in the lane for an aborted run to end; beside any other run it is refused."""
 
-    def __init__(self, worker: Worker, lane: Lane) -> None:
+    def __init__(self, worker: AgentWorker, lane: ConversationQueue) -> None:
         self._worker = worker
-        self._lane = lane
+        self._conversation_queue = lane
         self.by_name: dict[str, Callable[[Any, RequestId], Any]] = {
             "prompt": self._prompt,
             "steer": self._steer,
@@ -60,11 +60,11 @@ class RunMethods:
         try:
             tools = definitions_of(params.client_tools)
             check_must_call(params.answer.must_call if params.answer else (), tools)
-        except BadClientTools as exc:
-            raise Refusal("invalid_params", str(exc)) from exc
-        run = Run(
+        except ClientToolsError as exc:
+            raise RequestRejected("invalid_params", str(exc)) from exc
+        run = AgentRun(
             run_id=params.run_id or f"r{worker.output.next_seq()}",
-            text=worker.knowledge.expand(params.text),
+            text=worker.project_context.expand(params.text),
             images=params.images,
             client_tools=tools,
             results=params.tool_results,
@@ -72,88 +72,88 @@ class RunMethods:
             from_session=params.from_session,
             answer=params.answer,
         )
-        later = self._lane.put(request_id, lambda: self._execute(run))
+        later = self._conversation_queue.put(request_id, lambda: self._run_prompt(run))
         worker.runs.set_active_run(run)
         return later
 
     def _while_running(self, params: PromptParams) -> Any:
         match params.streaming_behavior:
             case None:
-                raise Refusal("busy", "a run is in progress; pass streaming_behavior")
+                raise RequestRejected("busy", "a run is in progress; pass streaming_behavior")
             case "steer":
                 return self._steer(TextParams(params.text, params.images), None)
             case "follow_up":
                 return self._follow_up(TextParams(params.text, params.images), None)
 
-    async def _execute(self, run: Run) -> PromptResult:
+    async def _run_prompt(self, run: AgentRun) -> PromptResult:
         worker = self._worker
         try:
-            from agent.turn import Turn  # noqa: PLC0415 - a worker is ready before it has imported what runs need
+            from agent.turn import RunExecutor  # noqa: PLC0415 - a worker is ready before it has imported what runs need
 
             self._answer_client_calls(run)
-            return await Turn(run, worker).execute()
-        except Refusal:  # it never began: nobody will read what was queued for it
+            return await RunExecutor(run, worker).execute()
+        except RequestRejected:  # it never began: nobody will read what was queued for it
             if not run.aborting:
-                worker.inbox.clear()
+                worker.input_queue.clear()
             raise
         finally:
             worker.runs.clear_active_run(run)
 
-    def _answer_client_calls(self, run: Run) -> None:
+    def _answer_client_calls(self, run: AgentRun) -> None:
         """The calls that the run before left to the client get their results now, those that the prompt brings."""
         conversation = self._worker.conversation
         try:
             results = results_for(conversation.open_calls, run.results)
-        except BadClientTools as exc:
-            raise Refusal("invalid_params", str(exc)) from exc
+        except ClientToolsError as exc:
+            raise RequestRejected("invalid_params", str(exc)) from exc
         if results:
             conversation.add(TranscriptMessage("user", [*results], origin="tool"))
 
     def _steer(self, params: TextParams, _request_id: RequestId) -> Any:
-        return self._queue("steer", self._worker.inbox.steer, params)
+        return self._queue("steer", self._worker.input_queue.steer, params)
 
     def _follow_up(self, params: TextParams, _request_id: RequestId) -> Any:
-        return self._queue("follow_up", self._worker.inbox.follow_up, params)
+        return self._queue("follow_up", self._worker.input_queue.follow_up, params)
 
     def _queue(self, name: str, put: Callable[[TextParams], None], params: TextParams) -> Any:
         if not self._worker.runs.busy:
-            raise Refusal("not_running", f"no run is in progress that could take a {name}; send a prompt")
+            raise RequestRejected("not_running", f"no run is in progress that could take a {name}; send a prompt")
         try:
             put(params)
-        except InboxFull:
-            raise Refusal("queue_full", f"{self._worker.limits.queued_inputs} inputs wait already") from None
+        except InputQueueFull:
+            raise RequestRejected("queue_full", f"{self._worker.limits.queued_inputs} inputs wait already") from None
         return {"queued": name}
 
     def _abort(self, params: AbortParams, _request_id: RequestId) -> Any:
         runs = self._worker.runs
         running = runs.busy
-        cleared = 0 if params.keep_queue else self._worker.inbox.clear()
+        cleared = 0 if params.keep_queue else self._worker.input_queue.clear()
         if runs.active is not None:
             runs.active.abort()
         return {"aborted": running, "cleared": cleared}
 
     def _decide(self, params: DecideParams, _request_id: RequestId) -> Any:
         try:
-            self._worker.brain.approvals.decide(
+            self._worker.toolbox.approvals.decide(
                 params.call_id, params.decision, params.note, params.by, seen=params.seen
             )
         except NotDecidable as exc:
-            raise Refusal(exc.code, str(exc), call_id=params.call_id) from exc
+            raise RequestRejected(exc.code, str(exc), call_id=params.call_id) from exc
         return {"call_id": params.call_id, "decision": params.decision}
 
     def _describe_call(self, params: DescribeCallParams, _request_id: RequestId) -> CallPage:
         try:
-            return self._worker.brain.approvals.page(params.call_id, params.offset)
+            return self._worker.toolbox.approvals.page(params.call_id, params.offset)
         except NotDecidable as exc:
-            raise Refusal(exc.code, str(exc), call_id=params.call_id) from exc
+            raise RequestRejected(exc.code, str(exc), call_id=params.call_id) from exc
 
 
-class SessionMethods:
+class WorkerSessionMethods:
     """Each needs the conversation to itself: refused while a run is in progress."""
 
-    def __init__(self, worker: Worker, lane: Lane) -> None:
+    def __init__(self, worker: AgentWorker, lane: ConversationQueue) -> None:
         self._worker = worker
-        self._lane = lane
+        self._conversation_queue = lane
         self.by_name: dict[str, Callable[[Any, RequestId], Any]] = {
             "new_session": self._new_session,
             "switch_session": self._switch_session,
@@ -162,11 +162,11 @@ class SessionMethods:
 
     def _new_session(self, params: NewSessionParams, request_id: RequestId) -> Any:
         async def work() -> SessionResult:
-            fresh = self._worker.store.fresh(params.parent_session)
-            fresh.make_file()  # a small write that waits for no disk: less work than asking a thread
-            return self._held(await self._worker.hold(fresh, "new"))
+            fresh = self._worker.store.create(params.parent_session)
+            fresh.create_file()  # a small write that waits for no disk: less work than asking a thread
+            return self._session_result(await self._worker.switch_conversation(fresh, "new"))
 
-        return self._exclusively(request_id, work)
+        return self._enqueue(request_id, work)
 
     def _switch_session(self, params: SwitchSessionParams, request_id: RequestId) -> Any:
         async def work() -> SessionResult:
@@ -174,9 +174,9 @@ class SessionMethods:
             wanted = worker.conversation
             if params.session_file != wanted.session_file:
                 wanted = await trio.to_thread.run_sync(worker.store.open, params.session_file)
-            return self._held(await worker.hold(wanted, "switch"))
+            return self._session_result(await worker.switch_conversation(wanted, "switch"))
 
-        return self._exclusively(request_id, work)
+        return self._enqueue(request_id, work)
 
     def _compact(self, params: CompactParams, request_id: RequestId) -> Any:
         async def work() -> dict[str, Any]:
@@ -184,30 +184,30 @@ class SessionMethods:
             conversation = worker.conversation
             try:
                 summary = await worker.compactor.compact(
-                    conversation, worker.output.event, "manual", instructions=params.instructions
+                    conversation, worker.output.emit, "manual", instructions=params.instructions
                 )
             except CompactionFailed as exc:
-                raise Refusal("compaction_failed", str(exc)) from exc
+                raise RequestRejected("compaction_failed", str(exc)) from exc
             if summary is None:
                 return {"compacted": False, "reason": "nothing to compact: there are no old turns"}
             return {"compacted": True, "summary": summary, "messages": len(conversation.messages)}
 
-        return self._exclusively(request_id, work)
+        return self._enqueue(request_id, work)
 
-    def _held(self, sealed: list[str]) -> SessionResult:
+    def _session_result(self, sealed: list[str]) -> SessionResult:
         conversation = self._worker.conversation
         return SessionResult(conversation.header.id, conversation.session_file, sealed or msgspec.UNSET)
 
-    def _exclusively(self, request_id: RequestId, work: Callable[[], Awaitable[Any]]) -> Any:
+    def _enqueue(self, request_id: RequestId, work: Callable[[], Awaitable[Any]]) -> Any:
         if self._worker.runs.busy:
-            raise Refusal("busy", "a run is in progress; abort it first")
-        return self._lane.put(request_id, work)
+            raise RequestRejected("busy", "a run is in progress; abort it first")
+        return self._conversation_queue.put(request_id, work)
 
 
-class StateMethods:
+class WorkerStateMethods:
     """See the module."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: AgentWorker) -> None:
         self._worker = worker
         self.by_name: dict[str, Callable[[Any, RequestId], Any]] = {
             "ping": lambda *_: {},
@@ -220,7 +220,7 @@ class StateMethods:
 
     def _get_state(self, _params: Any, _request_id: RequestId) -> StateResult:
         worker = self._worker
-        conversation, brain = worker.conversation, worker.brain
+        conversation, brain = worker.conversation, worker.toolbox
         return StateResult(
             session_id=conversation.header.id,
             session_file=conversation.session_file,
@@ -230,13 +230,13 @@ class StateMethods:
             provider=brain.model.provider,
             model=brain.model.name,
             thinking=brain.thinking,
-            pending=len(worker.inbox),
-            background=brain.processes.in_background,
+            pending=len(worker.input_queue),
+            background=brain.processes.background_count,
             status=worker.status(),
         )
 
     def _get_commands(self, _params: Any, _request_id: RequestId) -> Any:
-        knowledge = self._worker.knowledge
+        knowledge = self._worker.project_context
         templates = [{"name": name, "source": "prompt_template"} for name in knowledge.templates]
         skills = [{**msgspec.to_builtins(skill.view()), "source": "skill"} for skill in knowledge.skills]
         return {"commands": [*templates, *skills]}
@@ -244,13 +244,13 @@ class StateMethods:
     def _set_model(self, params: SetModelParams, _request_id: RequestId) -> Any:
         worker = self._worker
         try:
-            worker.brain.model = worker.models.open(params.provider, params.model)
-        except UnknownModel as exc:
-            raise Refusal("invalid_params", str(exc)) from exc
-        worker.output.event("state_changed", {"model": worker.brain.model.name})
-        return {"provider": worker.brain.model.provider, "model": worker.brain.model.name}
+            worker.toolbox.model = worker.models.open(params.provider, params.model)
+        except ModelUnavailable as exc:
+            raise RequestRejected("invalid_params", str(exc)) from exc
+        worker.output.emit("state_changed", {"model": worker.toolbox.model.name})
+        return {"provider": worker.toolbox.model.provider, "model": worker.toolbox.model.name}
 
     def _set_thinking(self, params: SetThinkingParams, _request_id: RequestId) -> Any:
-        self._worker.brain.thinking = params.level
-        self._worker.output.event("state_changed", {"thinking": params.level})
+        self._worker.toolbox.thinking = params.level
+        self._worker.output.emit("state_changed", {"thinking": params.level})
         return {"level": params.level}

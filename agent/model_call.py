@@ -11,11 +11,11 @@ from contextlib import aclosing
 
 import msgspec
 
-from agent.client_tools import offered
-from agent.compactor import CompactionFailed, Compactor, Reason
+from agent.client_tools import merge_tools
+from agent.compactor import CompactionFailed, CompactionReason, Compactor
 from agent.conversation import Conversation
-from agent.history.compaction import tokens_of, tokens_of_frame
-from agent.limits import Limits
+from agent.history.compaction import estimate_overhead, estimate_tokens
+from agent.limits import WorkerLimits
 from agent.models.base import (
     CallPiece,
     ModelError,
@@ -28,18 +28,18 @@ from agent.models.base import (
     UsagePiece,
 )
 from agent.models.retry import stream_with_retries
-from agent.output import Output, RunVoice
-from agent.runs import Run
-from agent.toolbox import Brain
-from wire.entries import Block, TextBlock, ThinkingBlock, ToolUseBlock, TranscriptMessage
+from agent.output import RunEvents, WorkerOutput
+from agent.runs import AgentRun
+from agent.toolbox import Toolbox
+from wire.entries import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import TokenUsage
-from wire.texts import words_of
+from wire.texts import answer_instructions
 
 
-class Reply:
+class PartialReply:
     """Takes pieces; ``count`` is told the tokens."""
 
-    def __init__(self, output: Output, run_id: str, count: Callable[[TokenUsage], None]) -> None:
+    def __init__(self, output: WorkerOutput, run_id: str, count: Callable[[TokenUsage], None]) -> None:
         self._output = output
         self._run_id = run_id
         self._count = count
@@ -49,19 +49,19 @@ class Reply:
         self._stop_reason = "stop"
 
     @property
-    def was_seen(self) -> bool:
+    def has_output(self) -> bool:
         """Whether a reader has seen something of it."""
         return bool(self._text or self._thinking)
 
-    def take(self, piece: Piece) -> None:
+    def feed(self, piece: Piece) -> None:
         """Take the next piece."""
         match piece:
             case TextPiece(parts):
                 self._text.append("".join(parts))  # one string a batch: a long answer is not a million objects
-                self._output.pieces("assistant_message", parts, self._run_id)
+                self._output.emit_pieces("assistant_message", parts, self._run_id)
             case ThinkingPiece(parts):
                 self._thinking.append("".join(parts))
-                self._output.pieces("thinking", parts, self._run_id)
+                self._output.emit_pieces("thinking", parts, self._run_id)
             case CallPiece(name, given):
                 self._calls.append(ToolUseBlock(_new_id(), name, given))
             case UsagePiece(tokens_in, tokens_out):
@@ -71,14 +71,14 @@ class Reply:
 
     def message(self) -> TranscriptMessage:
         """It, complete."""
-        return TranscriptMessage("assistant", [*self._said(), *self._calls], stop_reason=self._stop_reason)
+        return TranscriptMessage("assistant", [*self._text_blocks(), *self._calls], stop_reason=self._stop_reason)
 
-    def broken_off(self, stop_reason: str) -> TranscriptMessage:
+    def partial_message(self, stop_reason: str) -> TranscriptMessage:
         """What was seen of it; calls of an answer that was cut off were never meant to run."""
-        return TranscriptMessage("assistant", self._said(), stop_reason=stop_reason)
+        return TranscriptMessage("assistant", self._text_blocks(), stop_reason=stop_reason)
 
-    def _said(self) -> list[Block]:
-        blocks: list[Block] = []
+    def _text_blocks(self) -> list[ContentBlock]:
+        blocks: list[ContentBlock] = []
         if self._thinking:
             blocks.append(ThinkingBlock("".join(self._thinking)))
         if self._text:
@@ -91,7 +91,7 @@ def _new_id() -> str:
     return f"c{uuid.uuid4().hex[:12]}"
 
 
-_MOST_COMPACTIONS = 8
+_MAX_COMPACTIONS = 8
 """Before one model call, each leaving half: a conversation for the largest window then fits the smallest."""
 
 
@@ -100,25 +100,25 @@ class ModelCaller:
 
     def __init__(
         self,
-        run: Run,
+        run: AgentRun,
         *,
         conversation: Conversation,
-        brain: Brain,
+        brain: Toolbox,
         compactor: Compactor,
-        voice: RunVoice,
-        output: Output,
-        limits: Limits,
+        voice: RunEvents,
+        output: WorkerOutput,
+        limits: WorkerLimits,
     ) -> None:
         self._run = run
         self._conversation = conversation
-        self._brain = brain
+        self._toolbox = brain
         self._compactor = compactor
-        self._voice = voice
+        self._events = voice
         self._output = output
         self._limits = limits
         self.system_prompt = brain.system_prompt
         self.usage = TokenUsage()
-        self.reply: Reply | None = None
+        self.reply: PartialReply | None = None
 
     async def call(self) -> TranscriptMessage:
         """The model's next message, added to the conversation. Raises ModelError or TranscriptError.
@@ -127,41 +127,41 @@ class ModelCaller:
         as that makes it shorter.
         """
         self._run.step_count += 1
-        self._run.breakpoint = lambda: "STREAMING_MODEL" if self.reply and self.reply.was_seen else "PRE_MODEL"
-        tools = offered(self._brain.definitions(), self._run.client_tools)
-        messages = await self._short_enough(tools)
+        self._run.breakpoint = lambda: "STREAMING_MODEL" if self.reply and self.reply.has_output else "PRE_MODEL"
+        tools = merge_tools(self._toolbox.definitions(), self._run.client_tools)
+        messages = await self._compact_to_fit(tools)
         step_id = f"{self._run.run_id}.{self._run.step_count - 1}"
-        return await self._ask_until_it_fits(step_id, messages, tools, _MOST_COMPACTIONS)
+        return await self._ask_with_compaction(step_id, messages, tools, _MAX_COMPACTIONS)
 
-    def break_off(self, stop_reason: str) -> TranscriptMessage | None:
+    def save_partial(self, stop_reason: str) -> TranscriptMessage | None:
         """Keep the half answer that was seen, if there is one. Raises TranscriptError."""
         reply, self.reply = self.reply, None
-        if reply is None or not reply.was_seen:
+        if reply is None or not reply.has_output:
             return None
-        message = reply.broken_off(stop_reason)
+        message = reply.partial_message(stop_reason)
         self._conversation.add(message)
         return message
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    async def _ask_until_it_fits(
+    async def _ask_with_compaction(
         self, step_id: str, messages: list[TranscriptMessage], tools: Sequence[ToolDefinition], compactions: int
     ) -> TranscriptMessage:
         try:
             return await self._ask(step_id, messages, tools)
         except ModelError as exc:
-            if not exc.overflow or not compactions or (self.reply is not None and self.reply.was_seen):
+            if not exc.overflow or not compactions or (self.reply is not None and self.reply.has_output):
                 raise
-            keep = min(self._brain.context_tokens // 4, tokens_of(messages) // 2)
+            keep = min(self._toolbox.context_tokens // 4, estimate_tokens(messages) // 2)
             if not await self._compact("overflow", keep):
                 raise
-        messages, _ = self._cleaned()
-        return await self._ask_until_it_fits(f"{step_id}.compacted", messages, tools, compactions - 1)
+        messages, _ = self._sanitized()
+        return await self._ask_with_compaction(f"{step_id}.compacted", messages, tools, compactions - 1)
 
     async def _ask(
         self, step_id: str, messages: Sequence[TranscriptMessage], tools: Sequence[ToolDefinition]
     ) -> TranscriptMessage:
-        brain = self._brain
+        brain = self._toolbox
         request = ModelRequest(
             step_id,
             messages,
@@ -170,11 +170,11 @@ class ModelCaller:
             tools=tools,
             answer=self._run.answer,
         )
-        reply = self.reply = Reply(self._output, self._run.run_id, self._count)
-        async with aclosing(stream_with_retries(brain.model, request, self._voice.say)) as pieces:
+        reply = self.reply = PartialReply(self._output, self._run.run_id, self._add_usage)
+        async with aclosing(stream_with_retries(brain.model, request, self._events.emit)) as pieces:
             async for piece in pieces:
-                reply.take(piece)
-                await self._output.room(self._limits.output_soft)
+                reply.feed(piece)
+                await self._output.wait_below(self._limits.output_soft)
         message = reply.message()
         self._conversation.add(message)
         self.reply = None
@@ -183,41 +183,43 @@ class ModelCaller:
     def _whole_system_prompt(self) -> str:
         """The system prompt, with the answer options that the model does not take as parameters."""
         wanted = self._run.answer
-        words = "" if wanted is None else words_of(wanted, passed_on=self._brain.model.takes_answer_options)
+        words = (
+            "" if wanted is None else answer_instructions(wanted, passed_on=self._toolbox.model.takes_answer_options)
+        )
         return "\n\n".join(filter(None, (self.system_prompt, words)))
 
-    def _count(self, more: TokenUsage) -> None:
+    def _add_usage(self, more: TokenUsage) -> None:
         was = self.usage
         self.usage = TokenUsage(was.input_tokens + more.input_tokens, was.output_tokens + more.output_tokens)
 
     # --- making room --------------------------------------------------------------------------------------------------
 
-    def _cleaned(self) -> tuple[list[TranscriptMessage], int]:
+    def _sanitized(self) -> tuple[list[TranscriptMessage], int]:
         """The conversation as it is sent, and its tokens."""
-        brain, turns = self._brain, self._run.history_turns
-        rules = brain.rules if turns is None else msgspec.structs.replace(brain.rules, turns=turns)
+        brain, turns = self._toolbox, self._run.history_turns
+        rules = brain.sanitize_rules if turns is None else msgspec.structs.replace(brain.sanitize_rules, turns=turns)
         if brain.model.needs_alternation:
             rules = msgspec.structs.replace(rules, alternate=True)
-        return brain.cleaner.clean(self._conversation.messages, rules)
+        return brain.sanitizer.sanitize(self._conversation.messages, rules)
 
-    async def _short_enough(self, tools: Sequence[ToolDefinition]) -> list[TranscriptMessage]:
-        messages, tokens = self._cleaned()
-        frame = tokens_of_frame(self._whole_system_prompt(), tools)
-        room = self._brain.context_tokens - self._limits.context_reserve - frame
+    async def _compact_to_fit(self, tools: Sequence[ToolDefinition]) -> list[TranscriptMessage]:
+        messages, tokens = self._sanitized()
+        frame = estimate_overhead(self._whole_system_prompt(), tools)
+        room = self._toolbox.context_tokens - self._limits.context_reserve - frame
         if tokens <= room:
             return messages
         try:
             await self._compact("threshold", max(0, room) // 4)
         except ModelError as exc:  # the estimate may be wrong: the model shall say whether it is too long
-            self._voice.say("error", {"severity": "warn", "phase": "model", "message": str(exc)})
-        messages, _ = self._cleaned()
+            self._events.emit("error", {"severity": "warn", "phase": "model", "message": str(exc)})
+        messages, _ = self._sanitized()
         return messages
 
-    async def _compact(self, reason: Reason, keep_tokens: int) -> bool:
+    async def _compact(self, reason: CompactionReason, keep_tokens: int) -> bool:
         """Whether it is shorter now. Raises ModelError."""
         try:
             summary = await self._compactor.compact(
-                self._conversation, self._voice.say, reason, keep_tokens=keep_tokens
+                self._conversation, self._events.emit, reason, keep_tokens=keep_tokens
             )
         except CompactionFailed as exc:
             raise ModelError(str(exc)) from exc

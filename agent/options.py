@@ -11,7 +11,7 @@ Thinking = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class UsageError(Exception):
+class OptionError(Exception):
     """The command line is wrong; the message is one line for stderr, the exit code 2."""
 
 
@@ -69,19 +69,19 @@ def parse_options(arguments: Sequence[str]) -> Options:
         flag = FLAGS.get(ALIASES.get(name, name))
         if flag is None:
             kind = "option" if name.startswith("-") else "argument"
-            raise UsageError(f"unknown {kind} {name!r}; see agent --help")
+            raise OptionError(f"unknown {kind} {name!r}; see agent --help")
         if flag.kind == "switch":
             if equals:
-                raise UsageError(f"{name} takes no value")
+                raise OptionError(f"{name} takes no value")
             values[flag.field] = True
             continue
         if not equals and not rest:
-            raise UsageError(f"{name} needs a value ({flag.metavar})")
-        _take_value(values, flag, inline if equals else rest.pop())
-    return _checked(values)
+            raise OptionError(f"{name} needs a value ({flag.metavar})")
+        _add_value(values, flag, inline if equals else rest.pop())
+    return _convert(values)
 
 
-def _take_value(values: dict[str, Any], flag: Flag, value: str) -> None:
+def _add_value(values: dict[str, Any], flag: Flag, value: str) -> None:
     if flag.kind == "list":
         values.setdefault(flag.field, []).append(value)
     elif flag.kind == "names":
@@ -95,26 +95,26 @@ def _check_encoding(argument: str) -> None:
     try:
         argument.encode()
     except UnicodeEncodeError as exc:
-        raise UsageError(f"the argument {argument[:100]!r} is not UTF-8 text") from exc
+        raise OptionError(f"the argument {argument[:100]!r} is not UTF-8 text") from exc
 
 
-def _checked(values: dict[str, Any]) -> Options:
+def _convert(values: dict[str, Any]) -> Options:
     try:
         options = msgspec.convert(values, Options, strict=False)
     except msgspec.ValidationError as exc:
-        raise UsageError(_misfit(values)) from exc
+        raise OptionError(_invalid_value(values)) from exc
     if options.help or options.version:
         return options
     if options.mode == "text" and options.prompt is None:
-        raise UsageError("give --mode rpc, or -p TEXT; see agent --help")
+        raise OptionError("give --mode rpc, or -p TEXT; see agent --help")
     if options.mode == "rpc" and options.prompt is not None:
-        raise UsageError("-p TEXT and --mode rpc exclude each other")
+        raise OptionError("-p TEXT and --mode rpc exclude each other")
     if sum((options.session is not None, options.resume_latest, options.no_session)) > 1:
-        raise UsageError("--session, --continue and --no-session exclude each other")
+        raise OptionError("--session, --continue and --no-session exclude each other")
     return options
 
 
-def _misfit(values: dict[str, Any]) -> str:
+def _invalid_value(values: dict[str, Any]) -> str:
     """Which flag's value does not fit, and what would; asked for only when one does not."""
     types = {field.name: field.type for field in msgspec.structs.fields(Options)}
     for name, flag in FLAGS.items():
@@ -122,11 +122,11 @@ def _misfit(values: dict[str, Any]) -> str:
         try:
             msgspec.convert(value, types[flag.field] | None, strict=False)
         except msgspec.ValidationError:
-            return f"{name} {value!r} does not fit; it takes {_fitting(types[flag.field])}; see agent --help"
+            return f"{name} {value!r} does not fit; it takes {_expected_value(types[flag.field])}; see agent --help"
     raise AssertionError(values)  # pragma: no cover - the whole is refused because of one of its parts
 
 
-def _fitting(kind: Any) -> str:
+def _expected_value(kind: Any) -> str:
     """What a flag of this type takes."""
     schema: dict[str, Any] = msgspec.json.schema(kind)
     schema = schema.get("anyOf", [schema])[0]

@@ -21,22 +21,22 @@ import msgspec
 
 from agent.processes.session import INPUT_ACTIONS, ProcessInput
 from agent.processes.tree import MARK_VARIABLE
-from agent.results import Result, denied, failure, of_error
+from agent.results import CallResult, denied, failure, of_error
 from agent.tools.base import Tool, ToolError
-from agent.tools.schema import arguments_of
+from agent.tools.schema import decode_arguments
 from wire.entries import CallState, ToolUseBlock
 
-Mode = Literal["auto", "approval", "readonly"]
+PolicyMode = Literal["auto", "approval", "readonly"]
 """``auto``: run; ``approval``: ask a person about every call; ``readonly``: only tools that change nothing."""
 
-HARMLESS = frozenset({"read", "none"})
-_SHOWN = 100
+HARMLESS_EFFECTS = frozenset({"read", "none"})
+_SHOWN_CHARS = 100
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """``deny`` and ``require_approval`` name tools."""
 
-    mode: Mode = "auto"
+    mode: PolicyMode = "auto"
     deny: frozenset[str] = frozenset()
     require_approval: frozenset[str] = frozenset()
 
@@ -48,7 +48,7 @@ class Allowed(msgspec.Struct, frozen=True):
     arguments: Any
 
 
-class Needed(msgspec.Struct, frozen=True):
+class ApprovalNeeded(msgspec.Struct, frozen=True):
     """It may run once a person has allowed it; ``reason`` says why one is asked."""
 
     tool: Tool
@@ -56,31 +56,31 @@ class Needed(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Refused(msgspec.Struct, frozen=True):
+class CallRejected(msgspec.Struct, frozen=True):
     """It may not run: DENIED by a rule, or FAILED since it makes no sense. ``result`` is for the model."""
 
     state: Literal[CallState.DENIED, CallState.FAILED]
-    result: Result
+    result: CallResult
 
 
-Verdict: TypeAlias = Allowed | Needed | Refused
+PolicyVerdict: TypeAlias = Allowed | ApprovalNeeded | CallRejected
 
 
-def judge(call: ToolUseBlock, tools: Mapping[str, Tool], policy: Policy) -> Verdict:
+def evaluate(call: ToolUseBlock, tools: Mapping[str, Tool], policy: Policy) -> PolicyVerdict:
     """What the rules say about one call."""
     tool = tools.get(call.name)
     if tool is None:
-        return Refused(CallState.FAILED, _unknown(call.name, tools))
+        return CallRejected(CallState.FAILED, _unknown_tool(call.name, tools))
     try:
-        arguments = arguments_of(tool, call.input)
+        arguments = decode_arguments(tool, call.input)
     except ToolError as exc:
-        return Refused(CallState.FAILED, of_error(exc))
-    ruling, reason = _by_lists(tool.name, arguments, policy) or _by_mode(tool, policy)
+        return CallRejected(CallState.FAILED, of_error(exc))
+    ruling, reason = _rule_by_lists(tool.name, arguments, policy) or _rule_by_mode(tool, policy)
     match ruling:
         case "deny":
-            return Refused(CallState.DENIED, denied(tool.name, reason))
+            return CallRejected(CallState.DENIED, denied(tool.name, reason))
         case "ask":
-            return Needed(tool, arguments, reason)
+            return ApprovalNeeded(tool, arguments, reason)
         case "allow":
             return Allowed(tool, arguments)
 
@@ -89,12 +89,12 @@ _Ruling: TypeAlias = tuple[Literal["allow", "ask", "deny"], str]
 """What a rule says, and why."""
 
 
-def is_free(name: str, policy: Policy) -> bool:
+def runs_unapproved(name: str, policy: Policy) -> bool:
     """Whether calls of a tool with effects run without approval."""
     return policy.mode == "auto" and name not in policy.deny and name not in policy.require_approval
 
 
-def _by_lists(name: str, arguments: Any, policy: Policy) -> _Ruling | None:
+def _rule_by_lists(name: str, arguments: Any, policy: Policy) -> _Ruling | None:
     feeds_a_command = isinstance(arguments, ProcessInput) and arguments.action in INPUT_ACTIONS
     if name in policy.deny:
         return "deny", "it is on the deny list"
@@ -107,22 +107,22 @@ def _by_lists(name: str, arguments: Any, policy: Policy) -> _Ruling | None:
     return None
 
 
-def _by_mode(tool: Tool, policy: Policy) -> _Ruling:
+def _rule_by_mode(tool: Tool, policy: Policy) -> _Ruling:
     match policy.mode:
         case "auto":
             return "allow", ""
         case "approval":
             return "ask", "every call needs approval"
-        case "readonly" if tool.effects in HARMLESS:
+        case "readonly" if tool.effects in HARMLESS_EFFECTS:
             return "allow", ""
         case "readonly":
             return "deny", "this session may only read"
 
 
-def _unknown(name: str, tools: Mapping[str, Tool]) -> Result:
+def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> CallResult:
     there_are = ", ".join(sorted(tools)) or "none"
     return failure(
-        f"there is no tool {name[:_SHOWN]!r}; available: {there_are}",
+        f"there is no tool {name[:_SHOWN_CHARS]!r}; available: {there_are}",
         "validation",
         recommendations=["Call one of the tools that there are."],
     )
@@ -141,7 +141,7 @@ PROVIDER_KEYS = frozenset(
 """Variables in which providers of models look for a key."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NEVER_SET = frozenset(
+_PROTECTED_VARIABLES = frozenset(
     {
         *("PATH", "HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", MARK_VARIABLE),
         *("SHELL", "ENV", "BASH_ENV", "IFS", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "ZDOTDIR"),
@@ -157,19 +157,19 @@ _NEVER_SET = frozenset(
         *("GCONV_PATH", "OPENSSL_CONF", "OPENSSL_MODULES", "GTK_MODULES", "QT_PLUGIN_PATH", "GLIBC_TUNABLES"),
     }
 )
-_NEVER_SET_PREFIXES = (
+_PROTECTED_PREFIXES = (
     *("LD_", "DYLD_", "BASH_FUNC_", "POOL_"),
     *("PYTHON", "PERL5", "RUBY", "BUNDLE_", "CARGO_", "CMAKE_", "GIT_CONFIG", "NPM_CONFIG_", "LUA_INIT_"),
 )
 """Variables by which a command runs other programs than it names: search paths for programs, libraries and settings,
 options of interpreters, helper programs; and the marks by which a command's processes are found.
 """
-_HARMLESS = frozenset(
+_ALWAYS_ALLOWED = frozenset(
     {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONUTF8", "CARGO_TERM_COLOR"}
 )
 
 
-def environment_of_tools(environment: Mapping[str, str], allowed: Collection[str] = ()) -> dict[str, str]:
+def tool_environment(environment: Mapping[str, str], allowed: Collection[str] = ()) -> dict[str, str]:
     """The environment without the providers' keys, but those that are ``allowed`` by name."""
     return {name: value for name, value in environment.items() if name not in PROVIDER_KEYS or name in allowed}
 
@@ -182,4 +182,4 @@ def may_be_set(name: str) -> bool:
     if not _NAME.fullmatch(name):
         return False
     known = name.upper() if name.lower().startswith("npm_config_") else name
-    return name in _HARMLESS or not (known in _NEVER_SET or known.startswith(_NEVER_SET_PREFIXES))
+    return name in _ALWAYS_ALLOWED or not (known in _PROTECTED_VARIABLES or known.startswith(_PROTECTED_PREFIXES))

@@ -9,7 +9,7 @@ from agent.processes.session import ProcessInput
 from wire.messages import EMPTY, PromptParams, TextParams
 
 
-class Refusal(Exception):
+class RequestRejected(Exception):
     """A request is answered with an error: a stable code, a sentence, further facts."""
 
     def __init__(self, code: str, message: str, request_id: str | int | None = None, **data: Any) -> None:
@@ -20,7 +20,7 @@ class Refusal(Exception):
         self.data = data
 
 
-class Incoming(msgspec.Struct, frozen=True):
+class WorkerRequestLine(msgspec.Struct, frozen=True):
     """One request; without an id it gets no answer unless it is refused."""
 
     method: str
@@ -28,12 +28,12 @@ class Incoming(msgspec.Struct, frozen=True):
     params: msgspec.Raw = EMPTY
 
 
-class _Loose(msgspec.Struct, frozen=True):
+class _UncheckedRequest(msgspec.Struct, frozen=True):
     id: Any = None
     method: Any = None
 
 
-class _None(msgspec.Struct, frozen=True):
+class _EmptyParams(msgspec.Struct, frozen=True):
     """No parameters; unknown ones are passed over."""
 
 
@@ -98,52 +98,52 @@ METHODS: dict[str, type[msgspec.Struct]] = {
     "abort": AbortParams,
     "new_session": NewSessionParams,
     "switch_session": SwitchSessionParams,
-    "get_state": _None,
-    "get_messages": _None,
-    "get_commands": _None,
+    "get_state": _EmptyParams,
+    "get_messages": _EmptyParams,
+    "get_commands": _EmptyParams,
     "set_model": SetModelParams,
     "set_thinking": SetThinkingParams,
     "compact": CompactParams,
     "decide": DecideParams,
     "describe_call": DescribeCallParams,
     "process": ProcessInput,
-    "ping": _None,
-    "shutdown": _None,
+    "ping": _EmptyParams,
+    "shutdown": _EmptyParams,
 }
 """Every method and the shape of its parameters."""
 
-_decoder = msgspec.json.Decoder(Incoming)
-_loose_decoder = msgspec.json.Decoder(_Loose)
+_decoder = msgspec.json.Decoder(WorkerRequestLine)
+_unchecked_decoder = msgspec.json.Decoder(_UncheckedRequest)
 _params_decoders = {name: msgspec.json.Decoder(shape) for name, shape in METHODS.items()}
 
 
-def decode_request(line: bytes) -> Incoming:
+def decode_request(line: bytes) -> WorkerRequestLine:
     """Read one line. Raises Refusal: ``parse_error`` (no JSON object) or ``unknown_method`` (an object without one)."""
     try:
         return _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise _refusal_of(line) from None
+        raise _rejection_of(line) from None
 
 
-def _refusal_of(line: bytes) -> Refusal:
+def _rejection_of(line: bytes) -> RequestRejected:
     try:
-        loose = _loose_decoder.decode(line)
+        loose = _unchecked_decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-        return Refusal("parse_error", f"the line is no JSON object: {exc}")
+        return RequestRejected("parse_error", f"the line is no JSON object: {exc}")
     if loose.id is not None and (isinstance(loose.id, bool) or not isinstance(loose.id, str | int)):
-        return Refusal("parse_error", "the id is neither a string nor an integer")
+        return RequestRejected("parse_error", "the id is neither a string nor an integer")
     if not isinstance(loose.method, str):
-        return Refusal("unknown_method", "the request names no method", loose.id)
-    return Refusal("parse_error", "the request cannot be read", loose.id)
+        return RequestRejected("unknown_method", "the request names no method", loose.id)
+    return RequestRejected("parse_error", "the request cannot be read", loose.id)
 
 
-def decode_params(request: Incoming) -> Any:
+def decode_params(request: WorkerRequestLine) -> Any:
     """The parameters in their shape. Raises Refusal: ``unknown_method`` or ``invalid_params``."""
     decoder = _params_decoders.get(request.method)
     if decoder is None:
-        raise Refusal("unknown_method", f"there is no method {request.method[:100]!r}", methods=list(METHODS))
+        raise RequestRejected("unknown_method", f"there is no method {request.method[:100]!r}", methods=list(METHODS))
     params = b"{}" if bytes(request.params) == b"null" else request.params
     try:
         return decoder.decode(params)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-        raise Refusal("invalid_params", f"{request.method}: {exc}") from exc
+        raise RequestRejected("invalid_params", f"{request.method}: {exc}") from exc

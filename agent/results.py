@@ -7,10 +7,10 @@ import msgspec
 
 from agent.tools.base import ErrorType, ToolError, ToolOutput
 
-Result: TypeAlias = dict[str, Any]
+CallResult: TypeAlias = dict[str, Any]
 
 
-def success(output: str | ToolOutput) -> Result:
+def success(output: str | ToolOutput) -> CallResult:
     """The call did what it was for. ``details`` are for people and programs, and not for the model."""
     if isinstance(output, str):
         return {"ok": True, "data": output}
@@ -25,9 +25,9 @@ def failure(
     note: str | None = None,
     recommendations: Sequence[str] = (),
     **more: Any,
-) -> Result:
+) -> CallResult:
     """It did not; ``retryable``: the same call may succeed later."""
-    result: Result = {"ok": False, "error": error, "error_type": error_type, "retryable": retryable}
+    result: CallResult = {"ok": False, "error": error, "error_type": error_type, "retryable": retryable}
     if note:
         result["note"] = note
     if recommendations:
@@ -35,7 +35,7 @@ def failure(
     return result | more
 
 
-def of_error(error: ToolError) -> Result:
+def of_error(error: ToolError) -> CallResult:
     """A tool failed and says why."""
     return failure(
         str(error),
@@ -47,7 +47,7 @@ def of_error(error: ToolError) -> Result:
     )
 
 
-def of_exception(error: Exception) -> Result:
+def of_exception(error: Exception) -> CallResult:
     """A tool broke: its defect, and the call's failure."""
     return failure(
         f"{type(error).__name__}: {error}",
@@ -57,7 +57,7 @@ def of_exception(error: Exception) -> Result:
     )
 
 
-def timed_out(name: str, seconds: float) -> Result:
+def timed_out(name: str, seconds: float) -> CallResult:
     """It took too long and was stopped."""
     return failure(
         f"{name} timed out after {seconds:g} s",
@@ -67,7 +67,7 @@ def timed_out(name: str, seconds: float) -> Result:
     )
 
 
-def denied(name: str, reason: str, note: str | None = None) -> Result:
+def denied(name: str, reason: str, note: str | None = None) -> CallResult:
     """A rule, a hook or a person said no; the note is theirs."""
     return failure(
         f"The call of {name} was denied: {reason}.",
@@ -77,13 +77,13 @@ def denied(name: str, reason: str, note: str | None = None) -> Result:
     )
 
 
-def aborted(reason: str, *, had_begun: bool) -> Result:
+def aborted(reason: str, *, had_begun: bool) -> CallResult:
     """The run ended before the call had. ``reason`` is one word or a few: ``aborted``, ``timeout``."""
     advice = "Check for side effects: it had begun." if had_begun else "It had not begun."
     return failure(f"The call was ended before it was done ({reason}).", "aborted", retryable=True, note=advice)
 
 
-def text_of(result: Result) -> str:
+def text_of(result: CallResult) -> str:
     """The result as text for people: its data or its error, then the note."""
     said = result["data"] if result["ok"] else result["error"]
     text = said if isinstance(said, str) else msgspec.json.encode(said).decode()

@@ -14,13 +14,13 @@ import trio
 
 from agent import __version__
 from agent.assembly import assemble
-from agent.limits import Limits
-from agent.models.scripted import Faults
+from agent.limits import WorkerLimits
+from agent.models.scripted import ProcessFaults
 from agent.options import Options
-from agent.output import Output
+from agent.output import WorkerOutput
 from agent.requests import METHODS
-from agent.server import Server
-from agent.worker import Worker
+from agent.server import WorkerServer
+from agent.worker import AgentWorker
 from errors import ProtocolViolation
 from wire.framing import LineFramer
 from wire.messages import Ready
@@ -29,7 +29,7 @@ _READ_BYTES = 64 * 1024
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class _Ending:
+class _ShutdownState:
     """The first reason to end wins: its exit code, and how long the last output may take."""
 
     def __init__(self, scope: trio.CancelScope) -> None:
@@ -37,7 +37,7 @@ class _Ending:
         self.code: int | None = None
         self.flush = 0.0
 
-    def end(self, code: int, flush: float) -> None:
+    def begin(self, code: int, flush: float) -> None:
         """End the work; what is said already may still be written for ``flush`` seconds."""
         if self.code is None:
             self.code, self.flush = code, flush
@@ -46,8 +46,8 @@ class _Ending:
 
 def serve(options: Options) -> int:
     """Run the worker on this process's stdin and stdout; the exit code. Raises BadStart."""
-    output = Output()
-    worker = assemble(options, output, Faults(output.raw))
+    output = WorkerOutput()
+    worker = assemble(options, output, ProcessFaults(output.write_raw))
     # Whatever prints by mistake shall not reach the pipe that carries the protocol.
     protocol = os.dup(1)
     os.dup2(2, 1)
@@ -55,34 +55,34 @@ def serve(options: Options) -> int:
     return trio.run(_serve, worker, protocol)
 
 
-async def _serve(worker: Worker, protocol: int) -> int:
+async def _serve(worker: AgentWorker, protocol: int) -> int:
     async with trio.lowlevel.FdStream(os.dup(0)) as stdin, trio.lowlevel.FdStream(protocol) as stdout:
-        return await converse(worker, stdin, stdout)
+        return await serve_streams(worker, stdin, stdout)
 
 
-async def converse(worker: Worker, stdin: trio.abc.ReceiveStream, stdout: trio.abc.SendStream) -> int:
+async def serve_streams(worker: AgentWorker, stdin: trio.abc.ReceiveStream, stdout: trio.abc.SendStream) -> int:
     """Serve requests until the end; the exit code. Signals of the process are taken over meanwhile."""
     output, limits = worker.output, worker.limits
     with trio.open_signal_receiver(*_SIGNALS) as signals:
         async with trio.open_nursery() as outer:
-            ending = _Ending(trio.CancelScope())
-            server = Server(worker, lambda: ending.end(0, limits.shutdown_flush))
-            output.ready(Ready(agent="agent", version=__version__, pid=os.getpid(), methods=list(METHODS)))
+            ending = _ShutdownState(trio.CancelScope())
+            server = WorkerServer(worker, lambda: ending.begin(0, limits.shutdown_flush))
+            output.emit_ready(Ready(agent="agent", version=__version__, pid=os.getpid(), methods=list(METHODS)))
             outer.start_soon(_write, output, stdout, ending)
             with ending.scope:
                 async with trio.open_nursery() as work:
-                    work.start_soon(server.work)
+                    work.start_soon(server.run)
                     work.start_soon(_watch_signals, signals, ending, limits)
                     code = await _read(stdin, server, output, limits)
-                    ending.end(code, limits.end_flush)
+                    ending.begin(code, limits.end_flush)
             with trio.move_on_after(ending.flush):
                 await output.flush()
             outer.cancel_scope.cancel()
-        await worker.end()
+        await worker.close()
     return ending.code or 0
 
 
-async def _read(stdin: trio.abc.ReceiveStream, server: Server, output: Output, limits: Limits) -> int:
+async def _read(stdin: trio.abc.ReceiveStream, server: WorkerServer, output: WorkerOutput, limits: WorkerLimits) -> int:
     """To the end of stdin; the exit code."""
     framer = LineFramer(limits.line_bytes)
     while data := await stdin.receive_some(_READ_BYTES):
@@ -94,17 +94,17 @@ async def _read(stdin: trio.abc.ReceiveStream, server: Server, output: Output, l
         for line in lines:
             if line and not line.isspace():
                 server.handle(line)
-        await output.room(limits.output_hard)
+        await output.wait_below(limits.output_hard)
     return 0
 
 
-async def _write(output: Output, stdout: trio.abc.SendStream, ending: _Ending) -> None:
+async def _write(output: WorkerOutput, stdout: trio.abc.SendStream, ending: _ShutdownState) -> None:
     try:
         await output.run(stdout)
     except trio.BrokenResourceError:
-        ending.end(1, 0.0)
+        ending.begin(1, 0.0)
 
 
-async def _watch_signals(signals: AsyncIterator[int], ending: _Ending, limits: Limits) -> None:
+async def _watch_signals(signals: AsyncIterator[int], ending: _ShutdownState, limits: WorkerLimits) -> None:
     async for number in signals:
-        ending.end(128 + number, limits.end_flush)
+        ending.begin(128 + number, limits.end_flush)

@@ -14,11 +14,11 @@ import msgspec
 import trio
 
 from agent.models.base import ToolDefinition
-from agent.output import Output
+from agent.output import WorkerOutput
 from wire.messages import AnswerOptions, Breakpoint, ImageContent, TextParams
 
 
-class Run(msgspec.Struct, eq=False, kw_only=True):
+class AgentRun(msgspec.Struct, eq=False, kw_only=True):
     """One prompt that was accepted, and how to abort it; it is its own handle in the registry.
 
     ``results`` are those of ``client_tools`` that a former run was left with; ``history_turns``, ``from_session`` and
@@ -46,16 +46,16 @@ class Run(msgspec.Struct, eq=False, kw_only=True):
         self.scope.cancel()
 
 
-class RunRegistry:
+class ActiveRunTracker:
     """The active run of a worker. ``say`` tells ``state_changed``: processing (run_started | run_replaced), idle."""
 
     def __init__(self, say: Callable[[str, dict[str, Any]], Any]) -> None:
-        self._say = say
-        self._active: Run | None = None
-        self.latest: Run | None = None
+        self._emit = say
+        self._active: AgentRun | None = None
+        self.latest: AgentRun | None = None
 
     @property
-    def active(self) -> Run | None:
+    def active(self) -> AgentRun | None:
         """The run in progress, or the next one, where that already waits for the end of an aborted one."""
         return self._active
 
@@ -64,31 +64,31 @@ class RunRegistry:
         """Whether a run is in progress that could still take something in."""
         return self._active is not None and not self._active.aborting and not self._active.closing
 
-    def set_active_run(self, run: Run) -> None:
+    def set_active_run(self, run: AgentRun) -> None:
         """This one is it from now on; a run that it replaces can end nothing but itself."""
         reason = "run_started" if self._active is None else "run_replaced"
         self._active = self.latest = run
-        self._say("state_changed", {"state": "processing", "reason": reason, "run_id": run.run_id})
+        self._emit("state_changed", {"state": "processing", "reason": reason, "run_id": run.run_id})
 
-    def clear_active_run(self, run: Run) -> bool:
+    def clear_active_run(self, run: AgentRun) -> bool:
         """It is over; whether it was the active one. What waits for that waits in the ``Lane``."""
         if self._active is not run:
             active = "none" if self._active is None else self._active.run_id
             sys.stderr.write(f"agent: handle_mismatch: run {run.run_id} ended, the active run is {active}\n")
             return False
         self._active = None
-        self._say("state_changed", {"state": "idle", "reason": "run_completed", "run_id": run.run_id})
+        self._emit("state_changed", {"state": "idle", "reason": "run_completed", "run_id": run.run_id})
         return True
 
 
-class InboxFull(Exception):
+class InputQueueFull(Exception):
     """Too many inputs wait already."""
 
 
-class Inbox:
+class InputQueue:
     """Two bounded queues; every change is told by a ``queue_update`` event."""
 
-    def __init__(self, output: Output, limit: int) -> None:
+    def __init__(self, output: WorkerOutput, limit: int) -> None:
         self._output = output
         self._limit = limit
         self._steers: deque[TextParams] = deque()
@@ -105,20 +105,20 @@ class Inbox:
         """For when the turn would have ended. Raises InboxFull."""
         self._put(self._follow_ups, text)
 
-    def take_steers(self) -> list[TextParams]:
+    def pop_steers(self) -> list[TextParams]:
         """All that wait, oldest first."""
         taken = list(self._steers)
         self._steers.clear()
         if taken:
-            self._tell()
+            self._emit_update()
         return taken
 
-    def take_follow_up(self) -> TextParams | None:
+    def pop_follow_up(self) -> TextParams | None:
         """The oldest one."""
         if not self._follow_ups:
             return None
         taken = self._follow_ups.popleft()
-        self._tell()
+        self._emit_update()
         return taken
 
     def has_steers(self) -> bool:
@@ -131,14 +131,14 @@ class Inbox:
         self._steers.clear()
         self._follow_ups.clear()
         if count:
-            self._tell()
+            self._emit_update()
         return count
 
     def _put(self, queue: deque[TextParams], text: TextParams) -> None:
         if len(queue) >= self._limit:
-            raise InboxFull
+            raise InputQueueFull
         queue.append(text)
-        self._tell()
+        self._emit_update()
 
-    def _tell(self) -> None:
-        self._output.event("queue_update", {"steers": len(self._steers), "follow_ups": len(self._follow_ups)})
+    def _emit_update(self) -> None:
+        self._output.emit("queue_update", {"steers": len(self._steers), "follow_ups": len(self._follow_ups)})

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agent.call import ended, is_over, new_record
-from agent.results import Result, failure
+from agent.call import is_final, new_record, with_result
+from agent.results import CallResult, failure
 from wire.entries import CallRecord, CallState, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
 
-class Sealing(msgspec.Struct, frozen=True):
+class SealingPlan(msgspec.Struct, frozen=True):
     """To be written in this order: ``records``, then ``message``, which holds all results in call order.
 
     ``sealed`` and ``restored`` are ids of calls: those that were cut short, and those that had ended.
@@ -35,66 +35,66 @@ def open_calls(messages: Sequence[TranscriptMessage]) -> list[ToolUseBlock]:
     return list(calls.values())
 
 
-def is_the_clients(record: CallRecord | None) -> bool:
+def is_client_call(record: CallRecord | None) -> bool:
     """Whether the call was given to whoever sent the prompt: the next prompt brings its result."""
-    return record is not None and record.client and not is_over(record.state)
+    return record is not None and record.client and not is_final(record.state)
 
 
 def plan_sealing(
     messages: Sequence[TranscriptMessage], records: Mapping[str, CallRecord], now: float
-) -> Sealing | None:
+) -> SealingPlan | None:
     """What to write when a conversation is resumed; None when no call is open.
 
     ``records`` are the last ones by call id; a call without one had only been asked for. ``now`` is Unix time. Calls
     that are the client's stay open.
     """
-    calls = [call for call in open_calls(messages) if not is_the_clients(records.get(call.id))]
+    calls = [call for call in open_calls(messages) if not is_client_call(records.get(call.id))]
     if not calls:
         return None
-    found = [_trusted(records.get(call.id)) or new_record(call, now) for call in calls]
-    ends = [record if is_over(record.state) else _sealed(record, now) for record in found]
-    return Sealing(
+    found = [_normalized(records.get(call.id)) or new_record(call, now) for call in calls]
+    ends = [record if is_final(record.state) else _sealed(record, now) for record in found]
+    return SealingPlan(
         records=[end for end, record in zip(ends, found, strict=True) if end is not record],
-        message=TranscriptMessage("user", [_block(end) for end in ends], origin="tool"),
+        message=TranscriptMessage("user", [_result_block(end) for end in ends], origin="tool"),
         sealed=[end.id for end in ends if end.state is CallState.SEALED],
         restored=[end.id for end in ends if end.state is not CallState.SEALED],
     )
 
 
-def _trusted(record: CallRecord | None) -> CallRecord | None:
+def _normalized(record: CallRecord | None) -> CallRecord | None:
     """The record; one that claims an end without a result counts as of a call that was running."""
-    if record is not None and is_over(record.state) and not isinstance(record.result, dict):
+    if record is not None and is_final(record.state) and not isinstance(record.result, dict):
         return msgspec.structs.replace(record, state=CallState.RUNNING)
     return record
 
 
-def _block(record: CallRecord) -> ToolResultBlock:
+def _result_block(record: CallRecord) -> ToolResultBlock:
     result = record.result
     return ToolResultBlock(record.id, result, is_error=record.error is not None, images=record.images)
 
 
 def _sealed(record: CallRecord, now: float) -> CallRecord:
-    return ended(record, CallState.SEALED, now, _words(record), note="the session was resumed")
+    return with_result(record, CallState.SEALED, now, _sealed_result(record), note="the session was resumed")
 
 
-def _words(record: CallRecord) -> Result:
+def _sealed_result(record: CallRecord) -> CallResult:
     again = "It had no effects: call it again if it is still needed"
     approval = record.approval
     match record.state, approval and approval.decision:
         case CallState.RUNNING, _:
             advice = "Check for side effects before calling it again: it may have run in part or to its end."
-            return _result(record, "was running when", advice)
+            return _sealed_failure(record, "was running when", advice)
         case CallState.AWAITING_APPROVAL, "allow":
-            return _result(record, "was approved and had not begun when", f"{again}.")
+            return _sealed_failure(record, "was approved and had not begun when", f"{again}.")
         case CallState.AWAITING_APPROVAL, "deny":
-            return _result(record, "was denied by the user, and then", "Do not repeat the call as it is.")
+            return _sealed_failure(record, "was denied by the user, and then", "Do not repeat the call as it is.")
         case CallState.AWAITING_APPROVAL, _:
-            return _result(record, "was awaiting approval when", f"{again}; a person will be asked again.")
+            return _sealed_failure(record, "was awaiting approval when", f"{again}; a person will be asked again.")
         case _:
-            return _result(record, "had not begun when", f"{again}.")
+            return _sealed_failure(record, "had not begun when", f"{again}.")
 
 
-def _result(record: CallRecord, how: str, advice: str) -> Result:
+def _sealed_failure(record: CallRecord, how: str, advice: str) -> CallResult:
     approval = record.approval
     denied = approval is not None and approval.decision == "deny"
     return failure(

@@ -5,51 +5,59 @@ import time
 import msgspec
 import trio
 
-from agent.call import Say, new_record
+from agent.call import Emit, new_record
 from agent.calls import CallRunner
 from agent.conversation import Conversation
 from agent.images import load_images, may_name_images
-from agent.limits import Limits
+from agent.limits import WorkerLimits
 from agent.model_call import ModelCaller
-from agent.runs import Inbox, Run
-from agent.toolbox import Brain
-from wire.entries import STEER_MARK, Block, ImageBlock, Origin, TextBlock, ToolUseBlock, TranscriptMessage
+from agent.runs import AgentRun, InputQueue
+from agent.toolbox import Toolbox
+from wire.entries import (
+    STEER_PREFIX,
+    ContentBlock,
+    ImageBlock,
+    MessageOrigin,
+    TextBlock,
+    ToolUseBlock,
+    TranscriptMessage,
+)
 from wire.messages import ImageContent, StopReason
 
 
-class Steps:
+class StepLoop:
     """Used once. ``text`` is the model's last one, ``client_calls`` what it wants the client to do."""
 
     def __init__(
         self,
-        run: Run,
+        run: AgentRun,
         *,
         conversation: Conversation,
-        brain: Brain,
+        brain: Toolbox,
         caller: ModelCaller,
-        inbox: Inbox,
-        limits: Limits,
-        say: Say,
+        inbox: InputQueue,
+        limits: WorkerLimits,
+        say: Emit,
     ) -> None:
         self._run = run
         self._conversation = conversation
-        self._brain = brain
+        self._toolbox = brain
         self._caller = caller
-        self._inbox = inbox
+        self._input_queue = inbox
         self._limits = limits
-        self._say = say
+        self._emit = say
         self._calls: CallRunner | None = None
         self.text = ""
         self.client_calls: list[ToolUseBlock] = []
 
-    async def go(self, prompt: str) -> StopReason:
+    async def run(self, prompt: str) -> StopReason:
         """To the end. Raises ModelError or TranscriptError; after that, and after a cancellation, call ``settle``."""
         if prompt or self._run.images or not self._run.results:
-            await self._take("prompt", prompt, self._run.images)
+            await self._add_input("prompt", prompt, self._run.images)
         for _ in range(self._limits.max_steps):
-            for steer in self._inbox.take_steers():
-                await self._take("steer", STEER_MARK + steer.text, steer.images)
-            await self._tell_of_changed_files()
+            for steer in self._input_queue.pop_steers():
+                await self._add_input("steer", STEER_PREFIX + steer.text, steer.images)
+            await self._emit_changed_files()
             message = await self._caller.call()
             self.text = message.text
             if message.calls:
@@ -57,18 +65,18 @@ class Steps:
                 if self.client_calls:
                     return "tool_calls"
                 continue
-            if not self._inbox.has_steers():
+            if not self._input_queue.has_steers():
                 if message.stop_reason == "length":
                     return "length"
-                follow_up = self._inbox.take_follow_up()
+                follow_up = self._input_queue.pop_follow_up()
                 if follow_up is None:
                     return "stop"
-                await self._take("follow_up", follow_up.text, follow_up.images)
+                await self._add_input("follow_up", follow_up.text, follow_up.images)
         return "max_steps"
 
     async def settle(self, stop: StopReason) -> None:
         """After the end: keep the half answer that was seen, give open calls their results. Raises TranscriptError."""
-        half = self._caller.break_off(stop)
+        half = self._caller.save_partial(stop)
         if half is not None:
             self.text = half.text
         if self._calls is not None:
@@ -76,10 +84,10 @@ class Steps:
             self._add_results()
         await self._conversation.sync()
 
-    async def _take(self, origin: Origin, text: str, images: list[ImageContent]) -> None:
-        blocks: list[Block] = [TextBlock(text)]
+    async def _add_input(self, origin: MessageOrigin, text: str, images: list[ImageContent]) -> None:
+        blocks: list[ContentBlock] = [TextBlock(text)]
         if may_name_images(text):
-            loaded = await trio.to_thread.run_sync(load_images, text, self._brain.reach.cwd)
+            loaded = await trio.to_thread.run_sync(load_images, text, self._toolbox.sandbox.cwd)
             text = "\n".join([loaded.text, *(f"[{note}]" for note in loaded.notes)])
             blocks = [TextBlock(text), *loaded.images]
         blocks += [ImageBlock(image.data, image.mime_type) for image in images]
@@ -87,14 +95,14 @@ class Steps:
         self._conversation.add(TranscriptMessage("user", blocks, origin=origin, from_session=sender))
         await self._conversation.sync()
 
-    async def _tell_of_changed_files(self) -> None:
-        for path in await self._brain.files.changed():
-            self._say("file_changed", {"path": path})
+    async def _emit_changed_files(self) -> None:
+        for path in await self._toolbox.files.find_changed():
+            self._emit("file_changed", {"path": path})
 
     async def _run_calls(self, calls: list[ToolUseBlock]) -> None:
         """Its own calls first; what is the client's is noted before, so that a resumed conversation knows it."""
         clients = [call for call in calls if call.name in self._run.client_tools]
-        brain = self._brain
+        brain = self._toolbox
         # From here on an abort must answer the calls.
         self._calls = CallRunner(
             [call for call in calls if call not in clients],
@@ -104,10 +112,10 @@ class Steps:
             hooks=brain.hooks,
             journal=self._conversation,
             context_for=lambda call, report: brain.context_for(self._conversation, call, report),
-            say=self._say,
+            say=self._emit,
         )
         for call in clients:
-            self._conversation.note(msgspec.structs.replace(new_record(call, time.time()), client=True))
+            self._conversation.record_call(msgspec.structs.replace(new_record(call, time.time()), client=True))
         self._run.breakpoint = self._calls.breakpoint
         await self._calls.run(self._limits.parallel_tools)
         self._add_results()

@@ -20,117 +20,117 @@ from typing import Any
 import trio
 
 from agent.approvals import Approvals, NotDecidable
-from agent.assembly import BadStart, assemble
-from agent.models.scripted import Faults
+from agent.assembly import StartupError, assemble
+from agent.models.scripted import ProcessFaults
 from agent.options import Options
-from agent.output import Output, OutputLost
-from agent.runs import Run
-from agent.turn import Turn
-from agent.worker import Worker
-from wire.call_parts import CallPage, hidden_words
-from wire.entries import Decision
+from agent.output import OutputLost, WorkerOutput
+from agent.runs import AgentRun
+from agent.turn import RunExecutor
+from agent.worker import AgentWorker
+from wire.call_parts import CallPage, describe_hidden
+from wire.entries import ApprovalDecision
 from wire.messages import PromptResult, ToolCallView
-from wire.run_view import CallLines, Stage, call_words
+from wire.run_view import CallLines, RunView, describe_call
 
 _ALLOW, _DENY, _ALL = frozenset({"y", "yes"}), frozenset({"n", "no"}), frozenset({"a", "all"})
-_LONGEST_ANSWER = 4096
+_MAX_ANSWER_BYTES = 4096
 
 
-class Asker:
+class ApprovalPrompter:
     """A queue of questions. ``ask`` does not block; ``run`` shows each question and reads its answer, one line."""
 
-    def __init__(self, stage: Stage, approvals: Approvals, terminal: int) -> None:
+    def __init__(self, stage: RunView, approvals: Approvals, terminal: int) -> None:
         """``terminal``: the file descriptor of a terminal, to read from."""
         self._stage = stage
         self._calls = CallLines(stage)
         self._approvals = approvals
         self._terminal = terminal
-        self._sender, self._questions = trio.open_memory_channel[dict[str, Any]](math.inf)
+        self._sender, self._requests = trio.open_memory_channel[dict[str, Any]](math.inf)
 
-    def ask(self, question: dict[str, Any]) -> None:
+    def enqueue(self, question: dict[str, Any]) -> None:
         """Take the data of a ``permission_required``; the worker bounds how many there are."""
         self._sender.send_nowait(question)
 
     async def run(self) -> None:
         """Ask until cancelled."""
-        async for question in self._questions:
+        async for question in self._requests:
             call: ToolCallView = question["call"]
-            self._stage.note(f"? needs your approval: {call.name} ({question['reason']})", style="")
+            self._stage.line(f"? needs your approval: {call.name} ({question['reason']})", style="")
             self._calls.page(question["shown"])
             termios.tcflush(self._terminal, termios.TCIFLUSH)  # typed before the question was shown
-            await self._until_decided(call.id, question["shown"])
+            await self._prompt_until_decided(call.id, question["shown"])
 
-    async def _until_decided(self, call_id: str, shown: CallPage) -> None:
+    async def _prompt_until_decided(self, call_id: str, shown: CallPage) -> None:
         """A call with hidden parts is allowed only with ``seen`` of its last page."""
         while any(call.id == call_id for call in self._approvals.pending()):
-            hidden = hidden_words(shown)
+            hidden = describe_hidden(shown)
             asked = f"{hidden}: a(ll of it), or n(o)" if hidden else "y(es), or n(o)"
-            self._stage.note(f"  {asked}; behind no you may say why not", whole=True, style="")
-            word, _, why = (await self._line()).partition(" ")
+            self._stage.line(f"  {asked}; behind no you may say why not", whole=True, style="")
+            word, _, why = (await self._read_line()).partition(" ")
             if word.lower() in _ALL and hidden:
-                shown = self._all_of(call_id, shown)
+                shown = self._show_hidden(call_id, shown)
             elif word.lower() in _DENY:
                 self._decide(call_id, "deny", why.strip() or None, None)
             elif word.lower() in _ALLOW:
                 self._decide(call_id, "allow", None, shown.seen)
 
-    def _all_of(self, call_id: str, shown: CallPage) -> CallPage:
+    def _show_hidden(self, call_id: str, shown: CallPage) -> CallPage:
         """Show the hidden rest of the call; returns its last page."""
         try:
             while shown.hidden:
                 shown = self._approvals.page(call_id, shown.end)
                 self._calls.page(shown)
         except NotDecidable as exc:
-            self._stage.note(f"! {exc}", whole=True, style="")
+            self._stage.line(f"! {exc}", whole=True, style="")
         return shown
 
-    def _decide(self, call_id: str, decision: Decision, note: str | None, seen: str | None) -> None:
+    def _decide(self, call_id: str, decision: ApprovalDecision, note: str | None, seen: str | None) -> None:
         try:
             self._approvals.decide(call_id, decision, note, getpass.getuser(), seen=seen)
         except NotDecidable as exc:
-            self._stage.note(f"! {exc}", whole=True, style="")
+            self._stage.line(f"! {exc}", whole=True, style="")
 
-    async def _line(self) -> str:
+    async def _read_line(self) -> str:
         """One typed line; end of input counts as no."""
         await trio.lowlevel.wait_readable(self._terminal)
-        typed = os.read(self._terminal, _LONGEST_ANSWER)
+        typed = os.read(self._terminal, _MAX_ANSWER_BYTES)
         return typed.decode(errors="replace").strip() if typed else "no"
 
 
-_NOBODY = "nobody can be asked here: go another way"
+_NO_APPROVER = "nobody can be asked here: go another way"
 
 
-class Terminal(Output):
+class TerminalOutput(WorkerOutput):
     """The worker's voice, for a person. A call that waits for approval is denied where there is no ``asker``."""
 
     approvals: Approvals | None = None
-    asker: Asker | None = None
+    prompter: ApprovalPrompter | None = None
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: RunView) -> None:
         super().__init__()
         self._stage = stage
         self._calls = CallLines(stage)
-        self._telling: Mapping[str, Callable[[dict[str, Any]], None]] = {
+        self._handlers: Mapping[str, Callable[[dict[str, Any]], None]] = {
             "tool": self._tool,
-            "error": self._trouble,
+            "error": self._error,
             "permission_required": self._permission,
             "agent_resumed": self._resumed,
             "compaction": self._compaction,
             "exec_exit": self._exec_exit,
         }
 
-    def pieces(self, name: str, parts: Sequence[str], run_id: str) -> None:  # noqa: ARG002 - the interface's
+    def emit_pieces(self, name: str, parts: Sequence[str], run_id: str) -> None:  # noqa: ARG002 - the interface's
         """Show what belongs to the answer."""
         if name == "assistant_message":
-            with _losses_told():
+            with _output_errors_raised():
                 self._stage.answer("".join(parts))
                 self._stage.flush()
 
-    def event(self, name: str, data: dict[str, Any]) -> dict[str, Any]:
+    def emit(self, name: str, data: dict[str, Any]) -> dict[str, Any]:
         """Show what a person wants to see; the rest is for programs."""
-        tell = self._telling.get(name)
+        tell = self._handlers.get(name)
         if tell is not None:
-            with _losses_told():
+            with _output_errors_raised():
                 tell(data)
         return {"event": name, "data": {**data, "seq": self.next_seq()}}
 
@@ -146,44 +146,44 @@ class Terminal(Output):
             case "end":
                 self._calls.end(call, data.get("details"))
 
-    def _trouble(self, data: dict[str, Any]) -> None:
+    def _error(self, data: dict[str, Any]) -> None:
         if data.get("severity") == "warn":  # a graver one ends the run, and is told then
-            self._stage.note(f"! {data['message']}", style="")
+            self._stage.line(f"! {data['message']}", style="")
 
     def _permission(self, data: dict[str, Any]) -> None:
-        if self.asker is not None:
-            self.asker.ask(data)
+        if self.prompter is not None:
+            self.prompter.enqueue(data)
             return
         call: ToolCallView = data["call"]
-        words = call_words(call.name, call.input_preview)
-        self._stage.note(f"? needs approval, and nobody can be asked here: {words}", about=call.id)
+        words = describe_call(call.name, call.input_preview)
+        self._stage.line(f"? needs approval, and nobody can be asked here: {words}", about=call.id)
         if self.approvals is not None:
-            self.approvals.decide(call.id, "deny", _NOBODY, "agent -p")
+            self.approvals.decide(call.id, "deny", _NO_APPROVER, "agent -p")
 
     def _resumed(self, data: dict[str, Any]) -> None:
         count = len(data["sealed"])
         calls = "1 tool call" if count == 1 else f"{count} tool calls"
-        self._stage.note(
+        self._stage.line(
             f"! the session was interrupted: {calls} of it sealed; the model is told to check what they did"
         )
 
     def _compaction(self, data: dict[str, Any]) -> None:
         match data:
             case {"phase": "start"}:
-                self._stage.note(f"· the conversation is being compacted ({data['reason']})")
+                self._stage.line(f"· the conversation is being compacted ({data['reason']})")
             case {"error": error}:
-                self._stage.note(f"! it could not be compacted: {error}")
+                self._stage.line(f"! it could not be compacted: {error}")
             case {"aborted": True}:
-                self._stage.note("! it was not compacted: the run was ended")
+                self._stage.line("! it was not compacted: the run was ended")
             case _:
-                self._stage.note("✓ the conversation is compacted")
+                self._stage.line("✓ the conversation is compacted")
 
     def _exec_exit(self, data: dict[str, Any]) -> None:
-        self._stage.note(f"· {data['summary']}")
+        self._stage.line(f"· {data['summary']}")
 
 
 @contextmanager
-def _losses_told() -> Iterator[None]:
+def _output_errors_raised() -> Iterator[None]:
     """A stream that takes no more is no defect of the run that has something to say."""
     try:
         yield
@@ -191,8 +191,8 @@ def _losses_told() -> Iterator[None]:
         raise OutputLost(str(exc)) from exc
 
 
-_CODES = {"stop": 0, "max_steps": 4, "length": 5, "timeout": 124}
-_CUT_SHORT = {
+_EXIT_CODES = {"stop": 0, "max_steps": 4, "length": 5, "timeout": 124}
+_INCOMPLETE_REASONS = {
     "max_steps": "the agent was not done: it has made all model calls that one run may (--max-steps)",
     "length": "the answer is cut off: it has reached the model's limit",
 }
@@ -201,28 +201,28 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def run_once(options: Options) -> int:
     """Run the prompt of the options; the exit code, see ``agent --help``. Raises BadStart."""
-    stage = Stage(sys.stdout, sys.stderr, os.environ)
-    output = Terminal(stage)
-    worker = assemble(options, output, Faults(lambda data: stage.answer(data.decode(errors="replace"))))
-    output.approvals = worker.brain.approvals
+    stage = RunView(sys.stdout, sys.stderr, os.environ)
+    output = TerminalOutput(stage)
+    worker = assemble(options, output, ProcessFaults(lambda data: stage.answer(data.decode(errors="replace"))))
+    output.approvals = worker.toolbox.approvals
     if options.prompt != "-" and sys.stdin.isatty() and sys.stderr.isatty():
-        output.asker = Asker(stage, worker.brain.approvals, sys.stdin.fileno())
-    return trio.run(_run, worker, stage, _text_of(options.prompt or ""), output.asker)
+        output.prompter = ApprovalPrompter(stage, worker.toolbox.approvals, sys.stdin.fileno())
+    return trio.run(_run, worker, stage, _read_prompt(options.prompt or ""), output.prompter)
 
 
-def _text_of(prompt: str) -> str:
+def _read_prompt(prompt: str) -> str:
     """The prompt; for ``-`` all of stdin. Raises BadStart."""
     try:
         text = sys.stdin.buffer.read().decode() if prompt == "-" else prompt
     except UnicodeDecodeError as exc:
-        raise BadStart(f"what stdin holds is not UTF-8 text: {exc}") from exc
+        raise StartupError(f"what stdin holds is not UTF-8 text: {exc}") from exc
     if not text.strip():
-        raise BadStart("the prompt is empty; say something")
+        raise StartupError("the prompt is empty; say something")
     return text
 
 
-async def _run(worker: Worker, stage: Stage, prompt: str, asker: Asker | None) -> int:
-    run = Run(run_id=f"r{worker.output.next_seq()}", text=worker.knowledge.expand(prompt))
+async def _run(worker: AgentWorker, stage: RunView, prompt: str, asker: ApprovalPrompter | None) -> int:
+    run = AgentRun(run_id=f"r{worker.output.next_seq()}", text=worker.project_context.expand(prompt))
     caught: list[int] = []
     results: list[PromptResult] = []
     with trio.open_signal_receiver(*_SIGNALS) as signals:
@@ -230,41 +230,41 @@ async def _run(worker: Worker, stage: Stage, prompt: str, asker: Asker | None) -
             nursery.start_soon(_watch_signals, signals, caught, run, stage, nursery.cancel_scope)
             if asker is not None:
                 nursery.start_soon(asker.run)
-            results.append(await _answered(worker, run, stage))
+            results.append(await _run_to_end(worker, run, stage))
             nursery.cancel_scope.cancel()
     stage.close()
     for result in results:
-        trouble = result.error or _CUT_SHORT.get(result.stop_reason)
+        trouble = result.error or _INCOMPLETE_REASONS.get(result.stop_reason)
         if trouble is not None:
-            stage.note(f"agent: {trouble}", style="", whole=True)
+            stage.line(f"agent: {trouble}", style="", whole=True)
         if not caught:
-            return _CODES.get(result.stop_reason, 1)
+            return _EXIT_CODES.get(result.stop_reason, 1)
     return 128 + caught[0]
 
 
 async def _watch_signals(
-    signals: AsyncIterator[int], caught: list[int], run: Run, stage: Stage, everything: trio.CancelScope
+    signals: AsyncIterator[int], caught: list[int], run: AgentRun, stage: RunView, everything: trio.CancelScope
 ) -> None:
     """The first one aborts the run, which may take its commands some seconds; the second does not wait for them."""
     async for number in signals:
         if caught:
             everything.cancel()
         else:
-            stage.note("! aborting; once more ends it at once")
+            stage.line("! aborting; once more ends it at once")
             run.abort()
         caught.append(number)
 
 
-async def _answered(worker: Worker, run: Run, stage: Stage) -> PromptResult:
+async def _run_to_end(worker: AgentWorker, run: AgentRun, stage: RunView) -> PromptResult:
     """What still runs in the background when the answer is there ends with it: nobody could follow it up."""
-    processes = worker.brain.processes
+    processes = worker.toolbox.processes
     async with trio.open_nursery() as nursery:
         await nursery.start(processes.run)
-        await worker.begin()
-        result = await Turn(run, worker).execute()
-        if processes.in_background:
-            stage.note(f"! commands that still ran in the background are stopped: {processes.in_background}")
+        await worker.start()
+        result = await RunExecutor(run, worker).execute()
+        if processes.background_count:
+            stage.line(f"! commands that still ran in the background are stopped: {processes.background_count}")
         await processes.aclose()
-        await worker.end()
+        await worker.close()
         nursery.cancel_scope.cancel()
     return result

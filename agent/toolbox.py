@@ -6,17 +6,17 @@ import msgspec
 
 from agent.approvals import Approvals
 from agent.conversation import Conversation
-from agent.history.clean import Cleaner, Rules
+from agent.history.clean import IncrementalSanitizer, SanitizeRules
 from agent.hooks import Hooks
 from agent.models.base import Model, ToolDefinition
 from agent.policy import Policy
 from agent.processes.registry import ProcessRegistry
 from agent.tools.base import Report, Tool, ToolContext, definition_of
-from agent.tools.file_state import FileLedger
+from agent.tools.file_state import FileTracker
 from wire.entries import ToolUseBlock
 
 
-class Reach(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxScope(msgspec.Struct, frozen=True, kw_only=True):
     """What the children and tools of a worker see: the working directory (a real path), their environment.
 
     ``readable``: directories outside that may be read (of skills); ``protected``: what no file tool may write.
@@ -31,21 +31,21 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     allow_outside: bool = False
 
 
-class Brain(msgspec.Struct, eq=False, kw_only=True):
+class Toolbox(msgspec.Struct, eq=False, kw_only=True):
     """``tools`` are made when they are first needed: a worker is ready before it has imported them."""
 
     model: Model
     system_prompt: str
-    reach: Reach
+    sandbox: SandboxScope
     processes: ProcessRegistry
     open_tools: Callable[[], dict[str, Tool]] = dict
-    files: FileLedger = msgspec.field(default_factory=FileLedger)
+    files: FileTracker = msgspec.field(default_factory=FileTracker)
     thinking: str = "off"
     policy: Policy = Policy()
     approvals: Approvals = msgspec.field(default_factory=Approvals)
     hooks: Hooks = msgspec.field(default_factory=Hooks)
-    rules: Rules = Rules()
-    cleaner: Cleaner = msgspec.field(default_factory=Cleaner)
+    sanitize_rules: SanitizeRules = SanitizeRules()
+    sanitizer: IncrementalSanitizer = msgspec.field(default_factory=IncrementalSanitizer)
     context_tokens: int = 200_000
     _tools: dict[str, Tool] | None = None
 
@@ -59,7 +59,7 @@ class Brain(msgspec.Struct, eq=False, kw_only=True):
     def context_for(self, conversation: Conversation, call: ToolUseBlock, report: Report) -> ToolContext:
         """What a call in this conversation may use."""
         session_id = conversation.header.id
-        reach = self.reach
+        reach = self.sandbox
         return ToolContext(
             cwd=reach.cwd,
             environment={**reach.skill_env, **reach.environment},

@@ -15,10 +15,10 @@ from agent.client_tools import view_of
 from agent.hook_types import AgentEnd, AgentStart
 from agent.model_call import ModelCaller
 from agent.models.base import ModelError
-from agent.output import OutputLost, RunVoice
-from agent.runs import Run
-from agent.steps import Steps
-from agent.worker import Worker
+from agent.output import OutputLost, RunEvents
+from agent.runs import AgentRun
+from agent.steps import StepLoop
+from agent.worker import AgentWorker
 from wire.messages import PromptResult, StopReason
 from wire.transcript_repair import TranscriptError
 
@@ -28,105 +28,105 @@ class RunClock:
 
     def __init__(self, seconds: float) -> None:
         self.scope = trio.CancelScope()
-        self._left = seconds
+        self._remaining = seconds
         self._since: float | None = None
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Let the time pass; harmless when it does."""
         if self._since is None:
             self._since = trio.current_time()
-            self.scope.deadline = self._since + self._left
+            self.scope.deadline = self._since + self._remaining
 
     def pause(self) -> None:
         """Stop it; harmless when it stands."""
         if self._since is not None:
-            self._left = max(0.0, self._left - (trio.current_time() - self._since))
+            self._remaining = max(0.0, self._remaining - (trio.current_time() - self._since))
             self._since = None
             self.scope.deadline = float("inf")
 
 
-class Turn:
-    """The execution of one ``Run`` in the conversation that the worker has when this is made; used once."""
+class RunExecutor:
+    """The execution of one ``AgentRun`` in the conversation that the worker has when this is made; used once."""
 
-    def __init__(self, run: Run, worker: Worker) -> None:
+    def __init__(self, run: AgentRun, worker: AgentWorker) -> None:
         self._run = run
         self._conversation = worker.conversation
-        self._brain = worker.brain
+        self._toolbox = worker.toolbox
         self._compactor = worker.compactor
-        self._inbox = worker.inbox
+        self._input_queue = worker.input_queue
         self._limits = worker.limits
         self._clock = RunClock(self._limits.run_timeout)
-        self._voice = RunVoice(worker.output, run.run_id, self._limits.recorded_events)
+        self._events = RunEvents(worker.output, run.run_id, self._limits.recorded_events)
         self._caller = ModelCaller(
             run,
             conversation=self._conversation,
-            brain=self._brain,
+            brain=self._toolbox,
             compactor=self._compactor,
-            voice=self._voice,
+            voice=self._events,
             output=worker.output,
             limits=self._limits,
         )
-        self._steps = Steps(
+        self._steps = StepLoop(
             run,
             conversation=self._conversation,
-            brain=self._brain,
+            brain=self._toolbox,
             caller=self._caller,
-            inbox=self._inbox,
+            inbox=self._input_queue,
             limits=self._limits,
-            say=self._say,
+            say=self._emit,
         )
 
     async def execute(self) -> PromptResult:
         """Run to the end, whatever end it is; what was said and done until then is persisted."""
-        self._say("run_start", {})
+        self._emit("run_start", {})
         stop: StopReason = "aborted"
         error: str | None = None
         try:
-            stop, error = await self._bounded()
+            stop, error = await self._run_bounded()
         finally:  # also when the worker itself ends
-            self._close(stop)
+            self._stop_input(stop)
             settling = await self._settle(stop)
             if settling is not None:
                 stop, error = "error", error or settling
         messages = await self._messages_for("agent_end")
-        await self._brain.hooks.agent_end(AgentEnd(self._run.run_id, stop, self._steps.text, error, messages))
-        return self._tell_the_end(stop, error)
+        await self._toolbox.hooks.agent_end(AgentEnd(self._run.run_id, stop, self._steps.text, error, messages))
+        return self._emit_end(stop, error)
 
-    async def _bounded(self) -> tuple[StopReason, str | None]:
-        self._compactor.cut_short = False
+    async def _run_bounded(self) -> tuple[StopReason, str | None]:
+        self._compactor.was_cancelled = False
         with self._run.scope:
             with self._clock.scope:
-                self._clock.go_on()
+                self._clock.resume()
                 try:
-                    return await self._go(), None
+                    return await self._run_steps(), None
                 except (ModelError, TranscriptError) as exc:
                     return "error", str(exc)
                 except OutputLost:
                     raise
                 except Exception as exc:  # noqa: BLE001 - a defect ends one run, and as every other end does: told
-                    return "error", _told(exc)
-            where = " while the conversation was being compacted" if self._compactor.cut_short else ""
+                    return "error", _report_defect(exc)
+            where = " while the conversation was being compacted" if self._compactor.was_cancelled else ""
             return "timeout", f"the run took longer than {self._limits.run_timeout:g} s{where}"
         return "aborted", None
 
-    async def _go(self) -> StopReason:
+    async def _run_steps(self) -> StopReason:
         messages = await self._messages_for("before_agent_start")
-        start = AgentStart(self._run.text, self._brain.system_prompt, messages)
-        start = await self._brain.hooks.before_agent_start(start)
+        start = AgentStart(self._run.text, self._toolbox.system_prompt, messages)
+        start = await self._toolbox.hooks.before_agent_start(start)
         self._caller.system_prompt = start.system_prompt
-        stop = await self._steps.go(start.text)
-        model = self._brain.model
+        stop = await self._steps.run(start.text)
+        model = self._toolbox.model
         if model.keeps_cache:
-            self._conversation.note_cache(model.provider, model.name)
+            self._conversation.record_cache(model.provider, model.name)
         return stop
 
     async def _messages_for(self, hook: str) -> list[dict[str, Any]]:
-        if not await self._brain.hooks.has(hook):
+        if not await self._toolbox.hooks.has(hook):
             return []
         messages: list[dict[str, Any]] = msgspec.to_builtins(self._conversation.messages)
         return messages
 
-    def _close(self, stop: StopReason) -> None:
+    def _stop_input(self, stop: StopReason) -> None:
         """Take nothing in any more, in the step that found nothing left to do: whatever was accepted has been read.
 
         Of a run that ends otherwise, what still waits is forgotten, but what an abort, or the client's next prompt, is
@@ -134,7 +134,7 @@ class Turn:
         """
         self._run.closing = True
         if not self._run.aborting and stop != "tool_calls":
-            self._inbox.clear()
+            self._input_queue.clear()
 
     async def _settle(self, stop: StopReason) -> str | None:
         """Why it could not be written, or None."""
@@ -145,26 +145,26 @@ class Turn:
             return str(exc)
         return None
 
-    def _tell_the_end(self, stop: StopReason, error: str | None) -> PromptResult:
+    def _emit_end(self, stop: StopReason, error: str | None) -> PromptResult:
         usage = self._caller.usage
         if error is not None:
-            self._say("error", {"message": error})
-        self._say("token_usage", msgspec.to_builtins(usage))
-        self._say("done", {"stop_reason": stop, "step": self._run.step_count})
-        self._voice.fall_silent()
+            self._emit("error", {"message": error})
+        self._emit("token_usage", msgspec.to_builtins(usage))
+        self._emit("done", {"stop_reason": stop, "step": self._run.step_count})
+        self._events.close()
         calls = [view_of(call) for call in self._steps.client_calls] if stop == "tool_calls" else []
-        return PromptResult(self._steps.text, stop, self._voice.events(), usage, error, calls, self._run.step_count)
+        return PromptResult(self._steps.text, stop, self._events.recorded(), usage, error, calls, self._run.step_count)
 
-    def _say(self, name: str, data: dict[str, Any]) -> None:
-        self._voice.say(name, data)
+    def _emit(self, name: str, data: dict[str, Any]) -> None:
+        self._events.emit(name, data)
         if name in {"permission_required", "permission_decided"}:
-            if self._brain.approvals.pending():
+            if self._toolbox.approvals.pending():
                 self._clock.pause()  # it is a person's time that passes
             else:
-                self._clock.go_on()
+                self._clock.resume()
 
 
-def _told(defect: BaseException) -> str:
+def _report_defect(defect: BaseException) -> str:
     """What is said of it, to the user and to whoever looks after the worker."""
     while isinstance(defect, BaseExceptionGroup):
         defect = defect.exceptions[0]

@@ -29,23 +29,23 @@ from gateway.methods.operator import LogPage
 from pool.statistics import PoolStatistics
 from settings.schema import LogSettings
 from wire.redaction import Redactor
-from wire.terminal import can_style, span, wants_styles
+from wire.terminal import can_style, format_duration, wants_styles
 
-_LOOK_SECONDS = 0.05
-_PATIENCE = 20
+_POLL_SECONDS = 0.05
+_MAX_BLOCKED_POLLS = 20
 """So many looks that find the thread inside a write: together a second. One that has only had no turn is waited for."""
 
 
-class WritingThread(threading.Thread):
+class OutputThread(threading.Thread):
     """Runs ``write_all``, which is given this thread and writes what ``lines`` has, up to a None; a daemon."""
 
-    def __init__(self, lines: queue.Queue[Any], write_all: Callable[["WritingThread"], None], name: str) -> None:
+    def __init__(self, lines: queue.Queue[Any], write_all: Callable[["OutputThread"], None], name: str) -> None:
         super().__init__(name=name, daemon=True)
         self._lines = lines
         self._write_all = write_all
         self.is_writing = False
         """Set around what a reader can hold up."""
-        self.is_given_up = False
+        self.is_abandoned = False
 
     def run(self) -> None:
         """Write until told to end."""
@@ -53,20 +53,20 @@ class WritingThread(threading.Thread):
 
     def end(self) -> None:
         """Put None behind the last of the lines and wait until the thread has ended; give up where nobody reads."""
-        patience = _PATIENCE
+        patience = _MAX_BLOCKED_POLLS
         is_told = False
         while self.is_alive() and patience:
             if not is_told:
                 with suppress(queue.Full):
                     self._lines.put_nowait(None)
                     is_told = True
-            self.join(_LOOK_SECONDS)
+            self.join(_POLL_SECONDS)
             patience -= self.is_writing
-        self.is_given_up = self.is_alive()
+        self.is_abandoned = self.is_alive()
 
 
 @contextmanager
-def ends_without_a_reader() -> Iterator[None]:
+def exit_if_output_blocked() -> Iterator[None]:
     """Where at the end a thread is still inside a write that nobody reads, end the process with 0 (1: raised).
 
     Python would at its own end wait for what that thread holds, for as long as nobody reads.
@@ -76,18 +76,18 @@ def ends_without_a_reader() -> Iterator[None]:
         yield
         code = 0
     finally:
-        if any(isinstance(thread, WritingThread) and thread.is_given_up for thread in threading.enumerate()):
+        if any(isinstance(thread, OutputThread) and thread.is_abandoned for thread in threading.enumerate()):
             os._exit(code)
 
 
 _QUEUED_LINES = 1000
 _REDRAW_SECONDS = 1.0
 _CLEAR = "\r\x1b[2K"
-_EVERY_TURN = frozenset({"session_bound", "session_parked", "session_resumed"})
+_DEBUG_EVENTS = frozenset({"session_bound", "session_parked", "session_resumed"})
 """Far too many for a log, unless somebody asks for everything."""
-_ROUTINE = frozenset({"worker_spawned", "worker_ready", "worker_evicted", "worker_exited"})
+_ROUTINE_EVENTS = frozenset({"worker_spawned", "worker_ready", "worker_evicted", "worker_exited"})
 """Told by the figures already; on a terminal they would only scroll by."""
-_TROUBLE = frozenset(
+_WARNING_EVENTS = frozenset(
     {"breaker_opened", "error", "guard_lost", "session_failed", "state_file_set_aside", "worker_contaminated"}
     | {
         "hook_failed",
@@ -102,11 +102,11 @@ _TROUBLE = frozenset(
     | {"store_degraded", "store_rows_refused", "store_set_aside"}
 )
 """What somebody should look at."""
-_TAKEN = frozenset({"event", "level", "logger", "ts"})
+_RESERVED_FIELDS = frozenset({"event", "level", "logger", "ts"})
 _EXPECTED_EXITS = frozenset({"evicted", "retired", "idle", "operator", "drained", "closed"})
 
 
-class Narrator:
+class ConsoleLog:
     """Tells a terminal or a log what the supervisor does, from a thread: a terminal that is held must not hold it.
 
     What cannot be written in time is dropped, and the number of lines dropped is told when writing goes on. A context
@@ -136,11 +136,11 @@ class Narrator:
         self._logger: structlog.typing.FilteringBoundLogger = structlog.get_logger()
         self._queue: queue.Queue[tuple[str, str] | None] = queue.Queue(_QUEUED_LINES)
         self._dropped = 0
-        self._thread = WritingThread(self._queue, self._write_all, "narrator")
+        self._thread = OutputThread(self._queue, self._write_all, "narrator")
 
     def __enter__(self) -> Self:
         self._logger = self._log.enter_context(
-            opened_log(self._settings, self._take_line, self._render, self._redactor)
+            opened_log(self._settings, self._receive_line, self._render, self._redactor)
         )
         self._thread.start()
         return self
@@ -151,18 +151,18 @@ class Narrator:
 
     def hide(self, values: Iterable[str]) -> None:
         """Show these values in no line from now on: what the environments of profiles hold, for example."""
-        self._redactor.hide(values)
+        self._redactor.add_secrets(values)
 
     def log(self, event: str, data: Mapping[str, Any]) -> None:
         """Tell of an event; never blocks."""
-        fields = {f"{key}_" if key in _TAKEN else key: value for key, value in data.items()}
+        fields = {f"{key}_" if key in _RESERVED_FIELDS else key: value for key, value in data.items()}
         getattr(self._logger, self._level(event, data))(event, **fields)
 
     def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
         """See ``LogTail.read``."""
         return self._tail.read(cursor, limit, max_bytes)
 
-    def _take_line(self, line: str) -> None:
+    def _receive_line(self, line: str) -> None:
         self._tail.add(line)
         self.write(line)
 
@@ -177,15 +177,15 @@ class Narrator:
     def _level(self, event: str, data: Mapping[str, Any]) -> str:
         if event == "worker_exited" and data.get("cause") not in _EXPECTED_EXITS:
             return "warning"
-        if event in _TROUBLE:
+        if event in _WARNING_EVENTS:
             return "warning"
-        return "debug" if event in _EVERY_TURN or (self._live and event in _ROUTINE) else "info"
+        return "debug" if event in _DEBUG_EVENTS or (self._live and event in _ROUTINE_EVENTS) else "info"
 
-    async def follow(self, statistics: Callable[[], PoolStatistics]) -> None:
+    async def run_status_line(self, statistics: Callable[[], PoolStatistics]) -> None:
         """Keep the line of figures true until cancelled: looked at once a second, redrawn when it has changed."""
         drawn = ""
         while self._live:
-            line = render_figures(statistics(), shutil.get_terminal_size().columns - 1)
+            line = render_status_line(statistics(), shutil.get_terminal_size().columns - 1)
             if line != drawn:
                 self._put("figures", line)
                 drawn = line
@@ -194,7 +194,7 @@ class Narrator:
     def _put(self, kind: str, text: str) -> None:
         try:
             if self._dropped:
-                self._queue.put_nowait(("line", self._render(_loss(self._dropped))))
+                self._queue.put_nowait(("line", self._render(_dropped_event(self._dropped))))
                 self._dropped = 0
             self._queue.put_nowait((kind, text))
         except queue.Full:
@@ -202,7 +202,7 @@ class Narrator:
 
     # --- the writing thread -----------------------------------------------------------------------------------------
 
-    def _write_all(self, thread: WritingThread) -> None:
+    def _write_all(self, thread: OutputThread) -> None:
         figures = ""
         try:
             while (item := self._queue.get()) is not None:
@@ -227,12 +227,12 @@ class Narrator:
         return figures
 
 
-def _loss(count: int) -> dict[str, Any]:
+def _dropped_event(count: int) -> dict[str, Any]:
     """The event that tells of lines which nobody read in time."""
     return {"ts": time.time(), "level": "warning", "event": "lines_dropped", "count": count}
 
 
-def render_figures(figures: PoolStatistics, width: int) -> str:
+def render_status_line(figures: PoolStatistics, width: int) -> str:
     """The pool in one line of at most ``width`` characters."""
     pool = figures.pool
     parts = [
@@ -244,13 +244,13 @@ def render_figures(figures: PoolStatistics, width: int) -> str:
         f"{figures.latency.turn.count} turns",
     ]
     if figures.latency.acquire.count:
-        parts.append(f"acquire p99 {span(figures.latency.acquire.p99)}")
+        parts.append(f"acquire p99 {format_duration(figures.latency.acquire.p99)}")
     if pool.mode != "running":
         parts.insert(1, pool.mode)
     return "  ".join(parts)[: max(width, 0)]
 
 
-_QUEUED = 100
+_MAX_QUEUED = 100
 
 
 class Printer:
@@ -263,10 +263,10 @@ class Printer:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._encoding = out.encoding or "utf-8"
-        self._queue: queue.Queue[str | None] = queue.Queue(_QUEUED)
-        self._thread: WritingThread | None = None
+        self._queue: queue.Queue[str | None] = queue.Queue(_MAX_QUEUED)
+        self._thread: OutputThread | None = None
         self._error: OSError | None = None
-        self.ended = threading.Event()
+        self.failed = threading.Event()
         """It writes no more, because that failed."""
 
     def __enter__(self) -> Self:
@@ -281,14 +281,14 @@ class Printer:
         if self._error is not None:
             raise self._error
         if self._thread is None:
-            self._thread = WritingThread(self._queue, self._write_all, "printer")
+            self._thread = OutputThread(self._queue, self._write_all, "printer")
             self._thread.start()
         try:
             self._queue.put_nowait(lines)
         except queue.Full:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
 
-    def _write_all(self, thread: WritingThread) -> None:
+    def _write_all(self, thread: OutputThread) -> None:
         try:
             while (lines := self._queue.get()) is not None:
                 writable = lines.encode(self._encoding, "backslashreplace").decode(self._encoding)
@@ -298,4 +298,4 @@ class Printer:
                 thread.is_writing = False
         except (OSError, ValueError) as exc:  # ValueError: closed
             self._error = exc if isinstance(exc, OSError) else OSError(errno.EPIPE, os.strerror(errno.EPIPE))
-            self.ended.set()
+            self.failed.set()

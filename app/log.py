@@ -29,7 +29,7 @@ from wire.messages import EventEnvelope
 from wire.redaction import Redactor
 from wire.terminal import BOLD, DIM, PLAIN, RED, YELLOW, clean
 
-_NAMES = ("ts", "level", "logger", "event")
+_HEAD_FIELDS = ("ts", "level", "logger", "event")
 _OWN_LOGGER = "pool"
 _TRACE_LINES = 40
 _COLOURS = {"warning": YELLOW, "error": RED, "critical": RED, "debug": DIM}
@@ -50,7 +50,7 @@ def opened_log(
     root = logging.getLogger()
     level, config = root.level, structlog.get_config()
     structlog.configure(
-        processors=[*_facts(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*_shared_processors(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.level.upper()]),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
@@ -90,7 +90,7 @@ def _substitute(record: logging.LogRecord, error: Exception) -> logging.LogRecor
 
 def _formatter(render: Renderer, redactor: Redactor) -> logging.Formatter:
     def finish(_logger: Any, _method: str, event: EventDict) -> str:
-        head = {name: event.pop(name) for name in _NAMES if name in event}
+        head = {name: event.pop(name) for name in _HEAD_FIELDS if name in event}
         if head.get("logger") == _OWN_LOGGER:
             del head["logger"]
         if "exception" in event:
@@ -98,7 +98,7 @@ def _formatter(render: Renderer, redactor: Redactor) -> logging.Formatter:
         return render({"ts": head.pop("ts"), **redactor.fields({**head, **event})})
 
     return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=_facts(),
+        foreign_pre_chain=_shared_processors(),
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
@@ -107,7 +107,7 @@ def _formatter(render: Renderer, redactor: Redactor) -> logging.Formatter:
     )
 
 
-def _facts() -> list[Processor]:
+def _shared_processors() -> list[Processor]:
     return [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -131,7 +131,9 @@ def render_line(event: dict[str, Any], *, is_coloured: bool = False) -> str:
     Texts with spaces are quoted; the usual level is not worth a word.
     """
     dim, bold, plain = (DIM, BOLD, PLAIN) if is_coloured else ("", "", "")
-    fields = {key: value for key, value in event.items() if key not in (*_NAMES, "exception") and value is not None}
+    fields = {
+        key: value for key, value in event.items() if key not in (*_HEAD_FIELDS, "exception") and value is not None
+    }
     level = event.get("level", "info")
     colour = _COLOURS.get(level, "") if is_coloured else ""
     parts = [
@@ -152,7 +154,7 @@ def _value(value: Any) -> str:
     return clean(msgspec.json.encode(value).decode())
 
 
-_MOST_RUNS = 1000
+_MAX_RUNS = 1000
 
 
 class ErrorLog:
@@ -161,25 +163,25 @@ class ErrorLog:
     def __init__(self, log: Callable[[str, Mapping[str, Any]], None]) -> None:
         """``log`` takes the event's name and its facts."""
         self._log = log
-        self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._logged: OrderedDict[tuple[str, str], None] = OrderedDict()
         """Runs of which something was told, the latest last."""
 
-    def take(self, event: EventEnvelope) -> None:
+    def record(self, event: EventEnvelope) -> None:
         """An error has happened; what concerns no session has been told already by whom it concerns."""
-        if event.session and not self._was_told(event):
+        if event.session and not self._was_logged(event):
             facts = msgspec.json.decode(event.data, type=dict[str, Any])
             self._log("error", {**facts, "session": event.session, "run": event.run_id})
 
-    def _was_told(self, event: EventEnvelope) -> bool:
+    def _was_logged(self, event: EventEnvelope) -> bool:
         """What belongs to no run is the gateway's own word, and is told each time."""
         if event.run_id is None:
             return False
         run = (event.session, event.run_id)
-        if run in self._told:
+        if run in self._logged:
             return True
-        self._told[run] = None
-        if len(self._told) > _MOST_RUNS:
-            self._told.popitem(last=False)
+        self._logged[run] = None
+        if len(self._logged) > _MAX_RUNS:
+            self._logged.popitem(last=False)
         return False
 
 

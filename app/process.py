@@ -17,7 +17,7 @@ _SHORTEST_WATCHDOG = 0.01
 """Seconds; below, the pings would be all that we do."""
 
 
-def _ignore_loss(event: str, data: dict[str, Any]) -> None:
+def _ignore_trouble(event: str, data: dict[str, Any]) -> None:
     """For those who do not want to know that nobody listens."""
 
 
@@ -33,12 +33,12 @@ class ServiceManager:
     """
 
     def __init__(
-        self, env: Mapping[str, str], on_trouble: Callable[[str, dict[str, Any]], None] = _ignore_loss
+        self, env: Mapping[str, str], on_trouble: Callable[[str, dict[str, Any]], None] = _ignore_trouble
     ) -> None:
         self._address = _address(env.get("NOTIFY_SOCKET", ""))
         self._interval = watchdog_interval(env, os.getpid())
         self._on_trouble = on_trouble
-        self._lost = False
+        self._is_unreachable = False
         self._socket: socket.socket | None = None
         if self._address is not None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -85,11 +85,11 @@ class ServiceManager:
         try:
             self._socket.sendto("\n".join(lines).encode(), self._address)
         except OSError as exc:  # full, gone, forbidden: the manager's own affair
-            if not self._lost:
+            if not self._is_unreachable:
                 self._on_trouble("service_manager_unreachable", {"message": lines[0], "reason": exc.strerror})
-            self._lost = True
+            self._is_unreachable = True
         else:
-            self._lost = False
+            self._is_unreachable = False
 
 
 def watchdog_interval(env: Mapping[str, str], pid: int) -> float | None:
@@ -112,7 +112,7 @@ def _address(name: str) -> bytes | None:
     return b"\0" + address[1:] if address.startswith(b"@") else address
 
 
-def signals_to_hear() -> tuple[signal.Signals, ...]:
+def handled_signals() -> tuple[signal.Signals, ...]:
     """What asks us to stop, and SIGHUP, which asks to reload, or tells that our terminal is gone.
 
     Where ``nohup`` has SIGHUP ignored it stays so.
@@ -122,7 +122,7 @@ def signals_to_hear() -> tuple[signal.Signals, ...]:
 
 
 @contextmanager
-def hearing(*numbers: signal.Signals) -> Iterator[AsyncIterator[int]]:
+def receive_signals(*numbers: signal.Signals) -> Iterator[AsyncIterator[int]]:
     """``trio.open_signal_receiver``, but afterwards they are ignored: what they ask for is as good as done.
 
     By their defaults one that comes a moment later would end the process as if it had been killed in its work.

@@ -11,30 +11,30 @@ from gateway.autonomy import Autonomy, AutonomySettings
 from gateway.gateway import Gateway
 from gateway.sessions.agent_profiles import AgentParts
 from pool import LocalLauncher, Pool
-from pool.stimuli import Prewarmed, ProfilesChanged, Reconfigure
+from pool.stimuli import ProfilesChanged, SetPrewarm, SettingsChanged
 from profiles import CapabilityProfile
 from settings.reload import changed_profiles, plan_reload
 from settings.schema import Settings
 
 
-def parts_of(settings: Settings) -> AgentParts:
+def agent_parts(settings: Settings) -> AgentParts:
     """The settings that decide how agents are started."""
     return AgentParts(
         profiles=settings,
         router=settings.router,
         prompts=settings.gateway_prompts,
-        woken=frozenset(name for name in settings.agent_names() if settings.heartbeat_of(name).every),
-        scheduled=frozenset(job.agent or settings.router.default_agent for job in settings.cron.jobs.values()),
+        heartbeat_agents=frozenset(name for name in settings.agent_names() if settings.heartbeat_of(name).every),
+        cron_agents=frozenset(job.agent or settings.router.default_agent for job in settings.cron.jobs.values()),
     )
 
 
-def autonomy_of(settings: Settings) -> AutonomySettings:
+def autonomy_settings(settings: Settings) -> AutonomySettings:
     """The settings of what agents do by themselves."""
     heartbeats = {name: settings.heartbeat_of(name) for name in settings.agent_names()}
     return AutonomySettings(heartbeats=heartbeats, cron=settings.cron, delivery=settings.delivery)
 
 
-class Serving:
+class RunningServices:
     """The pool and the gateway with the settings they run by. ``reread`` raises SettingsError."""
 
     def __init__(
@@ -54,9 +54,9 @@ class Serving:
         self.settings = settings
         """Those that hold now."""
         self._launcher = launcher
-        self._reread = reread
-        self._tell = tell
-        self._one_at_a_time = trio.Lock()
+        self._read_settings = reread
+        self._emit = tell
+        self._reload_lock = trio.Lock()
         self.prepare_http: Callable[[HttpSettings], Callable[[], None]] = _prepare_nothing
         """Looks at other settings of the HTTP door, and may raise PoolError; what it returns makes them hold."""
 
@@ -66,57 +66,59 @@ class Serving:
         wanted = [(warm.agent, warm.role, warm.count) for warm in settings.prewarm]
         if not wanted and settings.min:
             wanted = [(self.settings.router.default_agent, "default", settings.min)]
-        shelf = self.gateway.shelf  # no worker fits a session whose directory is not known yet
-        wanted = [each for each in wanted if not shelf.is_each_sessions_own(each[0])]
-        self.pool.tell(Prewarmed(tuple([(await shelf.get(agent, role), count) for agent, role, count in wanted])))
+        shelf = self.gateway.profile_cache  # no worker fits a session whose directory is not known yet
+        wanted = [each for each in wanted if not shelf.is_per_session(each[0])]
+        self.pool.submit(SetPrewarm(tuple([(await shelf.get(agent, role), count) for agent, role, count in wanted])))
 
     async def reload(self) -> dict[str, Any]:
         """Read the settings again and go by them; on any error the ones that hold stay. Raises SettingsError."""
-        async with self._one_at_a_time:
-            plan = plan_reload(self.settings, self._reread())
+        async with self._reload_lock:
+            plan = plan_reload(self.settings, self._read_settings())
             if plan.is_empty:
                 self.prepare_http(self.settings.http)()  # a token's file may be another one under the same name
             else:
                 await self._apply(plan.settings)
-                self._tell("reloaded", {"changed": list(plan.changed), "needs_restart": list(plan.restart)})
+                self._emit("reloaded", {"changed": list(plan.changed), "needs_restart": list(plan.restart)})
         return {"changed": list(plan.changed), "needs_restart": list(plan.restart)}
 
     async def _apply(self, settings: Settings) -> None:
         before = await self._profiles()
         set_http = self.prepare_http(settings.http)
-        set_autonomy = self.autonomy.prepare(autonomy_of(settings))  # it refuses webhooks without a secret
-        self.pool.tell(Reconfigure(settings.pool))  # first: it refuses what this machine cannot hold
+        set_autonomy = self.autonomy.prepare(autonomy_settings(settings))  # it refuses webhooks without a secret
+        self.pool.submit(SettingsChanged(settings.pool))  # first: it refuses what this machine cannot hold
         set_http()
         self.settings = settings
         self._launcher.reconfigure(settings.rpc)
-        self.gateway.reconfigure(settings.gateway, parts_of(settings))
+        self.gateway.reconfigure(settings.gateway, agent_parts(settings))
         set_autonomy()
         current = changed_profiles(before, await self._profiles())
         if current is not None:
-            self.pool.tell(ProfilesChanged(current))
+            self.pool.submit(ProfilesChanged(current))
         try:
             await self.prewarm()
         except PoolError as exc:  # the settings hold by now; nothing is kept warm until the cause is mended
-            self.pool.tell(Prewarmed(()))
-            self._tell("prewarm_failed", {"reason": exc.message})
+            self.pool.submit(SetPrewarm(()))
+            self._emit("prewarm_failed", {"reason": exc.message})
 
     async def _profiles(self) -> list[CapabilityProfile]:
         """What every agent in every role yields, and every session with settings or a workspace of its own."""
         found = []
-        for agent, role, model, thinking, session in self._wanted():
+        for agent, role, model, thinking, session in self._profile_keys():
             try:
-                found.append(await self.gateway.shelf.get(agent, role, model=model, thinking=thinking, session=session))
+                found.append(
+                    await self.gateway.profile_cache.get(agent, role, model=model, thinking=thinking, session=session)
+                )
             except PoolError:
                 continue  # no worker of it can be started: each request for one gets the error
         return found
 
-    def _wanted(self) -> Iterable[tuple[str, str, str | None, str | None, str | None]]:
-        shelf = self.gateway.shelf
+    def _profile_keys(self) -> Iterable[tuple[str, str, str | None, str | None, str | None]]:
+        shelf = self.gateway.profile_cache
         agents, roles = shelf.parts.profiles.agent_names(), shelf.parts.profiles.role_names()
         yield from ((agent, role, None, None, None) for agent in agents for role in roles)
         for entry in self.gateway.sessions:
-            if shelf.is_each_sessions_own(entry.agent):
-                if self.pool.standing(entry.key).worker is not None:
+            if shelf.is_per_session(entry.agent):
+                if self.pool.placement(entry.key).worker is not None:
                     yield entry.agent, entry.role, entry.model, entry.thinking, entry.key
             elif entry.model is not None or entry.thinking is not None:
                 yield entry.agent, entry.role, entry.model, entry.thinking, None

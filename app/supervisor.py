@@ -14,32 +14,32 @@ from typing import Any
 import msgspec
 import trio
 
-from app.console import Narrator, Printer
+from app.console import ConsoleLog, Printer
 from app.log import ErrorLog
-from app.process import ServiceManager, hearing, signals_to_hear
-from app.serving import Serving, autonomy_of, parts_of
+from app.process import ServiceManager, handled_signals, receive_signals
+from app.serving import RunningServices, agent_parts, autonomy_settings
 from doors.control.server import ControlServer
 from doors.http.server import HttpServer
 from doors.locations import DataDirLock
-from errors import PoolError, ungrouped
+from errors import PoolError, unwrap_exception_groups
 from gateway.autonomy import Autonomy, open_autonomy
 from gateway.events import EventBus
 from gateway.gateway import Gateway, open_gateway
 from gateway.hook_runner import HookRunner, installed_hooks, load_hooks
-from gateway.hooks import GatewayLife
+from gateway.hooks import GatewayLifecycle
 from gateway.methods.operator import LogPage
-from gateway.methods.table import Methods
+from gateway.methods.table import MethodTable
 from pool import LocalLauncher, Pool
-from rpc.guard import keep_guard
+from rpc.guard import supervise_guard
 from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_previous
 from rpc.state_file import StateFile, StateFileCorrupt
 from settings.files import show_config
 from settings.schema import Settings
-from store import Loaded, open_store, share_interpreter
-from wire.messages import Channel
+from store import Loaded, open_store, set_switch_interval
+from wire.messages import EventChannel
 from wire.redaction import secret_values
 
-_EVENT_SESSION = ""
+_NO_SESSION = ""
 """The session of events that concern none."""
 
 
@@ -60,7 +60,7 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
     """
     with (
         DataDirLock(data_dir, socket),
-        Narrator(live=live, settings=settings.log) as narrator,
+        ConsoleLog(live=live, settings=settings.log) as narrator,
         ServiceManager(os.environ, narrator.log) as manager,
     ):
 
@@ -73,9 +73,9 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
         supervisor = Supervisor(
             settings, data_dir=data_dir, socket=socket, live=live, narrator=narrator, manager=manager, reread=read_again
         )
-        share_interpreter()
+        set_switch_interval()
         gc.freeze()  # what was imported stays: nothing that each collection has to look at again
-        with ungrouped():
+        with unwrap_exception_groups():
             trio.run(supervisor.run)
         return 0
 
@@ -99,7 +99,7 @@ class Supervisor:
         data_dir: Path,
         socket: Path,
         live: bool,
-        narrator: Narrator,
+        narrator: ConsoleLog,
         manager: ServiceManager,
         reread: Callable[[], Settings],
     ) -> None:
@@ -107,18 +107,18 @@ class Supervisor:
         self._data_dir = data_dir
         self._socket = socket
         self._live = live
-        self._narrator = narrator
-        self._manager = manager
-        self._reread = reread
+        self._console = narrator
+        self._service_manager = manager
+        self._read_settings = reread
         self._started_at = time.time()
         self._had_terminal = _has_terminal()
         self._bus: EventBus | None = None
-        self._methods: Methods | None = None
-        self._serving: Serving | None = None
+        self._methods: MethodTable | None = None
+        self._services: RunningServices | None = None
         self._server: ControlServer | None = None
         self._http: HttpServer | None = None
-        self._stop_wanted = trio.Event()
-        self._hurry = trio.Event()
+        self._stop_requested = trio.Event()
+        self._force_stop = trio.Event()
 
     async def run(self) -> None:
         """Clean up after an earlier supervisor, serve until told to stop, leave nothing behind."""
@@ -132,9 +132,9 @@ class Supervisor:
         try:
             async with trio.open_nursery() as outliving:
                 await outliving.start(Reaper(children).run)
-                await outliving.start(state.keep)
+                await outliving.start(state.run)
                 await outliving.start(self._keep_guard, launcher)
-                await outliving.start(self._listen_to_signals)
+                await outliving.start(self._handle_signals)
                 await self._serve(launcher)
                 await sweep_adopted(children)
                 outliving.cancel_scope.cancel()
@@ -145,21 +145,21 @@ class Supervisor:
         try:
             report = await sweep_previous(state_file)
         except StateFileCorrupt as exc:
-            aside = _set_aside(state_file)
-            self._tell("state_file_set_aside", {"reason": exc.message, "kept_as": str(aside)})
+            aside = _quarantine(state_file)
+            self._emit("state_file_set_aside", {"reason": exc.message, "kept_as": str(aside)})
         else:
             if report.killed:
-                self._tell("previous_workers_swept", {"killed": len(report.killed)})
+                self._emit("previous_workers_swept", {"killed": len(report.killed)})
             if report.left:
-                self._tell("previous_workers_left", {"pids": sorted(set(report.left))})
+                self._emit("previous_workers_left", {"pids": sorted(set(report.left))})
 
     async def _keep_guard(
         self, launcher: LocalLauncher, *, task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED
     ) -> None:
         def report_loss(reason: str) -> None:
-            self._tell("guard_lost", {"reason": reason})
+            self._emit("guard_lost", {"reason": reason})
 
-        await keep_guard(
+        await supervise_guard(
             launcher.instance, launcher.cgroup, launcher.children, on_lost=report_loss, task_status=task_status
         )
 
@@ -168,25 +168,25 @@ class Supervisor:
     async def _serve(self, launcher: LocalLauncher) -> None:
         settings = self._settings
         hooks_file = Path(settings.gateway.hooks) if settings.gateway.hooks else None
-        hooks = HookRunner(load_hooks(hooks_file, installed_hooks()), self._warn_of_hook)
+        hooks = HookRunner(load_hooks(hooks_file, installed_hooks()), self._emit_hook_failure)
         async with AsyncExitStack() as stack:
             store = await stack.enter_async_context(
-                open_store(self._data_dir / "pool.db", settings.store, on_trouble=self._tell_trouble)
+                open_store(self._data_dir / "pool.db", settings.store, on_trouble=self._emit_trouble)
             )
             loaded = store.loaded
             del store.loaded
             bus = EventBus(store, settings.gateway.events, first_seq=loaded.first_seq)
-            bus.on("error", ErrorLog(self._narrator.log).take)
+            bus.on("error", ErrorLog(self._console.log).record)
             outlasting = await stack.enter_async_context(trio.open_nursery())
             stack.callback(outlasting.cancel_scope.cancel)
             await outlasting.start(bus.run)
             self._bus = bus
-            stack.callback(self._forget_bus)
-            pool = await stack.enter_async_context(Pool(settings.pool, launcher=launcher, on_event=self._tell))
+            stack.callback(self._detach_bus)
+            pool = await stack.enter_async_context(Pool(settings.pool, launcher=launcher, on_event=self._emit))
             gateway = await stack.enter_async_context(
                 open_gateway(
                     settings.gateway,
-                    parts_of(settings),
+                    agent_parts(settings),
                     pool=pool,
                     store=store,
                     bus=bus,
@@ -194,112 +194,112 @@ class Supervisor:
                     data_dir=self._data_dir,
                 )
             )
-            self._tell_recovery(loaded, gateway)
+            self._recover(loaded, gateway)
             autonomy = await self._open_autonomy(gateway, stack)
-            serving = self._serving = Serving(
+            serving = self._services = RunningServices(
                 settings,
                 pool=pool,
                 gateway=gateway,
                 autonomy=autonomy,
                 launcher=launcher,
-                reread=self._reread,
-                tell=self._tell,
+                reread=self._read_settings,
+                tell=self._emit,
             )
-            methods = self._methods = Methods(gateway, self, autonomy)
-            await self._run_until_told(serving, methods, hooks)
+            methods = self._methods = MethodTable(gateway, self, autonomy)
+            await self._run_until_stopped(serving, methods, hooks)
 
     async def _open_autonomy(self, gateway: Gateway, stack: AsyncExitStack) -> Autonomy:
         """What agents do by themselves, with their alerts on the terminal, or wherever standard output leads."""
         printer = stack.enter_context(Printer(sys.stdout))
-        write = self._narrator.write if self._live and sys.stdout.isatty() else printer.write
-        return await open_autonomy(gateway, autonomy_of(self._settings), write=write, environ=os.environ)
+        write = self._console.write if self._live and sys.stdout.isatty() else printer.write
+        return await open_autonomy(gateway, autonomy_settings(self._settings), write=write, environ=os.environ)
 
-    def _forget_bus(self) -> None:
+    def _detach_bus(self) -> None:
         """It closes: what is told from here on goes to the log alone."""
         self._bus = None
 
-    async def _run_until_told(self, serving: Serving, methods: Methods, hooks: HookRunner) -> None:
+    async def _run_until_stopped(self, serving: RunningServices, methods: MethodTable, hooks: HookRunner) -> None:
         async with trio.open_nursery() as nursery:
             self._server = ControlServer(methods, self._socket)
             await nursery.start(self._server.serve)
             await self._open_http(methods, serving, nursery)
             await serving.prewarm()
-            nursery.start_soon(self._listen_to_doors, serving.gateway)
-            nursery.start_soon(self._manager.keep_alive)
-            await hooks.notify("gateway:start", GatewayLife(data_dir=str(self._data_dir)))
-            self._narrator.ready(self._socket, self._data_dir)
-            self._manager.ready()
-            nursery.start_soon(self._narrator.follow, serving.pool.statistics)
-            await serving.gateway.go_on()
+            nursery.start_soon(self._await_shutdown_request, serving.gateway)
+            nursery.start_soon(self._service_manager.keep_alive)
+            await hooks.notify("gateway:start", GatewayLifecycle(data_dir=str(self._data_dir)))
+            self._console.ready(self._socket, self._data_dir)
+            self._service_manager.ready()
+            nursery.start_soon(self._console.run_status_line, serving.pool.statistics)
+            await serving.gateway.resume_runs()
             nursery.start_soon(serving.autonomy.run)
-            await self._stop_wanted.wait()
-            self._manager.stopping()
+            await self._stop_requested.wait()
+            self._service_manager.stopping()
             serving.gateway.shut_down()
             serving.autonomy.close()
-            self._tell_stopping(serving.gateway)
+            self._emit_stopping(serving.gateway)
             await self._drain(serving.pool)
-            await serving.gateway.conductor.end_questions()
-            await hooks.notify("gateway:stop", GatewayLife(data_dir=str(self._data_dir)))
+            await serving.gateway.scheduler.end_turns_awaiting_person()
+            await hooks.notify("gateway:stop", GatewayLifecycle(data_dir=str(self._data_dir)))
             nursery.cancel_scope.cancel()
 
-    async def _open_http(self, methods: Methods, serving: Serving, nursery: trio.Nursery) -> None:
+    async def _open_http(self, methods: MethodTable, serving: RunningServices, nursery: trio.Nursery) -> None:
         settings = self._settings.http
         if settings.bind:
-            self._http = HttpServer(methods, settings, self._data_dir, hide=self._narrator.hide)
+            self._http = HttpServer(methods, settings, self._data_dir, hide=self._console.hide)
             await nursery.start(self._http.serve)
             serving.prepare_http = self._http.prepare
-            self._tell("http_ready", self._http.facts())
+            self._emit("http_ready", self._http.status_fields())
 
-    def _tell_stopping(self, gateway: Gateway) -> None:
-        data: dict[str, Any] = {"turns_in_flight": len(gateway.conductor.turns)}
-        if waits_for := gateway.waits_for():
+    def _emit_stopping(self, gateway: Gateway) -> None:
+        data: dict[str, Any] = {"turns_in_flight": len(gateway.scheduler.turns)}
+        if waits_for := gateway.shutdown_blockers():
             limit = float(
                 self._settings.pool.drain_timeout
-                if self._serving is None
-                else self._serving.settings.pool.drain_timeout
+                if self._services is None
+                else self._services.settings.pool.drain_timeout
             )
             data |= {"waits_for": waits_for, "at_most": limit, "hint": "a second signal ends them now"}
-        self._tell("stopping", data)
+        self._emit("stopping", data)
 
-    def _tell_recovery(self, loaded: Loaded, gateway: Gateway) -> None:
-        if loaded.set_aside is not None:
-            self._tell("store_set_aside", {"reason": loaded.set_aside})
+    def _recover(self, loaded: Loaded, gateway: Gateway) -> None:
+        if loaded.quarantined is not None:
+            self._emit("store_set_aside", {"reason": loaded.quarantined})
         recovery = gateway.recover(loaded)
         if recovery.resumed or recovery.interrupted or not loaded.was_clean:
-            self._tell(
+            self._emit(
                 "recovered",
                 {"sessions": recovery.sessions, "resumed": recovery.resumed, "interrupted": recovery.interrupted},
             )
         if recovery.damaged:
-            self._tell("sessions_damaged", {"sessions": recovery.damaged})
+            self._emit("sessions_damaged", {"sessions": recovery.damaged})
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
-    def _tell(self, event: str, data: dict[str, Any]) -> None:
+    def _emit(self, event: str, data: dict[str, Any]) -> None:
         """To the log, and as a monitor event to whoever follows."""
-        self._narrator.log(event, data)
+        self._console.log(event, data)
         if self._bus is not None:
-            self._bus.publish(str(data.get("session") or _EVENT_SESSION), Channel.MONITOR, event, data)
+            self._bus.publish(str(data.get("session") or _NO_SESSION), EventChannel.MONITOR, event, data)
 
-    def _tell_trouble(self, event: str, data: dict[str, Any]) -> None:
-        self._tell(event, data)
+    def _emit_trouble(self, event: str, data: dict[str, Any]) -> None:
+        self._emit(event, data)
         if self._bus is not None and event == "store_degraded":
             message = f"the store cannot be written and keeps everything in memory: {data['error']}"
             self._bus.publish(
-                _EVENT_SESSION,
-                Channel.MONITOR,
+                _NO_SESSION,
+                EventChannel.MONITOR,
                 "error",
                 {"severity": "error", "phase": "system", "message": message},
             )
 
-    def _warn_of_hook(self, message: str, facts: dict[str, Any]) -> None:
-        self._tell("hook_failed", {"message": message, **facts})
+    def _emit_hook_failure(self, message: str, facts: dict[str, Any]) -> None:
+        self._emit("hook_failed", {"message": message, **facts})
 
     def _is_attended(self, worker: str) -> bool:
         """Whether somebody hears what the worker's extensions ask in the conversation that it has."""
-        if self._serving is None or self._methods is None:
+        if self._services is None or self._methods is None:
             return False
-        session = self._serving.pool.session_of(worker)
+        session = self._services.pool.session_of(worker)
         return session is not None and self._methods.attended(session)
 
     # --- what the methods ask -----------------------------------------------------------------------------------------
@@ -312,37 +312,37 @@ class Supervisor:
             "version": version("agent-pool"),
             "socket": str(self._socket),
             "data_dir": str(self._data_dir),
-            "http": None if self._http is None else self._http.facts(),
+            "http": None if self._http is None else self._http.status_fields(),
         }
 
     def config(self) -> msgspec.Raw:
         """See ``SupervisorPort.config``."""
-        assert self._serving is not None  # noqa: S101 - methods are called only while we serve
-        return msgspec.Raw(show_config(self._serving.settings, as_json=True).encode())
+        assert self._services is not None  # noqa: S101 - methods are called only while we serve
+        return msgspec.Raw(show_config(self._services.settings, as_json=True).encode())
 
     def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
         """See ``SupervisorPort.log_tail``."""
-        return self._narrator.log_tail(cursor, limit, max_bytes)
+        return self._console.log_tail(cursor, limit, max_bytes)
 
     async def reload(self) -> dict[str, Any]:
         """See ``SupervisorPort.reload``."""
-        assert self._serving is not None  # noqa: S101 - methods are called only while we serve
-        self._manager.reloading()
-        self._see_to_socket()
+        assert self._services is not None  # noqa: S101 - methods are called only while we serve
+        self._service_manager.reloading()
+        self._rebind_socket()
         try:
-            return await self._serving.reload()
+            return await self._services.reload()
         finally:
-            self._manager.ready()
+            self._service_manager.ready()
 
-    def _see_to_socket(self) -> None:
+    def _rebind_socket(self) -> None:
         """A socket whose file somebody has removed is found again; where that cannot be, all else goes on."""
         if self._server is None:
             return
         try:
             if self._server.rebind():
-                self._tell("socket_bound_anew", {"socket": str(self._socket)})
+                self._emit("socket_bound_anew", {"socket": str(self._socket)})
         except PoolError as exc:
-            self._tell("socket_lost", {"reason": exc.message})
+            self._emit("socket_lost", {"reason": exc.message})
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -351,34 +351,34 @@ class Supervisor:
         async with trio.open_nursery() as nursery:
 
             async def hurry() -> None:
-                await self._hurry.wait()
+                await self._force_stop.wait()
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(hurry)
             await pool.drain()
             nursery.cancel_scope.cancel()
 
-    async def _listen_to_doors(self, gateway: Gateway) -> None:
+    async def _await_shutdown_request(self, gateway: Gateway) -> None:
         await gateway.shutdown_requested.wait()
-        self._stop_wanted.set()
+        self._stop_requested.set()
 
-    async def _listen_to_signals(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _handle_signals(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until the last worker is gone: a signal that is not caught would end us before what we have started."""
-        with hearing(*signals_to_hear()) as signals:
+        with receive_signals(*handled_signals()) as signals:
             task_status.started()
             async for number in signals:
                 if number == signal.SIGHUP and not (self._had_terminal and not _has_terminal()):
                     await self._reload_by_signal()
                 else:
-                    (self._hurry if self._stop_wanted.is_set() else self._stop_wanted).set()
+                    (self._force_stop if self._stop_requested.is_set() else self._stop_requested).set()
 
     async def _reload_by_signal(self) -> None:
-        if self._serving is None:
+        if self._services is None:
             return  # it has not begun to serve: what it reads is the file as it is now
         try:
             await self.reload()
         except PoolError as exc:
-            self._tell("reload_refused", {"reason": exc.message})
+            self._emit("reload_refused", {"reason": exc.message})
 
 
 def _has_terminal() -> bool:
@@ -390,6 +390,6 @@ def _has_terminal() -> bool:
     return True
 
 
-def _set_aside(path: Path) -> Path:
+def _quarantine(path: Path) -> Path:
     """Keep a damaged file for whoever wants to look at it."""
     return path.replace(path.with_name(path.name + ".damaged"))

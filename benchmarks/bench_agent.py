@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from agent.history.clean import Rules, clean
+from agent.history.clean import SanitizeRules, sanitize
 from benchmarks.harness import Result, result
 from wire.entries import MessageEntry, SessionHeader, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 from wire.transcript import TranscriptWriter, read_entries
@@ -58,7 +58,7 @@ def _starting(path: Path) -> list[Result]:
         ),
         result(
             f"agent: cleaning {_MESSAGES:,} messages for a model",
-            _median_ms(lambda: _timed(lambda: clean(messages, Rules()))),
+            _median_ms(lambda: _timed(lambda: sanitize(messages, SanitizeRules()))),
             "ms",
         ),
     ]

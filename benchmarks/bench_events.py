@@ -15,7 +15,7 @@ from gateway.events.bus import EventBus
 from gateway.events.translate import TextPieces, Translator
 from gateway.settings import EventSettings
 from store import EventRow, StoreSettings, open_store
-from wire.messages import Channel, Message
+from wire.messages import EventChannel, Message
 
 _PIECES = 400_000
 _BATCH = 780
@@ -69,7 +69,7 @@ class _NoStore:
         for _ in rows:
             pass
 
-    def note_seq(self, seq: int) -> None:
+    def record_seq(self, seq: int) -> None:
         pass
 
     async def flush(self) -> bool:
@@ -95,11 +95,11 @@ async def _stream(batches: list[list[Message]]) -> float:
     begin = time.perf_counter()
     seen = 0
     for batch in batches:
-        for step in translator.take(batch):
+        for step in translator.translate(batch):
             assert isinstance(step, TextPieces)
             bus.publish_text("s", step.type, step.pieces, run_id="r1")
         while cursor.position < bus.head:
-            seen += (await cursor.take()).count
+            seen += (await cursor.read()).count
     took = time.perf_counter() - begin
     if seen != _PIECES:
         raise AssertionError(f"{seen} of {_PIECES} pieces arrived")
@@ -108,7 +108,7 @@ async def _stream(batches: list[list[Message]]) -> float:
 
 def _translate(batches: list[list[Message]]) -> float:
     translator = Translator()
-    return _timed(lambda: [translator.take(batch) for batch in batches])
+    return _timed(lambda: [translator.translate(batch) for batch in batches])
 
 
 async def _singles() -> float:
@@ -118,9 +118,9 @@ async def _singles() -> float:
     begin = time.perf_counter()
     for _ in range(_EVENTS // 100):
         for _ in range(100):
-            bus.publish("s", Channel.PROGRESS, "tool:start", data, run_id="r1")
+            bus.publish("s", EventChannel.PROGRESS, "tool:start", data, run_id="r1")
         while cursor.position < bus.head:
-            await cursor.take()
+            await cursor.read()
     return time.perf_counter() - begin
 
 
@@ -143,11 +143,11 @@ async def _read_one(sessions: int) -> float:
     bus = _bus()
     begin = bus.head
     for number in range(sessions):
-        bus.publish(f"s{number}", Channel.MONITOR, "note", {"n": number})
+        bus.publish(f"s{number}", EventChannel.MONITOR, "note", {"n": number})
     cursors = [bus.open_cursor(session=f"s{number}", since=begin) for number in range(0, sessions, sessions // 10)]
     start = time.perf_counter()
     for cursor in cursors:
-        await cursor.take()
+        await cursor.read()
     return (time.perf_counter() - start) / len(cursors)
 
 
@@ -194,7 +194,7 @@ async def _store_and_replay(path: Path, batches: list[list[Message]]) -> tuple[l
             waits = [await _settle_one(bus) for _ in range(_DURABLE)]
             begin, translator = bus.head, Translator()
             for batch in batches:
-                for step in translator.take(batch):
+                for step in translator.translate(batch):
                     assert isinstance(step, TextPieces)
                     bus.publish_text("s", step.type, step.pieces, run_id="r1")
             nursery.cancel_scope.cancel()
@@ -204,7 +204,7 @@ async def _store_and_replay(path: Path, batches: list[list[Message]]) -> tuple[l
 
 async def _settle_one(bus: EventBus) -> float:
     begin = time.perf_counter()
-    await bus.settled(bus.publish("s", Channel.PROGRESS, "done", {"text": "x"}))
+    await bus.wait_visible(bus.publish("s", EventChannel.PROGRESS, "done", {"text": "x"}))
     return (time.perf_counter() - begin) * 1e6
 
 
@@ -213,7 +213,7 @@ async def _replay(bus: EventBus, since: int) -> float:
     begin = time.perf_counter()
     size = 0
     while cursor.position < bus.head:
-        size += len((await cursor.take()).body)
+        size += len((await cursor.read()).body)
     if size < _PIECES * len("word "):
         raise AssertionError(f"{size} bytes came back of {_PIECES} pieces")
     return time.perf_counter() - begin

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 from benchmarks.harness import Result, median, percentile, result
 from benchmarks.supervisor import STREAMING_AGENT, Supervisor, running
-from doors.control.client import ControlClient, Subscription
+from doors.control.client import ControlClient, EventSubscription
 from heartbeat.beat import BeatPorts
 from heartbeat.delivery.channel import Alert
 from heartbeat.ports import BeatAnswer, BeatRequest, PendingEvent
@@ -78,7 +78,7 @@ def _wakes(path: Path) -> list[Result]:
 class _Beats:
     """Turns as they start: each is told once it is durable, just before the worker is prompted."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: EventSubscription) -> None:
         self._batches = subscription.batches()
 
     def wait(self, session: str) -> None:
@@ -159,10 +159,10 @@ class _House:
     def workspace_of(self, agent: str, session: str) -> str | None:  # noqa: ARG002
         return None
 
-    def touch(self, session: str) -> None:
+    def mark_active(self, session: str) -> None:
         """Nobody looks."""
 
-    def waiting(self) -> Sequence[tuple[str, str]]:
+    def pending_sessions(self) -> Sequence[tuple[str, str]]:
         return ()
 
     def peek(self, session: str) -> Sequence[PendingEvent]:  # noqa: ARG002
@@ -180,7 +180,7 @@ class _House:
     def accept(self, alert: Alert) -> None:
         """There are none."""
 
-    def tell(self, type_: str, session: str, data: dict[str, Any]) -> None:
+    def publish(self, type_: str, session: str, data: dict[str, Any]) -> None:
         """Nobody listens."""
 
     async def load(self, kind: str) -> dict[str, bytes]:  # noqa: ARG002

@@ -15,10 +15,10 @@ from benchmarks.promises import Promise
 from pool import stimuli
 from pool import stimuli as actions
 from pool.machine import PoolMachine
-from pool.records import Agent, Group, Kind, Session
+from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord
 from pool.settings import PoolSettings
 from pool.states import WaiterState
-from pool.stimuli import Hold
+from pool.stimuli import WorkerHold
 from pool.waiting_list import Waiter, WaitingList
 from profiles.profile import CapabilityProfile
 
@@ -100,7 +100,7 @@ def _requests(prefix: str, count: int) -> Iterable[stimuli.Acquire]:
     ]
 
 
-def _crowded(crowd: int) -> tuple[PoolMachine, list[Hold]]:
+def _crowded(crowd: int) -> tuple[PoolMachine, list[WorkerHold]]:
     """A pool with every worker held and ``crowd`` requests waiting; and the holds."""
     settings = PoolSettings(max=WORKERS, spawn_burst=WORKERS)
     machine = PoolMachine(settings, rng=random.Random(0), now=0.0)
@@ -118,7 +118,7 @@ def _crowded(crowd: int) -> tuple[PoolMachine, list[Hold]]:
     return machine, holds
 
 
-def _finish_resets(machine: PoolMachine, decided: list[actions.Action], now: float) -> list[Hold]:
+def _finish_resets(machine: PoolMachine, decided: list[actions.Action], now: float) -> list[WorkerHold]:
     """Let every reset succeed; returns the holds that were granted."""
     granted = []
     for action in decided:
@@ -150,24 +150,24 @@ def _lists_alone() -> list[Result]:
 
 def _list_alone(count: int) -> float:
     """Seconds to enqueue and drain the waiting list without the machine around it."""
-    agent = Agent("main")
-    kinds = [Kind(profile, Group(), agent) for profile in PROFILES]
+    agent = AgentWorkers("main")
+    kinds = [ProfileRecord(profile, HardGroup(), agent) for profile in PROFILES]
     requests = _requests("waiter", count)
 
     def measure() -> float:
         waiting = WaitingList()
         waiters = []
         for number, acquire in enumerate(requests):
-            waiter = Waiter(acquire, Session(acquire.session), kinds[number % len(kinds)], 0.0, number)
-            waiter.key = number * 1e-4 - acquire.priority * 3.0
+            waiter = Waiter(acquire, SessionRecord(acquire.session), kinds[number % len(kinds)], 0.0, number)
+            waiter.sort_key = number * 1e-4 - acquire.priority * 3.0
             waiters.append(waiter)
         started = time.perf_counter()
         for waiter in waiters:
-            waiting.move(waiter, WaiterState.QUEUED)
-        while (line := waiting.ready.best()) is not None:
+            waiting.transition(waiter, WaiterState.QUEUED)
+        while (line := waiting.ready.peek()) is not None:
             head = line.head()
             if head is not None:
-                waiting.move(head, WaiterState.DONE)
+                waiting.transition(head, WaiterState.DONE)
         return time.perf_counter() - started
 
     return best_of(3, measure)

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.harness import Result, result
 from benchmarks.promises import Promise
 from benchmarks.supervisor import Supervisor, running
-from doors.control.client import ControlClient, Stream
+from doors.control.client import ControlClient, RequestStream
 
 _WORKERS = 64
 _SESSIONS = 10_000
@@ -78,7 +78,7 @@ def _stream(supervisor: Supervisor, sessions: int) -> None:
 
 def _prompt(supervisor: Supervisor, prompts: Iterable[tuple[str, str]]) -> None:
     """As many runs at a time as there are workers; their outcomes are waited for, their events are not read here."""
-    waiting: deque[Stream] = deque()
+    waiting: deque[RequestStream] = deque()
     with ControlClient(supervisor.socket) as client:
         for session, text in prompts:
             if len(waiting) == _WORKERS:
@@ -89,7 +89,7 @@ def _prompt(supervisor: Supervisor, prompts: Iterable[tuple[str, str]]) -> None:
             _finish(waiting.popleft())
 
 
-def _finish(stream: Stream) -> None:
+def _finish(stream: RequestStream) -> None:
     for _ in stream:
         """Nothing is told but the outcome."""
     if stream.result["status"] != "ok":

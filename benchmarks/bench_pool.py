@@ -41,7 +41,7 @@ async def _acquire_idle(profile: CapabilityProfile) -> list[Result]:
                 taken.append((time.perf_counter() - started) * 1e6)
                 bare.append(await _two_round_trips(lease.request))
                 made.append(_make_file_beside(msgspec.json.decode(await lease.request("get_state"), type=StateResult)))
-            pool.tell(ForgetSession(f"s{number}"))
+            pool.submit(ForgetSession(f"s{number}"))
         assert pool.statistics().workers[0].session is None  # not in between: it would cool the caches
     return [
         _beside_bare(Promise.ACQUIRE_IDLE, taken[1:], bare[1:], at_most=3.0),

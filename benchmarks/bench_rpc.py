@@ -23,7 +23,7 @@ from rpc.native import NativeDialect
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec
-from rpc.subscription import Subscription
+from rpc.subscription import WorkerSubscription
 from wire.framing import LineFramer, decode_block
 from wire.messages import Message
 
@@ -205,25 +205,25 @@ def _load_lines(path: Path) -> float:
     return time.perf_counter() - begin
 
 
-async def _consume(path: Path, count: Callable[[Subscription], Awaitable[int]]) -> float:
-    opened: list[Subscription] = []
+async def _consume(path: Path, count: Callable[[WorkerSubscription], Awaitable[int]]) -> float:
+    opened: list[WorkerSubscription] = []
     begin = time.perf_counter()
     async with _client_of("/bin/cat", str(path), first=lambda client: opened.append(client.subscribe())):
         seen = await count(opened[0])
         took = time.perf_counter() - begin
     if seen != _PIECES:
-        raise AssertionError(f"{seen} of {_PIECES} events arrived; {opened[0].ended}")
+        raise AssertionError(f"{seen} of {_PIECES} events arrived; {opened[0].end_error}")
     return took
 
 
-async def _in_batches(events: Subscription) -> int:
+async def _in_batches(events: WorkerSubscription) -> int:
     seen = 0
     async for batch in events.batches():
         seen += len(batch)
     return seen
 
 
-async def _one_by_one(events: Subscription) -> int:
+async def _one_by_one(events: WorkerSubscription) -> int:
     seen = 0
     async for _ in events:
         seen += 1

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from benchmarks.harness import Result, best_of, median, percentile, result
-from store import EventRow, SessionRow, Store, StoreSettings, open_store, share_interpreter
+from store import EventRow, SessionRow, Store, StoreSettings, open_store, set_switch_interval
 from store.database import connect_to
 from store.opening import open_database
 
@@ -28,7 +28,7 @@ _SETTINGS = StoreSettings(events=2 * _EVENTS)
 
 
 def run() -> list[Result]:
-    share_interpreter()
+    set_switch_interval()
     with tempfile.TemporaryDirectory(prefix="pool-bench-") as place:
         path = Path(place) / "pool.db"
         return [*trio.run(_commits, path), *trio.run(_batches, path), *_opening(path)]
@@ -90,7 +90,7 @@ async def _put_all(store: Store, rows: int) -> None:
     events = _events(rows)
     for _ in range(rows // 500):
         store.put_events([next(events) for _ in range(500)])
-        await store.room()
+        await store.wait_room()
     assert await store.flush()
 
 

@@ -15,19 +15,19 @@ import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from commands.event_text import approve_command, deny_command, look_command, reason_text
-from commands.layout import page_texts, question_lines, short_key
-from commands.options import given_place, json_option, place_options, with_client
+from commands.event_text import approve_command, deny_command, reason_text, show_command
+from commands.layout import approval_lines, page_texts, short_key
+from commands.options import connection_flags, connection_options, json_option, with_client
 from commands.output import open_console, print_json
 from commands.session_view import session_view
 from doors.control.client import ControlClient
 from errors import PoolError
-from wire.call_parts import CallPage, hidden_words
+from wire.call_parts import CallPage, describe_hidden
 from wire.terminal import clean
 
 
 @click.group(invoke_without_command=True)
-@place_options
+@connection_options
 @json_option
 @click.pass_context
 def approvals(ctx: click.Context, /, **options: str | bool | None) -> None:
@@ -41,7 +41,7 @@ def approvals(ctx: click.Context, /, **options: str | bool | None) -> None:
 @with_client
 def list_approvals(client: "ControlClient", *, as_json: bool) -> None:
     """List the pending tool calls, with the command to type for each."""
-    show_approvals(client, as_json=as_json, place=given_place())
+    show_approvals(client, as_json=as_json, place=connection_flags())
 
 
 @approvals.command("show")
@@ -54,14 +54,14 @@ def show(client: "ControlClient", call_id: str, session: str | None, *, as_json:
 
     Line breaks are line breaks; runs of spaces, tabs and control characters are marked; a change of a file is a diff.
     """
-    show_approval(client, call_id, session, as_json=as_json, place=given_place())
+    show_approval(client, call_id, session, as_json=as_json, place=connection_flags())
 
 
 _MARGIN = 2
-_MOST_SHOWN = 10
+_MAX_APPROVALS_SHOWN = 10
 
 
-class _Shown(msgspec.Struct):
+class _ApprovalPage(msgspec.Struct):
     """An answer of ``approvals.show``."""
 
     session: str
@@ -77,7 +77,7 @@ def show_approvals(client: ControlClient, *, as_json: bool, place: str) -> None:
         print_json(asked)
         return
     console = open_console()
-    console.print(Group(*question_lines(asked, place, margin=6)) if asked else "no tool call waits for approval")
+    console.print(Group(*approval_lines(asked, place, margin=6)) if asked else "no tool call waits for approval")
 
 
 def show_approval(client: ControlClient, call_id: str, session: str | None, *, as_json: bool, place: str) -> None:
@@ -110,14 +110,16 @@ def show_session(client: ControlClient, key: str, *, as_json: bool, place: str) 
         return
     console = open_console()
     _print(console, session_view(document))
-    for call in document.get("pending_permissions", ())[:_MOST_SHOWN]:
-        _print(console, *_question(client, call, str(document["key"]), console.width, place))
-    more = len(document.get("pending_permissions", ())) - _MOST_SHOWN
+    for call in document.get("pending_permissions", ())[:_MAX_APPROVALS_SHOWN]:
+        _print(console, *_session_approval(client, call, str(document["key"]), console.width, place))
+    more = len(document.get("pending_permissions", ())) - _MAX_APPROVALS_SHOWN
     if more > 0:
         _print(console, Text(f"and {more} more; pool approvals has all of them", "dim"))
 
 
-def _question(client: ControlClient, call: dict[str, Any], session: str, width: int, place: str) -> Iterator[Text]:
+def _session_approval(
+    client: ControlClient, call: dict[str, Any], session: str, width: int, place: str
+) -> Iterator[Text]:
     about = {"call": call}
     yield Text.assemble(("asks  ", "yellow"), clean(call["name"]), (reason_text(about), "dim"))
     try:
@@ -128,19 +130,19 @@ def _question(client: ControlClient, call: dict[str, Any], session: str, width: 
     page = shown.page
     yield from page_texts(page, width, margin=_MARGIN)
     if page.hidden:
-        yield Text(f"… {hidden_words(page)}; this shows all of it, and how to approve it:", "yellow")
+        yield Text(f"… {describe_hidden(page)}; this shows all of it, and how to approve it:", "yellow")
     first = (
-        look_command(about, session, place) if page.hidden else approve_command(about, session, place, seen=page.seen)
+        show_command(about, session, place) if page.hidden else approve_command(about, session, place, seen=page.seen)
     )
     for command in (first, deny_command(about, session, place)):
         yield Text(command, "bold", no_wrap=True, overflow="ignore")
 
 
-def _pages(client: ControlClient, call_id: str, session: str | None) -> Iterator[_Shown]:
+def _pages(client: ControlClient, call_id: str, session: str | None) -> Iterator[_ApprovalPage]:
     offset = 0
     while True:
         params = {"call_id": call_id, "offset": offset} | ({"session": session} if session else {})
-        shown = msgspec.convert(client.call("approvals.show", params), _Shown)
+        shown = msgspec.convert(client.call("approvals.show", params), _ApprovalPage)
         yield shown
         if not shown.page.hidden or shown.page.end <= offset:
             return

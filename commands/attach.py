@@ -24,26 +24,34 @@ from typing import NoReturn
 import click
 import msgspec
 
-from commands.attach_lines import Arrived, Ended, Stderr, encode_open, encode_request, encode_send, read_arrived
-from commands.options import find_socket, place_options, working_directory
+from commands.attach_lines import (
+    AttachEnded,
+    AttachMessage,
+    StderrWriter,
+    decode_message,
+    encode_open,
+    encode_request,
+    encode_send,
+)
+from commands.options import connection_options, find_socket, working_directory
 from doors.control.client_socket import connect
 from errors import NoSupervisor, PoolError, ProtocolViolation, UsageError, error_from_wire
 from wire.framing import DECODE_ERRORS, LineFramer
 from wire.messages import ErrorBody
 
-_SETTINGS = {"ignore_unknown_options": True}
+_CONTEXT_SETTINGS = {"ignore_unknown_options": True}
 """What is no option of ours is the agent's."""
 
 
 @click.command(
-    context_settings=_SETTINGS,
+    context_settings=_CONTEXT_SETTINGS,
 )
 @click.option("--mode", type=click.Choice(["rpc"]), required=True, help="How to speak; as the agents have it.")
 @click.option("--session", metavar="KEY", help="A session's key, its id, or a transcript; without it a new session.")
 @click.option("--agent", metavar="NAME", help="Which agent definition (main).")
 @click.option("--role", metavar="NAME", help="In which role (default).")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[AGENT FLAGS]...")
-@place_options
+@connection_options
 def attach(
     arguments: tuple[str, ...],
     mode: str,
@@ -68,16 +76,16 @@ def attach(
 
 
 _CHUNK_BYTES = 256 * 1024
-_MOST_UNTAKEN = 32
+_MAX_UNACKNOWLEDGED = 32
 """Lines that the supervisor has not handed on yet; no more are read from stdin before it has."""
 _MOST_UNREAD = 1024 * 1024
 """Bytes that wait for the reader of stdout; no more are read from the socket before some have gone."""
-_REFUSAL_MS = 1000
+_ERROR_WAIT_MS = 1000
 """What is wrong with its arguments is told also to a front end whose stdin has ended: so long is waited for that."""
-_READY = select.POLLIN | select.POLLHUP | select.POLLERR
+_READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
-class Attached(msgspec.Struct, frozen=True):
+class AttachResult(msgspec.Struct, frozen=True):
     """What the supervisor answers to the first request."""
 
     attachment: str
@@ -93,19 +101,19 @@ def run_attach(path: Path, params: Mapping[str, object]) -> int:
     ``params``: of the method ``attach.open``. Raises PoolError: it could not be attached, or was ended for a reason.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
+        signal.signal(number, _exit_on_signal)
     # Where stderr is closed, the socket may get its number.
     stderr = 2 if sys.stderr else os.open(os.devnull, os.O_WRONLY)
     with connect(path) as sock:
-        return Program(sock, path, stderr=stderr).run(params)
+        return AttachProgram(sock, path, stderr=stderr).run(params)
 
 
-def _end(number: int, _frame: object) -> NoReturn:
+def _exit_on_signal(number: int, _frame: object) -> NoReturn:
     """Agents exit with such a code of their own, and are not killed by the signal."""
     sys.exit(128 + number)
 
 
-class Program:
+class AttachProgram:
     """One run of it. ``sock`` is connected and blocks until the first answer has come."""
 
     def __init__(self, sock: socket.socket, path: Path, *, stdin: int = 0, stdout: int = 1, stderr: int = 2) -> None:
@@ -113,7 +121,7 @@ class Program:
         self._path = path
         self._stdin = stdin
         self._stdout = stdout
-        self._stderr = Stderr(stderr)
+        self._stderr = StderrWriter(stderr)
         self._buffer = memoryview(bytearray(_CHUNK_BYTES))
         """Both read into it: a new one of this size for each small line would take longer than all else about it."""
         self._from_socket = LineFramer()
@@ -121,16 +129,16 @@ class Program:
         self._to_socket = deque[bytes]()
         self._to_stdout = deque[bytes]()
         self._unread = 0
-        self._numbers = 0
-        self._sent = self._taken = 0
+        self._last_number = 0
+        self._sent = self._acknowledged = 0
         self._poll = select.poll()
-        self._polled: dict[int, int] = {}
+        self._registered: dict[int, int] = {}
         self._attachment = ""
-        self._early = b""
+        self._early_input = b""
         self._has_input = True
-        self._farewell: int | None = None
+        self._end_number: int | None = None
         """The number of the last request."""
-        self._ended: Ended | None = None
+        self._ended: AttachEnded | None = None
 
     def run(self, params: Mapping[str, object]) -> int:
         """Attach, then go on until stdin has ended and everything was said. Raises PoolError."""
@@ -153,7 +161,7 @@ class Program:
         """Until the worker is there. A stdin that ends before it has said anything wants none: SystemExit."""
         self._sock.sendall(encode_open(self._next_number(), params))
         for fd in (self._sock.fileno(), self._stdin):
-            self._want(fd, select.POLLIN)
+            self._set_events(fd, select.POLLIN)
         patience = None
         while not self._attachment:
             ready = self._poll.poll(patience)
@@ -162,34 +170,34 @@ class Program:
             for fd, _flags in ready:
                 if fd != self._stdin:
                     self._read_block()
-                elif not self._hear_early():
-                    patience = _REFUSAL_MS
+                elif not self._read_early_input():
+                    patience = _ERROR_WAIT_MS
 
-    def _hear_early(self) -> bool:
+    def _read_early_input(self) -> bool:
         """What stdin says before the worker is there waits for it, at most one block; False when it has ended."""
-        self._early = bytes(self._buffer[: os.readv(self._stdin, [self._buffer])])
-        self._want(self._stdin, None)
-        return bool(self._early)
+        self._early_input = bytes(self._buffer[: os.readv(self._stdin, [self._buffer])])
+        self._set_events(self._stdin, None)
+        return bool(self._early_input)
 
-    def _begin(self, arrived: Arrived) -> None:
+    def _begin(self, arrived: AttachMessage) -> None:
         if arrived.error is not None:
-            raise _error(arrived.error)
+            raise _error_from(arrived.error)
         try:
-            attached = msgspec.json.decode(arrived.result, type=Attached)
+            attached = msgspec.json.decode(arrived.result, type=AttachResult)
         except DECODE_ERRORS as exc:
             raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
         self._attachment = attached.attachment
         if attached.words:
             self._stderr.add(attached.words)
-        self._say(b"".join(bytes(line) + b"\n" for line in attached.greeting))
+        self._queue_output(b"".join(bytes(line) + b"\n" for line in attached.greeting))
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def _loop(self) -> None:
         """Until the supervisor has said that it is over, and all that came before was written."""
         self._write_stdout()
-        if self._early:
-            self._hear(self._early)
+        if self._early_input:
+            self._forward_input(self._early_input)
         while self._ended is None or self._to_stdout:
             for fd, flags in self._wait():
                 self._handle(fd, flags)
@@ -198,24 +206,24 @@ class Program:
     def _wait(self) -> list[tuple[int, int]]:
         sock = self._sock.fileno()
         reads = select.POLLIN if self._unread < _MOST_UNREAD else 0
-        self._want(sock, None if self._ended else reads | (select.POLLOUT if self._to_socket else 0))
-        may_say_more = self._has_input and self._sent - self._taken < _MOST_UNTAKEN
-        self._want(self._stdin, select.POLLIN if may_say_more else None)
-        self._want(self._stdout, select.POLLOUT if self._to_stdout else 0)
+        self._set_events(sock, None if self._ended else reads | (select.POLLOUT if self._to_socket else 0))
+        may_say_more = self._has_input and self._sent - self._acknowledged < _MAX_UNACKNOWLEDGED
+        self._set_events(self._stdin, select.POLLIN if may_say_more else None)
+        self._set_events(self._stdout, select.POLLOUT if self._to_stdout else 0)
         if self._stderr.fd != self._stdout:
-            self._want(self._stderr.fd, select.POLLOUT if self._stderr.waits else None)
+            self._set_events(self._stderr.fd, select.POLLOUT if self._stderr.has_pending else None)
         return self._poll.poll()
 
-    def _want(self, fd: int, events: int | None) -> None:
+    def _set_events(self, fd: int, events: int | None) -> None:
         """Wait for these events too; None = not even for the end."""
-        if self._polled.get(fd) == events:
+        if self._registered.get(fd) == events:
             return
         if events is None:
             self._poll.unregister(fd)
-            del self._polled[fd]
+            del self._registered[fd]
         else:
             self._poll.register(fd, events)
-            self._polled[fd] = events
+            self._registered[fd] = events
 
     def _handle(self, fd: int, flags: int) -> None:
         if fd == self._stdin:
@@ -233,15 +241,15 @@ class Program:
     def _socket_ready(self, flags: int) -> None:
         if flags & select.POLLOUT:
             self._write_socket()
-        if flags & _READY:
+        if flags & _READABLE:
             self._read_socket()
 
     # --- from the front end -------------------------------------------------------------------------------------------
 
     def _stdin_ready(self) -> None:
-        self._hear(bytes(self._buffer[: os.readv(self._stdin, [self._buffer])]))
+        self._forward_input(bytes(self._buffer[: os.readv(self._stdin, [self._buffer])]))
 
-    def _hear(self, data: bytes) -> None:
+    def _forward_input(self, data: bytes) -> None:
         lines = self._from_stdin.feed(data) if data else [self._from_stdin.rest()]
         for line in lines:
             if data or line:
@@ -249,17 +257,17 @@ class Program:
                 self._to_socket.append(encode_send(self._next_number(), self._attachment, line))
         if not data:
             self._has_input = False
-            self._farewell = self._next_number()
-            self._to_socket.append(encode_request(self._farewell, "attach.end", {"attachment": self._attachment}))
+            self._end_number = self._next_number()
+            self._to_socket.append(encode_request(self._end_number, "attach.end", {"attachment": self._attachment}))
         self._write_socket()
 
     def _next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers
+        self._last_number += 1
+        return self._last_number
 
     def _write_socket(self) -> None:
         try:
-            _write_all(self._to_socket, self._sock.send)
+            _write_available(self._to_socket, self._sock.send)
         except (BrokenPipeError, ConnectionResetError):
             self._to_socket.clear()  # why it hung up can still be read
 
@@ -278,38 +286,38 @@ class Program:
         except ConnectionResetError:
             size = 0
         if not size:
-            raise self._gone()
+            raise self._disconnect_error()
         for line in self._from_socket.feed(bytes(self._buffer[:size])):
-            self._take(_read(line))
+            self._on_message(_decode(line))
 
-    def _take(self, arrived: Arrived) -> None:
-        if arrived.words is not None:
-            self._stderr.add(arrived.words)
-        elif arrived.taken is not None:
-            self._taken = arrived.taken
-            self._say(arrived.lines)
+    def _on_message(self, arrived: AttachMessage) -> None:
+        if arrived.stderr_text is not None:
+            self._stderr.add(arrived.stderr_text)
+        elif arrived.acknowledged is not None:
+            self._acknowledged = arrived.acknowledged
+            self._queue_output(arrived.lines)
         elif arrived.ended is not None:
             self._ended = arrived.ended
         elif not self._attachment:
             self._begin(arrived)
         elif arrived.error is not None:
-            raise _error(arrived.error)
+            raise _error_from(arrived.error)
 
-    def _say(self, lines: bytes) -> None:
+    def _queue_output(self, lines: bytes) -> None:
         if lines:
             self._to_stdout.append(lines)
             self._unread += len(lines)
 
     def _write_stdout(self) -> None:
-        self._unread -= _write_all(self._to_stdout, lambda data: os.write(self._stdout, data))
+        self._unread -= _write_available(self._to_stdout, lambda data: os.write(self._stdout, data))
 
-    def _gone(self) -> PoolError:
+    def _disconnect_error(self) -> PoolError:
         if self._to_stdout:
             return UsageError("the supervisor has ended the attachment: nobody reads what the agent says")
         return NoSupervisor(f"the supervisor on {self._path} closed the connection")
 
 
-def _write_all(waiting: deque[bytes], write: Callable[[bytes | memoryview], int]) -> int:
+def _write_available(waiting: deque[bytes], write: Callable[[bytes | memoryview], int]) -> int:
     """Write as much as is taken now; how much that is."""
     written = 0
     try:
@@ -325,12 +333,12 @@ def _write_all(waiting: deque[bytes], write: Callable[[bytes | memoryview], int]
     return written
 
 
-def _read(line: bytes) -> Arrived:
+def _decode(line: bytes) -> AttachMessage:
     try:
-        return read_arrived(line)
+        return decode_message(line)
     except DECODE_ERRORS as exc:
         raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
 
 
-def _error(body: ErrorBody) -> PoolError:
+def _error_from(body: ErrorBody) -> PoolError:
     return error_from_wire(body.code, body.message, body.data)

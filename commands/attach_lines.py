@@ -18,14 +18,14 @@ from wire.terminal import clean_stream
 
 MOST_LINE_BYTES = 8 * 1024 * 1024 - 4096
 """What the control socket takes as one request, but for what is put around the line."""
-_SHOWN_GARBAGE = 1_000
+_SHOWN_INVALID_BYTES = 1_000
 _encode = msgspec.json.Encoder().encode
 _objects: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_SHORT = ("id", "type", "method")
+_KEPT_MEMBERS = ("id", "type", "method")
 _MOST_MEMBER = 1_000
 
 
-class _Line(msgspec.Struct):
+class _SocketLine(msgspec.Struct):
     """What the socket sends: an answer (``id``), or a push (``event``)."""
 
     id: int | None = None
@@ -35,23 +35,23 @@ class _Line(msgspec.Struct):
     error: ErrorBody | None = None
 
 
-class _Told(msgspec.Struct):
+class _LinesData(msgspec.Struct):
     lines: list[msgspec.Raw] = []
     taken: int = 0
 
 
-class _Words(msgspec.Struct):
+class _StderrData(msgspec.Struct):
     words: str = ""
 
 
-class Ended(msgspec.Struct, frozen=True):
+class AttachEnded(msgspec.Struct, frozen=True):
     """Why it is over; code ``left``: the front end itself has asked for it."""
 
     code: str
     message: str = ""
 
 
-class Arrived(NamedTuple):
+class AttachMessage(NamedTuple):
     """What one line of the socket means: lines for the front end, an answer to a request of ours, the end.
 
     ``words``: written by the agent to its stderr.
@@ -59,18 +59,18 @@ class Arrived(NamedTuple):
     """
 
     lines: bytes = b""
-    taken: int | None = None
-    answers: int | None = None
+    acknowledged: int | None = None
+    request_id: int | None = None
     result: msgspec.Raw = EMPTY
     error: ErrorBody | None = None
-    ended: Ended | None = None
-    words: str | None = None
+    ended: AttachEnded | None = None
+    stderr_text: str | None = None
 
 
-_lines = msgspec.json.Decoder(_Line)
-_told = msgspec.json.Decoder(_Told)
-_words = msgspec.json.Decoder(_Words)
-_ended = msgspec.json.Decoder(Ended)
+_socket_lines = msgspec.json.Decoder(_SocketLine)
+_lines_data = msgspec.json.Decoder(_LinesData)
+_stderr_data = msgspec.json.Decoder(_StderrData)
+_ended = msgspec.json.Decoder(AttachEnded)
 
 
 def encode_request(number: int, method: str, params: object) -> bytes:
@@ -91,7 +91,7 @@ def encode_send(number: int, attachment: str, line: bytes) -> bytes:
     except DECODE_ERRORS:
         return _encode_text(number, attachment, line)
     if len(line) > MOST_LINE_BYTES:
-        return _encode_refused(number, attachment, command, len(line))
+        return _encode_oversized(number, attachment, command, len(line))
     return b'{"id":%d,"method":"attach.send","params":{"attachment":"%b","line":%b}}\n' % (
         number,
         attachment.encode(),
@@ -105,49 +105,51 @@ def _encode_text(number: int, attachment: str, line: bytes) -> bytes:
         frame = encode_request(number, "attach.send", {"attachment": attachment, "text": line.decode(errors="replace")})
         if len(frame) <= MOST_LINE_BYTES:
             return frame
-    text = line[:_SHOWN_GARBAGE].decode(errors="replace")
+    text = line[:_SHOWN_INVALID_BYTES].decode(errors="replace")
     return encode_request(number, "attach.send", {"attachment": attachment, "text": text})
 
 
-def _encode_refused(number: int, attachment: str, command: dict[str, msgspec.Raw], size: int) -> bytes:
+def _encode_oversized(number: int, attachment: str, command: dict[str, msgspec.Raw], size: int) -> bytes:
     """Of a line that is too large, as much as its answer needs."""
     refusal = f"the request has {size:,} bytes, and one that is passed on may have {MOST_LINE_BYTES:,}"
-    kept = {name: command[name] for name in _SHORT if name in command and len(bytes(command[name])) <= _MOST_MEMBER}
+    kept = {
+        name: command[name] for name in _KEPT_MEMBERS if name in command and len(bytes(command[name])) <= _MOST_MEMBER
+    }
     return encode_request(number, "attach.send", {"attachment": attachment, "line": kept, "refusal": refusal})
 
 
-def read_arrived(line: bytes) -> Arrived:
+def decode_message(line: bytes) -> AttachMessage:
     """Read a line of the socket. Raises DECODE_ERRORS for what no supervisor of this version says."""
-    found = _lines.decode(line)
+    found = _socket_lines.decode(line)
     if found.event == "attach":
-        told = _told.decode(found.data)
-        return Arrived(b"".join([_line(bytes(each)) for each in told.lines]), told.taken)
+        told = _lines_data.decode(found.data)
+        return AttachMessage(b"".join([_as_line(bytes(each)) for each in told.lines]), told.taken)
     if found.event == "attach_words":
-        return Arrived(words=_words.decode(found.data).words)
+        return AttachMessage(stderr_text=_stderr_data.decode(found.data).words)
     if found.event == "attach_ended":
-        return Arrived(ended=_ended.decode(found.data))
-    return Arrived(answers=found.id, result=found.result, error=found.error)
+        return AttachMessage(ended=_ended.decode(found.data))
+    return AttachMessage(request_id=found.id, result=found.result, error=found.error)
 
 
-def _line(raw: bytes) -> bytes:
+def _as_line(raw: bytes) -> bytes:
     """A line that no strict decoder takes comes as a text."""
     return (msgspec.json.decode(raw, type=str).encode() if raw.startswith(b'"') else raw) + b"\n"
 
 
 _MOST_WAITING = 256 * 1024
-_LEFT_OUT = b"[lines of the agent's stderr were left out: they were not read]\n"
+_OMITTED_NOTICE = b"[lines of the agent's stderr were left out: they were not read]\n"
 
 
-class Stderr:
+class StderrWriter:
     """Writes to ``fd`` as much as it takes without blocking; at most 256 KiB and one piece more wait."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self._waiting = b""
-        self._left_out = self._is_closed = False
+        self._has_omitted = self._is_closed = False
 
     @property
-    def waits(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether something is still to be written."""
         return bool(self._waiting)
 
@@ -156,10 +158,10 @@ class Stderr:
         if self._is_closed:
             return
         if len(self._waiting) > _MOST_WAITING:
-            self._left_out = True
+            self._has_omitted = True
             return
-        self._waiting += (_LEFT_OUT if self._left_out else b"") + clean_stream(words).encode()
-        self._left_out = False
+        self._waiting += (_OMITTED_NOTICE if self._has_omitted else b"") + clean_stream(words).encode()
+        self._has_omitted = False
         self.write()
 
     def write(self) -> None:

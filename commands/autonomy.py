@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from commands.autonomy_view import beat_text, begun_text
-from commands.options import json_option, place_options, with_client
+from commands.autonomy_view import beat_text, job_started_text
+from commands.options import connection_options, json_option, with_client
 from commands.output import open_console, print_json
-from commands.requests import given
+from commands.requests import omit_none
 from doors.control.client import ControlClient
 from wire.terminal import clean
 
@@ -30,7 +30,7 @@ To report events with the session's next turn instead:
 
 
 @click.group(invoke_without_command=True, epilog=_EPILOG)
-@place_options
+@connection_options
 @json_option
 @click.pass_context
 def heartbeat(ctx: click.Context, /, **options: str | bool | None) -> None:
@@ -48,9 +48,9 @@ def heartbeat(ctx: click.Context, /, **options: str | bool | None) -> None:
 @with_client
 def status(client: "ControlClient", *, as_json: bool) -> None:
     """Show for every agent how often it beats, when next, and what came of the last time."""
-    from commands.output import show
+    from commands.output import show_result
 
-    show(client, "heartbeat.status", as_json=as_json)
+    show_result(client, "heartbeat.status", as_json=as_json)
 
 
 @heartbeat.command("run", short_help="Have an agent look after things now, and wait.")
@@ -66,7 +66,7 @@ def run_heartbeat(
 
     Exits with 1 when the beat has failed, or was not to be.
     """
-    ctx.exit(0 if beat_now(client, agent, session, as_json=as_json) else 1)
+    ctx.exit(0 if run_beat(client, agent, session, as_json=as_json) else 1)
 
 
 _ADD_EPILOG = """\b
@@ -83,7 +83,7 @@ _id = click.argument("job", metavar="JOB")
 
 
 @click.group(invoke_without_command=True)
-@place_options
+@connection_options
 @json_option
 @click.pass_context
 def cron(ctx: click.Context, /, **options: str | bool | None) -> None:
@@ -103,9 +103,9 @@ def cron(ctx: click.Context, /, **options: str | bool | None) -> None:
 @with_client
 def list_jobs(client: "ControlClient", after: str, *, as_json: bool) -> None:
     """List the jobs: when each is due, and what came of it last."""
-    from commands.output import show
+    from commands.output import show_result
 
-    show(client, "cron.list", {"after": after} if after else None, as_json=as_json)
+    show_result(client, "cron.list", {"after": after} if after else None, as_json=as_json)
 
 
 @cron.command("get")
@@ -114,9 +114,9 @@ def list_jobs(client: "ControlClient", after: str, *, as_json: bool) -> None:
 @with_client
 def get(client: "ControlClient", job: str, *, as_json: bool) -> None:
     """Show all of one job, with what came of its latest runs."""
-    from commands.output import show
+    from commands.output import show_result
 
-    show(client, "cron.get", {"id": job}, as_json=as_json)
+    show_result(client, "cron.get", {"id": job}, as_json=as_json)
 
 
 @cron.command("add", short_help="Have a job done that is due by the clock.", epilog=_ADD_EPILOG)
@@ -178,9 +178,9 @@ def run_job_now(client: "ControlClient", job: str, *, as_json: bool) -> None:
     run_job(client, job, as_json=as_json)
 
 
-def beat_now(client: ControlClient, agent: str | None, session: str | None, *, as_json: bool) -> bool:
+def run_beat(client: ControlClient, agent: str | None, session: str | None, *, as_json: bool) -> bool:
     """Have an agent beat, and print what came of it; whether there was a beat and it went well."""
-    report = client.call("heartbeat.run", given(agent=agent, session=session), timeout=None)
+    report = client.call("heartbeat.run", omit_none(agent=agent, session=session), timeout=None)
     if as_json:
         print_json(report)
     else:
@@ -190,7 +190,7 @@ def beat_now(client: ControlClient, agent: str | None, session: str | None, *, a
 
 def add_job(client: ControlClient, said: dict[str, Any], *, as_json: bool) -> None:
     """Keep a job, and print when it is due, and why it would not run as things stand."""
-    job = client.call("cron.add", given(**said))
+    job = client.call("cron.add", omit_none(**said))
     if as_json:
         print_json(job)
     else:
@@ -214,4 +214,4 @@ def run_job(client: ControlClient, name: str, *, as_json: bool) -> None:
     if as_json:
         print_json(job)
     else:
-        sys.stdout.write(f"{begun_text(job)}\n")
+        sys.stdout.write(f"{job_started_text(job)}\n")

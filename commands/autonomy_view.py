@@ -7,13 +7,13 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from commands.layout import Column, Rows, make_table, short_key
-from wire.terminal import clean, span
+from commands.layout import Column, TableRows, make_table, short_key
+from wire.terminal import clean, format_duration
 
 Record = dict[str, Any]
 
 _STYLES = {"alert": "yellow", "failed": "red", "refused": "red", "interrupted": "yellow", "ok": "green"}
-_WHY = {
+_SKIP_REASONS = {
     "disabled": "it does not beat for this; see agents.{agent}.heartbeat in the settings: every, wake",
     "already-running": "a beat of it is under way",
     "outside-active-hours": "it is outside its active hours",
@@ -27,7 +27,7 @@ _WHY = {
 """Why there was no beat, for a person."""
 _LONGEST_TEXT = 2000
 _LONGEST_WHEN = 40
-_STUCK_SHOWN = 5
+_BLOCKED_JOBS_SHOWN = 5
 """Jobs in the list of which it is said why they would not run."""
 _UNDELIVERED_SHOWN = 5
 """Alerts in the status that nobody got, the latest; of a dead receiver there may be hundreds."""
@@ -42,27 +42,27 @@ def heartbeats_view(agents: Sequence[Record], width: int, now: float | None = No
     columns = [
         Column("AGENT", lambda a: clean(a["agent"]), stretches=True),
         Column("EVERY", _every, right=True),
-        Column("NEXT", lambda a: _next(a, moment), right=True),
-        Column("LAST", lambda a: _ago(_moment(a["last_beat"]), moment), right=True),
+        Column("NEXT", lambda a: _next_beat(a, moment), right=True),
+        Column("LAST", lambda a: _ago(_reported_at(a["last_beat"]), moment), right=True),
         Column("OUTCOME", lambda a: _outcome(a["last_beat"])),
         Column("SKIPPED", lambda a: _skipped(a["last_skip"])),
-        Column("WHEN", lambda a: _ago(_moment(a["last_skip"]), moment), right=True, optional=2),
+        Column("WHEN", lambda a: _ago(_reported_at(a["last_skip"]), moment), right=True, optional=2),
         Column("WOKEN BY", lambda a: clean((a["last_beat"] or {}).get("reason", "-")), optional=4),
         Column("EVENTS", lambda a: "wake" if a["wake"] else Text("wait", "dim"), optional=2),
         Column("BEATS", _beats, right=True, optional=1),
         Column("SAID", lambda a: clean((a["last_beat"] or {}).get("text", "-")), stretches=True, optional=3),
     ]
     table = make_table(columns, agents, width, empty="no agents")
-    return Group(table, *(line for agent in agents for line in _troubles(agent, moment)))
+    return Group(table, *(line for agent in agents for line in _problem_lines(agent, moment)))
 
 
 def beat_text(report: Record) -> Text:
     """What came of a beat that was asked for."""
     agent, outcome = clean(report["agent"]), report["outcome"]
-    took = f" in {span(report['took'])}" if report.get("took") else ""
+    took = f" in {format_duration(report['took'])}" if report.get("took") else ""
     match outcome:
         case "skipped":
-            why = _WHY.get(report["skipped"], clean(report["skipped"])).format(agent=agent)
+            why = _SKIP_REASONS.get(report["skipped"], clean(report["skipped"])).format(agent=agent)
             text = Text.assemble((f"{agent} does not beat: ", "yellow"), why)
         case "silent":
             text = Text.assemble((f"{agent} is well", "green"), f": nothing to tell{took}")
@@ -78,14 +78,14 @@ def beat_text(report: Record) -> Text:
 
 
 def _every(agent: Record) -> str | Text:
-    return span(agent["every"]) if agent["every"] else Text("off", "dim")
+    return format_duration(agent["every"]) if agent["every"] else Text("off", "dim")
 
 
-def _next(agent: Record, now: float) -> str | Text:
+def _next_beat(agent: Record, now: float) -> str | Text:
     if agent["running"]:
         return Text("now", "green")
     due = agent["next_due"]
-    return Text("-", "dim") if due is None else span(max(due - now, 0.0))
+    return Text("-", "dim") if due is None else format_duration(max(due - now, 0.0))
 
 
 def _beats(agent: Record) -> str:
@@ -95,7 +95,7 @@ def _beats(agent: Record) -> str:
     return f"{beats} ({counts['alert']} told)" if counts.get("alert") else str(beats)
 
 
-def _moment(report: Record | None) -> float | None:
+def _reported_at(report: Record | None) -> float | None:
     return None if report is None else report["at"]
 
 
@@ -107,10 +107,13 @@ def _skipped(report: Record | None) -> Text:
     return Text("-", "dim") if report is None else Text(clean(report["skipped"]))
 
 
-def _troubles(agent: Record, now: float) -> list[Text]:
+def _problem_lines(agent: Record, now: float) -> list[Text]:
     name, last, skip = clean(agent["agent"]), agent["last_beat"] or {}, agent["last_skip"] or {}
     lines = [
-        Text(f"{name}: events of {short_key(session)} wake nobody for {span(until - now)}, so many came", "yellow")
+        Text(
+            f"{name}: events of {short_key(session)} wake nobody for {format_duration(until - now)}, so many came",
+            "yellow",
+        )
         for session, until in agent["paused"].items()
     ]
     if agent["warning"]:
@@ -131,8 +134,8 @@ def jobs_view(answer: Record, width: int, now: float | None = None) -> Group:
         Column("JOB", lambda j: clean(j["id"]), stretches=True),
         Column("WHEN", lambda j: clean(j["when"])[:_LONGEST_WHEN]),
         Column("NEXT", lambda j: _due(j, moment), right=True),
-        Column("LAST", lambda j: _ago(_ended(j), moment), right=True),
-        Column("OUTCOME", _result),
+        Column("LAST", lambda j: _ago(_last_ended_at(j), moment), right=True),
+        Column("OUTCOME", _last_result),
         Column("MODE", lambda j: clean(j["mode"]), optional=2),
         Column("AGENT", lambda j: clean(j["agent"]), stretches=True, optional=3),
         Column("FROM", lambda j: clean(j["source"]), optional=4),
@@ -144,11 +147,11 @@ def jobs_view(answer: Record, width: int, now: float | None = None) -> Group:
         parts.append(Text(f"{answer['total']} in all; the others: pool cron list --after {after}", "dim"))
     parts += [Text(clean(problem), "yellow") for problem in answer["problems"]]
     stuck = [job for job in answer["jobs"] if job["enabled"] and job["problem"] is not None]
-    parts += [Text(f"{clean(job['id'])}: {clean(job['problem'])}", "yellow") for job in stuck[:_STUCK_SHOWN]]
+    parts += [Text(f"{clean(job['id'])}: {clean(job['problem'])}", "yellow") for job in stuck[:_BLOCKED_JOBS_SHOWN]]
     return Group(*parts)
 
 
-def begun_text(job: Record) -> str:
+def job_started_text(job: Record) -> str:
     """What happens to a job that was to be run now."""
     name, more = clean(job["id"]), f"see: pool cron get {clean(job['id'])}"
     if job["is_waiting"]:
@@ -165,7 +168,7 @@ def job_text(job: Record, width: int, now: float | None = None) -> Group:
     moment = time.time() if now is None else now
     facts = {
         "when": job["when"],
-        "next": _when(job["next_due"], moment),
+        "next": _due_text(job["next_due"], moment),
         "mode": f"{job['mode']}, agent {job['agent']}, session {job['session']}",
         "told": job["delivery"] if job["mode"] == "isolated" else "as the agent's heartbeats are",
         "from": job["source"],
@@ -180,10 +183,10 @@ def job_text(job: Record, width: int, now: float | None = None) -> Group:
     return Group(*lines, _history(job["history"], width) if job["history"] else Text("  it has not run yet", "dim"))
 
 
-def _history(outcomes: Sequence[Record], width: int) -> Rows | Text:
+def _history(outcomes: Sequence[Record], width: int) -> TableRows | Text:
     columns = [
         Column("STARTED", lambda o: _clock(o["started_at"])),
-        Column("TOOK", lambda o: span(o["ended_at"] - o["started_at"]), right=True),
+        Column("TOOK", lambda o: format_duration(o["ended_at"] - o["started_at"]), right=True),
         Column("OUTCOME", lambda o: Text(clean(o["status"]), _STYLES.get(o["status"], ""))),
         Column("SAID", lambda o: clean(o.get("error") or o.get("text") or "-"), stretches=True),
     ]
@@ -197,14 +200,14 @@ def _due(job: Record, now: float) -> str | Text:
         return Text("waits", "yellow")
     if not job["enabled"]:
         return Text("off", "dim")
-    return Text("-", "dim") if job["next_due"] is None else span(max(job["next_due"] - now, 0.0))
+    return Text("-", "dim") if job["next_due"] is None else format_duration(max(job["next_due"] - now, 0.0))
 
 
-def _ended(job: Record) -> float | None:
+def _last_ended_at(job: Record) -> float | None:
     return None if job["last"] is None else job["last"]["ended_at"]
 
 
-def _result(job: Record) -> Text:
+def _last_result(job: Record) -> Text:
     if job["last"] is None:
         return Text("-", "dim")
     again = f" x{job['failures']}" if job["failures"] > 1 else ""
@@ -228,11 +231,11 @@ def autonomy_lines(figures: Record) -> list[Text]:
     lines += [Text(f"          {clean(problem)}", "yellow") for problem in cron["problems"]]
     if alerts["accepted"] or alerts["waiting"]:
         lines.append(Text(f"alerts    {alerts['accepted']} told  {alerts['waiting']} waiting"))
-    lines += [_waiting(place) for place in alerts["places"] if place["error"]]
+    lines += [_target_line(place) for place in alerts["places"] if place["error"]]
     return lines + _undelivered(alerts["undeliverable"])
 
 
-def _waiting(place: Record) -> Text:
+def _target_line(place: Record) -> Text:
     return Text(clean(f"          {place['waiting']} for {place['to']}: {place['error']}"), "yellow")
 
 
@@ -252,11 +255,11 @@ def _undelivered(alerts: Sequence[Record]) -> list[Text]:
 
 
 def _ago(moment: float | None, now: float) -> str:
-    return "-" if moment is None else f"{span(max(now - moment, 0.0))} ago"
+    return "-" if moment is None else f"{format_duration(max(now - moment, 0.0))} ago"
 
 
-def _when(moment: float | None, now: float) -> str:
-    return "never" if moment is None else f"{_clock(moment)}, in {span(max(moment - now, 0.0))}"
+def _due_text(moment: float | None, now: float) -> str:
+    return "never" if moment is None else f"{_clock(moment)}, in {format_duration(max(moment - now, 0.0))}"
 
 
 def _clock(moment: float) -> str:

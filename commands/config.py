@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from commands.options import config_option, json_option, load, working_directory
+from commands.options import config_option, json_option, load_with_flags, working_directory
 
 
 @click.group()
@@ -46,7 +46,7 @@ def show(config: str | None, *, as_json: bool) -> None:
     """Print every setting that holds, as TOML; secrets are hidden."""
     from settings.files import show_config
 
-    click.echo(show_config(load(config, None), as_json=as_json))
+    click.echo(show_config(load_with_flags(config, None), as_json=as_json))
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})

@@ -31,7 +31,7 @@ from commands.requests import stop_supervisor
 from commands.tables import status_view
 from doors.control.client import ControlClient
 from errors import PoolError, WorkerExited
-from wire.terminal import clean, error_line, span
+from wire.terminal import clean, error_line, format_duration
 
 _READY_TIMEOUT = 30.0
 _TERM_TIMEOUT = 30.0
@@ -53,7 +53,7 @@ class SupervisorProcess:
         self._settings_file.write_text(settings, encoding="utf-8")
         self._log: collections.deque[str] = collections.deque(maxlen=_LOG_LINES)
         self._is_ready = False
-        self._has_answered = threading.Event()
+        self._is_decided = threading.Event()
         """It has said that it is ready, or will not any more."""
 
     def __enter__(self) -> Self:
@@ -69,14 +69,14 @@ class SupervisorProcess:
         )
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
-        self._has_answered.wait(_READY_TIMEOUT)
+        self._is_decided.wait(_READY_TIMEOUT)
         if not self._is_ready:  # that there is a socket says nothing: one that was killed has left its own
-            self._end()
+            self._stop()
             raise PoolError(f"the supervisor did not start: {self.log_tail().strip() or 'it said nothing'}")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._end()
+        self._stop()
 
     @property
     def pid(self) -> int:
@@ -106,10 +106,10 @@ class SupervisorProcess:
                 self._log.append(line.decode(errors="replace"))
                 if b'"event":"ready"' in line:
                     self._is_ready = True
-                    self._has_answered.set()
-        self._has_answered.set()
+                    self._is_decided.set()
+        self._is_decided.set()
 
-    def _end(self) -> None:
+    def _stop(self) -> None:
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -155,7 +155,7 @@ def run_demo(console: Console | None = None) -> int:
             console.print(Text(f"\nThe demo failed: {reason}", "bold red"))
             console.print(Text(f"The supervisor's last lines:\n{supervisor.log_tail()}", "dim"))
             return 1
-    console.print(Text(f"\nAll of it worked, in {span(time.monotonic() - started)}.", "bold green"))
+    console.print(Text(f"\nAll of it worked, in {format_duration(time.monotonic() - started)}.", "bold green"))
     return 0
 
 
@@ -169,52 +169,55 @@ class _Demo:
 
     def run(self) -> None:
         """Play them; raises PoolError or TimeoutError where one fails."""
-        self._say(f"A supervisor runs (pid {self._supervisor.pid}) with at most {_MAX_WORKERS} worker processes.")
+        self._print_heading(
+            f"A supervisor runs (pid {self._supervisor.pid}) with at most {_MAX_WORKERS} worker processes."
+        )
         self._show_one_answer()
         self._show_more_sessions_than_workers()
-        self._show_a_killed_worker()
+        self._show_killed_worker()
         self._show_status()
-        self._show_a_clean_end()
+        self._show_clean_shutdown()
 
     # --- scenes -----------------------------------------------------------------------------------------------------
 
     def _show_one_answer(self) -> None:
-        self._say("One session, its answer as it comes:")
+        self._print_heading("One session, its answer as it comes:")
         self._prompt("ada", "I am Ada and my number is 1815.", live=True)
 
     def _show_more_sessions_than_workers(self) -> None:
-        self._say(f"{len(_SESSIONS)} sessions in 2 roles at the same time, on {_MAX_WORKERS} workers:")
+        self._print_heading(f"{len(_SESSIONS)} sessions in 2 roles at the same time, on {_MAX_WORKERS} workers:")
         with ThreadPoolExecutor(len(_SESSIONS)) as threads:
             turns = [threads.submit(self._prompt, session, "PIECES=3 DELAY=100") for session in _SESSIONS]
             outcomes = [turn.result() for turn in turns]
         used = {outcome["worker"] for outcome in outcomes}
         waited = max(outcome["waited"] for outcome in outcomes)
         self._check(len(outcomes) == len(_SESSIONS), "not every session got its answer")
-        self._say(
-            f"All answered by the workers {', '.join(sorted(used))}; the longest wait was {span(waited)}.", "green"
+        self._print_heading(
+            f"All answered by the workers {', '.join(sorted(used))}; the longest wait was {format_duration(waited)}.",
+            "green",
         )
 
-    def _show_a_killed_worker(self) -> None:
-        self._say("A worker is killed (SIGKILL) in the middle of ada's turn:")
+    def _show_killed_worker(self) -> None:
+        self._print_heading("A worker is killed (SIGKILL) in the middle of ada's turn:")
         try:
             self._prompt("ada", "PIECES=400 DELAY=25", kill_at_first_piece=True)
         except WorkerExited as error:
             self._print("ada", Text(f"the turn failed: {error_line(error)}", "red"))
         else:
             raise DemoFailed("the turn of a killed worker ended as if nothing had happened")
-        self._say("The next prompt gets another worker, which resumes the session from its transcript:")
+        self._print_heading("The next prompt gets another worker, which resumes the session from its transcript:")
         answer = self._prompt("ada", "RECALL")["text"]
         self._check("my number is 1815" in answer, "the session was lost with its worker")
 
     def _show_status(self) -> None:
-        self._say("What `pool status` shows now:")
-        document = self._remember_workers()
+        self._print_heading("What `pool status` shows now:")
+        document = self._record_workers()
         self._console.print(status_view(document, self._console.width))
         live = document["pool"]["total"]
         self._check(live <= _MAX_WORKERS, f"{live} workers are alive, more than {_MAX_WORKERS}")
 
-    def _show_a_clean_end(self) -> None:
-        self._say("Stop:")
+    def _show_clean_shutdown(self) -> None:
+        self._print_heading("Stop:")
         with self._supervisor.connect() as client:
             stop_supervisor(client, _END_TIMEOUT)
         code = self._supervisor.wait(_END_TIMEOUT)
@@ -222,7 +225,7 @@ class _Demo:
         _gone, left = psutil.wait_procs(list(self._processes.values()), timeout=_REAP_TIMEOUT)
         self._check(not left, f"worker processes are left: {', '.join(str(process.pid) for process in left)}")
         self._check(not self._supervisor.socket.exists(), "the control socket is left")
-        self._say(
+        self._print_heading(
             f"The supervisor has ended with code 0, and so have all {len(self._processes)} processes it had.", "green"
         )
 
@@ -243,7 +246,7 @@ class _Demo:
                 if kill_at_first_piece and piece:
                     self._kill_worker_of(session)
                     kill_at_first_piece = False
-        self._remember_workers()
+        self._record_workers()
         if live:
             self._console.print()
         outcome: dict[str, Any] = stream.result
@@ -257,13 +260,13 @@ class _Demo:
             self._print(session, Text(piece))
 
     def _kill_worker_of(self, session: str) -> None:
-        workers = self._remember_workers()["workers"]
+        workers = self._record_workers()["workers"]
         pid = next((worker["pid"] for worker in workers if worker["session"] == session), None)
         if pid is None:
             raise DemoFailed(f"no worker is shown for the session {session} in the middle of its turn")
         os.kill(pid, signal.SIGKILL)
 
-    def _remember_workers(self) -> dict[str, Any]:
+    def _record_workers(self) -> dict[str, Any]:
         """The status document; notes every process below the supervisor, to look for at the end."""
         with self._supervisor.connect() as client:
             document: dict[str, Any] = client.call("status")
@@ -275,7 +278,7 @@ class _Demo:
         if not holds:
             raise DemoFailed(otherwise)
 
-    def _say(self, text: str, style: str = "bold cyan") -> None:
+    def _print_heading(self, text: str, style: str = "bold cyan") -> None:
         self._console.print(Text(f"\n{text}", style))
 
     def _print(self, session: str, text: Text) -> None:

@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 import click
 import psutil
 
-from commands.doctor_checks import AgentFacts, Facts, HttpFacts, WorkspaceFacts
-from commands.options import json_option, load, place_options
+from commands.doctor_checks import AgentFacts, HttpFacts, MachineFacts, WorkspaceFacts
+from commands.options import connection_options, json_option, load_with_flags
 from doors.http.binding import parse_bind, url_of
 from doors.http.settings import HttpSettings, is_loopback
-from doors.http.tokens import TokenPlace, place_of_token, read_token
-from doors.locations import is_listened_to, read_holder
+from doors.http.tokens import TokenSource, find_token_source, read_token
+from doors.locations import is_listening, read_lock_holder
 from errors import UsageError
 from pool.settings import PoolSettings
 from profiles import AgentSettings, ProfilesSettings, build_profile, has_workspace_per_session
@@ -35,20 +35,20 @@ from rpc.orphans import become_subreaper
 
 
 @click.command()
-@place_options
+@connection_options
 @json_option
 @click.pass_context
 def doctor(
     ctx: click.Context, /, socket: str | None, config: str | None, data_dir: str | None, *, as_json: bool
 ) -> None:
     """Say what this machine lacks for these settings; 1 when something required is missing."""
-    from commands.doctor_checks import examine
+    from commands.doctor_checks import diagnose
     from commands.output import show_checks
-    from doors.locations import place_socket
+    from doors.locations import socket_path
 
-    settings = load(config, data_dir)
+    settings = load_with_flags(config, data_dir)
     where = Path(settings.data_dir)
-    path = place_socket(socket, os.environ, settings.socket, where)
+    path = socket_path(socket, os.environ, settings.socket, where)
     facts = gather_facts(
         settings.pool,
         settings,
@@ -58,7 +58,7 @@ def doctor(
         data_dir=where,
         socket=path,
     )
-    checks = examine(facts)
+    checks = diagnose(facts)
     ctx.exit(0 if show_checks(checks, as_json=as_json) else 1)
 
 
@@ -83,7 +83,7 @@ def gather_facts(
     passed: Collection[str],
     data_dir: Path,
     socket: Path,
-) -> Facts:
+) -> MachineFacts:
     """Look at this machine. Makes and removes one cgroup, starts ``node --version`` where an agent needs node.
 
     ``passed``: the supervisor's variables that workers inherit.
@@ -91,7 +91,7 @@ def gather_facts(
     inherited = {name: os.environ[name] for name in passed if name in os.environ}
     agents = tuple(_agent(profiles, name, inherited) for name in profiles.agent_names())
     supervisor = _running_supervisor(data_dir)
-    return Facts(
+    return MachineFacts(
         python=(sys.version_info.major, sys.version_info.minor),
         platform=sys.platform,
         max_workers=pool.max,
@@ -106,7 +106,7 @@ def gather_facts(
         open_files=_open_files_limit(),
         memory=psutil.virtual_memory().total,
         data_dir=str(data_dir),
-        data_dir_problem=_why_not_writable(data_dir),
+        data_dir_problem=_write_problem(data_dir),
         socket=str(socket),
         http=_http(http, data_dir, supervisor) if http.bind else None,
         supervisor=supervisor,
@@ -116,10 +116,10 @@ def gather_facts(
 
 def _http(settings: HttpSettings, data_dir: Path, supervisor: int | None) -> HttpFacts:
     host, port = parse_bind(settings.bind)
-    place = place_of_token(settings, os.environ, data_dir)
+    place = find_token_source(settings, os.environ, data_dir)
     return HttpFacts(
         url=url_of((host, port)) if port else "any free port, which `pool status` shows",
-        token=place.words,
+        token=place.description,
         is_local=is_loopback(host),
         is_token_made=place.is_made,
         token_problem=_token_problem(place),
@@ -141,13 +141,13 @@ def _port_problem(host: str, port: int, supervisor: int | None) -> str | None:
             return exc.strerror or str(exc)
     else:
         return None
-    holder = _listener(port)
+    holder = _listening_pid(port)
     if supervisor is not None and holder in (None, supervisor):
         return None
-    return "another process listens there" + ("" if holder is None else f": {_named(holder)}")
+    return "another process listens there" + ("" if holder is None else f": {_process_name(holder)}")
 
 
-def _listener(port: int) -> int | None:
+def _listening_pid(port: int) -> int | None:
     """Whose port it is, as far as the system tells us."""
     try:
         found = psutil.net_connections("tcp")
@@ -157,7 +157,7 @@ def _listener(port: int) -> int | None:
     return next((pid for pid in pids if pid is not None), None)
 
 
-def _named(pid: int) -> str:
+def _process_name(pid: int) -> str:
     try:
         return f"{psutil.Process(pid).name()} (pid {pid})"
     except psutil.Error:
@@ -165,8 +165,8 @@ def _named(pid: int) -> str:
 
 
 def _running_supervisor(data_dir: Path) -> int | None:
-    holder = read_holder(data_dir)
-    return holder.pid if holder is not None and is_listened_to(Path(holder.socket)) else None
+    holder = read_lock_holder(data_dir)
+    return holder.pid if holder is not None and is_listening(Path(holder.socket)) else None
 
 
 def _workspaces(router: RouterSettings, profiles: ProfilesSettings, data_dir: Path) -> Iterator[WorkspaceFacts]:
@@ -185,7 +185,7 @@ def _workspaces(router: RouterSettings, profiles: ProfilesSettings, data_dir: Pa
                 yield WorkspaceFacts(found.path, found.source, workspace_problem(found), is_shared)
 
 
-def _token_problem(place: TokenPlace) -> str | None:
+def _token_problem(place: TokenSource) -> str | None:
     if place.file is None or (place.is_made and not place.file.exists()):
         return None  # it was looked at with the settings, or will be made
     try:
@@ -254,7 +254,7 @@ def _read_number(path: Path) -> int | None:
         return None  # another kernel
 
 
-def _why_not_writable(path: Path) -> str | None:
+def _write_problem(path: Path) -> str | None:
     """What keeps us from writing there, or from making it; None when nothing does."""
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
     if not existing.is_dir():

@@ -13,13 +13,13 @@ _MIN_PYTHON = (3, 11)
 _MIN_NODE = 20
 _FILES_PER_WORKER = 8
 """Three pipes, a pidfd, a log, and room for what a turn opens."""
-_FILES_BESIDE = 1100
+_BASE_FILES = 1100
 """512 control connections, the supervisor's own files, and a reserve."""
 _PAGES_PER_WORKER = 48
 """Three pipes of 16 pages each, as the kernel makes them."""
 _MIB = 1024 * 1024
 _SHOWN_WORKSPACES = 8
-_ON_THE_PORT = (
+_PORT_SERVICES = (
     ("dashboard", "http", "/", ", for a browser"),
     ("openai", "http", "/v1", ", the base URL of OpenAI's clients"),
     ("websocket", "ws", "/ws", ", the gateway protocol"),
@@ -29,7 +29,7 @@ _ON_THE_PORT = (
 """Doors: how each is called and reached, and for whom it is."""
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """How a check ended; only ``MISSING`` keeps the pool from working."""
 
     OK = "ok"
@@ -41,7 +41,7 @@ class Check(msgspec.Struct, frozen=True):
     """One thing looked at: what was found, and what to do where that is not enough."""
 
     name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     found: str
     fix: str = ""
 
@@ -87,7 +87,7 @@ class HttpFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Why nobody could listen there, in words: another process does, say."""
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
     """This machine and these settings, as far as the checks need them. Sizes in bytes; None = cannot be known here."""
 
     python: tuple[int, int]
@@ -116,7 +116,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     workspaces: tuple[WorkspaceFacts, ...] = ()
 
 
-def examine(facts: Facts) -> list[Check]:
+def diagnose(facts: MachineFacts) -> list[Check]:
     """Judge the facts, what is needed most first."""
     return [
         _python(facts),
@@ -129,65 +129,65 @@ def examine(facts: Facts) -> list[Check]:
         _pipes(facts),
         _data_dir(facts),
         _socket(facts),
-        Check("attach", Verdict.OK, "pool attach --mode rpc, in place of an agent's own program"),
+        Check("attach", CheckVerdict.OK, "pool attach --mode rpc, in place of an agent's own program"),
         _http(facts.http),
-        *_on_the_port(facts.http),
+        *_port_services(facts.http),
         *_orphans(facts),
     ]
 
 
-def _python(facts: Facts) -> Check:
+def _python(facts: MachineFacts) -> Check:
     found = ".".join(map(str, facts.python))
     if facts.python >= _MIN_PYTHON:
-        return Check("python", Verdict.OK, found)
-    return Check("python", Verdict.MISSING, found, "install Python 3.11 or newer and make the environment anew")
+        return Check("python", CheckVerdict.OK, found)
+    return Check("python", CheckVerdict.MISSING, found, "install Python 3.11 or newer and make the environment anew")
 
 
 def _supervisor(pid: int | None) -> Check:
     if pid is None:
-        return Check("supervisor", Verdict.OK, "none runs here; `pool run` starts one")
-    return Check("supervisor", Verdict.OK, f"pid {pid} serves this data directory")
+        return Check("supervisor", CheckVerdict.OK, "none runs here; `pool run` starts one")
+    return Check("supervisor", CheckVerdict.OK, f"pid {pid} serves this data directory")
 
 
 def _agent(agent: AgentFacts) -> Iterator[Check]:
     name = f"agent {agent.name}"
     if agent.problem is not None:
-        yield Check(name, Verdict.MISSING, agent.problem, "mend the settings")
+        yield Check(name, CheckVerdict.MISSING, agent.problem, "mend the settings")
     elif agent.path is not None:
-        yield Check(name, Verdict.OK, f"{agent.path} ({agent.dialect})")
+        yield Check(name, CheckVerdict.OK, f"{agent.path} ({agent.dialect})")
     else:
         fix = f"install {agent.program}, or set agents.{agent.name}.command to where it is"
-        yield Check(name, Verdict.MISSING, f"{agent.program} is not found", fix)
+        yield Check(name, CheckVerdict.MISSING, f"{agent.program} is not found", fix)
     if agent.keyless_server is not None:
         fix = f"set OPENAI_API_KEY in [agents.{agent.name}.env]; a worker does not get that of this terminal"
-        yield Check(f"key of {agent.name}", Verdict.WARNING, f"none for {agent.keyless_server}", fix)
+        yield Check(f"key of {agent.name}", CheckVerdict.WARNING, f"none for {agent.keyless_server}", fix)
 
 
 def _workspaces(workspaces: Sequence[WorkspaceFacts]) -> Iterator[Check]:
     wrong = [place for place in workspaces if place.problem is not None]
     for place in wrong:
         fix = f"make it, or name another directory ({place.source})"
-        yield Check("workspace", Verdict.MISSING, f"{place.path}: {place.problem}", fix)
+        yield Check("workspace", CheckVerdict.MISSING, f"{place.path}: {place.problem}", fix)
     if workspaces and not wrong:
-        yield Check("workspaces", Verdict.OK, ", ".join(map(_shown_workspace, workspaces[:_SHOWN_WORKSPACES])))
+        yield Check("workspaces", CheckVerdict.OK, ", ".join(map(_shown_workspace, workspaces[:_SHOWN_WORKSPACES])))
 
 
 def _shown_workspace(place: WorkspaceFacts) -> str:
     return f"{place.path} ({'shared by all sessions' if place.is_shared else 'a directory for each session'})"
 
 
-def _node(facts: Facts) -> Iterator[Check]:
+def _node(facts: MachineFacts) -> Iterator[Check]:
     if not any(agent.dialect == "pi" for agent in facts.agents):
         return
     number = re.match(r"v(\d+)\.", facts.node or "")
     if number and int(number[1]) >= _MIN_NODE:
-        yield Check("node", Verdict.OK, str(facts.node))
+        yield Check("node", CheckVerdict.OK, str(facts.node))
     else:
         fix = f"agents of dialect pi run on node {_MIN_NODE} or newer; install it"
-        yield Check("node", Verdict.MISSING, facts.node or "not found", fix)
+        yield Check("node", CheckVerdict.MISSING, facts.node or "not found", fix)
 
 
-def _memory(facts: Facts) -> Check:
+def _memory(facts: MachineFacts) -> Check:
     wanted = facts.max_workers * facts.worker_memory
     found = (
         f"{facts.max_workers} workers x {facts.worker_memory // _MIB} MiB = {wanted // _MIB} MiB "
@@ -195,80 +195,90 @@ def _memory(facts: Facts) -> Check:
     )
     if wanted > facts.memory:
         fits = facts.memory // max(facts.worker_memory, 1)
-        return Check("memory", Verdict.MISSING, found, f"set pool.max to {fits} or less")
+        return Check("memory", CheckVerdict.MISSING, found, f"set pool.max to {fits} or less")
     if wanted > facts.memory * 0.8:
-        return Check("memory", Verdict.WARNING, found, "little is left for anything else; lower pool.max")
-    return Check("memory", Verdict.OK, found)
+        return Check("memory", CheckVerdict.WARNING, found, "little is left for anything else; lower pool.max")
+    return Check("memory", CheckVerdict.OK, found)
 
 
-def _open_files(facts: Facts) -> Check:
+def _open_files(facts: MachineFacts) -> Check:
     connections = 0 if facts.http is None else facts.http.max_connections
-    wanted = facts.max_workers * _FILES_PER_WORKER + _FILES_BESIDE + connections
+    wanted = facts.max_workers * _FILES_PER_WORKER + _BASE_FILES + connections
     found = f"{facts.open_files} allowed, up to {wanted} used by {facts.max_workers} workers"
     if facts.open_files >= wanted:
-        return Check("open files", Verdict.OK, found)
-    return Check("open files", Verdict.MISSING, found, f"raise the hard limit (ulimit -Hn {wanted}), or lower pool.max")
+        return Check("open files", CheckVerdict.OK, found)
+    return Check(
+        "open files", CheckVerdict.MISSING, found, f"raise the hard limit (ulimit -Hn {wanted}), or lower pool.max"
+    )
 
 
-def _pipes(facts: Facts) -> Check:
+def _pipes(facts: MachineFacts) -> Check:
     limit = facts.pipe_pages_soft
     wanted = facts.max_workers * _PAGES_PER_WORKER
     if limit is None:
-        return Check("pipe quota", Verdict.OK, "this system has none")
+        return Check("pipe quota", CheckVerdict.OK, "this system has none")
     if limit == 0 or facts.is_root or wanted <= limit:
-        return Check("pipe quota", Verdict.OK, f"{wanted} of {limit or 'unlimited'} pages")
+        return Check("pipe quota", CheckVerdict.OK, f"{wanted} of {limit or 'unlimited'} pages")
     fix = f"slower pipes of one page each; sudo sysctl fs.pipe-user-pages-soft={2 * wanted}"
-    return Check("pipe quota", Verdict.WARNING, f"{limit} pages, {wanted} used by {facts.max_workers} workers", fix)
+    return Check(
+        "pipe quota", CheckVerdict.WARNING, f"{limit} pages, {wanted} used by {facts.max_workers} workers", fix
+    )
 
 
-def _data_dir(facts: Facts) -> Check:
+def _data_dir(facts: MachineFacts) -> Check:
     if facts.data_dir_problem is None:
-        return Check("data directory", Verdict.OK, facts.data_dir)
+        return Check("data directory", CheckVerdict.OK, facts.data_dir)
     found = f"{facts.data_dir}: {facts.data_dir_problem}"
-    return Check("data directory", Verdict.MISSING, found, "name another with --data-dir or `data_dir` in the settings")
+    return Check(
+        "data directory", CheckVerdict.MISSING, found, "name another with --data-dir or `data_dir` in the settings"
+    )
 
 
-def _socket(facts: Facts) -> Check:
+def _socket(facts: MachineFacts) -> Check:
     length = len(os.fsencode(facts.socket))
     if length <= MAX_SOCKET_PATH_BYTES:
-        return Check("socket path", Verdict.OK, facts.socket)
+        return Check("socket path", CheckVerdict.OK, facts.socket)
     found = f"{facts.socket} has {length} bytes, {MAX_SOCKET_PATH_BYTES} are possible"
-    return Check("socket path", Verdict.MISSING, found, "name a shorter one with --socket or $POOL_SOCKET")
+    return Check("socket path", CheckVerdict.MISSING, found, "name a shorter one with --socket or $POOL_SOCKET")
 
 
 def _http(http: HttpFacts | None) -> Check:
     """How programs and browsers come in, and with what."""
     if http is None:
-        return Check("http", Verdict.OK, 'off; http.bind = "127.0.0.1:8765" in the settings opens it')
+        return Check("http", CheckVerdict.OK, 'off; http.bind = "127.0.0.1:8765" in the settings opens it')
     if http.port_problem is not None:
         fix = "choose another port in http.bind, or end what listens there"
-        return Check("http", Verdict.MISSING, f"{http.url}: {http.port_problem}", fix)
+        return Check("http", CheckVerdict.MISSING, f"{http.url}: {http.port_problem}", fix)
     found = f"{http.url}, token: {http.token}"
     if http.token_problem is not None:
-        return Check("http", Verdict.MISSING, f"{http.url}: {http.token_problem}", "mend the token, or name another")
+        return Check(
+            "http", CheckVerdict.MISSING, f"{http.url}: {http.token_problem}", "mend the token, or name another"
+        )
     if http.is_local:
-        return Check("http", Verdict.OK, found)
+        return Check("http", CheckVerdict.OK, found)
     if http.is_token_made:
         fix = "other machines can reach this address: set http.token_file to a token of your choice, or bind 127.0.0.1"
-        return Check("http", Verdict.MISSING, found, fix)
+        return Check("http", CheckVerdict.MISSING, found, fix)
     fix = "other machines can reach this address, and what they send is not encrypted: put a TLS proxy before it"
-    return Check("http", Verdict.WARNING, found, fix)
+    return Check("http", CheckVerdict.WARNING, found, fix)
 
 
-def _on_the_port(http: HttpFacts | None) -> Iterator[Check]:
+def _port_services(http: HttpFacts | None) -> Iterator[Check]:
     """Where the doors are that share the port of HTTP."""
     if http is None or http.token_problem is not None or http.port_problem is not None:
         return
     is_known = http.url.startswith("http")
-    for name, scheme, path, what in _ON_THE_PORT:
+    for name, scheme, path, what in _PORT_SERVICES:
         place = http.url.replace("http", scheme, 1) + path if is_known else f"{path} on that port"
-        yield Check(name, Verdict.OK, f"{place}{what}")
+        yield Check(name, CheckVerdict.OK, f"{place}{what}")
 
 
-def _orphans(facts: Facts) -> Iterator[Check]:
+def _orphans(facts: MachineFacts) -> Iterator[Check]:
     """What the clean-up after a worker's stray children rests on; the pool works without, with a lesser guarantee."""
     if facts.platform != "linux":
-        yield Check("orphans", Verdict.WARNING, facts.platform, "only Linux lets the pool find every stray process")
+        yield Check(
+            "orphans", CheckVerdict.WARNING, facts.platform, "only Linux lets the pool find every stray process"
+        )
         return
     for name, is_there, fix in (
         ("pidfd", facts.pidfd, "needs Linux 5.3 and a Python built for it; exits are noticed by SIGCHLD instead"),
@@ -280,4 +290,4 @@ def _orphans(facts: Facts) -> Iterator[Check]:
         ),
     ):
         found = "available" if is_there else "not available"
-        yield Check(name, Verdict.OK if is_there else Verdict.WARNING, found, "" if is_there else fix)
+        yield Check(name, CheckVerdict.OK if is_there else CheckVerdict.WARNING, found, "" if is_there else fix)

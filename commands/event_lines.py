@@ -16,15 +16,15 @@ from typing import NamedTuple, TextIO
 import msgspec
 from rich.cells import cell_len, get_character_cell_size
 
-from commands.event_text import TEXT_KINDS, data_of, hidden_text, piece_of, shown_page, tell
+from commands.event_text import TEXT_KINDS, describe_event, event_data, event_text, hidden_text, shown_page
 from doors.control.client import last_seq, read_envelopes, split_envelopes
 from wire.call_parts import STYLES, page_lines
-from wire.messages import Channel, EventEnvelope
+from wire.messages import EventChannel, EventEnvelope
 from wire.terminal import BOLD, DIM, GREEN, PLAIN, RED, YELLOW, clean, clean_stream, wants_styles
 
 _WIDE = 100
 _LEAST_TEXT = 20
-_BELOW = " " * 9
+_SUBLINE_INDENT = " " * 9
 """Before what belongs to the line above: as wide as the time."""
 _SESSION_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 35, 96, 95, 94, 92))
 _KIND_STYLES = {
@@ -37,74 +37,74 @@ _KIND_STYLES = {
 }
 
 
-class _Gathered(NamedTuple):
+class _PartialLine(NamedTuple):
     """The last, unfinished line of a session's running text."""
 
     first: EventEnvelope
     text: str
 
 
-class EventLines:
+class EventFormatter:
     """Turns batches of envelopes into lines. Of each session it keeps at most one unfinished line of text."""
 
     def __init__(self, width: int, *, is_coloured: bool, place: str = "") -> None:
         """``width``: columns of the terminal. ``place``: the options by which shown commands find the supervisor."""
         self._is_coloured = is_coloured
-        self._place = place
-        self._gathered: dict[str, _Gathered] = {}
-        self.fit(width)
+        self._connection_flags = place
+        self._partial_lines: dict[str, _PartialLine] = {}
+        self.set_width(width)
 
-    def fit(self, width: int) -> None:
+    def set_width(self, width: int) -> None:
         """Lines from now on are made for a terminal of this width."""
         self._session_width, self._kind_width = (24, 19) if width >= _WIDE else (14, 14)
         self._indent = 8 + self._session_width + self._kind_width + 3
         self._text_width = max(_LEAST_TEXT, width - self._indent)
 
-    def take(self, events: Iterable[EventEnvelope]) -> list[str]:
+    def feed(self, events: Iterable[EventEnvelope]) -> list[str]:
         """The lines that these events complete, in order."""
         lines: list[str] = []
         for event in events:
-            before = self._gathered.get(event.session)
-            if before is not None and not _goes_on(before.first, event):
+            before = self._partial_lines.get(event.session)
+            if before is not None and not _continues(before.first, event):
                 lines += self._end_text(event.session)
-            lines += self._gather(event) if event.type in TEXT_KINDS else self._tell(event)
+            lines += self._add_text(event) if event.type in TEXT_KINDS else self._describe(event)
         return lines
 
-    def rest(self) -> list[str]:
+    def flush(self) -> list[str]:
         """The unfinished lines, as they are."""
-        return [line for session in list(self._gathered) for line in self._end_text(session)]
+        return [line for session in list(self._partial_lines) for line in self._end_text(session)]
 
-    def _gather(self, event: EventEnvelope) -> list[str]:
-        before = self._gathered.pop(event.session, None)
+    def _add_text(self, event: EventEnvelope) -> list[str]:
+        before = self._partial_lines.pop(event.session, None)
         first = event if before is None else before.first
-        text = piece_of(event)
+        text = event_text(event)
         if not text.isprintable():
             text = clean_stream(text).replace("\t", "    ")
         full, rest = fill_lines(text if before is None else before.text + text, self._text_width)
         if full:
             first = event
         if rest:
-            self._gathered[event.session] = _Gathered(first, rest)
+            self._partial_lines[event.session] = _PartialLine(first, rest)
         return [self._line(event, line) for line in full]
 
     def _end_text(self, session: str) -> list[str]:
-        first, text = self._gathered.pop(session)
+        first, text = self._partial_lines.pop(session)
         return [self._line(first, text)] if text.strip() else []
 
-    def _tell(self, event: EventEnvelope) -> list[str]:
-        essential, *commands = tell(event, self._place)
+    def _describe(self, event: EventEnvelope) -> list[str]:
+        essential, *commands = describe_event(event, self._connection_flags)
         overhang = max(0, cell_len(clean(event.type)) - self._kind_width)
         line = self._line(event, shorten(essential, max(_LEAST_TEXT, self._text_width - overhang)))
-        return [line, *self._asked(event), *(_BELOW + self._style(text, BOLD) for text in commands)]
+        return [line, *self._approval_lines(event), *(_SUBLINE_INDENT + self._style(text, BOLD) for text in commands)]
 
-    def _asked(self, event: EventEnvelope) -> Iterator[str]:
+    def _approval_lines(self, event: EventEnvelope) -> Iterator[str]:
         """What a call would do that waits for a person, all that the event shows of it."""
         if event.type == "permission_required":
-            data = data_of(event)
-            for line in page_lines(shown_page(data), self._indent + self._text_width - len(_BELOW)):
-                yield _BELOW + self._style(line.text, STYLES[line.tone])
+            data = event_data(event)
+            for line in page_lines(shown_page(data), self._indent + self._text_width - len(_SUBLINE_INDENT)):
+                yield _SUBLINE_INDENT + self._style(line.text, STYLES[line.tone])
             if hidden := hidden_text(data):
-                yield _BELOW + hidden
+                yield _SUBLINE_INDENT + hidden
 
     def _line(self, event: EventEnvelope, text: str) -> str:
         kind = TEXT_KINDS.get(event.type, event.type)
@@ -113,7 +113,7 @@ class EventLines:
             self._style(time.strftime("%H:%M:%S", time.localtime(event.ts)), DIM),
             self._style(session, _SESSION_COLOURS[zlib.crc32(event.session.encode()) % len(_SESSION_COLOURS)]),
             self._style(_pad(clean(kind), self._kind_width), _KIND_STYLES.get(kind, DIM)),
-            self._style(text, DIM if _is_aside(event, kind) else ""),
+            self._style(text, DIM if _is_dim(event, kind) else ""),
         )
         return " ".join(parts).rstrip()
 
@@ -136,15 +136,15 @@ def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
     if cell_len(text) <= width:
         return text
     if keep_end:
-        return "…" + text[len(text) - _fitting(text[::-1], width - 1) :]
-    return text[: _fitting(text, width - 1)].rstrip() + "…"
+        return "…" + text[len(text) - _fitting_chars(text[::-1], width - 1) :]
+    return text[: _fitting_chars(text, width - 1)].rstrip() + "…"
 
 
-def _is_aside(event: EventEnvelope, kind: str) -> bool:
-    return kind == "think" or (event.channel is Channel.MONITOR and kind != "error")
+def _is_dim(event: EventEnvelope, kind: str) -> bool:
+    return kind == "think" or (event.channel is EventChannel.MONITOR and kind != "error")
 
 
-def _goes_on(first: EventEnvelope, event: EventEnvelope) -> bool:
+def _continues(first: EventEnvelope, event: EventEnvelope) -> bool:
     """Whether the event continues the text that ``first`` began."""
     kind = TEXT_KINDS.get(event.type)
     return kind is not None and kind == TEXT_KINDS[first.type] and event.run_id == first.run_id
@@ -153,7 +153,7 @@ def _goes_on(first: EventEnvelope, event: EventEnvelope) -> bool:
 def _wrap(paragraph: str, width: int) -> list[str]:
     lines = []
     while cell_len(paragraph) > width:
-        fits = _fitting(paragraph, width)
+        fits = _fitting_chars(paragraph, width)
         cut = paragraph.rfind(" ", 1, fits + 1)
         cut = fits if cut <= 0 else cut
         lines.append(paragraph[:cut].rstrip())
@@ -161,7 +161,7 @@ def _wrap(paragraph: str, width: int) -> list[str]:
     return [*lines, paragraph]
 
 
-def _fitting(text: str, width: int) -> int:
+def _fitting_chars(text: str, width: int) -> int:
     """How many characters of the text fit into so many cells; one at the least."""
     if text.isascii():
         return width
@@ -177,29 +177,29 @@ def _pad(text: str, width: int) -> str:
     return text + " " * (width - cell_len(text))
 
 
-class EventText:
+class EventTextView:
     """Lines on the terminal ``out``, as wide as it is at the moment."""
 
     def __init__(self, out: TextIO, env: Mapping[str, str], *, place: str = "") -> None:
         """``place``: the options by which shown commands find the supervisor."""
         self._out = out
         self._is_coloured = wants_styles(env)
-        self._lines = EventLines(_columns(), is_coloured=self._is_coloured, place=place)
+        self._lines = EventFormatter(_terminal_columns(), is_coloured=self._is_coloured, place=place)
 
     def show(self, events: msgspec.Raw) -> int:
         """Show the envelopes of one push, and flush; the seq of the last one."""
         envelopes = read_envelopes(events)
-        self._lines.fit(_columns())
-        self._write(self._lines.take(envelopes))
+        self._lines.set_width(_terminal_columns())
+        self._write(self._lines.feed(envelopes))
         return envelopes[-1].seq
 
-    def note(self, text: str) -> None:
+    def show_notice(self, text: str) -> None:
         """A line of our own among the events."""
-        self._write([*self._lines.rest(), f"{DIM}-- {text}{PLAIN}" if self._is_coloured else f"-- {text}"])
+        self._write([*self._lines.flush(), f"{DIM}-- {text}{PLAIN}" if self._is_coloured else f"-- {text}"])
 
     def close(self) -> None:
         """Show the lines that were not yet full."""
-        self._write(self._lines.rest())
+        self._write(self._lines.flush())
 
     def _write(self, lines: list[str]) -> None:
         if lines:
@@ -207,7 +207,7 @@ class EventText:
             self._out.flush()
 
 
-class EventJson:
+class EventJsonView:
     """One envelope a line, as it came; notes go to ``err``."""
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
@@ -221,7 +221,7 @@ class EventJson:
         self._out.flush()
         return last_seq(envelopes)
 
-    def note(self, text: str) -> None:
+    def show_notice(self, text: str) -> None:
         """A line for whoever watches the program."""
         self._err.write(f"pool: {text}\n")
         self._err.flush()
@@ -230,12 +230,12 @@ class EventJson:
         """Nothing is kept back."""
 
 
-def open_view(*, as_json: bool, place: str) -> EventText | EventJson:
+def open_events_view(*, as_json: bool, place: str) -> EventTextView | EventJsonView:
     """Lines where stdout is a terminal, JSON into a pipe or where it is asked for."""
     if as_json or not sys.stdout.isatty():
-        return EventJson(sys.stdout, sys.stderr)
-    return EventText(sys.stdout, os.environ, place=place)
+        return EventJsonView(sys.stdout, sys.stderr)
+    return EventTextView(sys.stdout, os.environ, place=place)
 
 
-def _columns() -> int:
+def _terminal_columns() -> int:
     return shutil.get_terminal_size().columns

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from doors.control.client import read_envelopes
-from wire.call_parts import CallPage, CallPart, hidden_words
+from wire.call_parts import CallPage, CallPart, describe_hidden
 from wire.framing import DECODE_ERRORS
 from wire.messages import CallDetails, EventEnvelope, ToolCallView
-from wire.run_view import call_words, end_words, error_words, is_all_said
+from wire.run_view import describe_call, describe_end, describe_error, describes_whole_input
 from wire.terminal import clean
 
 TEXT_KINDS = {"text_chunk": "text", "text_snapshot": "text", "think_chunk": "think", "think_snapshot": "think"}
@@ -19,7 +19,7 @@ TEXT_KINDS = {"text_chunk": "text", "text_snapshot": "text", "think_chunk": "thi
 _LONGEST_VALUE = 200
 
 
-class TextPiece(msgspec.Struct, frozen=True, gc=False):
+class TextData(msgspec.Struct, frozen=True, gc=False):
     """The data of a running text's events: a piece has ``delta``; a snapshot, which stands for many, ``text``."""
 
     delta: str = ""
@@ -35,33 +35,33 @@ class ToolData(msgspec.Struct, frozen=True):
     details: CallDetails | None = None
 
 
-_pieces = msgspec.json.Decoder(TextPiece)
-_tools = msgspec.json.Decoder(ToolData)
+_text_data = msgspec.json.Decoder(TextData)
+_tool_data = msgspec.json.Decoder(ToolData)
 
 
-def piece_of(event: EventEnvelope) -> str:
+def event_text(event: EventEnvelope) -> str:
     """The text of one of the ``TEXT_KINDS``; empty where there is none to be read."""
     try:
-        piece = _pieces.decode(event.data)
+        piece = _text_data.decode(event.data)
     except DECODE_ERRORS:
         return ""
     return piece.delta or piece.text
 
 
-def tool_of(event: EventEnvelope) -> ToolData | None:
+def tool_data(event: EventEnvelope) -> ToolData | None:
     """The data of an event of a tool call; None where it cannot be read."""
     try:
-        return _tools.decode(event.data)
+        return _tool_data.decode(event.data)
     except DECODE_ERRORS:
         return None
 
 
 def answer_text(events: msgspec.Raw) -> str:
     """What the envelopes of a push say of the answer, all in one."""
-    return "".join(piece_of(event) for event in read_envelopes(events) if TEXT_KINDS.get(event.type) == "text")
+    return "".join(event_text(event) for event in read_envelopes(events) if TEXT_KINDS.get(event.type) == "text")
 
 
-def data_of(event: EventEnvelope) -> dict[str, Any]:
+def event_data(event: EventEnvelope) -> dict[str, Any]:
     """The data of an event as plain objects; empty where it is no object."""
     try:
         data = msgspec.json.decode(event.data)
@@ -70,15 +70,15 @@ def data_of(event: EventEnvelope) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def tell(event: EventEnvelope, place: str = "") -> list[str]:
+def describe_event(event: EventEnvelope, place: str = "") -> list[str]:
     """An event that is no running text, as lines; those after the first are commands to type and must not be cut.
 
     ``place``: the options by which such a command finds the same supervisor.
     """
-    data = data_of(event)
+    data = event_data(event)
     if event.session and data.get("session") == event.session:
         del data["session"]  # the event is of that session: said once is enough
-    lines = [_WORDS.get(event.type, fields)(data)]
+    lines = [_DESCRIBERS.get(event.type, format_fields)(data)]
     if event.type == "permission_required":
         lines += decision_commands(data, event.session, place)
     return lines
@@ -87,7 +87,7 @@ def tell(event: EventEnvelope, place: str = "") -> list[str]:
 def call_text(data: Mapping[str, Any]) -> str:
     """The tool call that an event is about: its name and the beginning of its input."""
     call = _part(data, "call")
-    return call_words(call.get("name"), call.get("input_preview"))
+    return describe_call(call.get("name"), call.get("input_preview"))
 
 
 def shown_page(data: Mapping[str, Any]) -> CallPage:
@@ -96,7 +96,7 @@ def shown_page(data: Mapping[str, Any]) -> CallPage:
         return msgspec.convert(data.get("shown"), CallPage)
     except msgspec.ValidationError:
         preview = _part(data, "call").get("input_preview", "")
-        return CallPage([] if is_all_said(preview) else [CallPart("input", str(preview))])
+        return CallPage([] if describes_whole_input(preview) else [CallPart("input", str(preview))])
 
 
 def question_text(data: Mapping[str, Any]) -> str:
@@ -113,11 +113,11 @@ def reason_text(data: Mapping[str, Any]) -> str:
 
 def hidden_text(data: Mapping[str, Any]) -> str:
     """How much of the call a question does not show, and what to do about it; empty where it shows all."""
-    words = hidden_words(shown_page(data))
+    words = describe_hidden(shown_page(data))
     return f"… {words}; this shows all of it, and how to approve it:" if words else ""
 
 
-def look_command(data: Mapping[str, Any], session: str, place: str = "") -> str:
+def show_command(data: Mapping[str, Any], session: str, place: str = "") -> str:
     """What to type to see all of the call, and how to decide about it."""
     return command_line("approvals show", str(_part(data, "call").get("id", "")), session=session, place=place)
 
@@ -136,7 +136,7 @@ def deny_command(data: Mapping[str, Any], session: str, place: str = "") -> str:
 
 def decision_commands(data: Mapping[str, Any], session: str, place: str = "") -> list[str]:
     """What to type so that the call may go on, or to see what the question hides; and so that it may not."""
-    first = look_command if shown_page(data).hidden else approve_command
+    first = show_command if shown_page(data).hidden else approve_command
     return [first(data, session, place), deny_command(data, session, place)]
 
 
@@ -146,7 +146,7 @@ def command_line(name: str, argument: str, *, session: str | None, place: str) -
     return clean(f"pool {name}{place}{where} {shlex.quote(argument)}")
 
 
-def fields(data: Mapping[str, Any]) -> str:
+def format_fields(data: Mapping[str, Any]) -> str:
     """``name=value`` for each field that says something; texts with spaces are quoted."""
     return "  ".join(
         f"{clean(name)}={_value(value)}" for name, value in data.items() if value not in (None, "", [], {})
@@ -182,26 +182,26 @@ def _start(data: Mapping[str, Any]) -> str:
 
 
 def _tool_running(data: Mapping[str, Any]) -> str:
-    return _tool_words(data, lambda _tool: "it runs")
+    return _tool_text(data, lambda _tool: "it runs")
 
 
 def _tool_end(data: Mapping[str, Any]) -> str:
-    return _tool_words(data, lambda tool: end_words(tool.call, tool.details).words)
+    return _tool_text(data, lambda tool: describe_end(tool.call, tool.details).text)
 
 
 def _tool_error(data: Mapping[str, Any]) -> str:
-    return _tool_words(data, lambda tool: error_words(tool.call, _message(tool.error), tool.details).words)
+    return _tool_text(data, lambda tool: describe_error(tool.call, _message(tool.error), tool.details).text)
 
 
 def _tool_update(data: Mapping[str, Any]) -> str:
-    return _tool_words(data, lambda tool: "".join(line for line in tool.tail.splitlines()[-1:]))
+    return _tool_text(data, lambda tool: "".join(line for line in tool.tail.splitlines()[-1:]))
 
 
-def _tool_words(data: Mapping[str, Any], words: Callable[[ToolData], str]) -> str:
+def _tool_text(data: Mapping[str, Any], words: Callable[[ToolData], str]) -> str:
     try:
         tool = msgspec.convert(data, ToolData)
     except msgspec.ValidationError:
-        return fields(data)
+        return format_fields(data)
     return clean(f"{call_text(data)}: {words(tool)}")
 
 
@@ -248,7 +248,7 @@ def _state(data: Mapping[str, Any]) -> str:
     return _join(data.get("from"), "->", data.get("to"), reason and f"({reason})")
 
 
-def _trouble(data: Mapping[str, Any]) -> str:
+def _error(data: Mapping[str, Any]) -> str:
     return f"{_join(data.get('severity'), data.get('phase'))}: {clean(data.get('message'))}"
 
 
@@ -271,7 +271,7 @@ def _cron(data: Mapping[str, Any]) -> str:
     return _join(data.get("job"), data.get("status"), data.get("error"), separator=": ")
 
 
-_WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+_DESCRIBERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "run:accepted": _accepted,
     "run:start": _start,
     "tool:start": call_text,
@@ -291,5 +291,5 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "alert": _alert,
     "heartbeat": _heartbeat,
     "cron": _cron,
-    "error": _trouble,
+    "error": _error,
 }

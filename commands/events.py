@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import click
 import msgspec
 
-from commands.options import given_command, given_place, json_option, session_option, with_client
-from commands.requests import given
+from commands.options import connection_flags, current_command, json_option, session_option, with_client
+from commands.requests import omit_none
 from doors.control.client import ControlClient
 from errors import NoSupervisor, PoolClosed, PoolError, PoolSaturated
 
@@ -58,12 +58,12 @@ def follow(
 
     It goes on by itself when the supervisor has been started again. Into a pipe it writes JSON lines.
     """
-    from commands.event_lines import open_view
-    from commands.requests import given
+    from commands.event_lines import open_events_view
+    from commands.requests import omit_none
 
-    wish = given(session=session, channels=list(channels) or None, kinds=list(kinds) or None)
-    view = open_view(as_json=as_json, place=given_place())
-    command = given_command(leave_out=("since",))
+    wish = omit_none(session=session, channels=list(channels) or None, kinds=list(kinds) or None)
+    view = open_events_view(as_json=as_json, place=connection_flags())
+    command = current_command(leave_out=("since",))
     follow_events(client, wish, view, since=since, reconnects=not no_reconnect, command=command)
     ctx.exit(130)
 
@@ -85,9 +85,11 @@ def inject(client: "ControlClient", session: str, kind: str | None, text: str, *
     """
     from commands.output import show_injected
     from commands.prompt import read_text
-    from commands.requests import given
+    from commands.requests import omit_none
 
-    show_injected(client, given(session=session, kind=kind, text=read_text(text, sys.stdin.buffer)), as_json=as_json)
+    show_injected(
+        client, omit_none(session=session, kind=kind, text=read_text(text, sys.stdin.buffer)), as_json=as_json
+    )
 
 
 @events.command("peek")
@@ -96,18 +98,18 @@ def inject(client: "ControlClient", session: str, kind: str | None, text: str, *
 @with_client
 def peek(client: "ControlClient", session: str, *, as_json: bool) -> None:
     """Show what a session is to be told with its next turn."""
-    from commands.output import show
+    from commands.output import show_result
 
-    show(client, "events.peek", {"session": session}, as_json=as_json)
+    show_result(client, "events.peek", {"session": session}, as_json=as_json)
 
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
-_LOSSES = (NoSupervisor, PoolClosed, PoolSaturated)
+_RECONNECT_ERRORS = (NoSupervisor, PoolClosed, PoolSaturated)
 """What ends a subscription that may begin again."""
 
 
-class Feed(Protocol):
+class EventFeed(Protocol):
     """A subscription: iterate over the envelopes of each push, undecoded, until the supervisor ends it.
 
     ``head``: the last seq there was at its beginning. ``complete``: False when events after the bookmark are gone.
@@ -125,10 +127,10 @@ class Feed(Protocol):
         ...
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """One connection to a supervisor."""
 
-    def subscribe(self, wish: dict[str, Any]) -> Feed:
+    def subscribe(self, wish: dict[str, Any]) -> EventFeed:
         """Begin with these parameters of ``subscribe``. Raises PoolError."""
         ...
 
@@ -140,7 +142,7 @@ class EventsView(Protocol):
         """Show the envelopes of one push, and flush; the seq of the last one."""
         ...
 
-    def note(self, text: str) -> None:
+    def show_notice(self, text: str) -> None:
         """Say something about the following itself."""
         ...
 
@@ -149,7 +151,7 @@ class EventsView(Protocol):
         ...
 
 
-class Follower:
+class EventFollower:
     """Follows events for as long as it is let. ``bookmark``: the seq behind the last one that was shown."""
 
     def __init__(
@@ -166,58 +168,60 @@ class Follower:
         ``was_there``: the supervisor has just answered, so that it may be waited for if it is gone now.
         """
         self.bookmark = since
-        self._wish = wish
+        self._filters = wish
         self._view = view
-        self._pause = pause
-        self._pauses = backoff()
+        self._sleep = pause
+        self._backoff = backoff()
         self._has_begun = was_there
-        self._is_lost = False
+        self._is_disconnected = False
 
-    def follow(self, source: Source) -> None:
+    def follow(self, source: EventSource) -> None:
         """Show what this connection brings until it is lost; who was cut off as too slow goes on from the bookmark.
 
         Ends by raising PoolError, always.
         """
         while True:
-            for events in self._begin(source):
+            for events in self._subscribe(source):
                 self.bookmark = self._view.show(events)
 
-    def follow_always(self, source: Source, reconnect: Callable[[], AbstractContextManager[Source]]) -> None:
+    def follow_with_reconnect(
+        self, source: EventSource, reconnect: Callable[[], AbstractContextManager[EventSource]]
+    ) -> None:
         """The same over any number of connections. Raises PoolError only for what no new connection would mend."""
-        self._try(lambda: nullcontext(source))
+        self._follow_once(lambda: nullcontext(source))
         while True:
-            self._pause(next(self._pauses))
-            self._try(reconnect)
+            self._sleep(next(self._backoff))
+            self._follow_once(reconnect)
 
-    def _try(self, connect: Callable[[], AbstractContextManager[Source]]) -> None:
+    def _follow_once(self, connect: Callable[[], AbstractContextManager[EventSource]]) -> None:
         try:
             with connect() as source:
                 self.follow(source)
-        except _LOSSES as exc:
-            self._lose(exc)
+        except _RECONNECT_ERRORS as exc:
+            self._on_disconnect(exc)
 
-    def _begin(self, source: Source) -> Feed:
-        feed = source.subscribe(given(**self._wish, since=self.bookmark))
-        if self._is_lost:
-            self._view.note("the supervisor is back")
-        self._has_begun, self._is_lost, self._pauses = True, False, backoff()
+    def _subscribe(self, source: EventSource) -> EventFeed:
+        feed = source.subscribe(omit_none(**self._filters, since=self.bookmark))
+        if self._is_disconnected:
+            self._view.show_notice("the supervisor is back")
+        self._has_begun, self._is_disconnected, self._backoff = True, False, backoff()
         if self.bookmark is None:
             self.bookmark = feed.head
         elif feed.head < self.bookmark:
-            self._view.note("it has lost its past, or is another one: its events begin anew")
+            self._view.show_notice("it has lost its past, or is another one: its events begin anew")
             self.bookmark = 0
             feed.end()
-            return self._begin(source)
+            return self._subscribe(source)
         elif not feed.complete:
-            self._view.note(f"events after {self.bookmark} are missing: they were older than what is kept")
+            self._view.show_notice(f"events after {self.bookmark} are missing: they were older than what is kept")
         return feed
 
-    def _lose(self, error: PoolError) -> None:
+    def _on_disconnect(self, error: PoolError) -> None:
         if not self._has_begun:
             raise error
-        if not self._is_lost:
-            self._view.note("the supervisor went away; waiting for it to come back (Ctrl-C ends)")
-        self._is_lost = True
+        if not self._is_disconnected:
+            self._view.show_notice("the supervisor went away; waiting for it to come back (Ctrl-C ends)")
+        self._is_disconnected = True
 
 
 def backoff() -> Iterator[float]:
@@ -242,10 +246,10 @@ def follow_events(
     ``wish``: the filters of ``subscribe``. ``command``: what was typed, without ``--since``. Raises PoolError when the
     supervisor is lost and ``reconnects`` is False, or for what no new connection would mend.
     """
-    follower = Follower(wish, view, since=since)
+    follower = EventFollower(wish, view, since=since)
     try:
         if reconnects:
-            follower.follow_always(client, partial(ControlClient, client.path))
+            follower.follow_with_reconnect(client, partial(ControlClient, client.path))
         else:
             follower.follow(client)
     except KeyboardInterrupt:
@@ -253,11 +257,11 @@ def follow_events(
         sys.stderr.write("\n" if sys.stderr.isatty() else "")  # the terminal has written ^C
     except PoolError:
         view.close()
-        _tell_bookmark(follower, command)
+        _print_bookmark(follower, command)
         raise
-    _tell_bookmark(follower, command)
+    _print_bookmark(follower, command)
 
 
-def _tell_bookmark(follower: Follower, command: str) -> None:
+def _print_bookmark(follower: EventFollower, command: str) -> None:
     if follower.bookmark is not None:
         sys.stderr.write(f"to go on from here: {command} --since {follower.bookmark}\n")

@@ -13,14 +13,14 @@ from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 from rich.text import Text
 
-from commands.event_text import approve_command, call_text, look_command, reason_text
+from commands.event_text import approve_command, call_text, reason_text, show_command
 from wire.call_parts import CallPage, Tone, page_lines
-from wire.run_view import is_all_said
-from wire.terminal import cells, clean
+from wire.run_view import describes_whole_input
+from wire.terminal import clean, display_width
 
 UNBOUNDED = 10_000
 _GAP = 2
-_LEAST_STRETCH = 12
+_MIN_STRETCHED = 12
 
 
 class Column(NamedTuple):
@@ -37,7 +37,7 @@ class Column(NamedTuple):
     optional: int = 0
 
 
-class Rows:
+class TableRows:
     """Lines of cells under headings, a renderable. Rich's own table takes ten times as long."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Rows:
     ) -> None:
         """``widths`` in characters of the columns to show, by index."""
         self._rows: list[Sequence[str | Text]] = [[Text(column.heading, "bold") for column in columns], *rows]
-        self._places = [(index, width, columns[index].right) for index, width in widths.items()]
+        self._columns = [(index, width, columns[index].right) for index, width in widths.items()]
 
     @property
     def line_count(self) -> int:
@@ -55,52 +55,56 @@ class Rows:
     def __rich_console__(self, console: Console, _options: ConsoleOptions) -> Iterator[Segment]:
         gap = Segment(" " * _GAP)
         for row in self._rows:
-            for number, (index, width, right) in enumerate(self._places):
+            for number, (index, width, right) in enumerate(self._columns):
                 if number:
                     yield gap
                 yield from _draw(row[index], width, console, right=right)
             yield Segment.line()
 
 
-def make_table(columns: Sequence[Column], records: Sequence[dict[str, Any]], width: int, *, empty: str) -> Rows | Text:
+def make_table(
+    columns: Sequence[Column], records: Sequence[dict[str, Any]], width: int, *, empty: str
+) -> TableRows | Text:
     """The records as a table of at most ``width`` characters where the columns allow it; ``empty`` where none are."""
     if not records:
         return Text(empty, "dim")
     rows = [[column.cell(record) for column in columns] for record in records]
-    natural = [max(len(column.heading), *(_cells(row[index]) for row in rows)) for index, column in enumerate(columns)]
-    return Rows(columns, rows, fit_columns(columns, natural, width))
+    natural = [
+        max(len(column.heading), *(_cell_width(row[index]) for row in rows)) for index, column in enumerate(columns)
+    ]
+    return TableRows(columns, rows, fit_columns(columns, natural, width))
 
 
 def fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) -> dict[int, int]:
     """The columns to show by index, in order, with their widths; ``natural``: what each would need."""
     shown = list(range(len(columns)))
-    while _least(columns, natural, shown) > width:
+    while _min_width(columns, natural, shown) > width:
         optional = [index for index in shown if columns[index].optional]
         if not optional:
             break
         shown.remove(max(optional, key=lambda index: columns[index].optional))
     fixed = sum(natural[index] for index in shown if not columns[index].stretches)
     spare = width - fixed - _GAP * (len(shown) - 1)
-    return {**dict.fromkeys(shown, 0), **_share(columns, natural, shown, spare)}
+    return {**dict.fromkeys(shown, 0), **_distribute(columns, natural, shown, spare)}
 
 
-def _least(columns: Sequence[Column], natural: Sequence[int], shown: Sequence[int]) -> int:
-    cells = sum(min(natural[index], _LEAST_STRETCH) if columns[index].stretches else natural[index] for index in shown)
+def _min_width(columns: Sequence[Column], natural: Sequence[int], shown: Sequence[int]) -> int:
+    cells = sum(min(natural[index], _MIN_STRETCHED) if columns[index].stretches else natural[index] for index in shown)
     return cells + _GAP * (len(shown) - 1)
 
 
-def _share(columns: Sequence[Column], natural: Sequence[int], shown: Sequence[int], spare: int) -> dict[int, int]:
+def _distribute(columns: Sequence[Column], natural: Sequence[int], shown: Sequence[int], spare: int) -> dict[int, int]:
     """Each stretching column gets what it needs or an equal part of what is left, the modest ones first."""
     widths = {index: natural[index] for index in shown if not columns[index].stretches}
     stretching = sorted((index for index in shown if columns[index].stretches), key=lambda index: natural[index])
     for rank, index in enumerate(stretching):
-        part = max(spare // (len(stretching) - rank), min(natural[index], _LEAST_STRETCH))
+        part = max(spare // (len(stretching) - rank), min(natural[index], _MIN_STRETCHED))
         widths[index] = min(natural[index], part)
         spare -= widths[index]
     return widths
 
 
-def _cells(content: str | Text) -> int:
+def _cell_width(content: str | Text) -> int:
     return cell_len(content if isinstance(content, str) else content.plain)
 
 
@@ -120,12 +124,12 @@ def _draw(content: str | Text, width: int, console: Console, *, right: bool) -> 
 
 
 _STYLES: Mapping[Tone, str] = {"plain": "", "name": "dim", "added": "green", "removed": "red", "place": "dim"}
-_SHOWN = 10
-_KEY_END = 36
-_REASON = 160
+_APPROVALS_SHOWN = 10
+_KEY_END_CHARS = 36
+_REASON_CHARS = 160
 
 
-def question_lines(
+def approval_lines(
     asked: Sequence[dict[str, Any]], place: str = "", *, margin: int = 10, columns: int | None = None
 ) -> Iterator[Text]:
     """``asked``: ``{session, call}`` each. ``place``: the options by which shown commands find the supervisor.
@@ -134,15 +138,15 @@ def question_lines(
     copied. It approves (``pool deny`` takes the same arguments) only where the line says all of the call and has
     ``columns`` enough, so that it is not cut; else it shows the call.
     """
-    for question in asked[:_SHOWN]:
+    for question in asked[:_APPROVALS_SHOWN]:
         said = f"{short_key(question['session'])}: {call_text(question)}"
-        yield Text.assemble(("asks".ljust(margin), "yellow"), said, (reason_text(question)[:_REASON], "dim"))
-        fits = columns is None or margin + cells(said) <= columns
-        is_all = is_all_said(question["call"].get("input_preview")) and fits
-        command = (approve_command if is_all else look_command)(question, question["session"], place)
+        yield Text.assemble(("asks".ljust(margin), "yellow"), said, (reason_text(question)[:_REASON_CHARS], "dim"))
+        fits = columns is None or margin + display_width(said) <= columns
+        is_all = describes_whole_input(question["call"].get("input_preview")) and fits
+        command = (approve_command if is_all else show_command)(question, question["session"], place)
         yield Text(f"{' ' * margin}{command}", "bold", no_wrap=True, overflow="ignore")
-    if len(asked) > _SHOWN:
-        yield Text(f"{' ' * margin}and {len(asked) - _SHOWN} more; pool approvals has all of them", "dim")
+    if len(asked) > _APPROVALS_SHOWN:
+        yield Text(f"{' ' * margin}and {len(asked) - _APPROVALS_SHOWN} more; pool approvals has all of them", "dim")
 
 
 def page_texts(page: CallPage, columns: int, *, margin: int = 0) -> Iterator[Text]:
@@ -154,4 +158,4 @@ def page_texts(page: CallPage, columns: int, *, margin: int = 0) -> Iterator[Tex
 def short_key(key: str | None) -> str:
     """A session's key, of a long one both its ends: one of them must not push everything else off the line."""
     text = clean(key)
-    return text if len(text) <= 2 * _KEY_END + 1 else f"{text[:_KEY_END]}…{text[-_KEY_END:]}"
+    return text if len(text) <= 2 * _KEY_END_CHARS + 1 else f"{text[:_KEY_END_CHARS]}…{text[-_KEY_END_CHARS:]}"

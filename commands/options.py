@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from settings.schema import Settings
 
 
-_PLACE = ("socket", "config", "data_dir")
+_CONNECTION_FLAGS = ("socket", "config", "data_dir")
 
 
 def as_seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -28,12 +28,12 @@ def as_seconds(ctx: click.Context, param: click.Parameter, value: str | None) ->
         raise click.BadParameter(str(exc), ctx, param) from exc
 
 
-def _as_in_group(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+def _inherit_from_group(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     """An option that was given before the name of a subcommand holds for it too."""
     return value or (ctx.parent and ctx.parent.params.get(param.name or "")) or value
 
 
-def is_terminal() -> bool:
+def is_interactive() -> bool:
     """Whether somebody can be asked."""
     return sys.stdin.isatty()
 
@@ -42,40 +42,46 @@ def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
     """Ask before a destructive step, unless ``yes`` (set by ``flag``). Raises UsageError without a terminal."""
     if yes:
         return
-    if not is_terminal():
+    if not is_interactive():
         raise UsageError(f"this needs a confirmation ({question}), and there is no terminal to ask on; give {flag}")
     click.confirm(question, abort=True, err=True)
 
 
 json_option = click.option(
-    "--json", "as_json", is_flag=True, callback=_as_in_group, help="Print one JSON document instead of tables."
+    "--json", "as_json", is_flag=True, callback=_inherit_from_group, help="Print one JSON document instead of tables."
 )
 session_option = click.option("-s", "--session", required=True, metavar="KEY", help="The session.")
 
 
 config_option = click.option(
-    "--config", metavar="FILE", callback=_as_in_group, help="The settings file ($POOL_CONFIG)."
+    "--config", metavar="FILE", callback=_inherit_from_group, help="The settings file ($POOL_CONFIG)."
 )
 
 
-def place_options(command: Callable[..., None]) -> Callable[..., None]:
+def connection_options(command: Callable[..., None]) -> Callable[..., None]:
     """Let the command be told where the supervisor is: ``socket``, ``config``, ``data_dir``."""
     for option in (
-        click.option("--data-dir", metavar="DIR", callback=_as_in_group, help="The supervisor's data directory."),
+        click.option(
+            "--data-dir", metavar="DIR", callback=_inherit_from_group, help="The supervisor's data directory."
+        ),
         config_option,
-        click.option("--socket", metavar="PATH", callback=_as_in_group, help="The control socket ($POOL_SOCKET)."),
+        click.option(
+            "--socket", metavar="PATH", callback=_inherit_from_group, help="The control socket ($POOL_SOCKET)."
+        ),
     ):
         command = option(command)
     return command
 
 
-def given_place() -> str:
+def connection_flags() -> str:
     """How this command was told where the supervisor is, as options for a command that is to find the same one."""
     params = click.get_current_context().params
-    return "".join(f" --{name.replace('_', '-')} {shlex.quote(params[name])}" for name in _PLACE if params.get(name))
+    return "".join(
+        f" --{name.replace('_', '-')} {shlex.quote(params[name])}" for name in _CONNECTION_FLAGS if params.get(name)
+    )
 
 
-def given_command(*, leave_out: Collection[str]) -> str:
+def current_command(*, leave_out: Collection[str]) -> str:
     """This command with the options it was given, but for those of these names, to be copied into a shell."""
     context = click.get_current_context()
     words = ["pool", *context.command_path.split()[1:]]
@@ -89,7 +95,7 @@ def given_command(*, leave_out: Collection[str]) -> str:
     return shlex.join(words)
 
 
-def load(
+def load_with_flags(
     config: str | None, data_dir: str | None, *, machine: Mapping[str, str] | None = None, **limits: int | None
 ) -> "Settings":
     """The settings in force: of the file that is named or found, changed by what the command line says.
@@ -124,15 +130,15 @@ def _is_text(name: str) -> bool:
 
 def find_socket(socket: str | None, config: str | None, data_dir: str | None) -> Path:
     """Where the supervisor listens, as far as can be told before anybody is asked."""
-    from doors.locations import find_supervisor, resolve_socket
+    from doors.locations import find_supervisor_socket, resolve_socket
 
     if socket or os.environ.get("POOL_SOCKET"):
         return resolve_socket(socket, os.environ, None, Path())
-    where, configured = _place(config, data_dir)
-    return find_supervisor(resolve_socket(None, os.environ, configured, where), where)
+    where, configured = _configured_location(config, data_dir)
+    return find_supervisor_socket(resolve_socket(None, os.environ, configured, where), where)
 
 
-def _place(config: str | None, data_dir: str | None) -> tuple[Path, str]:
+def _configured_location(config: str | None, data_dir: str | None) -> tuple[Path, str]:
     """Data directory and socket of the settings. Raises SettingsError.
 
     Invalid settings are enough where a supervisor is found by them: it runs with what they were before.
@@ -140,9 +146,9 @@ def _place(config: str | None, data_dir: str | None) -> tuple[Path, str]:
     from settings.problems import SettingsError
 
     try:
-        settings = load(config, data_dir)
+        settings = load_with_flags(config, data_dir)
     except SettingsError as exc:
-        place = _salvaged(config, data_dir)
+        place = _salvaged_location(config, data_dir)
         if place is None:
             raise
         click.echo(f"pool: the settings cannot be used, but a supervisor runs: {exc}", err=True)
@@ -150,20 +156,20 @@ def _place(config: str | None, data_dir: str | None) -> tuple[Path, str]:
     return Path(settings.data_dir), settings.socket
 
 
-def _salvaged(config: str | None, data_dir: str | None) -> tuple[Path, str] | None:
-    from doors.locations import find_supervisor, is_listened_to, place_socket
-    from settings.load import find_settings_file, load_settings, salvage_place
+def _salvaged_location(config: str | None, data_dir: str | None) -> tuple[Path, str] | None:
+    from doors.locations import find_supervisor_socket, is_listening, socket_path
+    from settings.load import find_settings_file, load_settings, salvage_paths
 
-    found, configured = salvage_place(find_settings_file(config, os.environ, working_directory()))
+    found, configured = salvage_paths(find_settings_file(config, os.environ, working_directory()))
     where = Path(load_settings(None, data_dir=data_dir or found or None).data_dir)
-    socket = find_supervisor(place_socket(None, os.environ, configured, where), where)
-    return (where, configured) if is_listened_to(socket) else None
+    socket = find_supervisor_socket(socket_path(None, os.environ, configured, where), where)
+    return (where, configured) if is_listening(socket) else None
 
 
 def with_client(command: Callable[..., None]) -> Callable[..., None]:
     """Give the command a connection to the supervisor, found by ``--socket``, ``--config``, ``--data-dir``."""
 
-    @place_options
+    @connection_options
     @functools.wraps(command)
     def connected(socket: str | None, config: str | None, data_dir: str | None, **rest: Any) -> None:
         from doors.control.client import ControlClient

@@ -10,11 +10,11 @@ import msgspec
 from rich.console import Console, RenderableType
 
 from commands.autonomy_view import heartbeats_view, job_text, jobs_view
-from commands.doctor_checks import Check, Verdict
+from commands.doctor_checks import Check, CheckVerdict
 from commands.route_view import route_view
 from commands.session_view import history_view, system_events_table
 from commands.tables import checks_table, explanation_table, sessions_view, status_view, waiting_table, workers_table
-from doors.control.client import WORK_SECONDS, ControlClient
+from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
 from wire.terminal import clean
 
 _PIPE_WIDTH = 500
@@ -28,7 +28,7 @@ _VIEWS: dict[str, Callable[[Any, int], RenderableType]] = {
     "cron.list": jobs_view,
     "cron.get": job_text,
 }
-_ASKING_VIEWS: dict[str, Callable[[Any, int, str], RenderableType]] = {
+_APPROVAL_VIEWS: dict[str, Callable[[Any, int, str], RenderableType]] = {
     "status": status_view,
     "sessions.list": sessions_view,
 }
@@ -47,7 +47,7 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-def show(
+def show_result(
     client: ControlClient, method: str, params: dict[str, Any] | None = None, *, as_json: bool, place: str = ""
 ) -> None:
     """Call a method that shows something and print its result.
@@ -59,7 +59,7 @@ def show(
         print_json(result)
     else:
         console = open_console()
-        asking = _ASKING_VIEWS.get(method)
+        asking = _APPROVAL_VIEWS.get(method)
         view = _VIEWS[method](result, console.width) if asking is None else asking(result, console.width, place)
         console.print(view, crop=False)  # a command to be copied may be wider than the terminal
 
@@ -101,7 +101,7 @@ def show_checks(checks: Sequence[Check], *, as_json: bool) -> bool:
         print_json(records)
     else:
         open_console().print(checks_table(records))
-    return all(check.verdict is not Verdict.MISSING for check in checks)
+    return all(check.verdict is not CheckVerdict.MISSING for check in checks)
 
 
 def show_problems(file: Path | None, problems: Sequence[str], *, as_json: bool) -> bool:
@@ -117,7 +117,7 @@ def show_problems(file: Path | None, problems: Sequence[str], *, as_json: bool) 
 
 def show_reload(client: ControlClient, *, as_json: bool) -> None:
     """Have the settings read again, and print what came of it."""
-    result = client.call("reload", timeout=WORK_SECONDS)
+    result = client.call("reload", timeout=SLOW_ANSWER_SECONDS)
     if as_json:
         print_json(result)
         return
@@ -127,7 +127,7 @@ def show_reload(client: ControlClient, *, as_json: bool) -> None:
 
 
 def watch_status(client: ControlClient, *, place: str = "") -> None:
-    """Draw the status in place, once a second, until interrupted. ``place``: see ``show``."""
+    """Draw the status in place, once a second, until interrupted. ``place``: see ``show_result``."""
     import threading  # only the watching command needs it
 
     from rich.live import Live  # the same

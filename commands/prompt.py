@@ -18,10 +18,10 @@ from typing import Any, BinaryIO
 import click
 
 from commands.event_text import command_line
-from commands.options import as_seconds, given_place, json_option, session_option, with_client
+from commands.options import as_seconds, connection_flags, json_option, session_option, with_client
 from commands.output import print_json
-from commands.prompt_view import TextView, View
-from commands.requests import given
+from commands.prompt_view import PromptTextView, PromptView
+from commands.requests import omit_none
 from doors.control.client import ControlClient
 from errors import (
     NoSupervisor,
@@ -79,16 +79,16 @@ def _with_run_options(command: Any) -> Any:
 @with_client
 def prompt(client: "ControlClient", text: str, *, detach: bool, thinking: bool, as_json: bool, **options: Any) -> None:
     """Say TEXT (or what stdin holds, with -) in a session and stream the answer."""
-    from commands.prompt_view import JsonView, TextView
+    from commands.prompt_view import PromptJsonView, PromptTextView
 
     params = run_params(read_text(text, sys.stdin.buffer), **options)
-    place = given_place()
+    place = connection_flags()
     if detach:
         show_started(client, params, as_json=as_json)
     elif as_json:
-        follow_prompt(client, params, JsonView(sys.stdout), place=place)
+        follow_prompt(client, params, PromptJsonView(sys.stdout), place=place)
     else:
-        view = TextView(sys.stdout, sys.stderr, os.environ, thinking=thinking, place=place)
+        view = PromptTextView(sys.stdout, sys.stderr, os.environ, thinking=thinking, place=place)
         follow_prompt(client, params, view, place=place)
 
 
@@ -100,7 +100,7 @@ def prompt(client: "ControlClient", text: str, *, detach: bool, thinking: bool, 
 @with_client
 def wait(client: "ControlClient", run_id: str, session: str | None, timeout: float | None, *, as_json: bool) -> None:
     """Wait for a run to end and print its answer; fails as the run failed."""
-    outcome = wait_for_run(client, run_id, session, timeout, place=given_place())
+    outcome = wait_for_run(client, run_id, session, timeout, place=connection_flags())
     show_outcome(outcome, as_json=as_json)
 
 
@@ -136,7 +136,7 @@ def approve(client: "ControlClient", call_id: str, session: str | None, **option
     """Approve a pending tool call."""
     from commands.requests import decide
 
-    decide(client, call_id, "allow", session, given_place(), **options)
+    decide(client, call_id, "allow", session, connection_flags(), **options)
     click.echo(f"{call_id} is allowed")
 
 
@@ -163,29 +163,31 @@ def deny(client: "ControlClient", call_id: str, session: str | None, **options: 
 @with_client
 def delegate(client: "ControlClient", task: str, *, detach: bool, as_json: bool, **options: Any) -> None:
     """Give TASK (or what stdin holds, with -) of a session to another agent and print its answer."""
-    from commands.requests import given
+    from commands.requests import omit_none
 
     mode = "async" if detach else "sync"
-    show_delegated(client, given(**options, task=read_text(task, sys.stdin.buffer), mode=mode), as_json=as_json)
+    show_delegated(client, omit_none(**options, task=read_text(task, sys.stdin.buffer), mode=mode), as_json=as_json)
 
 
 _ABORT_TIMEOUT = 5.0
-_SUPERVISOR_LATE = 10.0
-_LOOK_SECONDS = 600.0
+_ANSWER_GRACE = 10.0
+_POLL_SECONDS = 600.0
 
 
 def run_params(text: str, *, key: str | None = None, **options: Any) -> dict[str, Any]:
     """The parameters of ``prompt`` and ``agent``; ``key`` names the run, else it gets a name that nobody else has."""
-    return given(**options, text=text, run=uuid.uuid4().hex if key is None else key)
+    return omit_none(**options, text=text, run=uuid.uuid4().hex if key is None else key)
 
 
-def follow_prompt(client: ControlClient, params: dict[str, Any], view: View, *, place: str = "") -> dict[str, Any]:
+def follow_prompt(
+    client: ControlClient, params: dict[str, Any], view: PromptView, *, place: str = ""
+) -> dict[str, Any]:
     """Run a prompt, draw it as it comes, return its outcome. Raises PoolError where the run did not end well.
 
     ``params`` of the method ``prompt``; its ``run`` is what the run is called. Ctrl-C aborts this run, then goes on
     its way. ``place``: the options by which shown commands find the supervisor.
     """
-    stream = client.stream("prompt", params, timeout=_patience(params.get("timeout")))
+    stream = client.stream("prompt", params, timeout=_client_timeout(params.get("timeout")))
     is_known = has_begun = False
     try:
         for batch in stream:
@@ -193,15 +195,15 @@ def follow_prompt(client: ControlClient, params: dict[str, Any], view: View, *, 
             for pushed in batch:
                 has_begun = has_begun or b'"type":"run:start"' in bytes(pushed.data.events)
                 view.show(pushed.data.events)
-                if _asks_a_person(bytes(pushed.data.events)):
-                    stream.take_any_time()  # the run's clock stands still until somebody has answered
+                if _awaits_person(bytes(pushed.data.events)):
+                    stream.remove_deadline()  # the run's clock stands still until somebody has answered
     except KeyboardInterrupt:
         view.close()
         _abort(client.path, params)
         raise
     except PoolError as exc:
-        is_gone = _is_gone(exc, is_known=is_known)
-        error = _lost_run(params["run"], params["session"], place, has_begun=has_begun) if is_gone else exc
+        is_gone = _is_supervisor_lost(exc, is_known=is_known)
+        error = _lost_run_error(params["run"], params["session"], place, has_begun=has_begun) if is_gone else exc
         view.fail(error)
         raise error from exc
     outcome: dict[str, Any] = stream.result
@@ -220,12 +222,12 @@ def wait_for_run(
     """
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     while True:
-        patience = max(0.0, min(deadline - time.monotonic(), _LOOK_SECONDS))
-        params = given(run_id=run_id, session=session, timeout_ms=round(patience * 1000))
+        patience = max(0.0, min(deadline - time.monotonic(), _POLL_SECONDS))
+        params = omit_none(run_id=run_id, session=session, timeout_ms=round(patience * 1000))
         try:
-            outcome: dict[str, Any] = client.call("agent.wait", params, timeout=patience + _SUPERVISOR_LATE)
+            outcome: dict[str, Any] = client.call("agent.wait", params, timeout=patience + _ANSWER_GRACE)
         except PoolError as exc:
-            raise _lost_run(run_id, session, place) if _is_gone(exc, is_known=True) else exc from exc
+            raise _lost_run_error(run_id, session, place) if _is_supervisor_lost(exc, is_known=True) else exc from exc
         if outcome["status"] != "timeout":
             return outcome
         if time.monotonic() >= deadline:
@@ -248,30 +250,30 @@ def check_outcome(outcome: dict[str, Any]) -> None:
         raise error_from_wire(error["code"], error.get("message") or "the run failed", error.get("data"))
     match outcome.get("stop_reason"):
         case "error":
-            raise WorkerError("the agent ended the turn with an error", **_where(outcome))
+            raise WorkerError("the agent ended the turn with an error", **_error_details(outcome))
         case "timeout":
-            raise RequestTimeout("the turn took longer than its timeout and was ended", **_where(outcome))
+            raise RequestTimeout("the turn took longer than its timeout and was ended", **_error_details(outcome))
         case "aborted":
-            raise RunAborted("the turn was aborted", **_where(outcome))
+            raise RunAborted("the turn was aborted", **_error_details(outcome))
         case "max_steps":
             raise RunCutShort(
                 "the agent was not done: it has made all model calls that one run may (max_steps); prompt the session "
                 "again to let it go on",
-                **_where(outcome),
+                **_error_details(outcome),
             )
         case "length":
             raise RunCutShort(
                 "the answer is cut off: it has reached the model's limit; prompt the session again to let it go on",
-                **_where(outcome),
+                **_error_details(outcome),
             )
 
 
-def _patience(timeout: float | None) -> float | None:
+def _client_timeout(timeout: float | None) -> float | None:
     """How long to listen: the supervisor keeps the timeout itself, and only a stopped one is late by so much."""
-    return None if not timeout else timeout + _SUPERVISOR_LATE
+    return None if not timeout else timeout + _ANSWER_GRACE
 
 
-def _asks_a_person(events: bytes) -> bool:
+def _awaits_person(events: bytes) -> bool:
     """Whether one of these envelopes is a question; inside of a text each quotation mark would have its backslash."""
     return b'"type":"permission_required"' in events or b'"type":"ui_request"' in events
 
@@ -282,13 +284,13 @@ def _abort(path: Path, params: dict[str, Any]) -> None:
         client.call("abort", {"session": params["session"], "run": params["run"]}, timeout=_ABORT_TIMEOUT)
 
 
-def _is_gone(error: PoolError, *, is_known: bool) -> bool:
+def _is_supervisor_lost(error: PoolError, *, is_known: bool) -> bool:
     """Whether only the supervisor is gone, and not the run: a supervisor that stops cuts short whoever listens."""
     is_closed = isinstance(error, PoolClosed) and (is_known or "cut_short" in error.details)
     return is_closed or isinstance(error, NoSupervisor)
 
 
-def _lost_run(run_id: str, session: str | None, place: str, *, has_begun: bool = False) -> RunInterrupted:
+def _lost_run_error(run_id: str, session: str | None, place: str, *, has_begun: bool = False) -> RunInterrupted:
     """What to say of a run without an outcome whose supervisor is gone: what becomes of it, how to look for it."""
     look = command_line("wait", run_id, session=session, place=place)
     state = (
@@ -304,7 +306,7 @@ def _lost_run(run_id: str, session: str | None, place: str, *, has_begun: bool =
     )
 
 
-def _where(outcome: dict[str, Any]) -> dict[str, Any]:
+def _error_details(outcome: dict[str, Any]) -> dict[str, Any]:
     return {"worker": outcome.get("worker"), "session": outcome.get("session")}
 
 
@@ -322,7 +324,7 @@ def show_outcome(outcome: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(outcome)
     else:
-        TextView(sys.stdout, sys.stderr, {}).end(outcome)
+        PromptTextView(sys.stdout, sys.stderr, {}).end(outcome)
     check_outcome(outcome)
 
 

@@ -10,23 +10,23 @@ from commands.event_text import (
     TEXT_KINDS,
     ToolData,
     command_line,
-    data_of,
     decision_commands,
+    describe_event,
+    event_data,
+    event_text,
     hidden_text,
-    piece_of,
     question_text,
     shown_page,
-    tell,
-    tool_of,
+    tool_data,
 )
 from doors.control.client import read_envelopes, split_envelopes
 from errors import PoolError
 from wire.messages import EventEnvelope
-from wire.run_view import CallLines, Stage
+from wire.run_view import CallLines, RunView
 from wire.terminal import BOLD, DIM
 
 
-class View(Protocol):
+class PromptView(Protocol):
     """Where a followed run is shown."""
 
     def show(self, events: msgspec.Raw) -> None:
@@ -46,36 +46,36 @@ class View(Protocol):
         ...
 
 
-class TextView:
+class PromptTextView:
     """The answer's text on ``out``; what the agent does besides on ``err``."""
 
     def __init__(
         self, out: TextIO, err: TextIO, env: Mapping[str, str], *, thinking: bool = False, place: str = ""
     ) -> None:
         """``thinking``: show the reasoning too. ``place``: the options by which shown commands find the supervisor."""
-        self._stage = Stage(out, err, env)
-        self._calls = CallLines(self._stage)
+        self._run_view = RunView(out, err, env)
+        self._calls = CallLines(self._run_view)
         self._kinds = frozenset({"text", "think"} if thinking else {"text"})
-        self._place = place
+        self._connection_flags = place
 
     def show(self, events: msgspec.Raw) -> None:
         """Draw the envelopes of one push, and flush once."""
         for kind, group in groupby(read_envelopes(events), key=_text_kind):
             if kind is None:
                 for event in group:
-                    self._tell(event)
+                    self._show_event(event)
             elif kind in self._kinds:
-                show = self._stage.answer if kind == "text" else self._stage.aside
-                show("".join(map(piece_of, group)))
-        self._stage.flush()
+                show = self._run_view.answer if kind == "text" else self._run_view.dim
+                show("".join(map(event_text, group)))
+        self._run_view.flush()
 
     def end(self, outcome: dict[str, Any]) -> None:
         """The last line end, the whole text where no pieces of it came, and the files that came beside it."""
-        if not self._stage.has_answer:
-            self._stage.answer(outcome.get("text") or "")
-        self._stage.close()
+        if not self._run_view.has_answer:
+            self._run_view.answer(outcome.get("text") or "")
+        self._run_view.close()
         for media in outcome.get("media") or ():
-            self._stage.note(f"· file {media['path']}", whole=True)
+            self._run_view.line(f"· file {media['path']}", whole=True)
 
     def fail(self, error: PoolError) -> None:  # noqa: ARG002  # the command line prints the error itself
         """Leave the cursor at the start of a line."""
@@ -83,25 +83,25 @@ class TextView:
 
     def close(self) -> None:
         """End the line that was begun."""
-        self._stage.close()
+        self._run_view.close()
 
-    def _tell(self, event: EventEnvelope) -> None:
-        tool = tool_of(event) if event.type.startswith("tool:") else None
+    def _show_event(self, event: EventEnvelope) -> None:
+        tool = tool_data(event) if event.type.startswith("tool:") else None
         if tool is not None:
-            self._tell_tool(event.type, tool)
+            self._show_tool(event.type, tool)
         elif event.type == "permission_required":
-            self._ask(event)
-        elif event.type == "run:accepted" and data_of(event).get("awaits_person"):
-            self._stage.note("! the session waits for a person's answer first; this shows what it asks:", style="")
-            look = command_line("sessions get", event.session, session=None, place=self._place)
-            self._stage.note(f"  {look}", whole=True, style=BOLD)
+            self._show_approval(event)
+        elif event.type == "run:accepted" and event_data(event).get("awaits_person"):
+            self._run_view.line("! the session waits for a person's answer first; this shows what it asks:", style="")
+            look = command_line("sessions get", event.session, session=None, place=self._connection_flags)
+            self._run_view.line(f"  {look}", whole=True, style=BOLD)
         elif event.type == "alert":
-            self._stage.note(f"! {tell(event)[0]}", whole=True, style="")
-        elif event.type in _MARKS and not _is_grave(event):
+            self._run_view.line(f"! {describe_event(event)[0]}", whole=True, style="")
+        elif event.type in _MARKS and not _is_fatal(event):
             mark = _MARKS[event.type]
-            self._stage.note(f"{mark} {tell(event)[0]}", style=DIM if mark == "·" else "")
+            self._run_view.line(f"{mark} {describe_event(event)[0]}", style=DIM if mark == "·" else "")
 
-    def _tell_tool(self, type_: str, tool: ToolData) -> None:
+    def _show_tool(self, type_: str, tool: ToolData) -> None:
         match type_:
             case "tool:start":
                 self._calls.start(tool.call)
@@ -112,14 +112,14 @@ class TextView:
             case "tool:end":
                 self._calls.end(tool.call, tool.details)
 
-    def _ask(self, event: EventEnvelope) -> None:
-        data = data_of(event)
-        self._stage.note(f"? needs your approval: {question_text(data)}", style="")
+    def _show_approval(self, event: EventEnvelope) -> None:
+        data = event_data(event)
+        self._run_view.line(f"? needs your approval: {question_text(data)}", style="")
         self._calls.page(shown_page(data))
         if hidden := hidden_text(data):
-            self._stage.note(f"  {hidden}", whole=True, style="")
-        for command in decision_commands(data, event.session, self._place):
-            self._stage.note(f"  {command}", whole=True, style=BOLD)
+            self._run_view.line(f"  {hidden}", whole=True, style="")
+        for command in decision_commands(data, event.session, self._connection_flags):
+            self._run_view.line(f"  {command}", whole=True, style=BOLD)
 
 
 _MARKS = {
@@ -133,16 +133,16 @@ _MARKS = {
 """What is told beside the answer in a line, and the mark before it; nothing else is."""
 
 
-def _is_grave(event: EventEnvelope) -> bool:
+def _is_fatal(event: EventEnvelope) -> bool:
     """An error that ends the run is told then."""
-    return event.type == "error" and data_of(event).get("severity") != "warn"
+    return event.type == "error" and event_data(event).get("severity") != "warn"
 
 
 def _text_kind(event: EventEnvelope) -> str | None:
     return TEXT_KINDS.get(event.type)
 
 
-class JsonView:
+class PromptJsonView:
     """One JSON object a line: each event's envelope as it came, last ``{"outcome"}`` or ``{"error"}``."""
 
     def __init__(self, out: TextIO) -> None:

@@ -3,8 +3,8 @@
 import sys
 from typing import Any
 
-from commands.event_text import look_command
-from doors.control.client import WORK_SECONDS, ControlClient
+from commands.event_text import show_command
+from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
 from errors import PoolError, RequestTimeout, UsageError, WorkerRefused
 from wire.terminal import clean
 
@@ -25,7 +25,7 @@ def drain_supervisor(client: ControlClient, timeout: float | None) -> None:
 
 def abort_run(client: ControlClient, session: str, run: str | None) -> None:
     """End a run of the session. Raises PoolError when there is none to end."""
-    if not client.call("abort", given(session=session, run=run))["aborted"]:
+    if not client.call("abort", omit_none(session=session, run=run))["aborted"]:
         which = "no run is in its turn" if run is None else f"the run {run} does not go on"
         raise PoolError(f"{which} in the session {session}", session=session)
 
@@ -40,11 +40,15 @@ def decide(
     Raises UsageError for a call that is longer than what was shown of it, with the command that shows all.
     """
     try:
-        client.call("decide", given(call_id=call_id, decision=decision, session=session, **more), timeout=WORK_SECONDS)
+        client.call(
+            "decide",
+            omit_none(call_id=call_id, decision=decision, session=session, **more),
+            timeout=SLOW_ANSWER_SECONDS,
+        )
     except WorkerRefused as exc:
         if exc.details.get("worker_code") != "not_shown":
             raise
-        look = look_command({"call": {"id": call_id}}, session or "", place)
+        look = show_command({"call": {"id": call_id}}, session or "", place)
         raise UsageError(f"{exc.message}; this shows it, and how to approve it: {look}") from exc
 
 
@@ -53,15 +57,15 @@ def reset_session(client: ControlClient, key: str, *, force: bool) -> list[str]:
 
     Raises UsageError, with ``running`` in its details, where there are any and ``force`` is not given.
     """
-    return _ended(client.call("sessions.reset", {"session": key, "force": force}, timeout=WORK_SECONDS))
+    return _ended_commands(client.call("sessions.reset", {"session": key, "force": force}, timeout=SLOW_ANSWER_SECONDS))
 
 
 def delete_session(client: ControlClient, key: str) -> list[str]:
     """Forget the session; a turn that runs is ended first. Returns which background commands have ended with it."""
-    return _ended(client.call("sessions.delete", {"session": key}, timeout=WORK_SECONDS))
+    return _ended_commands(client.call("sessions.delete", {"session": key}, timeout=SLOW_ANSWER_SECONDS))
 
 
-def _ended(result: Any) -> list[str]:
+def _ended_commands(result: Any) -> list[str]:
     return [str(name) for name in result["ended"]]
 
 
@@ -70,9 +74,9 @@ def message_source(*, chat_type: str, sender_id: str, chat_id: str | None, **oth
     if chat_id is None and chat_type != "dm":
         raise UsageError(f"a message of a {chat_type} needs --chat: which one?")
     others["member_role_ids"] = list(others.get("member_role_ids", ())) or None
-    return given(chat_type=chat_type, sender_id=sender_id, chat_id=chat_id or sender_id, **others)
+    return omit_none(chat_type=chat_type, sender_id=sender_id, chat_id=chat_id or sender_id, **others)
 
 
-def given(**params: Any) -> dict[str, Any]:
+def omit_none(**params: Any) -> dict[str, Any]:
     """The parameters that were given, those left out being the supervisor's to choose."""
     return {name: value for name, value in params.items() if value is not None}

@@ -51,10 +51,10 @@ def _bindings(finding: Record) -> Table:
 
 
 def _role(finding: Record) -> Text:
-    return _why(f"from {finding['source']}{_not_set(finding['unset'])}")
+    return _why(f"from {finding['source']}{_unset_text(finding['unset'])}")
 
 
-def _not_set(places: Sequence[str]) -> str:
+def _unset_text(places: Sequence[str]) -> str:
     return f"; not set: {', '.join(places)}" if places else ""
 
 

@@ -14,8 +14,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from commands.event_text import fields
-from commands.layout import Column, Rows, make_table
+from commands.event_text import format_fields
+from commands.layout import Column, TableRows, make_table
 from wire.terminal import clean, clean_stream
 
 Record = dict[str, Any]
@@ -29,7 +29,7 @@ def session_view(session: Record) -> RenderableType:
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, value in session.items():
         if name != "pending_permissions" and value not in (None, "", [], {}):
-            table.add_row(Text(clean(name), "dim"), Text(_fact(name, value), overflow="fold"))
+            table.add_row(Text(clean(name), "dim"), Text(_format_value(name, value), overflow="fold"))
     return table
 
 
@@ -42,10 +42,10 @@ def history_view(history: Record, _width: int) -> RenderableType:
     return Group(*parts[:-1])  # the last one is the empty line behind a message
 
 
-def _fact(name: str, value: Any) -> str:
+def _format_value(name: str, value: Any) -> str:
     if name.endswith("_at") and isinstance(value, int | float):
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
-    return fields(value) if isinstance(value, dict) else clean(value)
+    return format_fields(value) if isinstance(value, dict) else clean(value)
 
 
 def _message(message: Record) -> Iterator[RenderableType]:
@@ -70,16 +70,16 @@ def _block(block: Record) -> Iterator[Text]:
             if text.strip():
                 yield Text(clean_stream(text).strip("\n"), overflow="fold")
         case {"type": "thinking"}:
-            yield _aside(f"({block.get('thinking') or block.get('text') or '...'})")
+            yield _dim_line(f"({block.get('thinking') or block.get('text') or '...'})")
         case {"type": "tool_use" | "toolCall", "name": name}:
-            yield _aside(f"· {name} {_preview(block.get('input', block.get('arguments')))}")
+            yield _dim_line(f"· {name} {_preview(block.get('input', block.get('arguments')))}")
         case {"type": "tool_result", "content": content}:
-            yield _aside(f"{'!' if block.get('is_error') else '='} {_preview(content)}")
+            yield _dim_line(f"{'!' if block.get('is_error') else '='} {_preview(content)}")
         case {"type": "image"}:
-            yield _aside("(an image)")
+            yield _dim_line("(an image)")
 
 
-def _aside(text: str) -> Text:
+def _dim_line(text: str) -> Text:
     return Text(clean(text)[:_PREVIEW_CHARS], "dim", overflow="fold")
 
 
@@ -87,7 +87,7 @@ def _preview(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def system_events_table(answer: dict[str, Any], width: int) -> Rows | Text:
+def system_events_table(answer: dict[str, Any], width: int) -> TableRows | Text:
     """One line an event of ``events.peek``, in the order in which they will be told."""
     columns = [
         Column("CAME", lambda e: time.strftime("%H:%M:%S", time.localtime(e["ts"]))),

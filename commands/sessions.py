@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.options import confirm, given_place, json_option, place_options, with_client
+from commands.options import confirm, connection_flags, connection_options, json_option, with_client
 from errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ _key = click.argument("key", metavar="KEY")
 
 
 @click.group(invoke_without_command=True)
-@place_options
+@connection_options
 @json_option
 @click.pass_context
 def sessions(ctx: click.Context, /, **options: str | bool | None) -> None:
@@ -29,9 +29,9 @@ def sessions(ctx: click.Context, /, **options: str | bool | None) -> None:
 @with_client
 def list_sessions(client: "ControlClient", *, as_json: bool) -> None:
     """List the sessions and where they are."""
-    from commands.output import show
+    from commands.output import show_result
 
-    show(client, "sessions.list", as_json=as_json, place=given_place())
+    show_result(client, "sessions.list", as_json=as_json, place=connection_flags())
 
 
 @sessions.command("get")
@@ -42,7 +42,7 @@ def get_session(client: "ControlClient", key: str, *, as_json: bool) -> None:
     """Show one session, and its pending tool calls in full."""
     from commands.approvals import show_session
 
-    show_session(client, key, as_json=as_json, place=given_place())
+    show_session(client, key, as_json=as_json, place=connection_flags())
 
 
 @sessions.command("reset")
@@ -61,10 +61,10 @@ def reset(client: "ControlClient", key: str, *, force: bool) -> None:
         names = ", ".join(exc.details["running"])
         confirm(f"{names} still runs in the background. End it?", yes=False, flag="--force")
         ended = reset_session(client, key, force=True)
-    _tell(f"{key} is reset", ended)
+    _echo_ended(f"{key} is reset", ended)
 
 
-def _tell(done: str, ended: list[str]) -> None:
+def _echo_ended(done: str, ended: list[str]) -> None:
     click.echo(f"{done}; ended with it: {', '.join(ended)}" if ended else done)
 
 
@@ -77,7 +77,7 @@ def delete(client: "ControlClient", key: str, *, yes: bool) -> None:
     confirm(f"Delete {key} and what was said in it?", yes=yes)
     from commands.requests import delete_session
 
-    _tell(f"{key} is deleted", delete_session(client, key))
+    _echo_ended(f"{key} is deleted", delete_session(client, key))
 
 
 @sessions.command("history")
@@ -87,6 +87,6 @@ def delete(client: "ControlClient", key: str, *, yes: bool) -> None:
 @with_client
 def history(client: "ControlClient", key: str, limit: int | None, *, as_json: bool) -> None:
     """Show what was said in the session."""
-    from commands.output import show
+    from commands.output import show_result
 
-    show(client, "sessions.history", {"session": key, **({"limit": limit} if limit else {})}, as_json=as_json)
+    show_result(client, "sessions.history", {"session": key, **({"limit": limit} if limit else {})}, as_json=as_json)

@@ -10,7 +10,7 @@ import click
 
 from commands.options import as_seconds
 
-_USUAL_REPORT = Path("artefacts/stress.html")
+_DEFAULT_REPORT = Path("artefacts/stress.html")
 
 
 def _as_scale(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -26,7 +26,7 @@ def _as_names(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple
     return tuple(dict.fromkeys(name.strip().upper() for name in value.split(",") if name.strip()))
 
 
-class _Command(click.Command):
+class _StressCommand(click.Command):
     """Its help names all loads, faults and promises."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
@@ -38,7 +38,7 @@ class _Command(click.Command):
                 formatter.write_dl([*named.items()])
 
 
-@click.command(cls=_Command)
+@click.command(cls=_StressCommand)
 @click.option(
     "--load",
     default="L1",
@@ -71,7 +71,7 @@ class _Command(click.Command):
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    default=_USUAL_REPORT,
+    default=_DEFAULT_REPORT,
     show_default=True,
     help="Write a page that shows what came of it.",
 )
@@ -82,17 +82,17 @@ def stress(ctx: click.Context, /, attach: str | None, json_file: Path | None, re
     A supervisor of its own with real workers, unless --attach names another one.
     """
     from stress.command import stress as run
-    from stress.plan import Wish
+    from stress.plan import StressOptions
 
-    with _usual_folder() if report == _USUAL_REPORT else nullcontext():
-        code = run(Wish(**wish), attach=_socket(attach), json_file=json_file, report=report)
+    with _default_report_folder() if report == _DEFAULT_REPORT else nullcontext():
+        code = run(StressOptions(**wish), attach=_socket(attach), json_file=json_file, report=report)
     ctx.exit(code)
 
 
 @contextmanager
-def _usual_folder() -> Iterator[None]:
+def _default_report_folder() -> Iterator[None]:
     """Make the folder of the usual report, where there is none; a run that is refused or ended does not leave it."""
-    folder, is_ours = _USUAL_REPORT.parent, False
+    folder, is_ours = _DEFAULT_REPORT.parent, False
     with suppress(OSError):  # that no report can be written there is told when it is tried
         folder.mkdir()
         is_ours = True

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.options import as_seconds, json_option, load, place_options, with_client
+from commands.options import as_seconds, connection_options, json_option, load_with_flags, with_client
 
 if TYPE_CHECKING:
     from doors.control.client import ControlClient
 
 
 @click.command()
-@place_options
+@connection_options
 @click.option("--min", "min_workers", type=int, metavar="N", help="Idle workers to keep (pool.min).")
 @click.option("--max", "max_workers", type=int, metavar="N", help="Worker processes at most (pool.max).")
 @click.pass_context
@@ -24,17 +24,17 @@ def run(
 ) -> None:
     """Run a supervisor in the foreground, until SIGTERM, Ctrl-C or `pool stop`."""
     from app import supervisor
-    from app.console import ends_without_a_reader
+    from app.console import exit_if_output_blocked
     from app.hardening import bound_heap, harden
     from doors.locations import resolve_socket
 
     harden()
     bound_heap(os.environ)
-    read = functools.partial(load, config, data_dir, machine=os.environ, **limits)
+    read = functools.partial(load_with_flags, config, data_dir, machine=os.environ, **limits)
     settings = read()
     where = Path(settings.data_dir)
     path = resolve_socket(socket, os.environ, settings.socket, where)
-    with ends_without_a_reader():
+    with exit_if_output_blocked():
         code = supervisor.run(settings, data_dir=where, socket=path, live=sys.stderr.isatty(), reread=read)
     ctx.exit(code)
 

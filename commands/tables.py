@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from commands.autonomy_view import autonomy_lines
-from commands.layout import UNBOUNDED, Column, Rows, make_table, question_lines, short_key
-from wire.terminal import clean, percent, size, span
+from commands.layout import UNBOUNDED, Column, TableRows, approval_lines, make_table, short_key
+from wire.terminal import clean, format_duration, format_percent, format_size
 
 _MOST_WAITERS = 20
 """That the status shows; the list of all may be thousands of lines."""
@@ -41,12 +41,12 @@ def status_view(document: Record, width: int, place: str = "") -> Group:
         )
     if document["profiles"]:
         parts += [Text(), _profiles_table(document["profiles"], width)]
-    parts += [Text(), _latency_table(document["latency"]), Text(), _sums(document), _guarantee(document)]
+    parts += [Text(), _latency_table(document["latency"]), Text(), _counter_lines(document), _guarantee(document)]
     parts += _gateway_lines(document["gateway"], place)
     return Group(*parts)
 
 
-def workers_table(workers: Sequence[Record], width: int) -> Rows | Text:
+def workers_table(workers: Sequence[Record], width: int) -> TableRows | Text:
     """One line a worker."""
     columns = [
         Column("WORKER", lambda w: clean(w["id"])),
@@ -54,25 +54,25 @@ def workers_table(workers: Sequence[Record], width: int) -> Rows | Text:
         Column("STATE", _worker_state),
         Column("SESSION", lambda w: short_key(w["session"]), stretches=True),
         Column("AGENT/ROLE", _agent_and_role, stretches=True, optional=3),
-        Column("TURN", lambda w: span(w["turn_age"]), right=True),
+        Column("TURN", lambda w: format_duration(w["turn_age"]), right=True),
         Column("TURNS", lambda w: clean(w["turns"]), right=True, optional=2),
-        Column("AGE", lambda w: span(w["age"]), right=True, optional=1),
-        Column("RSS", lambda w: size(w["rss"]), right=True),
-        Column("CPU", lambda w: percent(w["cpu"]), right=True, optional=4),
-        Column("PING", lambda w: span(w["last_ping"]), right=True, optional=5),
+        Column("AGE", lambda w: format_duration(w["age"]), right=True, optional=1),
+        Column("RSS", lambda w: format_size(w["rss"]), right=True),
+        Column("CPU", lambda w: format_percent(w["cpu"]), right=True, optional=4),
+        Column("PING", lambda w: format_duration(w["last_ping"]), right=True, optional=5),
         Column("PROFILE", lambda w: clean(w["profile"]), optional=6),
     ]
     return make_table(columns, workers, width, empty="no workers")
 
 
-def waiting_table(waiting: Sequence[Record], width: int) -> Rows | Text:
+def waiting_table(waiting: Sequence[Record], width: int) -> TableRows | Text:
     """One line a waiter, the next to be served first."""
     columns = [
         Column("#", lambda w: clean(w["position"]), right=True),
         Column("REQUEST", lambda w: clean(w["request"]), optional=1),
         Column("SESSION", lambda w: short_key(w["session"]), stretches=True),
         Column("PRIORITY", lambda w: f"{w.get('priority_now', w['priority']):.1f}", right=True),
-        Column("WAITED", lambda w: span(w["waited"]), right=True),
+        Column("WAITED", lambda w: format_duration(w["waited"]), right=True),
         Column("WHY", lambda w: clean(w["why"]), stretches=True),
     ]
     return make_table(columns, waiting, width, empty="nobody waits")
@@ -81,10 +81,10 @@ def waiting_table(waiting: Sequence[Record], width: int) -> Rows | Text:
 def sessions_view(sessions: Sequence[Record], width: int, place: str = "") -> Group:
     """One line a session, then what they ask people, with the commands to type. ``place``: see ``status_view``."""
     asked = [{"session": one["key"], "call": call} for one in sessions for call in one["pending_permissions"]]
-    return Group(_sessions_table(sessions, width), *([Text()] if asked else []), *question_lines(asked, place))
+    return Group(_sessions_table(sessions, width), *([Text()] if asked else []), *approval_lines(asked, place))
 
 
-def _sessions_table(sessions: Sequence[Record], width: int) -> Rows | Text:
+def _sessions_table(sessions: Sequence[Record], width: int) -> TableRows | Text:
     """Of a session's transcript the file's name, the directory being that of all."""
     waits = Column("WAITS FOR", lambda s: clean(s["waits_for"] or "-"), stretches=True)
     columns = [
@@ -129,7 +129,7 @@ def checks_table(checks: Sequence[Record]) -> Table:
     return table
 
 
-def _profiles_table(profiles: Sequence[Record], width: int) -> Rows | Text:
+def _profiles_table(profiles: Sequence[Record], width: int) -> TableRows | Text:
     columns = [
         Column("PROFILE", lambda p: clean(p["profile"])),
         Column("AGENT/ROLE", _agent_and_role, stretches=True),
@@ -142,12 +142,12 @@ def _profiles_table(profiles: Sequence[Record], width: int) -> Rows | Text:
     return make_table(columns, profiles, width, empty="no profiles")
 
 
-def _latency_table(latency: dict[str, Record]) -> Rows | Text:
+def _latency_table(latency: dict[str, Record]) -> TableRows | Text:
     columns = [
         Column("LATENCY", lambda q: clean(q["name"])),
-        Column("P50", lambda q: span(q["p50"] if q["count"] else None), right=True),
-        Column("P99", lambda q: span(q["p99"] if q["count"] else None), right=True),
-        Column("MAX", lambda q: span(q.get("max") if q["count"] else None), right=True),
+        Column("P50", lambda q: format_duration(q["p50"] if q["count"] else None), right=True),
+        Column("P99", lambda q: format_duration(q["p99"] if q["count"] else None), right=True),
+        Column("MAX", lambda q: format_duration(q.get("max") if q["count"] else None), right=True),
         Column("COUNT", lambda q: clean(q["count"]), right=True),
     ]
     return make_table(columns, [{"name": name, **figures} for name, figures in latency.items()], UNBOUNDED, empty="")
@@ -166,12 +166,12 @@ def _headline(document: Record) -> Text:
 
 def _supervisor_line(document: Record) -> Text:
     facts = document["supervisor"]
-    text = f"pid {facts['pid']}, up {span(facts['uptime'])}, version {facts['version']}, {facts['socket']}"
+    text = f"pid {facts['pid']}, up {format_duration(facts['uptime'])}, version {facts['version']}, {facts['socket']}"
     http = facts.get("http")
     return Text(clean(f"{text}, {http['url']}" if http else text), "dim", overflow="fold")
 
 
-def _sums(document: Record) -> Text:
+def _counter_lines(document: Record) -> Text:
     counters = document["counters"]
     states = Counter("failed" if session.get("failed") else session["state"] for session in document["sessions"])
     sessions = "  ".join(f"{count} {state}" for state, count in sorted(states.items())) or "none"
@@ -201,7 +201,7 @@ def _gateway_lines(gateway: Record, place: str) -> list[Text]:
     lanes, store = gateway["lanes"], gateway["store"]
     lines = [Text(clean(f"runs      {gateway['runs']} live  {lanes['waiting']} waiting{_lanes(lanes['lanes'])}"))]
     lines += _hold_lines(gateway["holds"])
-    lines += question_lines(gateway["permissions"], place)
+    lines += approval_lines(gateway["permissions"], place)
     lines.append(
         Text(clean(f"events    head {gateway['events']['head']}  {gateway['events']['sleeping']} readers waiting"))
     )
@@ -220,9 +220,9 @@ def _hold_lines(holds: Record) -> list[Text]:
     """Who holds a worker, and who waits to."""
     lines = []
     for hold in holds["oldest"]:
-        has = f"worker {hold['worker']} for {span(hold['age'])}"
+        has = f"worker {hold['worker']} for {format_duration(hold['age'])}"
         if hold["worker"] is None:
-            has = f"has waited {span(hold['age'])}, {span(hold['expires_in'])} left"
+            has = f"has waited {format_duration(hold['age'])}, {format_duration(hold['expires_in'])} left"
         lines.append(Text(clean(f"hold      {short_key(hold['session'])}  {has}  by {hold['principal']}")))
     more = holds["granted"] + holds["waiting"] - len(lines)
     return [*lines, Text(f"          and {more} more")] if more > 0 else lines

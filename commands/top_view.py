@@ -13,43 +13,45 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from commands.event_lines import EventLines, shorten
-from commands.event_text import TEXT_KINDS, data_of, piece_of, tell
-from commands.layout import Column, Rows, make_table, question_lines, short_key
+from commands.event_lines import EventFormatter, shorten
+from commands.event_text import TEXT_KINDS, describe_event, event_data, event_text
+from commands.layout import Column, TableRows, approval_lines, make_table, short_key
 from commands.tables import waiting_table, workers_table
 from wire.messages import EventEnvelope
-from wire.sparkline import Series, spark
-from wire.terminal import clean, span
+from wire.sparkline import TimeSeries, sparkline
+from wire.terminal import clean, format_duration
 
 _KEPT_EVENTS = 500
 _KEPT_SESSIONS = 5_000
 _KEPT_RUNS = 5_000
 _KEPT_TEXT = 400
 
-_SILENT = frozenset({"state_changed", "token_usage", "session_bound", "session_parked", "run:accepted", "background"})
+_UNSHOWN_EVENTS = frozenset(
+    {"state_changed", "token_usage", "session_bound", "session_parked", "run:accepted", "background"}
+)
 """Events that say nothing about what a session does."""
 
 Record = dict[str, Any]
 
 
-class Picture:
+class TopModel:
     """Everything that is drawn. ``trouble``: why the supervisor cannot be asked, while it cannot."""
 
     def __init__(self) -> None:
         self.status: Record | None = None
-        self.trouble: str | None = None
-        self.lines: dict[str, str] = {}
+        self.error: str | None = None
+        self.last_lines: dict[str, str] = {}
         """What each session said last."""
         self.events: deque[EventEnvelope] = deque(maxlen=_KEPT_EVENTS)
         self.load: dict[str, float] = {}
         """The share of a processor that each worker has used between the last two documents, in percent."""
-        self.wait, self.turn, self.turns, self.told = Series(), Series(), Series(), Series()
-        self._runs: dict[str | None, float] = {}
-        self._started: dict[str | None, float] = {}
+        self.wait, self.turn, self.turns, self.events_seen = TimeSeries(), TimeSeries(), TimeSeries(), TimeSeries()
+        self._accepted_at: dict[str | None, float] = {}
+        self._started_at: dict[str | None, float] = {}
 
-    def take_status(self, status: Record) -> None:
+    def update_status(self, status: Record) -> None:
         """A status document."""
-        before, self.status, self.trouble = self.status, status, None
+        before, self.status, self.error = self.status, status, None
         seconds = 0.0 if before is None else status["supervisor"]["uptime"] - before["supervisor"]["uptime"]
         if before is None or seconds <= 0:
             self.load = {}
@@ -61,14 +63,14 @@ class Picture:
             if worker["cpu"] is not None and used.get(worker["id"]) is not None
         }
 
-    def take_events(self, events: Sequence[EventEnvelope]) -> None:
+    def add_events(self, events: Sequence[EventEnvelope]) -> None:
         """Events in their order."""
         self.events.extend(events[-_KEPT_EVENTS:])
         for event in events:
-            self.told.add(event.ts)
-            self._time(event)
-            if event.session and event.type not in _SILENT:
-                self._note(event)
+            self.events_seen.add(event.ts)
+            self._record_timing(event)
+            if event.session and event.type not in _UNSHOWN_EVENTS:
+                self._record_last_line(event)
 
     def workers(self) -> list[Record]:
         """Those of the status, with the load instead of the processor seconds used so far."""
@@ -82,45 +84,45 @@ class Picture:
         asking = {asked["session"] for asked in self.status["gateway"]["permissions"]}
         at_work = {worker["session"] for worker in self.status["workers"] if worker["turn_age"] is not None}
         found = [
-            {**session, "state": _state(session, asking, at_work), "line": self.lines.get(session["key"], "")}
+            {**session, "state": _state(session, asking, at_work), "line": self.last_lines.get(session["key"], "")}
             for session in self.status["sessions"]
         ]
-        recency = {key: place for place, key in enumerate(self.lines)}
+        recency = {key: place for place, key in enumerate(self.last_lines)}
         return sorted(found, key=lambda one: (_RANKS[one["state"]], -recency.get(one["key"], -1)))
 
-    def _time(self, event: EventEnvelope) -> None:
+    def _record_timing(self, event: EventEnvelope) -> None:
         match event.type:
             case "run:accepted":
-                self._runs[event.run_id] = event.ts
+                self._accepted_at[event.run_id] = event.ts
             case "run:start":
-                self._started[event.run_id] = event.ts
-                if event.run_id in self._runs:
-                    self.wait.add(event.ts, event.ts - self._runs.pop(event.run_id))
+                self._started_at[event.run_id] = event.ts
+                if event.run_id in self._accepted_at:
+                    self.wait.add(event.ts, event.ts - self._accepted_at.pop(event.run_id))
             case "done":
                 self.turns.add(event.ts)
-                self._runs.pop(event.run_id, None)
-                if event.run_id in self._started:
-                    self.turn.add(event.ts, event.ts - self._started.pop(event.run_id))
-        _drop_oldest(self._runs, _KEPT_RUNS)
-        _drop_oldest(self._started, _KEPT_RUNS)
+                self._accepted_at.pop(event.run_id, None)
+                if event.run_id in self._started_at:
+                    self.turn.add(event.ts, event.ts - self._started_at.pop(event.run_id))
+        _drop_oldest(self._accepted_at, _KEPT_RUNS)
+        _drop_oldest(self._started_at, _KEPT_RUNS)
 
-    def _note(self, event: EventEnvelope) -> None:
-        before = self.lines.pop(event.session, "")
+    def _record_last_line(self, event: EventEnvelope) -> None:
+        before = self.last_lines.pop(event.session, "")
         if TEXT_KINDS.get(event.type) == "text":
-            text = (before if event.type == "text_chunk" else "") + piece_of(event)
-        elif event.type == "done" and (said := _said_at_last(event)):
+            text = (before if event.type == "text_chunk" else "") + event_text(event)
+        elif event.type == "done" and (said := _final_text(event)):
             text = said
         elif event.type == "run:start" or event.type in TEXT_KINDS:
             text = ""
         else:
-            text = tell(event)[0]
-        self.lines[event.session] = text[-_KEPT_TEXT:]
-        _drop_oldest(self.lines, _KEPT_SESSIONS)
+            text = describe_event(event)[0]
+        self.last_lines[event.session] = text[-_KEPT_TEXT:]
+        _drop_oldest(self.last_lines, _KEPT_SESSIONS)
 
 
-def _said_at_last(event: EventEnvelope) -> str:
+def _final_text(event: EventEnvelope) -> str:
     """The answer of a run that went well; how another one ended is the news."""
-    data = data_of(event)
+    data = event_data(event)
     return str(data.get("text") or "") if data.get("reason") == "completed" else ""
 
 
@@ -143,10 +145,10 @@ def _drop_oldest(known: dict[Any, Any], most: int) -> None:
 
 
 LEAST_COLUMNS, LEAST_LINES = 60, 22
-_LEAST_PART = 4
+_MIN_TABLE_LINES = 4
 """Lines of a table that is cut: its heading, a row, how many more there are, a blank one."""
 _WIDE = 150
-_BESIDE_THE_LINE = 46
+_OTHER_COLUMNS_WIDTH = 46
 """Columns that a session's line leaves to the others of its row, at least."""
 _KEYS = "q quit   space hold"
 _STATE_STYLES = {"WORKING": "green", "PAUSED": "yellow", "waiting": "yellow", "failed": "red", "READY": "dim"}
@@ -154,19 +156,19 @@ _STATE_STYLES = {"WORKING": "green", "PAUSED": "yellow", "waiting": "yellow", "f
 Lines = list[RenderableType]
 
 
-class _Frame:
+class _DrawContext:
     """What all parts are drawn with."""
 
-    def __init__(self, picture: Picture, now: float, *, is_coloured: bool, ascii_only: bool, place: str) -> None:
-        self.picture = picture
+    def __init__(self, picture: TopModel, now: float, *, is_coloured: bool, ascii_only: bool, place: str) -> None:
+        self.model = picture
         self.now = now
         self.is_coloured = is_coloured
         self.ascii_only = ascii_only
-        self.place = place
+        self.connection_flags = place
 
 
 def draw(
-    picture: Picture,
+    picture: TopModel,
     width: int,
     height: int,
     *,
@@ -182,41 +184,41 @@ def draw(
     """
     if width < LEAST_COLUMNS or height < LEAST_LINES:
         return Text(f"pool top needs {LEAST_COLUMNS} columns and {LEAST_LINES} lines; q quits", "yellow")
-    frame = _Frame(picture, now, is_coloured=is_coloured, ascii_only=ascii_only, place=place)
+    frame = _DrawContext(picture, now, is_coloured=is_coloured, ascii_only=ascii_only, place=place)
     foot = Text.assemble((_KEYS, "dim"), ("   held" if held else "", "yellow"))
     if picture.status is None:
-        return Group(Text("pool", "bold"), Text(picture.trouble or "asking the supervisor", "yellow"), foot)
+        return Group(Text("pool", "bold"), Text(picture.error or "asking the supervisor", "yellow"), foot)
     head = _head(frame, width)
     room = height - len(head) - 1
-    asked = _questions(frame, width, room)
+    asked = _approval_lines(frame, width, room)
     body = (_wide if width >= _WIDE else _narrow)(frame, width, room - len(asked))
     return Group(*head, *asked, body, foot)
 
 
-def _head(frame: _Frame, width: int) -> list[Text]:
+def _head(frame: _DrawContext, width: int) -> list[Text]:
     """Three lines: how the pool stands, two lines of figures; a fourth where something is wrong."""
-    status = frame.picture.status or {}
+    status = frame.model.status or {}
     pool = status["pool"]
     mode_style = "green" if pool["mode"] == "running" else "yellow"
     parts = [f"{pool[name]} {name}" for name in ("leased", "idle", "starting", "stopping", "waiting") if pool[name]]
     runs = f"{status['gateway']['runs']} runs"
-    up = f"up {span(status['supervisor']['uptime'])}"
+    up = f"up {format_duration(status['supervisor']['uptime'])}"
     first = Text.assemble(
         ("pool ", "bold"), (pool["mode"], mode_style), (f"  {pool['total']}/{pool['max']} workers  ", "bold")
     )
     first.append("  ".join([*parts, runs, up]))
-    lines = [first, *_figures(frame, width), Text()]
+    lines = [first, *_stats_lines(frame, width), Text()]
     for line in lines:
         line.truncate(width, overflow="ellipsis")
-    if frame.picture.trouble is not None:
-        lines.insert(1, Text(clean(frame.picture.trouble), "bold red", no_wrap=True, overflow="ellipsis"))
+    if frame.model.error is not None:
+        lines.insert(1, Text(clean(frame.model.error), "bold red", no_wrap=True, overflow="ellipsis"))
     return lines
 
 
-def _figures(frame: _Frame, width: int) -> list[Text]:
-    picture, now = frame.picture, frame.now
+def _stats_lines(frame: _DrawContext, width: int) -> list[Text]:
+    picture, now = frame.model, frame.now
     latency = (picture.status or {})["latency"]
-    turns, told = picture.turns.sums(now), picture.told.sums(now)
+    turns, told = picture.turns.sums(now), picture.events_seen.sums(now)
     half = (width - 2) // 2
     cells: list[tuple[str, str, Sequence[float | None]]] = [
         ("wait", _quantiles(latency["acquire"]), picture.wait.means(now)),
@@ -224,26 +226,28 @@ def _figures(frame: _Frame, width: int) -> list[Text]:
         ("turns", f"{sum(turns[-30:]):.0f}/min", turns),
         ("events", f"{sum(told[-5:]) / 10:.0f}/s", told),
     ]
-    texts = [_figure(frame, name, text, values, half) for name, text, values in cells]
+    texts = [_stat_cell(frame, name, text, values, half) for name, text, values in cells]
     return [Text.assemble(texts[0], "  ", texts[1]), Text.assemble(texts[2], "  ", texts[3])]
 
 
-def _figure(frame: _Frame, name: str, text: str, values: Sequence[float | None], width: int) -> Text:
+def _stat_cell(frame: _DrawContext, name: str, text: str, values: Sequence[float | None], width: int) -> Text:
     head = f"{name:<6} {text:<21} "
-    line = spark(values, max(0, width - len(head)), ascii_only=frame.ascii_only)
+    line = sparkline(values, max(0, width - len(head)), ascii_only=frame.ascii_only)
     return Text.assemble((f"{name:<6} ", "dim"), (f"{text:<21} ", "bold"), (f"{line:<{width - len(head)}}", "cyan"))
 
 
 def _quantiles(latency: Record) -> str:
-    return f"p50 {span(latency['p50'])} p99 {span(latency['p99'])}" if latency["count"] else "-"
+    return f"p50 {format_duration(latency['p50'])} p99 {format_duration(latency['p99'])}" if latency["count"] else "-"
 
 
-def _questions(frame: _Frame, width: int, room: int) -> list[Text]:
+def _approval_lines(frame: _DrawContext, width: int, room: int) -> list[Text]:
     """As many as leave two thirds of the room. What is asked is cut at the edge; what is to be typed is not."""
-    asked = (frame.picture.status or {})["gateway"]["permissions"]
-    beside = 3 * _LEAST_PART  # workers, waiters, sessions; a question has two lines, and a blank one is below the last
+    asked = (frame.model.status or {})["gateway"]["permissions"]
+    beside = (
+        3 * _MIN_TABLE_LINES
+    )  # workers, waiters, sessions; a question has two lines, and a blank one is below the last
     most = max(1, min(len(asked), room // 6, (room - beside - 1) // 2))
-    lines = list(question_lines(asked[:most], frame.place, columns=width))
+    lines = list(approval_lines(asked[:most], frame.connection_flags, columns=width))
     for line in lines:
         line.no_wrap, line.overflow = True, line.overflow or "ellipsis"
     return [*lines, Text()] if lines else []
@@ -252,26 +256,26 @@ def _questions(frame: _Frame, width: int, room: int) -> list[Text]:
 # --- the parts --------------------------------------------------------------------------------------------------------
 
 
-def _narrow(frame: _Frame, width: int, room: int) -> RenderableType:
+def _narrow(frame: _DrawContext, width: int, room: int) -> RenderableType:
     """One below the other: workers get two fifths at most, waiters and sessions what is fair, events the rest."""
-    waiting = (frame.picture.status or {})["waiting"]
-    workers = _part(frame.picture.workers(), workers_table, width, max(_LEAST_PART, room * 2 // 5))
-    waiters = _part(waiting, waiting_table, width, max(_LEAST_PART, room // 6)) if waiting else []
-    left = room - _lines(workers) - _lines(waiters)
-    sessions = _part(frame.picture.sessions(), _sessions_table, width, max(_LEAST_PART, left // 2))
-    events = _events(frame, width, left - _lines(sessions))
+    waiting = (frame.model.status or {})["waiting"]
+    workers = _cut_table(frame.model.workers(), workers_table, width, max(_MIN_TABLE_LINES, room * 2 // 5))
+    waiters = _cut_table(waiting, waiting_table, width, max(_MIN_TABLE_LINES, room // 6)) if waiting else []
+    left = room - _line_count(workers) - _line_count(waiters)
+    sessions = _cut_table(frame.model.sessions(), _sessions_table, width, max(_MIN_TABLE_LINES, left // 2))
+    events = _events(frame, width, left - _line_count(sessions))
     return Group(*workers, *waiters, *sessions, *events)
 
 
-def _wide(frame: _Frame, width: int, room: int) -> RenderableType:
+def _wide(frame: _DrawContext, width: int, room: int) -> RenderableType:
     """Workers and waiters to the left; sessions and events to the right."""
     left_width = width * 11 // 20
     right_width = width - left_width - 2
-    waiting = (frame.picture.status or {})["waiting"]
-    waiters = _part(waiting, waiting_table, left_width, max(_LEAST_PART, room // 3)) if waiting else []
-    workers = _part(frame.picture.workers(), workers_table, left_width, room - _lines(waiters))
-    sessions = _part(frame.picture.sessions(), _sessions_table, right_width, max(_LEAST_PART, room // 2))
-    events = _events(frame, right_width, room - _lines(sessions))
+    waiting = (frame.model.status or {})["waiting"]
+    waiters = _cut_table(waiting, waiting_table, left_width, max(_MIN_TABLE_LINES, room // 3)) if waiting else []
+    workers = _cut_table(frame.model.workers(), workers_table, left_width, room - _line_count(waiters))
+    sessions = _cut_table(frame.model.sessions(), _sessions_table, right_width, max(_MIN_TABLE_LINES, room // 2))
+    events = _events(frame, right_width, room - _line_count(sessions))
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(width=left_width)
     grid.add_column(width=right_width)
@@ -279,7 +283,7 @@ def _wide(frame: _Frame, width: int, room: int) -> RenderableType:
     return grid
 
 
-def _part(
+def _cut_table(
     records: Sequence[Record], table: Callable[[Sequence[Record], int], RenderableType], width: int, most: int
 ) -> Lines:
     """A table of at most ``most`` lines, its heading and a blank line below among them; says how many are left out."""
@@ -290,9 +294,9 @@ def _part(
     return [*parts, Text()]
 
 
-def _lines(parts: Lines) -> int:
+def _line_count(parts: Lines) -> int:
     """How many lines they take: a table one for each row and one for its heading."""
-    return sum(each.line_count if isinstance(each, Rows) else 1 for each in parts)
+    return sum(each.line_count if isinstance(each, TableRows) else 1 for each in parts)
 
 
 def _sessions_table(sessions: Sequence[Record], width: int) -> RenderableType:
@@ -301,7 +305,9 @@ def _sessions_table(sessions: Sequence[Record], width: int) -> RenderableType:
         Column("STATE", lambda s: Text(s["state"], _STATE_STYLES[s["state"]])),
         Column("WORKER", lambda s: clean(s["worker"]), optional=1),
         Column("WAITING", lambda s: clean(s["waiting"] or "-"), right=True, optional=2),
-        Column("LAST LINE", lambda s: clean(_last_line(s["line"], max(20, width - _BESIDE_THE_LINE))), stretches=True),
+        Column(
+            "LAST LINE", lambda s: clean(_last_line(s["line"], max(20, width - _OTHER_COLUMNS_WIDTH))), stretches=True
+        ),
     ]
     return make_table(columns, sessions, width, empty="no sessions")
 
@@ -312,11 +318,11 @@ def _last_line(text: str, width: int) -> str:
     return shorten(line, width, keep_end=True)
 
 
-def _events(frame: _Frame, width: int, room: int) -> Lines:
+def _events(frame: _DrawContext, width: int, room: int) -> Lines:
     """The latest lines of the stream, filling what room is left."""
     if room < 2:
         return [Text()] * room
-    lines = EventLines(width, is_coloured=frame.is_coloured)
-    shown = [*lines.take(frame.picture.events), *lines.rest()]
+    lines = EventFormatter(width, is_coloured=frame.is_coloured)
+    shown = [*lines.feed(frame.model.events), *lines.flush()]
     texts = [Text.from_ansi(line, no_wrap=True, overflow="ellipsis") for line in shown[-(room - 1) :]]
     return [Text("EVENTS", "bold"), *texts, *(Text() for _ in range(room - 1 - len(texts)))]

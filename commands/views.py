@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.options import given_place, json_option, with_client
+from commands.options import connection_flags, json_option, with_client
 from errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ _CHAT_TYPES = ("dm", "group", "channel", "thread")
 @with_client
 def status(client: "ControlClient", *, watch: bool, as_json: bool) -> None:
     """Show the pool: figures, workers, waiters, profiles, latencies."""
-    from commands.output import show, watch_status
+    from commands.output import show_result, watch_status
 
     if watch and as_json:
         raise UsageError("--watch draws a screen and --json prints a document; choose one")
     if watch:
-        watch_status(client, place=given_place())
+        watch_status(client, place=connection_flags())
     else:
-        show(client, "status", as_json=as_json, place=given_place())
+        show_result(client, "status", as_json=as_json, place=connection_flags())
 
 
 @click.command()
@@ -39,7 +39,7 @@ def top(client: "ControlClient") -> None:
     """
     from commands.top import run_top
 
-    run_top(client, place=given_place())
+    run_top(client, place=connection_flags())
 
 
 @click.command()
@@ -47,9 +47,9 @@ def top(client: "ControlClient") -> None:
 @with_client
 def workers(client: "ControlClient", *, as_json: bool) -> None:
     """List the worker processes."""
-    from commands.output import show
+    from commands.output import show_result
 
-    show(client, "workers.list", as_json=as_json)
+    show_result(client, "workers.list", as_json=as_json)
 
 
 @click.command()
@@ -57,9 +57,9 @@ def workers(client: "ControlClient", *, as_json: bool) -> None:
 @with_client
 def waiting(client: "ControlClient", *, as_json: bool) -> None:
     """List who waits for a worker, and why."""
-    from commands.output import show
+    from commands.output import show_result
 
-    show(client, "waiting.list", as_json=as_json)
+    show_result(client, "waiting.list", as_json=as_json)
 
 
 @click.command()

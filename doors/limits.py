@@ -40,7 +40,7 @@ class InputBudget:
         self.limit = limit
         self._used = 0
 
-    def move(self, difference: int) -> bool:
+    def adjust(self, difference: int) -> bool:
         """Take more, or give back where negative; False when more is used than there is."""
         self._used += difference
         return self._used <= self.limit
@@ -57,14 +57,14 @@ class InputShare:
         """So many bytes are held now. Raises PoolSaturated, with nothing charged any more, when it is too much."""
         share = max(0, held - _FREE_INPUT_BYTES)
         difference, self._charged = share - self._charged, share
-        if difference and not self._budget.move(difference) and difference > 0:
-            self.give_back(0)  # at once: nobody else is to be refused for what goes now
+        if difference and not self._budget.adjust(difference) and difference > 0:
+            self.release(0)  # at once: nobody else is to be refused for what goes now
             raise PoolSaturated("the supervisor holds too many large requests at the moment", retry_after=1.0)
 
-    def give_back(self, held: int) -> None:
+    def release(self, held: int) -> None:
         """No more than so many bytes are held now."""
         share = min(self._charged, max(0, held - _FREE_INPUT_BYTES))
-        self._budget.move(share - self._charged)
+        self._budget.adjust(share - self._charged)
         self._charged = share
 
 
@@ -76,7 +76,7 @@ class OutputBudget:
         self._used = 0
         self._shares: set[OutputShare] = set()
 
-    def move(self, share: "OutputShare", difference: int) -> None:
+    def adjust(self, share: "OutputShare", difference: int) -> None:
         """The share has become so much larger, or smaller where negative."""
         self._used += difference
         if share.charged:
@@ -84,7 +84,7 @@ class OutputBudget:
         else:
             self._shares.discard(share)
         while self._used > self._limit:
-            max(self._shares, key=lambda waiting: waiting.charged).give_up()
+            max(self._shares, key=lambda waiting: waiting.charged).discard()
 
 
 class OutputShare:
@@ -95,19 +95,19 @@ class OutputShare:
         self._budget = budget
         self._free = free
         self._on_excess = on_excess
-        self._is_given_up = False
+        self._is_discarded = False
         self.charged = 0
 
     def charge(self, held: int) -> None:
         """So many bytes wait now. May give up any share of the budget, this one too."""
-        charged = 0 if self._is_given_up else max(0, held - self._free)
+        charged = 0 if self._is_discarded else max(0, held - self._free)
         if difference := charged - self.charged:
             self.charged = charged
-            self._budget.move(self, difference)
+            self._budget.adjust(self, difference)
 
-    def give_up(self) -> None:
+    def discard(self) -> None:
         """Let go of all that waits for this peer."""
         charged = self.charged
-        self._is_given_up = True
+        self._is_discarded = True
         self.charge(0)
         self._on_excess(charged)

@@ -30,12 +30,12 @@ def resolve_socket(flag: str | None, env: Mapping[str, str], configured: str | N
     The same inputs give the same path to ``pool run``, which binds there, and to every command that connects. An empty
     text counts as absent. Raises UsageError for a path that no socket can have.
     """
-    path = place_socket(flag, env, configured, data_dir)
+    path = socket_path(flag, env, configured, data_dir)
     check_socket_path(path)
     return path
 
 
-def place_socket(flag: str | None, env: Mapping[str, str], configured: str | None, data_dir: Path) -> Path:
+def socket_path(flag: str | None, env: Mapping[str, str], configured: str | None, data_dir: Path) -> Path:
     """The same without looking at the path's length."""
     named = flag or env.get("POOL_SOCKET") or configured
     if named:
@@ -75,7 +75,7 @@ def make_private_dir(path: Path) -> None:
         raise UsageError(f"the directory {path} can be written by others; run: chmod go-w {path}")
 
 
-def is_listened_to(path: Path) -> bool:
+def is_listening(path: Path) -> bool:
     """Whether somebody accepts connections at this socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
@@ -99,7 +99,7 @@ class AlreadyRunning(PoolError):
     code: ClassVar[str] = "already_running"
 
 
-class Holder(msgspec.Struct, frozen=True):
+class LockHolder(msgspec.Struct, frozen=True):
     """Who holds a data directory: its process id and the control socket it serves."""
 
     pid: int
@@ -127,7 +127,7 @@ class DataDirLock:
             os.close(self._fd)
             raise _already_running(data_dir) from None
         try:
-            self._write(msgspec.json.encode(Holder(os.getpid(), str(socket))))
+            self._write(msgspec.json.encode(LockHolder(os.getpid(), str(socket))))
         except OSError as exc:
             os.close(self._fd)
             raise UsageError(f"cannot write to the data directory {data_dir}: {exc.strerror}") from exc
@@ -150,23 +150,23 @@ class DataDirLock:
         os.pwrite(self._fd, record, 0)
 
 
-def read_holder(data_dir: Path) -> Holder | None:
+def read_lock_holder(data_dir: Path) -> LockHolder | None:
     """Who last took the directory's lock, alive or not; None when nobody has, or when it was given back."""
     try:
         with (data_dir / _LOCK_NAME).open("rb") as file:
-            return msgspec.json.decode(file.read(_MAX_RECORD_BYTES), type=Holder)
+            return msgspec.json.decode(file.read(_MAX_RECORD_BYTES), type=LockHolder)
     except (OSError, *DECODE_ERRORS):
         return None  # a courtesy to people and a hint to clients; the lock itself never depends on it
 
 
-def find_supervisor(expected: Path, data_dir: Path) -> Path:
+def find_supervisor_socket(expected: Path, data_dir: Path) -> Path:
     """The socket to connect to: the expected one, or, where there is none, the one the directory's holder names.
 
     They differ when the supervisor was started with another environment, say without a runtime directory.
     """
     if expected.exists():
         return expected
-    holder = read_holder(data_dir)
+    holder = read_lock_holder(data_dir)
     return expected if holder is None else Path(holder.socket)
 
 
@@ -178,7 +178,7 @@ def _open_lock(path: Path) -> int:
 
 
 def _already_running(data_dir: Path) -> AlreadyRunning:
-    holder = read_holder(data_dir)
+    holder = read_lock_holder(data_dir)
     if holder is None:
         return AlreadyRunning(
             f"another supervisor holds the data directory {data_dir}; stop it, or use another --data-dir"

@@ -24,25 +24,25 @@ from gateway.events import EventBus
 from gateway.gateway import Gateway
 from gateway.runs.run import Run, RunOutcome
 from gateway.sessions.sessions import SessionEntry, Sessions
-from gateway.status import AutonomyFigures
+from gateway.status import AutonomyStats
 from heartbeat.beat import BeatPorts
-from heartbeat.cron.jobs import CronPorts, Names
+from heartbeat.cron.jobs import CronPorts, NameValidators
 from heartbeat.cron.schedule import machine_zone
 from heartbeat.cron.service import CronService
 from heartbeat.cron.settings import CronSettings
-from heartbeat.delivery.channel import Channel as Carrier
-from heartbeat.delivery.dispatcher import Courier, StdoutOutlet, open_courier
+from heartbeat.delivery.channel import DeliveryChannel as Carrier
+from heartbeat.delivery.dispatcher import AlertDispatcher, StdoutOutlet, open_dispatcher
 from heartbeat.delivery.settings import DeliverySettings
 from heartbeat.delivery.targets import STDOUT, WEBHOOK, target_problem
 from heartbeat.delivery.webhook import open_webhooks
 from heartbeat.ports import BeatAnswer, BeatRequest, PendingEvent
 from heartbeat.service import Heartbeat, open_heartbeat
 from heartbeat.settings import HeartbeatSettings
-from heartbeat.system_events import EventKind, SystemEvent
+from heartbeat.system_events import SystemEvent, SystemEventKind
 from heartbeat.wake import reason_of
 from router.source import peer_of
 from store.store import StoredDocuments
-from wire.messages import Channel
+from wire.messages import EventChannel
 
 
 class GatewayEvents:
@@ -52,17 +52,17 @@ class GatewayEvents:
         self._gateway = gateway
         self._events = gateway.system_events
 
-    def waiting(self) -> Sequence[tuple[str, str]]:
+    def pending_sessions(self) -> Sequence[tuple[str, str]]:
         """See ``EventPort.waiting``."""
         return [
             (agent, session)
-            for session in self._events.waiting()
-            if self._events.untold(session) and (agent := agent_of(self._gateway, session)) is not None
+            for session in self._events.pending_sessions()
+            if self._events.unclaimed(session) and (agent := agent_of(self._gateway, session)) is not None
         ]
 
     def peek(self, session: str) -> Sequence[PendingEvent]:
         """See ``EventPort.peek``."""
-        return self._events.untold(session)
+        return self._events.unclaimed(session)
 
     def claim(self, session: str, ids: Sequence[str]) -> None:
         """See ``EventPort.claim``."""
@@ -77,7 +77,7 @@ class GatewayEvents:
         self._events.acknowledge(session, ids)
 
 
-class Waker:
+class HeartbeatTrigger:
     """Wakes whoever is to be told something, as soon as it is queued.
 
     An agent whose settings say ``wake = false`` is not: what is queued is told with its session's next turn.
@@ -87,36 +87,36 @@ class Waker:
         self._gateway = gateway
         self._heartbeat = heartbeat
 
-    def heard(self, event: SystemEvent) -> None:
+    def on_queued(self, event: SystemEvent) -> None:
         """An event has been queued."""
         agent = agent_of(self._gateway, event.session)
         if agent is not None:
             self._heartbeat.wake(agent, reason_of(event.kind), event.session)
 
 
-class GatewayVoice:
-    """Implements ``heartbeat.cron.jobs.Voice``: what is queued wakes, see ``Waker``."""
+class SystemEventSink:
+    """Implements ``heartbeat.cron.jobs.Voice``: what is queued wakes, see ``HeartbeatTrigger``."""
 
     def __init__(self, gateway: Gateway, heartbeat: Heartbeat) -> None:
         self._gateway = gateway
         self._heartbeat = heartbeat
 
-    def speak(self, *, agent: str, session: str, text: str, context: str) -> None:
-        """See ``Voice.speak``."""
-        problem = self.problem(agent=agent, session=session)
+    def inject_and_wake(self, *, agent: str, session: str, text: str, context: str) -> None:
+        """See ``WakePort.speak``."""
+        problem = self.wake_problem(agent=agent, session=session)
         if problem is not None:
             raise UsageError(problem)
-        self._gateway.system_events.inject(session, text, kind=EventKind.CRON, context=context)
+        self._gateway.system_events.inject(session, text, kind=SystemEventKind.CRON, context=context)
 
-    def problem(self, *, agent: str, session: str) -> str | None:
-        """See ``Voice.problem``."""
+    def wake_problem(self, *, agent: str, session: str) -> str | None:
+        """See ``WakePort.problem``."""
         owner = agent_of(self._gateway, session)
         if owner != agent:
             return (
                 f"session {session} is agent {owner}'s, and the job is agent {agent}'s, who would not hear of it "
                 f'there; name a session of {agent}\'s, or give the job agent = "{owner}"'
             )
-        if not self._heartbeat.is_woken(agent):
+        if not self._heartbeat.wakes_on_events(agent):
             return (
                 f"events do not wake agent {agent}, so a job of mode main does not run; set "
                 f'agents.{agent}.heartbeat.wake = true, or give the job mode = "isolated"'
@@ -128,16 +128,16 @@ class GatewayVoice:
             )
         return None
 
-    def heard_at(self, *, agent: str, session: str) -> float | None:
-        """See ``Voice.heard_at``."""
+    def wakes_at(self, *, agent: str, session: str) -> float | None:
+        """See ``WakePort.heard_at``."""
         return self._heartbeat.wakes_at(agent, session)
 
 
 def agent_of(gateway: Gateway, session: str) -> str | None:
     """Whose the session is; the default agent's where it is nobody's yet. None for what is no key."""
-    default = gateway.shelf.parts.router.default_agent
+    default = gateway.profile_cache.parts.router.default_agent
     try:
-        return gateway.sessions.whose(session, None, None, default=default)[1]
+        return gateway.sessions.resolve(session, None, None, default=default)[1]
     except PoolError:
         return None
 
@@ -151,10 +151,10 @@ class GatewayRuns:
 
     def __init__(self, gateway: Gateway) -> None:
         self._intake = gateway.intake
-        self._conductor = gateway.conductor
+        self._scheduler = gateway.scheduler
         self._sessions = gateway.sessions
-        self._desk = gateway.session_desk
-        self._shelf = gateway.shelf
+        self._session_admin = gateway.session_admin
+        self._profile_cache = gateway.profile_cache
         self._pool = gateway.pool
 
     async def run(self, request: BeatRequest) -> BeatAnswer:
@@ -168,43 +168,45 @@ class GatewayRuns:
             await self._begin_conversation(request)
         run = await self._intake.accept_beat(request, PRINCIPAL)
         try:
-            return _answer(await run.wait())
+            return _beat_answer(await run.wait())
         except trio.Cancelled:
-            self._leave(run)
+            self._abandon(run)
             raise
 
     async def _begin_conversation(self, request: BeatRequest) -> None:
         """Unless the run itself was begun there in an earlier life. Raises AcquireTimeout where a turn does not end."""
         entry = self._entry(request.agent, request.session)  # another agent's is refused
         if entry is not None and entry.last_run != request.run_id:
-            await self._desk.renew(request.session, earlier=request.earlier, within=request.timeout)
+            await self._session_admin.start_new_conversation(
+                request.session, earlier=request.earlier, within=request.timeout
+            )
 
-    def _leave(self, run: Run) -> None:
+    def _abandon(self, run: Run) -> None:
         """Nobody waits for it any more. At the supervisor's end it is left as it is: the next life asks for it."""
         if not self._intake.is_closed:
-            self._conductor.abort(run)
+            self._scheduler.abort(run)
 
     def is_busy(self, session: str) -> bool:
         """See ``RunPort.is_busy``."""
-        return self._conductor.is_busy(session)
+        return self._scheduler.is_busy(session)
 
     def has_room(self, agent: str, session: str) -> bool:
         """See ``RunPort.has_room``. Of a profile that was never built, only its acquire can say."""
         entry = self._entry(agent, session)
         own = {} if entry is None else {"model": entry.model, "thinking": entry.thinking}
-        profile = self._shelf.at_hand(session, agent, _role(entry), **own)
+        profile = self._profile_cache.peek(session, agent, _role(entry), **own)
         return profile is None or self._pool.has_room(session, profile)
 
     def workspace_of(self, agent: str, session: str) -> str | None:
         """See ``RunPort.workspace_of``."""
         try:
-            return self._shelf.workspace_of(agent, _role(self._entry(agent, session)), session)
+            return self._profile_cache.workspace_of(agent, _role(self._entry(agent, session)), session)
         except PoolError:
             return None  # what is wrong with it is told to whoever runs the agent
 
-    def touch(self, session: str) -> None:
+    def mark_active(self, session: str) -> None:
         """See ``RunPort.touch``."""
-        self._sessions.touch(session)
+        self._sessions.mark_active(session)
 
     def _entry(self, agent: str, session: str) -> SessionEntry | None:
         entry = self._sessions.get(session)
@@ -215,7 +217,7 @@ def _role(entry: SessionEntry | None) -> str:
     return "default" if entry is None else entry.role
 
 
-def _answer(outcome: RunOutcome) -> BeatAnswer:
+def _beat_answer(outcome: RunOutcome) -> BeatAnswer:
     error = outcome.error
     return BeatAnswer(
         ok=outcome.status == "ok",
@@ -227,29 +229,29 @@ def _answer(outcome: RunOutcome) -> BeatAnswer:
     )
 
 
-_SHOWN = 20
+_MAX_LISTED_AGENTS = 20
 
 
-class KnownNames:
+class NameChecks:
     """``webhooks`` may be replaced; agents are those of the gateway."""
 
     def __init__(self, gateway: Gateway, webhooks: Collection[str]) -> None:
         self._gateway = gateway
         self.webhooks = webhooks
 
-    def names(self) -> Names:
+    def validators(self) -> NameValidators:
         """As scheduled tasks ask for them."""
-        return Names(self._agent_problem, self._target_problem, self._default_agent)
+        return NameValidators(self._agent_problem, self._target_problem, self._default_agent)
 
     def _default_agent(self) -> str:
-        return self._gateway.shelf.parts.router.default_agent
+        return self._gateway.profile_cache.parts.router.default_agent
 
     def _agent_problem(self, agent: str) -> str | None:
-        profiles = self._gateway.shelf.parts.profiles
+        profiles = self._gateway.profile_cache.parts.profiles
         if agent in profiles.agents or agent in (known := profiles.agent_names()):
             return None
-        more = ", ..." if len(known) > _SHOWN else ""
-        return f"there is no agent {agent[:80]!r}; there are: {', '.join(known[:_SHOWN])}{more}"
+        more = ", ..." if len(known) > _MAX_LISTED_AGENTS else ""
+        return f"there is no agent {agent[:80]!r}; there are: {', '.join(known[:_MAX_LISTED_AGENTS])}{more}"
 
     def _target_problem(self, target: str) -> str | None:
         return target_problem(target, self.webhooks)
@@ -267,18 +269,23 @@ class Autonomy:
     """Made by ``open_autonomy``. Its parts are its interface; settings and figures concern all of them."""
 
     def __init__(
-        self, heartbeat: Heartbeat, cron: CronService, courier: Courier, names: KnownNames, environ: Mapping[str, str]
+        self,
+        heartbeat: Heartbeat,
+        cron: CronService,
+        courier: AlertDispatcher,
+        names: NameChecks,
+        environ: Mapping[str, str],
     ) -> None:
         self.heartbeat = heartbeat
         self.cron = cron
-        self._courier = courier
+        self._alert_dispatcher = courier
         self._names = names
         self._environ = environ
 
     async def run(self) -> None:
         """Beat, run what is due, deliver, until cancelled."""
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._courier.run)
+            await nursery.start(self._alert_dispatcher.run)
             await nursery.start(self.heartbeat.run)
             nursery.start_soon(self.cron.run)
 
@@ -292,17 +299,17 @@ class Autonomy:
 
         def apply() -> None:
             self._names.webhooks = settings.delivery.webhooks
-            self._courier.reconfigure(channels)
+            self._alert_dispatcher.reconfigure(channels)
             self.heartbeat.reconfigure(settings.heartbeats)
             self.cron.reconfigure(settings.cron)
 
         return apply
 
-    def figures(self) -> AutonomyFigures:
+    def stats(self) -> AutonomyStats:
         """Figures of this moment."""
-        enabled, beating = self.heartbeat.figures()
-        return AutonomyFigures(
-            heartbeats=enabled, beating=beating, cron=self.cron.status(), alerts=self._courier.statistics()
+        enabled, beating = self.heartbeat.stats()
+        return AutonomyStats(
+            heartbeats=enabled, beating=beating, cron=self.cron.status(), alerts=self._alert_dispatcher.statistics()
         )
 
 
@@ -320,14 +327,14 @@ async def open_autonomy(
     webhooks, ``clock`` gives Unix time. Raises UsageError, StoreUnusable.
     """
     documents, monitor, runs = StoredDocuments(gateway.store), _Monitor(gateway.bus), GatewayRuns(gateway)
-    names = KnownNames(gateway, settings.delivery.webhooks)
-    courier = await open_courier(
+    names = NameChecks(gateway, settings.delivery.webhooks)
+    courier = await open_dispatcher(
         documents,
         gateway.bus,
         channels=_channels(settings, environ),
         outlets={str(STDOUT): StdoutOutlet(write)},
-        last_spoke=_LastSpoke(gateway.sessions),
-        together=gateway.store.together,
+        last_spoke=_LastChannel(gateway.sessions),
+        together=gateway.store.transaction,
         clock=clock,
     )
     ports = BeatPorts(
@@ -336,19 +343,19 @@ async def open_autonomy(
         alerts=courier,
         monitor=monitor,
         wall=clock,
-        together=gateway.store.together,
+        transaction=gateway.store.transaction,
     )
     heartbeat = await open_heartbeat(documents, ports, settings.heartbeats)
-    gateway.system_events.on_queued(Waker(gateway, heartbeat).heard)
+    gateway.system_events.on_queued(HeartbeatTrigger(gateway, heartbeat).on_queued)
     cron = CronService(
         settings.cron,
         CronPorts(
             documents=documents,
             runs=runs,
-            voice=GatewayVoice(gateway, heartbeat),
+            waker=SystemEventSink(gateway, heartbeat),
             alerts=courier,
             monitor=monitor,
-            names=names.names(),
+            names=names.validators(),
             wall=clock,
             local=machine_zone(environ),
         ),
@@ -367,11 +374,11 @@ class _Monitor:
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
 
-    def tell(self, type_: str, session: str, data: dict[str, Any]) -> None:
-        self._bus.publish(session, Channel.MONITOR, type_, data)
+    def publish(self, type_: str, session: str, data: dict[str, Any]) -> None:
+        self._bus.publish(session, EventChannel.MONITOR, type_, data)
 
 
-class _LastSpoke:
+class _LastChannel:
     """Where a session last spoke: the channel of its latest message, and with whom."""
 
     def __init__(self, sessions: Sessions) -> None:

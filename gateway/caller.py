@@ -5,13 +5,13 @@ from enum import Enum, auto
 from typing import Any, Protocol
 
 
-class Unanswered(Enum):
+class NoResponse(Enum):
     """What a method returns where its caller wants to hear only of errors."""
 
     QUIET = auto()
 
 
-UNANSWERED = Unanswered.QUIET
+NO_RESPONSE = NoResponse.QUIET
 
 
 class Caller(Protocol):

@@ -20,39 +20,41 @@ from gateway.events import EventBus
 from gateway.hook_runner import HookRunner
 from gateway.runs.delegation import Delegation, TaskSessions
 from gateway.runs.intake import Intake
-from gateway.runs.registry import Ledger
+from gateway.runs.registry import RunRegistry
 from gateway.runs.run import Run
-from gateway.sessions.admin import CommandDesk, SessionDesk
-from gateway.sessions.agent_profiles import AgentParts, ProfileShelf
+from gateway.sessions.admin import SessionAdmin, SlashCommands
+from gateway.sessions.agent_profiles import AgentParts, ProfileCache
 from gateway.sessions.sessions import Sessions
 from gateway.sessions.system_events import SystemEvents
 from gateway.settings import GatewaySettings, QueueMode
-from gateway.turns.approvals import Decisions, Permissions
-from gateway.turns.context import Desk
+from gateway.turns.approvals import ApprovalDecisions, PendingPermissions
+from gateway.turns.context import TurnContext
 from gateway.turns.holds import Holds
-from gateway.turns.reply_stream import Answers
-from gateway.turns.scheduler import Conductor
+from gateway.turns.reply_stream import ReplyStream
+from gateway.turns.scheduler import TurnScheduler
 from gateway.turns.turn import Turn
 from pool import Pool
 from profiles import CapabilityProfile
 from store import Store
 from store.records import Loaded
 
-_SHOWN = 10
+_MAX_LISTED = 10
 
 
-def waits_for(turns: Iterable[Turn], permissions: Permissions, asked: Iterable[str], now: float) -> list[str]:
+def describe_blockers(
+    turns: Iterable[Turn], permissions: PendingPermissions, asked: Iterable[str], now: float
+) -> list[str]:
     """One sentence for each running turn, and for each session in ``asked``, where a front end awaits an answer."""
-    lines = [_turn(turn, permissions, now) for turn in turns if turn.worker is not None]
+    lines = [_describe_turn(turn, permissions, now) for turn in turns if turn.worker is not None]
     lines += [f"session {session}: a request of a front end" for session in asked]
-    return lines if len(lines) <= _SHOWN else [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more"]
+    return lines if len(lines) <= _MAX_LISTED else [*lines[:_MAX_LISTED], f"and {len(lines) - _MAX_LISTED} more"]
 
 
-def _turn(turn: Turn, permissions: Permissions, now: float) -> str:
-    return f"session {turn.session}: " + ", ".join(_parts(turn, permissions, now))
+def _describe_turn(turn: Turn, permissions: PendingPermissions, now: float) -> str:
+    return f"session {turn.session}: " + ", ".join(_turn_facts(turn, permissions, now))
 
 
-def _parts(turn: Turn, permissions: Permissions, now: float) -> Iterator[str]:
+def _turn_facts(turn: Turn, permissions: PendingPermissions, now: float) -> Iterator[str]:
     yield f"a turn on worker {turn.worker}"
     since = None if turn.lease is None else turn.lease.running_since
     if since is not None:
@@ -61,7 +63,7 @@ def _parts(turn: Turn, permissions: Permissions, now: float) -> Iterator[str]:
         yield f"which waits for a person (pool approve -s {turn.session} {call.id})"
 
 
-_AT_ONCE = 50
+_RESUME_BATCH = 50
 """Recovered runs that begin between two checkpoints: each takes a third of a millisecond."""
 
 
@@ -98,10 +100,10 @@ class Gateway:
         self.bus = bus
         self.shutdown_requested = trio.Event()
         self.resumed = trio.Event()
-        self._to_resume: list[Run] = []
+        self._recovered: list[Run] = []
         self._outcome_age = float(settings.outcome_age)
-        self.permissions = Permissions()
-        self.shelf = ProfileShelf(parts, hooks, data_dir=data_dir)
+        self.pending_permissions = PendingPermissions()
+        self.profile_cache = ProfileCache(parts, hooks, data_dir=data_dir)
         self.sessions = Sessions(
             settings,
             store,
@@ -112,28 +114,28 @@ class Gateway:
             is_busy=self._is_busy,
             clock=clock,
         )
-        self.ledger = Ledger(settings, store, bus, clock=clock)
+        self.run_registry = RunRegistry(settings, store, bus, clock=clock)
         self.system_events = SystemEvents(store, bus, clock=clock)
-        self._desk = Desk(
+        self._turn_context = TurnContext(
             settings,
             pool=pool,
             store=store,
-            answers=Answers(bus, hooks, self.shelf),
-            ledger=self.ledger,
+            answers=ReplyStream(bus, hooks, self.profile_cache),
+            ledger=self.run_registry,
             sessions=self.sessions,
-            shelf=self.shelf,
-            permissions=self.permissions,
+            shelf=self.profile_cache,
+            permissions=self.pending_permissions,
             system_events=self.system_events,
         )
-        self.conductor = Conductor(settings, self.ledger, self._desk, nursery)
-        self.decisions = Decisions(self.permissions, self.conductor)
-        self.session_desk = SessionDesk(
+        self.scheduler = TurnScheduler(settings, self.run_registry, self._turn_context, nursery)
+        self.decisions = ApprovalDecisions(self.pending_permissions, self.scheduler)
+        self.session_admin = SessionAdmin(
             pool=pool,
             bus=bus,
             sessions=self.sessions,
-            conductor=self.conductor,
-            shelf=self.shelf,
-            permissions=self.permissions,
+            conductor=self.scheduler,
+            shelf=self.profile_cache,
+            permissions=self.pending_permissions,
             system_events=self.system_events,
             hooks=hooks,
             data_dir=data_dir,
@@ -141,37 +143,37 @@ class Gateway:
         )
         self.intake = Intake(
             settings,
-            ledger=self.ledger,
+            ledger=self.run_registry,
             sessions=self.sessions,
-            shelf=self.shelf,
-            conductor=self.conductor,
+            shelf=self.profile_cache,
+            conductor=self.scheduler,
             hooks=hooks,
-            commands=CommandDesk(self.sessions, self.session_desk),
+            commands=SlashCommands(self.sessions, self.session_admin),
             data_dir=data_dir,
             start_soon=nursery.start_soon,
         )
-        self.holds = Holds(pool=pool, conductor=self.conductor, sessions=self.sessions, shelf=self.shelf)
+        self.holds = Holds(pool=pool, conductor=self.scheduler, sessions=self.sessions, shelf=self.profile_cache)
         self.attachments = Attachments(
             pool=pool,
             sessions=self.sessions,
-            session_desk=self.session_desk,
-            shelf=self.shelf,
-            conductor=self.conductor,
+            session_desk=self.session_admin,
+            shelf=self.profile_cache,
+            conductor=self.scheduler,
             intake=self.intake,
             data_dir=data_dir,
             start_soon=nursery.start_soon,
         )
         self.task_sessions = TaskSessions(
             pool=pool,
-            conductor=self.conductor,
+            conductor=self.scheduler,
             sessions=self.sessions,
-            desk=self.session_desk,
+            desk=self.session_admin,
             start_soon=nursery.start_soon,
         )
         self.delegation = Delegation(
             settings,
             intake=self.intake,
-            conductor=self.conductor,
+            conductor=self.scheduler,
             bus=bus,
             system_events=self.system_events,
             task_sessions=self.task_sessions,
@@ -181,35 +183,42 @@ class Gateway:
     def shut_down(self) -> None:
         """Ask for the end: nothing new is accepted from here on."""
         self.intake.is_closed = True
-        self.conductor.close()
+        self.scheduler.close()
         self.holds.close()
-        self.attachments.wind_down()
+        self.attachments.drain_pinned()
         self.shutdown_requested.set()
 
-    def waits_for(self) -> list[str]:
+    def shutdown_blockers(self) -> list[str]:
         """What the shutdown waits for, one sentence each."""
-        turns, asking = self.conductor.turns, self.attachments.asking()
-        return waits_for(turns, self.permissions, asking, trio.current_time())
+        turns, asking = self.scheduler.turns, self.attachments.unanswered_sessions()
+        return describe_blockers(turns, self.pending_permissions, asking, trio.current_time())
 
     def reconfigure(self, settings: GatewaySettings, parts: AgentParts) -> None:
         """New limits and agents, for what is done from now on."""
-        for part in (self.sessions, self.ledger, self._desk, self.conductor, self.intake, self.delegation):
+        for part in (
+            self.sessions,
+            self.run_registry,
+            self._turn_context,
+            self.scheduler,
+            self.intake,
+            self.delegation,
+        ):
             part.reconfigure(settings)
-        self.shelf.reconfigure(parts)
+        self.profile_cache.reconfigure(parts)
 
     def _is_busy(self, session: str) -> bool:
-        return self.conductor.is_busy(session)
+        return self.scheduler.is_busy(session)
 
     async def profile_of(self, session: str) -> CapabilityProfile | None:
         """What the session's worker must be able to do; None for an unknown session."""
         entry = self.sessions.get(session)
         if entry is None:
             return None
-        return await self.shelf.of(entry)
+        return await self.profile_cache.for_session(entry)
 
     async def ask_worker(self, session: str, method: str, params: dict[str, Any]) -> msgspec.Raw:
         """Ask the worker that the session has now, in its turn or between two. Raises PoolError, UsageError."""
-        turn = self.conductor.turn_of(session)
+        turn = self.scheduler.turn_of(session)
         if turn is not None and turn.lease is not None:
             return await turn.lease.request(method, params)
         profile = await self.profile_of(session)
@@ -221,29 +230,29 @@ class Gateway:
     def recover(self, loaded: Loaded) -> Recovery:
         """Take over what the last life left: its sessions, its outcomes. The runs that never began: see ``go_on``."""
         damaged = self.sessions.load(loaded.sessions)
-        runs, interrupted = self.ledger.recover(loaded.runs)
-        self._to_resume = runs
+        runs, interrupted = self.run_registry.recover(loaded.runs)
+        self._recovered = runs
         for run in (*runs, *interrupted):
             self.delegation.resume(run)
-        self.task_sessions.take_over(self._outcome_age)
+        self.task_sessions.delete_leftovers(self._outcome_age)
         return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=len(interrupted), damaged=damaged)
 
-    async def go_on(self) -> None:
+    async def resume_runs(self) -> None:
         """Give the recovered runs that never began their places, in the order of their acceptance.
 
         ``resumed`` is set when all have theirs; requests that may need a place wait for that.
         """
-        runs, self._to_resume = self._to_resume, []
+        runs, self._recovered = self._recovered, []
         for number, run in enumerate(runs, start=1):
             self._resume(run)
-            if number % _AT_ONCE == 0:
+            if number % _RESUME_BATCH == 0:
                 await trio.lowlevel.checkpoint()
         self.resumed.set()
 
     def _resume(self, run: Run) -> None:
         """Give a run of the last life its place, and its whole time again. It interrupts and joins no other."""
         run.request = msgspec.structs.replace(run.request, mode=QueueMode.FOLLOWUP)
-        self.conductor.submit(run)  # it has been accepted: where the lane refuses it, its followers are told
+        self.scheduler.submit(run)  # it has been accepted: where the lane refuses it, its followers are told
 
 
 @asynccontextmanager
@@ -272,8 +281,8 @@ async def open_gateway(
             clock=clock,
         )
         await gateway.system_events.load()
-        pool.on_exec(gateway.system_events.note)
-        nursery.start_soon(gateway.conductor.run)
+        pool.on_background(gateway.system_events.on_background)
+        nursery.start_soon(gateway.scheduler.run)
         nursery.start_soon(gateway.system_events.run)
         try:
             yield gateway

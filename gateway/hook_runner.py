@@ -19,13 +19,13 @@ import msgspec
 import trio
 
 from errors import UsageError
-from gateway.hooks import AgentBootstrap, Drop, HookName, HookTable, LeaveOut, MessageSeen, names_of
+from gateway.hooks import AgentBootstrap, Drop, ExcludeFiles, HookMessage, HookName, HookTable, names_of
 
 ENTRY_POINT_GROUP = "pool.hooks"
 _MODULE = "pool_gateway_hooks"
 """What the file is called among Python's modules; dataclasses and pickles look there."""
 
-Hook = Callable[..., Any]
+HookCallable = Callable[..., Any]
 
 
 def installed_hooks() -> list[EntryPoint]:
@@ -39,48 +39,48 @@ def load_hooks(file: Path | None, packages: Iterable[EntryPoint] = ()) -> HookTa
     Runs the operator's code and blocks while it does. Raises UsageError, with file, line and reason, for code that
     cannot be imported, for a function that cannot take one argument, and where there is no hook at all.
     """
-    found = [hook for point in packages for hook in _of_package(point)]
-    found += _of_file(file) if file is not None else []
-    table: dict[HookName, tuple[Hook, ...]] = {}
+    found = [hook for point in packages for hook in _load_package(point)]
+    found += _load_file(file) if file is not None else []
+    table: dict[HookName, tuple[HookCallable, ...]] = {}
     for hook in dict.fromkeys(found):
         for name in names_of(hook):
             table[name] = (*table.get(name, ()), hook)
     return table
 
 
-def _of_package(point: EntryPoint) -> list[Hook]:
+def _load_package(point: EntryPoint) -> list[HookCallable]:
     origin = f"the entry point {point.name} ({point.value})"
     try:
         loaded = point.load()
     except (Exception, SystemExit) as exc:  # whatever somebody else's code raises while it is imported
-        raise UsageError(f"cannot load the gateway's hooks from {origin}: {_described(exc)}") from exc
-    return _checked([loaded] if names_of(loaded) else _decorated(loaded), origin)
+        raise UsageError(f"cannot load the gateway's hooks from {origin}: {_describe(exc)}") from exc
+    return _check([loaded] if names_of(loaded) else _find_decorated(loaded), origin)
 
 
-def _of_file(path: Path) -> list[Hook]:
+def _load_file(path: Path) -> list[HookCallable]:
     path = path.expanduser()
     module = ModuleType(_MODULE)
     module.__file__ = str(path)
     before = sys.modules.get(_MODULE)
     sys.modules[_MODULE] = module
     try:
-        exec(_compiled(path), vars(module))  # noqa: S102 - running the operator's file is what is asked for
-        return _checked(_decorated(module), str(path))
+        exec(_compile(path), vars(module))  # noqa: S102 - running the operator's file is what is asked for
+        return _check(_find_decorated(module), str(path))
     except UsageError:
-        _put_back(before)
+        _restore_module(before)
         raise
     except (Exception, SystemExit) as exc:  # whatever the file raises
-        _put_back(before)
-        raise UsageError(f"cannot load the gateway's hooks: {_place(exc, path)}: {_described(exc)}") from exc
+        _restore_module(before)
+        raise UsageError(f"cannot load the gateway's hooks: {_error_location(exc, path)}: {_describe(exc)}") from exc
 
 
-def _put_back(module: ModuleType | None) -> None:
+def _restore_module(module: ModuleType | None) -> None:
     del sys.modules[_MODULE]
     if module is not None:
         sys.modules[_MODULE] = module
 
 
-def _compiled(path: Path) -> CodeType:
+def _compile(path: Path) -> CodeType:
     """The file's code; compiled here, since Python's own cache takes two edits within a second for one."""
     try:
         return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
@@ -91,11 +91,11 @@ def _compiled(path: Path) -> CodeType:
         raise UsageError(f"cannot load the gateway's hooks: {place}: {getattr(exc, 'msg', None) or exc}") from exc
 
 
-def _decorated(module: object) -> list[Hook]:
+def _find_decorated(module: object) -> list[HookCallable]:
     return [value for value in vars(module).values() if names_of(value)] if isinstance(module, ModuleType) else []
 
 
-def _checked(hooks: list[Hook], origin: str) -> list[Hook]:
+def _check(hooks: list[HookCallable], origin: str) -> list[HookCallable]:
     if not hooks:
         raise UsageError(
             f"there are no hooks in {origin}; decorate functions with @hook(...) of gateway.hooks, or leave it out"
@@ -105,43 +105,43 @@ def _checked(hooks: list[Hook], origin: str) -> list[Hook]:
     return hooks
 
 
-def _problem(hook: Hook) -> str | None:
+def _problem(hook: HookCallable) -> str | None:
     try:
         inspect.signature(hook).bind(object())
     except TypeError:
-        return f"{place_of(hook)}: {hook_name(hook)} must take one argument, what happened"
+        return f"{location_of(hook)}: {hook_name(hook)} must take one argument, what happened"
     is_stream = inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook)
-    return f"{place_of(hook)}: {hook_name(hook)} must return its answer, not yield it" if is_stream else None
+    return f"{location_of(hook)}: {hook_name(hook)} must return its answer, not yield it" if is_stream else None
 
 
-def hook_name(hook: Hook) -> str:
+def hook_name(hook: HookCallable) -> str:
     """What to call a hook in messages."""
     return getattr(hook, "__qualname__", type(hook).__qualname__)
 
 
-def place_of(hook: Hook) -> str:
+def location_of(hook: HookCallable) -> str:
     """Where a hook is written: ``file:line`` as far as that can be told."""
     code = getattr(inspect.unwrap(hook), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(hook)
 
 
-def _place(exc: BaseException, path: Path) -> str:
+def _error_location(exc: BaseException, path: Path) -> str:
     """The line of the file where it went wrong, however deep in somebody else's code."""
     lines = [frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if frame.filename == str(path)]
     return f"{path}:{lines[-1]}" if lines else str(path)
 
 
-def _described(exc: BaseException) -> str:
+def _describe(exc: BaseException) -> str:
     return f"{type(exc).__name__}: {exc}".rstrip(": ")
 
 
 Warn = Callable[[str, dict[str, Any]], None]
 """Takes a sentence and its facts (``hook``, ``place``, ``event``); must not raise."""
 
-_LIMIT = 5.0
-_THREADS = 8
+_CALL_TIMEOUT = 5.0
+_MAX_THREADS = 8
 """Calls of one plain function that are waited for at once."""
-_MOST_OVERDUE = 4
+_MAX_OVERDUE_THREADS = 4
 """Threads that may be lost to one function; then it is left out until one of them comes back."""
 
 
@@ -158,17 +158,17 @@ class HookRunner:
     A cancelled caller waits for nothing: an ``async`` hook is cancelled with it, a thread is left to itself.
     """
 
-    def __init__(self, hooks: HookTable, warn: Warn, *, limit: float = _LIMIT) -> None:
+    def __init__(self, hooks: HookTable, warn: Warn, *, limit: float = _CALL_TIMEOUT) -> None:
         self._warn = warn
         self._limit = limit
-        self._hooks: dict[HookName, list[_Hook]] = {}
+        self._hooks: dict[HookName, list[_HookFunction]] = {}
         self.replace(hooks)
 
     def replace(self, hooks: HookTable) -> None:
         """Use other hooks from now on; calls under way end as they began."""
-        known: dict[Callable[..., Any], _Hook] = {}
+        known: dict[Callable[..., Any], _HookFunction] = {}
         self._hooks = {
-            name: [known.setdefault(function, _Hook(function)) for function in functions]
+            name: [known.setdefault(function, _HookFunction(function)) for function in functions]
             for name, functions in hooks.items()
         }
 
@@ -182,8 +182,8 @@ class HookRunner:
             await self._call(hook, name, event)
 
     async def filter(
-        self, name: Literal["message:received", "message:sending"], message: MessageSeen
-    ) -> MessageSeen | Drop:
+        self, name: Literal["message:received", "message:sending"], message: HookMessage
+    ) -> HookMessage | Drop:
         """The message as the hooks leave it; each is shown what those before it made of it, the first Drop counts."""
         for hook in self._hooks.get(name, ()):
             match await self._call(hook, name, message):
@@ -194,64 +194,64 @@ class HookRunner:
                 case str(text):
                     message = msgspec.structs.replace(message, text=text)
                 case other:
-                    self._complain(hook, name, f"returned {type(other).__name__}, not a text, a Drop or None")
+                    self._report(hook, name, f"returned {type(other).__name__}, not a text, a Drop or None")
         return message
 
     async def bootstrap(self, event: AgentBootstrap) -> Bootstrap:
         """The texts for the system prompt, without empty ones, and the context files to be left out."""
-        said: list[str | LeaveOut] = []
+        said: list[str | ExcludeFiles] = []
         for hook in self._hooks.get("agent:bootstrap", ()):
             answer = await self._call(hook, "agent:bootstrap", event)
             items = answer if isinstance(answer, list) else [] if answer is None else [answer]
-            if all(isinstance(item, str | LeaveOut) for item in items):
+            if all(isinstance(item, str | ExcludeFiles) for item in items):
                 said += items
             else:
                 what = f"returned {type(answer).__name__}, not texts, a LeaveOut or None"
-                self._complain(hook, "agent:bootstrap", what)
+                self._report(hook, "agent:bootstrap", what)
         texts = [item.strip() for item in said if isinstance(item, str) and item.strip()]
-        left_out = [item.files for item in said if isinstance(item, LeaveOut)]
+        left_out = [item.files for item in said if isinstance(item, ExcludeFiles)]
         return Bootstrap(texts, None if () in left_out else sorted({file for files in left_out for file in files}))
 
-    async def _call(self, hook: "_Hook", name: HookName, event: msgspec.Struct) -> Any:
+    async def _call(self, hook: "_HookFunction", name: HookName, event: msgspec.Struct) -> Any:
         """What the hook returns; None after a warning where it went wrong."""
         if hook.is_stuck:
-            self._complain(hook, name, f"was left out: {_MOST_OVERDUE} earlier calls of it have not ended")
+            self._report(hook, name, f"was left out: {_MAX_OVERDUE_THREADS} earlier calls of it have not ended")
             return None
         scope = trio.move_on_after(self._limit)
         try:
             with scope:
                 return await hook.call(event)
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - whatever the operator's function raises
-            self._complain(hook, name, f"raised {type(exc).__name__}: {exc}")
+            self._report(hook, name, f"raised {type(exc).__name__}: {exc}")
         except BaseExceptionGroup as group:
             ours, theirs = group.split((trio.Cancelled, KeyboardInterrupt))
             if theirs is not None:
-                self._complain(hook, name, f"raised {theirs!r}")
+                self._report(hook, name, f"raised {theirs!r}")
             if ours is not None:
                 raise ours from None
         if scope.cancelled_caught:
-            self._complain(hook, name, f"took longer than {self._limit:g} s")
+            self._report(hook, name, f"took longer than {self._limit:g} s")
         return None
 
-    def _complain(self, hook: "_Hook", name: HookName, what: str) -> None:
-        facts = {"hook": hook_name(hook.function), "place": place_of(hook.function), "event": name}
+    def _report(self, hook: "_HookFunction", name: HookName, what: str) -> None:
+        facts = {"hook": hook_name(hook.function), "place": location_of(hook.function), "event": name}
         self._warn(f"the hook {facts['hook']} ({facts['place']}) for {name} {what}", facts)
 
 
-class _Hook:
+class _HookFunction:
     """One function with the threads that run it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self._is_async = inspect.iscoroutinefunction(function)
-        self._callers = trio.CapacityLimiter(_THREADS)
+        self._callers = trio.CapacityLimiter(_MAX_THREADS)
         self._threads = trio.CapacityLimiter(math.inf)
         """Only counts: a token comes back when its thread ends, whether or not anybody still waits for it."""
 
     @property
     def is_stuck(self) -> bool:
         """Whether too many threads that nobody waits for any more still run it."""
-        return self._threads.borrowed_tokens - self._callers.borrowed_tokens >= _MOST_OVERDUE
+        return self._threads.borrowed_tokens - self._callers.borrowed_tokens >= _MAX_OVERDUE_THREADS
 
     async def call(self, event: msgspec.Struct) -> Any:
         """Call it where it belongs, and wait for its answer."""

@@ -25,12 +25,12 @@ Of a reply they see what is delivered at its end, and each part where parts are 
 ============================  ===========================  ==========================================================
 event                         argument                     what may be returned (None: nothing)
 ============================  ===========================  ==========================================================
-``agent:bootstrap``           ``AgentBootstrap``           a text for the system prompt, ``LeaveOut``, or a list of them
-``command:new|reset|stop``    ``CommandGiven``             -
-``gateway:start|stop``        ``GatewayLife``              -
-``session:start|end``         ``SessionLife``              -
-``message:received|sending``  ``MessageSeen``              the text to go on with, or ``Drop(reason)``
-``message:sent``              ``MessageSeen``              -
+``agent:bootstrap``           ``AgentBootstrap``           a text for the system prompt, ``ExcludeFiles``, or a list
+``command:new|reset|stop``    ``CommandReceived``          -
+``gateway:start|stop``        ``GatewayLifecycle``         -
+``session:start|end``         ``SessionLifecycle``         -
+``message:received|sending``  ``HookMessage``              the text to go on with, or ``Drop(reason)``
+``message:sent``              ``HookMessage``              -
 ============================  ===========================  ==========================================================
 """
 
@@ -68,17 +68,17 @@ class AgentBootstrap(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str
 
 
-class LeaveOut(msgspec.Struct, frozen=True):
+class ExcludeFiles(msgspec.Struct, frozen=True):
     """Returned for ``agent:bootstrap``: the agent does not read these context files (``AGENTS.md``).
 
     Without files it reads none at all. Relative paths begin in the workspace. Programs of dialect ``pi`` read all or
-    none: any ``LeaveOut`` means none.
+    none: any ``ExcludeFiles`` means none.
     """
 
     files: tuple[str, ...] = ()
 
 
-class CommandGiven(msgspec.Struct, frozen=True, kw_only=True):
+class CommandReceived(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody has given the session a slash command. ``source`` is None for a front end that is no channel."""
 
     command: Literal["new", "reset", "stop"]
@@ -86,13 +86,13 @@ class CommandGiven(msgspec.Struct, frozen=True, kw_only=True):
     source: MessageSource | None = None
 
 
-class GatewayLife(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayLifecycle(msgspec.Struct, frozen=True, kw_only=True):
     """The gateway takes requests from now on, or no longer; its own files are in ``data_dir``."""
 
     data_dir: str
 
 
-class SessionLife(msgspec.Struct, frozen=True, kw_only=True):
+class SessionLifecycle(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation starts (``first message``, ``held``, ``reset``) or ends (``reset``, ``deleted``, ``moved``).
 
     ``transcript``: the file of the conversation that is over.
@@ -105,7 +105,7 @@ class SessionLife(msgspec.Struct, frozen=True, kw_only=True):
     transcript: str | None = None
 
 
-class MessageSeen(msgspec.Struct, frozen=True, kw_only=True):
+class HookMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message on its way to the agent (received), or a reply on its way to a person (sending) or there (sent)."""
 
     session: str

@@ -150,10 +150,10 @@ def build_gateway_prompt(prompts: GatewayPrompts, *, is_woken: bool = False, has
     sections = (
         (is_woken if prompts.heartbeat is None else prompts.heartbeat, _HEARTBEAT),
         (is_woken or has_tasks if prompts.cron is None else prompts.cron, _CRON),
-        (prompts.media, _MEDIA.format(types=_listed(MEDIA_TYPES))),
+        (prompts.media, _MEDIA.format(types=_join_suffixes(MEDIA_TYPES))),
     )
     return "\n\n".join(text for is_wanted, text in sections if is_wanted) or None
 
 
-def _listed(suffixes: Iterable[str]) -> str:
+def _join_suffixes(suffixes: Iterable[str]) -> str:
     return ", ".join(suffix.removeprefix(".") for suffix in suffixes)

@@ -7,24 +7,24 @@ import msgspec
 from gateway.events import BusStatistics
 from gateway.lanes import LanesSnapshot
 from gateway.turns.approvals import PendingPermission
-from gateway.turns.holds import HoldsFigures
-from heartbeat.cron.requests import CronFigures
-from heartbeat.delivery.outbox import Statistics
-from heartbeat.system_events import QueueFigures
+from gateway.turns.holds import HoldStats
+from heartbeat.cron.requests import CronStats
+from heartbeat.delivery.outbox import DeliveryStatistics
+from heartbeat.system_events import SystemEventStats
 from pool import PoolStatistics
 from store.records import StoreStatistics
 
 
-class AutonomyFigures(msgspec.Struct, frozen=True, kw_only=True):
+class AutonomyStats(msgspec.Struct, frozen=True, kw_only=True):
     """All of it at one moment. ``heartbeats``: agents that beat by the clock; ``beating``: beats under way."""
 
     heartbeats: int
     beating: int
-    cron: CronFigures
-    alerts: Statistics
+    cron: CronStats
+    alerts: DeliveryStatistics
 
 
-class GatewayFigures(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayStats(msgspec.Struct, frozen=True, kw_only=True):
     """What the gateway has in hand."""
 
     runs: int
@@ -32,17 +32,17 @@ class GatewayFigures(msgspec.Struct, frozen=True, kw_only=True):
     sessions: int
     """Known ones."""
     lanes: LanesSnapshot
-    holds: HoldsFigures
+    holds: HoldStats
     """Workers that callers hold, or wait to hold."""
     permissions: list[PendingPermission]
-    system_events: QueueFigures
+    system_events: SystemEventStats
     events: BusStatistics
-    autonomy: AutonomyFigures
+    autonomy: AutonomyStats
     store: StoreStatistics
 
 
 class StatusDocument(PoolStatistics, frozen=True, kw_only=True):
     """``supervisor``: pid, uptime in seconds, version, paths."""
 
-    gateway: GatewayFigures
+    gateway: GatewayStats
     supervisor: dict[str, Any]

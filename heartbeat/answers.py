@@ -18,7 +18,7 @@ from typing import Self, TypeAlias
 import msgspec
 
 from heartbeat.ports import PendingEvent
-from heartbeat.system_events import RESULTS
+from heartbeat.system_events import RESULT_KINDS
 
 
 class BeatKind(Flag):
@@ -35,7 +35,7 @@ class BeatKind(Flag):
         """From the kinds of the pending system events; those without a prompt of their own add nothing."""
         names = set(kinds)
         found = cls.PLAIN
-        if not names.isdisjoint(RESULTS):
+        if not names.isdisjoint(RESULT_KINDS):
             found |= cls.EXEC
         if "cron" in names:
             found |= cls.CRON
@@ -59,35 +59,35 @@ _CLOSING = rf"(?>(?:[*`~_]++|</{_NAME}\s?>|<(?i:br)\s?/?>)*)"
 _OPENERS = r"(\[{\"'\u201c\u2018\u00ab\uff08"
 _CLOSERS = r")\]}\"'\u201d\u2019\u00bb\uff09"
 _PUNCTUATION = rf"(?>(?:[)\]}}\"']|[^\w\s*`~<&$#@/+\\{_OPENERS}-]){{0,4}})"
-_WHOLE = rf"{HEARTBEAT_OK}(?!_*+(?!{HEARTBEAT_OK})[A-Za-z0-9])"
+_TOKEN = rf"{HEARTBEAT_OK}(?!_*+(?!{HEARTBEAT_OK})[A-Za-z0-9])"
 
-_AT_START = re.compile(rf"(?>(?:{_EDGE}{_WHOLE}{_CLOSING}{_PUNCTUATION}{_CLOSING}(?>{_SPACE}*))*)")
-_AFTER_THE_LAST = re.compile(rf"{_EDGE}(?>(?:[^\w\s*`~]{_EDGE}){{0,4}})")
-_ENDS_IN_A_WORD = re.compile(r"[A-Za-z0-9]_{0,3}\Z")
-_PAIRS = (
+_AT_START = re.compile(rf"(?>(?:{_EDGE}{_TOKEN}{_CLOSING}{_PUNCTUATION}{_CLOSING}(?>{_SPACE}*))*)")
+_TRAILING_MARKUP = re.compile(rf"{_EDGE}(?>(?:[^\w\s*`~]{_EDGE}){{0,4}})")
+_WORD_END = re.compile(r"[A-Za-z0-9]_{0,3}\Z")
+_MARKUP_PAIRS = (
     (re.compile(r"\s*+(?:`{3}|~{3})"), re.compile(r"(?:`{3,}|~{3,})[\w+-]{0,20}\s{1,2}\Z")),
     (re.compile(rf"[*`~_{_CLOSERS}]|</"), re.compile(rf"(?:[*`~_{_OPENERS}]|<{_NAME}>)++\Z")),
 )
 """Markup that closes right after the token, and how it was opened right before it."""
 
 
-class Silent(msgspec.Struct, frozen=True):
+class SilentAnswer(msgspec.Struct, frozen=True):
     """Nothing to tell. ``rest``: what stood beside the token, for whoever looks into the matter."""
 
-    rest: str = ""
+    remainder: str = ""
 
 
-class Alert(msgspec.Struct, frozen=True):
+class AlertAnswer(msgspec.Struct, frozen=True):
     """Something to tell. ``has_media``: files belong to it, so that it is told even if the text is an old one."""
 
     text: str
     has_media: bool = False
 
 
-Verdict: TypeAlias = Silent | Alert
+ClassifiedAnswer: TypeAlias = SilentAnswer | AlertAnswer
 
 
-def judge(
+def classify_answer(
     text: str,
     *,
     kind: BeatKind,
@@ -95,7 +95,7 @@ def judge(
     has_media: bool = False,
     exec_always_deliver: bool = False,
     summary: str = "",
-) -> Verdict:
+) -> ClassifiedAnswer:
     """Whether an answer is told to anybody, and what of it.
 
     Args:
@@ -109,11 +109,11 @@ def judge(
     rest, is_acknowledged = strip_token(text)
     is_exec_told = exec_always_deliver and BeatKind.EXEC in kind
     if has_media or _has_media_line(rest):
-        return Alert(rest, has_media=True)
-    if not rest or (is_acknowledged and _AFTER_THE_LAST.fullmatch(rest)):
-        return Alert(summary.strip()) if is_exec_told and summary.strip() else Silent(rest)
+        return AlertAnswer(rest, has_media=True)
+    if not rest or (is_acknowledged and _TRAILING_MARKUP.fullmatch(rest)):
+        return AlertAnswer(summary.strip()) if is_exec_told and summary.strip() else SilentAnswer(rest)
     is_kept_back = is_acknowledged and len(rest) <= ack_max_chars and BeatKind.CRON not in kind and not is_exec_told
-    return Silent(rest) if is_kept_back else Alert(rest)
+    return SilentAnswer(rest) if is_kept_back else AlertAnswer(rest)
 
 
 def strip_token(text: str) -> tuple[str, bool]:
@@ -133,7 +133,7 @@ def _strip_end(text: str, start: int) -> int:
     end = len(text)
     while (at := text.rfind(HEARTBEAT_OK, start, end)) >= 0:
         tail = at + len(HEARTBEAT_OK)
-        if not _AFTER_THE_LAST.fullmatch(text, tail, end) or _is_within_a_word(text, at):
+        if not _TRAILING_MARKUP.fullmatch(text, tail, end) or _is_within_a_word(text, at):
             break
         end = _before_opening(text, start, at, tail)
     return end
@@ -143,13 +143,13 @@ def _is_within_a_word(text: str, at: int) -> bool:
     if not at or not (text[at - 1].isalnum() or text[at - 1] == "_"):
         return False
     before = text[max(0, at - len(HEARTBEAT_OK) - 3) : at]
-    return bool(_ENDS_IN_A_WORD.search(before)) and not before.rstrip("_").endswith(HEARTBEAT_OK)
+    return bool(_WORD_END.search(before)) and not before.rstrip("_").endswith(HEARTBEAT_OK)
 
 
 def _before_opening(text: str, start: int, at: int, tail: int) -> int:
     """Where the markup begins that is closed right after the token: without the token it would stay open."""
     first = max(start, at - _LONGEST_OPENING)
-    for closes, opening in _PAIRS:
+    for closes, opening in _MARKUP_PAIRS:
         if closes.match(text, tail) and (found := opening.search(text[first:at])):
             return first + found.start()
     return at
@@ -191,7 +191,9 @@ class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
     cron_prompt: str = ""
 
 
-def compose(events: Sequence[PendingEvent], kind: BeatKind, texts: PromptTexts, *, looks_around: bool = True) -> str:
+def compose_prompt(
+    events: Sequence[PendingEvent], kind: BeatKind, texts: PromptTexts, *, looks_around: bool = True
+) -> str:
     """The whole prompt of a beat. Where it is about commands and tasks both, it asks for both.
 
     ``kind`` is what the beat is about, ``BeatKind.of`` of the kinds of these events. ``looks_around``: the agent has

@@ -1,9 +1,4 @@
-"""One beat: admission, run, acknowledge.
-
-Whether a beat is to be at this moment: the facts for the gates, and HEARTBEAT.md only where it could matter.
-
-One beat, from the gates to the handover: what it tells is acknowledged in the step that takes its alert over.
-"""
+"""One beat: whether it may be now, its run, and the handover of its alert in the step that acknowledges its events."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -16,33 +11,52 @@ import trio
 
 from errors import PoolError, PoolSaturated, RequestTimeout, UsageError
 from heartbeat import answers
-from heartbeat.answers import BeatKind, PromptTexts, Silent, Verdict, compose, judge
-from heartbeat.beat_store import BeatBook
-from heartbeat.checklist import Checklist, ChecklistState, look
+from heartbeat.answers import BeatKind, ClassifiedAnswer, PromptTexts, SilentAnswer, classify_answer, compose_prompt
+from heartbeat.beat_store import BeatStore
+from heartbeat.checklist import Checklist, ChecklistState, read_checklist
 from heartbeat.delivery.channel import TEXT_LIMIT, Alert
 from heartbeat.delivery.targets import EVENTS
-from heartbeat.gates import Facts, Skip, SkipReason, decide
-from heartbeat.ports import AlertPort, BeatAnswer, BeatRequest, EventPort, Monitor, PendingEvent, RunPort, Together
-from heartbeat.records import BeatReport, Begun, Outcome
-from heartbeat.schedule import Rota
+from heartbeat.gates import GateFacts, Skip, SkipReason, evaluate_gates
+from heartbeat.ports import (
+    AlertPort,
+    BeatAnswer,
+    BeatRequest,
+    EventPort,
+    Monitor,
+    PendingEvent,
+    RunPort,
+    TransactionFactory,
+)
+from heartbeat.records import BeatInProgress, BeatOutcome, BeatReport
+from heartbeat.schedule import BeatSchedule
 from heartbeat.settings import HeartbeatSettings
-from heartbeat.system_events import RESULTS
-from heartbeat.wake import ACTIONS, Busy, End, Failed, Postponed, Ran, Reason, Skipped, Target
+from heartbeat.system_events import RESULT_KINDS
+from heartbeat.wake import (
+    AWAITED_REASONS,
+    BeatBusy,
+    BeatEnd,
+    BeatFailed,
+    BeatPostponed,
+    BeatRan,
+    BeatSkipped,
+    BeatTarget,
+    WakeReason,
+)
 
-_READERS = 4
+_MAX_READERS = 4
 """Lists that are read at once; where a file system hangs, others wait for these and not for everybody's threads."""
-_LISTLESS = frozenset({Reason.INTERVAL, Reason.MANUAL, Reason.RETRY})
+_CHECKLIST_REASONS = frozenset({WakeReason.INTERVAL, WakeReason.MANUAL, WakeReason.RETRY})
 """Reasons for which an empty list is a reason not to beat."""
 
 
-class Admitted(NamedTuple):
+class BeatAdmitted(NamedTuple):
     """The beat is to be. ``events``: what it is to tell. ``problem``: what is wrong with HEARTBEAT.md, or nothing."""
 
     events: Sequence[PendingEvent]
     problem: str
 
 
-class Refused(NamedTuple):
+class BeatRejected(NamedTuple):
     """The beat is not to be; ``until`` (Unix time): when it may be, where that is known and worth waiting for."""
 
     reason: SkipReason
@@ -50,38 +64,45 @@ class Refused(NamedTuple):
     until: float | None = None
 
 
-class Admission:
+class BeatAdmission:
     """Asks the gates, once before and once after looking at the list: much may happen meanwhile."""
 
-    def __init__(self, runs: RunPort, events: EventPort, rota: Rota) -> None:
+    def __init__(self, runs: RunPort, events: EventPort, rota: BeatSchedule) -> None:
         self._runs = runs
         self._events = events
-        self._rota = rota
-        self._readers = trio.CapacityLimiter(_READERS)
+        self._schedule = rota
+        self._readers = trio.CapacityLimiter(_MAX_READERS)
 
-    async def ask(self, target: Target, reason: Reason, wall: float) -> Admitted | Refused:
+    async def check_gates(self, target: BeatTarget, reason: WakeReason, wall: float) -> BeatAdmitted | BeatRejected:
         """Whether the target is to beat now; ``wall`` is Unix time. Nothing can happen before the answer is there."""
         answer = self._decide(target, reason, wall, None)
-        if isinstance(answer, Refused) or answer.events or reason not in _LISTLESS:
+        if isinstance(answer, BeatRejected) or answer.events or reason not in _CHECKLIST_REASONS:
             return answer
-        checklist = await self._look(target)
+        checklist = await self._read_checklist(target)
         return self._decide(target, reason, wall, checklist)
 
-    def _decide(self, target: Target, reason: Reason, wall: float, checklist: Checklist | None) -> Admitted | Refused:
+    def _decide(
+        self, target: BeatTarget, reason: WakeReason, wall: float, checklist: Checklist | None
+    ) -> BeatAdmitted | BeatRejected:
         events = self._events.peek(target.session)
         problem = checklist.problem if checklist is not None else ""
-        decision = decide(self._facts(target, reason, wall, events, checklist), reason, trio.current_time())
+        decision = evaluate_gates(self._facts(target, reason, wall, events, checklist), reason, trio.current_time())
         if isinstance(decision, Skip):
-            return Refused(decision.reason, problem, self._until(target, decision.reason, reason, wall, events))
-        return Admitted(events, problem)
+            return BeatRejected(decision.reason, problem, self._retry_at(target, decision.reason, reason, wall, events))
+        return BeatAdmitted(events, problem)
 
     def _facts(
-        self, target: Target, reason: Reason, wall: float, events: Sequence[PendingEvent], checklist: Checklist | None
-    ) -> Facts:
-        member = self._rota.get(target.agent)
-        due = self._rota.due_of(target.agent)
-        return Facts(
-            enabled=member is not None and _is_wanted(member.settings, reason),
+        self,
+        target: BeatTarget,
+        reason: WakeReason,
+        wall: float,
+        events: Sequence[PendingEvent],
+        checklist: Checklist | None,
+    ) -> GateFacts:
+        member = self._schedule.get(target.agent)
+        due = self._schedule.due_of(target.agent)
+        return GateFacts(
+            enabled=member is not None and _is_enabled(member.settings, reason),
             is_running=False,  # a target's beats come one after the other
             is_active_hour=member is None or member.window.is_active(wall),
             is_busy=self._runs.is_busy(target.session),
@@ -93,39 +114,39 @@ class Admission:
             checklist=None if checklist is None else checklist.state,
         )
 
-    def _until(
-        self, target: Target, gate: SkipReason, reason: Reason, wall: float, events: Sequence[PendingEvent]
+    def _retry_at(
+        self, target: BeatTarget, gate: SkipReason, reason: WakeReason, wall: float, events: Sequence[PendingEvent]
     ) -> float | None:
         """Events wait for the hours to begin; whatever else a beat is for has its own time."""
-        member = self._rota.get(target.agent)
-        if gate is not SkipReason.OUTSIDE_ACTIVE_HOURS or member is None or reason is Reason.INTERVAL or not events:
+        member = self._schedule.get(target.agent)
+        if gate is not SkipReason.OUTSIDE_ACTIVE_HOURS or member is None or reason is WakeReason.INTERVAL or not events:
             return None
         return member.window.next_start(wall)
 
-    async def _look(self, target: Target) -> Checklist:
+    async def _read_checklist(self, target: BeatTarget) -> Checklist:
         workspace = self._runs.workspace_of(target.agent, target.session)
         if workspace is None:
             return Checklist(ChecklistState.MISSING)
-        return await look(Path(workspace), limiter=self._readers)
+        return await read_checklist(Path(workspace), limiter=self._readers)
 
 
-def _is_wanted(settings: HeartbeatSettings, reason: Reason) -> bool:
+def _is_enabled(settings: HeartbeatSettings, reason: WakeReason) -> bool:
     """Whether the settings have the agent beat for this reason; what an operator asks for needs no setting."""
-    if reason is Reason.MANUAL:
+    if reason is WakeReason.MANUAL:
         return True
-    if reason is Reason.INTERVAL:
+    if reason is WakeReason.INTERVAL:
         return settings.every > 0
-    return settings.wake or (reason is Reason.RETRY and settings.every > 0)
+    return settings.wake or (reason is WakeReason.RETRY and settings.every > 0)
 
 
 _GRACE = 15.0
 """Seconds beyond a beat's own time after which nobody waits for its answer any more."""
-_READ = 4 * TEXT_LIMIT
+_SCAN_LIMIT = 4 * TEXT_LIMIT
 """Characters of an answer that are looked at; of a longer one the beginning is told, whatever its end says."""
-_SHOWN = 200
-_TRIED_ANEW = 300.0
+_EXCERPT_LENGTH = 200
+_COOLDOWN = 300.0
 """Seconds at most until events are tried again whose beat has failed with all its retries; twice as long each time."""
-_TRIED_SELDOM = 4 * 3600.0
+_MAX_COOLDOWN = 4 * 3600.0
 """The longest of these times: events are kept for days, and each attempt may cost a turn of the model."""
 
 
@@ -137,82 +158,84 @@ class BeatPorts(msgspec.Struct, frozen=True, kw_only=True):
     alerts: AlertPort
     monitor: Monitor
     wall: Callable[[], float]
-    together: Together = nullcontext
+    transaction: TransactionFactory = nullcontext
 
 
-class Performed(NamedTuple):
+class BeatResult(NamedTuple):
     """What came of a beat. ``is_resumed``: it was one of an earlier life, and the wake is still to be answered."""
 
     report: BeatReport
-    end: End
+    end: BeatEnd
     is_resumed: bool = False
 
 
-class Beats:
+class BeatRunner:
     """Performs beats, one at a time for each target."""
 
-    def __init__(self, ports: BeatPorts, book: BeatBook, rota: Rota) -> None:
+    def __init__(self, ports: BeatPorts, book: BeatStore, rota: BeatSchedule) -> None:
         self._ports = ports
-        self._book = book
-        self._rota = rota
-        self._admission = Admission(ports.runs, ports.events, rota)
+        self._store = book
+        self._schedule = rota
+        self._admission = BeatAdmission(ports.runs, ports.events, rota)
         self._count = 0
 
-    async def perform(self, target: Target, reason: Reason) -> Performed:
+    async def perform(self, target: BeatTarget, reason: WakeReason) -> BeatResult:
         """Beat, unless a gate is shut. A run that fails is a report; whatever is raised is a defect."""
-        begun = self._book.begun(target)
+        begun = self._store.in_progress(target)
         if begun is not None and not begun.has_failed:
-            return (await self._carry_out(begun))._replace(is_resumed=True)
-        answer = await self._admission.ask(target, reason, self._ports.wall())
-        if isinstance(answer, Refused):
-            return self._refused(target, reason, answer)
-        return await self._carry_out(self._begin(target, reason, answer))
+            return (await self._run(begun))._replace(is_resumed=True)
+        answer = await self._admission.check_gates(target, reason, self._ports.wall())
+        if isinstance(answer, BeatRejected):
+            return self._skip(target, reason, answer)
+        return await self._run(self._begin(target, reason, answer))
 
     def settings_of(self, agent: str) -> HeartbeatSettings:
         """What holds for the agent; the defaults for one that is configured no more, while its last beat ends."""
-        member = self._rota.get(agent)
+        member = self._schedule.get(agent)
         return HeartbeatSettings() if member is None else member.settings
 
     # --- before -------------------------------------------------------------------------------------------------------
 
-    def _refused(self, target: Target, reason: Reason, refused: Refused) -> Performed:
+    def _skip(self, target: BeatTarget, reason: WakeReason, refused: BeatRejected) -> BeatResult:
         wall = self._ports.wall()
         report = BeatReport(
             agent=target.agent,
             session=target.session,
             reason=reason,
-            outcome=Outcome.SKIPPED,
+            outcome=BeatOutcome.SKIPPED,
             at=wall,
             skipped=refused.reason,
             problem=refused.problem,
         )
-        self._book.keep(report)
+        self._store.save_report(report)
         if refused.reason is SkipReason.BUSY:
-            return Performed(report, Busy())
+            return BeatResult(report, BeatBusy())
         if refused.until is not None:
-            return Performed(report, Postponed(trio.current_time() + refused.until - wall))
-        return Performed(report, Skipped())
+            return BeatResult(report, BeatPostponed(trio.current_time() + refused.until - wall))
+        return BeatResult(report, BeatSkipped())
 
-    def _begin(self, target: Target, reason: Reason, admitted: Admitted) -> Begun:
+    def _begin(self, target: BeatTarget, reason: WakeReason, admitted: BeatAdmitted) -> BeatInProgress:
         settings, wall = self.settings_of(target.agent), self._ports.wall()
         events = admitted.events
         ids = tuple(event.id for event in events)
         kind = BeatKind.of(event.kind for event in events)
         self._count += 1
-        subject = _subject(*target, *ids) if ids else _subject(*target, reason, repr(wall), str(self._count))
-        before = self._book.begun(target)
+        subject = _subject_id(*target, *ids) if ids else _subject_id(*target, reason, repr(wall), str(self._count))
+        before = self._store.in_progress(target)
         earlier = before if before is not None and before.subject == subject else None
         attempt = 0 if earlier is None else earlier.attempt + 1
         texts = PromptTexts(prompt=settings.prompt, exec_prompt=settings.exec_prompt, cron_prompt=settings.cron_prompt)
-        return Begun(
+        return BeatInProgress(
             subject=subject,
-            reason=earlier.reason if earlier is not None and reason is Reason.RETRY else reason,
+            reason=earlier.reason if earlier is not None and reason is WakeReason.RETRY else reason,
             request=BeatRequest(
                 session=target.session,
                 agent=target.agent,
                 run_id=f"{subject}-{attempt}",
-                text=compose(events, kind, texts, looks_around=settings.every > 0 or reason is Reason.MANUAL),
-                room_only=not events and reason not in ACTIONS,
+                text=compose_prompt(
+                    events, kind, texts, looks_around=settings.every > 0 or reason is WakeReason.MANUAL
+                ),
+                room_only=not events and reason not in AWAITED_REASONS,
                 timeout=float(settings.timeout),
             ),
             at=wall,
@@ -225,18 +248,18 @@ class Beats:
 
     # --- the run ------------------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, begun: Begun) -> Performed:
+    async def _run(self, begun: BeatInProgress) -> BeatResult:
         events, session = self._ports.events, begun.request.session
         events.claim(session, begun.events)
         try:
             if begun.events:  # the run must not be known for longer than what it is about
-                await self._book.keep_begun(begun)
-            answer = await self._ask(begun.request)
-            return self._conclude(begun, answer) if answer.ok else self._failed(begun, answer)
+                await self._store.save_in_progress(begun)
+            answer = await self._await_answer(begun.request)
+            return self._conclude(begun, answer) if answer.ok else self._handle_failure(begun, answer)
         finally:
             events.release(session, begun.events)
 
-    async def _ask(self, request: BeatRequest) -> BeatAnswer:
+    async def _await_answer(self, request: BeatRequest) -> BeatAnswer:
         limit = request.timeout + _GRACE
         with trio.move_on_after(limit):
             try:
@@ -247,37 +270,37 @@ class Beats:
 
     # --- after --------------------------------------------------------------------------------------------------------
 
-    def _failed(self, begun: Begun, answer: BeatAnswer) -> Performed:
+    def _handle_failure(self, begun: BeatInProgress, answer: BeatAnswer) -> BeatResult:
         if answer.code == PoolSaturated.code and begun.request.room_only:  # others were faster, or it did not start
-            problem = begun.problem or answer.message[:_SHOWN]
-            return self._refused(begun.target, begun.reason, Refused(SkipReason.NO_WORKER, problem))
+            problem = begun.problem or answer.message[:_EXCERPT_LENGTH]
+            return self._skip(begun.target, begun.reason, BeatRejected(SkipReason.NO_WORKER, problem))
         settings = self.settings_of(begun.request.agent)
         error = answer.message or answer.code or "the run failed without a word"
-        report = self._report(begun, Outcome.FAILED, error=error[:_SHOWN])
-        with self._ports.together():
+        report = self._report(begun, BeatOutcome.FAILED, error=error[:_EXCERPT_LENGTH])
+        with self._ports.transaction():
             if begun.events:
-                self._book.keep_begun(msgspec.structs.replace(begun, has_failed=True))
-            self._book.keep(report)
-        rest = _rest(settings, begun.attempt) if begun.events else None
-        return Performed(report, Failed(settings.max_retries, float(settings.retry_delay), rest))
+                self._store.save_in_progress(msgspec.structs.replace(begun, has_failed=True))
+            self._store.save_report(report)
+        rest = _cooldown(settings, begun.attempt) if begun.events else None
+        return BeatResult(report, BeatFailed(settings.max_retries, float(settings.retry_delay), rest))
 
-    def _conclude(self, begun: Begun, answer: BeatAnswer) -> Performed:
+    def _conclude(self, begun: BeatInProgress, answer: BeatAnswer) -> BeatResult:
         """Decide what is told, and hand it over: all of it is durable, or the beat is still to be gone on with."""
-        verdict = self._judge(begun, answer)
-        with self._ports.together():
+        verdict = self._classify(begun, answer)
+        with self._ports.transaction():
             outcome, problem = self._hand_over(begun, verdict, answer.media)
             self._ports.events.acknowledge(begun.request.session, begun.events)
-            self._book.forget_begun(begun.target)
+            self._store.delete_in_progress(begun.target)
             report = self._report(begun, outcome, text=answer.text, problem=problem)
-            self._book.keep(report)
-        if outcome is Outcome.ALERT:
-            self._ports.runs.touch(begun.request.session)
-        return Performed(report, Ran())
+            self._store.save_report(report)
+        if outcome is BeatOutcome.ALERT:
+            self._ports.runs.mark_active(begun.request.session)
+        return BeatResult(report, BeatRan())
 
-    def _judge(self, begun: Begun, answer: BeatAnswer) -> Verdict:
+    def _classify(self, begun: BeatInProgress, answer: BeatAnswer) -> ClassifiedAnswer:
         settings = self.settings_of(begun.request.agent)
-        return judge(
-            _readable(answer.text),
+        return classify_answer(
+            _truncated(answer.text),
             kind=begun.kind,
             ack_max_chars=settings.ack_max_chars,
             has_media=bool(answer.media),
@@ -285,21 +308,25 @@ class Beats:
             summary=begun.summary,
         )
 
-    def _hand_over(self, begun: Begun, verdict: Verdict, media: tuple[str, ...]) -> tuple[Outcome, str]:
+    def _hand_over(
+        self, begun: BeatInProgress, verdict: ClassifiedAnswer, media: tuple[str, ...]
+    ) -> tuple[BeatOutcome, str]:
         match verdict:
-            case Silent():
-                return Outcome.SILENT, begun.problem
-            case answers.Alert():
-                return self._tell(begun, verdict, media)
+            case SilentAnswer():
+                return BeatOutcome.SILENT, begun.problem
+            case answers.AlertAnswer():
+                return self._raise_alert(begun, verdict, media)
             case _:
                 assert_never(verdict)
 
-    def _tell(self, begun: Begun, verdict: answers.Alert, media: tuple[str, ...]) -> tuple[Outcome, str]:
+    def _raise_alert(
+        self, begun: BeatInProgress, verdict: answers.AlertAnswer, media: tuple[str, ...]
+    ) -> tuple[BeatOutcome, str]:
         target, wall = begun.target, self._ports.wall()
-        told, about = self._book.told(target.agent), begun.request.text if begun.events else ""
+        told, about = self._store.alert_dedupe(target.agent), begun.request.text if begun.events else ""
         may_repeat = not begun.kind  # each command, each delegated task and each scheduled one is news of its own
         if may_repeat and told.is_repeat(target.session, verdict, wall, about=about):
-            return Outcome.REPEATED, begun.problem
+            return BeatOutcome.REPEATED, begun.problem
         alert = Alert(
             id=begun.subject,
             agent=target.agent,
@@ -310,13 +337,13 @@ class Beats:
             target=self.settings_of(target.agent).target,
             media=media,
         )
-        problem = self._accept(alert) or begun.problem
+        problem = self._submit_alert(alert) or begun.problem
         if may_repeat:
-            told.remember(target.session, verdict, wall, about=about)
-            self._book.keep_told(target.agent, told)
-        return Outcome.ALERT, problem
+            told.record(target.session, verdict, wall, about=about)
+            self._store.save_dedupe(target.agent, told)
+        return BeatOutcome.ALERT, problem
 
-    def _accept(self, alert: Alert) -> str:
+    def _submit_alert(self, alert: Alert) -> str:
         """Hand the alert over; one whose target makes no sense is told to whoever watches. Says what was wrong."""
         try:
             self._ports.alerts.accept(alert)
@@ -326,7 +353,7 @@ class Beats:
         return ""
 
     def _report(
-        self, begun: Begun, outcome: Outcome, *, text: str = "", error: str = "", problem: str = ""
+        self, begun: BeatInProgress, outcome: BeatOutcome, *, text: str = "", error: str = "", problem: str = ""
     ) -> BeatReport:
         return BeatReport(
             agent=begun.request.agent,
@@ -337,14 +364,14 @@ class Beats:
             took=max(self._ports.wall() - begun.at, 0.0),
             error=error,
             problem=problem or begun.problem,
-            text=text.strip()[:_SHOWN],
+            text=text.strip()[:_EXCERPT_LENGTH],
             events=len(begun.events),
             run_id=begun.request.run_id,
-            alert=begun.subject if outcome is Outcome.ALERT else "",
+            alert=begun.subject if outcome is BeatOutcome.ALERT else "",
         )
 
 
-def _subject(*parts: str) -> str:
+def _subject_id(*parts: str) -> str:
     """A name for what a beat is about; no two lists of parts have the same."""
     digest = blake2b(digest_size=16)
     for part in parts:
@@ -353,20 +380,20 @@ def _subject(*parts: str) -> str:
     return f"beat-{digest.hexdigest()}"
 
 
-def _rest(settings: HeartbeatSettings, attempt: int) -> float:
+def _cooldown(settings: HeartbeatSettings, attempt: int) -> float:
     rounds = attempt // (settings.max_retries + 1)
-    first = min(float(settings.every) or _TRIED_ANEW, _TRIED_ANEW)
-    return min(first * 2.0 ** min(rounds, 32), _TRIED_SELDOM)
+    first = min(float(settings.every) or _COOLDOWN, _COOLDOWN)
+    return min(first * 2.0 ** min(rounds, 32), _MAX_COOLDOWN)
 
 
 def _summary(events: Sequence[PendingEvent]) -> str:
-    return "\n".join(event.text for event in events if event.kind in RESULTS)[:TEXT_LIMIT]
+    return "\n".join(event.text for event in events if event.kind in RESULT_KINDS)[:TEXT_LIMIT]
 
 
-def _readable(text: str) -> str:
-    if len(text) <= _READ:
+def _truncated(text: str) -> str:
+    if len(text) <= _SCAN_LIMIT:
         return text
     text = text.strip()
     beginning = TEXT_LIMIT - 100
     left = len(text) - beginning
-    return text if len(text) <= _READ else f"{text[:beginning]}\n[{left} more characters were left out]"
+    return text if len(text) <= _SCAN_LIMIT else f"{text[:beginning]}\n[{left} more characters were left out]"

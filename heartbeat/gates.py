@@ -6,10 +6,10 @@ from typing import TypeAlias
 import msgspec
 
 from heartbeat.checklist import ChecklistState
-from heartbeat.wake import ACTIONS, Reason
+from heartbeat.wake import AWAITED_REASONS, WakeReason
 
-_PAST_AN_EMPTY_LIST = frozenset({Reason.EXEC, Reason.CRON, Reason.WAKE, Reason.HOOK})
-_ABOUT_EVENTS = frozenset({Reason.EXEC, Reason.CRON, Reason.RETRY})
+_IGNORES_CHECKLIST = frozenset({WakeReason.EXEC, WakeReason.CRON, WakeReason.WAKE, WakeReason.HOOK})
+_NEEDS_EVENTS = frozenset({WakeReason.EXEC, WakeReason.CRON, WakeReason.RETRY})
 
 
 class SkipReason(StrEnum):
@@ -39,10 +39,10 @@ class Skip(msgspec.Struct, frozen=True):
     reason: SkipReason
 
 
-Decision: TypeAlias = Go | Skip
+GateDecision: TypeAlias = Go | Skip
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class GateFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the target at this moment. ``enabled``: the settings have it beat for this reason.
 
     ``next_due`` is on the clock of ``now``. ``checklist`` None = not looked at yet, which is no reason to skip: looking
@@ -60,25 +60,25 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     checklist: ChecklistState | None = None
 
 
-def decide(facts: Facts, reason: Reason, now: float) -> Decision:
+def evaluate_gates(facts: GateFacts, reason: WakeReason, now: float) -> GateDecision:
     """Go, or the first gate that is shut."""
     shut = next((gate for gate, is_shut in _gates(facts, reason, now) if is_shut), None)
     return Go() if shut is None else Skip(shut)
 
 
-def _gates(facts: Facts, reason: Reason, now: float) -> tuple[tuple[SkipReason, bool], ...]:
+def _gates(facts: GateFacts, reason: WakeReason, now: float) -> tuple[tuple[SkipReason, bool], ...]:
     return (
         (SkipReason.DISABLED, not facts.enabled),
         (SkipReason.ALREADY_RUNNING, facts.is_running),
         (SkipReason.OUTSIDE_ACTIVE_HOURS, not facts.is_active_hour),
         (SkipReason.BUSY, facts.is_busy and facts.skip_when_busy),
-        (SkipReason.NOT_DUE, reason is Reason.INTERVAL and now < facts.next_due),
+        (SkipReason.NOT_DUE, reason is WakeReason.INTERVAL and now < facts.next_due),
         (SkipReason.EMPTY_CHECKLIST, _has_nothing_to_do(facts, reason)),
-        (SkipReason.NO_WORKER, reason not in ACTIONS and not facts.has_room),
-        (SkipReason.NOTHING_PENDING, reason in _ABOUT_EVENTS and not facts.has_events),
+        (SkipReason.NO_WORKER, reason not in AWAITED_REASONS and not facts.has_room),
+        (SkipReason.NOTHING_PENDING, reason in _NEEDS_EVENTS and not facts.has_events),
     )
 
 
-def _has_nothing_to_do(facts: Facts, reason: Reason) -> bool:
+def _has_nothing_to_do(facts: GateFacts, reason: WakeReason) -> bool:
     """Events that wait are something to do, whatever woke the agent: the next beat is all they can hope for."""
-    return facts.checklist is ChecklistState.EMPTY and reason not in _PAST_AN_EMPTY_LIST and not facts.has_events
+    return facts.checklist is ChecklistState.EMPTY and reason not in _IGNORES_CHECKLIST and not facts.has_events

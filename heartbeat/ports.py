@@ -96,7 +96,7 @@ class RunPort(Protocol):
         """The absolute directory the agent works in for that session; None where it cannot be known."""
         ...
 
-    def touch(self, session: str) -> None:
+    def mark_active(self, session: str) -> None:
         """The session has said something to somebody: that is activity."""
         ...
 
@@ -123,7 +123,7 @@ class PendingEvent(Protocol):
 class EventPort(Protocol):
     """The queue of system events."""
 
-    def waiting(self) -> Sequence[tuple[str, str]]:
+    def pending_sessions(self) -> Sequence[tuple[str, str]]:
         """Agent and session of every conversation with events that nobody is telling. For the start."""
         ...
 
@@ -161,10 +161,10 @@ class AlertPort(Protocol):
 class Monitor(Protocol):
     """The gateway's event stream."""
 
-    def tell(self, type_: str, session: str, data: dict[str, Any]) -> None:
+    def publish(self, type_: str, session: str, data: dict[str, Any]) -> None:
         """Publish a monitor event; neither blocks nor raises."""
         ...
 
 
-Together = Callable[[], AbstractContextManager[None]]
+TransactionFactory = Callable[[], AbstractContextManager[None]]
 """What is put into the store inside of it becomes durable in one step or not at all; nothing is awaited there."""

@@ -11,13 +11,13 @@ from hashlib import blake2b
 
 import msgspec
 
-from heartbeat.answers import Alert, BeatKind
+from heartbeat.answers import AlertAnswer, BeatKind
 from heartbeat.gates import SkipReason
 from heartbeat.ports import BeatRequest
-from heartbeat.wake import Reason, Target
+from heartbeat.wake import BeatTarget, WakeReason
 
 
-class Outcome(StrEnum):
+class BeatOutcome(StrEnum):
     """What came of a beat."""
 
     SKIPPED = "skipped"
@@ -39,8 +39,8 @@ class BeatReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     agent: str
     session: str
-    reason: Reason
-    outcome: Outcome
+    reason: WakeReason
+    outcome: BeatOutcome
     at: float
     took: float = 0.0
     skipped: SkipReason | None = None
@@ -52,7 +52,7 @@ class BeatReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     alert: str = ""
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BeatInProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A beat that tells events, from before its run until they are acknowledged; a later life goes on with it.
 
     ``subject`` names what it is about: the same events have the same. ``attempt`` counts from 0. ``has_failed``: it is
@@ -60,7 +60,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     subject: str
-    reason: Reason
+    reason: WakeReason
     request: BeatRequest
     at: float
     attempt: int = 0
@@ -71,9 +71,9 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     has_failed: bool = False
 
     @property
-    def target(self) -> Target:
+    def target(self) -> BeatTarget:
         """Whose beat it is."""
-        return Target(self.request.agent, self.request.session)
+        return BeatTarget(self.request.agent, self.request.session)
 
 
 class AgentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,7 +83,7 @@ class AgentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     paused: dict[str, float] = {}
 
 
-class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
+class HeartbeatStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent stands. Times are Unix times, counts since the start of the supervisor.
 
     ``every``: its own interval in seconds, 0 = none. ``wake``: events wake it. ``next_due`` None = never by the clock.
@@ -98,54 +98,54 @@ class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
     running: tuple[str, ...]
     last_beat: BeatReport | None
     last_skip: BeatReport | None
-    counts: dict[Outcome, int]
+    counts: dict[BeatOutcome, int]
     paused: dict[str, float]
     warning: str
 
 
 _DAY = 86400.0
-_MOST = 200
+_MAX_ALERTS = 200
 
 
-class Repeats:
+class AlertDedupe:
     """One agent's alerts of the last 24 hours, at most 200 of them: beyond that the oldest is forgotten.
 
     Times are Unix time in seconds, since the memory outlives the supervisor. A clock that was set back makes nothing
     silent for longer than a day.
     """
 
-    def __init__(self, told: Mapping[str, float] | None = None, *, most: int = _MOST) -> None:
+    def __init__(self, told: Mapping[str, float] | None = None, *, most: int = _MAX_ALERTS) -> None:
         """``told``: what ``told`` of an earlier life was."""
-        self._most = most
-        self._told = dict(sorted((told or {}).items(), key=lambda item: item[1])[-most:])
+        self._max_entries = most
+        self._shown_at = dict(sorted((told or {}).items(), key=lambda item: item[1])[-most:])
 
     @property
-    def told(self) -> dict[str, float]:
+    def shown_at(self) -> dict[str, float]:
         """When each alert was told, by its digest; to be kept, and handed to the next life."""
-        return dict(self._told)
+        return dict(self._shown_at)
 
-    def is_repeat(self, session: str, alert: Alert, wall: float, *, about: str = "") -> bool:
+    def is_repeat(self, session: str, alert: AlertAnswer, wall: float, *, about: str = "") -> bool:
         """Whether the session had the same text within a day. Files are always news: their names say little.
 
         ``about``: the events of the beat, in words. The same text about other events is news.
         """
-        at = self._told.get(_digest(session, about, alert.text))
+        at = self._shown_at.get(_digest(session, about, alert.text))
         return not alert.has_media and at is not None and abs(wall - at) < _DAY
 
-    def remember(self, session: str, alert: Alert, wall: float, *, about: str = "") -> None:
+    def record(self, session: str, alert: AlertAnswer, wall: float, *, about: str = "") -> None:
         """The alert is shown now. A repetition does not prolong the day."""
         if alert.has_media or self.is_repeat(session, alert, wall, about=about):
             return
         name = _digest(session, about, alert.text)
-        self._told.pop(name, None)
-        self._told[name] = wall
-        self._forget_the_old(wall)
+        self._shown_at.pop(name, None)
+        self._shown_at[name] = wall
+        self._expire(wall)
 
-    def _forget_the_old(self, wall: float) -> None:
-        for name in [name for name, at in self._told.items() if abs(wall - at) >= _DAY]:
-            del self._told[name]
-        while len(self._told) > self._most:
-            del self._told[next(iter(self._told))]
+    def _expire(self, wall: float) -> None:
+        for name in [name for name, at in self._shown_at.items() if abs(wall - at) >= _DAY]:
+            del self._shown_at[name]
+        while len(self._shown_at) > self._max_entries:
+            del self._shown_at[next(iter(self._shown_at))]
 
 
 def _digest(session: str, about: str, text: str) -> str:

@@ -9,24 +9,24 @@ import structlog
 import trio
 
 from errors import PoolError, UsageError
-from heartbeat.beat import BeatPorts, Beats, Performed
-from heartbeat.beat_store import BeatBook
+from heartbeat.beat import BeatPorts, BeatResult, BeatRunner
+from heartbeat.beat_store import BeatStore
 from heartbeat.gates import SkipReason
 from heartbeat.ports import Documents
-from heartbeat.records import AgentStatus, BeatReport, Outcome
-from heartbeat.schedule import Member, Rota
+from heartbeat.records import BeatOutcome, BeatReport, HeartbeatStatus
+from heartbeat.schedule import AgentSchedule, BeatSchedule
 from heartbeat.settings import HeartbeatSettings
 from heartbeat.wake import (
     FLOOD_BEATS,
     LONGEST_PAUSE,
-    MOST_AN_HOUR,
+    MAX_EVENT_BEATS_PER_HOUR,
+    BeatBusy,
+    BeatFailed,
+    BeatTarget,
     Begin,
-    Busy,
-    Failed,
     Paused,
-    Reason,
-    Target,
     WakeMachine,
+    WakeReason,
     reason_of,
 )
 
@@ -37,45 +37,47 @@ class _Waiter:
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
         self.report: BeatReport | None = None
-        self.told = trio.Event()
+        self.done = trio.Event()
 
-    def tell(self, report: BeatReport) -> None:
+    def set_report(self, report: BeatReport) -> None:
         self.report = report
-        self.told.set()
+        self.done.set()
 
 
 class Heartbeat:
     """All agents' heartbeats. Wakes are taken from the start, beats happen while ``run`` runs."""
 
-    def __init__(self, ports: BeatPorts, book: BeatBook) -> None:
+    def __init__(self, ports: BeatPorts, book: BeatStore) -> None:
         """See ``open_heartbeat``."""
         self._ports = ports
-        self._book = book
-        self._rota = Rota()
+        self._store = book
+        self._schedule = BeatSchedule()
         self._machine = WakeMachine()
-        self._beats = Beats(ports, book, self._rota)
-        self._waiters: dict[Target, list[_Waiter]] = {}
+        self._runner = BeatRunner(ports, book, self._schedule)
+        self._waiters: dict[BeatTarget, list[_Waiter]] = {}
         self._running: dict[str, dict[str, None]] = {}
         """Sessions in which a beat runs, by agent."""
-        self._told_skips: dict[str, tuple[object, ...]] = {}
+        self._published_skips: dict[str, tuple[object, ...]] = {}
         self._log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
         self._wake = trio.Event()
         self._armed_for = math.inf
 
     # --- asking for beats ---------------------------------------------------------------------------------------------
 
-    def wake(self, agent: str, reason: Reason = Reason.WAKE, session: str | None = None) -> bool:
+    def wake(self, agent: str, reason: WakeReason = WakeReason.WAKE, session: str | None = None) -> bool:
         """Have the agent beat soon, in its own conversation unless another is named. Never blocks.
 
         False = it is not woken: it is not configured, its settings say so, or too many are to beat already. What it was
         to be told stays for its next turn.
         """
-        member = self._rota.get(agent)
+        member = self._schedule.get(agent)
         if member is None or not member.settings.wake:
             return False
         return self._request(_target(member, session), reason)
 
-    async def run_now(self, agent: str, reason: Reason = Reason.MANUAL, session: str | None = None) -> BeatReport:
+    async def run_now(
+        self, agent: str, reason: WakeReason = WakeReason.MANUAL, session: str | None = None
+    ) -> BeatReport:
         """Have the agent beat, and wait for what comes of it.
 
         While its session is busy that takes as long, but no longer than the ``timeout`` of the settings: then the
@@ -86,27 +88,27 @@ class Heartbeat:
         target, waiter = _target(member, session), _Waiter(now + float(member.settings.timeout))
         self._machine.request(target, reason, now)
         if self._machine.is_held(target):
-            return self._held(target, reason)
+            return self._held_report(target, reason)
         self._waiters.setdefault(target, []).append(waiter)
         self._rearm()
         try:
-            await waiter.told.wait()
+            await waiter.done.wait()
         finally:
-            self._forget_waiter(target, waiter)
+            self._remove_waiter(target, waiter)
         assert waiter.report is not None  # noqa: S101 - set together with the event
         return waiter.report
 
     def reconfigure(self, agents: Mapping[str, HeartbeatSettings]) -> None:
         """Other agents, other settings; whose are the same keep their time. A beat that runs comes to its end."""
-        self._rota.reconfigure(agents, trio.current_time(), self._ports.wall(), self._book.last_beats())
-        self._book.keep_only(agents)
-        for name in [name for name in self._told_skips if name not in agents]:
-            del self._told_skips[name]
+        self._schedule.reconfigure(agents, trio.current_time(), self._ports.wall(), self._store.last_beats())
+        self._store.keep_only(agents)
+        for name in [name for name in self._published_skips if name not in agents]:
+            del self._published_skips[name]
         self._rearm()
 
-    def is_woken(self, agent: str) -> bool:
+    def wakes_on_events(self, agent: str) -> bool:
         """Whether events wake the agent: it is configured, and its settings do not say otherwise."""
-        member = self._rota.get(agent)
+        member = self._schedule.get(agent)
         return member is not None and member.settings.wake
 
     def wakes_at(self, agent: str, session: str) -> float | None:
@@ -114,10 +116,10 @@ class Heartbeat:
 
         That is after the flood guard's pause, and within its active hours; infinity where these never begin.
         """
-        member, now, wall = self._rota.get(agent), trio.current_time(), self._ports.wall()
+        member, now, wall = self._schedule.get(agent), trio.current_time(), self._ports.wall()
         if member is None:
             return None
-        pause = self._machine.paused_until(Target(agent, session), now)
+        pause = self._machine.paused_until(BeatTarget(agent, session), now)
         start = member.window.next_start(wall if pause is None else wall + pause - now)
         if start is None:
             return math.inf
@@ -125,34 +127,34 @@ class Heartbeat:
 
     # --- status -------------------------------------------------------------------------------------------------------
 
-    def status(self) -> list[AgentStatus]:
+    def status(self) -> list[HeartbeatStatus]:
         """How every agent stands, in the order of the settings."""
-        return [self._status(member) for member in self._rota.members().values()]
+        return [self._status(member) for member in self._schedule.agents().values()]
 
-    def figures(self) -> tuple[int, int]:
+    def stats(self) -> tuple[int, int]:
         """How many agents beat by the clock, and how many beats are under way."""
-        by_the_clock = sum(member.settings.every > 0 for member in self._rota.members().values())
+        by_the_clock = sum(member.settings.every > 0 for member in self._schedule.agents().values())
         return by_the_clock, sum(map(len, self._running.values()))
 
-    def _find(self, agent: str) -> Member:
-        member = self._rota.get(agent)
+    def _find(self, agent: str) -> AgentSchedule:
+        member = self._schedule.get(agent)
         if member is None:
-            known = ", ".join(sorted(self._rota.members())[:20])
+            known = ", ".join(sorted(self._schedule.agents())[:20])
             raise UsageError(f"there is no agent {agent[:80]!r}; there are: {known or 'none'}")
         return member
 
-    def _status(self, member: Member) -> AgentStatus:
+    def _status(self, member: AgentSchedule) -> HeartbeatStatus:
         agent, wall = member.agent, self._ports.wall()
-        due, record = self._rota.due_of(agent), self._book.record(agent)
-        return AgentStatus(
+        due, record = self._schedule.due_of(agent), self._store.agent_record(agent)
+        return HeartbeatStatus(
             agent=agent,
             every=member.every,
             wake=member.settings.wake,
             next_due=None if due is None else wall + due - trio.current_time(),
             running=tuple(self._running.get(agent, ())),
             last_beat=record.last,
-            last_skip=self._book.last_skip(agent),
-            counts=dict(self._book.counts(agent)),
+            last_skip=self._store.last_skip(agent),
+            counts=dict(self._store.counts(agent)),
             paused={session: until for session, until in record.paused.items() if until > wall},
             warning=member.window.warning,
         )
@@ -166,16 +168,16 @@ class Heartbeat:
             while True:
                 self._step(nursery)
                 self._wake = trio.Event()
-                self._armed_for = self._next()
+                self._armed_for = self._next_due()
                 with trio.move_on_at(self._armed_for):
                     await self._wake.wait()
 
     def _step(self, nursery: trio.Nursery) -> None:
         now = trio.current_time()
         wall = self._ports.wall()
-        for member in self._rota.pop_due(now, wall):
-            if not self._request(member.home, Reason.INTERVAL):
-                self._rota.done(member.agent, now, wall)
+        for member in self._schedule.pop_due(now, wall):
+            if not self._request(member.main_target, WakeReason.INTERVAL):
+                self._schedule.mark_done(member.agent, now, wall)
         for action in self._machine.begin_due(now):
             match action:
                 case Begin(target, reason):
@@ -187,75 +189,75 @@ class Heartbeat:
                 case _:
                     assert_never(action)
 
-    def _next(self) -> float:
-        times = (self._rota.next_due(), self._machine.next_due())
+    def _next_due(self) -> float:
+        times = (self._schedule.next_due(), self._machine.next_due())
         return min((due for due in times if due is not None), default=math.inf)
 
     def _rearm(self) -> None:
-        if self._next() < self._armed_for:
+        if self._next_due() < self._armed_for:
             self._wake.set()
 
-    def _request(self, target: Target, reason: Reason) -> bool:
+    def _request(self, target: BeatTarget, reason: WakeReason) -> bool:
         try:
             self._machine.request(target, reason, trio.current_time())
         except PoolError as exc:
-            self._tell_error(target, exc.message)
+            self._publish_error(target, exc.message)
             return False
         self._rearm()
         return True
 
     # --- a beat -------------------------------------------------------------------------------------------------------
 
-    async def _beat(self, target: Target, reason: Reason, waiters: list[_Waiter]) -> None:
+    async def _beat(self, target: BeatTarget, reason: WakeReason, waiters: list[_Waiter]) -> None:
         try:
-            performed = await self._beats.perform(target, reason)
+            performed = await self._runner.perform(target, reason)
         except Exception:  # noqa: BLE001 - a defect met in one beat is this beat's, and ends nobody else's
             self._log.exception("heartbeat_defect", agent=target.agent, session=target.session)
-            performed = self._defect(target, reason)
-        self._end(target, reason, performed, waiters)
+            performed = self._internal_error(target, reason)
+        self._finish(target, reason, performed, waiters)
 
-    def _end(self, target: Target, reason: Reason, performed: Performed, waiters: list[_Waiter]) -> None:
+    def _finish(self, target: BeatTarget, reason: WakeReason, performed: BeatResult, waiters: list[_Waiter]) -> None:
         now = trio.current_time()
-        self._forget_running(target)
-        is_answered = not performed.is_resumed or reason is Reason.RETRY
+        self._remove_running(target)
+        is_answered = not performed.is_resumed or reason is WakeReason.RETRY
         if not is_answered:
             self._machine.request(target, reason, now)
         self._machine.ended(target, performed.end, now)
         self._advance(target, now)
-        self._tell(performed.report)
-        comes_later = isinstance(performed.end, Busy) or not is_answered
+        self._publish(performed.report)
+        comes_later = isinstance(performed.end, BeatBusy) or not is_answered
         for waiter in waiters:
             if comes_later and waiter.deadline > now:
                 self._waiters.setdefault(target, []).append(waiter)
             else:
-                waiter.tell(performed.report)
+                waiter.set_report(performed.report)
         self._rearm()
 
-    def _advance(self, target: Target, now: float) -> None:
+    def _advance(self, target: BeatTarget, now: float) -> None:
         """The agent's interval begins anew, unless its beat is still to come."""
         if self._is_due(target) and self._machine.pending(target) is None:
-            self._rota.done(target.agent, now, self._ports.wall())
+            self._schedule.mark_done(target.agent, now, self._ports.wall())
 
-    def _defect(self, target: Target, reason: Reason) -> Performed:
-        settings = self._beats.settings_of(target.agent)
+    def _internal_error(self, target: BeatTarget, reason: WakeReason) -> BeatResult:
+        settings = self._runner.settings_of(target.agent)
         report = BeatReport(
             agent=target.agent,
             session=target.session,
             reason=reason,
-            outcome=Outcome.FAILED,
+            outcome=BeatOutcome.FAILED,
             at=self._ports.wall(),
             error="a defect of the supervisor; its log has the traceback",
         )
-        self._book.keep(report)
-        return Performed(report, Failed(settings.max_retries, float(settings.retry_delay)))
+        self._store.save_report(report)
+        return BeatResult(report, BeatFailed(settings.max_retries, float(settings.retry_delay)))
 
-    def _forget_running(self, target: Target) -> None:
+    def _remove_running(self, target: BeatTarget) -> None:
         sessions = self._running[target.agent]
         del sessions[target.session]
         if not sessions:
             del self._running[target.agent]
 
-    def _forget_waiter(self, target: Target, waiter: _Waiter) -> None:
+    def _remove_waiter(self, target: BeatTarget, waiter: _Waiter) -> None:
         waiters = self._waiters.get(target, [])
         if waiter in waiters:
             waiters.remove(waiter)
@@ -264,68 +266,69 @@ class Heartbeat:
 
     # --- the flood guard ----------------------------------------------------------------------------------------------
 
-    def _pause(self, target: Target, until: float, now: float) -> None:
+    def _pause(self, target: BeatTarget, until: float, now: float) -> None:
         wall = self._ports.wall()
-        self._book.keep_pause(target, wall + until - now, wall)
-        self._tell_error(
+        self._store.save_pause(target, wall + until - now, wall)
+        self._publish_error(
             target,
-            f"agent {target.agent} beat {FLOOD_BEATS} times within a minute, or {MOST_AN_HOUR} times within an hour, "
-            f"in {target.session}: what wakes it may be its own doing; events wake it again in {until - now:.0f} s",
+            f"agent {target.agent} beat {FLOOD_BEATS} times within a minute, or {MAX_EVENT_BEATS_PER_HOUR} times "
+            f"within an hour, in {target.session}: what wakes it may be its own doing; "
+            f"events wake it again in {until - now:.0f} s",
         )
         for waiter in self._waiters.pop(target, []):
-            waiter.tell(self._held(target, Reason.WAKE))
+            waiter.set_report(self._held_report(target, WakeReason.WAKE))
         if self._is_due(target):
-            self._request(target, Reason.INTERVAL)  # that much it may, whatever else is held back
+            self._request(target, WakeReason.INTERVAL)  # that much it may, whatever else is held back
 
-    def _held(self, target: Target, reason: Reason) -> BeatReport:
+    def _held_report(self, target: BeatTarget, reason: WakeReason) -> BeatReport:
         """What is answered where a beat comes only after the guard's pause."""
         return BeatReport(
             agent=target.agent,
             session=target.session,
             reason=reason,
-            outcome=Outcome.SKIPPED,
+            outcome=BeatOutcome.SKIPPED,
             at=self._ports.wall(),
             skipped=SkipReason.FLOOD_GUARD,
         )
 
-    def _is_due(self, target: Target) -> bool:
+    def _is_due(self, target: BeatTarget) -> bool:
         """Whether it is the target's beat that the clock asks for."""
-        member = self._rota.get(target.agent)
-        return member is not None and member.home == target and self._rota.is_due(target.agent)
+        member = self._schedule.get(target.agent)
+        return member is not None and member.main_target == target and self._schedule.is_due(target.agent)
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
-    def _tell(self, report: BeatReport) -> None:
+    def _publish(self, report: BeatReport) -> None:
         """Monitor event ``heartbeat``; of an alert the courier tells, of the same skip again nobody."""
-        if report.outcome is Outcome.SKIPPED:
+        if report.outcome is BeatOutcome.SKIPPED:
             skip = (report.session, report.skipped, report.problem)
-            if self._told_skips.get(report.agent) == skip:
+            if self._published_skips.get(report.agent) == skip:
                 return
-            self._told_skips[report.agent] = skip
+            self._published_skips[report.agent] = skip
         else:
-            self._told_skips.pop(report.agent, None)
-        if report.outcome is not Outcome.ALERT:
+            self._published_skips.pop(report.agent, None)
+        if report.outcome is not BeatOutcome.ALERT:
             data: dict[str, Any] = msgspec.to_builtins(report)
-            self._ports.monitor.tell("heartbeat", report.session, {"state": data.pop("outcome"), **data})
+            self._ports.monitor.publish("heartbeat", report.session, {"state": data.pop("outcome"), **data})
 
-    def _tell_error(self, target: Target, message: str) -> None:
+    def _publish_error(self, target: BeatTarget, message: str) -> None:
         data = {"severity": "error", "phase": "system", "message": message, "agent": target.agent}
-        self._ports.monitor.tell("error", target.session, data)
+        self._ports.monitor.publish("error", target.session, data)
 
     # --- an earlier life ----------------------------------------------------------------------------------------------
 
     def resume(self) -> None:
         """Go on with what an earlier supervisor has left: pauses, begun beats, events whose wake was lost with it."""
         now, wall = trio.current_time(), self._ports.wall()
-        for agent in self._rota.members():
-            for session, until in self._book.record(agent).paused.items():
+        for agent in self._schedule.agents():
+            for session, until in self._store.agent_record(agent).paused.items():
                 if until > wall:
-                    self._machine.pause(Target(agent, session), now + min(until - wall, LONGEST_PAUSE), now)
-        for begun in self._book.all_begun():
+                    self._machine.pause(BeatTarget(agent, session), now + min(until - wall, LONGEST_PAUSE), now)
+        for begun in self._store.all_in_progress():
             if not begun.has_failed:
                 self._ports.events.claim(begun.target.session, begun.events)
-                self._request(begun.target, Reason.RETRY)
-        for agent, session in self._ports.events.waiting():
+                self._request(begun.target, WakeReason.RETRY)
+        for agent, session in self._ports.events.pending_sessions():
             for event in self._ports.events.peek(session):
                 self.wake(agent, reason_of(event.kind), session)
 
@@ -335,7 +338,7 @@ async def open_heartbeat(documents: Documents, ports: BeatPorts, agents: Mapping
 
     To be opened once the queue of events has been restored, and before anybody's turn.
     """
-    book = BeatBook(documents)
+    book = BeatStore(documents)
     await book.load(ports.wall())
     heartbeat = Heartbeat(ports, book)
     heartbeat.reconfigure(agents)
@@ -343,5 +346,5 @@ async def open_heartbeat(documents: Documents, ports: BeatPorts, agents: Mapping
     return heartbeat
 
 
-def _target(member: Member, session: str | None) -> Target:
-    return member.home if session is None else Target(member.agent, session)
+def _target(member: AgentSchedule, session: str | None) -> BeatTarget:
+    return member.main_target if session is None else BeatTarget(member.agent, session)

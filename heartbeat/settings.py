@@ -4,9 +4,9 @@ import msgspec
 
 from wire.units import Seconds
 
-_SHORTEST = 60.0
+_MIN_INTERVAL = 60.0
 _LONGEST_TIMEOUT = 86400.0
-_MOST_RETRIES = 10
+_MAX_RETRIES = 10
 _LONGEST_PROMPT = 32_768
 """Characters."""
 
@@ -82,7 +82,7 @@ class HeartbeatOverrides(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         _check(self)
 
 
-def effective(defaults: HeartbeatSettings, own: HeartbeatOverrides | None) -> HeartbeatSettings:
+def effective_heartbeat(defaults: HeartbeatSettings, own: HeartbeatOverrides | None) -> HeartbeatSettings:
     """What holds for an agent: its own where it says something, else the defaults."""
     if own is None:
         return defaults
@@ -92,7 +92,7 @@ def effective(defaults: HeartbeatSettings, own: HeartbeatOverrides | None) -> He
 
 def _check(settings: HeartbeatSettings | HeartbeatOverrides) -> None:
     every, timeout = settings.every, settings.timeout
-    if every is not None and 0 < every < _SHORTEST:
+    if every is not None and 0 < every < _MIN_INTERVAL:
         msg = f'every = {every!r} is too often; the shortest is "1m", and every = 0 turns heartbeats off'
         raise ValueError(msg)
     if timeout is not None and not 0 < timeout <= _LONGEST_TIMEOUT:
@@ -101,7 +101,7 @@ def _check(settings: HeartbeatSettings | HeartbeatOverrides) -> None:
     if settings.target is not None and not settings.target.strip():
         msg = 'target is empty; write "last", "none" or "CHANNEL:PEER"'
         raise ValueError(msg)
-    for name, most in (("ack_max_chars", 1_000_000), ("max_retries", _MOST_RETRIES)):
+    for name, most in (("ack_max_chars", 1_000_000), ("max_retries", _MAX_RETRIES)):
         value = getattr(settings, name)
         if value is not None and not 0 <= value <= most:
             msg = f"{name} = {value} is out of range; write a number from 0 to {most}"

@@ -14,7 +14,7 @@ from operator import itemgetter
 import msgspec
 
 
-class EventKind(StrEnum):
+class SystemEventKind(StrEnum):
     """What has happened."""
 
     EXEC = "exec"
@@ -28,7 +28,7 @@ class EventKind(StrEnum):
     OTHER = "other"
 
 
-RESULTS = (EventKind.EXEC, EventKind.DELEGATE)
+RESULT_KINDS = (SystemEventKind.EXEC, SystemEventKind.DELEGATE)
 """What comes of something that the agent itself has begun."""
 
 
@@ -37,13 +37,13 @@ class SystemEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     id: str
     session: str
-    kind: EventKind
+    kind: SystemEventKind
     text: str
     ts: float
     context: str | None = None
 
 
-class EventLimits(msgspec.Struct, frozen=True, kw_only=True):
+class SystemEventLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept. Beyond any of these the oldest goes."""
 
     per_session: int = 20
@@ -58,12 +58,12 @@ class EventLimits(msgspec.Struct, frozen=True, kw_only=True):
     age_of_results: float = 7 * 86_400.0
     """The same for ends of background commands and of delegated tasks."""
 
-    def age_of(self, kind: EventKind) -> float:
+    def age_of(self, kind: SystemEventKind) -> float:
         """How long an event of the kind is kept, in seconds."""
-        return self.age_of_results if kind in RESULTS else self.age
+        return self.age_of_results if kind in RESULT_KINDS else self.age
 
 
-class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
+class SystemEventStats(msgspec.Struct, frozen=True, kw_only=True):
     """The queue at one moment, and what has become of events since the start."""
 
     pending: int
@@ -75,7 +75,7 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
 
 
-class _Pending:
+class _SessionEvents:
     """One session's events, the oldest first. ``shown``: the last one that a turn has been shown."""
 
     __slots__ = ("events", "shown")
@@ -91,15 +91,15 @@ class SystemEventQueue:
     Whoever keeps them elsewhere too learns from ``take_changed`` which sessions' events are others than before.
     """
 
-    def __init__(self, new_id: Callable[[], str], limits: EventLimits | None = None) -> None:
+    def __init__(self, new_id: Callable[[], str], limits: SystemEventLimits | None = None) -> None:
         """``new_id`` gives each event a name that no other has, also in no earlier life."""
         self._new_id = new_id
-        self._limits = limits or EventLimits()
+        self._limits = limits or SystemEventLimits()
         self._entries: OrderedDict[str, SystemEvent] = OrderedDict()
         """Every event by its id, the oldest first. The first of a plain dict is far behind its gaps."""
         self._expiring: dict[float, OrderedDict[str, float]] = {}
         """When each event expires, by its id, the earliest first; for each age that the limits have."""
-        self._sessions: dict[str, _Pending] = {}
+        self._sessions: dict[str, _SessionEvents] = {}
         self._changed: dict[str, None] = {}
         self._chars = 0
         self._injected = self._ignored = self._evicted = self._expired = 0
@@ -107,15 +107,15 @@ class SystemEventQueue:
     # --- in -----------------------------------------------------------------------------------------------------------
 
     def inject(
-        self, session: str, text: str, *, kind: EventKind, now: float, wall_now: float, context: str | None = None
+        self, session: str, text: str, *, kind: SystemEventKind, now: float, wall_now: float, context: str | None = None
     ) -> SystemEvent | None:
         """Queue an event; None for an empty text, and for the one queued last again, which tells nothing new.
 
         An exec completion is always news, and so is what a turn has been shown already. ``wall_now`` is Unix time.
         """
         self.gc(now)
-        text = _cut(text.strip(), self._limits.text)
-        if not text or (kind is not EventKind.EXEC and self._is_last(session, text)):
+        text = _truncated(text.strip(), self._limits.text)
+        if not text or (kind is not SystemEventKind.EXEC and self._is_last(session, text)):
             self._ignored += 1
             return None
         self._injected += 1
@@ -151,11 +151,11 @@ class SystemEventQueue:
         age = self._limits.age_of(event.kind)
         self._entries[event.id] = event
         self._expiring.setdefault(age, OrderedDict())[event.id] = since + age
-        self._sessions.setdefault(event.session, _Pending()).events.append(event)
+        self._sessions.setdefault(event.session, _SessionEvents()).events.append(event)
         self._chars += len(event.text)
-        self._keep_limits(event.session)
+        self._enforce_limits(event.session)
 
-    def _keep_limits(self, session: str) -> None:
+    def _enforce_limits(self, session: str) -> None:
         limits = self._limits
         crowd = self._sessions[session].events
         if len(crowd) > limits.per_session:
@@ -181,7 +181,7 @@ class SystemEventQueue:
         pending = self._sessions.get(session)
         return [] if pending is None else list(pending.events)
 
-    def note_shown(self, session: str, ids: Collection[str]) -> None:
+    def mark_shown(self, session: str, ids: Collection[str]) -> None:
         """A turn tells these: the text of the last one, when it comes again, is news. Unknown ids are fine."""
         pending = self._sessions.get(session)
         if pending is not None and pending.events[-1].id in ids:
@@ -196,9 +196,9 @@ class SystemEventQueue:
         first = (next(iter(due.values())) for due in self._expiring.values() if due)
         return min(first, default=None)
 
-    def figures(self) -> QueueFigures:
+    def stats(self) -> SystemEventStats:
         """Figures of this moment."""
-        return QueueFigures(
+        return SystemEventStats(
             pending=len(self._entries),
             sessions=len(self._sessions),
             injected=self._injected,
@@ -216,7 +216,7 @@ class SystemEventQueue:
             self._drop(event)
         return len(events)
 
-    def forget(self, session: str, kinds: Collection[EventKind]) -> int:
+    def discard(self, session: str, kinds: Collection[SystemEventKind]) -> int:
         """Drop the session's events of these kinds: nobody is to be told any more."""
         pending = self._sessions.get(session)
         events = [event for event in pending.events if event.kind in kinds] if pending is not None else []
@@ -245,7 +245,7 @@ class SystemEventQueue:
 
     # --- keeping ------------------------------------------------------------------------------------------------------
 
-    def take_changed(self) -> dict[str, list[SystemEvent]]:
+    def pop_changed(self) -> dict[str, list[SystemEvent]]:
         """The sessions whose events have changed since the last call, with what they have now; empty = nothing more.
 
         What was restored and is there still is no change.
@@ -254,5 +254,5 @@ class SystemEventQueue:
         return {name: list(self._sessions[name].events) if name in self._sessions else [] for name in changed}
 
 
-def _cut(text: str, limit: int) -> str:
+def _truncated(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

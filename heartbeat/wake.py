@@ -13,10 +13,10 @@ from typing import NamedTuple, TypeAlias, assert_never
 import msgspec
 
 from errors import PoolSaturated
-from wire.timers import Timetable
+from wire.timers import KeyedTimers
 
 
-class Reason(StrEnum):
+class WakeReason(StrEnum):
     """What a beat is for."""
 
     RETRY = "retry"
@@ -35,54 +35,54 @@ class Reason(StrEnum):
     """An operator asked."""
 
 
-RANKS: Mapping[Reason, int] = {
-    Reason.RETRY: 0,
-    Reason.INTERVAL: 1,
-    Reason.WAKE: 2,
-    Reason.EXEC: 3,
-    Reason.CRON: 3,
-    Reason.HOOK: 3,
-    Reason.MANUAL: 4,
+REASON_RANKS: Mapping[WakeReason, int] = {
+    WakeReason.RETRY: 0,
+    WakeReason.INTERVAL: 1,
+    WakeReason.WAKE: 2,
+    WakeReason.EXEC: 3,
+    WakeReason.CRON: 3,
+    WakeReason.HOOK: 3,
+    WakeReason.MANUAL: 4,
 }
 
-ACTIONS = frozenset(reason for reason, rank in RANKS.items() if rank >= RANKS[Reason.EXEC])
+AWAITED_REASONS = frozenset(reason for reason, rank in REASON_RANKS.items() if rank >= REASON_RANKS[WakeReason.EXEC])
 """Somebody waits for what comes of it: an ordinary place in the pool's queue, and no spacing."""
 
-EVENT_REASONS = frozenset({Reason.WAKE, Reason.EXEC, Reason.CRON, Reason.HOOK})
+EVENT_REASONS = frozenset({WakeReason.WAKE, WakeReason.EXEC, WakeReason.CRON, WakeReason.HOOK})
 """What a beat can itself bring about, so that it could go on for ever: the flood guard holds these back."""
 
 
-_OF_KINDS = {"exec": Reason.EXEC, "delegate": Reason.EXEC, "cron": Reason.CRON}
+_KIND_REASONS = {"exec": WakeReason.EXEC, "delegate": WakeReason.EXEC, "cron": WakeReason.CRON}
 
 
-def reason_of(kind: str) -> Reason:
+def reason_of(kind: str) -> WakeReason:
     """What a beat is for that tells an event of this kind: some are a reason of their own, others only wake."""
-    return _OF_KINDS.get(kind, Reason.WAKE)
+    return _KIND_REASONS.get(kind, WakeReason.WAKE)
 
 
-def stronger(known: Reason | None, new: Reason) -> Reason:
+def stronger_reason(known: WakeReason | None, new: WakeReason) -> WakeReason:
     """The reason that counts of the two: that of higher rank, of equals the newer one."""
-    return new if known is None or RANKS[new] >= RANKS[known] else known
+    return new if known is None or REASON_RANKS[new] >= REASON_RANKS[known] else known
 
 
-COALESCE = 0.25
+COALESCE_DELAY = 0.25
 """Seconds from a target's first wake to its beat."""
-BUSY_RETRY = 1.0
+BUSY_RETRY_DELAY = 1.0
 SPACING = 30.0
 """Seconds from the beginning of one beat to that of the next, where nobody waits for it."""
 FLOOD_BEATS = 5
 FLOOD_WINDOW = 60.0
 FLOOD_PAUSE = 300.0
-MOST_AN_HOUR = 30
+MAX_EVENT_BEATS_PER_HOUR = 30
 """Beats of one target that events asked for; beyond these, events pause until the hour is over. They wake by default,
 and an agent whose beats start the commands that wake it would go on for ever, at any speed."""
 LONGEST_PAUSE = 3600.0
-MOST_RUNNING = 256
+MAX_RUNNING = 256
 """Beats at once; what an operator asked for does not count."""
-MOST_TARGETS = 100_000
+MAX_TARGETS = 100_000
 
 
-class Target(NamedTuple):
+class BeatTarget(NamedTuple):
     """Whose beat it is, and in which conversation."""
 
     agent: str
@@ -92,39 +92,39 @@ class Target(NamedTuple):
 class Begin(msgspec.Struct, frozen=True):
     """A beat of the target is to begin; ``ended`` has to follow."""
 
-    target: Target
-    reason: Reason
+    target: BeatTarget
+    reason: WakeReason
 
 
 class Paused(msgspec.Struct, frozen=True):
     """Too many beats too fast: what events ask for waits until then."""
 
-    target: Target
+    target: BeatTarget
     until: float
 
 
-Action: TypeAlias = Begin | Paused
+WakeAction: TypeAlias = Begin | Paused
 
 
-class Ran(msgspec.Struct, frozen=True):
+class BeatRan(msgspec.Struct, frozen=True):
     """The agent has had its beat."""
 
 
-class Skipped(msgspec.Struct, frozen=True):
+class BeatSkipped(msgspec.Struct, frozen=True):
     """There was to be no beat, and there is no point in trying again."""
 
 
-class Busy(msgspec.Struct, frozen=True):
+class BeatBusy(msgspec.Struct, frozen=True):
     """The session is in use: again in a second."""
 
 
-class Postponed(msgspec.Struct, frozen=True):
+class BeatPostponed(msgspec.Struct, frozen=True):
     """There was to be no beat before ``until``."""
 
     until: float
 
 
-class Failed(msgspec.Struct, frozen=True):
+class BeatFailed(msgspec.Struct, frozen=True):
     """The beat was begun and failed; up to ``max_retries`` more attempts, each ``delay`` seconds after the last.
 
     ``rest``: seconds after the last of them until events are tried anew that nothing else would bring up; None = there
@@ -133,13 +133,13 @@ class Failed(msgspec.Struct, frozen=True):
 
     max_retries: int
     delay: float
-    rest: float | None = None
+    cooldown: float | None = None
 
 
-End: TypeAlias = Ran | Skipped | Busy | Postponed | Failed
+BeatEnd: TypeAlias = BeatRan | BeatSkipped | BeatBusy | BeatPostponed | BeatFailed
 
 
-class _State:
+class _TargetState:
     """One target. ``pending`` waits for its time, ``held`` for the end of a pause, ``running`` has begun."""
 
     __slots__ = (
@@ -156,21 +156,21 @@ class _State:
     )
 
     def __init__(self) -> None:
-        self.pending: Reason | None = None
+        self.pending: WakeReason | None = None
         self.ready_at = 0.0
-        self.held: Reason | None = None
+        self.held: WakeReason | None = None
         self.paused_until = -math.inf
-        self.running: Reason | None = None
+        self.running: WakeReason | None = None
         self.began_at = -math.inf
         self.last = -math.inf
         """When the last beat began that was no mere skip."""
         self.latest: deque[float] = deque(maxlen=FLOOD_BEATS)
         """The same for the latest ones that no operator asked for: these alone may be too many."""
-        self.for_events: deque[float] = deque(maxlen=MOST_AN_HOUR)
+        self.for_events: deque[float] = deque(maxlen=MAX_EVENT_BEATS_PER_HOUR)
         """The same for those that events asked for."""
         self.failures = 0
 
-    def spaced(self) -> float:
+    def spaced_at(self) -> float:
         """When the next beat may begin that nobody waits for."""
         return SPACING + (self.last if self.running is None else self.began_at)
 
@@ -178,49 +178,49 @@ class _State:
         """Until when event wakes pause where one more beat would be too many; None = it would not."""
         if len(self.latest) == FLOOD_BEATS and now - self.latest[0] < FLOOD_WINDOW:
             return now + FLOOD_PAUSE
-        if len(self.for_events) == MOST_AN_HOUR and now - self.for_events[0] < LONGEST_PAUSE:
+        if len(self.for_events) == MAX_EVENT_BEATS_PER_HOUR and now - self.for_events[0] < LONGEST_PAUSE:
             return max(self.for_events[0] + LONGEST_PAUSE, now + FLOOD_PAUSE)
         return None
 
-    def counts_until(self, now: float) -> float:
+    def relevant_until(self, now: float) -> float:
         """Until when it matters what has been."""
         beats = max(self.last + FLOOD_WINDOW, now)
         asked = self.for_events[-1] + LONGEST_PAUSE if self.for_events else now
         return max(beats, asked, self.paused_until)
 
-    def note_beat(self, reason: Reason) -> None:
+    def record_beat(self, reason: WakeReason) -> None:
         """The beat that has ended was one, and no mere skip."""
         self.last = self.began_at
-        if reason is not Reason.MANUAL:
+        if reason is not WakeReason.MANUAL:
             self.latest.append(self.began_at)
         if reason in EVENT_REASONS:
             self.for_events.append(self.began_at)
 
-    def expect(self, reason: Reason, ready_at: float) -> None:
+    def schedule(self, reason: WakeReason, ready_at: float) -> None:
         """Let the next beat be for this too, and no later than that."""
         self.ready_at = ready_at if self.pending is None else min(self.ready_at, ready_at)
-        self.pending = stronger(self.pending, reason)
+        self.pending = stronger_reason(self.pending, reason)
 
-    def expect_again(self, reason: Reason, ready_at: float) -> None:
+    def reschedule(self, reason: WakeReason, ready_at: float) -> None:
         """The same for what a beat was for that has ended: whatever came meanwhile is newer."""
         newer = self.pending
-        self.expect(reason, ready_at)
-        self.pending = reason if newer is None else stronger(reason, newer)
+        self.schedule(reason, ready_at)
+        self.pending = reason if newer is None else stronger_reason(reason, newer)
 
 
 class WakeMachine:
     """All targets that have something before them, or had not long ago. Every step costs O(log n)."""
 
-    def __init__(self, *, most_running: int = MOST_RUNNING, most_targets: int = MOST_TARGETS) -> None:
-        self._states: dict[Target, _State] = {}
-        self._due: Timetable[Target] = Timetable()
-        self._urgent: Timetable[Target] = Timetable()
+    def __init__(self, *, most_running: int = MAX_RUNNING, most_targets: int = MAX_TARGETS) -> None:
+        self._states: dict[BeatTarget, _TargetState] = {}
+        self._due: KeyedTimers[BeatTarget] = KeyedTimers()
+        self._urgent: KeyedTimers[BeatTarget] = KeyedTimers()
         """Those that an operator waits for; there is room for them whatever else runs."""
-        self._resting: OrderedDict[Target, float] = OrderedDict()
+        self._idle: OrderedDict[BeatTarget, float] = OrderedDict()
         """Targets with nothing before them, and until when they are to be remembered."""
         self._running = 0
-        self._most_running = most_running
-        self._most_targets = most_targets
+        self._max_running = most_running
+        self._max_targets = most_targets
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -232,22 +232,22 @@ class WakeMachine:
         """Beats that have begun and not ended."""
         return self._running
 
-    def is_running(self, target: Target) -> bool:
+    def is_running(self, target: BeatTarget) -> bool:
         """Whether a beat of the target has begun and not ended."""
         state = self._states.get(target)
         return state is not None and state.running is not None
 
-    def pending(self, target: Target) -> Reason | None:
+    def pending(self, target: BeatTarget) -> WakeReason | None:
         """What the target's next beat is for; None where none is to come, or only after a pause."""
         state = self._states.get(target)
         return None if state is None else state.pending
 
-    def is_held(self, target: Target) -> bool:
+    def is_held(self, target: BeatTarget) -> bool:
         """Whether the target's next beat comes only after a pause."""
         state = self._states.get(target)
         return state is not None and state.held is not None and state.pending is None
 
-    def paused_until(self, target: Target, now: float) -> float | None:
+    def paused_until(self, target: BeatTarget, now: float) -> float | None:
         """Until when the flood guard holds the target's event wakes; None = it does not."""
         state = self._states.get(target)
         return state.paused_until if state is not None and state.paused_until > now else None
@@ -260,32 +260,32 @@ class WakeMachine:
 
     # --- stimuli ----------------------------------------------------------------------------------------------------
 
-    def request(self, target: Target, reason: Reason, now: float) -> None:
+    def request(self, target: BeatTarget, reason: WakeReason, now: float) -> None:
         """The target is to beat soon. Raises PoolSaturated when too many others are to already."""
-        state = self._known(target, now)
+        state = self._ensure_state(target, now)
         if reason in EVENT_REASONS and state.paused_until > now:
-            state.held = stronger(state.held, reason)
+            state.held = stronger_reason(state.held, reason)
         else:
-            ready_at = now + COALESCE
-            state.expect(reason, ready_at if reason in ACTIONS else max(ready_at, state.spaced()))
+            ready_at = now + COALESCE_DELAY
+            state.schedule(reason, ready_at if reason in AWAITED_REASONS else max(ready_at, state.spaced_at()))
         self._reschedule(target, state, now)
 
-    def pause(self, target: Target, until: float, now: float) -> None:
+    def pause(self, target: BeatTarget, until: float, now: float) -> None:
         """The flood guard held the target's event wakes before a restart, and goes on to."""
-        state = self._known(target, now)
+        state = self._ensure_state(target, now)
         state.paused_until = until
         self._reschedule(target, state, now)
 
-    def begin_due(self, now: float) -> list[Action]:
+    def begin_due(self, now: float) -> list[WakeAction]:
         """What is to be done at this time: the earliest first, as far as there is room."""
-        actions: list[Action] = []
+        actions: list[WakeAction] = []
         while urgent := self._urgent.pop_due(now, limit=1):
             self._begin(urgent[0], now, actions)
         while self._has_room() and (due := self._due.pop_due(now, limit=1)):
             self._begin(due[0], now, actions)
         return actions
 
-    def ended(self, target: Target, end: End, now: float) -> None:
+    def ended(self, target: BeatTarget, end: BeatEnd, now: float) -> None:
         """What came of the beat that had begun."""
         state = self._states[target]
         reason = state.running
@@ -293,62 +293,62 @@ class WakeMachine:
             msg = f"no beat of {target} has begun"
             raise RuntimeError(msg)
         state.running = None
-        self._running -= reason is not Reason.MANUAL
-        if isinstance(end, Ran | Failed):  # the others cost nothing
-            state.note_beat(reason)
+        self._running -= reason is not WakeReason.MANUAL
+        if isinstance(end, BeatRan | BeatFailed):  # the others cost nothing
+            state.record_beat(reason)
         self._conclude(state, reason, end, now)
         self._reschedule(target, state, now)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, target: Target, now: float, actions: list[Action]) -> None:
+    def _begin(self, target: BeatTarget, now: float, actions: list[WakeAction]) -> None:
         state = self._states[target]
         if state.held is not None and state.paused_until <= now:
             held, state.held = state.held, None
-            state.expect(held, now)
+            state.schedule(held, now)
         reason = state.pending
         assert reason is not None  # noqa: S101 - whoever is due has something pending, or had it held until now
         state.pending = None
         flooded_until = state.flooded_until(now) if reason in EVENT_REASONS else None
         if flooded_until is not None:
-            state.held, state.paused_until = stronger(state.held, reason), flooded_until
+            state.held, state.paused_until = stronger_reason(state.held, reason), flooded_until
             actions.append(Paused(target, state.paused_until))
             self._reschedule(target, state, now)
         else:
             state.running, state.began_at = reason, now
-            self._running += reason is not Reason.MANUAL
+            self._running += reason is not WakeReason.MANUAL
             actions.append(Begin(target, reason))
 
-    def _conclude(self, state: _State, reason: Reason, end: End, now: float) -> None:
+    def _conclude(self, state: _TargetState, reason: WakeReason, end: BeatEnd, now: float) -> None:
         match end:
-            case Ran() | Skipped():
+            case BeatRan() | BeatSkipped():
                 state.failures = 0
-            case Busy():
-                state.expect_again(reason, now + BUSY_RETRY)
-            case Postponed(until):
-                state.expect_again(reason, max(until, now + BUSY_RETRY))
-            case Failed(max_retries, delay) if state.failures < max_retries:
+            case BeatBusy():
+                state.reschedule(reason, now + BUSY_RETRY_DELAY)
+            case BeatPostponed(until):
+                state.reschedule(reason, max(until, now + BUSY_RETRY_DELAY))
+            case BeatFailed(max_retries, delay) if state.failures < max_retries:
                 state.failures += 1
-                state.expect_again(reason, now + delay)
-            case Failed(rest=rest):
+                state.reschedule(reason, now + delay)
+            case BeatFailed(cooldown=rest):
                 state.failures = 0
                 if rest is not None:
-                    state.expect_again(Reason.RETRY, now + rest)
+                    state.reschedule(WakeReason.RETRY, now + rest)
             case _:
                 assert_never(end)
 
-    def _known(self, target: Target, now: float) -> _State:
-        self._forget_rested(now)
+    def _ensure_state(self, target: BeatTarget, now: float) -> _TargetState:
+        self._expire_idle(now)
         state = self._states.get(target)
         if state is None:
-            if len(self._states) >= self._most_targets and not self._forget_one():
+            if len(self._states) >= self._max_targets and not self._evict_idle():
                 text = f"{len(self._states)} sessions have a heartbeat before them; {target.session} is refused one"
                 raise PoolSaturated(text, session=target.session, retry_after=FLOOD_WINDOW)
-            state = self._states[target] = _State()
-        self._resting.pop(target, None)
+            state = self._states[target] = _TargetState()
+        self._idle.pop(target, None)
         return state
 
-    def _reschedule(self, target: Target, state: _State, now: float) -> None:
+    def _reschedule(self, target: BeatTarget, state: _TargetState, now: float) -> None:
         """Put the target where its next beat is waited for; or to rest, when there is to be none."""
         self._due.discard(target)
         self._urgent.discard(target)
@@ -360,30 +360,30 @@ class WakeMachine:
         if state.held is not None:
             times.append(state.paused_until)
         if times:
-            table = self._urgent if state.pending is Reason.MANUAL else self._due
+            table = self._urgent if state.pending is WakeReason.MANUAL else self._due
             table.set(target, min(times))
         else:
-            self._rest(target, state, now)
+            self._mark_idle(target, state, now)
 
-    def _rest(self, target: Target, state: _State, now: float) -> None:
-        self._resting[target] = state.counts_until(now)
-        self._forget_rested(now)
+    def _mark_idle(self, target: BeatTarget, state: _TargetState, now: float) -> None:
+        self._idle[target] = state.relevant_until(now)
+        self._expire_idle(now)
 
-    def _forget_one(self) -> bool:
+    def _evict_idle(self) -> bool:
         """Forget what the longest resting target had behind it, for one that has something before it."""
-        if not self._resting:
+        if not self._idle:
             return False
-        target, _ = self._resting.popitem(last=False)
+        target, _ = self._idle.popitem(last=False)
         del self._states[target]
         return True
 
-    def _forget_rested(self, now: float) -> None:
+    def _expire_idle(self, now: float) -> None:
         """Whoever has nothing before them and nothing behind them that counts is nobody special any more."""
-        while self._resting:
-            target, until = next(iter(self._resting.items()))
+        while self._idle:
+            target, until = next(iter(self._idle.items()))
             if until > now:
                 return
-            del self._resting[target], self._states[target]
+            del self._idle[target], self._states[target]
 
     def _has_room(self) -> bool:
-        return self._running < self._most_running
+        return self._running < self._max_running

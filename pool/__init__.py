@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Lease", "LocalLauncher", "Pool", "PoolSettings", "PoolStatistics", "Prewarm", "PromptStream"]
 
-_HOMES = {
+_EXPORT_MODULES = {
     "Lease": "pool.lease",
     "LocalLauncher": "pool.launcher",
     "Pool": "pool.shell",
@@ -27,7 +27,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
+    home = _EXPORT_MODULES.get(name)
     if home is None:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

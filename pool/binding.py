@@ -1,16 +1,16 @@
 """From a chosen worker to a grant and back: Reset, Reconcile, Grant, Release, and what each may fail with."""
 
 from errors import PoolError, UsageError
-from pool.records import Held, Preparation, Session, Worker
-from pool.state import State
-from pool.states import Mode, SessionState, WaiterState, WorkerState
-from pool.stimuli import FailureKind, Grant, Hold, Reconcile, Reset, StopReason
+from pool.records import HoldRecord, SessionRecord, WorkerPreparation, WorkerRecord
+from pool.state import PoolState
+from pool.states import PoolMode, SessionState, WaiterState, WorkerState
+from pool.stimuli import FailureKind, Grant, Reconcile, Reset, StopReason, WorkerHold
 from pool.waiting_list import Waiter
-from pool.workers import Fleet
+from pool.workers import Workers
 from profiles.matching import MatchLevel
 
 
-class Leases:
+class SessionBinder:
     """Binds sessions to workers and hands out holds.
 
     A session is always reset into a worker before its first grant there, so that nothing of an earlier conversation
@@ -18,83 +18,83 @@ class Leases:
     while no other request holds it: a running turn keeps the model it began with.
     """
 
-    def __init__(self, state: State, fleet: Fleet) -> None:
+    def __init__(self, state: PoolState, fleet: Workers) -> None:
         self._state = state
-        self._fleet = fleet
+        self._workers = fleet
 
     # --- taking -----------------------------------------------------------------------------------------------------
 
-    def lease(self, worker: Worker, waiter: Waiter) -> None:
+    def bind(self, worker: WorkerRecord, waiter: Waiter) -> None:
         """Give an available worker to the waiter's session: bind, reset, and let the session's other requests join."""
         state = self._state
         session = waiter.session
-        level = worker.kind.level(waiter.kind)
+        level = worker.profile_record.match_level(waiter.profile_record)
         if worker.session is not None:
-            self._fleet.park(worker.session, "rebound")
-        self._fleet.withdraw(worker)
+            self._workers.park(worker.session, "rebound")
+        self._workers.make_unavailable(worker)
         if session.state is SessionState.PARKING:
-            worker.closing = None
-            state.move_session(session, SessionState.PARKED)
-        state.move_session(session, SessionState.ACTIVE)
-        state.move_worker(worker, WorkerState.LEASED)
+            worker.closing_session = None
+            state.transition_session(session, SessionState.PARKED)
+        state.transition_session(session, SessionState.ACTIVE)
+        state.transition_worker(worker, WorkerState.LEASED)
         session.worker, worker.session = worker, session
-        worker.preparation = Preparation(
-            waiter.kind.profile.soft, level, resetting=True, resume_from=session.transcript
+        worker.preparation = WorkerPreparation(
+            waiter.profile_record.profile.soft, level, resetting=True, resume_from=session.transcript
         )
         self._join(worker, waiter)
-        for other in session.in_order():
+        for other in session.waiters_in_order():
             if other.state is WaiterState.QUEUED:
-                state.waiting.move(other, WaiterState.BLOCKED)
-            self.take_bound(other)
+                state.waiting.transition(other, WaiterState.BLOCKED)
+            self.serve_bound(other)
         is_fresh = worker.ready_at == state.now and not worker.was_leased
         worker.was_leased = True
         state.actions.append(Reset(worker.id, session.key, session.transcript, is_fresh=is_fresh))
         state.notify("session_bound", session=session.key, worker=worker.id, level=level.label)
 
-    def take_bound(self, waiter: Waiter) -> bool:
+    def serve_bound(self, waiter: Waiter) -> bool:
         """Serve the waiter by its session's own worker, if that can be done now: grant, join, or reconcile first."""
         state = self._state
         worker = waiter.session.worker
-        if worker is None or state.mode is Mode.PAUSED or not worker.serves(waiter.kind):
+        if worker is None or state.mode is PoolMode.PAUSED or not worker.serves(waiter.profile_record):
             return False
-        soft = waiter.kind.profile.soft
+        soft = waiter.profile_record.profile.soft
         preparation = worker.preparation
         if (preparation.soft if preparation is not None else worker.soft) != soft and (
             preparation is not None or waiter.session.holds
         ):
             return False
-        if not state.may_take(worker, waiter):
+        if not state.reserve_allows(worker, waiter):
             return False
         if preparation is not None:
             self._join(worker, waiter)
         elif worker.soft == soft:
             self._grant(worker, waiter, MatchLevel.BOUND)
-            self._fleet.refresh(worker)
+            self._workers.refresh(worker)
         else:
-            worker.preparation = Preparation(soft, MatchLevel.BOUND, resetting=False, resume_from=None)
+            worker.preparation = WorkerPreparation(soft, MatchLevel.BOUND, resetting=False, resume_from=None)
             self._join(worker, waiter)
-            self._fleet.refresh(worker)
+            self._workers.refresh(worker)
             state.actions.append(Reconcile(worker.id, soft))
         return True
 
-    def settle(self, session: Session) -> None:
+    def serve_waiting(self, session: SessionRecord) -> None:
         """Serve what can be served of an active session's blocked requests, and see what the others need."""
         state = self._state
         worker = session.worker
         if worker is None or session.state is not SessionState.ACTIVE:
             return
-        for waiter in session.in_order():
-            if self.take_bound(waiter):
+        for waiter in session.waiters_in_order():
+            if self.serve_bound(waiter):
                 continue
-            if not worker.serves(waiter.kind):
-                self._fleet.condemn(worker, "mismatch")
+            if not worker.serves(waiter.profile_record):
+                self._workers.schedule_retirement(worker, "mismatch")
                 if session.worker is not worker or session.state is not SessionState.ACTIVE:
                     return
-            elif not state.may_take(worker, waiter):
-                state.gate_off(waiter)
-        self._fleet.refresh(worker)
+            elif not state.reserve_allows(worker, waiter):
+                state.defer(waiter)
+        self._workers.refresh(worker)
 
-    def _join(self, worker: Worker, waiter: Waiter) -> None:
+    def _join(self, worker: WorkerRecord, waiter: Waiter) -> None:
         """Let the waiter take part in the worker's preparation."""
         state = self._state
         preparation = worker.preparation
@@ -102,27 +102,27 @@ class Leases:
             raise RuntimeError(f"worker {worker.id} is not being prepared")
         state.register(waiter)
         waiter.session.waiting.pop(waiter.request, None)
-        state.waiting.move(waiter, WaiterState.PREPARING)
+        state.waiting.transition(waiter, WaiterState.PREPARING)
         preparation.waiters[waiter.request] = waiter
-        state.charge(worker, 1, privileged=waiter.privileged)
+        state.count_ordinary(worker, 1, privileged=waiter.privileged)
 
-    def _grant(self, worker: Worker, waiter: Waiter, level: MatchLevel) -> None:
+    def _grant(self, worker: WorkerRecord, waiter: Waiter, level: MatchLevel) -> None:
         state = self._state
         session = waiter.session
         state.generation += 1
-        hold = Hold(waiter.request, session.key, worker.id, state.generation)
-        state.charge(worker, 1, privileged=waiter.privileged)
-        state.holds[waiter.request] = Held(hold, session, worker, privileged=waiter.privileged)
+        hold = WorkerHold(waiter.request, session.key, worker.id, state.generation)
+        state.count_ordinary(worker, 1, privileged=waiter.privileged)
+        state.holds[waiter.request] = HoldRecord(hold, session, worker, privileged=waiter.privileged)
         session.holds[waiter.request] = hold
         state.finish(waiter)
-        if waiter.waited:
-            state.was_served()
+        if waiter.was_enqueued:
+            state.record_service_interval()
         state.counters.grants[level.label] += 1
         state.actions.append(Grant(waiter.request, hold, level))
 
     # --- preparing --------------------------------------------------------------------------------------------------
 
-    def reset_done(self, worker: Worker, key: str, transcript: str | None) -> None:
+    def reset_done(self, worker: WorkerRecord, key: str, transcript: str | None) -> None:
         """The conversation is in the worker; the one it had before is closed."""
         state = self._state
         session, preparation = worker.session, worker.preparation
@@ -134,38 +134,38 @@ class Leases:
             state.counters.resumed += 1
             state.notify("session_resumed", session=key, worker=worker.id)
         preparation.resetting = False
-        worker.soft = worker.kind.profile.soft
+        worker.soft = worker.profile_record.profile.soft
         if not worker.proven:
             worker.proven = True
-            worker.kind.budget.proven()
-            state.waiting.wake(worker.kind)
-        closing, worker.closing = worker.closing, None
+            worker.profile_record.budget.mark_proven()
+            state.waiting.wake(worker.profile_record)
+        closing, worker.closing_session = worker.closing_session, None
         if closing is not None and closing is not session:
-            self._fleet.parked(closing)
+            self._workers.finish_parking(closing)
         if worker.soft != preparation.soft and preparation.waiters:
             state.actions.append(Reconcile(worker.id, preparation.soft))
         else:
-            self._prepared(worker)
+            self._finish_preparation(worker)
 
-    def reconciled(self, worker: Worker) -> None:
+    def reconciled(self, worker: WorkerRecord) -> None:
         """The worker has the wanted model and thinking level."""
         preparation = worker.preparation
         if preparation is None or preparation.resetting:
             raise UsageError(f"worker {worker.id} is not being reconciled", worker=worker.id)
         worker.soft = preparation.soft
-        self._prepared(worker)
+        self._finish_preparation(worker)
 
-    def reconcile_failed(self, worker: Worker, error: PoolError) -> None:
+    def reconcile_failed(self, worker: WorkerRecord, error: PoolError) -> None:
         """The wanted model was refused: those who want it fail, the worker goes on (with soft arguments unknown)."""
         preparation = worker.preparation
         if preparation is None or preparation.resetting or worker.session is None:
             raise UsageError(f"worker {worker.id} is not being reconciled", worker=worker.id)
         worker.soft = None
-        for waiter in _ranked(preparation):
+        for waiter in _waiters_in_order(preparation):
             self._state.reject(waiter, error)
-        self._prepared(worker)
+        self._finish_preparation(worker)
 
-    def has_no_room(self, worker: Worker, error: PoolError) -> None:
+    def reset_failed_disk_full(self, worker: WorkerRecord, error: PoolError) -> None:
         """The disk has no room for the conversation: those who want it fail, and nothing is held against the worker.
 
         One that has refused a new conversation has its earlier one, and is free. Of one that has refused to resume
@@ -174,49 +174,49 @@ class Leases:
         preparation, session = worker.preparation, worker.session
         if preparation is None or session is None or not preparation.resetting:
             raise UsageError(f"worker {worker.id} is not being reset", worker=worker.id)
-        for waiter in _ranked(preparation):
+        for waiter in _waiters_in_order(preparation):
             self._state.reject(waiter, error)
         if preparation.resume_from is not None:
-            self._fleet.stop(worker, StopReason.RETIRED)
+            self._workers.stop(worker, StopReason.RETIRED)
             return
         worker.preparation = None
-        self._fleet.unbind(session)
+        self._workers.unbind(session)
 
-    def _prepared(self, worker: Worker) -> None:
+    def _finish_preparation(self, worker: WorkerRecord) -> None:
         """Grant everybody who waited for this preparation; none left is fine, the binding stays."""
         state = self._state
         preparation, session = worker.preparation, worker.session
         if preparation is None or session is None:
             raise RuntimeError(f"worker {worker.id} is not being prepared")
         level = preparation.level
-        for waiter in _ranked(preparation):
-            if state.mode is Mode.PAUSED:
-                state.leave_preparation(waiter)
-                state.wait(waiter, WaiterState.BLOCKED)
+        for waiter in _waiters_in_order(preparation):
+            if state.mode is PoolMode.PAUSED:
+                state.remove_from_preparation(waiter)
+                state.enqueue(waiter, WaiterState.BLOCKED)
             else:
                 self._grant(worker, waiter, level)
                 level = MatchLevel.BOUND
         worker.preparation = None
         if session.waiting:
-            self.settle(session)
-        self._fleet.refresh(worker)
+            self.serve_waiting(session)
+        self._workers.refresh(worker)
 
     # --- giving back ------------------------------------------------------------------------------------------------
 
-    def release(self, hold: Hold, turns: int) -> None:
+    def release(self, hold: WorkerHold, turns: int) -> None:
         """End one hold; raises UsageError for a stale or unknown one."""
         state = self._state
         held = state.holds.get(hold.request)
         if held is None:
-            if state.lost.get(hold.request) != hold.generation:
+            if state.lost_holds.get(hold.request) != hold.generation:
                 raise UsageError(f"hold {hold.generation} of request {hold.request!r} is not in force")
-            del state.lost[hold.request]
+            del state.lost_holds[hold.request]
             return
         if held.hold != hold:
             raise UsageError(
                 f"hold {hold.generation} of request {hold.request!r} is stale, {held.hold.generation} is in force"
             )
-        self._give_back(held, turns)
+        self._release_hold(held, turns)
 
     def cancel(self, request: str) -> None:
         """The caller is gone: it waits no longer, and holds nothing."""
@@ -226,38 +226,38 @@ class Leases:
             state.finish(waiter)
             state.counters.cancelled += 1
         elif (held := state.holds.get(request)) is not None:
-            self._give_back(held, 0)
+            self._release_hold(held, 0)
         else:
-            state.lost.pop(request, None)
+            state.lost_holds.pop(request, None)
 
-    def _give_back(self, held: Held, turns: int) -> None:
+    def _release_hold(self, held: HoldRecord, turns: int) -> None:
         state = self._state
         worker, session = held.worker, held.session
         del state.holds[held.hold.request], session.holds[held.hold.request]
-        state.charge(worker, -1, privileged=held.privileged)
+        state.count_ordinary(worker, -1, privileged=held.privileged)
         state.counters.releases += 1
         worker.turns += turns
         if worker.state is WorkerState.STOPPING:
             return
         if state.settings.max_turns and worker.turns >= state.settings.max_turns:
-            self._fleet.condemn(worker, "turns")
+            self._workers.schedule_retirement(worker, "turns")
         if session.waiting:
-            self.settle(session)
-        self._fleet.refresh(worker)
+            self.serve_waiting(session)
+        self._workers.refresh(worker)
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
-    def failed(self, worker: Worker, kind: FailureKind, error: PoolError) -> None:
+    def failed(self, worker: WorkerRecord, kind: FailureKind, error: PoolError) -> None:
         """Stop a worker that failed at ``kind``; the session of a failed resume is charged for it."""
         session, preparation = worker.session, worker.preparation
         resuming = preparation is not None and preparation.resume_from is not None and preparation.resetting
         if kind is FailureKind.RESUME and not resuming:
             kind = FailureKind.RESET
         worker.failure = kind
-        self._fleet.stop(worker, StopReason.FAILED, force=kind is not FailureKind.STALLED)
+        self._workers.stop(worker, StopReason.FAILED, force=kind is not FailureKind.STALLED)
         if kind is FailureKind.RESUME and session is not None:
-            self._fleet.resume_failed(session, error)
+            self._workers.resume_failed(session, error)
 
 
-def _ranked(preparation: Preparation) -> list[Waiter]:
+def _waiters_in_order(preparation: WorkerPreparation) -> list[Waiter]:
     return sorted(preparation.waiters.values(), key=lambda waiter: waiter.rank)

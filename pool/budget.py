@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from errors import PoolError
 from pool.settings import PoolSettings
-from pool.states import checked
+from pool.states import transition
 
 
 class TokenBucket:
@@ -34,11 +34,11 @@ class TokenBucket:
         """When the next start is allowed, after those that are ``promised``; in the past if it is allowed already."""
         return self._arrival - self._slack + promised * self._interval
 
-    def ready(self, now: float) -> bool:
+    def has_token(self, now: float) -> bool:
         """Whether a start is allowed at ``now``."""
         return now >= self._arrival - self._slack
 
-    def take(self, now: float) -> None:
+    def consume(self, now: float) -> None:
         """Use up one start."""
         self._arrival = max(self._arrival, now) + self._interval
 
@@ -53,14 +53,14 @@ class BreakerState(StrEnum):
     """One trial start is let through."""
 
 
-BREAKER_MOVES: Mapping[BreakerState, frozenset[BreakerState]] = {
+BREAKER_TRANSITIONS: Mapping[BreakerState, frozenset[BreakerState]] = {
     BreakerState.CLOSED: frozenset({BreakerState.OPEN}),
     BreakerState.OPEN: frozenset({BreakerState.HALF_OPEN, BreakerState.CLOSED}),
     BreakerState.HALF_OPEN: frozenset({BreakerState.OPEN, BreakerState.CLOSED}),
 }
 
 
-class Budget:
+class StartBudget:
     """One profile's starts: exponential back-off with full jitter, and a breaker over failures in a window.
 
     A failure is a start that did not come to be, or a worker that died before it ever served a conversation.
@@ -82,11 +82,11 @@ class Budget:
         self._trial = False
 
     @property
-    def broken(self) -> bool:
+    def is_open(self) -> bool:
         """Whether acquires that need a new worker of this profile fail at once."""
         return self.state is BreakerState.OPEN
 
-    def clean(self, now: float, window: float) -> bool:
+    def is_clean(self, now: float, window: float) -> bool:
         """Whether nothing is remembered that could still matter; nor does a trial that nobody asks for."""
         return (
             self.state is not BreakerState.OPEN
@@ -100,31 +100,31 @@ class Budget:
             return now >= self.retry_at
         return self.state is BreakerState.HALF_OPEN and not self._trial
 
-    def started(self) -> None:
+    def start_begun(self) -> None:
         """A start was made; in half-open it is the trial."""
         self._trial = self.state is BreakerState.HALF_OPEN
 
-    def abandoned(self) -> None:
+    def start_abandoned(self) -> None:
         """The start was stopped by us before it could succeed or fail; another trial may go."""
         self._trial = False
 
-    def ready(self) -> bool:
+    def start_succeeded(self) -> bool:
         """A start succeeded; returns whether that closed the breaker."""
         self._trial = False
         if self.state is BreakerState.CLOSED:
             return False
-        self.state = checked(BREAKER_MOVES, self.state, BreakerState.CLOSED)
+        self.state = transition(BREAKER_TRANSITIONS, self.state, BreakerState.CLOSED)
         self.retry_at = float("-inf")
         return True
 
-    def proven(self) -> None:
+    def mark_proven(self) -> None:
         """A worker served its first conversation: the profile works."""
         self.is_proven = True
         self._streak = 0
         self._failures.clear()
         self.retry_at = float("-inf")
 
-    def fail(self, now: float, error: PoolError, settings: PoolSettings, rng: random.Random) -> bool:
+    def record_failure(self, now: float, error: PoolError, settings: PoolSettings, rng: random.Random) -> bool:
         """Charge one failure; returns whether it opened the breaker."""
         self.last_error = error
         self._trial = False
@@ -138,11 +138,11 @@ class Budget:
             return False
         if self.state is BreakerState.CLOSED and len(self._failures) < settings.breaker_failures:
             return False
-        self.state = checked(BREAKER_MOVES, self.state, BreakerState.OPEN)
+        self.state = transition(BREAKER_TRANSITIONS, self.state, BreakerState.OPEN)
         self.opened_until = now + settings.breaker_half_open
         return True
 
     def half_open(self) -> None:
         """The breaker's time is over: let one trial through."""
-        self.state = checked(BREAKER_MOVES, self.state, BreakerState.HALF_OPEN)
+        self.state = transition(BREAKER_TRANSITIONS, self.state, BreakerState.HALF_OPEN)
         self._trial = False

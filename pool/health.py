@@ -13,7 +13,7 @@ import msgspec
 from pool.settings import PoolSettings
 
 
-class Verdict(Enum):
+class HealthDecision(Enum):
     """What to do about a worker now."""
 
     FINE = "fine"
@@ -45,7 +45,7 @@ class Health:
         self._pinging = False
         self._failures = 0
         self._events = -1
-        self._looked_at = self._progress_at = now
+        self._checked_at = self._progress_at = now
         self._abort_at: float | None = None
         self._in_turn = False
         self.last_ping: float | None = None
@@ -60,22 +60,22 @@ class Health:
         """Unanswered pings in a row."""
         return self._failures
 
-    def next_look(self) -> float:
+    def next_check(self) -> float:
         """When ``look`` is due, if nothing happens before.
 
         A turn may have begun right after the last look, so that looks are never further apart than ``turn_stall``: a
         silent turn is found out after once to twice that time.
         """
-        due = min(self._next_ping, self._looked_at + self._settings.turn_stall)
+        due = min(self._next_ping, self._checked_at + self._settings.turn_stall)
         if self._in_turn:
             due = min(due, self._stall_due())
         return due
 
-    def look(self, seen: Observation, now: float) -> Verdict:
+    def check(self, seen: Observation, now: float) -> HealthDecision:
         """Judge what is seen; the caller acts on it and reports a ping as ``ping_answered`` or ``ping_failed``."""
-        self._looked_at = now
+        self._checked_at = now
         verdict = self._progress(seen, now)
-        return verdict if verdict is not Verdict.FINE else self._responsiveness(seen, now)
+        return verdict if verdict is not HealthDecision.FINE else self._responsiveness(seen, now)
 
     def ping_answered(self, now: float) -> None:
         """The ping that was sent last came back."""
@@ -88,11 +88,11 @@ class Health:
         self._pinging = False
         self._failures += 1
 
-    def ping_was_held_back(self) -> None:
+    def ping_inconclusive(self) -> None:
         """Its answer may wait behind output that we did not read meanwhile: it proves nothing, either way."""
         self._pinging = False
 
-    def _progress(self, seen: Observation, now: float) -> Verdict:
+    def _progress(self, seen: Observation, now: float) -> HealthDecision:
         moved = seen.events != self._events or seen.awaits_person or seen.backpressured
         if moved or not seen.in_turn or not self._in_turn:
             self._events = seen.events
@@ -100,26 +100,26 @@ class Health:
             self._abort_at = None
         self._in_turn = seen.in_turn
         if not seen.in_turn or now < self._stall_due():
-            return Verdict.FINE
+            return HealthDecision.FINE
         if self._abort_at is None:
             self._abort_at = now
-            return Verdict.ABORT_TURN
-        return Verdict.STALLED
+            return HealthDecision.ABORT_TURN
+        return HealthDecision.STALLED
 
     def _stall_due(self) -> float:
         if self._abort_at is not None:
             return self._abort_at + self._settings.ping_timeout
         return self._progress_at + self._settings.turn_stall
 
-    def _responsiveness(self, seen: Observation, now: float) -> Verdict:
+    def _responsiveness(self, seen: Observation, now: float) -> HealthDecision:
         if self._failures >= self._settings.ping_failures:
-            return Verdict.UNRESPONSIVE
+            return HealthDecision.UNRESPONSIVE
         interval = self._settings.ping_interval_busy if seen.in_turn else self._settings.ping_interval_idle
         if self._pinging or seen.backpressured:
             self._next_ping = max(self._next_ping, now + interval)
-            return Verdict.FINE
+            return HealthDecision.FINE
         if now < self._next_ping and self._failures == 0:
-            return Verdict.FINE
+            return HealthDecision.FINE
         self._next_ping = now + interval
         self._pinging = True
-        return Verdict.PING
+        return HealthDecision.PING

@@ -2,24 +2,24 @@
 
 from collections import Counter
 
-from pool.records import Kind, Session, Worker
-from pool.state import State
-from pool.states import Mode, SessionState, WaiterState, WorkerState
+from pool.records import ProfileRecord, SessionRecord, WorkerRecord
+from pool.state import PoolState
+from pool.states import PoolMode, SessionState, WaiterState, WorkerState
 from pool.waiting_list import Waiter
 
 
-def validate(state: State) -> None:
+def check(state: PoolState) -> None:
     """Raise AssertionError with the first thing that is not as it must be."""
     for worker in state.workers.values():
         _check_worker(state, worker)
     for session in state.sessions.values():
         _check_session(state, session)
-    for kind in state.kinds.values():
-        _check_kind(state, kind)
+    for kind in state.profiles.values():
+        _check_profile(state, kind)
     for waiter in state.requests.values():
         _check_waiter(state, waiter)
     _check_counts(state)
-    _check_nobody_waits_beside_a_match(state)
+    _check_no_waiter_has_a_match(state)
 
 
 def _require(condition: object, text: str) -> None:
@@ -27,7 +27,7 @@ def _require(condition: object, text: str) -> None:
         raise AssertionError(text)
 
 
-def _check_worker(state: State, worker: Worker) -> None:
+def _check_worker(state: PoolState, worker: WorkerRecord) -> None:
     name = f"worker {worker.id}"
     available = worker in state.index
     session = worker.session
@@ -35,12 +35,15 @@ def _check_worker(state: State, worker: Worker) -> None:
     _require(worker.state is not WorkerState.DEAD, f"{name} is dead and still counted")
     _require(available == idle, f"{name} is {worker.state} but available: {available}")
     _require((worker in state.stopping) == (worker.state is WorkerState.STOPPING), f"{name} stopping count")
-    _require((worker in worker.kind.group.starting) == (worker.state is WorkerState.STARTING), f"{name} starting count")
+    _require(
+        (worker in worker.profile_record.group.starting) == (worker.state is WorkerState.STARTING),
+        f"{name} starting count",
+    )
     only_commands = worker.state is WorkerState.LEASED and not worker.in_use
     _require((worker in state.pinned) == only_commands, f"{name} is pinned: {worker in state.pinned}")
     if idle:
         _require(worker.quiescent, f"{name} is available in the middle of something")
-        _require(worker.retiring is None or worker.successor, f"{name} should have retired")
+        _require(worker.retire_reason is None or worker.successor, f"{name} should have retired")
     if worker.preparation is not None:
         _require(worker.state is WorkerState.LEASED, f"{name} is prepared but not leased")
         _require(session is not None, f"{name} is prepared for nobody")
@@ -49,22 +52,22 @@ def _check_worker(state: State, worker: Worker) -> None:
         stopping = worker.state is WorkerState.STOPPING
         expected = SessionState.PARKING if stopping else SessionState.ACTIVE
         _require(session.state is expected, f"session {session.key} of {name} is {session.state}")
-    if worker.closing is not None:
-        _require(worker.closing.state is SessionState.PARKING, f"{name} closes {worker.closing.key}")
-        _require(worker.closing.worker is worker, f"{name} closes a session that is elsewhere")
+    if worker.closing_session is not None:
+        _require(worker.closing_session.state is SessionState.PARKING, f"{name} closes {worker.closing_session.key}")
+        _require(worker.closing_session.worker is worker, f"{name} closes a session that is elsewhere")
     ordinary = sum(not held.privileged for held in state.holds.values() if held.worker is worker)
     if worker.preparation is not None:
         ordinary += sum(not waiter.privileged for waiter in worker.preparation.waiters.values())
-    _require(worker.ordinary == ordinary, f"{name} counts {worker.ordinary} ordinary holds, not {ordinary}")
+    _require(worker.ordinary_holds == ordinary, f"{name} counts {worker.ordinary_holds} ordinary holds, not {ordinary}")
 
 
-def _check_session(state: State, session: Session) -> None:
+def _check_session(state: PoolState, session: SessionRecord) -> None:
     name = f"session {session.key}"
     worker = session.worker
     _require((session.state is SessionState.PARKED) == (worker is None), f"{name} is {session.state} with {worker}")
     if worker is not None:
         _require(state.workers.get(worker.id) is worker, f"{name} is with a worker that is gone")
-        _require(session in (worker.session, worker.closing), f"{name} is not known to its worker")
+        _require(session in (worker.session, worker.closing_session), f"{name} is not known to its worker")
     for request in session.holds:
         _require(state.holds[request].worker is worker, f"{name} holds {request} elsewhere")
     queued = sum(waiter.state is WaiterState.QUEUED for waiter in session.waiting.values())
@@ -75,28 +78,34 @@ def _check_session(state: State, session: Session) -> None:
     _require(not session.forgettable, f"{name} should have been forgotten")
 
 
-def _check_kind(state: State, kind: Kind) -> None:
+def _check_profile(state: PoolState, kind: ProfileRecord) -> None:
     name = f"profile {kind.profile.short}"
-    workers = [worker for worker in state.workers.values() if worker.kind is kind]
+    workers = [worker for worker in state.workers.values() if worker.profile_record is kind]
     _require(kind.live == len(workers), f"{name} counts {kind.live} workers, not {len(workers)}")
-    covering = sum(worker.covers is kind for worker in state.workers.values())
-    _require(kind.covered == covering, f"{name} counts {kind.covered} covers, not {covering}")
-    for line in kind.lines:
+    covering = sum(worker.claimed_for is kind for worker in state.workers.values())
+    _require(kind.claims == covering, f"{name} counts {kind.claims} covers, not {covering}")
+    for line in kind.queues:
         _require(line.size == sum(1 for _ in line), f"{name} counts {line.size} in a line")
-        if line.size and state.mode is Mode.RUNNING:
-            asleep = line.gate is None and kind.covered < line.size
+        if line.size and state.mode is PoolMode.RUNNING:
+            asleep = line.condition is None and kind.claims < line.size
             shared = line.privileged is False and not state.quota_open
             _require(not asleep or shared, f"{name} has a line that nobody will look at")
-    _require(kind.waiters == sum(w.kind is kind for w in state.requests.values()), f"{name} counts its waiters wrongly")
+    _require(
+        kind.waiters == sum(w.profile_record is kind for w in state.requests.values()),
+        f"{name} counts its waiters wrongly",
+    )
 
 
-def _check_waiter(state: State, waiter: Waiter) -> None:
+def _check_waiter(state: PoolState, waiter: Waiter) -> None:
     name = f"request {waiter.request}"
     session = waiter.session
     _require(waiter.request not in state.holds, f"{name} waits and holds")
     _require(waiter.deadline > state.now, f"{name} is past its deadline")
     _require(state.sessions.get(session.key) is session, f"{name} waits for a forgotten session")
-    _require(state.kinds.get(waiter.kind.profile.signature) is waiter.kind, f"{name} waits for a forgotten profile")
+    _require(
+        state.profiles.get(waiter.profile_record.profile.signature) is waiter.profile_record,
+        f"{name} waits for a forgotten profile",
+    )
     if waiter.state is WaiterState.PREPARING:
         preparation = session.worker.preparation if session.worker else None
         _require(preparation and waiter.request in preparation.waiters, f"{name} is prepared by nobody")
@@ -105,7 +114,7 @@ def _check_waiter(state: State, waiter: Waiter) -> None:
         _require(session.waiting.get(waiter.request) is waiter, f"{name} is not with its session")
 
 
-def _check_counts(state: State) -> None:
+def _check_counts(state: PoolState) -> None:
     waiting = state.waiting
     counters = state.counters
     states = Counter(worker.state for worker in state.workers.values())
@@ -116,25 +125,25 @@ def _check_counts(state: State) -> None:
     _require(waiting.blocked == kinds_of_waiting[WaiterState.BLOCKED], "blocked waiters miscounted")
     bounded = sum(w.bounded and w.state is not WaiterState.PREPARING for w in state.requests.values())
     _require(waiting.bounded == bounded, "bounded waiters miscounted")
-    _require(state.index.free == sum(w.session is None for w in state.index.lru), "free workers miscounted")
-    claims = sum(worker.covers is not None for worker in state.stopping)
-    _require(state.claims == claims, f"{state.claims} slots claimed, not {claims}")
+    _require(state.index.unbound == sum(w.session is None for w in state.index.lru), "free workers miscounted")
+    claims = sum(worker.claimed_for is not None for worker in state.stopping)
+    _require(state.claimed_slots == claims, f"{state.claimed_slots} slots claimed, not {claims}")
     granted = sum(counters.grants.values())
     ended = counters.releases + counters.lost + len(state.holds)
     _require(granted == ended, f"{granted} grants, but {ended} ended or in force")
-    ordinary = sum(worker.ordinary > 0 for worker in state.workers.values())
-    _require(state.ordinary == ordinary, f"{state.ordinary} ordinary workers, not {ordinary}")
+    ordinary = sum(worker.ordinary_holds > 0 for worker in state.workers.values())
+    _require(state.ordinary_workers == ordinary, f"{state.ordinary_workers} ordinary workers, not {ordinary}")
     _require(not state.freed and not state.actions, "something was left undone")
 
 
-def _check_nobody_waits_beside_a_match(state: State) -> None:
-    if state.mode is not Mode.RUNNING:
+def _check_no_waiter_has_a_match(state: PoolState) -> None:
+    if state.mode is not PoolMode.RUNNING:
         return
-    for kind in state.kinds.values():
-        for line in kind.lines:
+    for kind in state.profiles.values():
+        for line in kind.queues:
             if line.size and (line.privileged or state.quota_open):
-                free = state.index.match_free(kind)
+                free = state.index.match_unbound(kind)
                 _require(free is None, f"{kind.profile.short} waits beside {free and free.id}")
-                uncovered = kind.covered < line.size
-                quiet = state.index.match_quiet(kind) if uncovered else None
+                uncovered = kind.claims < line.size
+                quiet = state.index.match_quiescent(kind) if uncovered else None
                 _require(quiet is None, f"{kind.profile.short} waits beside quiet {quiet and quiet.id}")

@@ -17,19 +17,19 @@ import psutil
 import trio
 
 from errors import ResumeFailed, WorkerStartFailed
-from pool.worker import ProcessFacts, told
+from pool.worker import ProcessFacts, redacted
 from profiles import CapabilityProfile, allows_tool, worker_argv
 from rpc.cgroup import Cgroup, OrphanGuarantee, orphan_guarantee
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
 from rpc.dialect import Dialect
 from rpc.dialects import make_dialect
-from rpc.limit_mark import can_mark_by_limit
-from rpc.pi.agent_dir import AGENT_DIR_VARIABLE, PrivateHome
+from rpc.limit_mark import can_mark_by_rlimit
+from rpc.pi.agent_dir import AGENT_DIR_VARIABLE, PrivateAgentDir
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment
-from rpc.stderr_log import rotated
+from rpc.stderr_log import rotated_path
 from wire.transcript_repair import TranscriptError, repair_transcript
 
 _PARENT_VARIABLE = "POOL_WORKER_PARENT"
@@ -64,7 +64,7 @@ class LocalWorker:
                 return ProcessFacts(
                     rss=process.memory_info().rss,
                     cpu=times.user + times.system,
-                    suspended=self._process.is_stopped,
+                    suspended=self._process.is_suspended,
                 )
         except psutil.Error:
             return ProcessFacts()
@@ -77,20 +77,20 @@ class LocalWorker:
         """See ``PoolWorker.on_stderr``."""
         self._process.on_stderr(listener)
 
-    def note_transcript(self, transcript: str) -> None:
+    def record_transcript(self, transcript: str) -> None:
         """See ``PoolWorker.note_transcript``."""
         if transcript not in self._known_transcripts:
             with suppress(OSError, ValueError):  # what is wrong with it is told when it is resumed
-                if _size(transcript) is not None:
+                if _transcript_size(transcript) is not None:
                     self._known_transcripts.add(transcript)
 
     async def prepare_resume(self, transcript: str) -> bool:
         """See ``PoolWorker.prepare_resume``."""
         try:
-            size = _size(transcript)
+            size = _transcript_size(transcript)
             if size is None:
                 if transcript in self._known_transcripts:
-                    raise ResumeFailed(told(self.client, f"the transcript {transcript} has vanished"))
+                    raise ResumeFailed(redacted(self.client, f"the transcript {transcript} has vanished"))
                 return False  # it never came to a first answer
             self._known_transcripts.add(transcript)
             if size <= _SMALL_TRANSCRIPT:
@@ -98,13 +98,13 @@ class LocalWorker:
             else:
                 await trio.to_thread.run_sync(self._repair, transcript)
         except TranscriptError as exc:
-            raise ResumeFailed(told(self.client, exc.message)) from exc
+            raise ResumeFailed(redacted(self.client, exc.message)) from exc
         except (OSError, ValueError) as exc:
-            raise ResumeFailed(told(self.client, f"the transcript {transcript!r} cannot be read: {exc}")) from exc
+            raise ResumeFailed(redacted(self.client, f"the transcript {transcript!r} cannot be read: {exc}")) from exc
         return True
 
 
-def _size(path: str) -> int | None:
+def _transcript_size(path: str) -> int | None:
     """Bytes of a transcript, None where there is none. The path is a worker's word: it may be anything at all.
 
     Raises OSError, also for what is no regular file (opening a fifo would wait for ever), and ValueError.
@@ -153,7 +153,7 @@ class LocalLauncher:
         self._data_dir = data_dir
         self._base_env = os.environ if base_env is None else base_env
         self._guarantee = orphan_guarantee(
-            cgroup=self.cgroup is not None, subreaper=subreaper, limit_mark=can_mark_by_limit()
+            cgroup=self.cgroup is not None, subreaper=subreaper, limit_mark=can_mark_by_rlimit()
         )
         self._attended = attended
         self._known_transcripts: set[str] = set()
@@ -192,21 +192,21 @@ class LocalLauncher:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(process.supervise)
                 client = RpcClient(
-                    process, self._dialect(worker_id, profile), self._settings, name=worker_id, veil=process.veil
+                    process, self._dialect(worker_id, profile), self._settings, name=worker_id, veil=process.mask
                 )
                 nursery.start_soon(client.run)
                 try:
                     yield LocalWorker(worker_id, process, client, self._known_transcripts, dialect=profile.dialect)
                 finally:
                     with trio.CancelScope(shield=True):  # the kill ladder has deadlines of its own
-                        await self._end(process, client, force)
+                        await self._stop(process, client, force)
 
     def guarantee(self) -> OrphanGuarantee:
         """See ``WorkerLauncher.guarantee``."""
         return self._guarantee
 
     def _spec(self, worker_id: str, profile: CapabilityProfile, own_env: Mapping[str, str]) -> WorkerSpec:
-        sessions = self._made("sessions", profile.agent)
+        sessions = self._make_directory("sessions", profile.agent)
         marker = f"{self.instance}:{worker_id}"
         own_env = {**dict(profile.env), **own_env, _PARENT_VARIABLE: str(os.getpid())}
         env = worker_environment(self._settings, self._base_env, own_env.items(), marker)
@@ -216,21 +216,21 @@ class LocalLauncher:
             argv=worker_argv(profile, str(sessions)),
             env=tuple(env.items()),
             cwd=profile.cwd,
-            log_path=self._log_of(worker_id),
+            log_path=self._log_path(worker_id),
             secrets=profile.secrets,
         )
 
-    def _log_of(self, worker_id: str) -> Path:
+    def _log_path(self, worker_id: str) -> Path:
         """Where its stderr goes; the oldest worker's files make room."""
-        log = self._made("logs") / f"{worker_id}.log"
+        log = self._make_directory("logs") / f"{worker_id}.log"
         self._logs.append(log)
         while len(self._logs) > self._settings.log_workers:
             oldest = self._logs.popleft()
-            for path in (oldest, rotated(oldest)):
+            for path in (oldest, rotated_path(oldest)):
                 path.unlink(missing_ok=True)
         return log
 
-    def _made(self, *parts: str) -> Path:
+    def _make_directory(self, *parts: str) -> Path:
         """A directory below the data directory, 0700 on every level (``parents=True`` would not see to that)."""
         directory = self._data_dir
         try:
@@ -259,11 +259,13 @@ class LocalLauncher:
             return
         env = {**self._base_env, **dict(profile.env)}
         source = Path(env.get(AGENT_DIR_VARIABLE) or Path(env.get("HOME", "/")) / ".pi" / "agent")
-        home = PrivateHome(source, self._made("agent-dirs") / worker_id, self._made("sessions", profile.agent))
+        home = PrivateAgentDir(
+            source, self._make_directory("agent-dirs") / worker_id, self._make_directory("sessions", profile.agent)
+        )
         with home:
             yield home.environ
 
-    async def _end(self, process: WorkerProcess, client: RpcClient, force: trio.Event) -> None:
+    async def _stop(self, process: WorkerProcess, client: RpcClient, force: trio.Event) -> None:
         async def abort() -> None:
             if client.is_running:
                 await client.request("abort", {}, timeout=self._settings.abort_grace)

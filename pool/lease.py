@@ -7,15 +7,15 @@ import msgspec
 import trio
 
 from errors import PoolError, WorkerError, WorkerExited
-from pool.stimuli import Grant, Hold
+from pool.stimuli import Grant, WorkerHold
 from pool.worker import PoolWorker
 from profiles import MatchLevel
 from rpc.passthrough import RawRequest
-from rpc.requests import Exchange, own_error
-from rpc.turn import Turn, open_turn
+from rpc.requests import RpcRequest, copy_error
+from rpc.turn import RpcTurn, open_turn
 from wire.messages import Message, PromptParams, PromptResult, Ready, StateResult
 
-Cause = Callable[[], PoolError | None]
+EndCause = Callable[[], PoolError | None]
 
 
 class PromptStream:
@@ -30,12 +30,12 @@ class PromptStream:
         worker: PoolWorker,
         params: PromptParams,
         limit: float | None,
-        cause: Cause,
+        cause: EndCause,
         on_ended: "Callable[[PromptStream], None]",
         *,
         raw: RawRequest | None = None,
     ) -> None:
-        self._turn: Turn = open_turn(worker.client, params, timeout=limit, raw=raw)
+        self._turn: RpcTurn = open_turn(worker.client, params, timeout=limit, raw=raw)
         self._cause = cause
         self._on_ended = on_ended
         self._batch: list[Message] = []
@@ -45,7 +45,7 @@ class PromptStream:
         self.result: PromptResult | None = None
         """The outcome, once the events have come to their end."""
 
-    async def take(self) -> list[Message] | None:
+    async def next_batch(self) -> list[Message] | None:
         """The next batch of events, None at the good end. The first call sends the prompt."""
         if self.ended_at is not None:
             return None
@@ -53,24 +53,24 @@ class PromptStream:
             if self.started_at is None:
                 self.started_at = trio.current_time()
                 await self._turn.__aenter__()
-            batch = await self._turn.take()
+            batch = await self._turn.receive()
         except WorkerError as exc:
             await self.aclose()
-            raise self._explained(exc) from exc
+            raise self._with_cause(exc) from exc
         except PoolError:
             await self.aclose()
             raise
         if batch is None and self.ended_at is None:  # else somebody has ended it meanwhile, and there is no result
-            await self._end_well()
+            await self._finish()
         return batch
 
-    async def _end_well(self) -> None:
+    async def _finish(self) -> None:
         """Keep the outcome; a turn that was aborted because the pool stops its worker has failed, and is told why."""
         result = self._turn.result
         await self.aclose()
         cause = self._cause() if result.stop_reason == "aborted" else None
         if cause is not None:
-            raise own_error(cause)
+            raise copy_error(cause)
         self.result = result
 
     @property
@@ -78,16 +78,16 @@ class PromptStream:
         """Whether the worker was asked and has not answered, not even with an error."""
         return self._turn.is_unanswered
 
-    def batches(self) -> "Batches":
+    def batches(self) -> "PromptBatches":
         """Iterate over lists of events."""
-        return Batches(self)
+        return PromptBatches(self)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Message:
         while self._next >= len(self._batch):
-            batch = await self.take()
+            batch = await self.next_batch()
             if batch is None:
                 raise StopAsyncIteration
             self._batch, self._next = batch, 0
@@ -96,17 +96,17 @@ class PromptStream:
 
     async def wait(self) -> PromptResult:
         """Run the turn to its end without looking at its events."""
-        while await self.take() is not None:
+        while await self.next_batch() is not None:
             pass
         if self.result is None:
             msg = "this turn was ended before it had a result"
             raise RuntimeError(msg)
         return self.result
 
-    def _explained(self, exc: WorkerError) -> PoolError:
+    def _with_cause(self, exc: WorkerError) -> PoolError:
         """What the pool did to the worker, where the worker's exit is only the consequence."""
         cause = self._cause() if isinstance(exc, WorkerExited) else None
-        return exc if cause is None else own_error(cause, **{**exc.details, **cause.details})
+        return exc if cause is None else copy_error(cause, **{**exc.details, **cause.details})
 
     async def aclose(self) -> None:
         """End the turn if it still runs (it is aborted, with a deadline); harmless afterwards."""
@@ -121,7 +121,7 @@ class PromptStream:
             self._on_ended(self)
 
 
-class Batches:
+class PromptBatches:
     """The batches of a ``PromptStream``."""
 
     def __init__(self, stream: PromptStream) -> None:
@@ -131,7 +131,7 @@ class Batches:
         return self
 
     async def __anext__(self) -> list[Message]:
-        batch = await self._stream.take()
+        batch = await self._stream.next_batch()
         if batch is None:
             raise StopAsyncIteration
         return batch
@@ -148,12 +148,12 @@ class Lease:
         start_words: what the worker's program wrote to stderr until it was ready.
     """
 
-    def __init__(self, grant: Grant, worker: PoolWorker, *, waited: float, cause: Cause, start_words: str) -> None:
+    def __init__(self, grant: Grant, worker: PoolWorker, *, waited: float, cause: EndCause, start_words: str) -> None:
         """``cause`` tells what the pool knows of the worker's end, once it has one."""
-        self.hold: Hold = grant.hold
+        self.hold: WorkerHold = grant.hold
         self.level: MatchLevel = grant.level
         self.waited = waited
-        self.start_words = start_words
+        self.startup_stderr = start_words
         self.stalled_for: float | None = None
         self._worker = worker
         self._cause = cause
@@ -194,7 +194,7 @@ class Lease:
         """
         self.stalled_for = None
         params = PromptParams(text) if isinstance(text, str) else text
-        stream = PromptStream(self._worker, params, timeout, self._cause, self._note_end, raw=raw)
+        stream = PromptStream(self._worker, params, timeout, self._cause, self._record_turn, raw=raw)
         self._streams.append(stream)
         return stream
 
@@ -218,7 +218,7 @@ class Lease:
         """Wait until the worker reads on; no checkpoint when it has read."""
         await self._worker.client.wait_room("a request of a front end")
 
-    def forward(self, method: str, raw: RawRequest, on_settled: Callable[[], None]) -> Exchange:
+    def forward(self, method: str, raw: RawRequest, on_settled: Callable[[], None]) -> RpcRequest:
         """Pass on a request as a front end has written it; ``method`` names it in messages.
 
         Raises UsageError for what the worker's dialect does not pass on, and the error that ended the worker.
@@ -226,9 +226,9 @@ class Lease:
         return self._worker.client.submit(method, raw=raw, on_settled=on_settled)
 
     @property
-    def is_in_force(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the worker can still be asked under it."""
-        return not self._released and self._worker.client.ended is None
+        return not self._released and self._worker.client.end_error is None
 
     @property
     def is_streaming(self) -> bool:
@@ -252,7 +252,7 @@ class Lease:
         """Wait until the worker answers no more; why."""
         return await self._worker.client.wait_ended()
 
-    def _note_end(self, stream: PromptStream) -> None:
+    def _record_turn(self, stream: PromptStream) -> None:
         """Keep of a turn what counts later, not its events and result: a lease may be held for thousands of turns."""
         self._streams.remove(stream)
         self._was_left_unanswered = self._was_left_unanswered or stream.is_unanswered
@@ -276,10 +276,10 @@ class Lease:
         return any(stream.is_unanswered and stream.ended_at is None for stream in self._streams)
 
     @property
-    def must_not_be_reused(self) -> bool:
+    def is_tainted(self) -> bool:
         """Whether a turn of this lease was ended and never answered: its run may go on, or its worker hang."""
         left = self._was_left_unanswered or any(stream.is_unanswered for stream in self._streams)
-        return left and self._worker.client.ended is None
+        return left and self._worker.client.end_error is None
 
     async def aclose(self) -> None:
         """End what still runs. Called by ``Pool.release``."""

@@ -10,17 +10,17 @@ from typing import Any
 
 from errors import UsageError
 from pool import invariants, rejections, report, stimuli
-from pool.admission import Placing
-from pool.binding import Leases
-from pool.records import Session, Worker
-from pool.scheduling import Pump, Upkeep
+from pool.admission import Admission
+from pool.binding import SessionBinder
+from pool.records import SessionRecord, WorkerRecord
+from pool.scheduling import Prewarmer, Scheduler
 from pool.settings import PoolSettings
-from pool.snapshot import MachineSnapshot, SessionStanding, WorkerExplanation
-from pool.spawning import Starts
-from pool.state import State, check_settings
-from pool.states import MODE_MOVES, Mode, SessionState, WorkerState, checked
+from pool.snapshot import MachineSnapshot, SessionPlacement, WorkerExplanation
+from pool.spawning import Spawner
+from pool.state import PoolState, check_settings
+from pool.states import MODE_TRANSITIONS, PoolMode, SessionState, WorkerState, transition
 from pool.stimuli import Action, FailureKind, Reject, Stimulus, StopReason
-from pool.workers import Fleet
+from pool.workers import Workers
 from profiles.profile import CapabilityProfile
 
 _HIGHEST_PRIORITY = 1000
@@ -37,36 +37,36 @@ class PoolMachine:
     """
 
     def __init__(self, settings: PoolSettings, *, rng: random.Random, now: float) -> None:
-        self._state = State(settings, rng, now)
-        self._starts = Starts(self._state)
-        self._fleet = Fleet(self._state, self._starts)
-        self._leases = Leases(self._state, self._fleet)
-        self._placing = Placing(self._state, self._starts, self._fleet, self._leases)
-        self._pump = Pump(self._state, self._starts, self._fleet, self._leases, self._placing)
-        self._upkeep = Upkeep(self._state, self._starts)
+        self._state = PoolState(settings, rng, now)
+        self._spawner = Spawner(self._state)
+        self._workers = Workers(self._state, self._spawner)
+        self._binder = SessionBinder(self._state, self._workers)
+        self._admission = Admission(self._state, self._spawner, self._workers, self._binder)
+        self._scheduler = Scheduler(self._state, self._spawner, self._workers, self._binder, self._admission)
+        self._prewarmer = Prewarmer(self._state, self._spawner)
         self._handlers: dict[type, Callable[[Any], None]] = {
             stimuli.Acquire: self._acquire,
             stimuli.Cancel: self._cancel,
             stimuli.Release: self._release,
-            stimuli.Busy: self._busy,
-            stimuli.Quiet: self._quiet,
-            stimuli.Background: self._background,
-            stimuli.Usage: self._usage,
-            stimuli.TurnStalled: self._fleet.turn_stalled,
+            stimuli.SessionBusy: self._session_busy,
+            stimuli.SessionIdle: self._session_idle,
+            stimuli.BackgroundCount: self._background_count,
+            stimuli.MemoryUsage: self._memory_usage,
+            stimuli.TurnStalled: self._workers.turn_stalled,
             stimuli.SessionKnown: self._session_known,
             stimuli.ForgetSession: self._forget_session,
             stimuli.WorkerReady: self._worker_ready,
             stimuli.WorkerResetDone: self._worker_reset_done,
             stimuli.WorkerReconciled: self._worker_reconciled,
             stimuli.WorkerFailed: self._worker_failed,
-            stimuli.WorkerExited: self._worker_exited,
+            stimuli.ProcessExited: self._process_exited,
             stimuli.StopWorker: self._stop_worker,
             stimuli.RecycleWorker: self._recycle_worker,
-            stimuli.Altered: self._altered,
-            stimuli.Prewarmed: self._prewarmed,
+            stimuli.WorkerModified: self._worker_modified,
+            stimuli.SetPrewarm: self._set_prewarm,
             stimuli.ProfilesChanged: self._profiles_changed,
-            stimuli.Tick: self._tick,
-            stimuli.Reconfigure: self._reconfigure,
+            stimuli.ClockTick: self._tick,
+            stimuli.SettingsChanged: self._settings_changed,
             stimuli.Pause: self._pause,
             stimuli.Resume: self._resume,
             stimuli.Drain: self._drain,
@@ -82,9 +82,9 @@ class PoolMachine:
         state = self._state
         state.now = max(state.now, now)
         if state.timers.fire(state.now):
-            self._settle()
+            self._schedule()
         self._handlers[type(stimulus)](stimulus)
-        self._settle()
+        self._schedule()
         actions, state.actions = state.actions, []
         return actions
 
@@ -97,22 +97,22 @@ class PoolMachine:
         known = self._state.sessions.get(session)
         return known.transcript if known else None
 
-    def knows(self, session: str) -> bool:
+    def has_session(self, session: str) -> bool:
         """Whether the session has a conversation or a worker, or waits for one."""
         known = self._state.sessions.get(session)
         return known is not None and not known.forgettable
 
-    def is_anothers(self, session: str, transcript: str) -> bool:
+    def belongs_to_other(self, session: str, transcript: str) -> bool:
         """Whether the conversation in that file is one of another session."""
-        return self._state.owners.get(transcript, session) != session
+        return self._state.transcript_owners.get(transcript, session) != session
 
     def owner_of(self, transcript: str) -> str | None:
         """The session whose conversation is in that file; None for nobody's."""
-        return self._state.owners.get(transcript)
+        return self._state.transcript_owners.get(transcript)
 
-    def standing(self, session: str) -> SessionStanding:
+    def placement(self, session: str) -> SessionPlacement:
         """Where a session is, and what it waits for; of an unknown one nothing."""
-        return report.standing(self._state, session)
+        return report.placement(self._state, session)
 
     def is_quiescent(self, session: str) -> bool:
         """Whether nothing is held, in flight or running in the background for the session."""
@@ -127,27 +127,27 @@ class PoolMachine:
     def is_warm(self, session: str, profile: CapabilityProfile) -> bool:
         """Whether an ordinary Acquire would be granted in the same step, by the session's own worker."""
         state = self._state
-        known, kind = state.sessions.get(session), state.kinds.get(profile.signature)
+        known, kind = state.sessions.get(session), state.profiles.get(profile.signature)
         if known is None or kind is None or known.state is not SessionState.ACTIVE or known.worker is None:
             return False
         worker = known.worker
         return (
-            state.mode is Mode.RUNNING
+            state.mode is PoolMode.RUNNING
             and worker.preparation is None
             and worker.soft == profile.soft
             and worker.serves(kind)
-            and (worker.ordinary > 0 or state.quota_open)
+            and (worker.ordinary_holds > 0 or state.quota_open)
         )
 
     def has_worker(self, session: str, profile: CapabilityProfile) -> bool:
         """Whether an ordinary Acquire that may not spawn would be granted in the same step."""
         known = self._state.sessions.get(session)
-        return (known is None or known.failed is None) and self._placing.has_worker(known, profile)
+        return (known is None or known.failed is None) and self._admission.has_worker(known, profile)
 
     def has_room(self, session: str, profile: CapabilityProfile, now: float) -> bool:
         """The same for one that may spawn where there is room: it would be granted, or a worker started for it."""
         known, at = self._state.sessions.get(session), max(self._state.now, now)
-        return (known is None or known.failed is None) and self._placing.has_room(known, profile, at)
+        return (known is None or known.failed is None) and self._admission.has_room(known, profile, at)
 
     def snapshot(self, now: float) -> MachineSnapshot:
         """A frozen picture, consistent with itself."""
@@ -159,11 +159,11 @@ class PoolMachine:
 
     def validate(self) -> None:
         """Check every invariant over the whole state; raises AssertionError. A test aid, O(everything)."""
-        invariants.validate(self._state)
+        invariants.check(self._state)
 
-    def _settle(self) -> None:
-        self._pump.run()
-        self._upkeep.run()
+    def _schedule(self) -> None:
+        self._scheduler.run()
+        self._prewarmer.run()
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -172,45 +172,45 @@ class PoolMachine:
         if not -_HIGHEST_PRIORITY <= acquire.priority <= _HIGHEST_PRIORITY:
             raise UsageError(f"a priority lies between -{_HIGHEST_PRIORITY} and {_HIGHEST_PRIORITY}")
         request = acquire.request
-        if request in state.requests or request in state.holds or request in state.lost:
+        if request in state.requests or request in state.holds or request in state.lost_holds:
             raise UsageError(f"request {request!r} is in use already")
-        if state.mode in (Mode.DRAINING, Mode.CLOSED):
+        if state.mode in (PoolMode.DRAINING, PoolMode.CLOSED):
             state.counters.refused += 1
-            state.actions.append(Reject(request, rejections.closed(state.figures(), state.mode.value)))
+            state.actions.append(Reject(request, rejections.closed(state.counts(), state.mode.value)))
             return
         waiter = state.new_waiter(acquire)
         session = waiter.session
-        session.profile = acquire.profile
+        session.last_profile = acquire.profile
         if session.failed is not None:
             state.reject(waiter, session.failed)
             return
-        self._placing.place(waiter, spawn=acquire.spawn)
+        self._admission.admit(waiter, spawn=acquire.spawn)
 
     def _cancel(self, cancel: stimuli.Cancel) -> None:
-        self._leases.cancel(cancel.request)
+        self._binder.cancel(cancel.request)
 
     def _release(self, release: stimuli.Release) -> None:
-        self._leases.release(release.hold, release.turns)
+        self._binder.release(release.hold, release.turns)
 
     # --- sessions ---------------------------------------------------------------------------------------------------
 
-    def _busy(self, busy: stimuli.Busy) -> None:
-        session = self._state.session_of(busy.session)
+    def _session_busy(self, busy: stimuli.SessionBusy) -> None:
+        session = self._state.session_record(busy.session)
         session.busy = True
         if session.state is SessionState.ACTIVE and session.worker is not None:
-            self._fleet.refresh(session.worker)
+            self._workers.refresh(session.worker)
 
-    def _quiet(self, quiet: stimuli.Quiet) -> None:
+    def _session_idle(self, quiet: stimuli.SessionIdle) -> None:
         session = self._state.sessions.get(quiet.session)
         if session is None:
             return
         session.busy = False
         if session.state is SessionState.ACTIVE and session.worker is not None:
-            self._fleet.refresh(session.worker)
+            self._workers.refresh(session.worker)
         self._state.forget_if_empty(session)
 
     def _session_known(self, known: stimuli.SessionKnown) -> None:
-        session = self._state.session_of(known.session)
+        session = self._state.session_record(known.session)
         self._state.set_transcript(session, known.transcript)
         self._state.forget_if_empty(session)
 
@@ -222,173 +222,173 @@ class PoolMachine:
         self._state.set_transcript(session, None)
         session.failed = None
         session.resume_failures = 0
-        self._fleet.detach(session)
+        self._workers.detach(session)
         self._state.forget_if_empty(session)
 
-    def _check_forgettable(self, session: Session) -> None:
+    def _check_forgettable(self, session: SessionRecord) -> None:
         preparing = session.worker is not None and session.worker.session is session and session.worker.preparation
         if session.holds or preparing:
             raise UsageError(f"session {session.key!r} is in use", session=session.key)
 
     # --- workers ----------------------------------------------------------------------------------------------------
 
-    def _worker(self, name: str) -> Worker | None:
+    def _known_worker(self, name: str) -> WorkerRecord | None:
         """The worker of that id; None for late news of a dead one. Raises UsageError for an id never given out."""
         worker = self._state.workers.get(name)
         if worker is None:
             number = name[1:]
-            if not (name[:1] == "w" and number.isascii() and number.isdigit() and int(number) <= self._starts.spawned):
+            if not (name[:1] == "w" and number.isascii() and number.isdigit() and int(number) <= self._spawner.spawned):
                 raise UsageError(f"there is no worker {name!r}", worker=name)
         return worker
 
-    def _live_worker(self, name: str) -> Worker:
+    def _live_worker(self, name: str) -> WorkerRecord:
         worker = self._state.workers.get(name)
         if worker is None:
             raise UsageError(f"there is no worker {name!r}", worker=name)
         return worker
 
-    def _working(self, name: str) -> Worker | None:
+    def _active_worker(self, name: str) -> WorkerRecord | None:
         """The same, but None also for one that has been told to stop: what it still says changes nothing."""
-        worker = self._worker(name)
+        worker = self._known_worker(name)
         return None if worker is None or worker.state is WorkerState.STOPPING else worker
 
     def _worker_ready(self, ready: stimuli.WorkerReady) -> None:
-        worker = self._working(ready.worker)
+        worker = self._active_worker(ready.worker)
         if worker is None:
             return
         if worker.state is not WorkerState.STARTING:
             raise UsageError(f"worker {worker.id} was ready before", worker=worker.id)
-        self._fleet.ready(worker)
+        self._workers.ready(worker)
 
     def _worker_reset_done(self, done: stimuli.WorkerResetDone) -> None:
-        worker = self._working(done.worker)
+        worker = self._active_worker(done.worker)
         if worker is not None:
-            self._leases.reset_done(worker, done.session, done.transcript)
+            self._binder.reset_done(worker, done.session, done.transcript)
 
     def _worker_reconciled(self, reconciled: stimuli.WorkerReconciled) -> None:
-        worker = self._working(reconciled.worker)
+        worker = self._active_worker(reconciled.worker)
         if worker is not None:
-            self._leases.reconciled(worker)
+            self._binder.reconciled(worker)
 
     def _worker_failed(self, failed: stimuli.WorkerFailed) -> None:
-        worker = self._working(failed.worker)
+        worker = self._active_worker(failed.worker)
         if worker is None:
             return
         kind = failed.kind
         if kind is FailureKind.RECONCILE:
-            self._leases.reconcile_failed(worker, failed.error)
+            self._binder.reconcile_failed(worker, failed.error)
             return
-        if kind is FailureKind.NO_ROOM:
-            self._leases.has_no_room(worker, failed.error)
+        if kind is FailureKind.DISK_FULL:
+            self._binder.reset_failed_disk_full(worker, failed.error)
             return
         if worker.state is WorkerState.STARTING:
             kind = FailureKind.START
-        self._leases.failed(worker, kind, failed.error)
+        self._binder.failed(worker, kind, failed.error)
         if not worker.proven and worker.failure is not FailureKind.RESUME:
-            self._starts.charge(worker, failed.error)
+            self._spawner.record_failure(worker, failed.error)
 
-    def _worker_exited(self, exited: stimuli.WorkerExited) -> None:
-        worker = self._worker(exited.worker)
+    def _process_exited(self, exited: stimuli.ProcessExited) -> None:
+        worker = self._known_worker(exited.worker)
         if worker is not None:
-            self._fleet.exited(worker, exited.error)
+            self._workers.exited(worker, exited.error)
 
-    def _background(self, background: stimuli.Background) -> None:
-        worker = self._working(background.worker)
+    def _background_count(self, background: stimuli.BackgroundCount) -> None:
+        worker = self._active_worker(background.worker)
         if worker is None:
             return
         worker.background = background.running
         if worker.session is None and background.running and worker.state is not WorkerState.STARTING:
-            self._fleet.stop(worker, StopReason.RETIRED)
+            self._workers.stop(worker, StopReason.RETIRED)
         else:
-            self._fleet.refresh(worker)
+            self._workers.refresh(worker)
 
-    def _usage(self, usage: stimuli.Usage) -> None:
+    def _memory_usage(self, usage: stimuli.MemoryUsage) -> None:
         limit = self._state.settings.max_rss
         for name, rss in usage.rss.items():
             worker = self._state.workers.get(name)
             if worker is not None:
                 worker.rss = rss
                 if limit and rss > limit:
-                    self._fleet.condemn(worker, "rss")
+                    self._workers.schedule_retirement(worker, "rss")
 
     def _stop_worker(self, stop: stimuli.StopWorker) -> None:
-        self._fleet.stop(self._live_worker(stop.worker), StopReason.OPERATOR)
+        self._workers.stop(self._live_worker(stop.worker), StopReason.OPERATOR)
 
     def _recycle_worker(self, recycle: stimuli.RecycleWorker) -> None:
-        self._fleet.condemn(self._live_worker(recycle.worker), "recycle")
+        self._workers.schedule_retirement(self._live_worker(recycle.worker), "recycle")
 
-    def _altered(self, altered: stimuli.Altered) -> None:
-        worker = self._worker(altered.worker)
-        if worker is not None and not worker.altered:
-            worker.altered = True
+    def _worker_modified(self, altered: stimuli.WorkerModified) -> None:
+        worker = self._known_worker(altered.worker)
+        if worker is not None and not worker.modified:
+            worker.modified = True
             if worker in self._state.index:  # where it stands among those that match others
                 self._state.index.discard(worker)
                 self._state.index.add(worker)
 
-    def _prewarmed(self, prewarmed: stimuli.Prewarmed) -> None:
-        self._upkeep.set_targets(prewarmed.targets)
-        self._fleet.reclaim()
+    def _set_prewarm(self, prewarmed: stimuli.SetPrewarm) -> None:
+        self._prewarmer.set_targets(prewarmed.targets)
+        self._workers.stop_idle()
 
     def _profiles_changed(self, changed: stimuli.ProfilesChanged) -> None:
         state, current = self._state, changed.signatures
-        self._upkeep.give_up([kind for kind in state.kinds.values() if kind.profile.signature not in current])
-        for worker in [each for each in state.workers.values() if each.kind.profile.signature not in current]:
-            self._fleet.outdate(worker)
+        self._prewarmer.drop([kind for kind in state.profiles.values() if kind.profile.signature not in current])
+        for worker in [each for each in state.workers.values() if each.profile_record.profile.signature not in current]:
+            self._workers.mark_outdated(worker)
 
     # --- the pool ---------------------------------------------------------------------------------------------------
 
-    def _tick(self, _: stimuli.Tick) -> None:
+    def _tick(self, _: stimuli.ClockTick) -> None:
         """What is due has happened already."""
 
-    def _reconfigure(self, reconfigure: stimuli.Reconfigure) -> None:
+    def _settings_changed(self, reconfigure: stimuli.SettingsChanged) -> None:
         state = self._state
         check_settings(reconfigure.settings)
         state.settings = reconfigure.settings
         state.bucket.reconfigure(state.settings.spawn_burst, state.settings.spawn_rate)
         for worker in list(state.workers.values()):
             if worker in state.index:
-                self._fleet.arm_idle(worker)
+                self._workers.arm_idle_timer(worker)
             if worker.state in (WorkerState.IDLE, WorkerState.LEASED):
-                self._fleet.arm_age(worker)
-        self._fleet.shed()
-        self._fleet.reclaim()
-        self._pump.wake_all()
+                self._workers.arm_age_timer(worker)
+        self._workers.shrink_to_max()
+        self._workers.stop_idle()
+        self._scheduler.wake_all()
 
-    def _move(self, mode: Mode) -> None:
+    def _set_mode(self, mode: PoolMode) -> None:
         state = self._state
-        if mode not in MODE_MOVES[state.mode]:
+        if mode not in MODE_TRANSITIONS[state.mode]:
             raise UsageError(f"the pool is {state.mode.value} and cannot become {mode.value}")
-        state.mode = checked(MODE_MOVES, state.mode, mode)
+        state.mode = transition(MODE_TRANSITIONS, state.mode, mode)
         state.notify(f"pool_{mode.value}")
 
     def _pause(self, _: stimuli.Pause) -> None:
-        if self._state.mode is not Mode.PAUSED:
-            self._move(Mode.PAUSED)
+        if self._state.mode is not PoolMode.PAUSED:
+            self._set_mode(PoolMode.PAUSED)
 
     def _resume(self, _: stimuli.Resume) -> None:
-        if self._state.mode is not Mode.RUNNING:
-            self._move(Mode.RUNNING)
-            self._pump.wake_all()
+        if self._state.mode is not PoolMode.RUNNING:
+            self._set_mode(PoolMode.RUNNING)
+            self._scheduler.wake_all()
 
     def _drain(self, _: stimuli.Drain) -> None:
-        if self._state.mode in (Mode.RUNNING, Mode.PAUSED):
-            self._move(Mode.DRAINING)
-            self._refuse_all()
+        if self._state.mode in (PoolMode.RUNNING, PoolMode.PAUSED):
+            self._set_mode(PoolMode.DRAINING)
+            self._reject_all()
             self._stop_all(StopReason.DRAINED, lambda worker: not worker.in_use)
 
     def _close(self, _: stimuli.Close) -> None:
-        if self._state.mode is not Mode.CLOSED:
-            self._move(Mode.CLOSED)
-            self._refuse_all()
+        if self._state.mode is not PoolMode.CLOSED:
+            self._set_mode(PoolMode.CLOSED)
+            self._reject_all()
             self._stop_all(StopReason.CLOSED, lambda _: True)
 
-    def _refuse_all(self) -> None:
+    def _reject_all(self) -> None:
         state = self._state
-        error = rejections.closed(state.figures(), state.mode.value)
+        error = rejections.closed(state.counts(), state.mode.value)
         for waiter in list(state.requests.values()):
             state.reject(waiter, error)
 
-    def _stop_all(self, reason: StopReason, wanted: Callable[[Worker], bool]) -> None:
+    def _stop_all(self, reason: StopReason, wanted: Callable[[WorkerRecord], bool]) -> None:
         for worker in list(self._state.workers.values()):
             if wanted(worker):
-                self._fleet.stop(worker, reason)
+                self._workers.stop(worker, reason)

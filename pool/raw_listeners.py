@@ -5,13 +5,13 @@ from typing import Protocol
 from errors import PoolError
 from pool.stimuli import FailureKind, WorkerFailed, WorkerReconciled
 from pool.worker import reconcile
-from pool.worker_task import WorkerLife
+from pool.worker_task import WorkerTask
 from profiles.profile import SoftArgs
 from rpc.client import RpcClient
 from rpc.passthrough import RawLine
 
 
-class SessionPort(Protocol):
+class RawListener(Protocol):
     """One session's front ends of that kind."""
 
     async def restore(self, worker: str, client: RpcClient) -> None:
@@ -21,61 +21,61 @@ class SessionPort(Protocol):
         """
         ...
 
-    def take_raw(self, lines: tuple[RawLine, ...]) -> None:
+    def receive_raw(self, lines: tuple[RawLine, ...]) -> None:
         """The worker has said this. Must neither block nor raise."""
         ...
 
-    def take_words(self, lines: bytes) -> None:
+    def receive_stderr(self, lines: bytes) -> None:
         """The worker has written these lines to its stderr. Must neither block nor raise."""
         ...
 
-    def let_go(self) -> None:
+    def release_idle(self) -> None:
         """The session's conversation is about to be forgotten: hold its worker no longer than a request needs it."""
         ...
 
-    def lost(self, error: PoolError) -> None:
+    def worker_lost(self, error: PoolError) -> None:
         """The worker that had the session's conversation is gone."""
         ...
 
 
-class Attendance:
+class RawListeners:
     """The ports by session. A worker's lines are heard while it has the session's conversation, ready to serve."""
 
     def __init__(self) -> None:
-        self._ports: dict[str, SessionPort] = {}
-        self._heard: set[str] = set()
+        self._ports: dict[str, RawListener] = {}
+        self._connected: set[str] = set()
         """The workers."""
 
-    def attend(self, session: str, port: SessionPort | None) -> None:
+    def set_listener(self, session: str, port: RawListener | None) -> None:
         """Let ``port`` have the session; None = nobody any more."""
         if port is None:
             self._ports.pop(session, None)
         else:
             self._ports[session] = port
 
-    def let_go(self, session: str) -> None:
-        """See ``SessionPort.let_go``."""
+    def release_idle(self, session: str) -> None:
+        """See ``RawListener.release_idle``."""
         port = self._ports.get(session)
         if port is not None:
-            port.let_go()
+            port.release_idle()
 
-    async def restore(self, session: str, life: WorkerLife) -> None:
+    async def restore(self, session: str, life: WorkerTask) -> None:
         """The worker has just been given the session's conversation."""
         port = self._ports.get(session)
         if port is not None:
             await port.restore(life.id, life.worker.client)
 
-    def connect(self, session: str, life: WorkerLife) -> None:
+    def connect(self, session: str, life: WorkerTask) -> None:
         """What the worker says is the session's from now on."""
         port = self._ports.get(session)
         if port is None:
             self.disconnect(life)
         else:
-            self._heard.add(life.id)
-            life.worker.client.on_raw(port.take_raw)
-            life.worker.on_stderr(port.take_words)
+            self._connected.add(life.id)
+            life.worker.client.on_raw(port.receive_raw)
+            life.worker.on_stderr(port.receive_stderr)
 
-    async def reconcile(self, life: WorkerLife, soft: SoftArgs) -> WorkerFailed | WorkerReconciled:
+    async def reconcile(self, life: WorkerTask, soft: SoftArgs) -> WorkerFailed | WorkerReconciled:
         """Bring a worker to what its session asks for, while nobody hears it; what came of that."""
         self.disconnect(life)
         try:
@@ -88,16 +88,16 @@ class Attendance:
             if life.conversation is not None:
                 self.connect(life.conversation.session, life)
 
-    def lost(self, life: WorkerLife) -> None:
+    def worker_lost(self, life: WorkerTask) -> None:
         """The worker is gone, with what it said last."""
-        if life.id in self._heard and life.conversation is not None and life.error is not None:
+        if life.id in self._connected and life.conversation is not None and life.error is not None:
             port = self._ports.get(life.conversation.session)
             if port is not None:
-                port.lost(life.error)
-        self._heard.discard(life.id)
+                port.worker_lost(life.error)
+        self._connected.discard(life.id)
 
-    def disconnect(self, life: WorkerLife) -> None:
+    def disconnect(self, life: WorkerTask) -> None:
         """What the worker says now concerns nobody."""
-        self._heard.discard(life.id)
+        self._connected.discard(life.id)
         life.worker.client.on_raw(None)
         life.worker.on_stderr(None)

@@ -4,10 +4,10 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from errors import PoolError
-from pool.budget import Budget
+from pool.budget import StartBudget
 from pool.states import SessionState, WorkerState
-from pool.stimuli import FailureKind, Hold, StopReason
-from pool.waiting_list import Gate, Line, Waiter
+from pool.stimuli import FailureKind, StopReason, WorkerHold
+from pool.waiting_list import ConditionQueue, ProfileQueue, Waiter
 from profiles.matching import MatchLevel
 from profiles.profile import CapabilityProfile, SoftArgs
 
@@ -15,92 +15,94 @@ if TYPE_CHECKING:
     from wire.timers import Timer
 
 
-class Agent:
+class AgentWorkers:
     """All workers of one agent definition: what ``max_per_agent`` limits."""
 
-    __slots__ = ("available", "gate", "kinds", "live", "name")
+    __slots__ = ("available", "condition", "live", "name", "profile_count")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.live = 0
-        self.kinds = 0
-        self.available: OrderedDict[Worker, None] = OrderedDict()
+        self.profile_count = 0
+        self.available: OrderedDict[WorkerRecord, None] = OrderedDict()
         """Available workers, least recently used first."""
-        self.gate = Gate(f"agent {name} has all the workers it may have, and none can make room")
+        self.condition = ConditionQueue(f"agent {name} has all the workers it may have, and none can make room")
 
 
-class Group:
+class HardGroup:
     """All kinds of one hard signature: the only ones that can stand in for each other."""
 
-    __slots__ = ("free", "kinds", "quiet", "starting")
+    __slots__ = ("profiles", "quiescent", "starting", "unbound")
 
     def __init__(self) -> None:
-        self.kinds: dict[str, Kind] = {}
-        self.starting: dict[Worker, None] = {}
-        self.free = 0
-        self.quiet = 0
+        self.profiles: dict[str, ProfileRecord] = {}
+        self.starting: dict[WorkerRecord, None] = {}
+        self.unbound = 0
+        self.quiescent = 0
 
 
-class Kind:
+class ProfileRecord:
     """One profile signature with its workers, its lines of waiters and its budget."""
 
     __slots__ = (
         "agent",
         "budget",
-        "covered",
-        "free",
-        "gate",
+        "claims",
+        "condition",
         "group",
-        "lines",
         "live",
-        "owed",
+        "pending_restarts",
+        "prewarm_target",
         "profile",
         "prune_timer",
-        "quiet",
+        "queues",
+        "quiescent",
+        "resource_count",
         "resources",
         "retry_timer",
-        "size",
-        "target",
+        "unbound",
         "waiters",
     )
 
-    def __init__(self, profile: CapabilityProfile, group: Group, agent: Agent) -> None:
+    def __init__(self, profile: CapabilityProfile, group: HardGroup, agent: AgentWorkers) -> None:
         resources = profile.resources
         self.profile = profile
         self.group = group
         self.agent = agent
-        self.budget = Budget()
-        self.free: OrderedDict[Worker, None] = OrderedDict()
+        self.budget = StartBudget()
+        self.unbound: OrderedDict[WorkerRecord, None] = OrderedDict()
         """Idle workers bound to nobody, least recently used first."""
-        self.quiet: OrderedDict[Worker, None] = OrderedDict()
+        self.quiescent: OrderedDict[WorkerRecord, None] = OrderedDict()
         """Idle workers bound to a quiescent session, least recently used first."""
         self.live = 0
-        self.covered = 0
+        self.claims = 0
         """Waiters for whom a worker is on its way: starting, or stopping to make room."""
-        self.owed = 0
+        self.pending_restarts = 0
         """Workers lost to failures (or retired without a replacement) that are to be started again."""
         self.waiters = 0
         """Requests that want this kind, wherever they wait."""
-        self.target = 0
+        self.prewarm_target = 0
         """Idle workers to keep warm."""
-        self.lines = (Line(self, privileged=False), Line(self, privileged=True))
-        self.gate = Gate("its profile has all workers that it may have, or starting one has failed and is tried again")
+        self.queues = (ProfileQueue(self, privileged=False), ProfileQueue(self, privileged=True))
+        self.condition = ConditionQueue(
+            "its profile has all workers that it may have, or starting one has failed and is tried again"
+        )
         self.retry_timer: Timer | None = None
         self.prune_timer: Timer | None = None
-        self.size = resources.count()
+        self.resource_count = resources.count()
         self.resources = frozenset(
             (field, name) for field in resources.__struct_fields__ for name in getattr(resources, field)
         )
 
-    def serves(self, wanted: "Kind") -> bool:
+    def serves(self, wanted: "ProfileRecord") -> bool:
         """Whether a worker of this kind, freshly reset, can do all that ``wanted`` asks for."""
         return self is wanted or (
             self.group is wanted.group
-            and reachable(self.profile.soft, wanted.profile.soft)
+            and can_reconcile(self.profile.soft, wanted.profile.soft)
             and self.resources >= wanted.resources
         )
 
-    def level(self, wanted: "Kind") -> MatchLevel:
+    def match_level(self, wanted: "ProfileRecord") -> MatchLevel:
         """How well an unbound worker of this kind fits ``wanted``."""
         if self is wanted:
             return MatchLevel.EXACT
@@ -111,15 +113,15 @@ class Kind:
     @property
     def queued(self) -> int:
         """Waiters in both lines."""
-        return self.lines[0].size + self.lines[1].size
+        return self.queues[0].size + self.queues[1].size
 
     @property
-    def idle(self) -> bool:
+    def is_unused(self) -> bool:
         """Whether nobody uses this kind now."""
-        return not (self.live or self.waiters or self.target or self.owed)
+        return not (self.live or self.waiters or self.prewarm_target or self.pending_restarts)
 
 
-def reachable(have: SoftArgs | None, want: SoftArgs) -> bool:
+def can_reconcile(have: SoftArgs | None, want: SoftArgs) -> bool:
     """Whether ``have`` can be brought to ``want``: a default (None) that was changed cannot be restored.
 
     Nor can the default model of another provider be asked for. ``have`` None means unknown.
@@ -138,19 +140,19 @@ def reachable(have: SoftArgs | None, want: SoftArgs) -> bool:
     )
 
 
-class Held:
+class HoldRecord:
     """One hold in force."""
 
     __slots__ = ("hold", "privileged", "session", "worker")
 
-    def __init__(self, hold: Hold, session: "Session", worker: "Worker", *, privileged: bool) -> None:
+    def __init__(self, hold: WorkerHold, session: "SessionRecord", worker: "WorkerRecord", *, privileged: bool) -> None:
         self.hold = hold
         self.session = session
         self.worker = worker
         self.privileged = privileged
 
 
-class Preparation:
+class WorkerPreparation:
     """A worker is being brought to a session: first the Reset (unless it is bound already), then the Reconcile."""
 
     __slots__ = ("level", "resetting", "resume_from", "soft", "waiters")
@@ -163,28 +165,29 @@ class Preparation:
         self.waiters: dict[str, Waiter] = {}
 
 
-class Worker:
+class WorkerRecord:
     """One process, from Spawn to WorkerExited."""
 
     __slots__ = (
         "age_timer",
-        "altered",
         "background",
-        "closing",
-        "covers",
+        "claimed_for",
+        "closing_session",
         "failure",
         "id",
         "idle_since",
         "idle_timer",
-        "kind",
-        "ordinary",
+        "is_restart",
+        "modified",
+        "ordinary_holds",
         "outdated",
         "preparation",
+        "profile_record",
         "proven",
         "ready_at",
         "replaced",
         "replaces",
-        "retiring",
+        "retire_reason",
         "rss",
         "session",
         "soft",
@@ -194,26 +197,25 @@ class Worker:
         "successor",
         "turns",
         "was_leased",
-        "was_owed",
     )
 
-    def __init__(self, name: str, kind: Kind, now: float) -> None:
+    def __init__(self, name: str, kind: ProfileRecord, now: float) -> None:
         self.id = name
-        self.kind = kind
+        self.profile_record = kind
         self.state = WorkerState.STARTING
-        self.session: Session | None = None
+        self.session: SessionRecord | None = None
         """Whose conversation it is bound to (or being prepared for, or stopping with)."""
-        self.closing: Session | None = None
+        self.closing_session: SessionRecord | None = None
         """Whose transcript it may still have open from before; closed by the next reset or its exit."""
-        self.preparation: Preparation | None = None
+        self.preparation: WorkerPreparation | None = None
         self.soft: SoftArgs | None = kind.profile.soft
         """Soft arguments in force; None = unknown after a failed Reconcile."""
-        self.altered = False
+        self.modified = False
         """Whether something else of it was changed than soft arguments, which nobody can undo."""
-        self.ordinary = 0
+        self.ordinary_holds = 0
         """Holds and preparations that may not use the reserve."""
         self.background = 0
-        self.covers: Kind | None = None
+        self.claimed_for: ProfileRecord | None = None
         self.spawned_at = now
         self.ready_at: float | None = None
         self.idle_since = now
@@ -224,15 +226,15 @@ class Worker:
         self.rss = 0
         self.proven = False
         """Whether it ever served a conversation."""
-        self.retiring: str | None = None
+        self.retire_reason: str | None = None
         """Why it is to stop at the next turn boundary."""
         self.outdated = False
         """Whether the settings yield its kind no more."""
-        self.successor: Worker | None = None
+        self.successor: WorkerRecord | None = None
         self.replaced = False
         """Whether its replacement has been started."""
-        self.replaces: Worker | None = None
-        self.was_owed = False
+        self.replaces: WorkerRecord | None = None
+        self.is_restart = False
         self.was_leased = False
         """Whether it was ever given to a session, whatever came of that."""
         self.stop_reason: StopReason | None = None
@@ -251,16 +253,18 @@ class Worker:
     @property
     def drifted(self) -> bool:
         """Whether a default it was started with was changed, which no reset restores: no other session may use it."""
-        if self.altered:
+        if self.modified:
             return True
-        return self.soft is not self.kind.profile.soft and not reachable(self.soft, self.kind.profile.soft)
+        return self.soft is not self.profile_record.profile.soft and not can_reconcile(
+            self.soft, self.profile_record.profile.soft
+        )
 
-    def serves(self, wanted: Kind) -> bool:
+    def serves(self, wanted: ProfileRecord) -> bool:
         """Whether its own session can go on here under the profile ``wanted``."""
-        return self.kind.serves(wanted) and reachable(self.soft, wanted.profile.soft)
+        return self.profile_record.serves(wanted) and can_reconcile(self.soft, wanted.profile.soft)
 
 
-class Session:
+class SessionRecord:
     """One conversation, by key."""
 
     __slots__ = (
@@ -268,7 +272,7 @@ class Session:
         "failed",
         "holds",
         "key",
-        "profile",
+        "last_profile",
         "resume_failures",
         "state",
         "transcript",
@@ -279,14 +283,14 @@ class Session:
     def __init__(self, key: str) -> None:
         self.key = key
         self.state = SessionState.PARKED
-        self.worker: Worker | None = None
+        self.worker: WorkerRecord | None = None
         """Its worker; while parking, the one that may still have its transcript open."""
-        self.holds: dict[str, Hold] = {}
+        self.holds: dict[str, WorkerHold] = {}
         self.waiting: dict[str, Waiter] = {}
         """Its queued and blocked waiters, by request."""
         self.busy = False
         self.transcript: str | None = None
-        self.profile: CapabilityProfile | None = None
+        self.last_profile: CapabilityProfile | None = None
         self.resume_failures = 0
         self.failed: PoolError | None = None
 
@@ -312,8 +316,10 @@ class Session:
             and self.resume_failures == 0
         )
 
-    def in_order(self) -> list[Waiter]:
+    def waiters_in_order(self) -> list[Waiter]:
         """Its queued and blocked waiters, the best first."""
         if len(self.waiting) <= 1:
             return list(self.waiting.values())
-        return sorted(self.waiting.values(), key=lambda waiter: (not waiter.privileged, waiter.key, waiter.sequence))
+        return sorted(
+            self.waiting.values(), key=lambda waiter: (not waiter.privileged, waiter.sort_key, waiter.sequence)
+        )

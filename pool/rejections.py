@@ -12,78 +12,78 @@ from errors import (
     ProfileBroken,
     ResumeFailed,
 )
-from pool.records import Kind, Session
-from pool.snapshot import Figures
+from pool.records import ProfileRecord, SessionRecord
+from pool.snapshot import PoolCounts
 from pool.waiting_list import Waiter
 
-_NAMED = 5
+_MAX_NAMED_SESSIONS = 5
 """Sessions that an error names; its details have them all."""
 
 
-def saturated(figures: Figures, why: str, retry_after: float, pins: Sequence[str] = ()) -> PoolSaturated:
+def saturated(figures: PoolCounts, why: str, retry_after: float, pins: Sequence[str] = ()) -> PoolSaturated:
     """No worker, and no place to wait for one; ``pins``: sessions whose workers only background commands keep."""
     return PoolSaturated(
         f"{why}; try again in {retry_after:.1f} s ({figures}){_pinned(pins)}",
         retry_after=retry_after,
-        figures=_plain(figures),
+        figures=_as_dict(figures),
         pinned=list(pins),
     )
 
 
-def no_room(figures: Figures, kind: Kind, retry_after: float) -> PoolSaturated:
+def no_room(figures: PoolCounts, kind: ProfileRecord, retry_after: float) -> PoolSaturated:
     """The room that a request was to take is gone, or its worker did not start."""
     last = kind.budget.last_error
     why = f"its worker did not start: {last}" if last else "the pool has no room left for another worker"
     return saturated(figures, why, retry_after)
 
 
-def none_started(figures: Figures, session: str) -> NoWorker:
+def spawn_not_allowed(figures: PoolCounts, session: str) -> NoWorker:
     """There is room for another worker, and the request may start none."""
     return NoWorker(
         f"no worker that runs now fits session {session!r}, and the request may start none, although there is room "
         f"(spawn = false); ask with spawn = true ({figures})",
         session=session,
-        figures=_plain(figures),
+        figures=_as_dict(figures),
     )
 
 
-def nested_saturated(figures: Figures, pins: Sequence[str]) -> NestedSaturated:
+def nested_saturated(figures: PoolCounts, pins: Sequence[str]) -> NestedSaturated:
     """A nested run must not wait for what its own ancestor may hold."""
     return NestedSaturated(
         f"every worker is in use, and a nested run does not wait for its ancestors ({figures}){_pinned(pins)}",
-        figures=_plain(figures),
+        figures=_as_dict(figures),
         pinned=list(pins),
     )
 
 
-def timed_out(figures: Figures, waiter: Waiter, pins: Sequence[str]) -> AcquireTimeout:
+def timed_out(figures: PoolCounts, waiter: Waiter, pins: Sequence[str]) -> AcquireTimeout:
     """The deadline passed."""
     waited = waiter.deadline - waiter.enqueued_at
     return AcquireTimeout(
         f"no worker for session {waiter.session.key!r} within {waited:.1f} s ({figures}){_pinned(pins)}",
         session=waiter.session.key,
-        figures=_plain(figures),
+        figures=_as_dict(figures),
         pinned=list(pins),
     )
 
 
-def closed(figures: Figures, mode: str) -> PoolClosed:
+def closed(figures: PoolCounts, mode: str) -> PoolClosed:
     """The pool takes nothing new."""
-    return PoolClosed(f"the pool is {mode} and takes no new work ({figures})", figures=_plain(figures))
+    return PoolClosed(f"the pool is {mode} and takes no new work ({figures})", figures=_as_dict(figures))
 
 
-def broken(figures: Figures, kind: Kind, now: float) -> ProfileBroken:
+def broken(figures: PoolCounts, kind: ProfileRecord, now: float) -> ProfileBroken:
     """The profile's breaker is open."""
     retry_after = max(0.0, kind.budget.opened_until - now)
     return _broken(figures, kind, f"next trial in {retry_after:.1f} s", retry_after)
 
 
-def no_trial(figures: Figures, kind: Kind) -> ProfileBroken:
+def no_trial(figures: PoolCounts, kind: ProfileRecord) -> ProfileBroken:
     """The profile's breaker is half-open, and there is no room for a trial."""
     return _broken(figures, kind, "a trial needs room, and stops no other worker for it", None)
 
 
-def _broken(figures: Figures, kind: Kind, then: str, retry_after: float | None) -> ProfileBroken:
+def _broken(figures: PoolCounts, kind: ProfileRecord, then: str, retry_after: float | None) -> ProfileBroken:
     last = kind.budget.last_error
     return ProfileBroken(
         f"workers of profile {kind.profile.agent}/{kind.profile.role} ({kind.profile.short}) fail to start; "
@@ -91,11 +91,11 @@ def _broken(figures: Figures, kind: Kind, then: str, retry_after: float | None) 
         retry_after=retry_after,
         stderr_tail=last.stderr_tail if last else None,
         profile=kind.profile.short,
-        figures=_plain(figures),
+        figures=_as_dict(figures),
     )
 
 
-def resume_failed(session: Session, cause: PoolError) -> ResumeFailed:
+def resume_failed(session: SessionRecord, cause: PoolError) -> ResumeFailed:
     """The session's transcript could not be taken up again, twice."""
     return ResumeFailed(
         f"the transcript of session {session.key!r} could not be resumed ({cause}); reset the session to go on",
@@ -108,9 +108,9 @@ def resume_failed(session: Session, cause: PoolError) -> ResumeFailed:
 def _pinned(sessions: Sequence[str]) -> str:
     if not sessions:
         return ""
-    named, more = ", ".join(sessions[:_NAMED]), len(sessions) - _NAMED
+    named, more = ", ".join(sessions[:_MAX_NAMED_SESSIONS]), len(sessions) - _MAX_NAMED_SESSIONS
     return f"; background commands keep workers for {named}" + (f" and {more} more sessions" if more > 0 else "")
 
 
-def _plain(figures: Figures) -> dict[str, int]:
+def _as_dict(figures: PoolCounts) -> dict[str, int]:
     return {name: getattr(figures, name) for name in figures.__struct_fields__}

@@ -19,13 +19,21 @@ from errors import PoolError, WorkerError, WorkerExited
 from pool import stimuli
 from pool.lease import Lease
 from pool.machine import PoolMachine
-from pool.raw_listeners import Attendance, SessionPort
+from pool.raw_listeners import RawListener, RawListeners
 from pool.settings import PoolSettings, check_memory
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import Action, FailureKind, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stimulus, Stop
-from pool.tickets import Conversation, EventSink, ExecDesk, ExecNews, Tickets, ignore_event, is_callers_own
-from pool.worker import WorkerLauncher, put_conversation, tells_full_disk
-from pool.worker_task import OnExec, WorkerLife, rss_by_worker
+from pool.tickets import (
+    AcquireTickets,
+    BackgroundEvent,
+    BackgroundEvents,
+    EventSink,
+    LoadedConversation,
+    ignore_event,
+    is_caller_error,
+)
+from pool.worker import WorkerLauncher, is_disk_full, load_conversation
+from pool.worker_task import BackgroundCallbacks, WorkerTask, rss_by_worker
 from profiles import CapabilityProfile
 from wire.messages import SessionResult
 
@@ -59,46 +67,44 @@ class Pool:
         self._on_event = on_event
         self._rng = rng or random.Random()  # noqa: S311  # jitter, not secrets
         self._stack = AsyncExitStack()
-        self._lives: dict[str, WorkerLife] = {}
-        self._tickets = Tickets()
-        self._attendance = Attendance()
+        self._workers: dict[str, WorkerTask] = {}
+        self._tickets = AcquireTickets()
+        self._raw_listeners = RawListeners()
         self._latencies = LatencyRecorder()
         self._request_ids = itertools.count(1)
         self._wake_timer = trio.Event()
         self._armed_for = float("inf")
-        self._all_gone = trio.Event()
+        self._emptied = trio.Event()
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         machine = self._machine = PoolMachine(self._settings, rng=self._rng, now=trio.current_time())
         self.explain, self.owner_of = machine.explain, machine.owner_of
-        self.standing, self.is_quiescent = machine.standing, machine.is_quiescent
-        self.knows, self.session_of, self.transcript_of = machine.knows, machine.session_of, machine.transcript_of
-        self._execs = ExecDesk(machine.session_of, machine.transcript_of)
+        self.placement, self.is_quiescent = machine.placement, machine.is_quiescent
+        self.has_session, self.session_of = machine.has_session, machine.session_of
+        self.transcript_of = machine.transcript_of
+        self._background = BackgroundEvents(machine.session_of, machine.transcript_of)
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self._nursery.start_soon(self._keep_time)
+        self._nursery.start_soon(self._run_timer)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         with trio.CancelScope(shield=True):
-            await self._close()
+            self._apply(stimuli.Close())
+            await self._wait_empty()  # the kill ladders have deadlines of their own
         self._nursery.cancel_scope.cancel()
-        if is_callers_own(error):  # it leaves as it is, not wrapped in a group
+        if is_caller_error(error):  # it leaves as it is, not wrapped in a group
             await self._stack.__aexit__(None, None, None)
             return None
         return await self._stack.__aexit__(kind, error, traceback)
 
-    async def _close(self) -> None:  # ends, since the kill ladders have deadlines of their own
-        self._apply(stimuli.Close())
-        await self._until_empty()
-
-    async def _until_empty(self) -> None:
+    async def _wait_empty(self) -> None:
         """For any number of waiters: closing may begin while somebody waits for a drain."""
-        while self._lives:
-            await self._all_gone.wait()
+        while self._workers:
+            await self._emptied.wait()
 
     # --- what callers do --------------------------------------------------------------------------------------------
 
@@ -194,12 +200,12 @@ class Pool:
 
     def release_now(self, lease: Lease) -> None:
         """The same for a hold under which no turn runs: there is nothing to wait for."""
-        life = self._lives.get(lease.hold.worker)
+        life = self._workers.get(lease.hold.worker)
         if life is not None:
             life.leases.discard(lease)
-            if life.conversation is not None and life.conversation.held.session_file is not None:
-                life.worker.note_transcript(life.conversation.held.session_file)
-        if life is not None and lease.must_not_be_reused:
+            if life.conversation is not None and life.conversation.result.session_file is not None:
+                life.worker.record_transcript(life.conversation.result.session_file)
+        if life is not None and lease.is_tainted:
             error = WorkerError(f"worker {life.id} did not end its turn when it was aborted", worker=life.id)
             life.error = life.error or error
             self._apply(stimuli.WorkerFailed(life.id, FailureKind.STALLED, error))
@@ -208,20 +214,20 @@ class Pool:
                 self._latencies.turn.add(seconds)
             self._apply(stimuli.Release(lease.hold, turns=len(lease.turn_seconds)))
 
-    def tell(self, stimulus: Stimulus) -> None:
+    def submit(self, stimulus: Stimulus) -> None:
         """Tell the pool a fact or a wish from outside: Busy, Quiet, Pause, Resume, StopWorker, Reconfigure ...
 
         Raises UsageError where the machine refuses it (an unknown worker, a session in use).
         """
-        if isinstance(stimulus, stimuli.Reconfigure):
+        if isinstance(stimulus, stimuli.SettingsChanged):
             check_memory(stimulus.settings, self._memory_bytes)
             self._apply(stimulus)  # first: it refuses limits that contradict each other
             self._settings = stimulus.settings
-            for life in self._lives.values():
+            for life in self._workers.values():
                 life.reconfigure(stimulus.settings)
             return
         if isinstance(stimulus, stimuli.ForgetSession):
-            self._attendance.let_go(stimulus.session)
+            self._raw_listeners.release_idle(stimulus.session)
         self._apply(stimulus)
 
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109  # the documented limit of the drain
@@ -229,25 +235,25 @@ class Pool:
         self._apply(stimuli.Drain())
         limit = self._settings.drain_timeout if timeout is None else timeout
         with trio.move_on_after(limit):
-            await self._until_empty()
-        return not self._lives
+            await self._wait_empty()
+        return not self._workers
 
-    def on_exec(self, listener: Callable[[ExecNews], None]) -> None:
+    def on_background(self, listener: Callable[[BackgroundEvent], None]) -> None:
         """Have one listener told which background commands run, and of their ends; it must not block or raise."""
-        self._execs.listener = listener
+        self._background.listener = listener
 
-    def attend(self, session: str, port: SessionPort | None) -> None:
+    def listen_raw(self, session: str, port: RawListener | None) -> None:
         """Let a port hear the session's worker, this one and those to come; None = nobody any more."""
-        self._attendance.attend(session, port)
-        for life in self._lives.values():
+        self._raw_listeners.set_listener(session, port)
+        for life in self._workers.values():
             if life.has_conversation_of(session) and self._machine.session_of(life.id) == session:
-                self._attendance.connect(session, life)
+                self._raw_listeners.connect(session, life)
 
-    def moved(self, lease: Lease, held: SessionResult) -> None:
+    def conversation_changed(self, lease: Lease, held: SessionResult) -> None:
         """The session's conversation is another now: its worker was told to change it, under this lease."""
-        life = self._lives.get(lease.hold.worker)
+        life = self._workers.get(lease.hold.worker)
         if life is not None:
-            life.conversation = Conversation(lease.hold.session, held)
+            life.conversation = LoadedConversation(lease.hold.session, held)
             self._apply(stimuli.SessionKnown(lease.hold.session, held.session_file))
 
     def statistics(self) -> PoolStatistics:
@@ -256,7 +262,7 @@ class Pool:
         return assemble_statistics(
             self._machine.snapshot(now),
             self._settings,
-            self._lives,
+            self._workers,
             self._latencies,
             self._launcher.guarantee(),
             now=now,
@@ -287,23 +293,23 @@ class Pool:
             case Reject():
                 self._tickets.reject(action)
             case Reset():
-                self._attendance.disconnect(self._lives[action.worker])
-                self._nursery.start_soon(self._reset, action, self._lives[action.worker])
+                self._raw_listeners.disconnect(self._workers[action.worker])
+                self._nursery.start_soon(self._reset, action, self._workers[action.worker])
             case Reconcile():
-                self._nursery.start_soon(self._reconcile, action, self._lives[action.worker])
+                self._nursery.start_soon(self._reconcile, action, self._workers[action.worker])
             case Spawn():
-                life = WorkerLife(action.worker, action.profile, self._settings, trio.current_time())
-                self._lives[action.worker] = life
+                life = WorkerTask(action.worker, action.profile, self._settings, trio.current_time())
+                self._workers[action.worker] = life
                 # in a context of its own: a worker outlives the request that happened to need it
-                contextvars.Context().run(self._nursery.start_soon, self._live, life)
+                contextvars.Context().run(self._nursery.start_soon, self._run_worker, life)
             case Stop():
-                self._lives[action.worker].request_stop(action.reason, force=action.force)
+                self._workers[action.worker].request_stop(action.reason, force=action.force)
             case Notify():
                 self._on_event(action.event, action.data)
             case _:
                 assert_never(action)
 
-    async def _keep_time(self) -> None:
+    async def _run_timer(self) -> None:
         """Wake at the machine's next deadline, and for maintenance; sleeps without any polling in between."""
         maintenance_due = trio.current_time() + self._settings.maintenance_interval
         while True:
@@ -316,79 +322,79 @@ class Pool:
             if trio.current_time() >= maintenance_due:
                 maintenance_due = trio.current_time() + self._settings.maintenance_interval
                 if self._settings.max_rss:
-                    self._apply(stimuli.Usage(rss_by_worker(self._lives.values())))
-            self._apply(stimuli.Tick())
+                    self._apply(stimuli.MemoryUsage(rss_by_worker(self._workers.values())))
+            self._apply(stimuli.ClockTick())
 
     # --- workers ----------------------------------------------------------------------------------------------------
 
-    async def _live(self, life: WorkerLife) -> None:
+    async def _run_worker(self, life: WorkerTask) -> None:
         """One worker from spawn to reaped process."""
         try:
             await life.run(
                 self._launcher,
                 on_ready=self._on_ready,
                 on_fact=self._apply,
-                on_exec=OnExec(self._execs.running, self._execs.ended),
+                on_exec=BackgroundCallbacks(self._background.running, self._background.exited),
             )
         finally:
-            life.tell_contamination(self._on_event)
-            self._attendance.lost(life)
-            self._execs.died(life.id, life.conversation, life.commands, str(life.error))
+            life.report_invalid_lines(self._on_event)
+            self._raw_listeners.worker_lost(life)
+            self._background.worker_exited(life.id, life.conversation, life.commands, str(life.error))
             try:
-                self._apply(stimuli.WorkerExited(life.id, life.error or WorkerError(f"worker {life.id} was stopped")))
+                self._apply(stimuli.ProcessExited(life.id, life.error or WorkerError(f"worker {life.id} was stopped")))
             finally:
-                self._bury(life)
+                self._remove(life)
 
-    def _bury(self, life: WorkerLife) -> None:
-        del self._lives[life.id]
-        if not self._lives:
-            self._all_gone.set()
-            self._all_gone = trio.Event()
+    def _remove(self, life: WorkerTask) -> None:
+        del self._workers[life.id]
+        if not self._workers:
+            self._emptied.set()
+            self._emptied = trio.Event()
 
-    def _on_ready(self, life: WorkerLife) -> None:
+    def _on_ready(self, life: WorkerTask) -> None:
         self._latencies.spawn.add(trio.current_time() - life.spawned_at)
         self._apply(stimuli.WorkerReady(life.id))
 
-    async def _reset(self, action: Reset, life: WorkerLife) -> None:
+    async def _reset(self, action: Reset, life: WorkerTask) -> None:
         started = trio.current_time()
         failure = FailureKind.RESET if action.resume_from is None else FailureKind.RESUME
         try:
             with trio.fail_after(self._settings.reset_timeout):
-                held = await put_conversation(life.worker, action, self._machine.is_anothers, life.transcript)
-                await self._attendance.restore(action.session, life)
+                held = await load_conversation(life.worker, action, self._machine.belongs_to_other, life.transcript)
+                await self._raw_listeners.restore(action.session, life)
         except trio.TooSlowError:
             error = WorkerError(
                 f"worker {life.id} did not finish the reset within {self._settings.reset_timeout:g} s", worker=life.id
             )
             self._apply_if_alive(stimuli.WorkerFailed(life.id, failure, error))
         except PoolError as exc:
-            kind = FailureKind.NO_ROOM if tells_full_disk(exc) else failure
+            kind = FailureKind.DISK_FULL if is_disk_full(exc) else failure
             self._apply_if_alive(stimuli.WorkerFailed(life.id, kind, exc))
         else:
-            life.conversation = Conversation(action.session, held)
+            life.conversation = LoadedConversation(action.session, held)
             if held.sealed:  # no turn runs, in which the worker's own event would be heard
                 facts = {"session": action.session, "worker": life.id, "strategy": "seal", "sealed": held.sealed}
                 self._on_event("agent_resumed", facts)
             self._latencies.reset.add(trio.current_time() - started)
-            self._attendance.connect(action.session, life)
+            self._raw_listeners.connect(action.session, life)
             self._apply_if_alive(stimuli.WorkerResetDone(life.id, action.session, held.session_file))
 
-    async def _reconcile(self, action: Reconcile, life: WorkerLife) -> None:
-        self._apply_if_alive(await self._attendance.reconcile(life, action.soft))
+    async def _reconcile(self, action: Reconcile, life: WorkerTask) -> None:
+        self._apply_if_alive(await self._raw_listeners.reconcile(life, action.soft))
 
     def _apply_if_alive(self, fact: stimuli.WorkerFailed | stimuli.WorkerResetDone | stimuli.WorkerReconciled) -> None:
         """A worker that ended meanwhile has already been reported, by its own task."""
-        if fact.worker in self._lives:
+        if fact.worker in self._workers:
             self._apply(fact)
 
     def _make_lease(self, grant: Grant, *, waited: float) -> Lease:
-        life = self._lives.get(grant.hold.worker)
+        life = self._workers.get(grant.hold.worker)
         if life is None:  # it ended between the grant and this task's turn to run
             self._apply(stimuli.Release(grant.hold, turns=0))
             raise WorkerExited(
                 f"worker {grant.hold.worker} ended as it was granted", worker=grant.hold.worker, sent=False
             )
         self._latencies.acquire.add(waited)
-        lease = Lease(grant, life.worker, waited=waited, cause=lambda: life.error, start_words=life.start_words)
+        lease = Lease(grant, life.worker, waited=waited, cause=lambda: life.error, start_words=life.startup_stderr)
         life.leases.add(lease)
         return lease

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class PoolCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The pool in seven numbers; ``total`` counts live processes, starting and stopping ones included."""
 
     total: int
@@ -29,7 +29,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class CounterFigures(msgspec.Struct, frozen=True, kw_only=True):
+class CounterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Sums since start; ``sum(grants) == releases + lost + active``."""
 
     spawned: int
@@ -55,7 +55,7 @@ class CounterFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Turns that were aborted because nothing happened in them."""
 
 
-class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One worker process."""
 
     id: str
@@ -77,7 +77,7 @@ class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
     retiring: str | None
 
 
-class WaiterFigures(msgspec.Struct, frozen=True, kw_only=True):
+class WaiterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One request that has no worker yet."""
 
     request: str
@@ -95,7 +95,7 @@ class WaiterFigures(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
+class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One conversation the machine knows."""
 
     key: str
@@ -108,14 +108,14 @@ class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
     failed: str | None
 
 
-class SessionStanding(NamedTuple):
+class SessionPlacement(NamedTuple):
     """The worker that has a session's conversation open, or is prepared for it; what its next request waits for."""
 
     worker: str | None = None
     waits_for: str | None = None
 
 
-class ProfileFigures(msgspec.Struct, frozen=True, kw_only=True):
+class ProfileSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One profile in use."""
 
     profile: str
@@ -138,12 +138,12 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything at one moment, consistent with itself."""
 
     mode: str
-    figures: Figures
-    counters: CounterFigures
-    workers: tuple[WorkerFigures, ...]
-    waiters: tuple[WaiterFigures, ...]
-    sessions: tuple[SessionFigures, ...]
-    profiles: tuple[ProfileFigures, ...]
+    counts: PoolCounts
+    counters: CounterSnapshot
+    workers: tuple[WorkerSnapshot, ...]
+    waiters: tuple[WaiterSnapshot, ...]
+    sessions: tuple[SessionSnapshot, ...]
+    profiles: tuple[ProfileSnapshot, ...]
 
 
 class WorkerExplanation(msgspec.Struct, frozen=True, kw_only=True):

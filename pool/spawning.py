@@ -7,222 +7,228 @@ for a spawn of that kind.
 
 from errors import PoolError
 from pool.budget import BreakerState
-from pool.records import Kind, Worker
-from pool.state import State
-from pool.states import Mode, SessionState, WaiterState, WorkerState
+from pool.records import ProfileRecord, WorkerRecord
+from pool.state import PoolState
+from pool.states import PoolMode, SessionState, WaiterState, WorkerState
 from pool.stimuli import FailureKind, Spawn
-from pool.waiting_list import Gate
+from pool.waiting_list import ConditionQueue
 
 
-class Starts:
+class Spawner:
     """The supply of new workers: limits, budgets, covers."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: PoolState) -> None:
         self._state = state
-        self._count = 0
+        self._last_number = 0
         self._bucket_armed_for = float("-inf")
 
     @property
     def spawned(self) -> int:
         """How many worker ids have been given out: ``w1`` ... ``w<spawned>``."""
-        return self._count
+        return self._last_number
 
     # --- may we -----------------------------------------------------------------------------------------------------
 
-    def gate_for(self, kind: Kind) -> Gate | None:
+    def blocking_condition(self, kind: ProfileRecord) -> ConditionQueue | None:
         """What keeps a worker of ``kind`` from being started now; None if nothing does."""
-        gate = self._gate_at(kind, self._state.now)
+        gate = self._blocking_condition_at(kind, self._state.now)
         if gate is self._state.waiting.tokens:
-            self.await_token()
+            self.arm_token_timer()
         return gate
 
-    def has_room(self, kind: Kind, now: float) -> bool:
+    def has_room(self, kind: ProfileRecord, now: float) -> bool:
         """Whether a worker of ``kind`` could be started at this time without taking anything from a waiter."""
         state = self._state
-        return self._gate_at(kind, now) is None and state.bucket.next_at(state.claims) <= now
+        return self._blocking_condition_at(kind, now) is None and state.bucket.next_at(state.claimed_slots) <= now
 
-    def _gate_at(self, kind: Kind, now: float) -> Gate | None:
+    def _blocking_condition_at(self, kind: ProfileRecord, now: float) -> ConditionQueue | None:
         state = self._state
         settings = state.settings
         if not kind.budget.may_start(now):
-            return kind.gate
+            return kind.condition
         if settings.max_per_profile and kind.live >= settings.max_per_profile:
-            return kind.gate
+            return kind.condition
         if settings.max_per_agent and kind.agent.live >= settings.max_per_agent:
-            return kind.agent.gate
+            return kind.agent.condition
         if len(state.workers) >= settings.max:
-            return state.waiting.full
-        return None if state.bucket.ready(now) else state.waiting.tokens
+            return state.waiting.pool_full
+        return None if state.bucket.has_token(now) else state.waiting.tokens
 
-    def demand(self, kind: Kind) -> int:
+    def demand(self, kind: ProfileRecord) -> int:
         """Sessions that wait for a worker of this kind and could be given one."""
-        ordinary, privileged = kind.lines
+        ordinary, privileged = kind.queues
         return privileged.size + (ordinary.size if self._state.quota_open else 0)
 
-    def has_token_to_spare(self) -> bool:
+    def has_spare_token(self) -> bool:
         """Whether a start is allowed beside those for which slots are being made; if not, wake up when one is."""
         state = self._state
-        if state.bucket.next_at(state.claims) <= state.now:
+        if state.bucket.next_at(state.claimed_slots) <= state.now:
             return True
-        self.await_token(state.claims)
+        self.arm_token_timer(state.claimed_slots)
         return False
 
-    def await_token(self, promised: int = 0) -> None:
+    def arm_token_timer(self, promised: int = 0) -> None:
         """Wake up when the bucket has a token again, beside those that are promised."""
         state = self._state
         due = state.bucket.next_at(promised)
         if due > state.now and due != self._bucket_armed_for:
             self._bucket_armed_for = due
-            state.timers.at(due, _nothing, None)
+            state.timers.at(due, _no_op, None)
 
     # --- starting ---------------------------------------------------------------------------------------------------
 
-    def spawn(self, kind: Kind, *, covers: Kind | None = None, replaces: Worker | None = None) -> Worker:
+    def spawn(
+        self, kind: ProfileRecord, *, covers: ProfileRecord | None = None, replaces: WorkerRecord | None = None
+    ) -> WorkerRecord:
         """Start a worker of ``kind``; only where ``gate_for`` says None."""
         state = self._state
-        self._count += 1
-        worker = Worker(f"w{self._count}", kind, state.now)
+        self._last_number += 1
+        worker = WorkerRecord(f"w{self._last_number}", kind, state.now)
         state.workers[worker.id] = worker
         state.by_state[WorkerState.STARTING] += 1
         kind.live += 1
         kind.agent.live += 1
         kind.group.starting[worker] = None
         if covers is not None:
-            worker.covers = covers
-            covers.covered += 1
+            worker.claimed_for = covers
+            covers.claims += 1
         if replaces is not None:
             worker.replaces, replaces.successor, replaces.replaced = replaces, worker, True
-        elif kind.owed:
-            worker.was_owed = True
-            self._owe(kind, -1)
-        state.bucket.take(state.now)
-        kind.budget.started()
+        elif kind.pending_restarts:
+            worker.is_restart = True
+            self._add_restarts(kind, -1)
+        state.bucket.consume(state.now)
+        kind.budget.start_begun()
         state.counters.spawned += 1
         state.actions.append(Spawn(worker.id, kind.profile))
         state.notify("worker_spawned", worker=worker.id, profile=kind.profile.short)
         return worker
 
-    def settle_start(self, worker: Worker) -> None:
+    def finish_start(self, worker: WorkerRecord) -> None:
         """The worker is no longer starting, for better or worse: whom it covered needs another one."""
-        del worker.kind.group.starting[worker]
-        self.uncover(worker)
+        del worker.profile_record.group.starting[worker]
+        self.release_claim(worker)
 
-    def uncover(self, worker: Worker) -> None:
+    def release_claim(self, worker: WorkerRecord) -> None:
         """The worker is no longer on its way to anybody in particular."""
-        kind = worker.covers
+        kind = worker.claimed_for
         if kind is None:
             return
-        worker.covers = None
-        kind.covered -= 1
-        self._state.claims -= worker.state is WorkerState.STOPPING
+        worker.claimed_for = None
+        kind.claims -= 1
+        self._state.claimed_slots -= worker.state is WorkerState.STOPPING
         self._state.waiting.wake(kind)
         self._state.prune(kind)
 
-    def share(self, kind: Kind) -> bool:
+    def reassign_start(self, kind: ProfileRecord) -> bool:
         """Let a starting worker that fits, and whose own waiter was served elsewhere, cover a waiter of ``kind``."""
         for worker in kind.group.starting:
-            covered = worker.covers
-            spare = covered is None or (covered is not kind and covered.covered > self.demand(covered))
-            if spare and worker.kind.serves(kind):
+            covered = worker.claimed_for
+            spare = covered is None or (covered is not kind and covered.claims > self.demand(covered))
+            if spare and worker.profile_record.serves(kind):
                 if covered is not None:
-                    covered.covered -= 1
+                    covered.claims -= 1
                     self._state.waiting.wake(covered)
-                worker.covers = kind
-                kind.covered += 1
+                worker.claimed_for = kind
+                kind.claims += 1
                 return True
         return False
 
-    def claim(self, kind: Kind, candidates: dict[Worker, None]) -> bool:
+    def claim_any_slot(self, kind: ProfileRecord, candidates: dict[WorkerRecord, None]) -> bool:
         """Mean the slot of a stopping worker for ``kind``, if one is not meant for anybody yet."""
         for worker in candidates:
-            if worker.covers is None and (not self._agent_bound(kind) or worker.kind.agent is kind.agent):
-                self.cover_by_stopping(worker, kind)
+            if worker.claimed_for is None and (
+                not self._is_agent_at_limit(kind) or worker.profile_record.agent is kind.agent
+            ):
+                self.claim_slot(worker, kind)
                 return True
         return False
 
-    def cover_by_stopping(self, worker: Worker, kind: Kind) -> None:
+    def claim_slot(self, worker: WorkerRecord, kind: ProfileRecord) -> None:
         """The slot of this stopping worker is meant for ``kind``."""
-        worker.covers = kind
-        kind.covered += 1
-        self._state.claims += 1
+        worker.claimed_for = kind
+        kind.claims += 1
+        self._state.claimed_slots += 1
 
     @property
-    def slots_coming(self) -> int:
+    def slots_after_stops(self) -> int:
         """Processes that may be started once every stopping one is gone."""
         state = self._state
         return state.settings.max - (len(state.workers) - len(state.stopping))
 
-    def _agent_bound(self, kind: Kind) -> bool:
+    def _is_agent_at_limit(self, kind: ProfileRecord) -> bool:
         limit = self._state.settings.max_per_agent
         return bool(limit) and kind.agent.live >= limit
 
     # --- budgets ----------------------------------------------------------------------------------------------------
 
-    def ready(self, worker: Worker) -> None:
+    def start_succeeded(self, worker: WorkerRecord) -> None:
         """A start succeeded."""
-        kind = worker.kind
-        self.settle_start(worker)
-        if kind.budget.ready():
+        kind = worker.profile_record
+        self.finish_start(worker)
+        if kind.budget.start_succeeded():
             self._state.timers.cancel(kind.retry_timer)
             self._state.notify("breaker_closed", profile=kind.profile.short)
             self._state.waiting.wake(kind)
 
-    def charge(self, worker: Worker, error: PoolError) -> None:
+    def record_failure(self, worker: WorkerRecord, error: PoolError) -> None:
         """A start failed, or a worker died before it was of any use: back off, or open the breaker.
 
         Where no worker of the kind ever worked, and this one has refused to start, another would do the same: who waits
         is told at once.
         """
-        state, kind = self._state, worker.kind
+        state, kind = self._state, worker.profile_record
         budget = kind.budget
-        opened = budget.fail(state.now, error, state.settings, state.rng)
+        opened = budget.record_failure(state.now, error, state.settings, state.rng)
         if opened:
             state.timers.cancel(kind.retry_timer)
             kind.retry_timer = state.timers.at(budget.opened_until, self._half_open, kind)
-            self._owe(kind, -kind.owed)
+            self._add_restarts(kind, -kind.pending_restarts)
             state.notify("breaker_opened", profile=kind.profile.short, error=str(error))
-        elif not budget.broken:
+        elif not budget.is_open:
             state.timers.cancel(kind.retry_timer)
             kind.retry_timer = state.timers.at(budget.retry_at, state.waiting.wake, kind)
         state.waiting.wake(kind)
-        if worker.failure is FailureKind.START and not budget.is_proven and _is_refusal(error):
-            self._give_up_waiters(kind, error)
+        if worker.failure is FailureKind.START and not budget.is_proven and _is_permanent_failure(error):
+            self._reject_waiters(kind, error)
 
-    def _give_up_waiters(self, kind: Kind, error: PoolError) -> None:
+    def _reject_waiters(self, kind: ProfileRecord, error: PoolError) -> None:
         state = self._state
-        waiting = [waiter for waiter in state.requests.values() if waiter.kind is kind and not waiter.room_only]
+        waiting = [
+            waiter for waiter in state.requests.values() if waiter.profile_record is kind and not waiter.room_only
+        ]
         for waiter in waiting:
             if waiter.state is not WaiterState.PREPARING and waiter.session.state is SessionState.PARKED:
                 state.reject(waiter, error)
 
-    def abandoned(self, worker: Worker) -> None:
+    def start_abandoned(self, worker: WorkerRecord) -> None:
         """A start was stopped by us: its trial, if it was one, may be made by another."""
-        worker.kind.budget.abandoned()
-        self._state.waiting.wake(worker.kind)
+        worker.profile_record.budget.start_abandoned()
+        self._state.waiting.wake(worker.profile_record)
 
-    def owe(self, kind: Kind) -> None:
+    def require_restart(self, kind: ProfileRecord) -> None:
         """Start one more worker of ``kind`` when there is room: capacity was lost."""
-        if self._state.mode in (Mode.RUNNING, Mode.PAUSED) and not kind.budget.broken:
-            self._owe(kind, 1)
+        if self._state.mode in (PoolMode.RUNNING, PoolMode.PAUSED) and not kind.budget.is_open:
+            self._add_restarts(kind, 1)
 
-    def forgive(self) -> None:
+    def cancel_restarts(self) -> None:
         """Nothing is owed any more: the pool is full."""
-        for kind in list(self._state.owed):
-            self.forgive_kind(kind)
+        for kind in list(self._state.pending_restarts):
+            self.cancel_restarts_of(kind)
             self._state.prune(kind)
 
-    def forgive_kind(self, kind: Kind) -> None:
+    def cancel_restarts_of(self, kind: ProfileRecord) -> None:
         """Nothing of this kind is owed any more."""
-        self._owe(kind, -kind.owed)
+        self._add_restarts(kind, -kind.pending_restarts)
 
-    def _owe(self, kind: Kind, more: int) -> None:
-        kind.owed += more
-        if kind.owed:
-            self._state.owed[kind] = None
+    def _add_restarts(self, kind: ProfileRecord, more: int) -> None:
+        kind.pending_restarts += more
+        if kind.pending_restarts:
+            self._state.pending_restarts[kind] = None
         else:
-            self._state.owed.pop(kind, None)
+            self._state.pending_restarts.pop(kind, None)
 
-    def _half_open(self, kind: Kind) -> None:
+    def _half_open(self, kind: ProfileRecord) -> None:
         kind.retry_timer = None
         if kind.budget.state is BreakerState.OPEN:
             kind.budget.half_open()
@@ -230,10 +236,10 @@ class Starts:
             self._state.waiting.wake(kind)
 
 
-def _nothing(_: object) -> None:
+def _no_op(_: object) -> None:
     """The wake-up itself is the point: the pump runs after it."""
 
 
-def _is_refusal(error: PoolError) -> bool:
+def _is_permanent_failure(error: PoolError) -> bool:
     """Whether a program has itself ended its start, with an exit code or with words; a signal or a timeout may pass."""
     return error.details.get("exit_code") is not None or bool(error.details.get("refused"))

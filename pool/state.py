@@ -9,20 +9,28 @@ from errors import PoolError, UsageError
 from pool import rejections
 from pool.available import AvailableIndex
 from pool.budget import TokenBucket
-from pool.records import Agent, Group, Held, Kind, Session, Worker
+from pool.records import AgentWorkers, HardGroup, HoldRecord, ProfileRecord, SessionRecord, WorkerRecord
 from pool.settings import PoolSettings
-from pool.snapshot import Counters, Figures
-from pool.states import SESSION_MOVES, WORKER_MOVES, Mode, SessionState, WaiterState, WorkerState, checked
+from pool.snapshot import Counters, PoolCounts
+from pool.states import (
+    SESSION_TRANSITIONS,
+    WORKER_TRANSITIONS,
+    PoolMode,
+    SessionState,
+    WaiterState,
+    WorkerState,
+    transition,
+)
 from pool.stimuli import Acquire, Action, Notify, Reject
-from pool.waiting_list import Gate, Waiter, WaitingList
+from pool.waiting_list import ConditionQueue, Waiter, WaitingList
 from profiles.profile import CapabilityProfile
 from wire.timers import Timers
 
-_FIRST_GUESS = 1.0
+_INITIAL_SERVICE_INTERVAL = 1.0
 """Seconds between two served waiters, before any was."""
 _SMOOTHING = 0.1
 
-_NEVER_ZERO = (
+_POSITIVE_SETTINGS = (
     "start_timeout",
     "reset_timeout",
     "ping_interval_idle",
@@ -51,12 +59,12 @@ def check_settings(settings: PoolSettings) -> None:
     for wrong, text in problems:
         if wrong:
             raise UsageError(text)
-    for name in _NEVER_ZERO:
+    for name in _POSITIVE_SETTINGS:
         if getattr(settings, name) <= 0:
             raise UsageError(f"{name} = {getattr(settings, name)!r} must be more than 0")
 
 
-class State:
+class PoolState:
     """All records by id, the counts over them, and the actions decided so far in this step."""
 
     def __init__(self, settings: PoolSettings, rng: random.Random, now: float) -> None:
@@ -64,114 +72,114 @@ class State:
         self.settings = settings
         self.rng = rng
         self.now = now
-        self.mode = Mode.RUNNING
+        self.mode = PoolMode.RUNNING
         self.actions: list[Action] = []
-        self.workers: dict[str, Worker] = {}
-        self.stopping: dict[Worker, None] = {}
-        self.claims = 0
+        self.workers: dict[str, WorkerRecord] = {}
+        self.stopping: dict[WorkerRecord, None] = {}
+        self.claimed_slots = 0
         """Stopping workers whose slot is meant for somebody."""
         self.by_state = dict.fromkeys(WorkerState, 0)
-        self.kinds: dict[str, Kind] = {}
-        self.groups: dict[str, Group] = {}
-        self.agents: dict[str, Agent] = {}
-        self.sessions: dict[str, Session] = {}
-        self.owners: dict[str, str] = {}
+        self.profiles: dict[str, ProfileRecord] = {}
+        self.groups: dict[str, HardGroup] = {}
+        self.agents: dict[str, AgentWorkers] = {}
+        self.sessions: dict[str, SessionRecord] = {}
+        self.transcript_owners: dict[str, str] = {}
         """Whose each transcript is."""
         self.requests: dict[str, Waiter] = {}
         """Every request that has not ended and holds nothing yet."""
-        self.holds: dict[str, Held] = {}
-        self.lost: dict[str, int] = {}
+        self.holds: dict[str, HoldRecord] = {}
+        self.lost_holds: dict[str, int] = {}
         """Holds whose worker died before they were released: request to generation."""
-        self.gated: list[tuple[float, int, Waiter]] = []
+        self.deferred: list[tuple[float, int, Waiter]] = []
         """A heap of blocked waiters that only the reserve keeps from their session's own worker."""
         self.generation = 0
         self.sequence = 0
-        self.ordinary = 0
+        self.ordinary_workers = 0
         """Workers with a hold that may not use the reserve."""
         self.waiting = WaitingList()
         self.index = AvailableIndex()
-        self.pinned: dict[Worker, None] = {}
+        self.pinned: dict[WorkerRecord, None] = {}
         """Workers that only background commands keep for their sessions, the one used longest ago first."""
         self.timers = Timers()
         self.bucket = TokenBucket(settings.spawn_burst, settings.spawn_rate)
         self.counters = Counters()
-        self.freed: list[Worker] = []
+        self.freed: list[WorkerRecord] = []
         """Workers that have become available in this step."""
-        self.touched_agents: dict[Agent, None] = {}
-        self.targets: tuple[Kind, ...] = ()
-        self.owed: dict[Kind, None] = {}
-        self.served_every = _FIRST_GUESS
+        self.touched_agents: dict[AgentWorkers, None] = {}
+        self.prewarm_targets: tuple[ProfileRecord, ...] = ()
+        self.pending_restarts: dict[ProfileRecord, None] = {}
+        self.service_interval = _INITIAL_SERVICE_INTERVAL
         self._last_served = now
 
     # --- records ----------------------------------------------------------------------------------------------------
 
-    def kind_of(self, profile: CapabilityProfile) -> Kind:
+    def profile_record(self, profile: CapabilityProfile) -> ProfileRecord:
         """The record of ``profile``, made where it is new."""
-        kind = self.kinds.get(profile.signature)
+        kind = self.profiles.get(profile.signature)
         if kind is not None:
             return kind
-        group = self.groups.setdefault(profile.hard_signature, Group())
+        group = self.groups.setdefault(profile.hard_signature, HardGroup())
         agent = self.agents.get(profile.agent)
         if agent is None:
-            agent = self.agents[profile.agent] = Agent(profile.agent)
-        kind = Kind(profile, group, agent)
-        self.kinds[profile.signature] = group.kinds[profile.signature] = kind
-        agent.kinds += 1
+            agent = self.agents[profile.agent] = AgentWorkers(profile.agent)
+        kind = ProfileRecord(profile, group, agent)
+        self.profiles[profile.signature] = group.profiles[profile.signature] = kind
+        agent.profile_count += 1
         return kind
 
-    def prune(self, kind: Kind) -> None:
+    def prune(self, kind: ProfileRecord) -> None:
         """Forget a kind that nobody uses and whose budget has nothing to remember."""
-        if not kind.idle or self.kinds.get(kind.profile.signature) is not kind:
+        if not kind.is_unused or self.profiles.get(kind.profile.signature) is not kind:
             return
-        if not kind.budget.clean(self.now, self.settings.breaker_window):
+        if not kind.budget.is_clean(self.now, self.settings.breaker_window):
             self.timers.cancel(kind.prune_timer)
             again = self.now + max(self.settings.breaker_window, self.settings.backoff_max)
             kind.prune_timer = self.timers.at(again, self.prune, kind)
             return
         self.timers.cancel(kind.retry_timer)
         self.timers.cancel(kind.prune_timer)
-        for line in kind.lines:
-            Gate.leave(line)
-        del self.kinds[kind.profile.signature], kind.group.kinds[kind.profile.signature]
-        self.owed.pop(kind, None)
-        if not kind.group.kinds:
+        for line in kind.queues:
+            ConditionQueue.remove(line)
+        del self.profiles[kind.profile.signature], kind.group.profiles[kind.profile.signature]
+        self.pending_restarts.pop(kind, None)
+        if not kind.group.profiles:
             del self.groups[kind.profile.hard_signature]
-        kind.agent.kinds -= 1
-        if not kind.agent.kinds:
+        kind.agent.profile_count -= 1
+        if not kind.agent.profile_count:
             del self.agents[kind.agent.name]
 
-    def session_of(self, key: str) -> Session:
+    def session_record(self, key: str) -> SessionRecord:
         """The record of the session, made where it is new."""
         session = self.sessions.get(key)
         if session is None:
-            session = self.sessions[key] = Session(key)
+            session = self.sessions[key] = SessionRecord(key)
         return session
 
-    def set_transcript(self, session: Session, transcript: str | None) -> None:
+    def set_transcript(self, session: SessionRecord, transcript: str | None) -> None:
         """From now on that is the session's conversation; None = it has none."""
-        if session.transcript is not None and self.owners.get(session.transcript) == session.key:
-            del self.owners[session.transcript]
+        if session.transcript is not None and self.transcript_owners.get(session.transcript) == session.key:
+            del self.transcript_owners[session.transcript]
         session.transcript = transcript
         if transcript is not None:
-            self.owners[transcript] = session.key
+            self.transcript_owners[transcript] = session.key
 
-    def forget_if_empty(self, session: Session) -> None:
+    def forget_if_empty(self, session: SessionRecord) -> None:
         """Drop a session of which nothing would be lost."""
         if session.forgettable:
             self.sessions.pop(session.key, None)
 
     # --- moves ------------------------------------------------------------------------------------------------------
 
-    def move_worker(self, worker: Worker, state: WorkerState) -> None:
+    def transition_worker(self, worker: WorkerRecord, state: WorkerState) -> None:
         """Take the worker to ``state``."""
         old = worker.state
-        worker.state = checked(WORKER_MOVES, old, state)
+        worker.state = transition(WORKER_TRANSITIONS, old, state)
         self.by_state[old] -= 1
         self.by_state[state] += 1
 
-    def move_session(self, session: Session, state: SessionState) -> None:
+    def transition_session(self, session: SessionRecord, state: SessionState) -> None:
         """Take the session to ``state``."""
-        session.state = checked(SESSION_MOVES, session.state, state)
+        session.state = transition(SESSION_TRANSITIONS, session.state, state)
 
     def notify(self, event: str, **data: Any) -> None:
         """Tell whoever listens."""
@@ -183,37 +191,37 @@ class State:
     def quota_open(self) -> bool:
         """Whether one more worker may be held by requests that may not use the reserve."""
         reserve = self.settings.reserve
-        return not reserve or self.ordinary < self.settings.max - reserve
+        return not reserve or self.ordinary_workers < self.settings.max - reserve
 
-    def may_take(self, worker: Worker, waiter: Waiter) -> bool:
+    def reserve_allows(self, worker: WorkerRecord, waiter: Waiter) -> bool:
         """Whether the reserve allows ``waiter`` this worker."""
-        return waiter.privileged or worker.ordinary > 0 or self.quota_open
+        return waiter.privileged or worker.ordinary_holds > 0 or self.quota_open
 
-    def charge(self, worker: Worker, by: int, *, privileged: bool) -> None:
+    def count_ordinary(self, worker: WorkerRecord, by: int, *, privileged: bool) -> None:
         """Count one hold (or preparation) more or less on the worker."""
         if privileged:
             return
-        before = worker.ordinary
-        worker.ordinary = before + by
-        self.ordinary += (worker.ordinary > 0) - (before > 0)
+        before = worker.ordinary_holds
+        worker.ordinary_holds = before + by
+        self.ordinary_workers += (worker.ordinary_holds > 0) - (before > 0)
 
-    def gate_off(self, waiter: Waiter) -> None:
+    def defer(self, waiter: Waiter) -> None:
         """Remember that ``waiter`` can go on as soon as the reserve allows."""
-        if not waiter.gated:
-            waiter.gated = True
-            heapq.heappush(self.gated, (waiter.key, waiter.sequence, waiter))
+        if not waiter.deferred:
+            waiter.deferred = True
+            heapq.heappush(self.deferred, (waiter.sort_key, waiter.sequence, waiter))
 
-    def next_gated(self) -> Waiter | None:
+    def next_deferred(self) -> Waiter | None:
         """The best of them, left in its place."""
-        while self.gated and self.gated[0][2].state is not WaiterState.BLOCKED:
-            heapq.heappop(self.gated)[2].gated = False
-        return self.gated[0][2] if self.gated else None
+        while self.deferred and self.deferred[0][2].state is not WaiterState.BLOCKED:
+            heapq.heappop(self.deferred)[2].deferred = False
+        return self.deferred[0][2] if self.deferred else None
 
-    def drop_gated(self, waiter: Waiter) -> None:
+    def drop_deferred(self, waiter: Waiter) -> None:
         """Take the best of them out."""
-        if self.gated and self.gated[0][2] is waiter:
-            heapq.heappop(self.gated)
-            waiter.gated = False
+        if self.deferred and self.deferred[0][2] is waiter:
+            heapq.heappop(self.deferred)
+            waiter.deferred = False
 
     # --- waiters ----------------------------------------------------------------------------------------------------
 
@@ -222,70 +230,70 @@ class State:
         self.sequence += 1
         settings = self.settings
         waiter = Waiter(
-            acquire, self.session_of(acquire.session), self.kind_of(acquire.profile), self.now, self.sequence
+            acquire, self.session_record(acquire.session), self.profile_record(acquire.profile), self.now, self.sequence
         )
         waiter.deadline = self.now + settings.waiting_timeout if acquire.deadline is None else acquire.deadline
         if not acquire.nested:
-            waiter.key = self.now - acquire.priority * settings.age_step
+            waiter.sort_key = self.now - acquire.priority * settings.age_step
         return waiter
 
     def register(self, waiter: Waiter) -> None:
         """From now on the request is known, and ends by its deadline."""
         if waiter.state is WaiterState.NEW:
             self.requests[waiter.request] = waiter
-            waiter.kind.waiters += 1
+            waiter.profile_record.waiters += 1
             if waiter.deadline < math.inf:
                 waiter.timer = self.timers.at(waiter.deadline, self.expire, waiter)
 
-    def wait(self, waiter: Waiter, state: WaiterState) -> None:
+    def enqueue(self, waiter: Waiter, state: WaiterState) -> None:
         """Put the waiter on the waiting list, QUEUED or BLOCKED."""
         self.register(waiter)
-        if not waiter.waited and waiter.state is WaiterState.NEW:
-            waiter.waited = True
+        if not waiter.was_enqueued and waiter.state is WaiterState.NEW:
+            waiter.was_enqueued = True
             self.counters.enqueued += 1
         waiter.session.waiting[waiter.request] = waiter
-        self.waiting.move(waiter, state)
+        self.waiting.transition(waiter, state)
 
     def finish(self, waiter: Waiter) -> None:
         """The request has ended, one way or another."""
         old = waiter.state
         session = waiter.session
-        self.waiting.move(waiter, WaiterState.DONE)
+        self.waiting.transition(waiter, WaiterState.DONE)
         if old is not WaiterState.NEW:
             del self.requests[waiter.request]
-            waiter.kind.waiters -= 1
+            waiter.profile_record.waiters -= 1
             self.timers.cancel(waiter.timer)
         if old is WaiterState.PREPARING:
-            self.leave_preparation(waiter)
+            self.remove_from_preparation(waiter)
         elif old is not WaiterState.NEW:
             del session.waiting[waiter.request]
             if old is WaiterState.QUEUED:
                 self.requeue(session)
         if session.forgettable:
             self.forget_if_empty(session)
-        if waiter.kind.idle:
-            self.prune(waiter.kind)
+        if waiter.profile_record.is_unused:
+            self.prune(waiter.profile_record)
 
-    def leave_preparation(self, waiter: Waiter) -> None:
+    def remove_from_preparation(self, waiter: Waiter) -> None:
         """Take the waiter out of the preparation it takes part in."""
         worker = waiter.session.worker
         if worker is not None and worker.preparation is not None:
             del worker.preparation.waiters[waiter.request]
-            self.charge(worker, -1, privileged=waiter.privileged)
+            self.count_ordinary(worker, -1, privileged=waiter.privileged)
 
-    def requeue(self, session: Session) -> None:
+    def requeue(self, session: SessionRecord) -> None:
         """Let the best waiter of a parked session stand in its line; the others wait behind it."""
         if session.state is not SessionState.PARKED:
             return
-        waiters = session.in_order()
+        waiters = session.waiters_in_order()
         if not waiters:
             self.forget_if_empty(session)
             return
         for other in waiters[1:]:
             if other.state is WaiterState.QUEUED:
-                self.waiting.move(other, WaiterState.BLOCKED)
+                self.waiting.transition(other, WaiterState.BLOCKED)
         if waiters[0].state is WaiterState.BLOCKED:
-            self.waiting.move(waiters[0], WaiterState.QUEUED)
+            self.waiting.transition(waiters[0], WaiterState.QUEUED)
 
     def reject(self, waiter: Waiter, error: PoolError) -> None:
         """End the request without a worker."""
@@ -295,46 +303,49 @@ class State:
 
     def expire(self, waiter: Waiter) -> None:
         """End the request: its deadline has passed."""
-        error = rejections.timed_out(self.figures(), waiter, self.pins())
+        error = rejections.timed_out(self.counts(), waiter, self.pinned_sessions())
         self.finish(waiter)
         self.counters.expired += 1
         self.actions.append(Reject(waiter.request, error))
 
-    def one_pinned_too_many(self, kind: Kind, gate: Gate) -> Worker | None:
+    def excess_pinned(self, kind: ProfileRecord, gate: ConditionQueue) -> WorkerRecord | None:
         """The pinned worker to stop so that a line of ``kind`` can leave ``gate``; None where they are within bounds.
 
         The one used longest ago, of all or, where a limit of its own keeps the line, of the agent or the profile.
         """
         settings = self.settings
         pinned, most = list(self.pinned), settings.max_pinned or settings.max - 1
-        if gate is kind.agent.gate:
-            pinned, most = [worker for worker in pinned if worker.kind.agent is kind.agent], settings.max_per_agent - 1
-        elif gate is kind.gate:
-            pinned, most = [worker for worker in pinned if worker.kind is kind], settings.max_per_profile - 1
+        if gate is kind.agent.condition:
+            pinned, most = (
+                [worker for worker in pinned if worker.profile_record.agent is kind.agent],
+                settings.max_per_agent - 1,
+            )
+        elif gate is kind.condition:
+            pinned, most = [worker for worker in pinned if worker.profile_record is kind], settings.max_per_profile - 1
         return pinned[0] if 0 <= most < len(pinned) else None
 
-    def was_served(self) -> None:
+    def record_service_interval(self) -> None:
         """Learn how often waiters are served, for ``retry_after``."""
         self.counters.served += 1
         gap = self.now - self._last_served
         self._last_served = self.now
-        self.served_every += _SMOOTHING * (gap - self.served_every)
+        self.service_interval += _SMOOTHING * (gap - self.service_interval)
 
     # --- figures ----------------------------------------------------------------------------------------------------
 
     @property
     def retry_after(self) -> float:
         """Seconds until a place on the waiting list is likely to be free."""
-        return min(max(self.served_every, 0.1), max(self.settings.waiting_timeout, 0.1))
+        return min(max(self.service_interval, 0.1), max(self.settings.waiting_timeout, 0.1))
 
-    def pins(self) -> list[str]:
+    def pinned_sessions(self) -> list[str]:
         """The sessions for which workers are kept by background commands alone, the one used longest ago first."""
         return [worker.session.key for worker in self.pinned if worker.session is not None]
 
-    def figures(self) -> Figures:
+    def counts(self) -> PoolCounts:
         """The pool in seven numbers."""
         by_state = self.by_state
-        return Figures(
+        return PoolCounts(
             total=len(self.workers),
             idle=by_state[WorkerState.IDLE],
             leased=by_state[WorkerState.LEASED],

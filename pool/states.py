@@ -7,7 +7,7 @@ from typing import TypeVar
 S = TypeVar("S", bound=Enum)
 
 
-class IllegalMoveError(RuntimeError):
+class IllegalTransitionError(RuntimeError):
     """The machine tried a move that its table does not have: a bug of ours, never a caller's fault."""
 
 
@@ -50,7 +50,7 @@ class WaiterState(StrEnum):
     """Granted, rejected or cancelled."""
 
 
-class Mode(StrEnum):
+class PoolMode(StrEnum):
     """What the pool as a whole does."""
 
     RUNNING = "running"
@@ -59,7 +59,7 @@ class Mode(StrEnum):
     CLOSED = "closed"
 
 
-WORKER_MOVES: Mapping[WorkerState, frozenset[WorkerState]] = {
+WORKER_TRANSITIONS: Mapping[WorkerState, frozenset[WorkerState]] = {
     WorkerState.STARTING: frozenset({WorkerState.IDLE, WorkerState.STOPPING, WorkerState.DEAD}),
     WorkerState.IDLE: frozenset({WorkerState.LEASED, WorkerState.STOPPING, WorkerState.DEAD}),
     WorkerState.LEASED: frozenset({WorkerState.IDLE, WorkerState.STOPPING, WorkerState.DEAD}),
@@ -67,13 +67,13 @@ WORKER_MOVES: Mapping[WorkerState, frozenset[WorkerState]] = {
     WorkerState.DEAD: frozenset(),
 }
 
-SESSION_MOVES: Mapping[SessionState, frozenset[SessionState]] = {
+SESSION_TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
     SessionState.PARKED: frozenset({SessionState.ACTIVE}),
     SessionState.ACTIVE: frozenset({SessionState.PARKING}),
     SessionState.PARKING: frozenset({SessionState.PARKED}),
 }
 
-WAITER_MOVES: Mapping[WaiterState, frozenset[WaiterState]] = {
+WAITER_TRANSITIONS: Mapping[WaiterState, frozenset[WaiterState]] = {
     WaiterState.NEW: frozenset(
         {WaiterState.QUEUED, WaiterState.BLOCKED, WaiterState.PREPARING, WaiterState.DONE},
     ),
@@ -83,16 +83,16 @@ WAITER_MOVES: Mapping[WaiterState, frozenset[WaiterState]] = {
     WaiterState.DONE: frozenset(),
 }
 
-MODE_MOVES: Mapping[Mode, frozenset[Mode]] = {
-    Mode.RUNNING: frozenset({Mode.PAUSED, Mode.DRAINING, Mode.CLOSED}),
-    Mode.PAUSED: frozenset({Mode.RUNNING, Mode.DRAINING, Mode.CLOSED}),
-    Mode.DRAINING: frozenset({Mode.RUNNING, Mode.CLOSED}),
-    Mode.CLOSED: frozenset(),
+MODE_TRANSITIONS: Mapping[PoolMode, frozenset[PoolMode]] = {
+    PoolMode.RUNNING: frozenset({PoolMode.PAUSED, PoolMode.DRAINING, PoolMode.CLOSED}),
+    PoolMode.PAUSED: frozenset({PoolMode.RUNNING, PoolMode.DRAINING, PoolMode.CLOSED}),
+    PoolMode.DRAINING: frozenset({PoolMode.RUNNING, PoolMode.CLOSED}),
+    PoolMode.CLOSED: frozenset(),
 }
 
 
-def checked(moves: Mapping[S, frozenset[S]], old: S, new: S) -> S:
+def transition(moves: Mapping[S, frozenset[S]], old: S, new: S) -> S:
     """Return ``new`` if ``moves`` has the step from ``old`` to it; raises IllegalMoveError otherwise."""
     if new not in moves[old]:
-        raise IllegalMoveError(f"{type(old).__name__} has no move from {old.value} to {new.value}")
+        raise IllegalTransitionError(f"{type(old).__name__} has no move from {old.value} to {new.value}")
     return new

@@ -15,14 +15,21 @@ from typing import Any
 import msgspec
 
 from pool.settings import PoolSettings
-from pool.snapshot import CounterFigures, MachineSnapshot, ProfileFigures, SessionFigures, WaiterFigures, WorkerFigures
+from pool.snapshot import (
+    CounterSnapshot,
+    MachineSnapshot,
+    ProfileSnapshot,
+    SessionSnapshot,
+    WaiterSnapshot,
+    WorkerSnapshot,
+)
 from pool.worker import ProcessFacts
-from pool.worker_task import WorkerLife
+from pool.worker_task import WorkerTask
 from rpc.cgroup import OrphanGuarantee
 from wire.units import ByteCount, Seconds
 
 
-class LatencyFigures(msgspec.Struct, frozen=True):
+class LatencyStats(msgspec.Struct, frozen=True):
     """Quantiles in seconds over the recent samples, and how many samples there were in all."""
 
     count: int = 0
@@ -43,13 +50,13 @@ class RecentLatencies:
         self._recent.append(seconds)
         self._count += 1
 
-    def figures(self) -> LatencyFigures:
+    def stats(self) -> LatencyStats:
         """Nearest-rank quantiles of what is kept."""
         if not self._recent:
-            return LatencyFigures()
+            return LatencyStats()
         ordered = sorted(self._recent)
         last = len(ordered) - 1
-        return LatencyFigures(self._count, ordered[last // 2], ordered[round(last * 0.99)], ordered[-1])
+        return LatencyStats(self._count, ordered[last // 2], ordered[round(last * 0.99)], ordered[-1])
 
 
 class LatencyRecorder:
@@ -62,7 +69,7 @@ class LatencyRecorder:
         self.turn = RecentLatencies()
 
 
-class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
+class PoolSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The pool in a few numbers and its limits. ``mode``: ``running``, ``paused``, ``draining`` or ``closed``."""
 
     total: int
@@ -101,13 +108,13 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     retiring: str | None
 
 
-class Latencies(msgspec.Struct, frozen=True):
+class PoolLatencies(msgspec.Struct, frozen=True):
     """Quantiles of each kind."""
 
-    acquire: LatencyFigures
-    reset: LatencyFigures
-    spawn: LatencyFigures
-    turn: LatencyFigures
+    acquire: LatencyStats
+    reset: LatencyStats
+    spawn: LatencyStats
+    turn: LatencyStats
 
 
 class Guarantee(msgspec.Struct, frozen=True):
@@ -120,29 +127,29 @@ class Guarantee(msgspec.Struct, frozen=True):
 class PoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """The whole picture. ``latency`` covers the last 1,024 of each kind."""
 
-    pool: PoolFigures
-    counters: CounterFigures
+    pool: PoolSummary
+    counters: CounterSnapshot
     workers: tuple[WorkerStatus, ...]
-    waiting: tuple[WaiterFigures, ...]
-    sessions: tuple[SessionFigures, ...]
-    profiles: tuple[ProfileFigures, ...]
-    latency: Latencies
+    waiting: tuple[WaiterSnapshot, ...]
+    sessions: tuple[SessionSnapshot, ...]
+    profiles: tuple[ProfileSnapshot, ...]
+    latency: PoolLatencies
     guarantee: Guarantee
 
 
 def assemble_statistics(
     snapshot: MachineSnapshot,
     settings: PoolSettings,
-    lives: Mapping[str, WorkerLife],
+    lives: Mapping[str, WorkerTask],
     latencies: LatencyRecorder,
     guarantee: OrphanGuarantee,
     *,
     now: float,
 ) -> PoolStatistics:
     """Put the machine's snapshot and the processes' facts together."""
-    figures = snapshot.figures
+    figures = snapshot.counts
     return PoolStatistics(
-        pool=PoolFigures(
+        pool=PoolSummary(
             total=figures.total,
             idle=figures.idle,
             leased=figures.leased,
@@ -159,13 +166,13 @@ def assemble_statistics(
         waiting=snapshot.waiters,
         sessions=snapshot.sessions,
         profiles=snapshot.profiles,
-        latency=Latencies(
-            latencies.acquire.figures(),
-            latencies.reset.figures(),
-            latencies.spawn.figures(),
-            latencies.turn.figures(),
+        latency=PoolLatencies(
+            latencies.acquire.stats(),
+            latencies.reset.stats(),
+            latencies.spawn.stats(),
+            latencies.turn.stats(),
         ),
-        guarantee=Guarantee(guarantee.level, guarantee.sentence),
+        guarantee=Guarantee(guarantee.level, guarantee.description),
     )
 
 
@@ -181,7 +188,7 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, ByteCount) else value
 
 
-def _worker(worker: WorkerFigures, life: WorkerLife | None, now: float) -> WorkerStatus:
+def _worker(worker: WorkerSnapshot, life: WorkerTask | None, now: float) -> WorkerStatus:
     facts = life.facts() if life else ProcessFacts()
     return WorkerStatus(
         id=worker.id,

@@ -19,7 +19,7 @@ SpawnPolicy = bool | Literal["room"]
 """Whether a process may be started for a request: False not at all, ``"room"`` only where the pool has room."""
 
 
-class Hold(msgspec.Struct, frozen=True):
+class WorkerHold(msgspec.Struct, frozen=True):
     """One request's right to a worker. ``generation`` rises with every grant, so a stale hold is recognised."""
 
     request: str
@@ -56,30 +56,30 @@ class Cancel(msgspec.Struct, frozen=True):
 class Release(msgspec.Struct, frozen=True):
     """One hold ends; ``turns`` is how many turns it ran. A stale generation is refused (UsageError)."""
 
-    hold: Hold
+    hold: WorkerHold
     turns: int = 1
 
 
-class Busy(msgspec.Struct, frozen=True):
+class SessionBusy(msgspec.Struct, frozen=True):
     """The gateway: a turn is in flight, something is queued, or output is not yet delivered. Not counted, a flag."""
 
     session: str
 
 
-class Quiet(msgspec.Struct, frozen=True):
+class SessionIdle(msgspec.Struct, frozen=True):
     """The gateway: none of that any more."""
 
     session: str
 
 
-class Background(msgspec.Struct, frozen=True):
+class BackgroundCount(msgspec.Struct, frozen=True):
     """The worker reports how many processes it runs in the background for its session."""
 
     worker: str
     running: int
 
 
-class Usage(msgspec.Struct, frozen=True):
+class MemoryUsage(msgspec.Struct, frozen=True):
     """Resident size in bytes by worker, measured by the shell now and then."""
 
     rss: dict[str, int]
@@ -136,7 +136,7 @@ class FailureKind(StrEnum):
     """A reset to a new conversation failed: the worker is killed."""
     RESUME = "resume"
     """The session's transcript could not be resumed: the worker is killed, the session's budget of 2 is charged."""
-    NO_ROOM = "no_room"
+    DISK_FULL = "no_room"
     """A reset was refused because the disk is full: the request fails with the worker's words, the worker goes on."""
     RECONCILE = "reconcile"
     """Model or thinking level refused: the request fails with the worker's words, the worker goes on."""
@@ -147,7 +147,7 @@ class FailureKind(StrEnum):
     PROTOCOL = "protocol"
 
 
-class Altered(msgspec.Struct, frozen=True):
+class WorkerModified(msgspec.Struct, frozen=True):
     """Something of the worker was changed that no reset restores: after its session nobody else may have it."""
 
     worker: str
@@ -164,7 +164,7 @@ class WorkerFailed(msgspec.Struct, frozen=True):
     error: PoolError
 
 
-class WorkerExited(msgspec.Struct, frozen=True):
+class ProcessExited(msgspec.Struct, frozen=True):
     """The worker's process is gone and reaped. ``error`` describes it for whoever still waited for that worker."""
 
     worker: str
@@ -183,7 +183,7 @@ class RecycleWorker(msgspec.Struct, frozen=True):
     worker: str
 
 
-class Prewarmed(msgspec.Struct, frozen=True):
+class SetPrewarm(msgspec.Struct, frozen=True):
     """Which profiles to keep warm, and how many idle workers of each (replaces the earlier list)."""
 
     targets: tuple[tuple[CapabilityProfile, int], ...]
@@ -199,11 +199,11 @@ class ProfilesChanged(msgspec.Struct, frozen=True):
     signatures: frozenset[str]
 
 
-class Tick(msgspec.Struct, frozen=True):
+class ClockTick(msgspec.Struct, frozen=True):
     """Time has passed: sent at ``next_wakeup`` and at the maintenance interval."""
 
 
-class Reconfigure(msgspec.Struct, frozen=True):
+class SettingsChanged(msgspec.Struct, frozen=True):
     """New limits; effective at once, without losing anybody."""
 
     settings: PoolSettings
@@ -229,25 +229,25 @@ Stimulus = (
     Acquire
     | Cancel
     | Release
-    | Busy
-    | Quiet
-    | Background
-    | Usage
+    | SessionBusy
+    | SessionIdle
+    | BackgroundCount
+    | MemoryUsage
     | TurnStalled
     | SessionKnown
     | ForgetSession
     | WorkerReady
     | WorkerResetDone
     | WorkerReconciled
-    | Altered
+    | WorkerModified
     | WorkerFailed
-    | WorkerExited
+    | ProcessExited
     | StopWorker
     | RecycleWorker
-    | Prewarmed
+    | SetPrewarm
     | ProfilesChanged
-    | Tick
-    | Reconfigure
+    | ClockTick
+    | SettingsChanged
     | Pause
     | Resume
     | Drain
@@ -286,7 +286,7 @@ class Grant(msgspec.Struct, frozen=True):
     """The request has its worker, ready and holding the right conversation."""
 
     request: str
-    hold: Hold
+    hold: WorkerHold
     level: MatchLevel
 
 

@@ -19,11 +19,11 @@ import trio
 
 from errors import PoolError
 from pool.stimuli import Grant, Reject
-from rpc.requests import own_error
-from wire.messages import Background, ExecExit, SessionResult
+from rpc.requests import copy_error
+from wire.messages import BackgroundProcesses, ExecExit, SessionResult
 
 
-class Ticket:
+class AcquireTicket:
     """The place where one caller waits."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Ticket:
             return self._grant
         if self._error is None:
             raise trio.WouldBlock
-        raise own_error(self._error)
+        raise copy_error(self._error)
 
     async def wait(self) -> Grant:
         """Wait to be settled. A checkpoint in any case."""
@@ -54,15 +54,15 @@ class Ticket:
         return self.outcome()
 
 
-class Tickets:
+class AcquireTickets:
     """All open tickets by request id. A caller that left has closed its ticket, so nothing reaches it any more."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Ticket] = {}
+        self._open: dict[str, AcquireTicket] = {}
 
-    def open(self, request: str) -> Ticket:
+    def open(self, request: str) -> AcquireTicket:
         """A ticket for a new request."""
-        ticket = self._open[request] = Ticket()
+        ticket = self._open[request] = AcquireTicket()
         return ticket
 
     def close(self, request: str) -> None:
@@ -85,19 +85,19 @@ def ignore_event(event: str, data: dict[str, Any]) -> None:
     """The sink of a pool that nobody listens to."""
 
 
-def is_callers_own(error: BaseException | None) -> bool:
+def is_caller_error(error: BaseException | None) -> bool:
     """Whether an error comes from inside the pool's block; a cancellation may be our nursery's, which must see it."""
     return isinstance(error, Exception) or not isinstance(error, trio.Cancelled | BaseExceptionGroup | None)
 
 
-class Conversation(NamedTuple):
+class LoadedConversation(NamedTuple):
     """A session's conversation, as the worker holds it."""
 
     session: str
-    held: SessionResult
+    result: SessionResult
 
 
-class ExecEnded(msgspec.Struct, frozen=True, kw_only=True):
+class BackgroundExited(msgspec.Struct, frozen=True, kw_only=True):
     """One has ended. ``session`` None: the conversation it belonged to is no longer that of any session."""
 
     worker: str
@@ -105,63 +105,65 @@ class ExecEnded(msgspec.Struct, frozen=True, kw_only=True):
     exit: ExecExit
 
 
-class ExecLost(msgspec.Struct, frozen=True, kw_only=True):
+class BackgroundLost(msgspec.Struct, frozen=True, kw_only=True):
     """These ended with their worker (None: of an earlier life), which told nothing; ``reason`` says why it ended."""
 
     worker: str | None
     session: str
-    commands: Background
+    commands: BackgroundProcesses
     reason: str
 
 
-class ExecRunning(msgspec.Struct, frozen=True, kw_only=True):
+class BackgroundRunning(msgspec.Struct, frozen=True, kw_only=True):
     """These run on the worker now. ``session`` None: they are not, or no longer, of any session's conversation."""
 
     worker: str
     session: str | None
-    commands: Background
+    commands: BackgroundProcesses
 
 
-ExecNews = ExecEnded | ExecLost | ExecRunning
-_NONE = Background()
+BackgroundEvent = BackgroundExited | BackgroundLost | BackgroundRunning
+_NO_COMMANDS = BackgroundProcesses()
 
 
-def _tell_nobody(news: ExecNews) -> None:
+def _ignore_event(news: BackgroundEvent) -> None:
     """The listener of a pool that has none."""
 
 
-class ExecDesk:
+class BackgroundEvents:
     """``session_of`` a worker and ``transcript_of`` a session are what the pool knows at the moment of the call."""
 
     def __init__(self, session_of: Callable[[str], str | None], transcript_of: Callable[[str], str | None]) -> None:
-        self.listener: Callable[[ExecNews], None] = _tell_nobody
+        self.listener: Callable[[BackgroundEvent], None] = _ignore_event
         self._session_of = session_of
         self._transcript_of = transcript_of
 
-    def ended(self, worker: str, conversation: Conversation | None, ended: ExecExit) -> None:
+    def exited(self, worker: str, conversation: LoadedConversation | None, ended: ExecExit) -> None:
         """A worker tells that a command has ended."""
         owner = self._owner(worker, conversation)
-        if conversation is not None and ended.session_key not in (None, conversation.held.session_id):
+        if conversation is not None and ended.session_key not in (None, conversation.result.session_id):
             owner = None
-        self.listener(ExecEnded(worker=worker, session=owner, exit=ended))
+        self.listener(BackgroundExited(worker=worker, session=owner, exit=ended))
 
-    def running(self, worker: str, conversation: Conversation | None, commands: Background) -> None:
+    def running(self, worker: str, conversation: LoadedConversation | None, commands: BackgroundProcesses) -> None:
         """A worker tells which commands it runs."""
         owner = self._owner(worker, conversation)
-        self.listener(ExecRunning(worker=worker, session=owner, commands=commands))
+        self.listener(BackgroundRunning(worker=worker, session=owner, commands=commands))
 
-    def died(self, worker: str, conversation: Conversation | None, commands: Background, reason: str) -> None:
+    def worker_exited(
+        self, worker: str, conversation: LoadedConversation | None, commands: BackgroundProcesses, reason: str
+    ) -> None:
         """A worker has ended while these commands ran. Whoever forgot their conversation has no use for that."""
         owner = self._owner(worker, conversation)
         if commands.running and owner is not None:
-            self.listener(ExecLost(worker=worker, session=owner, commands=commands, reason=reason))
-        self.listener(ExecRunning(worker=worker, session=None, commands=_NONE))
+            self.listener(BackgroundLost(worker=worker, session=owner, commands=commands, reason=reason))
+        self.listener(BackgroundRunning(worker=worker, session=None, commands=_NO_COMMANDS))
 
-    def _owner(self, worker: str, conversation: Conversation | None) -> str | None:
+    def _owner(self, worker: str, conversation: LoadedConversation | None) -> str | None:
         """The session that still has this conversation."""
         if conversation is None:
             return None
-        session, transcript = conversation.session, conversation.held.session_file
+        session, transcript = conversation.session, conversation.result.session_file
         if transcript is None:
             return session if self._session_of(worker) == session else None
         return session if self._transcript_of(session) == transcript else None

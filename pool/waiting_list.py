@@ -9,11 +9,11 @@ import heapq
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pool.states import WAITER_MOVES, WaiterState, checked
+from pool.states import WAITER_TRANSITIONS, WaiterState, transition
 from pool.stimuli import Acquire
 
 if TYPE_CHECKING:
-    from pool.records import Kind, Session
+    from pool.records import ProfileRecord, SessionRecord
     from wire.timers import Timer
 
 
@@ -28,26 +28,28 @@ class Waiter:
     __slots__ = (
         "bounded",
         "deadline",
+        "deferred",
         "enqueued_at",
-        "gated",
-        "key",
-        "kind",
         "nested",
         "priority",
         "privileged",
+        "profile_record",
         "request",
         "room_only",
         "sequence",
         "session",
+        "sort_key",
         "state",
         "timer",
-        "waited",
+        "was_enqueued",
     )
 
-    def __init__(self, acquire: Acquire, session: "Session", kind: "Kind", now: float, sequence: int) -> None:
+    def __init__(
+        self, acquire: Acquire, session: "SessionRecord", kind: "ProfileRecord", now: float, sequence: int
+    ) -> None:
         self.request = acquire.request
         self.session = session
-        self.kind = kind
+        self.profile_record = kind
         self.priority = acquire.priority
         self.nested = acquire.nested
         self.room_only = acquire.spawn == "room"
@@ -56,38 +58,38 @@ class Waiter:
         self.enqueued_at = now
         self.sequence = sequence
         self.deadline = now
-        self.key = float("-inf")
+        self.sort_key = float("-inf")
         self.state = WaiterState.NEW
         self.timer: Timer | None = None
-        self.gated = False
-        self.waited = False
+        self.deferred = False
+        self.was_enqueued = False
         """Whether it was ever put on the waiting list."""
 
     @property
     def rank(self) -> tuple[float, int]:
         """Smaller is served first."""
-        return self.key, self.sequence
+        return self.sort_key, self.sequence
 
 
-class Line:
+class ProfileQueue:
     """The queued waiters of one kind and privilege, best first."""
 
-    __slots__ = ("_heap", "gate", "gate_rank", "kind", "privileged", "size")
+    __slots__ = ("_heap", "condition", "condition_rank", "privileged", "profile_record", "size")
 
-    def __init__(self, kind: "Kind", *, privileged: bool) -> None:
-        self.kind = kind
+    def __init__(self, kind: "ProfileRecord", *, privileged: bool) -> None:
+        self.profile_record = kind
         self.privileged = privileged
         self.size = 0
-        self.gate: Gate | None = None
-        self.gate_rank: tuple[float, int] = (0.0, 0)
+        self.condition: ConditionQueue | None = None
+        self.condition_rank: tuple[float, int] = (0.0, 0)
         self._heap: list[tuple[float, int, Waiter]] = []
 
     def push(self, waiter: Waiter) -> None:
         """Add a waiter that has just become QUEUED."""
         self.size += 1
-        heapq.heappush(self._heap, (waiter.key, waiter.sequence, waiter))
+        heapq.heappush(self._heap, (waiter.sort_key, waiter.sequence, waiter))
         if len(self._heap) > _COMPACT_FROM and len(self._heap) > 2 * self.size:
-            self._heap = [(w.key, w.sequence, w) for w in {entry[2] for entry in self._heap} if w.state is _QUEUED]
+            self._heap = [(w.sort_key, w.sequence, w) for w in {entry[2] for entry in self._heap} if w.state is _QUEUED]
             heapq.heapify(self._heap)
 
     def head(self) -> Waiter | None:
@@ -106,68 +108,68 @@ class Line:
         return iter(sorted(unique, key=lambda waiter: waiter.rank))
 
 
-class Gate:
+class ConditionQueue:
     """Lines that wait for the same thing, the one with the best head first. A line is at one gate at most.
 
     ``why`` says in words, for status, what they wait for.
     """
 
-    __slots__ = ("_heap", "count", "why")
+    __slots__ = ("_heap", "count", "reason")
 
     def __init__(self, why: str) -> None:
-        self.why = why
+        self.reason = why
         self.count = 0
-        self._heap: list[tuple[float, int, Line]] = []
+        self._heap: list[tuple[float, int, ProfileQueue]] = []
 
-    def add(self, line: Line) -> None:
+    def add(self, line: ProfileQueue) -> None:
         """Put a line here (from wherever it was), or renew its place after its head became better."""
         head = line.head()
         if head is None:
-            self.leave(line)
+            self.remove(line)
             return
-        if line.gate is not self:
-            self.leave(line)
-            line.gate = self
+        if line.condition is not self:
+            self.remove(line)
+            line.condition = self
             self.count += 1
-        line.gate_rank = head.rank
-        heapq.heappush(self._heap, (head.key, head.sequence, line))
+        line.condition_rank = head.rank
+        heapq.heappush(self._heap, (head.sort_key, head.sequence, line))
         if len(self._heap) > _COMPACT_FROM and len(self._heap) > 2 * self.count:
-            self._heap = [(*each.gate_rank, each) for each in {e[2] for e in self._heap} if each.gate is self]
+            self._heap = [(*each.condition_rank, each) for each in {e[2] for e in self._heap} if each.condition is self]
             heapq.heapify(self._heap)
 
-    def best(self) -> Line | None:
+    def peek(self) -> ProfileQueue | None:
         """The line whose head is the best, with its place renewed where the head has changed."""
         heap = self._heap
         while heap:
             key, sequence, line = heap[0]
-            if line.gate is not self or line.gate_rank != (key, sequence):
+            if line.condition is not self or line.condition_rank != (key, sequence):
                 heapq.heappop(heap)
                 continue
             head = line.head()
             if head is None:
                 heapq.heappop(heap)
-                self.leave(line)
-            elif head.rank == line.gate_rank:
+                self.remove(line)
+            elif head.rank == line.condition_rank:
                 return line
             else:
-                line.gate_rank = head.rank
-                heapq.heapreplace(heap, (head.key, head.sequence, line))
+                line.condition_rank = head.rank
+                heapq.heapreplace(heap, (head.sort_key, head.sequence, line))
         return None
 
-    def take(self) -> Line | None:
+    def pop(self) -> ProfileQueue | None:
         """Remove and return the best line."""
-        line = self.best()
+        line = self.peek()
         if line is not None:
             heapq.heappop(self._heap)
-            self.leave(line)
+            self.remove(line)
         return line
 
     @staticmethod
-    def leave(line: Line) -> None:
+    def remove(line: ProfileQueue) -> None:
         """Take a line from whatever gate it is at."""
-        if line.gate is not None:
-            line.gate.count -= 1
-            line.gate = None
+        if line.condition is not None:
+            line.condition.count -= 1
+            line.condition = None
 
 
 class WaitingList:
@@ -177,8 +179,8 @@ class WaitingList:
         "_bounded",
         "_by_priority",
         "blocked",
-        "full",
         "nested",
+        "pool_full",
         "queued",
         "quota",
         "ready",
@@ -187,13 +189,13 @@ class WaitingList:
     )
 
     def __init__(self) -> None:
-        self.ready = Gate("next in line")
+        self.ready = ConditionQueue("next in line")
         """Lines to be looked at in this step."""
-        self.full = Gate("the pool is full, and no worker can make room")
+        self.pool_full = ConditionQueue("the pool is full, and no worker can make room")
         """Lines for which there is no process and none that could make room."""
-        self.tokens = Gate("workers are started no faster (pool.spawn_rate)")
+        self.tokens = ConditionQueue("workers are started no faster (pool.spawn_rate)")
         """Lines that wait for the spawn bucket."""
-        self.quota = Gate("only the reserve is left")
+        self.quota = ConditionQueue("only the reserve is left")
         """Ordinary lines while only the reserve is left."""
         self.queued = 0
         self.blocked = 0
@@ -211,15 +213,15 @@ class WaitingList:
         """How many of them count against ``waiting_capacity``."""
         return self._bounded
 
-    def move(self, waiter: Waiter, state: WaiterState) -> None:
+    def transition(self, waiter: Waiter, state: WaiterState) -> None:
         """Take ``waiter`` to ``state`` and keep every count in step."""
         old = waiter.state
-        waiter.state = checked(WAITER_MOVES, old, state)
+        waiter.state = transition(WAITER_TRANSITIONS, old, state)
         was_waiting = old is _QUEUED or old is _BLOCKED
         is_waiting = state is _QUEUED or state is _BLOCKED
         if old is _QUEUED:
             self.queued -= 1
-            waiter.kind.lines[waiter.privileged].size -= 1
+            waiter.profile_record.queues[waiter.privileged].size -= 1
         elif old is _BLOCKED:
             self.blocked -= 1
         if state is _QUEUED:
@@ -229,7 +231,7 @@ class WaitingList:
         if was_waiting is not is_waiting:
             self._count(waiter, entering=is_waiting)
 
-    def lowest_below(self, priority: int) -> Waiter | None:
+    def pick_victim(self, priority: int) -> Waiter | None:
         """The bounded waiter that a newcomer of ``priority`` may push out: the newest of the lowest priority."""
         lowest = min(self._by_priority, default=priority)
         if lowest >= priority:
@@ -237,20 +239,20 @@ class WaitingList:
         newest = next(reversed(self._by_priority[lowest]))
         return self._by_priority[lowest][newest]
 
-    def wake(self, kind: "Kind") -> None:
+    def wake(self, kind: "ProfileRecord") -> None:
         """Have both lines of ``kind`` looked at again."""
-        for line in kind.lines:
-            if line.size and line.gate is not self.ready:
+        for line in kind.queues:
+            if line.size and line.condition is not self.ready:
                 self.ready.add(line)
 
     def _enqueue(self, waiter: Waiter) -> None:
         self.queued += 1
-        line = waiter.kind.lines[waiter.privileged]
+        line = waiter.profile_record.queues[waiter.privileged]
         line.push(waiter)
-        if line.gate is None or line.size == 1:
+        if line.condition is None or line.size == 1:
             self.ready.add(line)
-        elif waiter.rank < line.gate_rank:
-            line.gate.add(line)
+        elif waiter.rank < line.condition_rank:
+            line.condition.add(line)
 
     def _count(self, waiter: Waiter, *, entering: bool) -> None:
         for applies, members in ((waiter.nested, self.nested), (waiter.room_only, self.room_only)):

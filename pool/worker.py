@@ -17,7 +17,7 @@ from pool.stimuli import Reset
 from profiles.profile import CapabilityProfile, SoftArgs
 from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient
-from rpc.transport import MAX_REASON
+from rpc.transport import MAX_REASON_CHARS
 from wire.messages import SessionResult, StateResult
 
 _MAX_SEALED, _MAX_ID = 1_000, 256
@@ -65,7 +65,7 @@ class PoolWorker(Protocol):
         """Pass the lines that it writes to stderr from now on, without secrets, to one listener; None removes it."""
         ...
 
-    def note_transcript(self, transcript: str) -> None:
+    def record_transcript(self, transcript: str) -> None:
         """A turn of that conversation has ended: a transcript that exists now must not be missing later."""
         ...
 
@@ -94,7 +94,7 @@ class WorkerLauncher(Protocol):
         ...
 
 
-async def put_conversation(
+async def load_conversation(
     worker: PoolWorker, wanted: Reset, is_anothers: Callable[[str, str], bool], has_open: str | None = None
 ) -> SessionResult:
     """Give the worker the conversation of a transcript, or a new one (None, or there is nothing in it yet).
@@ -106,7 +106,7 @@ async def put_conversation(
     """
     transcript = wanted.resume_from
     if transcript is None or (transcript != has_open and not await worker.prepare_resume(transcript)):
-        held = await _own_conversation(worker.client) if wanted.is_fresh else None
+        held = await _initial_conversation(worker.client) if wanted.is_fresh else None
         if held is not None and held.session_file is not None and not is_anothers(wanted.session, held.session_file):
             return held
         held = await _begin_conversation(worker.client)
@@ -116,7 +116,7 @@ async def put_conversation(
     return await _resume_conversation(worker.client, transcript)
 
 
-async def _own_conversation(client: RpcClient) -> SessionResult | None:
+async def _initial_conversation(client: RpcClient) -> SessionResult | None:
     """The one that a worker has begun by itself, where nothing was said in it: extensions may refuse to leave it."""
     state = await client.request_as(StateResult, "get_state", {})
     if not state.session_id or state.message_count or state.is_streaming:
@@ -129,7 +129,7 @@ async def _begin_conversation(client: RpcClient) -> SessionResult:
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_id != fresh.session_id or state.message_count:
         held = f"session {state.session_id} with {state.message_count} messages"
-        raise ProtocolViolation(told(client, f"the worker still holds {held} after new_session"))
+        raise ProtocolViolation(redacted(client, f"the worker still holds {held} after new_session"))
     return SessionResult(state.session_id, state.session_file)
 
 
@@ -138,7 +138,7 @@ async def _resume_conversation(client: RpcClient, transcript: str) -> SessionRes
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_file != transcript:
         held = state.session_file or "no transcript"
-        raise ResumeFailed(told(client, f"asked to resume {transcript}, the worker holds {held}"))
+        raise ResumeFailed(redacted(client, f"asked to resume {transcript}, the worker holds {held}"))
     sealed = [call[:_MAX_ID] for call in (resumed.sealed or [])[:_MAX_SEALED]]
     return SessionResult(state.session_id, transcript, sealed or msgspec.UNSET)
 
@@ -146,14 +146,14 @@ async def _resume_conversation(client: RpcClient, transcript: str) -> SessionRes
 _FULL_DISK = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 
 
-def tells_full_disk(error: PoolError) -> bool:
+def is_disk_full(error: PoolError) -> bool:
     """Whether a worker has refused because there is no room; each program has its own words around the system's."""
     return isinstance(error, WorkerRefused) and _FULL_DISK.search(str(error)) is not None
 
 
-def told(client: RpcClient, words: str) -> str:
+def redacted(client: RpcClient, words: str) -> str:
     """What an error may repeat of a worker's words."""
-    return client.veil.beginning(words, MAX_REASON)
+    return client.mask.prefix(words, MAX_REASON_CHARS)
 
 
 async def reconcile(client: RpcClient, soft: SoftArgs) -> None:

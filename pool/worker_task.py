@@ -7,27 +7,27 @@ import trio
 
 from errors import PoolError, ProtocolViolation, RequestTimeout, WorkerExited, WorkerStalled, WorkerStartFailed
 from pool.budget import TokenBucket
-from pool.health import Health, Observation, Verdict
+from pool.health import Health, HealthDecision, Observation
 from pool.lease import Lease
 from pool.settings import PoolSettings
-from pool.stimuli import Background, FailureKind, Stimulus, StopReason, TurnStalled, WorkerFailed
-from pool.tickets import Conversation
+from pool.stimuli import BackgroundCount, FailureKind, Stimulus, StopReason, TurnStalled, WorkerFailed
+from pool.tickets import LoadedConversation
 from pool.worker import PoolWorker, ProcessFacts, WorkerLauncher
 from profiles import CapabilityProfile
-from wire.messages import Background as BackgroundTold
+from wire.messages import BackgroundProcesses as BackgroundTold
 from wire.messages import ExecExit
 
 
-class OnExec(NamedTuple):
+class BackgroundCallbacks(NamedTuple):
     """Told the worker, its conversation, and which of that one's commands run, or which has ended."""
 
-    running: Callable[[str, Conversation | None, BackgroundTold], None]
-    ended: Callable[[str, Conversation | None, ExecExit], None]
+    running: Callable[[str, LoadedConversation | None, BackgroundTold], None]
+    exited: Callable[[str, LoadedConversation | None, ExecExit], None]
 
 
 _ABORT_DEADLINE = 5.0
-_START_CHARACTERS = 8 * 1024
-_LOST_COMMANDS = {
+_STARTUP_STDERR_CHARACTERS = 8 * 1024
+_STOP_EXPLANATIONS = {
     StopReason.UNPINNED: "only background commands kept it, and another request needed a worker",
     StopReason.MISMATCH: "only background commands kept it, and its session needs a worker with other settings",
 }
@@ -35,7 +35,7 @@ _ENDS_AT_ONCE, _ENDS_A_SECOND = 256, 20.0
 """Ends of background commands that are passed on: more than any agent runs, less than would fill a disk."""
 
 
-class WorkerLife:
+class WorkerTask:
     """The shell's record of one worker and the task that lives it. ``error`` says, in the end, what it died of."""
 
     def __init__(self, worker_id: str, profile: CapabilityProfile, settings: PoolSettings, now: float) -> None:
@@ -45,15 +45,15 @@ class WorkerLife:
         self.error: PoolError | None = None
         self.health = Health(settings, now)
         self.leases: set[Lease] = set()
-        self.conversation: Conversation | None = None
+        self.conversation: LoadedConversation | None = None
         """The one it was given last."""
-        self.start_words = ""
+        self.startup_stderr = ""
         """What it wrote to stderr until it was ready; the end of it."""
         self.commands = BackgroundTold()
         """Which ran in the background when it was told to end."""
-        self.ends_dropped = 0
+        self.exits_dropped = 0
         """Ends of background commands that came faster than anybody can run them."""
-        self._ends = TokenBucket(_ENDS_AT_ONCE, _ENDS_A_SECOND)
+        self._exit_limit = TokenBucket(_ENDS_AT_ONCE, _ENDS_A_SECOND)
         self._settings = settings
         self._worker: PoolWorker | None = None
         self._stop_requested = trio.Event()
@@ -93,26 +93,26 @@ class WorkerLife:
     @property
     def transcript(self) -> str | None:
         """That of the conversation it was given last."""
-        return None if self.conversation is None else self.conversation.held.session_file
+        return None if self.conversation is None else self.conversation.result.session_file
 
     @property
     def stray_lines(self) -> int:
         """How many lines it printed that were no message."""
-        return 0 if self._worker is None else self._worker.client.statistics().contaminated
+        return 0 if self._worker is None else self._worker.client.statistics().invalid_lines
 
-    def tell_contamination(self, tell: Callable[[str, dict[str, Any]], None]) -> None:
+    def report_invalid_lines(self, tell: Callable[[str, dict[str, Any]], None]) -> None:
         """What it printed that was no message belongs into the log: it is the first thing to look at."""
         lines = self.stray_lines
-        if lines and (samples := self.worker.client.contamination()):
+        if lines and (samples := self.worker.client.invalid_line_samples()):
             last = samples[-1].decode(errors="replace")
             tell("worker_contaminated", {"worker": self.id, "lines": lines, "last": last})
-        if self.ends_dropped:
-            tell("exec_exits_dropped", {"worker": self.id, "dropped": self.ends_dropped})
+        if self.exits_dropped:
+            tell("exec_exits_dropped", {"worker": self.id, "dropped": self.exits_dropped})
 
     def request_stop(self, reason: StopReason, *, force: bool) -> None:
         """Ask its task to end it; ``force`` goes straight to SIGKILL. A later ``force`` hurries an earlier stop."""
         if self.error is None:
-            why = _LOST_COMMANDS.get(reason, reason)
+            why = _STOP_EXPLANATIONS.get(reason, reason)
             self.error = WorkerExited(f"worker {self.id} was stopped ({why})", worker=self.id)
         if not self._stop_requested.is_set() and self._worker is not None:
             self.commands = self._worker.client.background
@@ -124,21 +124,21 @@ class WorkerLife:
         self,
         launcher: WorkerLauncher,
         *,
-        on_ready: Callable[["WorkerLife"], None],
+        on_ready: Callable[["WorkerTask"], None],
         on_fact: Callable[[Stimulus], None],
-        on_exec: OnExec,
+        on_exec: BackgroundCallbacks,
     ) -> None:
         """Live. Returns when the process is gone and reaped; raises only what is a bug of ours."""
         try:
             async with launcher.open(self.id, self.profile, force=self._force) as worker:
                 self._worker = worker
-                if await self._until_ready(worker, on_fact):
+                if await self._wait_ready(worker, on_fact):
                     on_ready(self)
                     await self._watch(worker, on_fact, on_exec)
         except WorkerStartFailed as exc:
             self._fail(FailureKind.START, exc, on_fact)
 
-    async def _until_ready(self, worker: PoolWorker, on_fact: Callable[[Stimulus], None]) -> bool:
+    async def _wait_ready(self, worker: PoolWorker, on_fact: Callable[[Stimulus], None]) -> bool:
         """True when ready; False when told to stop before, or when it failed to start, which is reported.
 
         No error leaves the nurseries here: they would wrap it into a group.
@@ -153,7 +153,7 @@ class WorkerLife:
             nursery.start_soon(stop_early)
             try:
                 await worker.client.wait_ready(self._settings.start_timeout)
-                self.start_words = worker.stderr_tail()[-_START_CHARACTERS:]
+                self.startup_stderr = worker.stderr_tail()[-_STARTUP_STDERR_CHARACTERS:]
                 ready = True
             except WorkerStartFailed as exc:
                 self._fail(FailureKind.START, exc, on_fact)
@@ -164,7 +164,7 @@ class WorkerLife:
         self,
         worker: PoolWorker,
         on_fact: Callable[[Stimulus], None],
-        on_exec: OnExec,
+        on_exec: BackgroundCallbacks,
     ) -> None:
         """Until the worker ends by itself or is told to."""
 
@@ -177,43 +177,43 @@ class WorkerLife:
 
         def tell_end(ended: ExecExit) -> None:
             now = trio.current_time()
-            if self._ends.ready(now):
-                self._ends.take(now)
-                on_exec.ended(self.id, self.conversation, ended)
+            if self._exit_limit.has_token(now):
+                self._exit_limit.consume(now)
+                on_exec.exited(self.id, self.conversation, ended)
             else:
-                self.ends_dropped += 1
+                self.exits_dropped += 1
 
         def tell_running(commands: BackgroundTold) -> None:
             on_exec.running(self.id, self.conversation, commands)
-            on_fact(Background(self.id, commands.running))
+            on_fact(BackgroundCount(self.id, commands.running))
 
         worker.client.on_background(tell_running, tell_end)
         worker.client.on_ended(report_end)
-        if worker.client.ended is not None:
-            report_end(worker.client.ended)
+        if worker.client.end_error is not None:
+            report_end(worker.client.end_error)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._keep_healthy, worker, on_fact)
+            nursery.start_soon(self._monitor_health, worker, on_fact)
             await self._stop_requested.wait()
             nursery.cancel_scope.cancel()
 
-    async def _keep_healthy(self, worker: PoolWorker, on_fact: Callable[[Stimulus], None]) -> None:
+    async def _monitor_health(self, worker: PoolWorker, on_fact: Callable[[Stimulus], None]) -> None:
         async with trio.open_nursery() as nursery:
             while True:
-                await trio.sleep_until(self.health.next_look())
-                verdict = self.health.look(self._observe(worker), trio.current_time())
+                await trio.sleep_until(self.health.next_check())
+                verdict = self.health.check(self._observe(worker), trio.current_time())
                 match verdict:
-                    case Verdict.FINE:
+                    case HealthDecision.FINE:
                         pass
-                    case Verdict.PING:
+                    case HealthDecision.PING:
                         nursery.start_soon(self._ping, worker)
-                    case Verdict.ABORT_TURN:
-                        self._note_stall(on_fact)
+                    case HealthDecision.ABORT_TURN:
+                        self._record_stall(on_fact)
                         nursery.start_soon(self._abort_turn, worker)
-                    case Verdict.UNRESPONSIVE:
-                        self._fail(FailureKind.UNRESPONSIVE, self._unresponsive(), on_fact)
+                    case HealthDecision.UNRESPONSIVE:
+                        self._fail(FailureKind.UNRESPONSIVE, self._unresponsive_error(), on_fact)
                         return
-                    case Verdict.STALLED:
-                        self._fail(FailureKind.STALLED, self._stalled(), on_fact)
+                    case HealthDecision.STALLED:
+                        self._fail(FailureKind.STALLED, self._stalled_error(), on_fact)
                         return
                     case _:
                         assert_never(verdict)
@@ -232,14 +232,14 @@ class WorkerLife:
         )
 
     async def _ping(self, worker: PoolWorker) -> None:
-        held_back = worker.client.statistics().held_back
+        held_back = worker.client.statistics().backpressure_count
         try:
             await worker.client.request("ping", {}, timeout=self._settings.ping_timeout)
         except RequestTimeout:
-            if worker.client.statistics().held_back == held_back:
+            if worker.client.statistics().backpressure_count == held_back:
                 self.health.ping_failed()
             else:
-                self.health.ping_was_held_back()
+                self.health.ping_inconclusive()
         except PoolError:
             return  # the worker is gone, and wait_ended says so in better words
         else:
@@ -251,20 +251,20 @@ class WorkerLife:
         except PoolError:
             return  # whether the turn ends is what counts, and the health record watches that
 
-    def _note_stall(self, on_fact: Callable[[Stimulus], None]) -> None:
+    def _record_stall(self, on_fact: Callable[[Stimulus], None]) -> None:
         for lease in self.leases:
             if lease.awaits_answer:
                 lease.stalled_for = float(self._settings.turn_stall)
         on_fact(TurnStalled(self.id))
 
-    def _unresponsive(self) -> WorkerStalled:
+    def _unresponsive_error(self) -> WorkerStalled:
         state = "it is suspended by a signal" if self.facts().suspended else "its process is alive"
         return WorkerStalled(
             f"worker {self.id} (pid {self.pid}) left {self.health.failures} pings in a row unanswered; {state}",
             worker=self.id,
         )
 
-    def _stalled(self) -> WorkerStalled:
+    def _stalled_error(self) -> WorkerStalled:
         return WorkerStalled(
             f"worker {self.id} (pid {self.pid}) was silent for {self._settings.turn_stall:g} s in a turn "
             "and did not end it when aborted",
@@ -272,6 +272,6 @@ class WorkerLife:
         )
 
 
-def rss_by_worker(lives: Iterable[WorkerLife]) -> dict[str, int]:
+def rss_by_worker(lives: Iterable[WorkerTask]) -> dict[str, int]:
     """Bytes of memory by worker, of those whose processes can be looked at."""
     return {life.id: rss for life in lives if (rss := life.facts().rss) is not None}

@@ -1,90 +1,90 @@
-"""The life of workers after their start: availability, parking, retiring, stopping, death."""
+"""The states of workers after their start: available, parked, retiring, stopping, dead."""
 
 from errors import PoolError
 from pool import rejections
-from pool.records import Session, Worker
-from pool.spawning import Starts
-from pool.state import State
-from pool.states import Mode, SessionState, WaiterState, WorkerState
+from pool.records import SessionRecord, WorkerRecord
+from pool.spawning import Spawner
+from pool.state import PoolState
+from pool.states import PoolMode, SessionState, WaiterState, WorkerState
 from pool.stimuli import FailureKind, Stop, StopReason, TurnStalled
 
 _MAX_RESUME_FAILURES = 2
-_AT_ONCE = frozenset({"mismatch", "outdated"})
+_IMMEDIATE_REASONS = frozenset({"mismatch", "outdated"})
 """Reasons to go that wait for no replacement: it would be of the same kind."""
-_REPLACED = frozenset({"age", "turns", "rss", "recycle"})
+_REPLACEMENT_REASONS = frozenset({"age", "turns", "rss", "recycle"})
 _AGE_JITTER = 0.1
 
 
-class Fleet:
+class Workers:
     """Moves workers and sessions between their states. Availability is derived from facts, never assumed."""
 
-    def __init__(self, state: State, starts: Starts) -> None:
+    def __init__(self, state: PoolState, starts: Spawner) -> None:
         self._state = state
-        self._starts = starts
+        self._spawner = starts
 
     # --- availability -----------------------------------------------------------------------------------------------
 
-    def ready(self, worker: Worker) -> None:
+    def ready(self, worker: WorkerRecord) -> None:
         """A started worker takes requests."""
         state = self._state
         worker.ready_at = state.now
-        self._starts.ready(worker)
-        state.move_worker(worker, WorkerState.IDLE)
+        self._spawner.start_succeeded(worker)
+        state.transition_worker(worker, WorkerState.IDLE)
         state.notify("worker_ready", worker=worker.id)
-        if worker.outdated and not worker.kind.waiters:
-            worker.retiring = "outdated"
-        self.arm_age(worker)
+        if worker.outdated and not worker.profile_record.waiters:
+            worker.retire_reason = "outdated"
+        self.arm_age_timer(worker)
         self.refresh(worker)
         self._release_predecessor(worker)
 
-    def refresh(self, worker: Worker) -> None:
+    def refresh(self, worker: WorkerRecord) -> None:
         """Bring the worker's state in line with the facts about its session; call after any of them changed."""
         before = worker.state
         if before is not WorkerState.IDLE and before is not WorkerState.LEASED:
             return
-        if self._state.mode in (Mode.DRAINING, Mode.CLOSED) and not worker.in_use:
+        if self._state.mode in (PoolMode.DRAINING, PoolMode.CLOSED) and not worker.in_use:
             self.stop(worker, StopReason.DRAINED)
             return
         if not worker.quiescent:
             if before is WorkerState.IDLE:
-                self.withdraw(worker)
-                self._state.move_worker(worker, WorkerState.LEASED)
-            if worker.retiring == "mismatch" and not worker.in_use and worker.session and worker.session.waiting:
+                self.make_unavailable(worker)
+                self._state.transition_worker(worker, WorkerState.LEASED)
+            if worker.retire_reason == "mismatch" and not worker.in_use and worker.session and worker.session.waiting:
                 self.stop(worker, StopReason.MISMATCH)  # its own session would wait for its commands, perhaps for ever
             else:
-                self._note_pin(worker)
+                self._update_pinned(worker)
             return
         self._state.pinned.pop(worker, None)
         if before is WorkerState.LEASED:
-            self._state.move_worker(worker, WorkerState.IDLE)
-            worker.retiring = "outdated" if worker.outdated else worker.retiring
+            self._state.transition_worker(worker, WorkerState.IDLE)
+            worker.retire_reason = "outdated" if worker.outdated else worker.retire_reason
         if self._retire_if_due(worker):
             return
         if worker not in self._state.index:
-            self._make_available(worker)
+            self.make_available(worker)
 
-    def _note_pin(self, worker: Worker) -> None:
+    def _update_pinned(self, worker: WorkerRecord) -> None:
         """Only background commands keep the worker, or more than that; who waits may have it for another reason now."""
         state = self._state
         if worker.in_use:
             state.pinned.pop(worker, None)
         elif worker not in state.pinned:
             state.pinned[worker] = None
-            state.touched_agents[worker.kind.agent] = None
-            state.waiting.wake(worker.kind)
+            state.touched_agents[worker.profile_record.agent] = None
+            state.waiting.wake(worker.profile_record)
 
-    def withdraw(self, worker: Worker) -> None:
+    def make_unavailable(self, worker: WorkerRecord) -> None:
         """Take the worker out of the available ones."""
         self._state.index.discard(worker)
         self._state.timers.cancel(worker.idle_timer)
 
-    def _make_available(self, worker: Worker) -> None:
-        state = self._state
-        worker.idle_since = state.now
+    def make_available(self, worker: WorkerRecord) -> None:
+        """Offer it to waiters, if it may be offered."""
+        state, worker.idle_since = self._state, self._state.now
         state.index.add(worker)
         state.freed.append(worker)
-        state.touched_agents[worker.kind.agent] = None
-        self.arm_idle(worker)
+        state.touched_agents[worker.profile_record.agent] = None
+        self.arm_idle_timer(worker)
 
     def turn_stalled(self, stalled: TurnStalled) -> None:
         """Count a turn that is aborted because nothing happens in it, and tell of it."""
@@ -96,39 +96,39 @@ class Fleet:
 
     # --- parking ----------------------------------------------------------------------------------------------------
 
-    def park(self, session: Session, why: str) -> Worker:
+    def park(self, session: SessionRecord, why: str) -> WorkerRecord:
         """Part a quiescent session from its worker, which is free from now on (and keeps the old transcript open)."""
         state = self._state
         worker = session.worker
         if worker is None or not worker.quiescent:
             raise RuntimeError(f"session {session.key!r} cannot be parked now")
         state.index.unbind(worker)
-        worker.session, worker.closing = None, session
+        worker.session, worker.closing_session = None, session
         self._start_parking(session, worker, why)
         return worker
 
-    def _start_parking(self, session: Session, worker: Worker, why: str) -> None:
-        self._state.move_session(session, SessionState.PARKING)
+    def _start_parking(self, session: SessionRecord, worker: WorkerRecord, why: str) -> None:
+        self._state.transition_session(session, SessionState.PARKING)
         self._state.counters.parked += 1
         self._state.notify("session_parked", session=session.key, worker=worker.id, reason=why)
 
-    def parked(self, session: Session) -> None:
+    def finish_parking(self, session: SessionRecord) -> None:
         """No process has the session's transcript open any more: it may be opened by another."""
-        self._state.move_session(session, SessionState.PARKED)
+        self._state.transition_session(session, SessionState.PARKED)
         session.worker = None
         self._state.requeue(session)
 
-    def unbind(self, session: Session) -> None:
+    def unbind(self, session: SessionRecord) -> None:
         """The session's conversation was never opened by its worker, which is free for any other."""
         worker = session.worker
         if worker is None:
             return
         self._start_parking(session, worker, "no_room")
         worker.session = None
-        self.parked(session)
+        self.finish_parking(session)
         self.refresh(worker)
 
-    def detach(self, session: Session) -> None:
+    def detach(self, session: SessionRecord) -> None:
         """The conversation is over: nothing of it binds its worker any longer."""
         worker = session.worker
         if worker is None:
@@ -136,13 +136,13 @@ class Fleet:
         was_bound = worker.session is session
         was_busy = worker.background > 0
         if session.state is SessionState.ACTIVE:
-            self.withdraw(worker)
+            self.make_unavailable(worker)
             self._start_parking(session, worker, "forgotten")
         if was_bound:
             worker.session = None
-        if worker.closing is session:
-            worker.closing = None
-        self.parked(session)
+        if worker.closing_session is session:
+            worker.closing_session = None
+        self.finish_parking(session)
         if was_bound and was_busy:
             self.stop(worker, StopReason.RETIRED)
         elif was_bound:
@@ -150,17 +150,17 @@ class Fleet:
 
     # --- idle times -------------------------------------------------------------------------------------------------
 
-    def arm_idle(self, worker: Worker) -> None:
+    def arm_idle_timer(self, worker: WorkerRecord) -> None:
         """(Re)start the clock of an available worker; all its times count from its last turn."""
-        self._arm_idle(worker, self._idle_dues(worker))
+        self._set_idle_timer(worker, self._idle_deadlines(worker))
 
-    def _arm_idle(self, worker: Worker, dues: list[float]) -> None:
+    def _set_idle_timer(self, worker: WorkerRecord, dues: list[float]) -> None:
         timers = self._state.timers
         timers.cancel(worker.idle_timer)
         if dues:
-            worker.idle_timer = timers.at(min(dues), self._idle_long, worker)
+            worker.idle_timer = timers.at(min(dues), self._on_idle_timer, worker)
 
-    def _idle_dues(self, worker: Worker) -> list[float]:
+    def _idle_deadlines(self, worker: WorkerRecord) -> list[float]:
         """When the worker may be stopped, and when its session is parked."""
         settings = self._state.settings
         dues = []
@@ -170,90 +170,92 @@ class Fleet:
             dues.append(worker.idle_since + settings.session_idle_timeout)
         return dues
 
-    def _is_reclaimable(self, worker: Worker) -> bool:
+    def _is_reclaimable(self, worker: WorkerRecord) -> bool:
         """A session that is never parked keeps its worker."""
         return worker.session is None or self._state.settings.session_idle_timeout > 0
 
-    def _idle_long(self, worker: Worker) -> None:
+    def _on_idle_timer(self, worker: WorkerRecord) -> None:
         state = self._state
         limit = state.settings.session_idle_timeout
         if worker.session is not None and limit and worker.idle_since + limit <= state.now:
             self.park(worker.session, "idle")
             state.freed.append(worker)
-        self.reclaim()
+        self.stop_idle()
         if worker in state.index:
-            self._arm_idle(worker, [due for due in self._idle_dues(worker) if due > state.now])
+            self._set_idle_timer(worker, [due for due in self._idle_deadlines(worker) if due > state.now])
 
-    def reclaim(self) -> None:
+    def stop_idle(self) -> None:
         """Stop idle workers above ``min`` and their profile's target that had no turn for ``idle_timeout``."""
         state = self._state
         surplus = len(state.index) - state.settings.min
         if surplus <= 0:
             return
         for worker in list(state.index.lru):
-            kind = worker.kind
+            kind = worker.profile_record
             over = self._is_reclaimable(worker) and worker.idle_since + state.settings.idle_timeout <= state.now
-            if over and (worker not in kind.free or len(kind.free) > kind.target):
+            if over and (worker not in kind.unbound or len(kind.unbound) > kind.prewarm_target):
                 self.stop(worker, StopReason.IDLE)
                 surplus -= 1
                 if surplus <= 0:
                     return
 
-    def shed(self) -> None:
+    def shrink_to_max(self) -> None:
         """Stop what is above ``max``: available workers, the coldest first, then starting ones, the newest first."""
         state = self._state
         candidates = list(state.index.lru)
         candidates += [worker for worker in reversed(state.workers.values()) if worker.state is WorkerState.STARTING]
         for worker in candidates:
-            if self._starts.slots_coming >= 0:
+            if self._spawner.slots_after_stops >= 0:
                 return
             self.stop(worker, StopReason.RETIRED)
 
     # --- retiring ---------------------------------------------------------------------------------------------------
 
-    def arm_age(self, worker: Worker) -> None:
+    def arm_age_timer(self, worker: WorkerRecord) -> None:
         """(Re)start the clock of ``max_age``, with 10 % jitter so that workers started together do not retire so."""
         state = self._state
         state.timers.cancel(worker.age_timer)
         if state.settings.max_age:
             jitter = state.rng.uniform(1 - _AGE_JITTER, 1 + _AGE_JITTER)
             due = worker.spawned_at + state.settings.max_age * jitter
-            worker.age_timer = state.timers.at(due, self._too_old, worker)
+            worker.age_timer = state.timers.at(due, self._on_age_timer, worker)
 
-    def _too_old(self, worker: Worker) -> None:
-        self.condemn(worker, "age")
+    def _on_age_timer(self, worker: WorkerRecord) -> None:
+        self.schedule_retirement(worker, "age")
 
-    def condemn(self, worker: Worker, why: str) -> None:
+    def schedule_retirement(self, worker: WorkerRecord, why: str) -> None:
         """Stop the worker at its next turn boundary; where ``why`` asks for it, start a replacement first."""
         why = "outdated" if worker.outdated and why != "mismatch" else why
-        if worker.state not in (WorkerState.IDLE, WorkerState.LEASED) or worker.retiring in ("mismatch", why):
+        if worker.state not in (WorkerState.IDLE, WorkerState.LEASED) or worker.retire_reason in ("mismatch", why):
             return
-        worker.retiring = why
-        if why in _REPLACED and not worker.replaced and self._state.mode is Mode.RUNNING:
-            kind = worker.kind
-            if self._starts.gate_for(kind) is None:
-                self._starts.spawn(kind, replaces=worker)
+        worker.retire_reason = why
+        if why in _REPLACEMENT_REASONS and not worker.replaced and self._state.mode is PoolMode.RUNNING:
+            kind = worker.profile_record
+            if self._spawner.blocking_condition(kind) is None:
+                self._spawner.spawn(kind, replaces=worker)
         self.refresh(worker)
 
-    def outdate(self, worker: Worker) -> None:
+    def mark_outdated(self, worker: WorkerRecord) -> None:
         """Nobody will ask for its kind again: stop it, as soon as it serves nobody who still does."""
         worker.outdated = True
-        if worker.state is WorkerState.STARTING and not worker.kind.waiters:
+        if worker.state is WorkerState.STARTING and not worker.profile_record.waiters:
             self.stop(worker, StopReason.RETIRED)
         else:
-            self.condemn(worker, "outdated")
+            self.schedule_retirement(worker, "outdated")
 
-    def _retire_if_due(self, worker: Worker) -> bool:
+    def _retire_if_due(self, worker: WorkerRecord) -> bool:
         """Stop a quiescent worker that is to go: over ``max``, or retiring and not waiting for its replacement."""
-        if self._starts.slots_coming < 0:
+        if self._spawner.slots_after_stops < 0:
             self.stop(worker, StopReason.RETIRED)
             return True
-        if worker.retiring is None or (worker.successor is not None and worker.retiring not in _AT_ONCE):
+        if worker.retire_reason is None or (
+            worker.successor is not None and worker.retire_reason not in _IMMEDIATE_REASONS
+        ):
             return False
         self.stop(worker, StopReason.RETIRED)
         return True
 
-    def _release_predecessor(self, worker: Worker, *, failed: bool = False) -> None:
+    def _release_predecessor(self, worker: WorkerRecord, *, failed: bool = False) -> None:
         """The replacement is there (or will not come): the worker it replaces may go."""
         old = worker.replaces
         if old is None:
@@ -264,57 +266,57 @@ class Fleet:
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
-    def stop(self, worker: Worker, reason: StopReason, *, force: bool = False) -> None:
+    def stop(self, worker: WorkerRecord, reason: StopReason, *, force: bool = False) -> None:
         """End the process. Its session parks; whoever was being prepared for it waits again."""
         state = self._state
         if worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
             return
         was_starting = worker.state is WorkerState.STARTING
-        self.withdraw(worker)
+        self.make_unavailable(worker)
         state.pinned.pop(worker, None)
         state.timers.cancel(worker.age_timer)
         worker.stop_reason = reason
         if was_starting:
-            self._starts.settle_start(worker)
+            self._spawner.finish_start(worker)
             if worker.failure is None:
-                self._starts.abandoned(worker)
-        state.move_worker(worker, WorkerState.STOPPING)
+                self._spawner.start_abandoned(worker)
+        state.transition_worker(worker, WorkerState.STOPPING)
         state.stopping[worker] = None
-        self._part(worker, reason.value)
+        self._end_binding(worker, reason.value)
         state.actions.append(Stop(worker.id, reason, force))
         self._release_predecessor(worker, failed=True)
 
-    def exited(self, worker: Worker, error: PoolError) -> None:
+    def exited(self, worker: WorkerRecord, error: PoolError) -> None:
         """The process is reaped: its slot is free, its sessions are parked, its holds are void."""
         state = self._state
-        kind = worker.kind
+        kind = worker.profile_record
         crashed = worker.state is not WorkerState.STOPPING
-        owed = self._leaves_a_gap(worker, crashed=crashed)
-        self.withdraw(worker)
+        owed = self._needs_restart(worker, crashed=crashed)
+        self.make_unavailable(worker)
         state.pinned.pop(worker, None)
         state.timers.cancel(worker.age_timer)
         if crashed:
             self._crashed(worker, error)
-        self._starts.uncover(worker)
-        self._lose_holds(worker)
-        state.move_worker(worker, WorkerState.DEAD)
+        self._spawner.release_claim(worker)
+        self._void_holds(worker)
+        state.transition_worker(worker, WorkerState.DEAD)
         state.by_state[WorkerState.DEAD] -= 1
         del state.workers[worker.id]
         state.stopping.pop(worker, None)
         kind.live -= 1
         kind.agent.live -= 1
-        cause = _cause(worker)
+        cause = _exit_cause(worker)
         state.counters.exits[cause] += 1
         state.notify("worker_exited", worker=worker.id, cause=cause, error=str(error))
-        for session in (worker.session, worker.closing):
+        for session in (worker.session, worker.closing_session):
             if session is not None and session.worker is worker:
-                self.parked(session)
-        worker.session = worker.closing = None
+                self.finish_parking(session)
+        worker.session = worker.closing_session = None
         if owed:
-            self._starts.owe(kind)
+            self._spawner.require_restart(kind)
         self._after_exit(worker)
 
-    def resume_failed(self, session: Session, error: PoolError) -> None:
+    def resume_failed(self, session: SessionRecord, error: PoolError) -> None:
         """Charge the session; the second failure in a row ends it until it is forgotten."""
         state = self._state
         session.resume_failures += 1
@@ -322,63 +324,67 @@ class Fleet:
             return
         session.failed = rejections.resume_failed(session, error)
         state.notify("session_failed", session=session.key, error=str(error))
-        for waiter in session.in_order():
+        for waiter in session.waiters_in_order():
             state.reject(waiter, session.failed)
 
-    def _crashed(self, worker: Worker, error: PoolError) -> None:
+    def _crashed(self, worker: WorkerRecord, error: PoolError) -> None:
         """Nobody asked for this exit: find out who is to be charged."""
         state = self._state
         preparation, session = worker.preparation, worker.session
         if worker.state is WorkerState.STARTING:
-            self._starts.settle_start(worker)
+            self._spawner.finish_start(worker)
             worker.failure = FailureKind.START
-        self._part(worker, "worker_exited")
+        self._end_binding(worker, "worker_exited")
         if session is not None and preparation is not None and preparation.resume_from and preparation.resetting:
             self.resume_failed(session, error)
         elif not worker.proven:
-            self._starts.charge(worker, error)
-        state.waiting.wake(worker.kind)
+            self._spawner.record_failure(worker, error)
+        state.waiting.wake(worker.profile_record)
 
-    def _part(self, worker: Worker, why: str) -> None:
+    def _end_binding(self, worker: WorkerRecord, why: str) -> None:
         """The worker will not serve its session any more."""
         state = self._state
         session, preparation = worker.session, worker.preparation
         if preparation is not None and session is not None:
             for waiter in list(preparation.waiters.values()):
-                state.charge(worker, -1, privileged=waiter.privileged)
-                state.wait(waiter, WaiterState.BLOCKED)
+                state.count_ordinary(worker, -1, privileged=waiter.privileged)
+                state.enqueue(waiter, WaiterState.BLOCKED)
             worker.preparation = None
         if session is not None:
             self._start_parking(session, worker, why)
 
-    def _lose_holds(self, worker: Worker) -> None:
+    def _void_holds(self, worker: WorkerRecord) -> None:
         state = self._state
         session = worker.session
         if session is None:
             return
         for request in session.holds:
             held = state.holds.pop(request)
-            state.lost[request] = held.hold.generation
-            state.charge(worker, -1, privileged=held.privileged)
+            state.lost_holds[request] = held.hold.generation
+            state.count_ordinary(worker, -1, privileged=held.privileged)
             state.counters.lost += 1
         session.holds.clear()
 
-    def _leaves_a_gap(self, worker: Worker, *, crashed: bool) -> bool:
+    def _needs_restart(self, worker: WorkerRecord, *, crashed: bool) -> bool:
         """Whether the lost worker is to be started again although nobody may be waiting for it."""
         if worker.outdated:
             return False
         if worker.state is WorkerState.STARTING or worker.failure is FailureKind.START:
-            return worker.was_owed
+            return worker.is_restart
         if crashed or worker.stop_reason is StopReason.FAILED:
             return not worker.replaced
-        return worker.stop_reason is StopReason.RETIRED and worker.retiring in _REPLACED and not worker.replaced
+        return (
+            worker.stop_reason is StopReason.RETIRED
+            and worker.retire_reason in _REPLACEMENT_REASONS
+            and not worker.replaced
+        )
 
-    def _after_exit(self, worker: Worker) -> None:
+    def _after_exit(self, worker: WorkerRecord) -> None:
         state = self._state
-        kind = worker.kind
+        kind = worker.profile_record
         state.touched_agents[kind.agent] = None
-        for line in kind.lines:
-            if line.gate is kind.gate:
+        for line in kind.queues:
+            if line.condition is kind.condition:
                 state.waiting.ready.add(line)
         self._release_predecessor(worker, failed=True)
         if worker.successor is not None:
@@ -387,7 +393,7 @@ class Fleet:
         state.prune(kind)
 
 
-def _cause(worker: Worker) -> str:
+def _exit_cause(worker: WorkerRecord) -> str:
     """Why the process ended: what it failed at, why we stopped it, or ``crashed``."""
     if worker.failure is not None:
         return worker.failure.value

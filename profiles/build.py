@@ -26,7 +26,7 @@ KNOWN_TOOLS: dict[DialectName, tuple[str, ...]] = {
 }
 """The tools that a dialect's program has of itself; what ``deny_tools`` is subtracted from."""
 
-_FLAGS_WITH_A_SETTING = {
+_SETTING_OF_FLAG = {
     "--provider": "provider",
     "--model": "model",
     "--models": "model",
@@ -62,9 +62,9 @@ _FLAGS_WITH_A_SETTING = {
     "--max-steps": "max_steps",
     "--history-turns": "history_turns",
 }
-_LONGEST_NAME = 255
+_MAX_NAME_BYTES = 255
 """Bytes of one part of a path; Linux knows no longer one."""
-_FLAGS_OF_THE_POOL = frozenset(
+_RESERVED_FLAGS = frozenset(
     {"--mode", "--session-dir", "--session", "--continue", "-c", "--resume", "-r", "--print", "-p"}
 )
 
@@ -167,13 +167,13 @@ def _command(definition: AgentSettings) -> list[str]:
 def _hard_args(definition: AgentSettings, role: RoleSettings, gateway_prompt: str | None, cwd: str) -> Iterator[str]:
     yield from _tools(definition)
     if definition.require_approval:
-        _refuse_unknown_tools("require_approval", definition, definition.require_approval)
+        _check_known_tools("require_approval", definition, definition.require_approval)
     yield from native_args(definition, cwd)
     if definition.system_prompt is not None:
-        yield from ("--system-prompt", _as_text(definition, definition.system_prompt))
+        yield from ("--system-prompt", _escape_prompt(definition, definition.system_prompt))
     texts = (definition.append_system_prompt, role.append_system_prompt, gateway_prompt)
     if appended := "\n\n".join(text for text in texts if text):
-        yield from ("--append-system-prompt", _as_text(definition, appended))
+        yield from ("--append-system-prompt", _escape_prompt(definition, appended))
     for flag, chosen in (
         ("--no-extensions", definition.no_extensions),
         ("--no-skills", definition.no_skills),
@@ -185,7 +185,7 @@ def _hard_args(definition: AgentSettings, role: RoleSettings, gateway_prompt: st
     yield from _extra_args(definition)
 
 
-def _as_text(definition: AgentSettings, text: str) -> str:
+def _escape_prompt(definition: AgentSettings, text: str) -> str:
     """The text so that the program takes it for no file, whatever its working directory holds.
 
     pi reads a file where there is one of that name: no name is longer than 255 bytes, and spaces at the end of a prompt
@@ -193,9 +193,9 @@ def _as_text(definition: AgentSettings, text: str) -> str:
     """
     if definition.dialect == "native":
         return f"@{text}" if text.startswith("@") else text
-    is_long = any(len(part.encode()) > _LONGEST_NAME for part in text.split("/"))
+    is_long = any(len(part.encode()) > _MAX_NAME_BYTES for part in text.split("/"))
     last = len(text.rpartition("/")[2].encode())
-    return text if is_long or not text else text + " " * (_LONGEST_NAME + 1 - last)
+    return text if is_long or not text else text + " " * (_MAX_NAME_BYTES + 1 - last)
 
 
 def _tools(definition: AgentSettings) -> Iterator[str]:
@@ -203,7 +203,7 @@ def _tools(definition: AgentSettings) -> Iterator[str]:
     if definition.tools is None and not definition.deny_tools:
         return
     if definition.tools is None:
-        _refuse_unknown_tools("deny_tools", definition, definition.deny_tools)
+        _check_known_tools("deny_tools", definition, definition.deny_tools)
     allowed = KNOWN_TOOLS[definition.dialect] if definition.tools is None else definition.tools
     if left := sorted(set(allowed) - set(definition.deny_tools)):
         yield from ("--tools", ",".join(left))
@@ -211,7 +211,7 @@ def _tools(definition: AgentSettings) -> Iterator[str]:
         yield "--no-tools"
 
 
-def _refuse_unknown_tools(setting: str, definition: AgentSettings, names: Iterable[str]) -> None:
+def _check_known_tools(setting: str, definition: AgentSettings, names: Iterable[str]) -> None:
     """A misspelt name would leave the tool free to run; a program's own tools are known where ``tools`` names them."""
     known = sorted({*KNOWN_TOOLS[definition.dialect], *(definition.tools or ())})
     for name in names:
@@ -222,10 +222,10 @@ def _refuse_unknown_tools(setting: str, definition: AgentSettings, names: Iterab
 def _extra_args(definition: AgentSettings) -> list[str]:
     for argument in definition.extra_args:
         flag = argument.partition("=")[0]
-        if flag in _FLAGS_OF_THE_POOL:
+        if flag in _RESERVED_FLAGS:
             raise UsageError(f"extra_args: {flag} is the pool's own to give")
-        if flag in _FLAGS_WITH_A_SETTING:
-            raise UsageError(f"extra_args: use the setting {_FLAGS_WITH_A_SETTING[flag]!r} instead of {flag}")
+        if flag in _SETTING_OF_FLAG:
+            raise UsageError(f"extra_args: use the setting {_SETTING_OF_FLAG[flag]!r} instead of {flag}")
     return definition.extra_args
 
 

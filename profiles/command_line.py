@@ -76,19 +76,19 @@ _ALIASES = {
     "-c": "--continue",
     "-n": "--name",
 }
-_SWITCHES = {
+_SETTING_SWITCHES = {
     "--no-extensions": "no_extensions",
     "--no-skills": "no_skills",
     "--no-prompt-templates": "no_prompt_templates",
     "--no-context-files": "no_context_files",
 }
-_LISTS = {"--extension": "extensions", "--skill": "skills", "--prompt-template": "prompt_templates"}
-_MODEL = {"--provider": ("provider", "model"), "--model": ("provider", "model"), "--thinking": ("thinking",)}
+_LIST_FLAGS = {"--extension": "extensions", "--skill": "skills", "--prompt-template": "prompt_templates"}
+_MODEL_FLAGS = {"--provider": ("provider", "model"), "--model": ("provider", "model"), "--thinking": ("thinking",)}
 """Which settings of the definition such a flag overrules; the program itself reads it, patterns and all."""
-_VALUED = frozenset({"--session-dir", "--api-key", "--models", *_MODEL})
-_BARE = frozenset({"--no-builtin-tools", "--no-session", "--offline", "--verbose"})
-_REFUSED = frozenset({"--resume", "-r", "--print", "-p", "--export", "--list-models", "--help", "-h"})
-_NO_FORK = "--fork: the pool forks nothing at the start; attach with --session, then send the request fork or clone"
+_VALUE_FLAGS = frozenset({"--session-dir", "--api-key", "--models", *_MODEL_FLAGS})
+_PASSED_SWITCHES = frozenset({"--no-builtin-tools", "--no-session", "--offline", "--verbose"})
+_REJECTED_FLAGS = frozenset({"--resume", "-r", "--print", "-p", "--export", "--list-models", "--help", "-h"})
+_FORK_ERROR = "--fork: the pool forks nothing at the start; attach with --session, then send the request fork or clone"
 
 
 class AgentFlags(msgspec.Struct, kw_only=True):
@@ -105,11 +105,11 @@ class AgentFlags(msgspec.Struct, kw_only=True):
     """The conversation of exactly this id."""
     name: str | None = None
     """What the conversation is to be called."""
-    is_plain: bool = True
+    keeps_profile: bool = True
     """Whether nothing in it says what the worker must be like."""
 
 
-class _Rest:
+class _ArgumentReader:
     """The arguments that are not read yet."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
@@ -118,7 +118,7 @@ class _Rest:
     def __bool__(self) -> bool:
         return bool(self._left)
 
-    def flag(self) -> tuple[str, str | None]:
+    def next_flag(self) -> tuple[str, str | None]:
         """The next flag by its long name, with what an ``=`` gives it."""
         text = self._left.pop()
         if not text.startswith("-"):
@@ -126,13 +126,13 @@ class _Rest:
         name, equals, value = text.partition("=")
         return _ALIASES.get(name, name), value if equals else None
 
-    def value(self, name: str, given: str | None) -> str:
+    def required_value(self, name: str, given: str | None) -> str:
         """What the flag is given."""
         if given is None and not self._left:
             raise UsageError(f"{name} needs a value")
         return self._left.pop() if given is None else given
 
-    def value_if_any(self, given: str | None) -> list[str]:
+    def optional_value(self, given: str | None) -> list[str]:
         """What an unknown flag is given, as far as can be told."""
         if given is not None:
             return [given]
@@ -144,69 +144,73 @@ def read_flags(definition: AgentSettings, arguments: Sequence[str]) -> AgentFlag
 
     Flags that nobody knows are the program's to understand or refuse.
     """
-    asked, rest = AgentFlags(definition=definition), _Rest(arguments)
+    asked, rest = AgentFlags(definition=definition), _ArgumentReader(arguments)
     while rest:
-        name, given = rest.flag()
-        if name in _REFUSED:
+        name, given = rest.next_flag()
+        if name in _REJECTED_FLAGS:
             raise UsageError(f"{name} is nothing for a program that speaks on its stdin; leave it out")
         if name == "--fork":
-            raise UsageError(_NO_FORK)
-        if name in _OF_CONVERSATION:
-            _OF_CONVERSATION[name](asked, "" if name == "--continue" else _some(name, rest.value(name, given)))
+            raise UsageError(_FORK_ERROR)
+        if name in _CONVERSATION_FLAGS:
+            _CONVERSATION_FLAGS[name](
+                asked, "" if name == "--continue" else _require_text(name, rest.required_value(name, given))
+            )
             continue
         if name == "--no-session":
             asked.no_session = True
-        asked.is_plain = False
-        _take(asked, name, given, rest)
+        asked.keeps_profile = False
+        _apply_flag(asked, name, given, rest)
     return asked
 
 
-def _some(name: str, value: str) -> str:
+def _require_text(name: str, value: str) -> str:
     if not value.strip():
         raise UsageError(f"{name} needs a value that is not blank")
     return value
 
 
-def _take(asked: AgentFlags, name: str, given: str | None, rest: _Rest) -> None:
-    special = _SPECIAL.get(name)
+def _apply_flag(asked: AgentFlags, name: str, given: str | None, rest: _ArgumentReader) -> None:
+    special = _SPECIAL_FLAGS.get(name)
     if special is not None:
-        special(asked, rest.value(name, given) if name in _SPECIAL_VALUED else "")
-    elif name in _SWITCHES:
-        _change(asked, **{_SWITCHES[name]: True})
-    elif name in _LISTS:
-        field = _LISTS[name]
-        _change(asked, **{field: [*getattr(asked.definition, field), rest.value(name, given)]})
-    elif name in _VALUED:
-        _change(asked, **dict.fromkeys(_MODEL.get(name, ())))
-        asked.arguments += [name, rest.value(name, given)]
-    elif name in _BARE:
+        special(asked, rest.required_value(name, given) if name in _SPECIAL_VALUE_FLAGS else "")
+    elif name in _SETTING_SWITCHES:
+        _replace_settings(asked, **{_SETTING_SWITCHES[name]: True})
+    elif name in _LIST_FLAGS:
+        field = _LIST_FLAGS[name]
+        _replace_settings(asked, **{field: [*getattr(asked.definition, field), rest.required_value(name, given)]})
+    elif name in _VALUE_FLAGS:
+        _replace_settings(asked, **dict.fromkeys(_MODEL_FLAGS.get(name, ())))
+        asked.arguments += [name, rest.required_value(name, given)]
+    elif name in _PASSED_SWITCHES:
         asked.arguments.append(name)
     else:
-        asked.arguments += [name, *rest.value_if_any(given)]
+        asked.arguments += [name, *rest.optional_value(given)]
 
 
-def _change(asked: AgentFlags, **fields: Any) -> None:
+def _replace_settings(asked: AgentFlags, **fields: Any) -> None:
     asked.definition = msgspec.structs.replace(asked.definition, **fields)
 
 
-def _append(asked: AgentFlags, text: str) -> None:
+def _append_prompt(asked: AgentFlags, text: str) -> None:
     before = asked.definition.append_system_prompt
-    _change(asked, append_system_prompt=text if before is None else f"{before}\n\n{text}")
+    _replace_settings(asked, append_system_prompt=text if before is None else f"{before}\n\n{text}")
 
 
-_SPECIAL: dict[str, Callable[[AgentFlags, str], None]] = {
-    "--tools": lambda asked, value: _change(asked, tools=[name.strip() for name in value.split(",") if name.strip()]),
-    "--no-tools": lambda asked, _value: _change(asked, tools=[]),
-    "--system-prompt": lambda asked, value: _change(asked, system_prompt=value),
-    "--append-system-prompt": _append,
+_SPECIAL_FLAGS: dict[str, Callable[[AgentFlags, str], None]] = {
+    "--tools": lambda asked, value: _replace_settings(
+        asked, tools=[name.strip() for name in value.split(",") if name.strip()]
+    ),
+    "--no-tools": lambda asked, _value: _replace_settings(asked, tools=[]),
+    "--system-prompt": lambda asked, value: _replace_settings(asked, system_prompt=value),
+    "--append-system-prompt": _append_prompt,
 }
-_OF_CONVERSATION: dict[str, Callable[[AgentFlags, str], None]] = {
+_CONVERSATION_FLAGS: dict[str, Callable[[AgentFlags, str], None]] = {
     "--continue": lambda asked, _value: setattr(asked, "resume_latest", True),
     "--session-id": lambda asked, value: setattr(asked, "session_id", value),
     "--name": lambda asked, value: setattr(asked, "name", value),
 }
 """They say which conversation it is, and nothing of what the worker must be like."""
-_SPECIAL_VALUED = frozenset({"--tools", "--system-prompt", "--append-system-prompt"})
+_SPECIAL_VALUE_FLAGS = frozenset({"--tools", "--system-prompt", "--append-system-prompt"})
 
 
 def with_arguments(profile: CapabilityProfile, arguments: Sequence[str]) -> CapabilityProfile:

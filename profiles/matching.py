@@ -34,7 +34,7 @@ def match(have: CapabilityProfile, have_soft: SoftArgs, want: CapabilityProfile)
     """
     if have.hard_signature != want.hard_signature or not have.resources.contains(want.resources):
         return MatchLevel.NONE
-    if have_soft != want.soft and _unreachable(have_soft, want.soft) is not None:
+    if have_soft != want.soft and _unreconcilable(have_soft, want.soft) is not None:
         return MatchLevel.NONE
     if have.resources != want.resources:
         return MatchLevel.SOFT_SUPERSET
@@ -43,7 +43,7 @@ def match(have: CapabilityProfile, have_soft: SoftArgs, want: CapabilityProfile)
 
 def surplus(have: CapabilityProfile, want: CapabilityProfile) -> int:
     """How many resources the worker has that the session did not ask for."""
-    return sum(len(set(more) - set(less)) for _, more, less in _paired(have.resources, want.resources))
+    return sum(len(set(more) - set(less)) for _, more, less in _resource_pairs(have.resources, want.resources))
 
 
 def first_difference(have: CapabilityProfile, want: CapabilityProfile, have_soft: SoftArgs | None = None) -> str:
@@ -62,24 +62,24 @@ def _differences(have: CapabilityProfile, want: CapabilityProfile, have_soft: So
     yield from _argument_difference("command", have.command, want.command)
     yield from _argument_difference("arguments", have.hard_args, want.hard_args)
     yield from _env_difference(dict(have.env), dict(want.env))
-    for kind, more, less in _paired(have.resources, want.resources):
+    for kind, more, less in _resource_pairs(have.resources, want.resources):
         if missing := [name for name in less if name not in more]:
-            yield f"{kind}: the worker lacks {_shown(missing[0])}"
-    lost = _unreachable(have_soft, want.soft)
+            yield f"{kind}: the worker lacks {_quote(missing[0])}"
+    lost = _unreconcilable(have_soft, want.soft)
     if lost is not None and getattr(want.soft, lost) is None:
-        yield f"{lost}: the worker was set to {_shown(getattr(have_soft, lost))}, wanted its own default"
+        yield f"{lost}: the worker was set to {_quote(getattr(have_soft, lost))}, wanted its own default"
     for name in SoftArgs.__struct_fields__:
         yield from _plain_difference(name, getattr(have_soft, name), getattr(want.soft, name))
-    for kind, more, less in _paired(have.resources, want.resources):
+    for kind, more, less in _resource_pairs(have.resources, want.resources):
         if extra := [name for name in more if name not in less]:
-            yield f"{kind}: the worker also has {_shown(extra[0])}"
+            yield f"{kind}: the worker also has {_quote(extra[0])}"
         elif more != less:
             yield f"{kind}: the same in another order"
 
 
 def _plain_difference(name: str, have: str | None, want: str | None) -> Iterator[str]:
     if have != want:
-        yield f"{name}: the worker has {_shown(have)}, wanted {_shown(want)}"
+        yield f"{name}: the worker has {_quote(have)}, wanted {_quote(want)}"
 
 
 def _argument_difference(name: str, have: tuple[str, ...], want: tuple[str, ...]) -> Iterator[str]:
@@ -87,7 +87,7 @@ def _argument_difference(name: str, have: tuple[str, ...], want: tuple[str, ...]
         if mine != wanted:
             flag = have[position - 1] if position and have[position - 1].startswith("-") else ""
             where = f"{name}, after {flag}" if flag else name
-            yield f"{where}: the worker has {_shown(mine)}, wanted {_shown(wanted)}"
+            yield f"{where}: the worker has {_quote(mine)}, wanted {_quote(wanted)}"
             return
 
 
@@ -101,13 +101,13 @@ def _env_difference(have: dict[str, str], want: dict[str, str]) -> Iterator[str]
             yield f"environment: {name} has another value"
 
 
-def _paired(have: Resources, want: Resources) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+def _resource_pairs(have: Resources, want: Resources) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     yield "skills", have.skills, want.skills
     yield "extensions", have.extensions, want.extensions
     yield "prompt templates", have.prompt_templates, want.prompt_templates
 
 
-def _unreachable(have: SoftArgs, want: SoftArgs) -> str | None:
+def _unreconcilable(have: SoftArgs, want: SoftArgs) -> str | None:
     """The name of a soft argument that was set on the worker and is wanted at the worker's own default.
 
     Or that of the provider, where another one's default model is wanted: a live worker is told models, by name.
@@ -118,7 +118,7 @@ def _unreachable(have: SoftArgs, want: SoftArgs) -> str | None:
     return "provider" if want.model is None and want.provider != have.provider else None
 
 
-def _shown(value: str | None) -> str:
+def _quote(value: str | None) -> str:
     if value is None:
         return "none"
     return repr(value if len(value) <= _SHOWN_CHARACTERS else value[: _SHOWN_CHARACTERS - 1] + "…")

@@ -100,10 +100,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A run of this agent ends after this; 0 = never; unset = as ``agents.defaults`` says. No part of the profile."""
 
     def __repr__(self) -> str:
-        return f"AgentSettings({', '.join(f'{name}={value!r}' for name, value in _shown_fields(self))})"
+        return f"AgentSettings({', '.join(f'{name}={value!r}' for name, value in _repr_fields(self))})"
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:  # type: ignore[override]  # msgspec's would print env's values
-        return _shown_fields(self)
+        return _repr_fields(self)
 
 
 class AgentDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -189,6 +189,6 @@ def _check_names(agents: Iterable[str]) -> None:
             raise ValueError(msg)
 
 
-def _shown_fields(settings: AgentSettings) -> Iterator[tuple[str, object]]:
+def _repr_fields(settings: AgentSettings) -> Iterator[tuple[str, object]]:
     for name in settings.__struct_fields__:
         yield name, sorted(settings.env) if name == "env" else getattr(settings, name)

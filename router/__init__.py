@@ -11,16 +11,16 @@ from router.keys import (
     MainKey,
     NamedKey,
     SessionKey,
-    check_session_key,
     format_session_key,
     main_session_key,
+    normalize_session_key,
     parse_session_key,
     session_dir,
 )
 from router.route import RouteDecision, RouteReasons, route
 from router.settings import Binding, RoleTables, RouterSettings, router_problems
 from router.source import ChatType, MessageSource, Peer
-from router.workspaces import WorkspaceFinding, find_workspace, make_workspace
+from router.workspaces import WorkspaceDecision, find_workspace, make_workspace
 
 __all__ = [
     "MAX_KEY_LENGTH",
@@ -41,12 +41,12 @@ __all__ = [
     "RouteReasons",
     "RouterSettings",
     "SessionKey",
-    "WorkspaceFinding",
-    "check_session_key",
+    "WorkspaceDecision",
     "find_workspace",
     "format_session_key",
     "main_session_key",
     "make_workspace",
+    "normalize_session_key",
     "parse_session_key",
     "route",
     "router_problems",

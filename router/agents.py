@@ -26,7 +26,7 @@ _SCORES = {"peer": 8, "parent": 7, "roles": 6, "guild": 4, "account": 2, "channe
 _PREFIX = re.compile(r"\s*/([A-Za-z0-9_-]{1,64})(?!\S)\s*")
 
 
-class BindingFinding(msgspec.Struct, frozen=True, kw_only=True):
+class BindingDecision(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one binding; ``index`` counts from 0 in the order of the file."""
 
     index: int
@@ -37,7 +37,7 @@ class BindingFinding(msgspec.Struct, frozen=True, kw_only=True):
     """The first condition that does not hold."""
 
 
-class AgentFinding(msgspec.Struct, frozen=True, kw_only=True):
+class AgentDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Which agent, by which layer."""
 
     agent: str
@@ -47,23 +47,23 @@ class AgentFinding(msgspec.Struct, frozen=True, kw_only=True):
     binding: int | None = None
     """Index of the binding that chose it."""
     score: int | None = None
-    bindings: list[BindingFinding] = []
+    bindings: list[BindingDecision] = []
     """Every binding, in the order of the file."""
     reason: str
 
 
 def find_agent(
     settings: RouterSettings, agents: Collection[str], commands: Collection[str], source: MessageSource, text: str
-) -> AgentFinding:
+) -> AgentDecision:
     """The agent for a message: the first layer that knows one.
 
     ``agents``: names that may stand as a prefix; ``commands``: names (without the slash) of the gateway's own commands,
     which never are one.
     """
-    bindings = [_look_at(index, binding, source) for index, binding in enumerate(settings.bindings)]
-    best = _best(settings.bindings, bindings)
+    bindings = [_evaluate_binding(index, binding, source) for index, binding in enumerate(settings.bindings)]
+    best = _best_binding(settings.bindings, bindings)
     if best is not None:
-        return AgentFinding(
+        return AgentDecision(
             agent=best.agent,
             layer="binding",
             text=text,
@@ -72,11 +72,11 @@ def find_agent(
             bindings=bindings,
             reason=f"binding {best.index + 1} of {len(bindings)} matches with score {best.score}",
         )
-    agent, rest, reason = _by_prefix(agents, commands, text)
+    agent, rest, reason = _match_prefix(agents, commands, text)
     if agent is not None:
-        return AgentFinding(agent=agent, layer="prefix", text=rest, bindings=bindings, reason=reason)
+        return AgentDecision(agent=agent, layer="prefix", text=rest, bindings=bindings, reason=reason)
     reason = f"no binding matches, {reason}: the default agent"
-    return AgentFinding(agent=settings.default_agent, layer="default", text=text, bindings=bindings, reason=reason)
+    return AgentDecision(agent=settings.default_agent, layer="default", text=text, bindings=bindings, reason=reason)
 
 
 # --- bindings ---------------------------------------------------------------------------------------------------------
@@ -88,38 +88,38 @@ class _Condition(NamedTuple):
     """Why it does not hold; empty = it does."""
 
 
-def _best(settings: Sequence[Binding], findings: Sequence[BindingFinding]) -> BindingFinding | None:
+def _best_binding(settings: Sequence[Binding], findings: Sequence[BindingDecision]) -> BindingDecision | None:
     """An exact peer beats every sum without one; of equals ``max`` takes the first."""
     matching = [finding for finding in findings if finding.score is not None]
     return max(matching, key=lambda finding: (settings[finding.index].peer is not None, finding.score), default=None)
 
 
-def _look_at(index: int, binding: Binding, source: MessageSource) -> BindingFinding:
+def _evaluate_binding(index: int, binding: Binding, source: MessageSource) -> BindingDecision:
     conditions = list(_conditions(binding, source))
     failed = next((condition.failed for condition in conditions if condition.failed), None)
     score = sum(_SCORES[condition.name] for condition in conditions)
-    return BindingFinding(index=index, agent=binding.agent, score=None if failed else score, failed=failed)
+    return BindingDecision(index=index, agent=binding.agent, score=None if failed else score, failed=failed)
 
 
 def _conditions(binding: Binding, source: MessageSource) -> Iterator[_Condition]:
     """What the binding asks for, in the order in which a person would look."""
-    yield from _equal("channel", binding.channel, source.channel)
-    yield from _equal("account", binding.account, account_of(source))
-    yield from _equal("guild", binding.guild, source.guild_id)
+    yield from _compare("channel", binding.channel, source.channel)
+    yield from _compare("account", binding.account, account_of(source))
+    yield from _compare("guild", binding.guild, source.guild_id)
     if binding.roles:
         has_one = not set(binding.roles).isdisjoint(source.member_role_ids)
         yield _Condition("roles", "" if has_one else f"the sender has no role {' or '.join(binding.roles)}")
-    yield from _equal("parent", _shown(binding.parent), _shown(source.parent_peer))
-    yield from _equal("peer", _shown(binding.peer), _shown(peer_of(source)))
+    yield from _compare("parent", _format_peer(binding.parent), _format_peer(source.parent_peer))
+    yield from _compare("peer", _format_peer(binding.peer), _format_peer(peer_of(source)))
 
 
-def _equal(name: str, wanted: str | None, found: str | None) -> Iterator[_Condition]:
+def _compare(name: str, wanted: str | None, found: str | None) -> Iterator[_Condition]:
     if wanted is not None:
         failed = "" if wanted == found else f"{name} is {found or 'not given'}, not {wanted}"
         yield _Condition(name, failed)
 
 
-def _shown(peer: Peer | None) -> str | None:
+def _format_peer(peer: Peer | None) -> str | None:
     """A peer as people write it; the kind has no blank, so that no two peers look the same."""
     return None if peer is None else f"{peer.kind} {peer.id}"
 
@@ -127,7 +127,7 @@ def _shown(peer: Peer | None) -> str | None:
 # --- the prefix -------------------------------------------------------------------------------------------------------
 
 
-def _by_prefix(agents: Collection[str], commands: Collection[str], text: str) -> tuple[str | None, str, str]:
+def _match_prefix(agents: Collection[str], commands: Collection[str], text: str) -> tuple[str | None, str, str]:
     """The agent that the text names, what is left of the text, and why; without an agent the text stays whole."""
     found = _PREFIX.match(text)
     if found is None:
@@ -143,7 +143,7 @@ def _by_prefix(agents: Collection[str], commands: Collection[str], text: str) ->
 _Candidate = tuple[str, str | None]
 
 
-class RoleFinding(msgspec.Struct, frozen=True, kw_only=True):
+class RoleDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Which role, and the setting it comes from."""
 
     role: str
@@ -153,14 +153,14 @@ class RoleFinding(msgspec.Struct, frozen=True, kw_only=True):
     """The more specific settings that were looked for and are not there."""
 
 
-def find_role(tables: RoleTables, source: MessageSource, agent: str) -> RoleFinding:
+def find_role(tables: RoleTables, source: MessageSource, agent: str) -> RoleDecision:
     """The role for a message to an agent."""
     unset: list[str] = []
     for place, role in _candidates(tables, source, agent):
         if role is not None:
-            return RoleFinding(role=role, source=place, unset=unset)
+            return RoleDecision(role=role, source=place, unset=unset)
         unset.append(place)
-    return RoleFinding(role="default", source="default", unset=unset)
+    return RoleDecision(role="default", source="default", unset=unset)
 
 
 def _candidates(tables: RoleTables, source: MessageSource, agent: str) -> Iterator[_Candidate]:
@@ -190,13 +190,13 @@ def _telegram(table: TelegramRoles, source: MessageSource) -> Iterator[_Candidat
 def _discord(table: DiscordRoles, source: MessageSource) -> Iterator[_Candidate]:
     if source.guild_id:
         guild = table.guilds.get(source.guild_id, GuildRoles())
-        for chat in _chats(source):
+        for chat in _chat_ids(source):
             yield f"discord.guilds.{source.guild_id}.channels.{chat}", guild.channels.get(chat)
         yield f"discord.guilds.{source.guild_id}.role", guild.role
     yield "discord.default", table.default
 
 
-def _chats(source: MessageSource) -> list[str]:
+def _chat_ids(source: MessageSource) -> list[str]:
     """The chat, and the channel that it is a thread of."""
     parent = source.parent_peer
     return [source.chat_id] if parent is None else [source.chat_id, parent.id]

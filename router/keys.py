@@ -24,15 +24,15 @@ MAX_KEY_LENGTH = 512
 """Characters of any key, as written."""
 
 _AGENT_ID = re.compile(r"[a-z0-9_-]{1,64}")
-_UNSHOWABLE = r"\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+_UNPRINTABLE = r"\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 """Control characters, line breaks, and what is invisible or turns the text around it.
 
 A list of our own: what Unicode calls printable grows with each Python, and no key may change with it.
 """
-_RESERVED = re.compile(f"[%:/{_UNSHOWABLE}]")
-_RAW_UNSHOWABLE = re.compile(f"[{_UNSHOWABLE}]")
+_RESERVED = re.compile(f"[%:/{_UNPRINTABLE}]")
+_RAW_UNPRINTABLE = re.compile(f"[{_UNPRINTABLE}]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_LONGEST_SHOWN = 80
+_MAX_QUOTED = 80
 
 
 def encode_part(identifier: str) -> str:
@@ -45,17 +45,19 @@ def encode_part(identifier: str) -> str:
 def decode_part(part: str) -> str:
     """The identifier that a part means; escapes that are not needed are understood too. Raises UsageError."""
     if _BAD_ESCAPE.search(part):
-        raise UsageError(f"{shown(part)} in a session key has a % that no escape follows; a plain % is written %25")
+        raise UsageError(
+            f"{quote_for_error(part)} in a session key has a % that no escape follows; a plain % is written %25"
+        )
     try:
         return unquote(part, errors="strict")
     except UnicodeDecodeError as exc:
-        raise UsageError(f"the escapes of {shown(part)} in a session key are no UTF-8") from exc
+        raise UsageError(f"the escapes of {quote_for_error(part)} in a session key are no UTF-8") from exc
 
 
 def check_agent(agent: str) -> None:
     """Raise UsageError for what is no agent id."""
     if not _AGENT_ID.fullmatch(agent):
-        raise UsageError(f"{shown(agent)} is no agent in a session key: 1 to 64 of a-z, 0-9, _ and -")
+        raise UsageError(f"{quote_for_error(agent)} is no agent in a session key: 1 to 64 of a-z, 0-9, _ and -")
 
 
 def check_identifier(name: str, value: str) -> None:
@@ -65,7 +67,7 @@ def check_identifier(name: str, value: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as exc:
-        raise UsageError(f"the {name} {shown(value)} of a session key is no Unicode text") from exc
+        raise UsageError(f"the {name} {quote_for_error(value)} of a session key is no Unicode text") from exc
 
 
 def check_length(text: str) -> None:
@@ -74,15 +76,17 @@ def check_length(text: str) -> None:
         raise UsageError(f"a session key has 1 to {MAX_KEY_LENGTH} characters, this one has {len(text)}")
 
 
-def check_raw(text: str) -> None:
+def check_printable(text: str) -> None:
     """Raise UsageError for the text of a structured key in which something stands that only an escape may stand for."""
-    if _RAW_UNSHOWABLE.search(text):
-        raise UsageError(f"the session key {shown(text)} holds characters that cannot be shown; write them as %XX")
+    if _RAW_UNPRINTABLE.search(text):
+        raise UsageError(
+            f"the session key {quote_for_error(text)} holds characters that cannot be shown; write them as %XX"
+        )
 
 
-def shown(text: str) -> str:
+def quote_for_error(text: str) -> str:
     """The text as an error may show it, whatever it holds."""
-    return ascii(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}...")
+    return ascii(text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}...")
 
 
 _NAMESPACES = ("agent", "cron", "hook")
@@ -167,7 +171,7 @@ class NamedKey(_Key, frozen=True):
         """Refuse a name without parts, and one that would read back as another kind of key."""
         super().__post_init__()
         if not self.name or _agent_form(self.agent, [encode_part(part) for part in self.name]) is not None:
-            text = shown(":".join(self.name))
+            text = quote_for_error(":".join(self.name))
             raise UsageError(f"{text} is no name for a session key: it is empty, or has the form of another key")
 
 
@@ -193,11 +197,17 @@ class FreeKey(_Key, frozen=True):
         if not self.text:
             raise UsageError(f"a session key has 1 to {MAX_KEY_LENGTH} characters, this one is empty")
         if self.text.strip() in ("", "*"):
-            raise UsageError(f"{shown(self.text)} is no session key: a blank names nothing, and * means all of them")
+            raise UsageError(
+                f"{quote_for_error(self.text)} is no session key: a blank names nothing, and * means all of them"
+            )
         if not self.text.isprintable():
-            raise UsageError(f"the session key {shown(self.text)} holds characters that cannot be printed; drop them")
+            raise UsageError(
+                f"the session key {quote_for_error(self.text)} holds characters that cannot be printed; drop them"
+            )
         if _is_structured(self.text):
-            raise UsageError(f"{shown(self.text)} is no free session key, since it begins like a structured one")
+            raise UsageError(
+                f"{quote_for_error(self.text)} is no free session key, since it begins like a structured one"
+            )
         check_length(self.text)
 
 
@@ -212,7 +222,7 @@ def main_session_key(agent: str) -> str:
     return format_session_key(MainKey(agent.lower()))
 
 
-def check_session_key(text: str) -> str:
+def normalize_session_key(text: str) -> str:
     """A key that a front end gives, in the one spelling that its conversation has.
 
     Aliases are resolved (``agent:ops:main``, ``direct`` for ``dm``, an agent in capitals, escapes that are not needed).
@@ -224,7 +234,7 @@ def check_session_key(text: str) -> str:
 def session_dir(data_dir: Path, key: SessionKey | str) -> Path:
     """The directory for what a session keeps besides its transcript: no other session's, never outside ``data_dir``.
 
-    A ``str`` is taken as ``check_session_key`` returns it. The directory need not exist.
+    A ``str`` is taken as ``normalize_session_key`` returns it. The directory need not exist.
     """
     return data_dir / "by-session" / file_name(key if isinstance(key, str) else format_session_key(key))
 
@@ -242,29 +252,35 @@ def format_session_key(key: SessionKey) -> str:
             parts = ("agent", agent, "main", "main")
         case DmKey():
             form = ("dm", "unlinked") if key.unlinked else ("dm",)
-            parts = ("agent", key.agent, *_place(key.channel, key.account), *form, encode_part(key.sender))
+            parts = ("agent", key.agent, *_channel_parts(key.channel, key.account), *form, encode_part(key.sender))
         case GroupKey():
-            place = _place(key.channel, key.account)
-            parts = ("agent", key.agent, *place, *_named("group", key.chat), *_named("topic", key.topic))
+            place = _channel_parts(key.channel, key.account)
+            parts = ("agent", key.agent, *place, *_named_parts("group", key.chat), *_named_parts("topic", key.topic))
         case ChannelKey():
-            place = _place(key.channel, None)
-            parts = ("agent", key.agent, *place, *_named("channel", key.chat), *_named("thread", key.thread))
+            place = _channel_parts(key.channel, None)
+            parts = (
+                "agent",
+                key.agent,
+                *place,
+                *_named_parts("channel", key.chat),
+                *_named_parts("thread", key.thread),
+            )
         case NamedKey(agent, name):
             parts = ("agent", agent, *map(encode_part, name))
         case CronKey(identifier):
-            parts = _named("cron", identifier)
+            parts = _named_parts("cron", identifier)
         case HookKey(identifier):
-            parts = _named("hook", identifier)
+            parts = _named_parts("hook", identifier)
         case _:
             assert_never(key)
     return ":".join(parts)
 
 
-def _place(channel: str | None, account: str | None) -> tuple[str, ...]:
-    return () if channel is None else (encode_part(channel), *_named("account", account))
+def _channel_parts(channel: str | None, account: str | None) -> tuple[str, ...]:
+    return () if channel is None else (encode_part(channel), *_named_parts("account", account))
 
 
-def _named(name: str, identifier: str | None) -> tuple[str, ...]:
+def _named_parts(name: str, identifier: str | None) -> tuple[str, ...]:
     return () if identifier is None else (name, encode_part(identifier))
 
 
@@ -280,7 +296,7 @@ def parse_session_key(text: str) -> SessionKey:
     check_length(text)
     if not _is_structured(text):
         return FreeKey(text)
-    check_raw(text)
+    check_printable(text)
     key: SessionKey | None = None
     match text.split(":"):
         case ["agent", agent, first, *rest]:
@@ -290,7 +306,7 @@ def parse_session_key(text: str) -> SessionKey:
         case ["hook", hook]:
             key = HookKey(decode_part(hook))
     if key is None:
-        raise UsageError(f"{shown(text)} is no session key; {_FORMS}")
+        raise UsageError(f"{quote_for_error(text)} is no session key; {_FORMS}")
     return key
 
 

@@ -12,25 +12,25 @@ import msgspec
 
 from errors import UsageError
 from profiles import ProfilesSettings
-from router.agents import AgentFinding, RoleFinding, find_agent, find_role
+from router.agents import AgentDecision, RoleDecision, find_agent, find_role
 from router.keys import ChannelKey, DmKey, GroupKey, HookKey, parse_session_key
-from router.sessions import SessionFinding, find_identity, find_session
+from router.sessions import SessionDecision, find_identity, find_session
 from router.settings import RouterSettings
 from router.source import MessageSource
-from router.workspaces import WorkspaceFinding, find_workspace
+from router.workspaces import WorkspaceDecision, find_workspace
 
-DIRECT = 10
-GROUP = 5
-WEBHOOK = 3
-OTHER = 5
-ALLOWED = 2
+DIRECT_PRIORITY = 10
+GROUP_PRIORITY = 5
+WEBHOOK_PRIORITY = 3
+DEFAULT_PRIORITY = 5
+PRIORITY_SENDER_BONUS = 2
 """More for a sender of ``router.priority_senders``."""
 
-_WEBHOOKS = frozenset({"webhook", "hook"})
+_WEBHOOK_CHANNELS = frozenset({"webhook", "hook"})
 """Names of channels over which programs write."""
 
 
-class PriorityFinding(msgspec.Struct, frozen=True, kw_only=True):
+class PriorityDecision(msgspec.Struct, frozen=True, kw_only=True):
     """The priority of a message, and why: higher ones are served first."""
 
     priority: int
@@ -39,42 +39,42 @@ class PriorityFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_priority(
     settings: RouterSettings, source: MessageSource | None, session: str, *, said: int | None = None
-) -> PriorityFinding:
+) -> PriorityDecision:
     """The priority that the caller has ``said``, else that of the source; without one that of the session's key."""
     if said is not None:
-        return PriorityFinding(priority=said, reason="as its caller says")
-    found = _of_session(session) if source is None else _of_source(source)
-    if source is not None and _is_allowed(settings, source):
+        return PriorityDecision(priority=said, reason="as its caller says")
+    found = _session_priority(session) if source is None else _source_priority(source)
+    if source is not None and _is_priority_sender(settings, source):
         reason = f"{found.reason}, from a sender of router.priority_senders"
-        return PriorityFinding(priority=found.priority + ALLOWED, reason=reason)
+        return PriorityDecision(priority=found.priority + PRIORITY_SENDER_BONUS, reason=reason)
     return found
 
 
-def _of_source(source: MessageSource) -> PriorityFinding:
-    if source.channel in _WEBHOOKS:
-        return PriorityFinding(priority=WEBHOOK, reason="a webhook")
+def _source_priority(source: MessageSource) -> PriorityDecision:
+    if source.channel in _WEBHOOK_CHANNELS:
+        return PriorityDecision(priority=WEBHOOK_PRIORITY, reason="a webhook")
     if source.chat_type == "dm":
-        return PriorityFinding(priority=DIRECT, reason="a direct message")
-    return PriorityFinding(priority=GROUP, reason=f"a message in a {source.chat_type}")
+        return PriorityDecision(priority=DIRECT_PRIORITY, reason="a direct message")
+    return PriorityDecision(priority=GROUP_PRIORITY, reason=f"a message in a {source.chat_type}")
 
 
-def _of_session(session: str) -> PriorityFinding:
+def _session_priority(session: str) -> PriorityDecision:
     try:
         key = parse_session_key(session)
     except UsageError:  # raised where the message is addressed
-        return PriorityFinding(priority=OTHER, reason="a message without a source")
+        return PriorityDecision(priority=DEFAULT_PRIORITY, reason="a message without a source")
     match key:
         case DmKey():
-            return PriorityFinding(priority=DIRECT, reason="a message in a direct conversation")
+            return PriorityDecision(priority=DIRECT_PRIORITY, reason="a message in a direct conversation")
         case GroupKey() | ChannelKey():
-            return PriorityFinding(priority=GROUP, reason="a message in a conversation of several")
+            return PriorityDecision(priority=GROUP_PRIORITY, reason="a message in a conversation of several")
         case HookKey():
-            return PriorityFinding(priority=WEBHOOK, reason="a message in a webhook's conversation")
+            return PriorityDecision(priority=WEBHOOK_PRIORITY, reason="a message in a webhook's conversation")
         case _:
-            return PriorityFinding(priority=OTHER, reason="a message without a source")
+            return PriorityDecision(priority=DEFAULT_PRIORITY, reason="a message without a source")
 
 
-def _is_allowed(settings: RouterSettings, source: MessageSource) -> bool:
+def _is_priority_sender(settings: RouterSettings, source: MessageSource) -> bool:
     listed = {"": settings.priority_senders}
     return find_identity(listed, source.channel, source.sender_id).link is not None
 
@@ -82,11 +82,11 @@ def _is_allowed(settings: RouterSettings, source: MessageSource) -> bool:
 class RouteReasons(msgspec.Struct, frozen=True, kw_only=True):
     """What each layer found, and why."""
 
-    agent: AgentFinding
-    session: SessionFinding
-    role: RoleFinding
-    workspace: WorkspaceFinding
-    priority: PriorityFinding
+    agent: AgentDecision
+    session: SessionDecision
+    role: RoleDecision
+    workspace: WorkspaceDecision
+    priority: PriorityDecision
 
 
 class RouteDecision(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from router.settings import DmScope, RouterSettings
 from router.source import MessageSource, account_of
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
+class SenderIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """Who a sender is: ``name`` stands in the session key."""
 
     name: str
@@ -25,7 +25,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """An unlinked sender whose id is the name of a link: whoever may choose an id could otherwise be that person."""
 
 
-def find_identity(links: Mapping[str, Sequence[str]], channel: str, sender: str) -> Identity:
+def find_identity(links: Mapping[str, Sequence[str]], channel: str, sender: str) -> SenderIdentity:
     """The person behind a sender. ``channel:id`` comes before the bare id.
 
     An entry with a colon is always ``channel:id``: else a sender who calls himself ``telegram:111`` elsewhere would be
@@ -37,14 +37,14 @@ def find_identity(links: Mapping[str, Sequence[str]], channel: str, sender: str)
     for entry in entries:
         for name, ids in links.items():
             if entry in ids:
-                return Identity(name=name, link=entry)
-    return Identity(name=sender, is_namesake=sender in links)
+                return SenderIdentity(name=name, link=entry)
+    return SenderIdentity(name=sender, is_namesake=sender in links)
 
 
 KeyForm = Literal["webchat", "main", "per-peer", "per-channel-peer", "per-account-channel-peer", "group", "channel"]
 
 
-class SessionFinding(msgspec.Struct, frozen=True, kw_only=True):
+class SessionDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Which conversation, and what it depends on."""
 
     key: str
@@ -58,19 +58,19 @@ class SessionFinding(msgspec.Struct, frozen=True, kw_only=True):
     """The same in a sentence."""
 
 
-def find_session(settings: RouterSettings, source: MessageSource, agent: str) -> SessionFinding:
+def find_session(settings: RouterSettings, source: MessageSource, agent: str) -> SessionDecision:
     """The conversation of a message with an agent. Raises UsageError for a source that lacks what its key needs."""
     if source.chat_type == "dm":
         return _direct(settings, source, agent)
     if source.chat_type == "group":
-        return SessionFinding(
+        return SessionDecision(
             key=format_session_key(_group(source, agent)),
             form="group",
             reason="one conversation for each group" + (" and topic" if source.topic_id else ""),
         )
     thread = source.thread_id or (source.chat_id if source.chat_type == "thread" else None)
     key = ChannelKey(agent=agent, channel=source.channel, chat=source.chat_id, thread=thread)
-    return SessionFinding(
+    return SessionDecision(
         key=format_session_key(key),
         form="channel",
         reason="one conversation for each " + ("thread" if thread else "channel"),
@@ -95,24 +95,24 @@ def _always_has_account(source: MessageSource) -> bool:
 # --- direct messages --------------------------------------------------------------------------------------------------
 
 
-def _direct(settings: RouterSettings, source: MessageSource, agent: str) -> SessionFinding:
+def _direct(settings: RouterSettings, source: MessageSource, agent: str) -> SessionDecision:
     if source.channel == "webchat":
         key = DmKey(agent=agent, channel=source.channel, sender=source.chat_id)
-        return SessionFinding(key=format_session_key(key), form="webchat", reason="one conversation for each tab")
+        return SessionDecision(key=format_session_key(key), form="webchat", reason="one conversation for each tab")
     if settings.dm_scope == "main":
         reason = "dm_scope main: all direct messages to the agent are one conversation"
-        return SessionFinding(key=format_session_key(MainKey(agent)), form="main", reason=reason)
+        return SessionDecision(key=format_session_key(MainKey(agent)), form="main", reason=reason)
     identity = find_identity(settings.identity_links, source.channel, source.sender_id)
-    return SessionFinding(
+    return SessionDecision(
         key=format_session_key(_person_key(settings.dm_scope, source, agent, identity)),
         form=settings.dm_scope,
         identity=identity.name,
         link=identity.link,
-        reason=f"dm_scope {settings.dm_scope}: {_told_apart_by(settings.dm_scope, source, identity)}",
+        reason=f"dm_scope {settings.dm_scope}: {_scope_reason(settings.dm_scope, source, identity)}",
     )
 
 
-def _person_key(scope: DmScope, source: MessageSource, agent: str, identity: Identity) -> SessionKey:
+def _person_key(scope: DmScope, source: MessageSource, agent: str, identity: SenderIdentity) -> SessionKey:
     """A linked person is nobody's account: ``per-peer`` finds them on every channel, also on Telegram."""
     channel: str | None = source.channel
     account: str | None = account_of(source)
@@ -123,7 +123,7 @@ def _person_key(scope: DmScope, source: MessageSource, agent: str, identity: Ide
     return DmKey(agent=agent, channel=channel, account=account, sender=identity.name, unlinked=identity.is_namesake)
 
 
-def _told_apart_by(scope: DmScope, source: MessageSource, identity: Identity) -> str:
+def _scope_reason(scope: DmScope, source: MessageSource, identity: SenderIdentity) -> str:
     if identity.link:
         return f"the sender is {identity.name} by identity link {identity.link}"
     if identity.is_namesake:

@@ -16,9 +16,9 @@ from errors import UsageError
 from profiles import ProfilesSettings, has_workspace_per_session, workspace_of
 from router.settings import RouterSettings
 
-_AS_THEY_ARE = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
-_LONGEST = 160
-_HEAD = 80
+_UNESCAPED = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
+_MAX_LENGTH = 160
+_TRUNCATED_LENGTH = 80
 _EMPTY = "%"
 
 
@@ -30,22 +30,22 @@ def file_name(text: str) -> str:
     is cut, and told apart by its SHA-256 behind a ``~``.
     """
     data = text.encode("utf-8", "surrogatepass")
-    name = "".join(_written(byte) for byte in data) or _EMPTY
-    return name if len(name) <= _LONGEST else f"{name[:_HEAD]}~{hashlib.sha256(data).hexdigest()}"
+    name = "".join(_escape_byte(byte) for byte in data) or _EMPTY
+    return name if len(name) <= _MAX_LENGTH else f"{name[:_TRUNCATED_LENGTH]}~{hashlib.sha256(data).hexdigest()}"
 
 
-def _written(byte: int) -> str:
-    if byte in _AS_THEY_ARE:
+def _escape_byte(byte: int) -> str:
+    if byte in _UNESCAPED:
         return chr(byte)
     return "+" if byte == ord(":") else f"%{byte:02x}"
 
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_KEPT_PRIVATE = ("sessions", "by-session", "agent-dirs")
+_PRIVATE_DIRECTORIES = ("sessions", "by-session", "agent-dirs")
 """Directories in the data directory that hold what one agent, or one conversation, must not see of others."""
 
 
-class WorkspaceFinding(msgspec.Struct, frozen=True, kw_only=True):
+class WorkspaceDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Which working directory, and the setting it comes from."""
 
     path: str
@@ -64,7 +64,7 @@ def find_workspace(
     data_dir: Path,
     *,
     session: str | None = None,
-) -> WorkspaceFinding:
+) -> WorkspaceDecision:
     """The working directory of an agent in a role; nothing is made, nothing on the disk is looked at.
 
     ``session``: whose it is, for an agent whose sessions have a directory each; without it the one around these.
@@ -78,14 +78,14 @@ def find_workspace(
         finding = _configured(configured, f"roles.{role}.workspace" if by_role else f"agents.{agent}.workspace")
     else:
         path = str(data_dir / "workspaces" / _directory_name(role))
-        finding = WorkspaceFinding(path=path, shared=path, source="default")
-    _check_apart(os.path.normpath(finding.path), os.path.normpath(data_dir), finding)
+        finding = WorkspaceDecision(path=path, shared=path, source="default")
+    _check_not_private(os.path.normpath(finding.path), os.path.normpath(data_dir), finding)
     if session is None or not has_workspace_per_session(profiles, agent):
         return finding
     return msgspec.structs.replace(finding, path=str(Path(finding.shared, file_name(session))))
 
 
-def workspace_problem(finding: WorkspaceFinding) -> str | None:
+def workspace_problem(finding: WorkspaceDecision) -> str | None:
     """What keeps an agent from working there; None = nothing does. Looks, and makes nothing."""
     path = Path(finding.path)
     if finding.source == "default":
@@ -115,7 +115,7 @@ def make_workspace(
     """
     finding = find_workspace(settings, profiles, agent, role, data_dir, session=session)
     path, shared = Path(finding.path), Path(finding.shared)
-    _check_apart(os.path.realpath(shared), os.path.realpath(data_dir), finding)
+    _check_not_private(os.path.realpath(shared), os.path.realpath(data_dir), finding)
     try:
         if finding.source == "default":
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -131,11 +131,11 @@ def make_workspace(
     return finding.path
 
 
-def _configured(path: str, source: str) -> WorkspaceFinding:
+def _configured(path: str, source: str) -> WorkspaceDecision:
     if "\0" in path:
         raise UsageError(f"{source} holds a NUL character; it is no path")
     path = os.path.expanduser(path)  # noqa: PTH111  # Path's raises without HOME
-    return WorkspaceFinding(path=path, shared=path, source=source)
+    return WorkspaceDecision(path=path, shared=path, source=source)
 
 
 def _directory_name(role: str) -> str:
@@ -143,8 +143,8 @@ def _directory_name(role: str) -> str:
     return role if _PLAIN_NAME.fullmatch(role) else file_name(role)
 
 
-def _check_apart(path: str, data_dir: str, finding: WorkspaceFinding) -> None:
-    for name in _KEPT_PRIVATE:
+def _check_not_private(path: str, data_dir: str, finding: WorkspaceDecision) -> None:
+    for name in _PRIVATE_DIRECTORIES:
         private = Path(data_dir, name)
         if Path(path).is_relative_to(private):
             raise UsageError(

@@ -20,14 +20,14 @@ from typing import NamedTuple, Self
 _PREFIX = "pool-"
 
 
-class Place(NamedTuple):
+class CgroupLocation(NamedTuple):
     """Where a cgroup lies in the file system, and where its hierarchy is mounted, the cgroup's parents in between."""
 
     path: Path
     mount: Path
 
 
-def find_cgroup(mountinfo: str, membership: str, controller: str = "") -> Place | None:
+def find_cgroup(mountinfo: str, membership: str, controller: str = "") -> CgroupLocation | None:
     """Where our own cgroup lies, from the texts of /proc/self/mountinfo and /proc/self/cgroup.
 
     In cgroup v2, or in the hierarchy of a ``controller`` of v1. It may be mounted anywhere (``/sys/fs/cgroup``,
@@ -44,7 +44,7 @@ def find_cgroup(mountinfo: str, membership: str, controller: str = "") -> Place 
             continue
         root, mount = _unescape(fields[3]), _unescape(fields[4])
         if (Path("/") / own).is_relative_to(root):
-            return Place(Path(mount) / Path(own).relative_to(root), Path(mount))
+            return CgroupLocation(Path(mount) / Path(own).relative_to(root), Path(mount))
     return None
 
 
@@ -54,7 +54,7 @@ def _memberships(membership: str) -> list[tuple[str, str]]:
     return [(line[1], line[2]) for line in lines if len(line) == 3]
 
 
-def own_place(controller: str = "") -> Place | None:
+def own_cgroup(controller: str = "") -> CgroupLocation | None:
     """Where our own cgroup lies; see ``find_cgroup``. None also where the system does not say."""
     try:
         return find_cgroup(_read("/proc/self/mountinfo"), _read("/proc/self/cgroup"), controller)
@@ -83,11 +83,11 @@ class Cgroup:
     @classmethod
     def for_instance(cls, instance: str) -> Self | None:
         """Make the cgroup of a supervisor; None where cgroup v2, the rights or ``cgroup.kill`` are missing."""
-        own = own_place()
+        own = own_cgroup()
         return cls.make(own.path / f"{_PREFIX}{instance}") if own is not None else None
 
     @classmethod
-    def left_by(cls, instance: str, path: Path) -> Self | None:
+    def from_previous(cls, instance: str, path: Path) -> Self | None:
         """The cgroup of an earlier supervisor; None if it has not the name of one, for all in it will be killed."""
         return cls(path) if path.name == f"{_PREFIX}{instance}" else None
 
@@ -163,7 +163,7 @@ class OrphanGuarantee(NamedTuple):
     """How surely a worker's descendants are found: ``cgroup``, ``subreaper``, ``marker`` or ``none``, in words too."""
 
     level: str
-    sentence: str
+    description: str
 
 
 def orphan_guarantee(*, cgroup: bool, subreaper: bool, limit_mark: bool) -> OrphanGuarantee:
@@ -200,13 +200,15 @@ class MemoryLimit(NamedTuple):
     file: Path
 
 
-def memory_limit(find: Callable[[str], Place | None] = own_place) -> MemoryLimit | None:
+def memory_limit(find: Callable[[str], CgroupLocation | None] = own_cgroup) -> MemoryLimit | None:
     """The limit that holds here; None where none is set, or where there are no cgroups."""
-    found = [limit for controller, name in (("", _V2), ("memory", _V1)) for limit in _limits(find(controller), name)]
+    found = [
+        limit for controller, name in (("", _V2), ("memory", _V1)) for limit in _cgroup_limits(find(controller), name)
+    ]
     return min(found, default=None)
 
 
-def _limits(place: Place | None, name: str) -> Iterator[MemoryLimit]:
+def _cgroup_limits(place: CgroupLocation | None, name: str) -> Iterator[MemoryLimit]:
     """Those of the cgroup and its parents. The number by which version 1 means none is larger than any memory."""
     if place is None:
         return
@@ -218,7 +220,7 @@ def _limits(place: Place | None, name: str) -> Iterator[MemoryLimit]:
             return
 
 
-def offer_to_the_oom_killer(pid: int) -> None:
+def raise_oom_score(pid: int) -> None:
     """Have the kernel end this process, and what it starts, before us where memory is short.
 
     Where it cannot be said (there is no such file, or the program has rights of its own) the kernel decides by size.

@@ -14,7 +14,7 @@ import trio
 
 from wire.procfs import ProcessIdentity
 
-_SCANS = 4  # more would fight the event loop for the interpreter when many workers end at once
+_MAX_SCAN_THREADS = 4  # more would fight the event loop for the interpreter when many workers end at once
 
 
 class ChildRegistry:
@@ -27,7 +27,7 @@ class ChildRegistry:
     def __init__(self) -> None:
         self._children: dict[int, ProcessIdentity] = {}
         self._changed = trio.Event()
-        self.scans = trio.CapacityLimiter(_SCANS)
+        self.scan_limiter = trio.CapacityLimiter(_MAX_SCAN_THREADS)
         """How many threads may look through /proc for somebody's descendants at the same time."""
 
     def register(self, child: ProcessIdentity) -> None:
@@ -35,7 +35,7 @@ class ChildRegistry:
         self._children[child.pid] = child
         self._changed.set()
 
-    def forget(self, pid: int) -> None:
+    def unregister(self, pid: int) -> None:
         """A child was reaped; its pid may belong to a stranger from now on."""
         if self._children.pop(pid, None) is not None:
             self._changed.set()
@@ -81,7 +81,7 @@ class ExitWatch:
     def has_ended(self) -> bool:
         """Whether the child has ended; its pid stays taken where the platform can do that."""
         try:
-            return _look(self._popen) is not None
+            return _poll_exit(self._popen) is not None
         except ChildProcessError:
             return self._popen.poll() is not None
 
@@ -91,7 +91,7 @@ class ExitWatch:
         Nobody in there gets away by forking between a look and its signal.
         """
         with suppress(ChildProcessError, ProcessLookupError, PermissionError):
-            _look(self._popen)
+            _poll_exit(self._popen)
             os.killpg(self._popen.pid, signal.SIGKILL)
 
     def signal(self, number: int) -> None:
@@ -112,7 +112,7 @@ class ExitWatch:
             self._pidfd = None
 
 
-def _look(popen: subprocess.Popen[bytes]) -> object:
+def _poll_exit(popen: subprocess.Popen[bytes]) -> object:
     """How the child ended, None if it did not; its pid stays taken. ChildProcessError: reaped, or nobody can tell."""
     if popen.returncode is not None or not hasattr(os, "waitid"):
         raise ChildProcessError

@@ -28,15 +28,15 @@ class Step(NamedTuple):
 
     messages: list[Message]
     outgoing: list[bytes]
-    contaminated: list[bytes]
-    contaminated_run: int = 0
+    invalid_lines: list[bytes]
+    trailing_run: int = 0
     clean_start: bool = True
     leading_run: int = 0
     longest_run: int = 0
     raw: tuple[RawLine, ...] = ()
 
 
-NOTHING = Step([], [], [])
+EMPTY_STEP = Step([], [], [])
 
 
 class Dialect(Protocol):

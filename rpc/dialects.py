@@ -7,24 +7,24 @@ from rpc.dialect import Dialect
 from rpc.settings import RpcSettings
 
 
-def _native(_settings: RpcSettings, **_of_pi: object) -> Dialect:
+def _make_native(_settings: RpcSettings, **_of_pi: object) -> Dialect:
     from rpc.native import NativeDialect  # noqa: PLC0415 - a supervisor of pi workers never needs it
 
     return NativeDialect()
 
 
-def _pi(settings: RpcSettings, *, allow_bash: bool, attended: Callable[[], bool], in_memory: bool) -> Dialect:
+def _make_pi(settings: RpcSettings, *, allow_bash: bool, attended: Callable[[], bool], in_memory: bool) -> Dialect:
     from rpc.pi.dialect import PiDialect  # noqa: PLC0415 - and the other way round
 
     return PiDialect(settings, allow_bash=allow_bash, attended=attended, in_memory=in_memory)
 
 
-_MAKERS: dict[str, Callable[..., Dialect]] = {"native": _native, "pi": _pi}
-DIALECTS = tuple(_MAKERS)
+_FACTORIES: dict[str, Callable[..., Dialect]] = {"native": _make_native, "pi": _make_pi}
+DIALECTS = tuple(_FACTORIES)
 """The names, for settings to check against."""
 
 
-def nobody() -> bool:
+def no_listener() -> bool:
     """Nobody is there to answer a dialog."""
     return False
 
@@ -34,7 +34,7 @@ def make_dialect(
     *,
     settings: RpcSettings,
     allow_bash: bool,
-    attended: Callable[[], bool] = nobody,
+    attended: Callable[[], bool] = no_listener,
     in_memory: bool = False,
 ) -> Dialect:
     """A fresh dialect for one worker process.
@@ -43,7 +43,7 @@ def make_dialect(
     keep no conversation; ``attended`` is asked whether somebody is there to answer dialogs. Raises UsageError for an
     unknown name.
     """
-    maker = _MAKERS.get(name)
+    maker = _FACTORIES.get(name)
     if maker is None:
         raise UsageError(f"there is no dialect {name!r}; known are {', '.join(DIALECTS)}")
     return maker(settings, allow_bash=allow_bash, attended=attended, in_memory=in_memory)

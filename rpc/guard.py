@@ -19,15 +19,15 @@ from errors import WorkerStartFailed
 from rpc import guard_main
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry, ExitWatch
-from rpc.limit_mark import unmark
+from rpc.limit_mark import clear_rlimit_mark
 from rpc.pipes import Pipe
 from rpc.transport import ExitStatus
 from wire.procfs import identify
 
-_LEAVE_TIME = 2.0  # seconds that a guard gets to end after the goodbye
-_FIRST_DELAY = 0.1  # seconds before a lost guard is replaced, doubled for every one lost in a row
-_LONGEST_DELAY = 10.0
-_SETTLED_AFTER = 60.0  # seconds a guard must live for its loss to count as the first one again
+_EXIT_TIMEOUT = 2.0  # seconds that a guard gets to end after the goodbye
+_MIN_RESTART_DELAY = 0.1  # seconds before a lost guard is replaced, doubled for every one lost in a row
+_MAX_RESTART_DELAY = 10.0
+_STABLE_AFTER = 60.0  # seconds a guard must live for its loss to count as the first one again
 
 
 class Guard:
@@ -42,7 +42,7 @@ class Guard:
         arguments = [instance, str(os.getpid()), str(cgroup.path) if cgroup else ""]
         try:
             with ExitStack() as undo:
-                popen, pipe = _start(arguments, undo)
+                popen, pipe = _spawn(arguments, undo)
                 watch = ExitWatch.open(popen)
                 undo.pop_all()
         except OSError as exc:
@@ -71,9 +71,9 @@ class Guard:
         if self._popen.returncode is not None:
             return
         with suppress(BrokenPipeError):  # it has ended already
-            self._pipe.write_nowait(guard_main.GOODBYE)
+            self._pipe.write_nowait(guard_main.CLEAN_SHUTDOWN)
         self._pipe.close()
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + _LEAVE_TIME):
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _EXIT_TIMEOUT):
             await self._watch.wait()
         if self._popen.poll() is None:
             self._watch.signal(signal.SIGKILL)
@@ -81,18 +81,20 @@ class Guard:
 
     def _reap(self) -> ExitStatus:
         code = self._popen.wait()
-        self._children.forget(self.pid)
+        self._children.unregister(self.pid)
         self._pipe.close()
         self._watch.close()
         return ExitStatus.from_returncode(code)
 
 
-def _start(arguments: list[str], undo: ExitStack) -> tuple[subprocess.Popen[bytes], Pipe]:
+def _spawn(arguments: list[str], undo: ExitStack) -> tuple[subprocess.Popen[bytes], Pipe]:
     """Start the guard with nothing of ours in its hands but the reading end of a new pipe."""
     theirs, ours = os.pipe()
     undo.callback(os.close, ours)
     try:
-        with _blocked(guard_main.IGNORED):  # a child inherits the mask: the guard is deaf from its first instruction
+        with _signals_blocked(
+            guard_main.IGNORED_SIGNALS
+        ):  # a child inherits the mask: the guard is deaf from its first instruction
             popen = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-B", guard_main.__file__, *arguments],
                 stdin=theirs,
@@ -104,7 +106,9 @@ def _start(arguments: list[str], undo: ExitStack) -> tuple[subprocess.Popen[byte
             )
     finally:
         os.close(theirs)
-    unmark(popen.pid)  # where a worker of another supervisor has started us, that one's sweep must not end it
+    clear_rlimit_mark(
+        popen.pid
+    )  # where a worker of another supervisor has started us, that one's sweep must not end it
     undo.callback(popen.wait)
     undo.callback(popen.kill)  # before the pipe is closed, which would make it sweep
     os.set_blocking(ours, False)
@@ -112,7 +116,7 @@ def _start(arguments: list[str], undo: ExitStack) -> tuple[subprocess.Popen[byte
 
 
 @contextmanager
-def _blocked(signals: Iterable[signal.Signals]) -> Iterator[None]:
+def _signals_blocked(signals: Iterable[signal.Signals]) -> Iterator[None]:
     """Hold signals back in this thread for a moment."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
@@ -121,7 +125,7 @@ def _blocked(signals: Iterable[signal.Signals]) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-async def keep_guard(
+async def supervise_guard(
     instance: str,
     cgroup: Cgroup | None,
     children: ChildRegistry,
@@ -137,13 +141,15 @@ async def keep_guard(
     first = Guard.start(instance, cgroup, children)
     guard: Guard | None = first
     task_status.started(first)
-    delay = _FIRST_DELAY
+    delay = _MIN_RESTART_DELAY
     try:
         while True:
             born = trio.current_time()
             if guard is not None:
                 on_lost(f"the guard process {guard.pid} {await guard.wait_exit()}; starting another")
-            delay = _FIRST_DELAY if trio.current_time() - born > _SETTLED_AFTER else min(delay * 2, _LONGEST_DELAY)
+            delay = (
+                _MIN_RESTART_DELAY if trio.current_time() - born > _STABLE_AFTER else min(delay * 2, _MAX_RESTART_DELAY)
+            )
             await trio.sleep(delay)
             try:
                 guard = Guard.start(instance, cgroup, children)

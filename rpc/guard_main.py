@@ -22,22 +22,22 @@ if __name__ == "__main__":
         sys.modules[room] = package
 
 from rpc.cgroup import Cgroup
-from rpc.sweep import Hunt
+from rpc.sweep import ProcessSweep
 
-GOODBYE = b"q"
+CLEAN_SHUTDOWN = b"q"
 """Written by a supervisor that has stopped its workers itself."""
 
-IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What a terminal or a service manager sends to everybody; the guard is the one who stays."""
 
-_SWEEP_TIME = 10.0  # seconds that those it found get to die: milliseconds, unless the kernel holds them
-_PATIENCE = 60.0  # seconds until nothing new is waited for
-_SHORTEST_PAUSE = 0.05  # seconds between two looks while somebody holds the pipe, doubled each time
-_LONGEST_PAUSE = 1.0
-_SETTLE_PAUSES = (0.05, 0.15)  # seconds between the looks afterwards
+_KILL_TIMEOUT = 10.0  # seconds that those it found get to die: milliseconds, unless the kernel holds them
+_SWEEP_TIMEOUT = 60.0  # seconds until nothing new is waited for
+_MIN_PAUSE = 0.05  # seconds between two looks while somebody holds the pipe, doubled each time
+_MAX_PAUSE = 1.0
+_FINAL_PAUSES = (0.05, 0.15)  # seconds between the looks afterwards
 
 
-def wait_for_end(supervisor: int) -> bool:
+def wait_for_supervisor_exit(supervisor: int) -> bool:
     """Block until the supervisor is gone; True if it took its leave.
 
     The pipe alone would do if nobody else ever held its other end; a process forked off the supervisor by a library
@@ -51,7 +51,7 @@ def wait_for_end(supervisor: int) -> bool:
         poll.poll()
     os.set_blocking(0, False)
     try:
-        return os.read(0, 1) == GOODBYE
+        return os.read(0, 1) == CLEAN_SHUTDOWN
     except BlockingIOError:
         return False  # dead without a word, though somebody still holds the pipe
 
@@ -63,25 +63,25 @@ def sweep(instance: str, cgroup: Cgroup | None) -> bool:
     program. Nearly until then that child holds the other end of the pipe as the supervisor did: as long as somebody
     holds it, there is another look. It closes what it has inherited a moment before, hence the looks afterwards.
     """
-    hunt = Hunt(f"{instance}:")
-    deadline = time.monotonic() + _PATIENCE
-    pause, settled = _SHORTEST_PAUSE, 0
+    hunt = ProcessSweep(f"{instance}:")
+    deadline = time.monotonic() + _SWEEP_TIMEOUT
+    pause, settled = _MIN_PAUSE, 0
     while True:
         is_held = not _is_pipe_closed(0.0)  # asked before the look
         if cgroup is not None:
             cgroup.kill()
-        left = hunt.kill_all(_SWEEP_TIME).left
+        left = hunt.kill_all(_KILL_TIMEOUT).left
         if not left and not is_held:
-            if settled == len(_SETTLE_PAUSES):
+            if settled == len(_FINAL_PAUSES):
                 break
-            time.sleep(_SETTLE_PAUSES[settled])
+            time.sleep(_FINAL_PAUSES[settled])
             settled += 1
         elif time.monotonic() >= deadline:
             break
         else:
             _is_pipe_closed(pause)
-            pause, settled = min(_LONGEST_PAUSE, 2 * pause), 0
-    return not left and (cgroup is None or (cgroup.wait_empty(_SWEEP_TIME) and cgroup.remove()))
+            pause, settled = min(_MAX_PAUSE, 2 * pause), 0
+    return not left and (cgroup is None or (cgroup.wait_empty(_KILL_TIMEOUT) and cgroup.remove()))
 
 
 def _is_pipe_closed(pause: float) -> bool:
@@ -93,9 +93,9 @@ def _is_pipe_closed(pause: float) -> bool:
 
 def main(instance: str, supervisor: str, cgroup: str = "") -> int:
     """Wait, sweep, and tell by the exit code whether nothing is left."""
-    for number in IGNORED:
+    for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    if wait_for_end(int(supervisor)):
+    if wait_for_supervisor_exit(int(supervisor)):
         return 0
     return 0 if sweep(instance, Cgroup(Path(cgroup)) if cgroup else None) else 1
 

@@ -13,10 +13,10 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_LIMIT: int | None = getattr(resource, "RLIMIT_RTTIME", None) if sys.platform.startswith("linux") else None
+_RLIMIT: int | None = getattr(resource, "RLIMIT_RTTIME", None) if sys.platform.startswith("linux") else None
 _FLAG = 1 << 61  # no limit that is meant as one is as large; 32 bits of instance and 24 of worker stand below it
 _WORKER_BITS = 24
-_MOST_DIGITS = 8  # of 2**24
+_MAX_DIGITS = 8  # of 2**24
 
 
 def mark_number(marker: str) -> int:
@@ -26,18 +26,18 @@ def mark_number(marker: str) -> int:
     """
     instance, _, worker = marker.partition(":")
     digits = worker.removeprefix("w")
-    number = int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
+    number = int(digits) if digits.isdecimal() and len(digits) <= _MAX_DIGITS else 0
     return _FLAG | zlib.crc32(instance.encode()) << _WORKER_BITS | (number if number < 1 << _WORKER_BITS else 0)
 
 
-def instance_of(number: int) -> int:
+def instance_number(number: int) -> int:
     """The same number without the worker."""
     return number >> _WORKER_BITS << _WORKER_BITS
 
 
-def mark_by_limit(pid: int, marker: str) -> bool:
+def mark_by_rlimit(pid: int, marker: str) -> bool:
     """Mark a child of ours, and so all that it starts from now on; whether that could be done."""
-    return _set_limit(pid, mark_number(marker))
+    return _set_rlimit(pid, mark_number(marker))
 
 
 @contextmanager
@@ -48,45 +48,45 @@ def marking_children(marker: str) -> Iterator[None]:
     for what a fast child has started by then. Where the limit is not free, the block runs without a mark.
     """
     me = os.getpid()
-    before = resource.getrlimit(_LIMIT) if _LIMIT is not None else (0, 0)
-    marked = mark_by_limit(me, marker)
+    before = resource.getrlimit(_RLIMIT) if _RLIMIT is not None else (0, 0)
+    marked = mark_by_rlimit(me, marker)
     try:
         yield
     finally:
-        if marked and _LIMIT is not None:
-            resource.setrlimit(_LIMIT, before)
+        if marked and _RLIMIT is not None:
+            resource.setrlimit(_RLIMIT, before)
 
 
-def unmark(pid: int) -> bool:
+def clear_rlimit_mark(pid: int) -> bool:
     """Take the mark from a child that has inherited ours, and is to outlive what we belong to."""
-    return _set_limit(pid, resource.RLIM_INFINITY)
+    return _set_rlimit(pid, resource.RLIM_INFINITY)
 
 
-def can_mark_by_limit() -> bool:
+def can_mark_by_rlimit() -> bool:
     """Whether children of ours can be marked: on Linux, unless a limit of real-time CPU time is set."""
-    return _LIMIT is not None and _is_free(*resource.getrlimit(_LIMIT))
+    return _RLIMIT is not None and _is_free(*resource.getrlimit(_RLIMIT))
 
 
-def limit_mark_of(pid: int) -> int | None:
+def rlimit_mark_of(pid: int) -> int | None:
     """The mark of a process, also of a zombie and of one that is inside exec; None where it has none.
 
     Of another user's process, a setuid program's among them, nothing is known.
     """
     try:
-        soft = resource.prlimit(pid, _LIMIT)[0] if _LIMIT is not None else 0
+        soft = resource.prlimit(pid, _RLIMIT)[0] if _RLIMIT is not None else 0
     except OSError:
         return None  # gone, or not ours to look at
     return soft if _FLAG <= soft < _FLAG << 1 else None
 
 
-def _set_limit(pid: int, number: int) -> bool:
-    if _LIMIT is None:
+def _set_rlimit(pid: int, number: int) -> bool:
+    if _RLIMIT is None:
         return False
     try:
-        soft, hard = resource.prlimit(pid, _LIMIT)
+        soft, hard = resource.prlimit(pid, _RLIMIT)
         if not _is_free(soft, hard):
             return False
-        resource.prlimit(pid, _LIMIT, (number, hard))
+        resource.prlimit(pid, _RLIMIT, (number, hard))
     except OSError:
         return False  # it has ended, or has rights of its own, as a setuid program
     return True

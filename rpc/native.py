@@ -9,22 +9,22 @@ from typing import Any
 import msgspec
 
 from errors import UsageError
-from rpc.dialect import NOTHING, Step
-from rpc.passthrough import RawLine, RawObject, paired, text_of, with_id, with_own_id
+from rpc.dialect import EMPTY_STEP, Step
+from rpc.passthrough import RawLine, RawObject, pair_lines, text_member, with_id, with_original_id
 from wire.framing import DECODE_ERRORS, DecodedBlock, decode_block, decode_each_line
-from wire.messages import EMPTY, Background, ExecExit, Message, Ready
+from wire.messages import EMPTY, BackgroundProcesses, ExecExit, Message, Ready
 
-_NOTICED = frozenset({None, "run_start", "done", "ready", "background", "exec_exit"})
-_CHECKED: dict[str, msgspec.json.Decoder[Any]] = {
+_INSPECTED_EVENTS = frozenset({None, "run_start", "done", "ready", "background", "exec_exit"})
+_EVENT_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "ready": msgspec.json.Decoder(Ready),
-    "background": msgspec.json.Decoder(Background),
+    "background": msgspec.json.Decoder(BackgroundProcesses),
     "exec_exit": msgspec.json.Decoder(ExecExit),
 }
 """Events that the client itself relies on: one whose data has another shape is no message."""
 _NO_ID = {None}
-_FIRST = "ready?"
+_READY_CHECK_ID = "ready?"
 """The id of the first question; the client's own are numbers."""
-_QUESTION = b'{"id":"%b","method":"get_state","params":{}}\n' % _FIRST.encode()
+_READY_CHECK = b'{"id":"%b","method":"get_state","params":{}}\n' % _READY_CHECK_ID.encode()
 _NO_OWN_ID = msgspec.Raw(b"null")
 
 
@@ -38,7 +38,7 @@ class NativeDialect:
         self._encode = msgspec.json.Encoder().encode
         self._prompts: set[str] = set()
         self._running = False
-        self._is_heard = False
+        self._raw_listening = False
         self._is_ready = False
         self._forwarded: dict[str | int | None, msgspec.Raw | None] = {}
         """The ids that front ends gave to what was forwarded and is not answered yet."""
@@ -55,11 +55,11 @@ class NativeDialect:
 
     def listen_raw(self, *, on: bool) -> None:
         """See the contract."""
-        self._is_heard = on
+        self._raw_listening = on
 
     def forward(self, request_id: str, command: RawObject, now: float) -> Step:  # noqa: ARG002 - as above
         """See the contract; methods are the worker's to know."""
-        method = text_of(command, "method")
+        method = text_member(command, "method")
         if method is None:
             raise UsageError("the request names no method")
         if method == "prompt":
@@ -69,7 +69,7 @@ class NativeDialect:
 
     def open(self, now: float) -> Step:  # noqa: ARG002 - the contract's; this dialect has no clock
         """Ask for the state: the answer stands for the ``ready`` of a worker that does not say it."""
-        return Step([], [_QUESTION], [])
+        return Step([], [_READY_CHECK], [])
 
     def request(self, request_id: str, method: str, params: msgspec.Raw, now: float) -> Step:  # noqa: ARG002 - as above
         """One line; methods are the worker's to know, an unknown one is answered with an error."""
@@ -83,18 +83,18 @@ class NativeDialect:
         """Events and answers in order; an object that is neither, or an event with an id, is contamination."""
         decoded = decode_block(block, self._decoder)
         messages = decoded.messages
-        plain = _NOTICED.isdisjoint({message.event for message in messages})
+        plain = _INSPECTED_EVENTS.isdisjoint({message.event for message in messages})
         if not plain or {message.id for message in messages} != _NO_ID:
-            if not all(map(_is_known, messages)):
-                decoded = decode_each_line(block, self._decoder, _is_known)
+            if not all(map(_is_valid, messages)):
+                decoded = decode_each_line(block, self._decoder, _is_valid)
                 messages = decoded.messages
-            messages = self._watch(messages)
-        raw = tuple(self._raw_lines(block, decoded)) if self._is_heard or self._forwarded else ()
+            messages = self._track(messages)
+        raw = tuple(self._raw_lines(block, decoded)) if self._raw_listening or self._forwarded else ()
         return Step(
             messages,
             [],
-            decoded.contaminated,
-            decoded.contaminated_run,
+            decoded.invalid_lines,
+            decoded.trailing_run,
             decoded.clean_start,
             decoded.leading_run,
             decoded.longest_run,
@@ -112,23 +112,23 @@ class NativeDialect:
 
     def expire(self, now: float) -> Step:  # noqa: ARG002 - as above
         """Nothing of this dialect waits for a time."""
-        return NOTHING
+        return EMPTY_STEP
 
     def _raw_lines(self, block: bytes, decoded: DecodedBlock[Message]) -> Iterator[RawLine]:
-        for line, message in paired(block, decoded, self._decoder):
+        for line, message in pair_lines(block, decoded, self._decoder):
             if message.event is not None:
-                if self._is_heard and _is_known(message):
+                if self._raw_listening and _is_valid(message):
                     yield RawLine(line, None)
             elif message.id in self._forwarded:
                 own = self._forwarded.pop(message.id)
                 if own is not None or message.error is not None:  # the agent answers without an id only to refuse
-                    yield RawLine(with_own_id(line, _NO_OWN_ID if own is None else own), str(message.id))
+                    yield RawLine(with_original_id(line, _NO_OWN_ID if own is None else own), str(message.id))
 
-    def _watch(self, messages: list[Message]) -> list[Message]:
+    def _track(self, messages: list[Message]) -> list[Message]:
         """The same, but for the answer to the first question."""
         shown = []
         for message in messages:
-            if message.event is None and message.id == _FIRST:
+            if message.event is None and message.id == _READY_CHECK_ID:
                 if message.error is not None or self._is_ready:
                     continue
                 shown.append(Message(event="ready", data=msgspec.Raw(self._encode(Ready()))))
@@ -136,7 +136,7 @@ class NativeDialect:
                 continue
             shown.append(message)
             if message.event is None:
-                self._watch_answer(message)
+                self._track_answer(message)
             elif message.event == "run_start":
                 self._running = True
             elif message.event == "done":
@@ -145,7 +145,7 @@ class NativeDialect:
                 self._is_ready = True
         return shown
 
-    def _watch_answer(self, message: Message) -> None:
+    def _track_answer(self, message: Message) -> None:
         if message.id not in self._prompts:
             return
         self._prompts.discard(str(message.id))
@@ -153,13 +153,13 @@ class NativeDialect:
             self._running = False
 
 
-def _is_known(message: Message) -> bool:
+def _is_valid(message: Message) -> bool:
     if message.event is None:
         # an absent member is the default object itself, a ``null`` in the text is another
         return message.error is not None or (message.id is not None and message.result is not EMPTY)
     if message.id is not None:
         return False
-    decoder = _CHECKED.get(message.event)
+    decoder = _EVENT_DECODERS.get(message.event)
     if decoder is None:
         return True
     try:

@@ -18,7 +18,7 @@ from errors import UsageError
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
 from rpc.state_file import read_state
-from rpc.sweep import Hunt, Quarry, SweepReport, kill_listed, kill_marked
+from rpc.sweep import ProcessRef, ProcessSweep, SweepReport, kill_listed, kill_marked
 from wire.procfs import ProcessIdentity, ProcessStat, children_of, read_stat
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -32,7 +32,7 @@ def become_subreaper(*, enabled: bool = True) -> bool:
     return bool(libc.prctl(_PR_SET_CHILD_SUBREAPER, int(enabled), 0, 0, 0) == 0)
 
 
-def _adopted(children: ChildRegistry) -> list[ProcessStat]:
+def _adopted_children(children: ChildRegistry) -> list[ProcessStat]:
     """Our children that nobody of us has started: orphans that we were given as subreaper.
 
     A child in our own session is left out: every orphan comes from a worker, which has a session of its own; the
@@ -60,14 +60,14 @@ class Reaper:
 
     def reap_nowait(self) -> int:
         """Reap every orphan that has ended by now; how many."""
-        zombies = [stat.pid for stat in _adopted(self._children) if stat.state == "Z"]
+        zombies = [stat.pid for stat in _adopted_children(self._children) if stat.state == "Z"]
         for pid in zombies:
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
         self.reaped += len(zombies)
         return len(zombies)
 
 
-async def sweep(entries: Iterable[ProcessIdentity], *, timeout: float = 2.0) -> SweepReport:  # noqa: ASYNC109  # bounds a thread
+async def sweep_processes(entries: Iterable[ProcessIdentity], *, timeout: float = 2.0) -> SweepReport:  # noqa: ASYNC109  # bounds a thread
     """Kill the listed processes and all that carries their markers, where boot id, start time and marker agree."""
     return await trio.to_thread.run_sync(kill_listed, list(entries), timeout)
 
@@ -82,9 +82,9 @@ async def sweep_adopted(children: ChildRegistry, *, timeout: float = 2.0) -> Swe
 
     Call it when no worker is left, for until then an orphan may be a live worker's background process.
     """
-    hunt = Hunt()
-    for stat in _adopted(children):
-        hunt.note(Quarry.of(stat))
+    hunt = ProcessSweep()
+    for stat in _adopted_children(children):
+        hunt.add(ProcessRef.of(stat))
     return await trio.to_thread.run_sync(hunt.kill_all, timeout)
 
 
@@ -98,10 +98,12 @@ async def sweep_previous(path: Path, *, timeout: float = 2.0) -> SweepReport:  #
         return SweepReport()
     if state.is_owner_alive():
         raise UsageError(f"another supervisor (pid {state.supervisor.pid}) runs on {path.parent}; stop it first")
-    cgroup = Cgroup.left_by(state.instance, Path(state.cgroup)) if state.cgroup else None
+    cgroup = Cgroup.from_previous(state.instance, Path(state.cgroup)) if state.cgroup else None
     if cgroup is not None:
         cgroup.kill()
-    report = await sweep(state.workers, timeout=timeout) + await sweep_instance(state.instance, timeout=timeout)
+    report = await sweep_processes(state.workers, timeout=timeout) + await sweep_instance(
+        state.instance, timeout=timeout
+    )
     if cgroup is not None:
         await trio.to_thread.run_sync(cgroup.wait_empty, timeout)
         cgroup.remove()

@@ -14,8 +14,8 @@ T = TypeVar("T")
 RawObject = dict[str, msgspec.Raw]
 """A JSON object whose members are left as they were written."""
 
-_objects: msgspec.json.Decoder[RawObject] = msgspec.json.Decoder(RawObject)
-_texts: msgspec.json.Decoder[str] = msgspec.json.Decoder(str)
+_object_decoder: msgspec.json.Decoder[RawObject] = msgspec.json.Decoder(RawObject)
+_text_decoder: msgspec.json.Decoder[str] = msgspec.json.Decoder(str)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -29,7 +29,7 @@ class RawLine(NamedTuple):
 
     line: bytes
     request: str | None
-    others: bytes | None = None
+    line_without_id: bytes | None = None
 
 
 class RawRequest(NamedTuple):
@@ -42,7 +42,7 @@ class RawRequest(NamedTuple):
 def read_object(line: bytes | msgspec.Raw) -> RawObject:
     """The members of a JSON object. Raises UsageError for anything else: a worker's program may die of ``null``."""
     try:
-        return _objects.decode(line)
+        return _object_decoder.decode(line)
     except DECODE_ERRORS as exc:
         found = _read_leniently(bytes(line))
         if found is None:
@@ -50,14 +50,14 @@ def read_object(line: bytes | msgspec.Raw) -> RawObject:
         return found
 
 
-def may_have_halves(line: bytes) -> bool:
+def may_have_lone_surrogates(line: bytes) -> bool:
     """Whether half a surrogate pair may be in it: JavaScript writes those, and nobody else reads them."""
     return rb"\ud" in line or rb"\uD" in line
 
 
 def _read_leniently(line: bytes) -> RawObject | None:
     """The same where a text was cut inside an emoji; what follows it in the next line makes it whole again."""
-    if not may_have_halves(line):
+    if not may_have_lone_surrogates(line):
         return None
     try:
         found = json.loads(line)
@@ -65,17 +65,17 @@ def _read_leniently(line: bytes) -> RawObject | None:
         return None
     if not isinstance(found, dict):
         return None
-    return {_whole(name): msgspec.Raw(json.dumps(value).encode()) for name, value in found.items()}
+    return {_replace_lone_surrogates(name): msgspec.Raw(json.dumps(value).encode()) for name, value in found.items()}
 
 
-def _whole(name: str) -> str:
+def _replace_lone_surrogates(name: str) -> str:
     return name.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def text_of(command: RawObject, name: str) -> str | None:
+def text_member(command: RawObject, name: str) -> str | None:
     """A member that is a text; None where it is missing or something else."""
     try:
-        return _texts.decode(command[name])
+        return _text_decoder.decode(command[name])
     except (KeyError, *DECODE_ERRORS):
         return None
 
@@ -85,7 +85,7 @@ def with_id(command: RawObject, identity: str) -> bytes:
     return _encode({**command, "id": identity}) + b"\n"
 
 
-def with_own_id(line: bytes, own: msgspec.Raw | None) -> bytes:
+def with_original_id(line: bytes, own: msgspec.Raw | None) -> bytes:
     """An answer under the id that its request came with; without any where it came with none."""
     answer = read_object(line)
     if own is None:
@@ -95,7 +95,7 @@ def with_own_id(line: bytes, own: msgspec.Raw | None) -> bytes:
     return _encode(answer)
 
 
-def paired(block: bytes, decoded: DecodedBlock[T], decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[bytes, T]]:
+def pair_lines(block: bytes, decoded: DecodedBlock[T], decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[bytes, T]]:
     """Each message of a block with the line it came from; lines that were no message are left out."""
     lines = [line for line in block.split(b"\n") if line and not line.isspace()]
     if len(lines) == len(decoded.messages):

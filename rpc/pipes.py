@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from errors import WorkerExited
-from rpc.requests import Exchange
+from rpc.requests import RpcRequest
 from rpc.transport import Transport
 
-_CHUNK = 64 * 1024  # a default pipe holds no more, and larger buffers leave malloc's cheap range
+_CHUNK_BYTES = 64 * 1024  # a default pipe holds no more, and larger buffers leave malloc's cheap range
 
 
 class Pipe:
@@ -32,7 +32,7 @@ class Pipe:
         """Whether ``close`` was called."""
         return self._fd < 0
 
-    def read_nowait(self, size: int = _CHUNK) -> bytes | None:
+    def read_nowait(self, size: int = _CHUNK_BYTES) -> bytes | None:
         """What lies ready, ``b""`` at the end of the stream (or after ``close``), None when there is nothing now."""
         if self.is_closed:
             return b""
@@ -88,7 +88,7 @@ class Pipe:
             os.close(fd)
 
 
-class Outbox:
+class StdinQueue:
     """Lines on their way to one worker; a line that was begun is finished before the next one starts.
 
     ``put`` never waits: the bound of ``limit`` bytes is kept by callers who ``wait_room`` first, so that one line may
@@ -98,13 +98,13 @@ class Outbox:
     def __init__(self, transport: Transport, limit: int) -> None:
         self._transport = transport
         self._limit = limit
-        self._queue: deque[tuple[memoryview, Exchange | None]] = deque()
-        self._filled = trio.lowlevel.ParkingLot()
+        self._queue: deque[tuple[memoryview, RpcRequest | None]] = deque()
+        self._not_empty = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
         self.queued_bytes = 0
         self.bytes_out = 0
 
-    def put(self, line: bytes, exchange: Exchange | None = None) -> None:
+    def put(self, line: bytes, exchange: RpcRequest | None = None) -> None:
         """Write a whole line, or as much as fits now and the rest as soon as the worker reads."""
         if not self._queue:
             taken = self._write(line, exchange)
@@ -114,7 +114,7 @@ class Outbox:
             taken = 0
         self._queue.append((memoryview(line)[taken:], exchange))
         self.queued_bytes += len(line) - taken
-        self._filled.unpark()
+        self._not_empty.unpark()
 
     @property
     def has_room(self) -> bool:
@@ -130,7 +130,7 @@ class Outbox:
         """Flush the queue until cancelled. Raises WorkerExited when the worker's stdin is closed."""
         while True:
             while not self._queue:
-                await self._filled.park()
+                await self._not_empty.park()
             await self._transport.wait_writable()
             self._flush()
             if self.has_room:
@@ -142,26 +142,26 @@ class Outbox:
         self.queued_bytes = 0
         self._room.unpark_all()
 
-    def _write(self, line: bytes, exchange: Exchange | None) -> int:
+    def _write(self, line: bytes, exchange: RpcRequest | None) -> int:
         try:
             taken = self._transport.send_nowait(line)
         except WorkerExited:
             return 0  # the line is queued; the writer task meets the same closed pipe and reports it
-        self._account(taken, exchange)
+        self._record_sent(taken, exchange)
         return taken
 
     def _flush(self) -> None:
         while self._queue:
             line, exchange = self._queue[0]
             taken = self._transport.send_nowait(line)
-            self._account(taken, exchange)
+            self._record_sent(taken, exchange)
             self.queued_bytes -= taken
             if taken < len(line):
                 self._queue[0] = (line[taken:], exchange)
                 return
             self._queue.popleft()
 
-    def _account(self, taken: int, exchange: Exchange | None) -> None:
+    def _record_sent(self, taken: int, exchange: RpcRequest | None) -> None:
         self.bytes_out += taken
         if taken and exchange is not None:
             exchange.sent = True

@@ -18,16 +18,16 @@ from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry, ExitWatch
 from rpc.pipes import Pipe
 from rpc.settings import RpcSettings
-from rpc.spawn import Started, WorkerSpec, start_process
-from rpc.stderr_log import LineLog, Tail
-from rpc.sweep import Hunt, SweepReport
+from rpc.spawn import SpawnedProcess, WorkerSpec, start_process
+from rpc.stderr_log import LineLog, StderrTail
+from rpc.sweep import ProcessSweep, SweepReport
 from rpc.transport import ExitStatus
 from wire.procfs import ProcessIdentity, identify, read_stat
-from wire.redaction import Veil
+from wire.redaction import SecretMask
 
-_LOOK_TIME = 2.0  # seconds that a look at its descendants may wait for a thread before the worker is killed anyway
-_SWEEP_TIME = 2.0  # seconds that what a worker left behind gets to die of SIGKILL
-_END_TIME = 5.0  # seconds that the worker itself gets; in uninterruptible sleep it may need more and is left
+_SCAN_TIMEOUT = 2.0  # seconds that a look at its descendants may wait for a thread before the worker is killed anyway
+_SWEEP_TIMEOUT = 2.0  # seconds that what a worker left behind gets to die of SIGKILL
+_KILL_TIMEOUT = 5.0  # seconds that the worker itself gets; in uninterruptible sleep it may need more and is left
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class WorkerProcess:
         try:
             watch = ExitWatch.open(started.popen)
         except OSError as exc:
-            _undo(started)
+            _discard_process(started)
             raise WorkerStartFailed(
                 f"worker {spec.worker_id} could not be watched: {exc.strerror}; raise `ulimit -n` or lower `max`",
                 worker=spec.worker_id,
@@ -80,7 +80,7 @@ class WorkerProcess:
     def __init__(
         self,
         spec: WorkerSpec,
-        started: Started,
+        started: SpawnedProcess,
         *,
         watch: ExitWatch,
         identity: ProcessIdentity,
@@ -92,25 +92,25 @@ class WorkerProcess:
         self.marker = spec.marker
         self.identity = identity
         self.last_rung: Rung | None = None
-        self.remains = SweepReport()
+        self.leftovers = SweepReport()
         self._popen = started.popen
         self._stdin, self._stdout, self._stderr = Pipe(started.stdin), Pipe(started.stdout), Pipe(started.stderr)
         self._watch = watch
         self._children = children
         self._settings = settings
-        self._cgroups = cgroups
+        self._instance_cgroup = cgroups
         self._cgroup: Cgroup | None = None
-        self.veil = Veil(spec.secrets)
-        self._tail = Tail(veil=self.veil)
-        self._log = LineLog(spec.log_path, settings.log_bytes, veil=self.veil) if spec.log_path else None
+        self.mask = SecretMask(spec.secrets)
+        self._tail = StderrTail(veil=self.mask)
+        self._log = LineLog(spec.log_path, settings.log_bytes, veil=self.mask) if spec.log_path else None
         self._last_output = b""
-        self._hunt = Hunt(spec.marker)
+        self._sweep = ProcessSweep(spec.marker)
         self._abort: Callable[[], Awaitable[object]] | None = None
-        self._stop_wanted = trio.Event()
-        self._patience = trio.CancelScope()
+        self._stop_requested = trio.Event()
+        self._grace_scope = trio.CancelScope()
         self._status: ExitStatus | None = None
         self._exited = trio.Event()
-        self._buried = trio.Event()
+        self._finalized = trio.Event()
 
     @property
     def pid(self) -> int:
@@ -133,7 +133,7 @@ class WorkerProcess:
         return self._log.dropped if self._log else 0
 
     @property
-    def is_stopped(self) -> bool:
+    def is_suspended(self) -> bool:
         """Whether somebody has suspended the process (SIGSTOP): alive, and deaf to everything but SIGKILL."""
         stat = read_stat(self.pid) if self._status is None else None
         return stat is not None and stat.state in "Tt"
@@ -176,7 +176,7 @@ class WorkerProcess:
     async def wait_exit(self) -> ExitStatus:
         """Wait for the worker's end; by then its last output can be received without waiting."""
         await self._exited.wait()
-        return self._known_status()
+        return self._status_or_unknown()
 
     def has_ended(self) -> bool:
         """Whether the worker has ended, though nobody may have been told yet."""
@@ -199,13 +199,13 @@ class WorkerProcess:
         ``abort`` ends a running turn, if there is one; it may raise PoolError. ``force`` (also of a later caller) goes
         to SIGKILL at once. A caller that is cancelled does not stop the stop.
         """
-        if not self._stop_wanted.is_set():
+        if not self._stop_requested.is_set():
             self._abort = abort
-            self._stop_wanted.set()
+            self._stop_requested.set()
         if force:
-            self._patience.cancel()
-        await self._buried.wait()
-        return self._known_status()
+            self._grace_scope.cancel()
+        await self._finalized.wait()
+        return self._status_or_unknown()
 
     async def supervise(self) -> None:
         """Own the process until nothing of it is left. Run it once, in the nursery that the process belongs to."""
@@ -213,29 +213,29 @@ class WorkerProcess:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._drain_stderr)
                 await self._enter_cgroup()
-                nursery.start_soon(self._climb_when_told)
+                nursery.start_soon(self._climb_when_requested)
                 await self._watch.wait()
                 nursery.cancel_scope.cancel()
         finally:
-            await self._bury()
+            await self._finalize()
 
     async def _drain_stderr(self) -> None:
         while (data := self._stderr.read_nowait()) != b"":
             if data is None:
                 await self._stderr.wait_readable()
             else:
-                self._take_stderr(data)
+                self._record_stderr(data)
                 await trio.lowlevel.checkpoint()
 
-    def _take_stderr(self, data: bytes) -> None:
+    def _record_stderr(self, data: bytes) -> None:
         self._tail.feed(data)
         if self._log is not None:
             self._log.feed(data)
 
     async def _enter_cgroup(self) -> None:
         """Put the process into a cgroup of its own; what it has forked by now is left to the marker."""
-        if self._cgroups is not None:
-            self._cgroup = await self._in_thread(self._make_cgroup, self._cgroups)
+        if self._instance_cgroup is not None:
+            self._cgroup = await self._run_in_thread(self._make_cgroup, self._instance_cgroup)
 
     def _make_cgroup(self, cgroups: Cgroup) -> Cgroup | None:
         cgroup = cgroups.for_worker(self.worker_id)
@@ -244,45 +244,45 @@ class WorkerProcess:
         cgroup.remove()
         return None
 
-    async def _climb_when_told(self) -> None:
-        await self._stop_wanted.wait()
-        with self._patience:
+    async def _climb_when_requested(self) -> None:
+        await self._stop_requested.wait()
+        with self._grace_scope:
             await self._climb()
-        await self._note_descendants()
-        self._step(Rung.KILL, SIGKILL)
+        await self._record_descendants()
+        self._apply_rung(Rung.KILL, SIGKILL)
 
     async def _climb(self) -> None:
         """The polite rungs. Whoever sees the exit cancels this, so a rung is left as soon as it was enough."""
-        await self._note_descendants()
-        if not self.is_stopped:  # a suspended process neither hears an abort nor sees its stdin close
+        await self._record_descendants()
+        if not self.is_suspended:  # a suspended process neither hears an abort nor sees its stdin close
             if self._abort is not None:
                 await self._try_abort(self._abort)
-            self._step(Rung.EOF)
+            self._apply_rung(Rung.EOF)
             self._stdin.close()
             await trio.sleep(self._settings.eof_grace)
-            await self._note_descendants()
-        self._step(Rung.TERM, SIGTERM, SIGCONT)  # a suspended process acts on SIGTERM when it goes on
+            await self._record_descendants()
+        self._apply_rung(Rung.TERM, SIGTERM, SIGCONT)  # a suspended process acts on SIGTERM when it goes on
         await trio.sleep(self._settings.term_grace)
 
     async def _try_abort(self, abort: Callable[[], Awaitable[object]]) -> None:
-        self._step(Rung.ABORT)
+        self._apply_rung(Rung.ABORT)
         with trio.move_on_after(self._settings.abort_grace):
             try:
                 await abort()
             except PoolError:
                 return  # a worker that cannot be asked to abort any more is on its way out already
 
-    def _step(self, rung: Rung, *signals: int) -> None:
+    def _apply_rung(self, rung: Rung, *signals: int) -> None:
         self.last_rung = rung
         for number in signals:
             self._watch.signal(number)
 
-    async def _note_descendants(self) -> None:
+    async def _record_descendants(self) -> None:
         """Unless no thread is free for that in time: whoever is to be killed is killed all the same."""
-        with trio.move_on_after(_LOOK_TIME):
-            await self._in_thread(self._hunt.note_descendants, self.pid)
+        with trio.move_on_after(_SCAN_TIMEOUT):
+            await self._run_in_thread(self._sweep.add_descendants, self.pid)
 
-    async def _bury(self) -> None:
+    async def _finalize(self) -> None:
         """Kill if need be, reap, tell everybody, then kill what is left; shielded.
 
         Each step is limited by itself, and none is left out because another one was late.
@@ -290,26 +290,26 @@ class WorkerProcess:
         try:
             with trio.CancelScope(shield=True):
                 if not self._watch.has_ended():
-                    await self._note_descendants()
-                    self._step(Rung.KILL, SIGKILL)
-                    with trio.move_on_after(_END_TIME):
+                    await self._record_descendants()
+                    self._apply_rung(Rung.KILL, SIGKILL)
+                    with trio.move_on_after(_KILL_TIMEOUT):
                         await self._watch.wait()
-                self._finish()
-                self.remains = await self._in_thread(self._kill_remains)
+                self._record_exit()
+                self.leftovers = await self._run_in_thread(self._kill_leftovers)
         finally:
-            self._finish()
-            self._buried.set()
+            self._record_exit()
+            self._finalized.set()
 
-    def _finish(self) -> None:
+    def _record_exit(self) -> None:
         """Reap, keep the last words, close everything, tell everybody; once."""
         if self._exited.is_set():
             return
         self._watch.kill_group()  # the last time that its number is surely the worker's
         code = self._popen.poll()
         self._status = ExitStatus() if code is None else ExitStatus.from_returncode(code)
-        self._children.forget(self.pid)
+        self._children.unregister(self.pid)
         self._last_output = self._stdout.read_rest()
-        self._take_stderr(self._stderr.read_rest())
+        self._record_stderr(self._stderr.read_rest())
         for pipe in (self._stdin, self._stdout, self._stderr):
             pipe.close()
         self._watch.close()
@@ -317,25 +317,25 @@ class WorkerProcess:
             self._log.close()
         self._exited.set()
 
-    def _kill_remains(self) -> SweepReport:
+    def _kill_leftovers(self) -> SweepReport:
         """Everything that carries the marker, descends from the worker, or sits in its cgroup (runs in a thread)."""
         if self._cgroup is not None:
             self._cgroup.kill()
-        report = self._hunt.kill_all(_SWEEP_TIME)
+        report = self._sweep.kill_all(_SWEEP_TIMEOUT)
         if self._cgroup is not None:
-            self._cgroup.wait_empty(_SWEEP_TIME)
+            self._cgroup.wait_empty(_SWEEP_TIMEOUT)
             self._cgroup.remove()
         return report
 
-    def _known_status(self) -> ExitStatus:
+    def _status_or_unknown(self) -> ExitStatus:
         return self._status or ExitStatus()
 
-    async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
+    async def _run_in_thread(self, work: Callable[..., T], *args: object) -> T:
         """Looking through /proc and cgroup files blocks; the threads for it never wait behind other people's."""
-        return await trio.to_thread.run_sync(work, *args, limiter=self._children.scans)
+        return await trio.to_thread.run_sync(work, *args, limiter=self._children.scan_limiter)
 
 
-def _undo(started: Started) -> None:
+def _discard_process(started: SpawnedProcess) -> None:
     """A process that cannot be supervised must not exist."""
     started.popen.kill()
     started.popen.wait()

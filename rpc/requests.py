@@ -16,13 +16,13 @@ import msgspec
 import trio
 
 from errors import PoolError, RequestTimeout, UsageError, WorkerRefused
-from rpc.transport import MAX_REASON
+from rpc.transport import MAX_REASON_CHARS
 from wire.framing import DECODE_ERRORS
 from wire.messages import Message
-from wire.redaction import Veil
+from wire.redaction import SecretMask
 
 
-class Exchange:
+class RpcRequest:
     """A request and what became of it. One task at a time may ``wait``.
 
     Attributes:
@@ -125,21 +125,21 @@ class Deadlines:
     dropped in passing and cost no call of their own.
     """
 
-    def __init__(self, pending: Mapping[Any, Exchange]) -> None:
+    def __init__(self, pending: Mapping[Any, RpcRequest]) -> None:
         self._pending = pending
         self._heap: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, exchange: Exchange) -> None:
+    def add(self, exchange: RpcRequest) -> None:
         """Watch a pending exchange. The heap stays within about twice the number of pending ones."""
         heapq.heappush(self._heap, (exchange.deadline, exchange.id))
         if len(self._heap) > 2 * len(self._pending) + 64:
             self._heap = [entry for entry in self._heap if entry[1] in self._pending]
             heapq.heapify(self._heap)
 
-    def due(self, now: float) -> list[Exchange]:
+    def pop_due(self, now: float) -> list[RpcRequest]:
         """Take out the pending exchanges whose time is over, in the order of their deadlines."""
         found = []
         while self._heap and (self._heap[0][0] <= now or self._heap[0][1] not in self._pending):
@@ -148,65 +148,65 @@ class Deadlines:
                 found.append(exchange)
         return found
 
-    def next(self) -> float:
+    def next_deadline(self) -> float:
         """The earliest deadline, perhaps of a settled exchange; ``inf`` when there is none."""
         return self._heap[0][0] if self._heap else math.inf
 
 
-class Alarm:
+class DeadlineTimer:
     """One task that sleeps until the earliest of many times; an earlier time re-arms it without waking it."""
 
     def __init__(self) -> None:
-        self._when = math.inf
+        self._deadline = math.inf
         self._sleep: trio.CancelScope | None = None
 
-    def not_later_than(self, when: float) -> None:
+    def schedule(self, when: float) -> None:
         """Ring at ``when`` (monotonic seconds) at the latest."""
-        if when < self._when:
-            self._when = when
+        if when < self._deadline:
+            self._deadline = when
             if self._sleep is not None:
                 self._sleep.deadline = when
 
     async def run(self, ring: Callable[[float], float]) -> None:
         """Call ``ring(now)`` whenever the time has come; it says when it wants the next call."""
         while True:
-            with trio.CancelScope(deadline=self._when) as self._sleep:
+            with trio.CancelScope(deadline=self._deadline) as self._sleep:
                 await trio.sleep_forever()
-            self._when = math.inf
-            self.not_later_than(ring(trio.current_time()))
+            self._deadline = math.inf
+            self.schedule(ring(trio.current_time()))
 
 
 class PendingRequests:
     """Correlates answers with requests by ids made here. ``forget`` tells the dialect that nobody waits any more."""
 
-    def __init__(self, worker: str, forget: Callable[[str], None], veil: Veil) -> None:
+    def __init__(self, worker: str, forget: Callable[[str], None], veil: SecretMask) -> None:
         self._worker = worker
         self._forget = forget
-        self._veil = veil
-        self._exchanges: dict[str | int | None, Exchange] = {}
-        self._deadlines = Deadlines(self._exchanges)
+        self._mask = veil
+        self._by_id: dict[str | int | None, RpcRequest] = {}
+        self._deadlines = Deadlines(self._by_id)
         self.requests = 0
         self.answers = 0
         self.late_answers = 0
         self.timeouts = 0
 
     def __len__(self) -> int:
-        return len(self._exchanges)
+        return len(self._by_id)
 
     def next_id(self) -> str:
         """An id that no earlier request of this worker had."""
         self.requests += 1
         return str(self.requests)
 
-    def add(self, exchange: Exchange) -> None:
+    def add(self, exchange: RpcRequest) -> None:
         """It is on its way."""
-        self._exchanges[exchange.id] = exchange
+        self._by_id[exchange.id] = exchange
         if exchange.deadline != math.inf:
             self._deadlines.add(exchange)
 
     def answer(self, message: Message) -> None:
         """Settle the request that this answers; an answer nobody waits for is counted and dropped."""
-        exchange = self._exchanges.pop(message.id, None)
+        exchange = self._by_id.pop(message.id, None)
         if exchange is None:
             self.late_answers += 1
             return
@@ -214,44 +214,44 @@ class PendingRequests:
         if message.error is None:
             exchange.succeed(message.result)
             return
-        code = self._veil.beginning(message.error.code, MAX_REASON)
-        reason = self._veil.beginning(message.error.message, MAX_REASON)
+        code = self._mask.prefix(message.error.code, MAX_REASON_CHARS)
+        reason = self._mask.prefix(message.error.message, MAX_REASON_CHARS)
         exchange.fail(
             WorkerRefused(
                 reason or f"worker {self._worker} refused {exchange.method}: {code}",
                 worker=self._worker,
                 method=exchange.method,
                 worker_code=code,
-                data=self._veil.document(message.error.data) or None,
+                data=self._mask.json(message.error.data) or None,
             )
         )
 
-    def abandon(self, exchange: Exchange) -> bool:
+    def abandon(self, exchange: RpcRequest) -> bool:
         """Nobody waits for it any more; returns whether it was pending."""
-        if self._exchanges.pop(exchange.id, None) is None:
+        if self._by_id.pop(exchange.id, None) is None:
             return False
         self._forget(exchange.id)
         exchange.abandon()
         return True
 
-    def deferred_were_sent(self) -> None:
+    def mark_deferred_sent(self) -> None:
         """The dialect has sent something it had held back; whose it was is not known, so all of them may be sent."""
-        for exchange in self._exchanges.values():
+        for exchange in self._by_id.values():
             exchange.sent = exchange.sent or exchange.deferred
 
     def expire(self, now: float) -> None:
         """Fail what has waited too long, or call its ``on_deadline``."""
-        for exchange in self._deadlines.due(now):
+        for exchange in self._deadlines.pop_due(now):
             if exchange.on_deadline is not None:
                 exchange.on_deadline()
             elif self.abandon(exchange):
-                exchange.fail(self.timeout_of(exchange.method, sent=exchange.sent))
+                exchange.fail(self.timeout_error(exchange.method, sent=exchange.sent))
 
     def next_deadline(self) -> float:
         """When ``expire`` wants to be called; ``inf`` for never."""
-        return self._deadlines.next()
+        return self._deadlines.next_deadline()
 
-    def timeout_of(self, method: str, *, sent: bool) -> RequestTimeout:
+    def timeout_error(self, method: str, *, sent: bool) -> RequestTimeout:
         """The error for a request whose time is over, which is counted."""
         self.timeouts += 1
         return RequestTimeout(
@@ -260,13 +260,13 @@ class PendingRequests:
 
     def fail_all(self, error: PoolError) -> None:
         """The one terminal path: every request fails with an error of its own that tells whether it was sent."""
-        exchanges = list(self._exchanges.values())
-        self._exchanges.clear()
+        exchanges = list(self._by_id.values())
+        self._by_id.clear()
         for exchange in exchanges:
-            exchange.fail(own_error(error, sent=exchange.sent, method=exchange.method))
+            exchange.fail(copy_error(error, sent=exchange.sent, method=exchange.method))
 
 
-def own_error(error: PoolError, **details: object) -> PoolError:
+def copy_error(error: PoolError, **details: object) -> PoolError:
     """A copy that one caller may raise: a shared exception would collect every raiser's traceback."""
     copy = type(error)(error.message, **{**error.details, **details})
     copy.__cause__ = error.__cause__

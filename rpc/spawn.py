@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from errors import WorkerStartFailed
-from rpc.cgroup import offer_to_the_oom_killer
+from rpc.cgroup import raise_oom_score
 from rpc.limit_mark import marking_children
 from rpc.settings import RpcSettings
 from wire.procfs import MARKER_VARIABLE
@@ -63,7 +63,7 @@ def worker_environment(
     return {MARKER_VARIABLE: marker} | passed | dict(profile_env) | {MARKER_VARIABLE: marker}
 
 
-class Started(NamedTuple):
+class SpawnedProcess(NamedTuple):
     """A running child and our ends of its pipes, all non-blocking."""
 
     popen: subprocess.Popen[bytes]
@@ -72,7 +72,7 @@ class Started(NamedTuple):
     stderr: int
 
 
-def start_process(spec: WorkerSpec) -> Started:
+def start_process(spec: WorkerSpec) -> SpawnedProcess:
     """Start ``spec``; blocks for about half a millisecond.
 
     Raises WorkerStartFailed, with nothing left open and no child left behind.
@@ -85,12 +85,12 @@ def start_process(spec: WorkerSpec) -> Started:
             popen = _popen(spec, child_in, child_out, child_err)
     except (OSError, ValueError, IndexError) as exc:
         _close(opened)
-        raise _explained(spec, exc) from exc
-    offer_to_the_oom_killer(popen.pid)
+        raise _start_error(spec, exc) from exc
+    raise_oom_score(popen.pid)
     _close([child_in, child_out, child_err])
     for fd in (our_in, our_out, our_err):
         os.set_blocking(fd, False)
-    return Started(popen, our_in, our_out, our_err)
+    return SpawnedProcess(popen, our_in, our_out, our_err)
 
 
 def _pipe(opened: list[int]) -> tuple[int, int]:
@@ -118,32 +118,32 @@ def _popen(spec: WorkerSpec, stdin: int, stdout: int, stderr: int) -> subprocess
     )
 
 
-def _explained(spec: WorkerSpec, exc: Exception) -> WorkerStartFailed:
+def _start_error(spec: WorkerSpec, exc: Exception) -> WorkerStartFailed:
     """Say in one sentence what is missing and what to mend; ``details["refused"]`` where only a person can mend it."""
-    passing = _passing_reason(exc)
-    reason = passing or _lasting_reason(spec, exc)
+    passing = _transient_reason(exc)
+    reason = passing or _permanent_reason(spec, exc)
     details = {"worker": spec.worker_id} if passing else {"worker": spec.worker_id, "refused": True}
     return WorkerStartFailed(f"worker {spec.worker_id} could not be started: {reason}", **details)
 
 
-def _passing_reason(exc: Exception) -> str | None:
+def _transient_reason(exc: Exception) -> str | None:
     """A want of the machine's that may be over at the next attempt."""
     if not isinstance(exc, OSError) or exc.errno not in _OUT_OF_RESOURCES:
         return None
     return f"{_OUT_OF_RESOURCES[exc.errno]} ({exc.strerror})"
 
 
-def _lasting_reason(spec: WorkerSpec, exc: Exception) -> str:
+def _permanent_reason(spec: WorkerSpec, exc: Exception) -> str:
     if not spec.argv:
         return "its command is empty; set `command` in its agent definition"
     if not isinstance(exc, OSError):
         return f"its command, working directory or environment cannot be passed on: {exc}"
     if exc.errno == errno.E2BIG:
         return "its arguments and environment together are too long for the kernel; shorten the system prompt"
-    return _reason_of_place(spec) or _reason_of_program(spec) or f"{spec.argv[0]}: {exc.strerror or exc}"
+    return _cwd_problem(spec) or _program_problem(spec) or f"{spec.argv[0]}: {exc.strerror or exc}"
 
 
-def _reason_of_place(spec: WorkerSpec) -> str | None:
+def _cwd_problem(spec: WorkerSpec) -> str | None:
     directory = Path(spec.cwd)
     if not directory.exists():
         return f"its working directory {spec.cwd} does not exist"
@@ -154,7 +154,7 @@ def _reason_of_place(spec: WorkerSpec) -> str | None:
     return None
 
 
-def _reason_of_program(spec: WorkerSpec) -> str | None:
+def _program_problem(spec: WorkerSpec) -> str | None:
     program = spec.argv[0]
     mend = "mend `command` in its agent definition"
     if "/" not in program:

@@ -67,7 +67,7 @@ class StateFile:
         self._supervisor = identify(os.getpid())
         self.write_failures = 0
 
-    async def keep(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Write at once, report started, then write after every change; changes during a write become one.
 
         Give it a nursery that outlives the workers. When cancelled it removes the file if no worker is left, and
@@ -83,7 +83,7 @@ class StateFile:
                 except OSError:
                     self.write_failures += 1
         finally:
-            self._leave()
+            self._close()
 
     def _snapshot(self) -> SupervisorState:
         return SupervisorState(
@@ -105,7 +105,7 @@ class StateFile:
             file.write(msgspec.json.encode(state))
         draft.replace(self._path)
 
-    def _leave(self) -> None:
+    def _close(self) -> None:
         try:
             if self._children.workers():
                 self._replace(self._snapshot())

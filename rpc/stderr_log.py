@@ -9,38 +9,38 @@ from collections.abc import Callable
 from pathlib import Path
 
 from wire.files import open_regular
-from wire.redaction import Veil
+from wire.redaction import SecretMask
 
 TAIL_BYTES = 64 * 1024
-_LONGEST_LINE = 64 * 1024
+_MAX_LINE_BYTES = 64 * 1024
 _LINE_END = re.compile(rb"[\r\n]")
 _CONTROLS = re.compile(rb"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
 
 Writer = Callable[[int, bytes], int]
 
 
-def rotated(path: Path) -> Path:
+def rotated_path(path: Path) -> Path:
     """Where the file before ``path`` is kept."""
     return path.with_name(path.name + ".1")
 
 
-class Tail:
+class StderrTail:
     """The last ``limit`` bytes of a stream, from where a line begins; of a longer line the end.
 
     What ``veil`` knows is hidden. Nothing is cut inside a secret: the end of one is not known for one.
     """
 
-    def __init__(self, limit: int = TAIL_BYTES, *, veil: Veil | None = None) -> None:
+    def __init__(self, limit: int = TAIL_BYTES, *, veil: SecretMask | None = None) -> None:
         self._limit = limit
-        self._veil = veil or Veil()
+        self._mask = veil or SecretMask()
         self._data = bytearray()
 
     def feed(self, data: bytes) -> None:
         """Take the next piece of the stream."""
         self._data += data
-        if len(self._data) > 2 * self._limit + self._veil.longest:
+        if len(self._data) > 2 * self._limit + self._mask.longest:
             before = len(self._data) - self._limit - 1  # one more tells whether a line begins there
-            del self._data[: self._veil.cut(self._data, before - self._veil.longest)]
+            del self._data[: self._mask.safe_cut(self._data, before - self._mask.longest)]
 
     def text(self) -> str:
         """The tail as text; bytes that are no UTF-8 are replaced."""
@@ -48,8 +48,8 @@ class Tail:
         if cut > 0:
             end = _LINE_END.search(shown, cut - 1)
             begins = end.end() if end and shown[end.end() :].strip() else cut
-            shown = shown[self._veil.cut(shown, begins) :]
-        return self._veil.data(bytes(shown)).decode("utf-8", "replace")
+            shown = shown[self._mask.safe_cut(shown, begins) :]
+        return self._mask.data(bytes(shown)).decode("utf-8", "replace")
 
 
 class LineLog:
@@ -61,11 +61,11 @@ class LineLog:
     there is room again. ``listener`` gets the same lines, whether they can be written or not, with their control codes.
     """
 
-    def __init__(self, path: Path, limit: int, write: Writer = os.write, *, veil: Veil | None = None) -> None:
+    def __init__(self, path: Path, limit: int, write: Writer = os.write, *, veil: SecretMask | None = None) -> None:
         self._path = path
         self._limit = limit
         self._write = write
-        self._veil = veil or Veil()
+        self._mask = veil or SecretMask()
         self._fd: int | None = None
         self._size = 0
         self._partial = b""
@@ -77,8 +77,8 @@ class LineLog:
         """Take the next piece of the stream; writes the lines that are complete."""
         self._partial += data
         end = self._partial.rfind(b"\n") + 1
-        if end == 0 and len(self._partial) >= _LONGEST_LINE + self._veil.longest:
-            end = self._veil.cut(self._partial, len(self._partial) - self._veil.longest)
+        if end == 0 and len(self._partial) >= _MAX_LINE_BYTES + self._mask.longest:
+            end = self._mask.safe_cut(self._partial, len(self._partial) - self._mask.longest)
             self._append(self._partial[:end] + b"\n")
             self._partial = self._partial[end:]
         elif end:
@@ -96,14 +96,14 @@ class LineLog:
 
     def _append(self, lines: bytes) -> None:
         written = 0
-        lines = self._veil.data(lines)
+        lines = self._mask.data(lines)
         if self.listener is not None:
             self.listener(lines)
         lines = _CONTROLS.sub(_escape, lines)
         if self._is_torn:  # the disk became full in the middle of a line
             lines = b"\n" + lines
         try:
-            fd = self._room_for(len(lines))
+            fd = self._rotate_if_full(len(lines))
             while written < len(lines):
                 taken = self._write(fd, lines[written:])
                 written += taken
@@ -113,7 +113,7 @@ class LineLog:
         if written:
             self._is_torn = lines[written - 1] != ord("\n")
 
-    def _room_for(self, count: int) -> int:
+    def _rotate_if_full(self, count: int) -> int:
         """The file to write to; one that would grow over the limit makes room first."""
         if self._fd is None:
             self._fd = self._open()
@@ -121,7 +121,7 @@ class LineLog:
         if self._size and self._size + count > self._limit:
             os.close(self._fd)
             self._fd = None
-            self._path.replace(rotated(self._path))
+            self._path.replace(rotated_path(self._path))
             self._fd = self._open()
             self._size = 0
         return self._fd

@@ -11,7 +11,7 @@ from errors import PoolError, UsageError
 from wire.messages import Message
 
 
-class Subscription:
+class WorkerSubscription:
     """One listener's bounded buffer: ``async for event in subscription``, or in ``subscription.batches()``.
 
     It ends cleanly once the worker is gone and the buffer is read; ``ended`` then says why. While the buffer is full
@@ -29,9 +29,9 @@ class Subscription:
         self._current: Iterator[Message] = iter(())
         self._events = 0
         self._bytes = 0
-        self._news = trio.lowlevel.ParkingLot()
+        self._changed = trio.lowlevel.ParkingLot()
         self.is_finished = False
-        self.ended: PoolError | None = None
+        self.end_error: PoolError | None = None
 
     @property
     def is_full(self) -> bool:
@@ -45,13 +45,13 @@ class Subscription:
         self._queue.append((events, size))
         self._events += len(events)
         self._bytes += size
-        self._news.unpark()
+        self._changed.unpark()
 
     def finish(self, error: PoolError | None = None) -> None:
         """There will be no more events; those in the buffer can still be read."""
-        self.ended = self.ended or error
+        self.end_error = self.end_error or error
         self.is_finished = True
-        self._news.unpark_all()
+        self._changed.unpark_all()
         self._on_room()
 
     def close(self) -> None:
@@ -61,21 +61,21 @@ class Subscription:
         self._events = self._bytes = 0
         self.finish()
 
-    async def take(self) -> list[Message] | None:
+    async def receive(self) -> list[Message] | None:
         """The next batch, never empty; None at the end."""
         rest = list(self._current)
         if rest:
             await trio.lowlevel.checkpoint()
             return rest
-        return await self._take_queued()
+        return await self._receive_queued()
 
-    async def _take_queued(self) -> list[Message] | None:
+    async def _receive_queued(self) -> list[Message] | None:
         if self._queue or self.is_finished:
             await trio.lowlevel.checkpoint()
         while not self._queue:
             if self.is_finished:
                 return None
-            await self._news.park()
+            await self._changed.park()
         was_full = self.is_full
         events, size = self._queue.popleft()
         self._events -= len(events)
@@ -84,9 +84,9 @@ class Subscription:
             self._on_room()
         return events
 
-    def batches(self) -> "Batches":
+    def batches(self) -> "EventBatches":
         """Iterate over lists of events, as they arrived together."""
-        return Batches(self.take)
+        return EventBatches(self.receive)
 
     def __aiter__(self) -> Self:
         return self
@@ -96,7 +96,7 @@ class Subscription:
             return next(self._current)  # no checkpoint per event: one per batch keeps the loop fair
         except StopIteration:
             pass
-        events = await self._take_queued()
+        events = await self._receive_queued()
         if events is None:
             raise StopAsyncIteration
         self._current = iter(events)
@@ -111,17 +111,17 @@ class Subscription:
         self.close()
 
 
-class Batches:
+class EventBatches:
     """An async iterator over what ``take`` gives until it gives None."""
 
     def __init__(self, take: Callable[[], Awaitable[list[Message] | None]]) -> None:
-        self._take = take
+        self._receive = take
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> list[Message]:
-        events = await self._take()
+        events = await self._receive()
         if events is None:
             raise StopAsyncIteration
         return events
@@ -137,22 +137,22 @@ class Broadcast:
     def __init__(self, *, max_events: int, max_bytes: int) -> None:
         self._max_events = max_events
         self._max_bytes = max_bytes
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: list[WorkerSubscription] = []
         self._room = trio.lowlevel.ParkingLot()
-        self._finished_with: PoolError | None = None
-        self.held_back = 0
+        self._end_error: PoolError | None = None
+        self.backpressure_count = 0
 
-    def subscribe(self, max_events: int | None = None) -> Subscription:
+    def subscribe(self, max_events: int | None = None) -> WorkerSubscription:
         """A new listener, from the next event on; ended at once when the worker is gone."""
-        subscription = Subscription(
+        subscription = WorkerSubscription(
             max_events=self._max_events if max_events is None else max_events,
             max_bytes=self._max_bytes,
-            on_room=self._tidy,
+            on_room=self._remove_finished,
         )
-        if self._finished_with is None:
+        if self._end_error is None:
             self._subscriptions.append(subscription)
         else:
-            subscription.finish(self._finished_with)
+            subscription.finish(self._end_error)
         return subscription
 
     @property
@@ -167,16 +167,16 @@ class Broadcast:
 
     async def wait_room(self) -> None:
         """Wait until every subscriber has room again or has left."""
-        self.held_back += self.is_full
+        self.backpressure_count += self.is_full
         while self.is_full:
             await self._room.park()
 
     def finish(self, error: PoolError) -> None:
         """The worker is gone."""
-        self._finished_with = error
+        self._end_error = error
         for subscription in list(self._subscriptions):
             subscription.finish(error)
 
-    def _tidy(self) -> None:
+    def _remove_finished(self) -> None:
         self._subscriptions = [subscription for subscription in self._subscriptions if not subscription.is_finished]
         self._room.unpark_all()

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from rpc.limit_mark import instance_of, limit_mark_of, mark_number
+from rpc.limit_mark import instance_number, mark_number, rlimit_mark_of
 from wire.procfs import (
-    EXEC_PATIENCE,
+    EXEC_TIMEOUT,
     ProcessIdentity,
     ProcessStat,
     all_pids,
@@ -25,10 +25,10 @@ from wire.procfs import (
     read_stat,
 )
 
-_BATCH = 128  # pidfds held at a time
-_LOOKS = 20  # at the list of processes, until nobody new is on it
-_BATCH_TIME = 0.25  # seconds; one that does not die (uninterruptible sleep) must not keep the others alive
-_RECHECK = 0.05  # seconds between two looks where there is no pidfd to wait on
+_BATCH_SIZE = 128  # pidfds held at a time
+_MAX_SCANS = 20  # at the list of processes, until nobody new is on it
+_BATCH_TIMEOUT = 0.25  # seconds; one that does not die (uninterruptible sleep) must not keep the others alive
+_RECHECK_DELAY = 0.05  # seconds between two looks where there is no pidfd to wait on
 
 
 class SweepReport(NamedTuple):
@@ -36,20 +36,20 @@ class SweepReport(NamedTuple):
 
     killed: tuple[int, ...] = ()
     left: tuple[int, ...] = ()
-    strangers: tuple[int, ...] = ()
+    unrelated: tuple[int, ...] = ()
 
     def __add__(self, other: "SweepReport") -> "SweepReport":  # type: ignore[override]  # reports add up, not tuples
-        return SweepReport(self.killed + other.killed, self.left + other.left, self.strangers + other.strangers)
+        return SweepReport(self.killed + other.killed, self.left + other.left, self.unrelated + other.unrelated)
 
 
-class Quarry(NamedTuple):
+class ProcessRef(NamedTuple):
     """A process seen in a scan, to be found again by pid and start time."""
 
     pid: int
     start_time: int
 
     @classmethod
-    def of(cls, stat: ProcessStat) -> "Quarry":
+    def of(cls, stat: ProcessStat) -> "ProcessRef":
         """What is remembered of a process."""
         return cls(stat.pid, stat.start_time)
 
@@ -60,7 +60,7 @@ class Quarry(NamedTuple):
 
 
 @contextmanager
-def _opened(pid: int) -> Iterator[int | None]:
+def _open_pidfd(pid: int) -> Iterator[int | None]:
     """A pidfd, or None where the platform has none or the table of files is full; then the check has to do."""
     try:
         fd = os.pidfd_open(pid)
@@ -85,7 +85,7 @@ def send_signal(pid: int, pidfd: int | None, number: int) -> bool:
     return True
 
 
-class Hunt:
+class ProcessSweep:
     """Everything that belongs to one dead or dying worker, or to a whole supervisor: remembered, found, killed.
 
     ``note_descendants`` remembers who descends from a process while that can still be seen; the ``markers`` tell who
@@ -97,53 +97,53 @@ class Hunt:
         self._instances = tuple(marker for marker in markers if marker.endswith(":"))
         self._workers = frozenset(markers).difference(self._instances)
         numbers = map(mark_number, self._workers)  # one that holds no worker would stand for all of them
-        self._numbers = {number for number in numbers if number != instance_of(number)}
+        self._numbers = {number for number in numbers if number != instance_number(number)}
         self._numbers.update(map(mark_number, self._instances))
-        self._noted: set[Quarry] = set()
+        self._targets: set[ProcessRef] = set()
         self._killed: set[int] = set()
 
-    def note_descendants(self, *roots: int) -> None:
+    def add_descendants(self, *roots: int) -> None:
         """Remember everything that descends from ``roots`` now (not the roots themselves)."""
-        self._noted = {quarry for quarry in self._noted if quarry.is_alive()}
-        self._noted.update(Quarry.of(stat) for stat in descendants_of(roots))
+        self._targets = {quarry for quarry in self._targets if quarry.is_alive()}
+        self._targets.update(ProcessRef.of(stat) for stat in descendants_of(roots))
 
-    def note(self, quarry: Quarry) -> None:
+    def add(self, quarry: ProcessRef) -> None:
         """Remember one process by name."""
-        self._noted.add(quarry)
+        self._targets.add(quarry)
 
     def kill_all(self, timeout: float) -> SweepReport:
         """Kill all that is noted, marked, or descends from either; after ``timeout`` seconds no new round begins.
 
-        So this blocks for that time and one round more (``_BATCH_TIME`` a batch). What the first look finds is struck
-        in any case: a hunter that was held up itself must not leave without a strike.
+        So this blocks for that time and one round more (``_BATCH_TIMEOUT`` a batch). What the first look finds is
+        killed in any case, also where this process was held up itself.
         """
-        prey = self._find()
+        prey = self._find_targets()
         deadline = time.monotonic() + timeout
         while prey:
-            for start in range(0, len(prey), _BATCH):
-                self._strike(prey[start : start + _BATCH])
-            prey = self._find()
+            for start in range(0, len(prey), _BATCH_SIZE):
+                self._kill_batch(prey[start : start + _BATCH_SIZE])
+            prey = self._find_targets()
             if time.monotonic() >= deadline:
                 break
         return SweepReport(tuple(sorted(self._killed)), tuple(quarry.pid for quarry in prey))
 
-    def _find(self) -> list[Quarry]:
+    def _find_targets(self) -> list[ProcessRef]:
         """Who is left: the noted, the marked, and their descendants that hide their marker."""
-        roots = {quarry for quarry in (*self._noted, *self._marked()) if quarry.is_alive()}
-        family = {Quarry.of(stat) for stat in descendants_of({quarry.pid for quarry in roots})}
+        roots = {quarry for quarry in (*self._targets, *self._find_marked()) if quarry.is_alive()}
+        family = {ProcessRef.of(stat) for stat in descendants_of({quarry.pid for quarry in roots})}
         living = roots | {quarry for quarry in family if quarry.is_alive()}
         # A supervisor that a worker's tool started may sweep that very worker later: it spares itself.
-        self._noted = {quarry for quarry in living if quarry.pid != os.getpid()}
-        return sorted(self._noted)
+        self._targets = {quarry for quarry in living if quarry.pid != os.getpid()}
+        return sorted(self._targets)
 
-    def _marked(self) -> Iterator[Quarry]:
+    def _find_marked(self) -> Iterator[ProcessRef]:
         """Who carries the marker: a look at all processes, then again and again at those that came meanwhile.
 
         One that forks and ends all the time is never where a single look expects it.
         """
         seen: set[int] = set()
-        until = time.monotonic() + EXEC_PATIENCE
-        for _ in range(_LOOKS):
+        until = time.monotonic() + EXEC_TIMEOUT
+        for _ in range(_MAX_SCANS):
             fresh = set(all_pids()) - seen
             if not fresh:
                 return
@@ -151,24 +151,24 @@ class Hunt:
             for pid in fresh:
                 # Asked before and after: so the start time is that of the process with the marker.
                 if self._is_marked(pid, until) and (stat := read_stat(pid)) and self._is_marked(pid, until):
-                    yield Quarry.of(stat)
+                    yield ProcessRef.of(stat)
 
     def _is_marked(self, pid: int, until: float) -> bool:
         if pid == os.getpid():
             return False  # while it starts a worker, the supervisor carries that worker's limit itself
-        number = limit_mark_of(pid)
-        if number is not None and not self._numbers.isdisjoint((number, instance_of(number))):
+        number = rlimit_mark_of(pid)
+        if number is not None and not self._numbers.isdisjoint((number, instance_number(number))):
             return True
         marker = marker_of(pid, until)
         return marker is not None and (marker in self._workers or marker.startswith(self._instances))
 
-    def _strike(self, batch: Iterable[Quarry]) -> None:
-        """Kill a batch and wait until it is dead, for ``_BATCH_TIME`` at most."""
+    def _kill_batch(self, batch: Iterable[ProcessRef]) -> None:
+        """Kill a batch and wait until it is dead, for ``_BATCH_TIMEOUT`` at most."""
         with ExitStack() as stack:
             dying: list[int] = []
             lingering = False
             for quarry in batch:
-                pidfd = stack.enter_context(_opened(quarry.pid))
+                pidfd = stack.enter_context(_open_pidfd(quarry.pid))
                 if not quarry.is_alive():
                     continue
                 is_sent = send_signal(quarry.pid, pidfd, signal.SIGKILL)
@@ -178,15 +178,15 @@ class Hunt:
                     dying.append(pidfd)
                 else:
                     lingering = True
-            _await_death(dying, lingering=lingering)
+            _wait_for_exits(dying, lingering=lingering)
 
 
-def _await_death(pidfds: list[int], *, lingering: bool) -> None:
+def _wait_for_exits(pidfds: list[int], *, lingering: bool) -> None:
     """Wait until every pidfd tells the end of its process; for those that have none, as long as a death may take."""
-    deadline = time.monotonic() + _BATCH_TIME
+    deadline = time.monotonic() + _BATCH_TIMEOUT
     poll = select.poll()
     if lingering:
-        poll.poll(_RECHECK * 1000)
+        poll.poll(_RECHECK_DELAY * 1000)
     for pidfd in pidfds:
         poll.register(pidfd, select.POLLIN)
     waiting = set(pidfds)
@@ -197,26 +197,26 @@ def _await_death(pidfds: list[int], *, lingering: bool) -> None:
 
 
 def kill_marked(marker: str, timeout: float) -> SweepReport:
-    """Kill what carries the marker, as ``Hunt`` understands it, and its descendants; blocks as ``Hunt.kill_all``."""
-    return Hunt(marker).kill_all(timeout)
+    """Kill what carries the marker, and its descendants; blocks as ``ProcessSweep.kill_all``."""
+    return ProcessSweep(marker).kill_all(timeout)
 
 
 def kill_listed(entries: Iterable[ProcessIdentity], timeout: float) -> SweepReport:
-    """Kill the listed processes and all that carries their markers; blocks as ``Hunt.kill_all`` does.
+    """Kill the listed processes and all that carries their markers; blocks as ``ProcessSweep.kill_all`` does.
 
     A pid is signalled only if boot id, start time and marker are those of the list; any other living process that has
     such a pid now is reported as a stranger.
     """
     this_boot = boot_id()
     markers = {entry.marker for entry in entries if entry.boot_id == this_boot and entry.marker}
-    hunt = Hunt(*markers)
+    hunt = ProcessSweep(*markers)
     strangers = []
     for entry in entries:
         stat = read_stat(entry.pid)
         if stat is None or stat.state in "ZX":
             continue
         if entry.boot_id == this_boot and stat.start_time == entry.start_time and marker_of(stat.pid) == entry.marker:
-            hunt.note_descendants(entry.pid)
+            hunt.add_descendants(entry.pid)
         else:
             strangers.append(entry.pid)
-    return hunt.kill_all(timeout) + SweepReport(strangers=tuple(strangers))
+    return hunt.kill_all(timeout) + SweepReport(unrelated=tuple(strangers))

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from errors import PoolError, ProtocolViolation, WorkerExited, WorkerStartFailed
-from wire.redaction import Veil
+from wire.redaction import SecretMask
 
 
 class ExitStatus(msgspec.Struct, frozen=True):
@@ -67,37 +67,37 @@ class Transport(Protocol):
         ...
 
 
-MAX_REASON = 16_384
+MAX_REASON_CHARS = 16_384
 """Characters that an error repeats of a worker's reason, once its secrets are hidden."""
 
 
-def why_ended(worker: str, cause: ProtocolViolation | ExitStatus, stderr_tail: str, veil: Veil) -> PoolError:
+def exit_error(worker: str, cause: ProtocolViolation | ExitStatus, stderr_tail: str, veil: SecretMask) -> PoolError:
     """The error for a worker that has exited, or broken the protocol. What it said is in the cause as it said it."""
     facts: dict[str, Any] = {"worker": worker, "stderr_tail": stderr_tail or None}
     if isinstance(cause, ExitStatus):
         facts = {"worker": worker, "status": str(cause), "exit_code": cause.code, "signal": cause.signal, **facts}
         return WorkerExited(f"worker {worker} {cause}", **facts)
-    reason = veil.beginning(str(cause), MAX_REASON)
+    reason = veil.prefix(str(cause), MAX_REASON_CHARS)
     violation = ProtocolViolation(f"worker {worker} broke the protocol: {reason}", **facts)
     violation.__cause__ = cause.__cause__
     return violation
 
 
-def why_not_ready(
-    worker: str, ended: PoolError | None, refusal: str | None, timeout: float, stderr_tail: str, *, veil: Veil
+def start_error(
+    worker: str, ended: PoolError | None, refusal: str | None, timeout: float, stderr_tail: str, *, veil: SecretMask
 ) -> WorkerStartFailed:
     """The error for a worker that never took a request: its ``refusal``, what ``ended`` it, or that it took too long.
 
     ``details["refused"]`` is True where it said itself that it cannot.
     """
-    reason = veil.beginning(refusal or f"it was not ready after {timeout:g} s", MAX_REASON)
+    reason = veil.prefix(refusal or f"it was not ready after {timeout:g} s", MAX_REASON_CHARS)
     details: dict[str, Any] = {"stderr_tail": stderr_tail or None, "refused": True if refusal else None}
     if ended is not None:
         reason, details = ended.message.removeprefix(f"worker {worker} "), ended.details
     return WorkerStartFailed(f"worker {worker} did not start: {reason}", **{**details, "worker": worker})
 
 
-def fault_of(dialect: str, exc: Exception) -> ProtocolViolation:
+def protocol_error(dialect: str, exc: Exception) -> ProtocolViolation:
     """The worker's fault as it is; anything else is a fault of ours that its output met, and stays attached."""
     if isinstance(exc, ProtocolViolation):
         return exc
@@ -121,11 +121,11 @@ class ClientStatistics(msgspec.Struct, frozen=True, kw_only=True):
     late_answers: int
     timeouts: int
     events: int
-    contaminated: int
+    invalid_lines: int
     bytes_in: int
     bytes_out: int
     pending: int
     queued_bytes: int
     backpressured: bool
     last_output: float | None
-    held_back: int = 0
+    backpressure_count: int = 0

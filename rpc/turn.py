@@ -10,8 +10,8 @@ import trio
 from errors import PoolError, RequestTimeout, UsageError
 from rpc.client import RpcClient
 from rpc.passthrough import RawRequest
-from rpc.requests import Exchange
-from rpc.subscription import Batches, Subscription
+from rpc.requests import RpcRequest
+from rpc.subscription import EventBatches, WorkerSubscription
 from wire.messages import Message, PromptParams, PromptResult
 
 
@@ -21,7 +21,7 @@ def open_turn(
     *,
     timeout: float | None = None,
     raw: RawRequest | None = None,
-) -> "Turn":
+) -> "RpcTurn":
     """Run one prompt: enter what this returns with ``async with`` and iterate over it for the events.
 
     Args:
@@ -30,10 +30,10 @@ def open_turn(
         timeout: seconds for the whole turn; then it is aborted and fails with RequestTimeout. None for no limit.
         raw: the prompt as a front end has written it, which is sent instead of ``params``.
     """
-    return Turn(client, params, timeout=timeout, raw=raw)
+    return RpcTurn(client, params, timeout=timeout, raw=raw)
 
 
-class Turn:
+class RpcTurn:
     """What ``open_turn`` gives; used as an async context manager, once.
 
     Iterating it (or ``batches()``) gives the events between the prompt and its answer. The end of the events is the
@@ -58,80 +58,80 @@ class Turn:
         self._client = client
         self._params = params
         self._timeout = timeout
-        self._events: Subscription | None = None
-        self._exchange: Exchange | None = None
+        self._events: WorkerSubscription | None = None
+        self._request: RpcRequest | None = None
         self._result: PromptResult | None = None
         self._failure: PoolError | None = None
-        self._failure_was_seen = False
+        self._failure_raised = False
         self._abort_sent = False
 
     async def __aenter__(self) -> Self:
-        if self._exchange is not None:
+        if self._request is not None:
             raise UsageError("a turn can be entered only once")
         deadline = math.inf if self._timeout is None else trio.current_time() + self._timeout
         await self._client.wait_room("prompt", deadline)
         events = self._client.subscribe()
         try:
-            self._exchange = self._client.submit(
+            self._request = self._client.submit(
                 "prompt",
                 self._params,
                 deadline=deadline,
                 on_settled=events.finish,
-                on_deadline=self._time_is_over,
+                on_deadline=self._on_deadline,
                 raw=self._raw,
             )
         except BaseException:
             events.close()
             raise
         self._events = events
-        if self._exchange.is_settled:
+        if self._request.is_settled:
             events.finish()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._opened().close()
-        await self._leave()
-        if error is None and not self._failure_was_seen:
+        self._require_subscription().close()
+        await self._abort_and_wait()
+        if error is None and not self._failure_raised:
             self._raise_failure()
 
-    async def take(self) -> list[Message] | None:
+    async def receive(self) -> list[Message] | None:
         """The next batch of events; None at the turn's good end. Raises what the turn failed with."""
-        batch = await self._opened().take()
+        batch = await self._require_subscription().receive()
         if batch is None:
             self._raise_failure()
         return batch
 
-    def batches(self) -> Batches:
+    def batches(self) -> EventBatches:
         """Iterate over lists of events, as they arrived together."""
-        return Batches(self.take)
+        return EventBatches(self.receive)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Message:
         try:
-            return await self._opened().__anext__()
+            return await self._require_subscription().__anext__()
         except StopAsyncIteration:
             self._raise_failure()
             raise
 
     async def wait(self) -> PromptResult:
         """Run to the end without looking at the events."""
-        while await self.take() is not None:
+        while await self.receive() is not None:
             pass
         return self.result
 
     @property
     def has_ended(self) -> bool:
         """Whether the worker has answered, or never will."""
-        return self._exchange is not None and (self._exchange.is_settled or self._failure is not None)
+        return self._request is not None and (self._request.is_settled or self._failure is not None)
 
     @property
     def is_unanswered(self) -> bool:
         """Whether the prompt was given to the client and got no answer, not even an error: the run may go on."""
-        return self._exchange is not None and not self._exchange.is_answered
+        return self._request is not None and not self._request.is_answered
 
     @property
     def result(self) -> PromptResult:
@@ -141,38 +141,38 @@ class Turn:
             raise UsageError("the turn has not ended; read its events to their end, or use wait()")
         return self._result
 
-    def _opened(self) -> Subscription:
+    def _require_subscription(self) -> WorkerSubscription:
         if self._events is None:
             raise UsageError("use a turn as `async with open_turn(...) as turn`")
         return self._events
 
     def _raise_failure(self) -> None:
-        self._learn_end()
+        self._record_outcome()
         if self._failure is not None:
-            self._failure_was_seen = True
+            self._failure_raised = True
             raise self._failure
 
-    def _learn_end(self) -> None:
-        if self._exchange is None or not self._exchange.is_answered or self._result or self._failure:
+    def _record_outcome(self) -> None:
+        if self._request is None or not self._request.is_answered or self._result or self._failure:
             return
         try:
-            self._result = self._client.decode_as(PromptResult, "prompt", self._exchange.result())
+            self._result = self._client.decode_as(PromptResult, "prompt", self._request.result())
         except PoolError as exc:
             self._failure = exc
 
-    def _time_is_over(self) -> None:
+    def _on_deadline(self) -> None:
         """At the deadline, wherever the block is: stop the run, and let the events come to their end."""
         self._failure = RequestTimeout(
             f"worker {self._client.name} did not end the turn within {round(self._timeout or 0, 3):g} s",
             worker=self._client.name,
             method="prompt",
-            sent=self._exchange is None or self._exchange.sent,
+            sent=self._request is None or self._request.sent,
         )
-        self._opened().finish()
+        self._require_subscription().finish()
         self._abort()
 
-    async def _leave(self) -> None:
-        exchange = self._exchange
+    async def _abort_and_wait(self) -> None:
+        exchange = self._request
         if exchange is None or exchange.is_settled:
             return
         with trio.move_on_after(self._client.settings.abort_grace, shield=True):

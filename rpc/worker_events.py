@@ -15,75 +15,75 @@ import msgspec
 from errors import ProtocolViolation
 from rpc.dialect import Step
 from wire.framing import DECODE_ERRORS
-from wire.messages import PROTOCOL_VERSION, Background, ExecExit, Message, Ready, StartFailed
-from wire.redaction import Veil
+from wire.messages import PROTOCOL_VERSION, BackgroundProcesses, ExecExit, Message, Ready, StartFailed
+from wire.redaction import SecretMask
 
-QUESTION_EVENTS = frozenset({"permission_required", "permission_decided", "ui_request", "ui_resolved", "done"})
-_DIALOGS = frozenset({"select", "confirm", "input", "editor"})
-_MOST_OPEN = 256
+USER_INPUT_EVENTS = frozenset({"permission_required", "permission_decided", "ui_request", "ui_resolved", "done"})
+_DIALOG_METHODS = frozenset({"select", "confirm", "input", "editor"})
+_MAX_OPEN = 256
 
 
-class _Call(msgspec.Struct):
+class _ToolCallRef(msgspec.Struct):
     id: str = ""
 
 
-class _Question(msgspec.Struct):
+class _UserInputRef(msgspec.Struct):
     """The members that name a question, in whichever of the events."""
 
     id: str = ""
     method: str = ""
     call_id: str = ""
-    call: _Call = msgspec.field(default_factory=_Call)
+    call: _ToolCallRef = msgspec.field(default_factory=_ToolCallRef)
 
 
-class OpenQuestions:
-    """Learns from ``QUESTION_EVENTS``; a question is open until it is decided, answered, or its run is done."""
+class PendingUserInput:
+    """Learns from ``USER_INPUT_EVENTS``; a question is open until it is decided, answered, or its run is done."""
 
     def __init__(self) -> None:
         self._open: set[str] = set()
-        self._decoder = msgspec.json.Decoder(_Question)
+        self._decoder = msgspec.json.Decoder(_UserInputRef)
 
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def note(self, event: Message) -> None:
-        """Take one of ``QUESTION_EVENTS``; one whose data names no question changes nothing."""
+    def observe(self, event: Message) -> None:
+        """Take one of ``USER_INPUT_EVENTS``; one whose data names no question changes nothing."""
         if event.event == "done":
             self._open.clear()
             return
-        question = self._read(event.data)
+        question = self._decode(event.data)
         match event.event:
             case "permission_required":
-                self._ask(question.call.id or question.call_id)
+                self._add(question.call.id or question.call_id)
             case "permission_decided":
                 self._open.discard(question.call_id or question.call.id)
-            case "ui_request" if question.method in _DIALOGS:
-                self._ask(question.id)
+            case "ui_request" if question.method in _DIALOG_METHODS:
+                self._add(question.id)
             case "ui_resolved":
                 self._open.discard(question.id)
 
-    def answered(self, params: msgspec.Raw) -> None:
+    def mark_answered(self, params: msgspec.Raw) -> None:
         """We have sent ``ui_respond`` with these parameters."""
-        self._open.discard(self._read(params).id)
+        self._open.discard(self._decode(params).id)
 
-    def _ask(self, key: str) -> None:
-        if key and len(self._open) < _MOST_OPEN:
+    def _add(self, key: str) -> None:
+        if key and len(self._open) < _MAX_OPEN:
             self._open.add(key)
 
-    def _read(self, data: msgspec.Raw) -> _Question:
+    def _decode(self, data: msgspec.Raw) -> _UserInputRef:
         try:
             return self._decoder.decode(data)
         except DECODE_ERRORS:
-            return _Question()
+            return _UserInputRef()
 
 
-NOTICED_EVENTS = QUESTION_EVENTS | {"ready", "start_failed", "background", "exec_exit"}
+TRACKED_EVENTS = USER_INPUT_EVENTS | {"ready", "start_failed", "background", "exec_exit"}
 
 _MAX_NAMES, _MAX_NAME_CHARS = 64, 256
 
 
-class Notices:
-    """Takes ``NOTICED_EVENTS``.
+class WorkerEventTracker:
+    """Takes ``TRACKED_EVENTS``.
 
     Attributes:
         ready: the first ``ready`` of the worker; None before.
@@ -97,33 +97,33 @@ class Notices:
     def __init__(self, on_ready: Callable[[], None]) -> None:
         self.ready: Ready | None = None
         self.start_failure: str | None = None
-        self.background = Background()
+        self.background = BackgroundProcesses()
         self.on_ready = on_ready
-        self.on_background: Callable[[Background], None] | None = None
+        self.on_background: Callable[[BackgroundProcesses], None] | None = None
         self.on_exec_exit: Callable[[ExecExit], None] | None = None
-        self.questions = OpenQuestions()
+        self.user_input = PendingUserInput()
 
-    def note(self, event: Message) -> None:
+    def observe(self, event: Message) -> None:
         """Take one event. Raises ProtocolViolation for a ``ready`` of another protocol, MsgspecError for bad data."""
         match event.event:
             case "ready":
-                self._become_ready(msgspec.json.decode(event.data, type=Ready))
+                self._set_ready(msgspec.json.decode(event.data, type=Ready))
             case "start_failed":
                 self.start_failure = msgspec.json.decode(event.data, type=StartFailed).message
                 self.on_ready()
             case "background":
-                told = msgspec.json.decode(event.data, type=Background)
+                told = msgspec.json.decode(event.data, type=BackgroundProcesses)
                 names = [name[:_MAX_NAME_CHARS] for name in told.names[:_MAX_NAMES]]
-                self.background = Background(max(0, told.running), names)
+                self.background = BackgroundProcesses(max(0, told.running), names)
                 if self.on_background is not None:
                     self.on_background(self.background)
             case "exec_exit":
                 if self.on_exec_exit is not None:
                     self.on_exec_exit(msgspec.json.decode(event.data, type=ExecExit))
             case _:
-                self.questions.note(event)
+                self.user_input.observe(event)
 
-    def _become_ready(self, ready: Ready) -> None:
+    def _set_ready(self, ready: Ready) -> None:
         if ready.protocol != PROTOCOL_VERSION:
             raise ProtocolViolation(
                 f"it speaks protocol {ready.protocol}, this supervisor {PROTOCOL_VERSION}; update the older of the two"
@@ -133,50 +133,50 @@ class Notices:
             self.on_ready()
 
 
-_KEPT_SAMPLES = 8
+_MAX_SAMPLES = 8
 _SAMPLE_BYTES = 512
 
 
-class Contamination:
+class InvalidLines:
     """Adds up what the dialect found in each block. ``limit`` bad lines in a row are borne, one more is not."""
 
-    def __init__(self, limit: int, veil: Veil) -> None:
+    def __init__(self, limit: int, veil: SecretMask) -> None:
         self._limit = limit
-        self._veil = veil
-        self._run = 0
-        self._samples: deque[bytes] = deque(maxlen=_KEPT_SAMPLES)
-        self.lines = 0
+        self._mask = veil
+        self._current_run = 0
+        self._samples: deque[bytes] = deque(maxlen=_MAX_SAMPLES)
+        self.count = 0
 
     @property
     def samples(self) -> list[bytes]:
         """The last few of them, oldest first, each cut to 512 bytes."""
         return list(self._samples)
 
-    def note(self, step: Step) -> None:
+    def record(self, step: Step) -> None:
         """Take the outcome of one block. Raises ProtocolViolation when too many bad lines stand in a row."""
-        if not step.contaminated:
+        if not step.invalid_lines:
             if step.messages:
-                self._run = 0
+                self._current_run = 0
             return
-        self.lines += len(step.contaminated)
-        self._samples.extend(map(self._sample, step.contaminated[-_KEPT_SAMPLES:]))
+        self.count += len(step.invalid_lines)
+        self._samples.extend(map(self._sample, step.invalid_lines[-_MAX_SAMPLES:]))
         if step.messages:
-            longest = max(self._run + step.leading_run, step.longest_run, step.contaminated_run)
-            self._run = step.contaminated_run
+            longest = max(self._current_run + step.leading_run, step.longest_run, step.trailing_run)
+            self._current_run = step.trailing_run
         else:
-            self._run += len(step.contaminated)
-            longest = self._run
+            self._current_run += len(step.invalid_lines)
+            longest = self._current_run
         if longest > self._limit:
             raise ProtocolViolation(
                 f"{longest} lines in a row were no message (limit {self._limit}), "
                 f"the last one {self._samples[-1][:80]!r}"
             )
 
-    def note_torn_line(self, line: bytes) -> None:
+    def record_torn_line(self, line: bytes) -> None:
         """The stream has ended inside a line."""
         if line:
-            self.lines += 1
+            self.count += 1
             self._samples.append(self._sample(line))
 
     def _sample(self, line: bytes) -> bytes:
-        return self._veil.beginning(line, _SAMPLE_BYTES)
+        return self._mask.prefix(line, _SAMPLE_BYTES)

@@ -123,8 +123,8 @@ def _pool_problems(pool: PoolSettings) -> Iterator[Problem]:
 def _prewarm_problems(settings: Settings) -> Iterator[Problem]:
     for index, entry in enumerate(settings.pool.prewarm):
         place = ("pool", "prewarm", index)
-        yield from _unknown("agent", entry.agent, settings.agent_names(), (*place, "agent"))
-        yield from _unknown("role", entry.role, settings.role_names(), (*place, "role"))
+        yield from _unknown_name("agent", entry.agent, settings.agent_names(), (*place, "agent"))
+        yield from _unknown_name("role", entry.role, settings.role_names(), (*place, "role"))
         if has_workspace_per_session(settings, entry.agent):
             text = f"has a workspace per session (agents.{entry.agent}.workspace_per): no worker can be started before"
             yield Problem((*place, "agent"), f"{entry.agent} {text} its session is known")
@@ -166,6 +166,6 @@ def _cron_problems(settings: Settings) -> Iterator[Problem]:
         )
 
 
-def _unknown(what: str, name: str, known: list[str], path: KeyPath) -> Iterator[Problem]:
+def _unknown_name(what: str, name: str, known: list[str], path: KeyPath) -> Iterator[Problem]:
     if name not in known:
         yield Problem(path, f"there is no {what} {name!r}{suggestion(name, known)}")

@@ -13,10 +13,10 @@ import tomli_w
 
 from errors import UsageError
 from settings.problems import Statement, statements
-from settings.template import inline, inline_key
+from settings.template import inline_key, inline_value
 
 
-class Edited(NamedTuple):
+class EditResult(NamedTuple):
     """A text after one change."""
 
     text: str
@@ -39,7 +39,7 @@ def parse_key(key: str) -> tuple[str, ...]:
     return path
 
 
-def readings(text: str) -> list[Any]:
+def value_candidates(text: str) -> list[Any]:
     """What a value on the command line may mean, the likeliest first: as TOML where it is, else as a text."""
     try:
         table = tomllib.loads(f"value = {text}")
@@ -48,26 +48,26 @@ def readings(text: str) -> list[Any]:
     return [text] if set(table) != {"value"} else [table["value"], text]
 
 
-def edit_text(text: str, path: tuple[str, ...], value: Any) -> Edited:
+def edit_text(text: str, path: tuple[str, ...], value: Any) -> EditResult:
     """The text with the key set. Raises UsageError where the key lies inside something that is no table."""
-    wanted = _with(tomllib.loads(text), path, value)
+    wanted = _with_value(tomllib.loads(text), path, value)
     for candidate in _candidates(text, path, wanted):
-        if _means(candidate, wanted):
-            return Edited(candidate, in_place=True)
-    return Edited(tomli_w.dumps(wanted), in_place=False)
+        if _parses_to(candidate, wanted):
+            return EditResult(candidate, in_place=True)
+    return EditResult(tomli_w.dumps(wanted), in_place=False)
 
 
-def _with(table: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+def _with_value(table: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
     name, *rest = path
     if rest:
         inner = table.get(name, {})
         if not isinstance(inner, dict):
             raise UsageError(f"{name} is no table here; set the whole of it")
-        value = _with(inner, tuple(rest), value)
+        value = _with_value(inner, tuple(rest), value)
     return {**table, name: value}
 
 
-def _means(text: str, wanted: dict[str, Any]) -> bool:
+def _parses_to(text: str, wanted: dict[str, Any]) -> bool:
     try:
         return tomllib.loads(text) == wanted
     except tomllib.TOMLDecodeError:
@@ -82,40 +82,41 @@ def _candidates(text: str, path: tuple[str, ...], wanted: dict[str, Any]) -> Ite
     lines = text.split("\n")
     found = list(statements(text))
     ending = "\r\n" if "\r\n" in text else "\n"
-    for changed in _changed(lines, found, path, wanted):
+    for changed in _replacements(lines, found, path, wanted):
         yield "\n".join(changed)
-    for at, line in _new_lines(lines, found, path, inline(_at(wanted, path))):
+    for at, line in _insertions(lines, found, path, inline_value(_value_at(wanted, path))):
         yield "\n".join([*lines[:at], line + ending.removesuffix("\n"), *lines[at:]])
     if outer := path[:-1]:
         start = text + ending * (not text.endswith("\n")) + ending if text else ""
-        yield f"{start}[{_dotted(outer)}]{ending}{inline_key(path[-1])} = {inline(_at(wanted, path))}{ending}"
+        setting = f"{inline_key(path[-1])} = {inline_value(_value_at(wanted, path))}"
+        yield f"{start}[{_dotted(outer)}]{ending}{setting}{ending}"
 
 
-def _changed(
+def _replacements(
     lines: list[str], found: list[Statement], path: tuple[str, ...], wanted: dict[str, Any]
 ) -> Iterator[list[str]]:
     """The statement that sets the key, or a one-line table around it, with its new value."""
     for length in range(len(path), 0, -1):
         for statement in found:
             if path[:length] in statement.keys:
-                yield _replaced(lines, statement, inline(_at(wanted, path[:length])))
+                yield _replaced(lines, statement, inline_value(_value_at(wanted, path[:length])))
 
 
-def _new_lines(
+def _insertions(
     lines: list[str], found: list[Statement], path: tuple[str, ...], source: str
 ) -> Iterator[tuple[int, str]]:
     """Where a line for the key could be put in, and what it says there."""
     *outer, name = path
     for section in _sections(found, tuple(outer), len(lines)):
-        yield _best_place(lines, section, name), f"{inline_key(name)} = {source}"
+        yield _insertion_line(lines, section, name), f"{inline_key(name)} = {source}"
     for statement in found:  # the table has no header: it is made by dotted keys
         depth = len(statement.table)
         if tuple(outer) in statement.keys:
             yield statement.last, f"{_dotted(path[depth:])} = {source}"
 
 
-def _at(table: Any, path: tuple[str, ...]) -> Any:
-    return _at(table[path[0]], path[1:]) if path else table
+def _value_at(table: Any, path: tuple[str, ...]) -> Any:
+    return _value_at(table[path[0]], path[1:]) if path else table
 
 
 def _dotted(path: tuple[str, ...]) -> str:
@@ -142,7 +143,7 @@ def _trailing_comment(statement: str) -> str:
     content = tomllib.loads(statement)
     for found in re.finditer("#", statement):
         before = statement[: found.start()]
-        if _means(before, content):
+        if _parses_to(before, content):
             return statement[len(before.rstrip()) :] + ending
     return ending
 
@@ -172,7 +173,7 @@ def _sections(found: list[Statement], table: tuple[str, ...], count: int) -> Ite
             yield _Section(start, stop, max(inside, default=start))
 
 
-def _best_place(lines: list[str], section: _Section, name: str) -> int:
+def _insertion_line(lines: list[str], section: _Section, name: str) -> int:
     """Behind the line that shows the key's default, where there is one; else behind the table's last key."""
     shown = re.compile(rf"\s*#\s?{re.escape(inline_key(name))}\s*=")
     for index in range(section.start, section.stop):

@@ -11,19 +11,19 @@ import msgspec
 import tomli_w
 
 from errors import UsageError
-from settings.edit import Edited, edit_text, parse_key, readings
+from settings.edit import EditResult, edit_text, parse_key, value_candidates
 from settings.load import parse_settings, parse_toml, read_settings_file, settings_error
 from settings.problems import Problem, SettingsError
 from settings.schema import Settings, as_table, file_shape
-from settings.template import inline, inline_key, render_template, spelled
-from wire.redaction import HIDDEN, names_a_secret
+from settings.template import humanize, inline_key, inline_value, render_template
+from wire.redaction import HIDDEN, is_secret_name
 
 _PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
 _PATH_OF_URL = re.compile(r"(?<=[^/:])[/?].+\Z", re.DOTALL)
 _OWNER_ONLY = 0o600
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """What ``set_config`` did."""
 
     file: Path
@@ -87,10 +87,10 @@ def show_config(settings: Settings, *, as_json: bool = False) -> str:
     """Every value that holds, secrets hidden: as TOML, or as JSON with times in seconds and sizes in bytes."""
     if as_json:
         return msgspec.json.format(msgspec.json.encode(_redacted(as_table(settings)))).decode()
-    return tomli_w.dumps(_redacted(file_shape(spelled(settings)))).rstrip("\n")
+    return tomli_w.dumps(_redacted(file_shape(humanize(settings)))).rstrip("\n")
 
 
-def set_config(path: Path, key: str, value: str) -> Change:
+def set_config(path: Path, key: str, value: str) -> ConfigChange:
     """Set one key of the file, which is made when it is not there; a value that is no TOML is taken as a text.
 
     Only a file that can be used is written, atomically and with the old one's mode. Comments stay, unless the key
@@ -104,7 +104,7 @@ def set_config(path: Path, key: str, value: str) -> Change:
     keys = parse_key(key)
     text = read_settings_file(path) if path.exists() else ""
     parse_toml(text, path)
-    edited, taken = _first_usable(path, text, keys, readings(value))
+    edited, taken = _first_usable(path, text, keys, value_candidates(value))
     backup = None
     if not edited.in_place:
         backup = path.with_name(f"{path.name}.bak")
@@ -113,10 +113,10 @@ def set_config(path: Path, key: str, value: str) -> Change:
     shown = _redacted(_nested(keys, taken))
     for name in keys:
         shown = shown[name]
-    return Change(path, ".".join(inline_key(name) for name in keys), inline(shown), backup)
+    return ConfigChange(path, ".".join(inline_key(name) for name in keys), inline_value(shown), backup)
 
 
-def _first_usable(path: Path, text: str, keys: tuple[str, ...], values: list[Any]) -> tuple[Edited, Any]:
+def _first_usable(path: Path, text: str, keys: tuple[str, ...], values: list[Any]) -> tuple[EditResult, Any]:
     """The first reading of the value with which the settings hold; else the error of the likeliest one."""
     errors = []
     for value in values:
@@ -150,7 +150,7 @@ def _redacted(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return _redacted_arguments([_redacted(item) for item in value])
     if isinstance(value, str):
-        return HIDDEN if value and names_a_secret(name) else _PASSWORD_IN_URL.sub(HIDDEN, value)
+        return HIDDEN if value and is_secret_name(name) else _PASSWORD_IN_URL.sub(HIDDEN, value)
     return value
 
 
@@ -166,7 +166,7 @@ def _redacted_arguments(items: list[Any]) -> list[Any]:
     hide_next = False
     for item in items:
         flag, equals, _ = item.partition("=") if isinstance(item, str) else ("", "", "")
-        secret = flag.startswith("-") and names_a_secret(flag)
+        secret = flag.startswith("-") and is_secret_name(flag)
         hidden.append(HIDDEN if hide_next else f"{flag}={HIDDEN}" if secret and equals else item)
         hide_next = secret and not equals
     return hidden
@@ -183,7 +183,7 @@ def _replace(path: Path, text: str) -> None:
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(descriptor, "wb") as file:
-                _take_after(target, descriptor)
+                _copy_ownership(target, descriptor)
                 file.write(text.encode())
                 file.flush()
                 os.fsync(descriptor)
@@ -196,7 +196,7 @@ def _replace(path: Path, text: str) -> None:
         raise UsageError(f"cannot write {path}: {exc.strerror}") from exc
 
 
-def _take_after(target: Path, descriptor: int) -> None:
+def _copy_ownership(target: Path, descriptor: int) -> None:
     """Give the new file mode and owner of the old one; a new one is its owner's only."""
     if not target.exists():
         return

@@ -20,13 +20,13 @@ from profiles import AgentSettings, RoleSettings
 from settings.checks import check_settings
 from settings.machine import exposure_problems
 from settings.problems import KeyPath, Problem, SettingsError, lines_of_keys, suggestion, type_problems
-from settings.schema import DOTTED, Settings, as_written, struct_shape
-from wire.files import open_regular, writable_by_others
+from settings.schema import DOTTED_TABLES, Settings, file_key_path, struct_shape
+from wire.files import foreign_write_access, open_regular
 from wire.units import decode_unit
 
-_MAX_BYTES = 100_000
+_MAX_PROMPT_BYTES = 100_000
 """A prompt is one argument of the worker's program; Linux limits these to 128 KiB."""
-_KEYS = ("system_prompt", "append_system_prompt")
+_PROMPT_KEYS = ("system_prompt", "append_system_prompt")
 
 Table = TypeVar("Table", AgentSettings, RoleSettings)
 
@@ -47,23 +47,23 @@ def with_prompt_files(settings: Settings, place: Callable[[str], str]) -> tuple[
 
 def _with_texts(table: Table, path: tuple[str, str], place: Callable[[str], str], problems: list[Problem]) -> Table:
     found = {}
-    for key in _KEYS:
+    for key in _PROMPT_KEYS:
         value = getattr(table, key, None)
         if value is None or not value.startswith("@"):
             continue
         try:
-            found[key] = value[1:] if value.startswith("@@") else _read(Path(place(value[1:])))
+            found[key] = value[1:] if value.startswith("@@") else _read_prompt(Path(place(value[1:])))
         except (OSError, ValueError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else str(exc)
             problems.append(Problem((*path, key), f"cannot read {place(value[1:])}: {reason}; @@ begins a text with @"))
     return msgspec.structs.replace(table, **found) if found else table
 
 
-def _read(path: Path) -> str:
+def _read_prompt(path: Path) -> str:
     with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
-        content = file.read(_MAX_BYTES + 1)
-    if len(content) > _MAX_BYTES:
-        raise ValueError(f"it is longer than {_MAX_BYTES:,} bytes")
+        content = file.read(_MAX_PROMPT_BYTES + 1)
+    if len(content) > _MAX_PROMPT_BYTES:
+        raise ValueError(f"it is longer than {_MAX_PROMPT_BYTES:,} bytes")
     try:
         return content.decode()
     except UnicodeDecodeError as exc:
@@ -82,14 +82,14 @@ def find_settings_file(explicit: str | None, env: Mapping[str, str], cwd: Path) 
     config_home = env.get("XDG_CONFIG_HOME") or "~/.config"
     here, users = cwd / "pool.toml", Path(config_home).expanduser() / "pool" / "pool.toml"
     if here.is_file():
-        _refuse_others(here)
+        _reject_foreign_file(here)
         return here
     return users if users.is_file() else None
 
 
-def _refuse_others(path: Path) -> None:
+def _reject_foreign_file(path: Path) -> None:
     """Settings name programs to run, so a file of another user in the working directory is never picked up."""
-    problem = writable_by_others(path)
+    problem = foreign_write_access(path)
     if problem is not None:
         raise SettingsError(
             f"{path} {problem}, who can have any program run with it: it is not used without being named; "
@@ -130,13 +130,13 @@ def parse_settings(
     table = parse_toml(text, path)
     problems = [
         *_misplaced(table),
-        *(Problem(as_written(found.path), found.text) for found in type_problems(struct_shape(table), Settings)),
+        *(Problem(file_key_path(found.path), found.text) for found in type_problems(struct_shape(table), Settings)),
     ]
     if problems:
         raise settings_error(problems, text, path)
     settings = msgspec.convert(struct_shape(table), Settings, dec_hook=decode_unit)
     settings = _override(settings, path, data_dir=data_dir, min_workers=min_workers, max_workers=max_workers)
-    settings, unread = with_prompt_files(settings, lambda name: _beside(path, name))
+    settings, unread = with_prompt_files(settings, lambda name: _resolve_path(path, name))
     problems = [
         *check_settings(settings),
         *unread,
@@ -178,7 +178,7 @@ def parse_toml(text: str, path: Path | None) -> dict[str, Any]:
         raise SettingsError(f"{path}:{line}: this is not TOML: {reason[:1].lower()}{reason[1:]}{column}") from exc
 
 
-def salvage_place(path: Path | None) -> tuple[str, str]:
+def salvage_paths(path: Path | None) -> tuple[str, str]:
     """``data_dir`` (absolute) and ``socket`` of an invalid file, each empty where it cannot be read.
 
     By them a command finds the supervisor that was started before the file became invalid.
@@ -190,7 +190,7 @@ def salvage_place(path: Path | None) -> tuple[str, str]:
     except SettingsError:
         table = {}
     data_dir, socket = table.get("data_dir"), table.get("socket")
-    where = _beside(path, data_dir) if isinstance(data_dir, str) and data_dir else ""
+    where = _resolve_path(path, data_dir) if isinstance(data_dir, str) and data_dir else ""
     return where, socket if isinstance(socket, str) else ""
 
 
@@ -208,7 +208,7 @@ def _readable_part(text: str) -> dict[str, Any]:
 
 def _misplaced(table: dict[str, Any]) -> list[Problem]:
     """Quoted, a dotted name would be one key; nobody means that."""
-    return [Problem((name,), f"is one key as quoted; write [{name}]") for name in DOTTED if name in table]
+    return [Problem((name,), f"is one key as quoted; write [{name}]") for name in DOTTED_TABLES if name in table]
 
 
 # --- paths and the command line ---------------------------------------------------------------------------------------
@@ -223,27 +223,33 @@ def _override(
         settings,
         data_dir=_absolute_data_dir(data_dir, settings.data_dir, path),
         pool=msgspec.structs.replace(settings.pool, **limits),
-        gateway=msgspec.structs.replace(settings.gateway, hooks=_beside(path, hooks)) if hooks else settings.gateway,
+        gateway=msgspec.structs.replace(settings.gateway, hooks=_resolve_path(path, hooks))
+        if hooks
+        else settings.gateway,
         agents={name: _with_hooks(agent, path) for name, agent in settings.agents.items()},
-        http=with_token_files(http, lambda name: _beside(path, name)),
+        http=with_token_files(http, lambda name: _resolve_path(path, name)),
     )
 
 
 def _with_hooks(agent: AgentSettings, file: Path | None) -> AgentSettings:
-    return msgspec.structs.replace(agent, hooks=[_beside(file, name) for name in agent.hooks]) if agent.hooks else agent
+    return (
+        msgspec.structs.replace(agent, hooks=[_resolve_path(file, name) for name in agent.hooks])
+        if agent.hooks
+        else agent
+    )
 
 
 def _absolute_data_dir(flag: str | None, configured: str, path: Path | None) -> str:
     if flag:
-        return _beside(None, flag)
+        return _resolve_path(None, flag)
     if configured and path is not None:
-        return _beside(path, configured)
+        return _resolve_path(path, configured)
     import platformdirs  # noqa: PLC0415  # 17 ms that a command with a data directory of its own need not pay
 
     return platformdirs.user_state_dir("pool", appauthor=False)
 
 
-def _beside(file: Path | None, name: str) -> str:
+def _resolve_path(file: Path | None, name: str) -> str:
     """A path as the file (or, without one, the command line) means it, made absolute."""
     place = Path() if file is None else file.parent
     return os.path.abspath(place / Path(name).expanduser())  # noqa: PTH100  # also folds "..", which absolute() keeps
@@ -271,7 +277,7 @@ def _job_problems(settings: Settings) -> list[Problem]:
     """Scheduled jobs that would never be due, or name what there is not; by this machine's clock and time zones."""
     if not settings.cron.jobs:
         return []
-    from heartbeat.cron.jobs import Names, cron_problems  # noqa: PLC0415  # what most commands need not wait for
+    from heartbeat.cron.jobs import NameValidators, cron_problems  # noqa: PLC0415  # what most commands need not wait for
     from heartbeat.cron.schedule import machine_zone  # noqa: PLC0415  # the same
     from heartbeat.delivery.targets import target_problem  # noqa: PLC0415  # the same
 
@@ -280,7 +286,7 @@ def _job_problems(settings: Settings) -> list[Problem]:
     def agent_problem(agent: str) -> str | None:
         return None if agent in known else f"agent: there is no agent {agent!r}{suggestion(agent, known)}"
 
-    names = Names(
+    names = NameValidators(
         agent_problem,
         lambda target: target_problem(target, settings.delivery.webhooks),
         lambda: settings.router.default_agent,
@@ -301,17 +307,19 @@ def settings_error(
     """
     lines = lines_of_keys(text)
     shown = [
-        f"--{problem.path[-1]}: {problem}" if problem.path in given else f"{_place(problem.path, lines, path)}{problem}"
+        f"--{problem.path[-1]}: {problem}"
+        if problem.path in given
+        else f"{_location(problem.path, lines, path)}{problem}"
         for problem in problems
     ]
     return SettingsError("\n".join(shown), problems)
 
 
-def _place(key: KeyPath, lines: dict[KeyPath, int], path: Path | None) -> str:
+def _location(key: KeyPath, lines: dict[KeyPath, int], path: Path | None) -> str:
     """The line of the key; else of the first thing in it, a table that only its inner ones name; else around it."""
     inside = [line for other, line in lines.items() if other[: len(key)] == key]
     if key and inside:
         return f"{path}:{min(inside)}: "
     if key:
-        return _place(key[:-1], lines, path)
+        return _location(key[:-1], lines, path)
     return f"{path}: " if path and lines else ""

@@ -18,7 +18,7 @@ from typing import Any
 
 from doors.http.binding import parse_bind
 from doors.http.settings import is_loopback
-from doors.http.tokens import TOKEN_VARIABLE, place_of_token, read_token, token_problem
+from doors.http.tokens import TOKEN_VARIABLE, find_token_source, read_token, token_problem
 from errors import UsageError
 from heartbeat.delivery.settings import signing_key
 from pool.settings import check_memory
@@ -26,22 +26,22 @@ from profiles import KNOWN_TOOLS, AgentSettings
 from router.workspaces import find_workspace, workspace_problem
 from settings.problems import KeyPath, Problem
 from settings.schema import Settings
-from wire.files import open_regular, places_of
+from wire.files import open_regular, real_paths
 
 
 def machine_problems(settings: Settings, env: Mapping[str, str]) -> Iterator[Problem]:
     """Every problem, under its path in the file. Reads files and creates none."""
-    yield from _refused(("pool", "max"), check_memory, settings.pool)
+    yield from _check_problem(("pool", "max"), check_memory, settings.pool)
     for name, hook in settings.delivery.webhooks.items():
-        yield from _refused(("delivery", "webhooks", name, "secret_env"), signing_key, name, hook, env)
+        yield from _check_problem(("delivery", "webhooks", name, "secret_env"), signing_key, name, hook, env)
     if settings.http.bind:
-        yield from _tokens(settings, env)
-    for agent, role in _kept_warm(settings):
-        yield from _workspace(settings, agent, role)
-    yield from _hooks(settings)
+        yield from _token_problems(settings, env)
+    for agent, role in _prewarmed(settings):
+        yield from _workspace_problems(settings, agent, role)
+    yield from _hook_problems(settings)
 
 
-def _refused(path: KeyPath, check: Callable[..., Any], *args: Any) -> Iterator[Problem]:
+def _check_problem(path: KeyPath, check: Callable[..., Any], *args: Any) -> Iterator[Problem]:
     """The problem that ``check`` raises, without the name of the setting."""
     try:
         check(*args)
@@ -49,32 +49,32 @@ def _refused(path: KeyPath, check: Callable[..., Any], *args: Any) -> Iterator[P
         yield Problem(path, exc.message.removeprefix(f"{path[0]}.{path[1]} = "))
 
 
-def _tokens(settings: Settings, env: Mapping[str, str]) -> Iterator[Problem]:
+def _token_problems(settings: Settings, env: Mapping[str, str]) -> Iterator[Problem]:
     http = settings.http
     given = env.get(TOKEN_VARIABLE)
     if given and (problem := token_problem(given)):
         yield Problem(("http",), f"${TOKEN_VARIABLE} {problem}")
-    place = place_of_token(http, env, Path(settings.data_dir))
+    place = find_token_source(http, env, Path(settings.data_dir))
     if place.file is not None and not place.is_made:
-        yield from _refused(("http", "token_file"), read_token, place.file)
+        yield from _check_problem(("http", "token_file"), read_token, place.file)
     if place.is_made and not is_loopback(parse_bind(http.bind)[0]):
         text = "other machines can reach it: set http.token_file (or http.token) to a token of your choice first, or "
         yield Problem(("http", "bind"), f"is {http.bind}, and {text}bind 127.0.0.1")
     for name, each in http.tokens.items():
         if each.token_file:
-            yield from _refused(("http", "tokens", name, "token_file"), read_token, Path(each.token_file))
+            yield from _check_problem(("http", "tokens", name, "token_file"), read_token, Path(each.token_file))
 
 
-def _hooks(settings: Settings) -> Iterator[Problem]:
+def _hook_problems(settings: Settings) -> Iterator[Problem]:
     """Files of hooks that are not there or no Python; nothing of them is run. A program of one's own has its own."""
     if settings.gateway.hooks:
-        yield from _code(("gateway", "hooks"), settings.gateway.hooks)
+        yield from _code_problems(("gateway", "hooks"), settings.gateway.hooks)
     for name, agent in settings.agents.items():
         for index, file in enumerate(agent.hooks if not agent.command else ()):
-            yield from _code(("agents", name, "hooks", index), file)
+            yield from _code_problems(("agents", name, "hooks", index), file)
 
 
-def _code(path: KeyPath, file: str) -> Iterator[Problem]:
+def _code_problems(path: KeyPath, file: str) -> Iterator[Problem]:
     try:
         with os.fdopen(open_regular(Path(file), os.O_RDONLY), "rb") as opened:
             compile(opened.read(), file, "exec", dont_inherit=True)
@@ -85,13 +85,13 @@ def _code(path: KeyPath, file: str) -> Iterator[Problem]:
         yield Problem(path, f"cannot load {file}:{line}: {getattr(exc, 'msg', None) or exc}")
 
 
-def _kept_warm(settings: Settings) -> list[tuple[str, str]]:
+def _prewarmed(settings: Settings) -> list[tuple[str, str]]:
     """The agents and roles whose workers the supervisor starts without a request."""
     default = [(settings.router.default_agent, "default")] if settings.pool.min else []
     return [(warm.agent, warm.role) for warm in settings.pool.prewarm] or default
 
 
-def _workspace(settings: Settings, agent: str, role: str) -> Iterator[Problem]:
+def _workspace_problems(settings: Settings, agent: str, role: str) -> Iterator[Problem]:
     try:
         found = find_workspace(settings.router, settings, agent, role, Path(settings.data_dir))
     except UsageError as exc:
@@ -115,12 +115,12 @@ def exposure_problems(settings: Settings, file: Path | None) -> list[Problem]:
     return [
         problem
         for name in settings.agent_names()
-        for problem in _of_agent(settings, name, settings.agents.get(name, AgentSettings()), named)
+        for problem in _agent_exposure(settings, name, settings.agents.get(name, AgentSettings()), named)
     ]
 
 
-def _of_agent(settings: Settings, name: str, agent: AgentSettings, named: dict[str, str]) -> Iterator[Problem]:
-    free = _free_tools(agent)
+def _agent_exposure(settings: Settings, name: str, agent: AgentSettings, named: dict[str, str]) -> Iterator[Problem]:
+    free = _unapproved_tools(agent)
     writers = [tool for tool in _FILE_TOOLS if tool in free]
     is_held = "exec" not in free or bool(agent.hooks)
     own = {f"agents.{name}.hooks": path for path in agent.hooks} if free else {}
@@ -135,7 +135,7 @@ def _of_agent(settings: Settings, name: str, agent: AgentSettings, named: dict[s
         )
     for workspace in sorted(_workspaces(settings, name)):
         for what, path in at_stake.items():
-            if any(place.is_relative_to(workspace) for place in places_of(path)):
+            if any(place.is_relative_to(workspace) for place in real_paths(path)):
                 yield Problem(
                     ("agents", name, "hooks" if what == f"agents.{name}.hooks" else "workspace"),
                     f"{what} ({path}) lies in the workspace {workspace}, where this agent's tools could replace it; "
@@ -143,7 +143,7 @@ def _of_agent(settings: Settings, name: str, agent: AgentSettings, named: dict[s
                 )
 
 
-def _free_tools(agent: AgentSettings) -> frozenset[str]:
+def _unapproved_tools(agent: AgentSettings) -> frozenset[str]:
     """Tools with effects on files that run without approval."""
     if agent.permission_mode != "auto":
         return frozenset()

@@ -54,7 +54,7 @@ def statements(text: str) -> Iterator[Statement]:
     """The statements of a TOML text that parses, in order."""
     table: KeyPath = ()
     arrays: dict[KeyPath, int] = {}
-    for first, last, statement in _cut(text):
+    for first, last, statement in _split_statements(text):
         content = tomllib.loads(statement)
         if statement.lstrip().startswith("["):
             table = _table_path(content, arrays)
@@ -63,7 +63,7 @@ def statements(text: str) -> Iterator[Statement]:
             yield Statement(first, last, table, tuple(table + path for path in _paths(content)))
 
 
-def _cut(text: str) -> Iterator[tuple[int, int, str]]:
+def _split_statements(text: str) -> Iterator[tuple[int, int, str]]:
     """First line, last line and text of the shortest runs of lines that parse by themselves and say something."""
     start, pending = 1, ""
     for number, line in enumerate(text.split("\n"), start=1):
@@ -131,7 +131,7 @@ def type_problems(value: Any, kind: Any, path: KeyPath = ()) -> Iterator[Problem
             msgspec.convert(value, kind, dec_hook=decode_unit)
         except msgspec.ValidationError as exc:
             whole = _problem(exc, path, value, kind)
-            yield _narrow(value, kind, whole) or whole
+            yield _blame_entry(value, kind, whole) or whole
 
 
 def suggestion(key: str, known: Iterable[str]) -> str:
@@ -142,7 +142,7 @@ def suggestion(key: str, known: Iterable[str]) -> str:
 
 
 def _inner_problems(value: Any, kind: Any, path: KeyPath) -> Iterator[Problem]:
-    kind = _bare(kind)
+    kind = _unwrap(kind)
     origin = get_origin(kind)
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         types = _types(kind)
@@ -165,17 +165,17 @@ def _types(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
     return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
 
 
-def _bare(kind: Any) -> Any:
+def _unwrap(kind: Any) -> Any:
     """The type without what surrounds it: ``Annotated[X, ...]`` and ``X | None`` are X."""
     if get_origin(kind) is Annotated:
-        return _bare(get_args(kind)[0])
+        return _unwrap(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
         options = [option for option in get_args(kind) if option is not type(None)]
-        return _bare(options[0]) if len(options) == 1 else kind
+        return _unwrap(options[0]) if len(options) == 1 else kind
     return kind
 
 
-def _narrow(value: Any, kind: Any, whole: Problem) -> Problem | None:
+def _blame_entry(value: Any, kind: Any, whole: Problem) -> Problem | None:
     """Blame one entry of a table for what a struct's own check says about the whole, where it alone says the same."""
     if _needs_something(kind):
         return None
@@ -191,7 +191,7 @@ def _narrow(value: Any, kind: Any, whole: Problem) -> Problem | None:
 
 def _needs_something(kind: Any) -> bool:
     """Whether a table of that type has keys that cannot be left out, so that one entry alone says nothing."""
-    kind = _bare(kind)
+    kind = _unwrap(kind)
     is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
     return is_struct and any(field.required for field in msgspec.structs.fields(kind))
 
@@ -214,7 +214,7 @@ def _problem(exc: msgspec.ValidationError, path: KeyPath, value: Any, kind: Any)
 
 def _choices(kind: Any) -> list[str]:
     """The words that a value may be, where only certain ones may."""
-    kind = _bare(kind)
+    kind = _unwrap(kind)
     if get_origin(kind) is Literal:
         return [choice for choice in get_args(kind) if isinstance(choice, str)]
     if isinstance(kind, type) and issubclass(kind, enum.Enum):

@@ -14,7 +14,7 @@ from doors.http.settings import HttpSettings
 from gateway.settings import GatewayPrompts, GatewaySettings
 from heartbeat.cron.settings import CronSettings
 from heartbeat.delivery.settings import DeliverySettings
-from heartbeat.settings import HeartbeatOverrides, HeartbeatSettings, effective
+from heartbeat.settings import HeartbeatOverrides, HeartbeatSettings, effective_heartbeat
 from pool.settings import PoolSettings
 from profiles.settings import ProfilesSettings
 from router.settings import RouterSettings
@@ -60,10 +60,10 @@ class Settings(ProfilesSettings, frozen=True, kw_only=True, forbid_unknown_field
 
     def heartbeat_of(self, agent: str) -> HeartbeatSettings:
         """What holds for an agent's heartbeat."""
-        return effective(self.heartbeat, self.heartbeats.get(agent))
+        return effective_heartbeat(self.heartbeat, self.heartbeats.get(agent))
 
 
-DOTTED = {
+DOTTED_TABLES = {
     name: tuple(name.split("."))
     for name in sorted((field.encode_name for field in msgspec.structs.fields(Settings)), key=len, reverse=True)
     if "." in name
@@ -71,7 +71,7 @@ DOTTED = {
 """Tables that stand inside another one, beside entries by name: ``agents.defaults`` among the agents, and
 ``agents.*.heartbeat`` in each of them. The longer ones come first: they stand inside the shorter ones."""
 _EACH = "*"
-_NO_ENTRIES = frozenset(path[1] for path in DOTTED.values() if path[1] != _EACH)
+_NO_ENTRIES = frozenset(path[1] for path in DOTTED_TABLES.values() if path[1] != _EACH)
 
 
 def struct_shape(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,20 +80,20 @@ def struct_shape(table: Mapping[str, Any]) -> dict[str, Any]:
     Inverse of ``file_shape``.
     """
     shaped, lifted = dict(table), {}
-    for name, path in DOTTED.items():
-        shaped, found = _lifted(shaped, path)
+    for name, path in DOTTED_TABLES.items():
+        shaped, found = _extract(shaped, path)
         if found is not None:
             lifted[name] = found
     return shaped | lifted
 
 
-def _lifted(table: Any, path: tuple[str, ...]) -> tuple[Any, Any]:
+def _extract(table: Any, path: tuple[str, ...]) -> tuple[Any, Any]:
     """The table without what stands at the path, and that; None = nothing does. Of all entries it is by their names."""
     if not path or not isinstance(table, dict):
         return ({}, table) if not path else (table, None)
     first, *rest = path
     names = [name for name in table if name not in _NO_ENTRIES] if first == _EACH else [first] if first in table else []
-    parts = {name: _lifted(table[name], tuple(rest)) for name in names}
+    parts = {name: _extract(table[name], tuple(rest)) for name in names}
     found = {name: value for name, (_, value) in parts.items() if value is not None}
     left = {
         name: parts[name][0] if name in found else item for name, item in table.items() if rest or name not in found
@@ -103,19 +103,19 @@ def _lifted(table: Any, path: tuple[str, ...]) -> tuple[Any, Any]:
 
 def file_shape(shaped: Mapping[str, Any]) -> dict[str, Any]:
     """The same the other way: each table where the file has it."""
-    table = {key: value for key, value in shaped.items() if key not in DOTTED}
-    for name, path in reversed(DOTTED.items()):
+    table = {key: value for key, value in shaped.items() if key not in DOTTED_TABLES}
+    for name, path in reversed(DOTTED_TABLES.items()):
         if name in shaped:
-            table = _lowered(table, path, shaped[name])
+            table = _insert(table, path, shaped[name])
     return table
 
 
-def _lowered(table: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+def _insert(table: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
     """The table with the value at the path; a new key stands before the entries by name."""
     first, *rest = path
     if first == _EACH:
-        return {**table, **{name: _lowered(table.get(name, {}), tuple(rest), item) for name, item in value.items()}}
-    inner = _lowered(table.get(first, {}), tuple(rest), value) if rest else value
+        return {**table, **{name: _insert(table.get(name, {}), tuple(rest), item) for name, item in value.items()}}
+    inner = _insert(table.get(first, {}), tuple(rest), value) if rest else value
     return {**table, first: inner} if first in table else {first: inner, **table}
 
 
@@ -128,11 +128,11 @@ def _number(value: Any) -> float | int:
     return int(value) if isinstance(value, int) else float(value)
 
 
-def as_written(path: KeyPath) -> KeyPath:
+def file_key_path(path: KeyPath) -> KeyPath:
     """The path of a key of the struct's shape as the file has it."""
-    if not (path and path[0] in DOTTED):
+    if not (path and path[0] in DOTTED_TABLES):
         return path
-    outer, *inner = DOTTED[str(path[0])]
+    outer, *inner = DOTTED_TABLES[str(path[0])]
     if inner[0] != _EACH:
         return (outer, *inner, *path[1:])
     return (outer, path[1], *inner[1:], *path[2:]) if len(path) > 1 else (outer,)

@@ -37,15 +37,15 @@ def render_template(root: type[msgspec.Struct]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def spelled(value: Any) -> Any:
+def humanize(value: Any) -> Any:
     """A value as people write it: times and sizes with the largest unit that fits; None entries of tables left out."""
     if isinstance(value, msgspec.Struct):
         names = {field.name: field.encode_name for field in msgspec.structs.fields(value)}
-        return spelled({names[name]: getattr(value, name) for name in value.__struct_fields__})
+        return humanize({names[name]: getattr(value, name) for name in value.__struct_fields__})
     if isinstance(value, dict):
-        return {str(key): spelled(item) for key, item in value.items() if item is not None}
+        return {str(key): humanize(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple | frozenset | set):
-        return [spelled(item) for item in value]
+        return [humanize(item) for item in value]
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, Seconds):
@@ -62,19 +62,19 @@ def _with_unit(value: Seconds | ByteCount, units: tuple[tuple[float, str], ...])
     return int(value) if value == int(value) else float(value)
 
 
-def inline(value: Any) -> str:
+def inline_value(value: Any) -> str:
     """A TOML value in one line."""
     if isinstance(value, dict):
-        entries = ", ".join(f"{inline_key(key)} = {inline(item)}" for key, item in value.items())
+        entries = ", ".join(f"{inline_key(key)} = {inline_value(item)}" for key, item in value.items())
         return f"{{ {entries} }}" if entries else "{}"
     if isinstance(value, list):
-        return f"[{', '.join(inline(item) for item in value)}]"
+        return f"[{', '.join(inline_value(item) for item in value)}]"
     return tomli_w.dumps({"k": value}).removeprefix("k = ").rstrip("\n")
 
 
 def inline_key(key: str) -> str:
     """A key, quoted where it must be."""
-    return key if _BARE_KEY.fullmatch(key) else inline(key)
+    return key if _BARE_KEY.fullmatch(key) else inline_value(key)
 
 
 # --- tables and keys --------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def _tables(kind: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[tuple
     """Every table below one, with its struct."""
     for field in msgspec.structs.fields(kind):
         place = (*path, field.encode_name)
-        inner = _bare(field.type)
+        inner = _unwrap(field.type)
         if _is_table(field):
             yield place, inner
             yield from _tables(inner, place)
@@ -96,8 +96,8 @@ def _keys(kind: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[str]:
     """The lines of the keys that stand in the table itself."""
     texts = _texts(kind)
     for field in msgspec.structs.fields(kind):
-        inner = _bare(field.type)
-        if _is_table(field) or _has_sample(field) or _is_of_each(field):
+        inner = _unwrap(field.type)
+        if _is_table(field) or _has_sample(field) or _is_per_entry(field):
             continue
         yield ""
         yield from _prose(texts.get(field.name, ""))
@@ -111,8 +111,8 @@ def _line(field: msgspec.structs.FieldInfo) -> str:
     default = _default(field)
     if default is None or default is msgspec.NODEFAULT:
         why = "needed" if default is msgspec.NODEFAULT else "unset by default"
-        return f"{field.encode_name} = {inline(_example(field.type))} ({why})"
-    return f"{field.encode_name} = {inline(spelled(default))}"
+        return f"{field.encode_name} = {inline_value(_example(field.type))} ({why})"
+    return f"{field.encode_name} = {inline_value(humanize(default))}"
 
 
 def _choices(kind: Any) -> Iterator[str]:
@@ -139,10 +139,10 @@ def _entry_example(name: str, kind: Any) -> Iterator[str]:
 
 def _example(kind: Any) -> Any:
     """A value of that type, for keys that have no default."""
-    least = _least(kind)
+    least = _minimum(kind)
     if least is not None:
         return least
-    kind = _bare(kind)
+    kind = _unwrap(kind)
     if get_origin(kind) is Literal:
         return get_args(kind)[0]
     if _is_struct(kind):
@@ -164,36 +164,36 @@ def _example(kind: Any) -> Any:
 # --- types ------------------------------------------------------------------------------------------------------------
 
 
-def _bare(kind: Any) -> Any:
+def _unwrap(kind: Any) -> Any:
     """The type without what surrounds it: ``Annotated[X, ...]`` and ``X | None`` are X."""
     if get_origin(kind) is Annotated:
-        return _bare(get_args(kind)[0])
+        return _unwrap(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
-        return _bare(next(option for option in get_args(kind) if option is not type(None)))
+        return _unwrap(next(option for option in get_args(kind) if option is not type(None)))
     return kind
 
 
-def _least(kind: Any) -> Any:
+def _minimum(kind: Any) -> Any:
     """The smallest number that a type with a bound takes; None where there is no such bound."""
     options = get_args(kind)
     if get_origin(kind) is Annotated:
         bounds = (each.ge for each in options[1:] if isinstance(each, msgspec.Meta))
         return next((bound for bound in bounds if bound is not None), None)
-    found = map(_least, options) if get_origin(kind) in (Union, UnionType) else ()
+    found = map(_minimum, options) if get_origin(kind) in (Union, UnionType) else ()
     return next((bound for bound in found if bound is not None), None)
 
 
 def _is_table(field: msgspec.structs.FieldInfo) -> bool:
     """Whether the field has a table of its own; a struct that is unset by default has none."""
-    return _is_struct(_bare(field.type)) and field.default is not None
+    return _is_struct(_unwrap(field.type)) and field.default is not None
 
 
 def _has_sample(field: msgspec.structs.FieldInfo) -> bool:
     """Whether the field holds tables by name, one of which can be shown without changing anything."""
-    return field.encode_name in _SAMPLE_NAMES and _entry_of(_bare(field.type), dict) is not None
+    return field.encode_name in _SAMPLE_NAMES and _entry_of(_unwrap(field.type), dict) is not None
 
 
-def _is_of_each(field: msgspec.structs.FieldInfo) -> bool:
+def _is_per_entry(field: msgspec.structs.FieldInfo) -> bool:
     """Whether the field stands inside each of the entries by name; the table for all of them says so."""
     return ".*." in field.encode_name
 
@@ -208,7 +208,7 @@ def _is_struct(kind: Any) -> bool:
 
 def _entry_of(kind: Any, container: type) -> type[msgspec.Struct] | None:
     """The struct that a list or the values of a table hold; None where they hold something else."""
-    entry = _bare(get_args(kind)[-1]) if get_origin(kind) is container else None
+    entry = _unwrap(get_args(kind)[-1]) if get_origin(kind) is container else None
     return entry if _is_struct(entry) else None
 
 
@@ -235,12 +235,12 @@ def _texts(kind: type) -> dict[str, str]:
     """The text below each field of a class, those of its bases included; Python itself does not keep them."""
     found: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
-        if _is_ours(owner):
+        if _is_project_class(owner):
             found |= _texts_in(ast.parse(textwrap.dedent(inspect.getsource(owner))))
     return found
 
 
-def _is_ours(owner: type) -> bool:
+def _is_project_class(owner: type) -> bool:
     return owner.__module__.partition(".")[0] not in ("builtins", "enum", "msgspec")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from store.records import EventRow, Loaded, RunRow, RunState, SessionRow, StoreStatistics
     from store.settings import StoreSettings
-    from store.store import Store, open_store, share_interpreter
+    from store.store import Store, open_store, set_switch_interval
 
 __all__ = [
     "EventRow",
@@ -21,10 +21,10 @@ __all__ = [
     "StoreSettings",
     "StoreStatistics",
     "open_store",
-    "share_interpreter",
+    "set_switch_interval",
 ]
 
-_HOMES = {
+_EXPORT_MODULES = {
     "EventRow": "store.records",
     "Loaded": "store.records",
     "RunRow": "store.records",
@@ -34,12 +34,12 @@ _HOMES = {
     "StoreSettings": "store.settings",
     "StoreStatistics": "store.records",
     "open_store": "store.store",
-    "share_interpreter": "store.store",
+    "set_switch_interval": "store.store",
 }
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
+    home = _EXPORT_MODULES.get(name)
     if home is None:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

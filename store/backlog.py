@@ -38,12 +38,12 @@ class Changes(Generic[Key, Row]):
         self.removed[key] = None
         return grown - (0 if before is None else cost_of(before))
 
-    def absorb(self, later: "Changes[Key, Row]") -> int:
+    def merge(self, later: "Changes[Key, Row]") -> int:
         """Let later changes follow these."""
         return sum(map(self.remove, later.removed)) + sum(self.put(key, row) for key, row in later.rows.items())
 
 
-class Batch:
+class WriteBatch:
     """What one transaction writes.
 
     ``upto`` is the position of its last change, ``cost`` its bytes in memory; ``reserved`` and ``gone`` are seqs to be
@@ -56,8 +56,8 @@ class Batch:
         self.documents: Changes[DocumentKey, DocumentRow] = Changes()
         self.events: deque[EventRow] = deque()
         self.reserved = 0
-        self.gone = 0
-        self.upto = 0
+        self.purged_through = 0
+        self.last_position = 0
         self.cost = 0
 
     @property
@@ -66,17 +66,17 @@ class Batch:
         tables = (self.sessions, self.runs, self.documents)
         return len(self.events) + sum(len(table.rows) + len(table.removed) for table in tables)
 
-    def absorb(self, later: "Batch") -> None:
+    def merge(self, later: "WriteBatch") -> None:
         """Take over a later batch; of each key only its last row stays."""
-        self.cost += self.sessions.absorb(later.sessions) + self.runs.absorb(later.runs)
-        self.cost += self.documents.absorb(later.documents)
+        self.cost += self.sessions.merge(later.sessions) + self.runs.merge(later.runs)
+        self.cost += self.documents.merge(later.documents)
         self.cost += sum(map(cost_of, later.events))
         self.events.extend(later.events)
         self.reserved = max(self.reserved, later.reserved)
-        self.gone = max(self.gone, later.gone)
-        self.upto = later.upto
+        self.purged_through = max(self.purged_through, later.purged_through)
+        self.last_position = later.last_position
 
-    def shed(self, excess: int) -> int:
+    def drop(self, excess: int) -> int:
         """Give up the oldest events until so many bytes are free; returns how many.
 
         When they do not suffice, the oldest deletions of runs go too: such a run comes back with the next life, which
@@ -87,7 +87,7 @@ class Batch:
         while self.events and self.cost > least:
             row = self.events.popleft()
             self.cost -= cost_of(row)
-            self.gone = max(self.gone, row.seq)
+            self.purged_through = max(self.purged_through, row.seq)
             lost += 1
         while self.runs.removed and self.cost > least:
             del self.runs.removed[next(iter(self.runs.removed))]
@@ -95,7 +95,7 @@ class Batch:
         return lost
 
 
-class Backlog:
+class WriteBacklog:
     """Batches that wait, the one that is being written, and what had to be given up.
 
     ``position`` counts the changes asked for, ``written`` is the position up to which all are durable (or given up).
@@ -107,54 +107,54 @@ class Backlog:
         self.written = 0
         self.cost = 0
         self.lost = 0
-        self.gone = 0
+        self.purged_through = 0
         """Highest seq among the events given up; older ones may be durable nevertheless."""
-        self.is_tight = False
+        self.is_limited = False
         self._limit = limit
-        self._waiting: deque[Batch] = deque()
-        self._taken: Batch | None = None
+        self._waiting: deque[WriteBatch] = deque()
+        self._in_flight: WriteBatch | None = None
         self._is_grouping = False
 
     # --- what is asked for ------------------------------------------------------------------------------------------
 
     def put_session(self, row: SessionRow) -> None:
         """Insert or replace."""
-        self._added(self._open_batch().sessions.put(row.key, row))
+        self._record_change(self._open_batch().sessions.put(row.key, row))
 
     def delete_session(self, key: str) -> None:
         """Delete if it is there."""
-        self._added(self._open_batch().sessions.remove(key))
+        self._record_change(self._open_batch().sessions.remove(key))
 
     def put_run(self, row: RunRow) -> None:
         """Insert or replace."""
-        self._added(self._open_batch().runs.put(row.key, row))
+        self._record_change(self._open_batch().runs.put(row.key, row))
 
     def delete_runs(self, keys: Iterable[RunKey]) -> None:
         """Delete those that are there."""
         for key in keys:
-            self._added(self._open_batch().runs.remove(key))
+            self._record_change(self._open_batch().runs.remove(key))
 
     def put_document(self, row: DocumentRow) -> None:
         """Insert or replace."""
-        self._added(self._open_batch().documents.put((row.kind, row.key), row))
+        self._record_change(self._open_batch().documents.put((row.kind, row.key), row))
 
     def delete_document(self, key: DocumentKey) -> None:
         """Delete if it is there."""
-        self._added(self._open_batch().documents.remove(key))
+        self._record_change(self._open_batch().documents.remove(key))
 
     def put_events(self, rows: Iterable[EventRow]) -> None:
         """Insert, where the seq is new."""
         for row in rows:
             cost = cost_of(row)
             self._open_batch().events.append(row)
-            self._added(cost)
+            self._record_change(cost)
 
     def reserve(self, seq: int) -> None:
         """Make durable that every seq up to this one may have been given out."""
         self._open_batch().reserved = seq
-        self._added(0)
+        self._record_change(0)
 
-    def put_together(self, changes: Iterable[Callable[["Backlog"], None]]) -> None:
+    def put_transaction(self, changes: Iterable[Callable[["WriteBacklog"], None]]) -> None:
         """Several changes that go into one transaction, however large it becomes."""
         self._is_grouping = True
         try:
@@ -165,38 +165,38 @@ class Backlog:
 
     # --- the writer's side ------------------------------------------------------------------------------------------
 
-    def take(self) -> Batch | None:
+    def begin_batch(self) -> WriteBatch | None:
         """The oldest batch, to be written now; it still counts until it is ``done`` or given back."""
-        self._taken = self._waiting.popleft() if self._waiting else None
-        return self._taken
+        self._in_flight = self._waiting.popleft() if self._waiting else None
+        return self._in_flight
 
-    def done(self, *, refused: int = 0) -> None:
+    def finish_batch(self, *, refused: int = 0) -> None:
         """The batch taken is durable, but for so many rows that the database cannot hold, whatever the disk does."""
-        batch = self._settle()
+        batch = self._end_in_flight()
         self.cost -= batch.cost
-        self.written = batch.upto
+        self.written = batch.last_position
         self.lost += refused
 
-    def tighten(self) -> None:
+    def enable_limit(self) -> None:
         """From now on give up events over the limit: nothing can be written."""
-        self.is_tight = True
-        self._keep_limit()
+        self.is_limited = True
+        self._enforce_limit()
 
-    def relax(self) -> None:
+    def disable_limit(self) -> None:
         """Everything can be written again."""
-        self.is_tight = False
+        self.is_limited = False
 
-    def give_back(self) -> None:
+    def requeue_batch(self) -> None:
         """The batch taken could not be written and is the next one again."""
-        self._waiting.appendleft(self._settle())
-        self._keep_limit()
+        self._waiting.appendleft(self._end_in_flight())
+        self._enforce_limit()
 
     # --- figures ----------------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits and nothing is being written."""
-        return not self._waiting and self._taken is None
+        return not self._waiting and self._in_flight is None
 
     @property
     def changes(self) -> int:
@@ -215,47 +215,47 @@ class Backlog:
             words.update({key: row.body for (of, key), row in batch.documents.rows.items() if of == kind})
         return words
 
-    def _batches(self) -> Iterator[Batch]:
-        if self._taken is not None:
-            yield self._taken
+    def _batches(self) -> Iterator[WriteBatch]:
+        if self._in_flight is not None:
+            yield self._in_flight
         yield from self._waiting
 
-    def _settle(self) -> Batch:
-        batch, self._taken = self._taken, None
+    def _end_in_flight(self) -> WriteBatch:
+        batch, self._in_flight = self._in_flight, None
         if batch is None:
             msg = "no batch has been taken"
             raise RuntimeError(msg)
         return batch
 
-    def _open_batch(self) -> Batch:
+    def _open_batch(self) -> WriteBatch:
         if not self._waiting or (self._waiting[-1].cost >= _BATCH_BYTES and not self._is_grouping):
-            self._waiting.append(Batch())
+            self._waiting.append(WriteBatch())
         return self._waiting[-1]
 
-    def _added(self, grown: int) -> None:
+    def _record_change(self, grown: int) -> None:
         batch = self._waiting[-1]
         self.position += 1
-        batch.upto = self.position
+        batch.last_position = self.position
         batch.cost += grown
         self.cost += grown
-        self._keep_limit()
+        self._enforce_limit()
 
-    def _keep_limit(self) -> None:
+    def _enforce_limit(self) -> None:
         """Merge all that waits, which leaves one row of each key, and let the oldest events go.
 
         What is being written meanwhile does not count: otherwise each attempt would cost all the events that come. Nor
         can it be given up any more. Should it come through after all, it is older than what was lost, and yet there.
         """
-        waiting = self.cost - (self._taken.cost if self._taken else 0)
-        if not self.is_tight or waiting <= self._limit:
+        waiting = self.cost - (self._in_flight.cost if self._in_flight else 0)
+        if not self.is_limited or waiting <= self._limit:
             return
         first = self._waiting.popleft()
         while self._waiting:
-            first.absorb(self._waiting.popleft())
+            first.merge(self._waiting.popleft())
         self._waiting.append(first)
-        self.lost += first.shed(first.cost - self._limit)
+        self.lost += first.drop(first.cost - self._limit)
         self.cost += first.cost - waiting
-        self.gone = max(self.gone, first.gone)
+        self.purged_through = max(self.purged_through, first.purged_through)
 
 
 def cost_of(row: EventRow | SessionRow | RunRow | DocumentRow) -> int:

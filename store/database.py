@@ -18,16 +18,16 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
-from store.backlog import Batch
-from store.records import REFUSED_ROW, DocumentRow, EventRow, FileLost, RunRow, SessionRow
+from store.backlog import WriteBatch
+from store.records import ROW_ERRORS, DocumentRow, EventRow, FileLost, RunRow, SessionRow
 from store.settings import expired_up_to
 
 Parameters = tuple[str | bytes | int | float | None, ...]
 
-_MOST_ROWS = 512
+_MAX_ROWS = 512
 
 
-class Bulk:
+class BulkStatement:
     """A statement with a list of rows in its middle."""
 
     def __init__(self, head: str, columns: int, tail: str = "") -> None:
@@ -36,12 +36,12 @@ class Bulk:
     def run(self, connection: sqlite3.Connection, rows: Sequence[Parameters]) -> int:
         """Execute for all rows; returns how many rows of the table were changed."""
         changed = 0
-        for start in range(0, len(rows), _MOST_ROWS):
-            part = rows[start : start + _MOST_ROWS]
+        for start in range(0, len(rows), _MAX_ROWS):
+            part = rows[start : start + _MAX_ROWS]
             size = 1 << (len(part) - 1).bit_length()
             padding = (min(part, key=_size_of),) * (size - len(part))
             parameters = list(chain.from_iterable(chain(part, padding)))
-            changed += connection.execute(_text(*self._parts, size), parameters).rowcount
+            changed += connection.execute(_statement_text(*self._parts, size), parameters).rowcount
         return changed
 
 
@@ -50,36 +50,38 @@ def _size_of(row: Parameters) -> int:
 
 
 @lru_cache(maxsize=64)
-def _text(head: str, columns: int, tail: str, size: int) -> str:
+def _statement_text(head: str, columns: int, tail: str, size: int) -> str:
     one = f"({', '.join('?' * columns)})"
     return f"{head} {', '.join([one] * size)} {tail}"
 
 
 # The parts of these statements are literals of this module; values only ever arrive as parameters.
-PUT_EVENTS = Bulk("INSERT INTO events VALUES", 7, "ON CONFLICT (seq) DO NOTHING")
-PUT_SESSIONS = Bulk(
+PUT_EVENTS = BulkStatement("INSERT INTO events VALUES", 7, "ON CONFLICT (seq) DO NOTHING")
+PUT_SESSIONS = BulkStatement(
     "INSERT INTO sessions VALUES",
     7,
     "ON CONFLICT (key) DO UPDATE SET agent = excluded.agent, role = excluded.role, transcript = excluded.transcript, "
     "created_at = excluded.created_at, updated_at = excluded.updated_at, data = excluded.data",
 )
-PUT_RUNS = Bulk(
+PUT_RUNS = BulkStatement(
     "INSERT INTO runs VALUES",
     10,
     "ON CONFLICT (principal, session, run_id) DO UPDATE SET state = excluded.state, body_hash = excluded.body_hash, "
     "request = excluded.request, accepted_at = excluded.accepted_at, started_at = excluded.started_at, "
     "ended_at = excluded.ended_at, outcome = excluded.outcome",
 )
-PUT_DOCUMENTS = Bulk("INSERT INTO documents VALUES", 3, "ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body")
-DELETE_SESSIONS = Bulk("DELETE FROM sessions WHERE (key) IN (VALUES", 1, ")")
+PUT_DOCUMENTS = BulkStatement(
+    "INSERT INTO documents VALUES", 3, "ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body"
+)
+DELETE_SESSIONS = BulkStatement("DELETE FROM sessions WHERE (key) IN (VALUES", 1, ")")
 # Of several columns IN has SQLite look at every row of the table; so the rows to go are looked up, and joined by rowid.
-DELETE_RUNS = Bulk(
+DELETE_RUNS = BulkStatement(
     "WITH gone (principal, session, run_id) AS (VALUES",
     3,
     ") DELETE FROM runs WHERE rowid IN "
     "(SELECT runs.rowid FROM gone CROSS JOIN runs USING (principal, session, run_id))",
 )
-DELETE_DOCUMENTS = Bulk(
+DELETE_DOCUMENTS = BulkStatement(
     "WITH gone (kind, key) AS (VALUES",
     2,
     ") DELETE FROM documents WHERE rowid IN (SELECT documents.rowid FROM gone CROSS JOIN documents USING (kind, key))",
@@ -137,25 +139,25 @@ class Database:
     def __init__(self, path: Path, connect: Connect) -> None:
         """Open the file, or make it; its tables are the business of ``store.opening``."""
         self.path = path
-        self._log = Path(f"{path.resolve()}-wal")  # SQLite keeps it beside the file itself, not beside a link to it
-        self._places: dict[Path, tuple[int, int]] = {}
+        self._wal = Path(f"{path.resolve()}-wal")  # SQLite keeps it beside the file itself, not beside a link to it
+        self._file_ids: dict[Path, tuple[int, int]] = {}
         self._connect = connect
         self.connection = self._open("rwc")
-        self.events = 0
+        self.event_count = 0
         """Rows in the table of events, once ``refresh`` has read it."""
-        self.gone = 0
+        self.purged_through = 0
         """Highest seq of events that were deleted or given up; the same."""
 
     def refresh(self) -> None:
         """Read the figures that every write keeps up to date, and which files they are in."""
-        self.events = read_meta(self.connection, "events")
-        self.gone = read_meta(self.connection, "gone")
-        self._places = {file: _place_of(file) for file in (self.path, self._log) if file.exists()}
+        self.event_count = read_meta(self.connection, "events")
+        self.purged_through = read_meta(self.connection, "gone")
+        self._file_ids = {file: _file_id(file) for file in (self.path, self._wal) if file.exists()}
 
-    def check_place(self) -> None:
+    def check_file(self) -> None:
         """Raise FileLost when the file, or its log, is not the one that was opened."""
-        for file, place in self._places.items():
-            if _place_of(file) != place:
+        for file, place in self._file_ids.items():
+            if _file_id(file) != place:
                 raise FileLost(f"{file} was replaced")
 
     def reopen(self) -> None:
@@ -163,7 +165,7 @@ class Database:
 
         Raises FileLost when another file has the name now. The number of its device may be new all the same.
         """
-        if _place_of(self.path)[1] != self._places[self.path][1]:
+        if _file_id(self.path)[1] != self._file_ids[self.path][1]:
             raise FileLost(f"{self.path} was replaced")
         with suppress(sqlite3.Error):
             self.connection.close()
@@ -176,54 +178,54 @@ class Database:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: WriteBatch) -> None:
         """Write the batch as one transaction. Writing it again does no harm."""
         with self.transaction():
-            counts = {bulk: bulk.run(self.connection, rows) for bulk, rows in _jobs(batch)}
+            counts = {bulk: bulk.run(self.connection, rows) for bulk, rows in _bulk_statements(batch)}
             added = counts.get(PUT_EVENTS, 0)
-            self._note(batch, added)
-        self._noted(batch, added)
+            self._update_meta(batch, added)
+        self._record_commit(batch, added)
 
-    def write_what_fits(self, batch: Batch) -> list[str]:
+    def write_valid_rows(self, batch: WriteBatch) -> list[str]:
         """The same, row by row, without the rows that the database cannot hold; returns what is wrong with each."""
         refused: list[str] = []
         added = 0
         with self.transaction():
-            for bulk, row in ((bulk, row) for bulk, rows in _jobs(batch) for row in rows):
+            for bulk, row in ((bulk, row) for bulk, rows in _bulk_statements(batch) for row in rows):
                 try:
                     count = bulk.run(self.connection, [row])
-                except REFUSED_ROW as exc:
+                except ROW_ERRORS as exc:
                     refused.append(f"{type(exc).__name__}: {exc}")
                 else:
                     added += count if bulk is PUT_EVENTS else 0
-            self._note(batch, added)
-        self._noted(batch, added)
+            self._update_meta(batch, added)
+        self._record_commit(batch, added)
         return refused
 
-    def _note(self, batch: Batch, added: int) -> None:
+    def _update_meta(self, batch: WriteBatch, added: int) -> None:
         if batch.reserved:
-            self._meta("reserved", "max(value, ?)", batch.reserved)
+            self._set_meta("reserved", "max(value, ?)", batch.reserved)
         if added:
-            self._meta("events", "value + ?", added)
-        if batch.gone:
-            self.give_up(batch.gone)
+            self._set_meta("events", "value + ?", added)
+        if batch.purged_through:
+            self.mark_purged(batch.purged_through)
 
-    def _noted(self, batch: Batch, added: int) -> None:
+    def _record_commit(self, batch: WriteBatch, added: int) -> None:
         """The transaction has been committed."""
-        self.events += added
-        self.gone = max(self.gone, batch.gone)
+        self.event_count += added
+        self.purged_through = max(self.purged_through, batch.purged_through)
 
     def mark_open(self, reserved: int) -> None:
         """Note, within a transaction, that a life has begun which may give out seqs up to ``reserved``."""
-        self._meta("clean", "?", 0)
-        self._meta("reserved", "?", reserved)
+        self._set_meta("clean", "?", 0)
+        self._set_meta("reserved", "?", reserved)
 
     def close_cleanly(self) -> None:
         """Leave the mark that the next life need not check the file, and close it; closes it in any case."""
         try:
-            self.check_place()
+            self.check_file()
             with self.transaction():
-                self._meta("clean", "?", 1)
+                self._set_meta("clean", "?", 1)
         finally:
             self.close()
 
@@ -239,11 +241,11 @@ class Database:
                 with suppress(sqlite3.Error):  # the error that brought us here says more
                     self.connection.execute("ROLLBACK")
 
-    def give_up(self, seq: int) -> None:
+    def mark_purged(self, seq: int) -> None:
         """Remember, within a transaction, that events up to this one may be missing."""
-        self._meta("gone", "max(value, ?)", seq)
+        self._set_meta("gone", "max(value, ?)", seq)
 
-    def _meta(self, name: str, expression: str, number: int) -> None:
+    def _set_meta(self, name: str, expression: str, number: int) -> None:
         update = f"UPDATE meta SET value = {expression} WHERE name = ?"  # noqa: S608  # literals of this module
         self.connection.execute(update, (number, name))
 
@@ -257,13 +259,13 @@ class Database:
             if boundary is None:
                 return 0
             deleted = self.connection.execute("DELETE FROM events WHERE seq <= ?", (boundary,)).rowcount
-            self._meta("events", "value + ?", -deleted)
-            self.give_up(boundary)
-        self.events -= deleted
-        self.gone = max(self.gone, boundary)
+            self._set_meta("events", "value + ?", -deleted)
+            self.mark_purged(boundary)
+        self.event_count -= deleted
+        self.purged_through = max(self.purged_through, boundary)
         return deleted
 
-    def events_before(self, cutoff: float) -> int:
+    def last_seq_before(self, cutoff: float) -> int:
         """The seq up to which all events are from before that Unix time; 0 = none."""
         first, last = self.connection.execute("SELECT (SELECT min(seq) FROM events), max(seq) FROM events").fetchone()
         return 0 if first is None else expired_up_to(first, last, cutoff, self._probe)
@@ -278,14 +280,14 @@ class Database:
         at, ts = found.fetchone()
         return at, ts
 
-    def log_bytes(self) -> int:
+    def wal_bytes(self) -> int:
         """Size of the write-ahead log."""
         try:
-            return self._log.stat().st_size
+            return self._wal.stat().st_size
         except FileNotFoundError:
             return 0
 
-    def move_log(self) -> None:
+    def checkpoint(self) -> None:
         """Move what the log holds into the file, as far as no reader needs it where it is."""
         self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
@@ -294,7 +296,7 @@ class Database:
         unused, pages = (self.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _PAGE_COUNTS)
         return unused, pages
 
-    def shrink(self, pages: int) -> None:
+    def vacuum(self, pages: int) -> None:
         """Give so many unused pages back to the file system."""
         # The pragma frees a page a step and gives no rows, for which ``execute`` would take but one step.
         self.connection.executescript(f"PRAGMA incremental_vacuum({pages:d})")
@@ -303,7 +305,7 @@ class Database:
         connection = self._connect(f"{self.path.absolute().as_uri()}?mode={mode}")
         try:
             is_new = self.path.stat().st_size == 0
-            for name, value in (*(_FOR_A_NEW_FILE if is_new else ()), *_PRAGMAS):
+            for name, value in (*(_NEW_FILE_PRAGMAS if is_new else ()), *_PRAGMAS):
                 connection.execute(f"PRAGMA {name} = {value}").fetchall()
         except BaseException:
             connection.close()
@@ -311,7 +313,7 @@ class Database:
         return connection
 
 
-def _place_of(file: Path) -> tuple[int, int]:
+def _file_id(file: Path) -> tuple[int, int]:
     """Device and number of the file that has this name now. Raises FileLost when there is none to be found."""
     try:
         found = file.stat()
@@ -321,7 +323,7 @@ def _place_of(file: Path) -> tuple[int, int]:
 
 
 _PAGE_COUNTS = ("freelist_count", "page_count")
-_FOR_A_NEW_FILE = (("auto_vacuum", "INCREMENTAL"),)  # said to an existing one it would only be written again
+_NEW_FILE_PRAGMAS = (("auto_vacuum", "INCREMENTAL"),)  # said to an existing one it would only be written again
 _PRAGMAS = (
     ("busy_timeout", _BUSY_TIMEOUT_MS),
     ("journal_mode", "WAL"),
@@ -332,8 +334,8 @@ _PRAGMAS = (
 )
 
 
-def _jobs(batch: Batch) -> list[tuple[Bulk, Sequence[Parameters]]]:
-    jobs: list[tuple[Bulk, Sequence[Parameters]]] = [
+def _bulk_statements(batch: WriteBatch) -> list[tuple[BulkStatement, Sequence[Parameters]]]:
+    jobs: list[tuple[BulkStatement, Sequence[Parameters]]] = [
         (DELETE_SESSIONS, [(key,) for key in batch.sessions.removed]),
         (PUT_SESSIONS, session_parameters(batch.sessions.rows.values())),
         (DELETE_RUNS, list(batch.runs.removed)),

@@ -13,8 +13,8 @@ import msgspec
 from store.database import Connect
 from store.records import EventRow
 
-_PAGE = 256
-_DOCUMENTS = 32
+_EVENTS_PER_PAGE = 256
+_DOCUMENTS_PER_PAGE = 32
 """On one page; they may be larger than events."""
 _COLUMNS = "seq, ts, session, channel, type, run_id, data"
 _FRACTIONS = 2**52
@@ -36,7 +36,7 @@ def read_events(
     rows: list[EventRow] = []
     with closing(connect(f"{path.absolute().as_uri()}?mode=ro")) as connection:
         while len(rows) < limit:
-            page = min(_PAGE, limit - len(rows))
+            page = min(_EVENTS_PER_PAGE, limit - len(rows))
             found = _read_page(connection, after, before, session, page)
             rows += found
             if len(found) < page:
@@ -88,7 +88,7 @@ def _read_document_page(connection: sqlite3.Connection, kind: str, after: int) -
         "SELECT rowid AS place, key, body FROM documents NOT INDEXED WHERE rowid > ? AND kind = ? "
         "ORDER BY rowid LIMIT ?"
     )  # fmt: skip
-    values = (after, kind, _DOCUMENTS)
+    values = (after, kind, _DOCUMENTS_PER_PAGE)
     try:
         page = f"SELECT json_group_array(json_array(place, key, hex(body))) FROM ({source})"  # noqa: S608  # literals
         (text,) = connection.execute(page, values).fetchone()

@@ -94,7 +94,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of their acceptance."""
     first_seq: int
     """The first seq that may be used: above every seq that any earlier life has given out."""
-    set_aside: str | None
+    quarantined: str | None
     """Where a damaged file was moved to, with the reason, and what such files take once they are many; None = it was
     sound, or there was none."""
     was_clean: bool
@@ -114,15 +114,15 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None
 
 
-REFUSED_ROW = (
+ROW_ERRORS = (
     *(sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError),
     *(OverflowError, UnicodeEncodeError),
 )
 """The fault of a row, not of the disk: too large, or a text or number that SQLite cannot hold."""
 
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_NO_SUCH_THING = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
-_NO_TEXT = "Could not decode to UTF-8"
+_SCHEMA_ERRORS = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
+_INVALID_TEXT = "Could not decode to UTF-8"
 _PRIMARY_CODE = 0xFF  # the low byte of an extended result code
 
 
@@ -153,9 +153,9 @@ def is_damage(error: sqlite3.Error) -> bool:
     return _code_of(error) in _DAMAGE
 
 
-def is_damage_found_by_reading(error: sqlite3.Error) -> bool:
+def is_read_damage(error: sqlite3.Error) -> bool:
     """The same for an error of a correct statement, where a missing table or invalid text is damage too."""
-    return is_damage(error) or _code_of(error) in _NO_SUCH_THING or str(error).startswith(_NO_TEXT)
+    return is_damage(error) or _code_of(error) in _SCHEMA_ERRORS or str(error).startswith(_INVALID_TEXT)
 
 
 def _code_of(error: sqlite3.Error) -> int | None:

@@ -30,10 +30,10 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How long the last write may take when the supervisor stops."""
 
 
-_FASTEST = 10.0
+_MAX_SPEED = 10.0
 
 
-class CautiousClock:
+class RetentionClock:
     """Wall time that is believed only as fast as it can be true.
 
     A clock set forward by years would make everything too old at once. So this one follows the wall clock forward at
@@ -51,7 +51,7 @@ class CautiousClock:
     def now(self) -> float:
         """Unix time in seconds, never ahead of the wall clock."""
         checked = self._monotonic()
-        self._now = min(self._wall(), self._now + _FASTEST * (checked - self._checked))
+        self._now = min(self._wall(), self._now + _MAX_SPEED * (checked - self._checked))
         self._checked = checked
         return self._now
 

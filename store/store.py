@@ -19,14 +19,14 @@ from typing import Any
 
 import trio
 
-from store.backlog import Backlog
+from store.backlog import WriteBacklog
 from store.database import Connect, connect_to
-from store.maintenance import Upkeep
-from store.opening import SEQ_BLOCK, Opened, open_database
+from store.maintenance import Maintenance
+from store.opening import SEQ_BLOCK, OpenedDatabase, open_database
 from store.reader import read_documents, read_events
 from store.records import DocumentRow, EventRow, Loaded, RunKey, RunRow, SessionRow, StoreStatistics, StoreUnusable
 from store.settings import StoreSettings
-from store.writer import Trouble, Writer
+from store.writer import OnTrouble, Writer
 
 _READS_AT_ONCE = 2
 _logger = logging.getLogger("pool.store")
@@ -44,26 +44,26 @@ class Store:
 
     def __init__(
         self,
-        opened: Opened,
+        opened: OpenedDatabase,
         path: Path,
         settings: StoreSettings,
         *,
-        upkeep: Upkeep,
+        upkeep: Maintenance,
         connect: Connect,
-        on_trouble: Trouble,
+        on_trouble: OnTrouble,
     ) -> None:
         self.loaded = opened.loaded
         self._path = path
         self._settings = settings
         self._connect = connect
-        self._tell = on_trouble
+        self._on_trouble = on_trouble
         self._reserved = opened.reserved
-        self._group: list[Callable[[Backlog], None]] | None = None
+        self._open_transaction: list[Callable[[WriteBacklog], None]] | None = None
         self._changed = trio.Event()
         self._token = trio.lowlevel.current_trio_token()
         self._readers = trio.CapacityLimiter(_READS_AT_ONCE)
         self._writer = Writer(
-            opened.database, settings, upkeep, on_change=self._note_change, on_trouble=self._note_trouble
+            opened.database, settings, upkeep, on_change=self._notify_changed, on_trouble=self._publish_trouble
         )
         self._writer.start()
 
@@ -99,7 +99,7 @@ class Store:
             row = DocumentRow(kind=kind, key=key, body=body)
             self._put(lambda backlog: backlog.put_document(row))
 
-    def note_seq(self, seq: int) -> None:
+    def record_seq(self, seq: int) -> None:
         """Tell the highest seq given out so far, so that a reservation is durable ahead of it.
 
         To be called at least once for every 10,000 of them.
@@ -109,36 +109,36 @@ class Store:
             self._put(lambda backlog: backlog.reserve(reserved))
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """What is put inside becomes durable in one step or not at all. Nothing is awaited inside."""
-        if self._group is not None:
+        if self._open_transaction is not None:
             yield
             return
-        group = self._group = []
+        group = self._open_transaction = []
         try:
             yield
         finally:
-            self._group = None
-            self._writer.put(lambda backlog: backlog.put_together(group))
+            self._open_transaction = None
+            self._writer.put(lambda backlog: backlog.put_transaction(group))
 
-    def _put(self, change: Callable[[Backlog], None]) -> None:
-        if self._group is None:
+    def _put(self, change: Callable[[WriteBacklog], None]) -> None:
+        if self._open_transaction is None:
             self._writer.put(change)
         else:
-            self._group.append(change)
+            self._open_transaction.append(change)
 
     # --- waiting ----------------------------------------------------------------------------------------------------
 
     async def flush(self) -> bool:
         """Wait until everything put before is durable. False = the disk refuses, and it is held in memory only."""
         position = self._writer.position
-        return await self._until(lambda: self._writer.written >= position)
+        return await self._wait_until(lambda: self._writer.written >= position)
 
-    async def room(self) -> None:
+    async def wait_room(self) -> None:
         """Wait while too much waits to be written; returns at once when the disk refuses."""
-        await self._until(lambda: self._writer.bytes_waiting <= self._settings.backlog)
+        await self._wait_until(lambda: self._writer.bytes_waiting <= self._settings.backlog)
 
-    async def _until(self, is_true: Callable[[], bool]) -> bool:
+    async def _wait_until(self, is_true: Callable[[], bool]) -> bool:
         await trio.lowlevel.checkpoint()
         while True:
             changed = self._changed  # taken before looking: what changes after the look sets this very event
@@ -162,7 +162,7 @@ class Store:
     def _read(
         self, unwritten: list[EventRow], *, after: int, before: int, session: str | None, limit: int
     ) -> list[EventRow]:
-        with self._unusable_told():
+        with self._translate_errors():
             rows = read_events(self._path, self._connect, after=after, before=before, session=session, limit=limit)
         if not unwritten:
             return rows
@@ -180,12 +180,12 @@ class Store:
         return await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._readers)
 
     def _read_documents(self, kind: str, unwritten: dict[str, bytes | None]) -> dict[str, bytes]:
-        with self._unusable_told():
+        with self._translate_errors():
             found = {**read_documents(self._path, self._connect, kind=kind), **unwritten}
         return {key: body for key, body in found.items() if body is not None}
 
     @contextmanager
-    def _unusable_told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as exc:
@@ -198,7 +198,7 @@ class Store:
         missing, though not all of it need be: what was durable before the disk refused outlives what waited meanwhile.
         """
         await trio.lowlevel.checkpoint()
-        gone = self._writer.gone
+        gone = self._writer.purged_through
         return gone + 1 if gone else 0
 
     @property
@@ -212,7 +212,7 @@ class Store:
 
     # --- what the writer's thread tells -----------------------------------------------------------------------------
 
-    def _note_change(self) -> None:
+    def _notify_changed(self) -> None:
         with suppress(trio.RunFinishedError):  # nobody is left who could wait
             self._token.run_sync_soon(self._wake, idempotent=True)
 
@@ -220,13 +220,13 @@ class Store:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
 
-    def _note_trouble(self, kind: str, details: dict[str, Any]) -> None:
+    def _publish_trouble(self, kind: str, details: dict[str, Any]) -> None:
         with suppress(trio.RunFinishedError):  # nobody is left to be told
-            self._token.run_sync_soon(self._pass_on, kind, details)
+            self._token.run_sync_soon(self._call_on_trouble, kind, details)
 
-    def _pass_on(self, kind: str, details: dict[str, Any]) -> None:
+    def _call_on_trouble(self, kind: str, details: dict[str, Any]) -> None:
         try:
-            self._tell(kind, details)
+            self._on_trouble(kind, details)
         except Exception:  # trio would end the whole program for an exception here
             _logger.exception("nobody could be told of %s", kind)
 
@@ -248,7 +248,7 @@ async def open_store(
     path: Path,
     settings: StoreSettings,
     *,
-    on_trouble: Trouble,
+    on_trouble: OnTrouble,
     clock: Callable[[], float] = time.time,
     connect: Connect = connect_to,
 ) -> AsyncIterator[Store]:
@@ -258,9 +258,9 @@ async def open_store(
     and facts about it. ``clock`` is wall time, by which old events are deleted.
     """
 
-    def opening() -> tuple[Opened, Upkeep]:
+    def opening() -> tuple[OpenedDatabase, Maintenance]:
         opened = open_database(path, clock=clock, connect=connect)
-        return opened, Upkeep(opened.database, settings, clock=clock, monotonic=time.monotonic)
+        return opened, Maintenance(opened.database, settings, clock=clock, monotonic=time.monotonic)
 
     opened, upkeep = await trio.to_thread.run_sync(opening)
     store = Store(opened, path, settings, upkeep=upkeep, connect=connect, on_trouble=on_trouble)
@@ -280,13 +280,13 @@ class StoredDocuments:
         """See ``Documents.load``."""
         return await self._store.read_documents(kind)
 
-    def put(self, kind: str, key: str, body: bytes | None) -> "Durable":
+    def put(self, kind: str, key: str, body: bytes | None) -> "PendingWrite":
         """See ``Documents.put``."""
         self._store.put_document(kind, key, body)
-        return Durable(self._store)
+        return PendingWrite(self._store)
 
 
-class Durable:
+class PendingWrite:
     """Awaited, it waits until what was put before is durable, or the disk refuses; need not be awaited."""
 
     def __init__(self, store: Store) -> None:
@@ -300,7 +300,7 @@ class Durable:
         await self._store.flush()
 
 
-_SWITCH_SECONDS = 50e-6
+_SWITCH_INTERVAL = 50e-6
 """Shorter than a round of a busy event loop.
 
 A round lets go of the interpreter for a moment, too short for a thread that has to wake up first, which then begins to
@@ -309,6 +309,6 @@ commits of 200 ms, some of 8 s, where they take 2 ms with this.
 """
 
 
-def share_interpreter() -> None:
+def set_switch_interval() -> None:
     """For the whole process; the application calls it, before its event loop begins."""
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    sys.setswitchinterval(_SWITCH_INTERVAL)

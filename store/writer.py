@@ -15,17 +15,17 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from errors import PoolClosed
-from store.backlog import Backlog, Batch
+from store.backlog import WriteBacklog, WriteBatch
 from store.database import Database
-from store.maintenance import Upkeep
-from store.records import REFUSED_ROW, EventRow, FileLost, StoreStatistics
+from store.maintenance import Maintenance
+from store.records import ROW_ERRORS, EventRow, FileLost, StoreStatistics
 from store.settings import StoreSettings
 
 _FIRST_PAUSE = 0.1
 _MOST_DOUBLINGS = 16
 
 
-class Disk:
+class DiskHealth:
     """Degraded from the first write that fails, or takes too long, until all that waited by then is written."""
 
     def __init__(self, longest_pause: float) -> None:
@@ -35,7 +35,7 @@ class Disk:
         """Attempts in a row that have failed."""
         self._longest_pause = longest_pause
         self._next_attempt = 0.0
-        self._all_written_at: int | None = None
+        self._recovery_position: int | None = None
 
     @property
     def is_degraded(self) -> bool:
@@ -52,7 +52,7 @@ class Disk:
     def stalled(self, reason: str, now: float) -> bool:
         """A write goes on for too long and may still succeed; True = this is news."""
         self.last_error = reason
-        self._all_written_at = None
+        self._recovery_position = None
         if self.is_degraded:
             return False
         self.degraded_since = now
@@ -64,22 +64,22 @@ class Disk:
         self._next_attempt = 0.0
         if not self.is_degraded:
             return False
-        if self._all_written_at is None:
-            self._all_written_at = position
-        if written < self._all_written_at:
+        if self._recovery_position is None:
+            self._recovery_position = position
+        if written < self._recovery_position:
             return False
-        self.degraded_since = self._all_written_at = None
+        self.degraded_since = self._recovery_position = None
         return True
 
-    def pause(self, now: float) -> float:
+    def retry_delay(self, now: float) -> float:
         """Seconds to wait before the next attempt; 0 = none."""
         return max(0.0, self._next_attempt - now)
 
 
-Trouble = Callable[[str, dict[str, Any]], None]
+OnTrouble = Callable[[str, dict[str, Any]], None]
 """Told what a person should know: a kind, and facts that can be written as JSON."""
 
-_FIRST_REFUSALS = 5
+_MAX_REPORTED_ERRORS = 5
 _logger = logging.getLogger("pool.store")
 
 
@@ -93,30 +93,30 @@ class Writer:
         self,
         database: Database,
         settings: StoreSettings,
-        upkeep: Upkeep,
+        upkeep: Maintenance,
         *,
         on_change: Callable[[], None],
-        on_trouble: Trouble,
+        on_trouble: OnTrouble,
     ) -> None:
         self._database = database
         self._settings = settings
-        self._upkeep = upkeep
+        self._maintenance = upkeep
         self._on_change = on_change
         self._on_trouble = on_trouble
         self._threads = [threading.Thread(target=run, name="store", daemon=True) for run in (self._run, self._watch)]
         lock = threading.Lock()
         self._work = threading.Condition(lock)
-        self._begun = threading.Condition(lock)
+        self._watch_wakeup = threading.Condition(lock)
         # Everything from here to the thread's own is read and changed with the lock held.
-        self._backlog = Backlog(settings.backlog)
-        self._disk = Disk(settings.retry)
+        self._backlog = WriteBacklog(settings.backlog)
+        self._disk = DiskHealth(settings.retry)
         self._busy_since: float | None = None
         self._is_watched = False
         self._is_closing = False
         self._has_ended = False
         self._rows_written = 0
         # The thread's own.
-        self._upkeep_at = 0.0
+        self._maintenance_at = 0.0
         self._has_given_up = False
         self._has_lost_file = False
 
@@ -127,7 +127,7 @@ class Writer:
         for thread in self._threads:
             thread.start()
 
-    def put(self, change: Callable[[Backlog], None]) -> None:
+    def put(self, change: Callable[[WriteBacklog], None]) -> None:
         """Add to what waits. Raises PoolClosed after ``close``."""
         with self._work:
             if self._is_closing:
@@ -136,7 +136,7 @@ class Writer:
             change(self._backlog)
             if self._backlog.is_empty:
                 return  # a change of nothing: the disk owes no answer for it
-            self._note_progress(self._busy_since or time.monotonic())
+            self._set_busy_since(self._busy_since or time.monotonic())
             if was_empty or not self._disk.is_degraded:
                 self._work.notify()
 
@@ -177,9 +177,9 @@ class Writer:
         return self._backlog.cost
 
     @property
-    def gone(self) -> int:
+    def purged_through(self) -> int:
         """Highest seq of events that cannot be read any more."""
-        return max(self._database.gone, self._backlog.gone)
+        return max(self._database.purged_through, self._backlog.purged_through)
 
     def unwritten_events(self) -> list[EventRow]:
         """The events in memory only, as they came."""
@@ -208,92 +208,92 @@ class Writer:
     def _run(self) -> None:
         try:
             while (work := self._next_work()) is not None:
-                if isinstance(work, Batch):
+                if isinstance(work, WriteBatch):
                     self._write(work)
                 else:
-                    self._do_upkeep()
+                    self._run_maintenance()
             self._finish()
         finally:
-            with self._begun:
+            with self._watch_wakeup:
                 self._has_ended = True
-                self._begun.notify()
+                self._watch_wakeup.notify()
             self._on_change()
 
-    def _next_work(self) -> Batch | Literal["upkeep"] | None:
+    def _next_work(self) -> WriteBatch | Literal["upkeep"] | None:
         """Wait for something to do; None = the end."""
         with self._work:
             while not (self._is_closing and (self._backlog.is_empty or self._has_given_up)):
                 now = time.monotonic()
-                pause = 0.0 if self._is_closing else self._disk.pause(now)
-                if not pause and (batch := self._backlog.take()) is not None:
+                pause = 0.0 if self._is_closing else self._disk.retry_delay(now)
+                if not pause and (batch := self._backlog.begin_batch()) is not None:
                     return batch
                 if not self._disk.is_degraded:
-                    pause = max(0.0, self._upkeep_at - now)
+                    pause = max(0.0, self._maintenance_at - now)
                     if not pause:
                         return "upkeep"
                 self._work.wait(pause or None)
             return None
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: WriteBatch) -> None:
         try:
             if self._disk.failures:
                 self._database.reopen()
-            refused = self._put_down(batch)
+            refused = self._commit(batch)
         except Exception as exc:  # noqa: BLE001  # whatever it is: nothing may be lost, and no flush may wait for ever
             self._failed(exc)
         else:
             self._succeeded(batch, refused)
-            self._attempt_upkeep(lambda: self._upkeep.catch_up(len(batch.events), is_awaited=self._is_awaited))
-            self._upkeep_at = time.monotonic() if not self._disk.is_degraded else self._upkeep_at
+            self._try_maintenance(lambda: self._maintenance.catch_up(len(batch.events), is_awaited=self._is_awaited))
+            self._maintenance_at = time.monotonic() if not self._disk.is_degraded else self._maintenance_at
 
-    def _put_down(self, batch: Batch) -> list[str]:
+    def _commit(self, batch: WriteBatch) -> list[str]:
         try:
             self._database.write(batch)
-        except REFUSED_ROW:
-            return self._database.write_what_fits(batch)
+        except ROW_ERRORS:
+            return self._database.write_valid_rows(batch)
         return []
 
     def _failed(self, exc: Exception) -> None:
         if not isinstance(exc, sqlite3.Error):
             _logger.error("a defect keeps the store from writing", exc_info=exc)
         with self._work:
-            self._backlog.give_back()
+            self._backlog.requeue_batch()
         self._degrade(exc)
 
     def _degrade(self, exc: Exception) -> None:
         with self._work:
             is_news = self._disk.failed(f"{type(exc).__name__}: {exc}", time.monotonic())
             self._has_given_up = self._is_closing
-            self._backlog.tighten()
+            self._backlog.enable_limit()
         had_lost, self._has_lost_file = self._has_lost_file, isinstance(exc, FileLost)
         if is_news or (self._has_lost_file and not had_lost):  # of a lost file also who knows of a disk that refuses
-            self._tell_degraded()
+            self._report_degraded()
 
-    def _succeeded(self, batch: Batch, refused: list[str]) -> None:
+    def _succeeded(self, batch: WriteBatch, refused: list[str]) -> None:
         now = time.monotonic()
         self._has_lost_file = False
         with self._work:
             since = self._disk.degraded_since
             self._rows_written += batch.changes - len(refused)
-            self._backlog.done(refused=len(refused))
+            self._backlog.finish_batch(refused=len(refused))
             has_recovered = self._disk.succeeded(self._backlog.written, self._backlog.position)
             if not self._disk.is_degraded:
-                self._backlog.relax()
-            self._note_progress(None if self._backlog.is_empty else now)
+                self._backlog.disable_limit()
+            self._set_busy_since(None if self._backlog.is_empty else now)
             lost = self._backlog.lost
         self._on_change()
         if refused:
-            self._on_trouble("store_rows_refused", {"rows": len(refused), "errors": refused[:_FIRST_REFUSALS]})
+            self._on_trouble("store_rows_refused", {"rows": len(refused), "errors": refused[:_MAX_REPORTED_ERRORS]})
         if has_recovered and since is not None:
             self._on_trouble("store_recovered", {"seconds": round(now - since, 3), "lost": lost})
 
-    def _note_progress(self, busy_since: float | None) -> None:
+    def _set_busy_since(self, busy_since: float | None) -> None:
         """Since when the disk owes an answer. The watch is woken only when it does not know of any yet."""
         self._busy_since = busy_since
         if busy_since is not None and not self._is_watched and not self._disk.is_degraded:
-            self._begun.notify()
+            self._watch_wakeup.notify()
 
-    def _tell_degraded(self) -> None:
+    def _report_degraded(self) -> None:
         facts = self.statistics()
         details = {"path": str(self._database.path), "error": facts.last_error, "rows_waiting": facts.rows_waiting}
         self._on_change()
@@ -302,12 +302,12 @@ class Writer:
     def _is_awaited(self) -> bool:
         return not self._backlog.is_empty
 
-    def _do_upkeep(self) -> None:
-        has_more = self._attempt_upkeep(self._upkeep.step)
+    def _run_maintenance(self) -> None:
+        has_more = self._try_maintenance(self._maintenance.step)
         if not has_more:
-            self._upkeep_at = time.monotonic() + self._upkeep.rest
+            self._maintenance_at = time.monotonic() + self._maintenance.interval
 
-    def _attempt_upkeep(self, step: Callable[[], bool | None]) -> bool:
+    def _try_maintenance(self, step: Callable[[], bool | None]) -> bool:
         """Nothing is lost when upkeep fails, unless it finds the file gone; it is tried again after the next write."""
         try:
             return bool(step())
@@ -335,11 +335,11 @@ class Writer:
 
     def _watch(self) -> None:
         while self._wait_for_stall():
-            self._tell_degraded()
+            self._report_degraded()
 
     def _wait_for_stall(self) -> bool:
         """Wait until a write takes too long, and stop relying on the disk; False = the end."""
-        with self._begun:
+        with self._watch_wakeup:
             while not self._has_ended:
                 since = None if self._disk.is_degraded else self._busy_since
                 self._is_watched = since is not None
@@ -347,7 +347,7 @@ class Writer:
                 left = None if since is None else since + self._settings.stall - now
                 if left is not None and left <= 0:
                     self._disk.stalled(f"no answer for {self._settings.stall:g} s", now)
-                    self._backlog.tighten()
+                    self._backlog.enable_limit()
                     return True
-                self._begun.wait(left)
+                self._watch_wakeup.wait(left)
             return False

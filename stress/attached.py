@@ -10,15 +10,15 @@ import trio
 
 from doors.control.client_socket import connect
 from errors import RequestTimeout, UsageError
-from stress.connection import Connection
-from stress.facts import Fact, Injected, LifeBegan, WorkerProcess
-from stress.sampler import Household, signal_process
+from stress.connection import ReconnectingClient
+from stress.facts import Fact, FaultInjected, ObservedProcess, SupervisorStarted
+from stress.sampler import ProcessTree, signal_process
 
 _ANSWER_SECONDS = 10.0
 """As long as ``pool status`` waits."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class PoolLimits(msgspec.Struct, frozen=True):
     """Of its pool, what the judges have to know; see ``PoolSettings``."""
 
     max: int
@@ -28,38 +28,38 @@ class Limits(msgspec.Struct, frozen=True):
     age_step: float
 
 
-class _Pool(msgspec.Struct):
-    limits: Limits
+class _AttachedPool(msgspec.Struct):
+    limits: PoolLimits
 
 
-class _Supervisor(msgspec.Struct):
+class _AttachedSupervisor(msgspec.Struct):
     pid: int
     data_dir: str
 
 
-class _Status(msgspec.Struct):
-    pool: _Pool
-    supervisor: _Supervisor
+class _AttachedStatus(msgspec.Struct):
+    pool: _AttachedPool
+    supervisor: _AttachedSupervisor
 
 
-def read_limits(document: Any) -> Limits:
+def read_limits(document: Any) -> PoolLimits:
     """The limits in a status document."""
-    return msgspec.convert(document, _Status).pool.limits
+    return msgspec.convert(document, _AttachedStatus).pool.limits
 
 
-async def ask_limits(socket: Path) -> Limits:
+async def fetch_limits(socket: Path) -> PoolLimits:
     """The limits of the supervisor on ``socket``. Raises NoSupervisor; RequestTimeout where it does not answer."""
-    asking = Connection(functools.partial(somebody_listens, socket))
+    asking = ReconnectingClient(functools.partial(check_listening, socket))
     with trio.move_on_after(_ANSWER_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(asking.run)
-            limits = read_limits(await asking.ask("status"))
+            limits = read_limits(await asking.request("status"))
             nursery.cancel_scope.cancel()
             return limits
     raise RequestTimeout(f"the supervisor on {socket} did not answer status in time; is it stopped or overloaded?")
 
 
-async def somebody_listens(socket: Path) -> Path:
+async def check_listening(socket: Path) -> Path:
     """The socket. Raises NoSupervisor where nobody listens on it."""
     (await trio.to_thread.run_sync(connect, socket)).close()
     return socket
@@ -71,35 +71,35 @@ class AttachedTarget:
     def __init__(self, socket: Path, *, clock: Callable[[], float], tell: Callable[[Fact], None]) -> None:
         self.socket = socket
         self.data_dir = Path()
-        self.ending = trio.Lock()
-        self.household: Household | None = None
+        self.restart_lock = trio.Lock()
+        self.process_tree: ProcessTree | None = None
         self.life = 1
         self._clock = clock
-        self._tell = tell
+        self._record = tell
 
-    async def ready(self) -> Path:
+    async def wait_ready(self) -> Path:
         """The socket. Raises NoSupervisor where nobody listens any more: who else should start another one?"""
-        return await somebody_listens(self.socket)
+        return await check_listening(self.socket)
 
-    async def meet(self, connection: Connection) -> Any:
+    async def identify(self, connection: ReconnectingClient) -> Any:
         """Ask who it is; its status document."""
-        document = await connection.ask("status")
-        supervisor = msgspec.convert(document, _Status).supervisor
+        document = await connection.request("status")
+        supervisor = msgspec.convert(document, _AttachedStatus).supervisor
         self.data_dir = Path(supervisor.data_dir)
-        self.household = Household(supervisor.pid)
-        self._tell(LifeBegan(t=self._clock(), life=1, supervisor=supervisor.pid))
+        self.process_tree = ProcessTree(supervisor.pid)
+        self._record(SupervisorStarted(t=self._clock(), life=1, supervisor=supervisor.pid))
         return document
 
     @property
     def supervisor(self) -> int | None:
         """Its pid; None before it was met."""
-        return None if self.household is None else self.household.supervisor
+        return None if self.process_tree is None else self.process_tree.supervisor
 
-    def workers(self) -> list[WorkerProcess]:
+    def workers(self) -> list[ObservedProcess]:
         """Its live workers now."""
-        return [] if self.household is None else list(self.household.look().workers)
+        return [] if self.process_tree is None else list(self.process_tree.scan().workers)
 
-    def signal(self, process: WorkerProcess, number: int) -> bool:
+    def signal(self, process: ObservedProcess, number: int) -> bool:
         """Signal that very process; whether it was there."""
         return signal_process(process, number)
 
@@ -111,7 +111,7 @@ class AttachedTarget:
         """Refused likewise."""
         raise UsageError(f"the supervisor on {self.socket} is somebody else's, and is not started again")
 
-    async def stored(self) -> None:
+    async def wait_stored(self) -> None:
         """At once: its log is not ours to read, and nobody takes its disk away."""
         await trio.lowlevel.checkpoint()
 
@@ -119,13 +119,15 @@ class AttachedTarget:
         """Seconds since the run began."""
         return self._clock()
 
-    def tell(
+    def record_fault(
         self, fault: str, action: str, *, worker: str = "", pid: int = 0, seconds: float = 0.0, hurts: bool = True
     ) -> None:
         """Write down what is injected."""
         now = self._clock()
-        self._tell(Injected(t=now, fault=fault, action=action, worker=worker, pid=pid, seconds=seconds, hurts=hurts))
+        self._record(
+            FaultInjected(t=now, fault=fault, action=action, worker=worker, pid=pid, seconds=seconds, hurts=hurts)
+        )
 
-    def see(self, fact: Fact) -> None:
+    def record(self, fact: Fact) -> None:
         """Write down what somebody else has seen."""
-        self._tell(fact)
+        self._record(fact)

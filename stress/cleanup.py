@@ -24,8 +24,8 @@ COMMAND = (sys.executable, "-P", "-m", "stress.cleanup")
 """What starts it from any directory; its arguments follow."""
 _GRACE = 40.0
 """Seconds for a good end, which is given its drain timeout."""
-_LOOK_SECONDS = 0.2
-_CALM_LOOKS = 5
+_POLL_SECONDS = 0.2
+_QUIET_POLLS = 5
 """So often in a row nobody is to be found: one may have been forked and not have its command line yet."""
 
 
@@ -42,33 +42,33 @@ def main() -> int:
 
 def _end_all(data_dir: bytes) -> None:
     began, told, calm = time.monotonic(), set[int](), 0
-    while calm < _CALM_LOOKS:
-        found = set(_started_on(data_dir))
+    while calm < _QUIET_POLLS:
+        found = set(_supervisors_of(data_dir))
         calm = 0 if found else calm + 1
         is_late = time.monotonic() > began + _GRACE
         for pid in found if is_late else (found - told):
             _signal(pid, signal.SIGKILL if is_late else signal.SIGTERM, data_dir)
         told |= found
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def _remove(folder: Path) -> None:
     """Once more where somebody who is just ending has written to it meanwhile."""
-    for _ in range(_CALM_LOOKS):
+    for _ in range(_QUIET_POLLS):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
             return
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
-def _started_on(data_dir: bytes) -> Iterator[int]:
+def _supervisors_of(data_dir: bytes) -> Iterator[int]:
     """All but zombies, which have no command line any more."""
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _is_started_on(int(entry.name), data_dir):
+        if entry.name.isdigit() and _is_supervisor_of(int(entry.name), data_dir):
             yield int(entry.name)
 
 
-def _is_started_on(pid: int, data_dir: bytes) -> bool:
+def _is_supervisor_of(pid: int, data_dir: bytes) -> bool:
     try:
         words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -83,7 +83,7 @@ def _signal(pid: int, number: int, data_dir: bytes) -> None:
     except OSError:
         return
     try:
-        if _is_started_on(pid, data_dir):
+        if _is_supervisor_of(pid, data_dir):
             signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:
         return

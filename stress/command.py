@@ -12,30 +12,32 @@ import trio
 from rich.console import Console
 
 from errors import PoolError, UsageError
-from stress.outcome import Result
-from stress.plan import Wish
-from stress.progress import HardyConsole, Progress
+from stress.outcome import StressResult
+from stress.plan import StressOptions
+from stress.progress import LiveProgress, PipeSafeConsole
 from stress.report import render_report
 from stress.run import drive_attached, drive_own
 from stress.table import show_result
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_PLAIN = str.maketrans({"✓": "+", "✗": "x", "…": "."})
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ASCII_MARKS = str.maketrans({"✓": "+", "✗": "x", "…": "."})
 """What stands for our marks where they cannot be encoded: as question marks, kept and broken would look alike."""
 
 
-def stress(wish: Wish, *, attach: Path | None = None, json_file: Path | None = None, report: Path | None = None) -> int:
+def stress(
+    wish: StressOptions, *, attach: Path | None = None, json_file: Path | None = None, report: Path | None = None
+) -> int:
     """Drive a supervisor of our own, or the one on the socket ``attach``; 1 where a promise was broken.
 
-    ``json_file`` gets the ``Result``, ``report`` a page that shows it; where the run fails there is neither. Ended by a
-    signal it says how far it came, leaves no process and no file, and the exit code is 128 + its number. 1 also where
-    not one request was completed: then next to nothing was looked at. Raises PoolError, also where something of all
-    that could not be written; the rest is then.
+    ``json_file`` gets the ``StressResult``, ``report`` a page that shows it; where the run fails there is neither.
+    Ended by a signal it says how far it came. It leaves no process and no file; the exit code is 128 + its number. 1
+    also where not one request was completed: then next to nothing was checked. Raises PoolError, also where one of
+    the files could not be written; the others are then.
     """
-    console = HardyConsole(file=sys.stderr, highlight=False)
-    progress = Progress(console)
+    console = PipeSafeConsole(file=sys.stderr, highlight=False)
+    progress = LiveProgress(console)
 
-    async def run() -> Result:
+    async def run() -> StressResult:
         if attach is None:
             return await drive_own(wish, show=progress.follow)
         return await drive_attached(wish, attach, show=progress.follow)
@@ -49,16 +51,16 @@ def stress(wish: Wish, *, attach: Path | None = None, json_file: Path | None = N
         with progress.shown():
             result = trio.run(_until_signalled, run)
         if isinstance(result, signal.Signals):
-            progress.tell_where_it_stands()
-            with console.surviving():
+            progress.print_status()
+            with console.ignoring_errors():
                 console.print(f"ended by {result.name}: nothing is left; what is judged at the end of a run was not")
             return 128 + result
         unmake.pop_all()
-    _tell_everywhere(result, json_file, report)
-    return 0 if result.is_green and not result.is_empty else 1
+    _write_outputs(result, json_file, report)
+    return 0 if result.all_kept and not result.is_empty else 1
 
 
-def _tell_everywhere(result: Result, json_file: Path | None, report: Path | None) -> None:
+def _write_outputs(result: StressResult, json_file: Path | None, report: Path | None) -> None:
     """Hours may have gone into it: each place gets it, whatever becomes of the others. Raises PoolError at the end."""
     failed: dict[str, Exception] = {}
 
@@ -75,11 +77,11 @@ def _tell_everywhere(result: Result, json_file: Path | None, report: Path | None
     is_reported = report is not None and str(report) not in failed
     attempt("the table to stdout", lambda: _print(_table(result, report if is_reported else None)))
     if failed:
-        said = (f"cannot write {what}: {_why(exc)}" for what, exc in failed.items())
+        said = (f"cannot write {what}: {_error_text(exc)}" for what, exc in failed.items())
         raise PoolError("; ".join(said)) from next(iter(failed.values()))
 
 
-def _why(exc: Exception) -> str:
+def _error_text(exc: Exception) -> str:
     return (exc.strerror if isinstance(exc, OSError) else None) or f"{type(exc).__name__}: {exc}"
 
 
@@ -95,7 +97,7 @@ def _write(file: Path, make: Callable[[], bytes]) -> None:
         raise
 
 
-def _table(result: Result, report: Path | None) -> str:
+def _table(result: StressResult, report: Path | None) -> str:
     """As the terminal shows it; rich itself would end the process at the first byte that a closed pipe refuses."""
     console = Console(highlight=False)
     with console.capture() as captured:
@@ -111,7 +113,7 @@ def _print(text: str) -> None:
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        text = text.translate(_PLAIN).encode(encoding, "replace").decode(encoding)
+        text = text.translate(_ASCII_MARKS).encode(encoding, "replace").decode(encoding)
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -121,12 +123,12 @@ def _print(text: str) -> None:
         raise
 
 
-async def _until_signalled(run: Callable[[], Awaitable[Result]]) -> Result | signal.Signals:
+async def _until_signalled(run: Callable[[], Awaitable[StressResult]]) -> StressResult | signal.Signals:
     """What came of it, or the signal that has ended it, its supervisor first."""
     ended_by: list[signal.Signals] = []
 
     async def listen(scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
-        with trio.open_signal_receiver(*_ENDING) as signals:
+        with trio.open_signal_receiver(*_SIGNALS) as signals:
             task_status.started()
             async for number in signals:
                 ended_by.append(signal.Signals(number))

@@ -11,7 +11,7 @@ import trio
 
 from errors import PoolClosed, PoolError
 from wire.framing import LineFramer
-from wire.messages import EMPTY, ErrorBody, EventEnvelope, Message, Request
+from wire.messages import EMPTY, ErrorBody, EventEnvelope, Message, RequestMessage
 
 _CHUNK_BYTES = 1 << 20
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
@@ -20,7 +20,7 @@ _decode = msgspec.json.Decoder(Message).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Push(msgspec.Struct, frozen=True):
+class PushMessage(msgspec.Struct, frozen=True):
     """What is pushed: events of a subscription, or why it has ended."""
 
     subscription: str | int | None = None
@@ -28,10 +28,10 @@ class Push(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-_decode_push = msgspec.json.Decoder(Push).decode
+_decode_push = msgspec.json.Decoder(PushMessage).decode
 
 
-class _Call(NamedTuple):
+class _PendingCall(NamedTuple):
     line: bytes
     on_answer: Callable[[Any], None]
     on_error: Callable[[ErrorBody], None]
@@ -40,7 +40,7 @@ class _Call(NamedTuple):
 Greeting = Callable[[], tuple[str, dict[str, Any]]]
 
 
-class Connection:
+class ReconnectingClient:
     """One front end, on one connection after the other.
 
     Every method that it calls must be one that can be called twice: an answer that was lost is asked for again.
@@ -52,7 +52,7 @@ class Connection:
         *,
         greeting: Greeting | None = None,
         on_greeted: Callable[[Any], None] = lambda _answer: None,
-        on_push: Callable[[Push], None] = lambda _push: None,
+        on_push: Callable[[PushMessage], None] = lambda _push: None,
         bytes_per_second: float = math.inf,
     ) -> None:
         """``ready`` waits for a supervisor. ``bytes_per_second``: how fast it reads.
@@ -66,13 +66,13 @@ class Connection:
         self._greeting_id: str | None = None
         self._on_push = on_push
         self._bytes_per_second = bytes_per_second
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, _PendingCall] = {}
         self._outbox: list[bytes] = []
-        self._news = trio.Event()
+        self._has_outgoing = trio.Event()
         self._last_id = 0
         self._scope = trio.CancelScope()
-        self._turned_away = False
-        self.connected = 0
+        self._should_back_off = False
+        self.connect_count = 0
         """How often it was connected."""
 
     # --- calls --------------------------------------------------------------------------------------------------------
@@ -86,10 +86,10 @@ class Connection:
     ) -> None:
         """Call a method; exactly one of the functions is called with what came of it, sooner or later."""
         line = self._line(method, params)
-        self._calls[str(self._last_id)] = _Call(line, on_answer, on_error)
-        self._put(line)
+        self._calls[str(self._last_id)] = _PendingCall(line, on_answer, on_error)
+        self._enqueue(line)
 
-    async def ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
+    async def request(self, method: str, params: dict[str, Any] | None = None) -> Any:
         """Call a method and wait for its result. Raises PoolError with the supervisor's sentence and ``code``."""
         came = trio.Event()
         results: list[Any] = []
@@ -109,17 +109,17 @@ class Connection:
             raise PoolError(f"{method}: {errors[0].message or errors[0].code}", code=errors[0].code)
         return results[0]
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """End this connection; the next one is made at once."""
         self._scope.cancel()
 
     def _line(self, method: str, params: dict[str, Any]) -> bytes:
         self._last_id += 1
-        return _encode(Request(str(self._last_id), method, params)) + b"\n"
+        return _encode(RequestMessage(str(self._last_id), method, params)) + b"\n"
 
-    def _put(self, line: bytes) -> None:
+    def _enqueue(self, line: bytes) -> None:
         self._outbox.append(line)
-        self._news.set()
+        self._has_outgoing.set()
 
     # --- connections --------------------------------------------------------------------------------------------------
 
@@ -135,8 +135,8 @@ class Connection:
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             await self._converse(stream)
-            pause = min(2 * pause, _LONGEST_PAUSE) if self._turned_away else _FIRST_PAUSE
-            await trio.sleep(pause if self._turned_away else 0)
+            pause = min(2 * pause, _LONGEST_PAUSE) if self._should_back_off else _FIRST_PAUSE
+            await trio.sleep(pause if self._should_back_off else 0)
 
     async def _converse(self, stream: trio.SocketStream) -> None:
         """Until it ends; notes whether that is likely to happen again at once."""
@@ -144,22 +144,22 @@ class Connection:
         if self._greeting is not None:
             self._outbox.insert(0, self._line(*self._greeting()))
             self._greeting_id = str(self._last_id)
-        self._news.set()
-        self.connected += 1
+        self._has_outgoing.set()
+        self.connect_count += 1
         self._scope = trio.CancelScope()
-        self._turned_away = False
+        self._should_back_off = False
         with self._scope:
             async with stream, trio.open_nursery() as nursery, aclosing(self._messages(stream)) as messages:
                 nursery.start_soon(self._write, stream)
                 async for message in messages:
-                    self._take(message)
+                    self._on_message(message)
                 nursery.cancel_scope.cancel()
 
     async def _write(self, stream: trio.SocketStream) -> None:
         try:
             while True:
-                await self._news.wait()
-                self._news = trio.Event()
+                await self._has_outgoing.wait()
+                self._has_outgoing = trio.Event()
                 lines, self._outbox = self._outbox, []
                 await stream.send_all(b"".join(lines))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -182,15 +182,15 @@ class Connection:
         except trio.BrokenResourceError:
             return b""  # as good as an end: a supervisor that is killed says no goodbye
 
-    def _take(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         if message.event is not None:
-            self._take_push(_decode_push(message.data))
+            self._on_push_message(_decode_push(message.data))
             return
         if message.id is None:
-            self._turned_away = True  # the connection as a whole was refused
+            self._should_back_off = True  # the connection as a whole was refused
             return
         if message.id == self._greeting_id:
-            self._take_answer_to_greeting(message)
+            self._on_greeting_answer(message)
             return
         call = self._calls.pop(str(message.id), None)
         if call is None:
@@ -200,20 +200,20 @@ class Connection:
         else:
             call.on_answer(msgspec.json.decode(message.result) if message.result != EMPTY else None)
 
-    def _take_push(self, push: Push) -> None:
+    def _on_push_message(self, push: PushMessage) -> None:
         self._on_push(push)
         if push.reason == "behind":
-            self.hang_up()
+            self.disconnect()
         elif push.reason not in (None, "closing"):
-            self._again_later()  # who has failed once is likely to fail at once
+            self._reconnect_later()  # who has failed once is likely to fail at once
 
-    def _again_later(self) -> None:
-        self._turned_away = True
-        self.hang_up()
+    def _reconnect_later(self) -> None:
+        self._should_back_off = True
+        self.disconnect()
 
-    def _take_answer_to_greeting(self, message: Message) -> None:
+    def _on_greeting_answer(self, message: Message) -> None:
         if message.error is not None and message.error.code == PoolClosed.code:
-            self._again_later()  # the supervisor is just ending
+            self._reconnect_later()  # the supervisor is just ending
             return
         if message.error is not None:
             raise PoolError(f"the first request of a connection failed: {message.error.message or message.error.code}")

@@ -14,47 +14,49 @@ from typing import Any
 
 import trio
 
-from stress.connection import Connection, Push
-from stress.facts import Answered, Disordered, Fact, LifeBegan, Silence, Told
+from stress.connection import PushMessage, ReconnectingClient
+from stress.facts import DirectViolation, Fact, OutcomeReceived, RequestAnswered, SupervisorStarted, WaitingEnded
 from stress.loads import Arrival
 from stress.plan import Plan
-from stress.requests import EVENT_KINDS, Ledger
+from stress.requests import EVENT_KINDS, RequestTracker
 from wire.messages import ErrorBody
 
-_PATIENCE = 15.0
+_GRACE_SECONDS = 15.0
 """Seconds beyond the deadline of the last request until nobody waits for it any more."""
-_LOOK_SECONDS = 1.0
+_CATCH_UP_SECONDS = 1.0
 """Where this process was stopped for a while, what came meanwhile is read by then."""
-_ASKED_AT_ONCE = 2000
-_ENDS = frozenset({"closing", "behind"})
+_MAX_QUERIES = 2000
+_EXPECTED_ENDS = frozenset({"closing", "behind"})
 """Why a subscription may end: with its supervisor, or because more was said than is kept for who has not read it.
 
 It goes on from the bookmark in either case, where nothing is lost.
 """
 
 
-class Driver:
+class LoadDriver:
     """One connection asks, one hears all events; both have to be run beside it."""
 
     def __init__(
         self,
         plan: Plan,
-        ledger: Ledger,
+        ledger: RequestTracker,
         *,
         ready: Callable[[], Awaitable[Path]],
         clock: Callable[[], float],
         tell: Callable[[Fact], None],
     ) -> None:
-        self.asking = Connection(ready)
-        self.hearing = Connection(ready, greeting=self._subscription, on_greeted=self._subscribed, on_push=self._hear)
+        self.request_client = ReconnectingClient(ready)
+        self.event_client = ReconnectingClient(
+            ready, greeting=self._subscription, on_greeted=self._subscribed, on_push=self._on_push
+        )
         self._plan = plan
-        self._ledger = ledger
+        self._tracker = ledger
         self._clock = clock
-        self._tell = tell
-        self._news = trio.Event()
-        self._hears = trio.Event()
+        self._record = tell
+        self._changed = trio.Event()
+        self._is_subscribed = trio.Event()
 
-    async def run(self, arrivals: Iterable[Arrival], askers: Callable[[str], Connection | None]) -> None:
+    async def run(self, arrivals: Iterable[Arrival], askers: Callable[[str], ReconnectingClient | None]) -> None:
         """Make the requests in their time, and wait for their outcomes.
 
         No more where the plan's time is up, or nobody answers. ``askers``: who asks for a session, if not one
@@ -62,122 +64,122 @@ class Driver:
         """
         for arrival in arrivals:
             if arrival.alone:
-                await self._until_quiet(self._plan.timeout + _PATIENCE)
+                await self._wait_idle(self._plan.timeout + _GRACE_SECONDS)
             await trio.sleep(max(0.0, arrival.at - self._clock()))
-            has_room = await self._until_room()
+            has_room = await self._wait_for_room()
             if not has_room or (self._plan.is_timed and self._clock() > self._plan.seconds):
                 break
-            self._ask(arrival, askers(arrival.session) or self.asking)
+            self._send_request(arrival, askers(arrival.session) or self.request_client)
         await self.settle()
 
-    async def hears(self) -> None:
+    async def wait_subscribed(self) -> None:
         """Wait until no event can be missed."""
-        await self._hears.wait()
+        await self._is_subscribed.wait()
 
     async def settle(self) -> None:
         """Wait for the outcomes of what is open, then ask for them by id, then give up."""
-        await self._until_quiet(self._plan.timeout + _PATIENCE)
-        with trio.move_on_after(_PATIENCE):
-            await self._ask_for_outcomes()
-            await self._until_quiet(_PATIENCE)
-        self._tell(Silence(t=self._clock()))
+        await self._wait_idle(self._plan.timeout + _GRACE_SECONDS)
+        with trio.move_on_after(_GRACE_SECONDS):
+            await self._query_outcomes()
+            await self._wait_idle(_GRACE_SECONDS)
+        self._record(WaitingEnded(t=self._clock()))
 
-    def notice(self, fact: Fact) -> None:
+    def on_fact(self, fact: Fact) -> None:
         """A new life of the supervisor is asked what it knows of what is open."""
-        if isinstance(fact, LifeBegan) and fact.life > 1:
-            for number in list(self._ledger.promised)[:_ASKED_AT_ONCE]:
-                self._ask_for_outcome(number)
+        if isinstance(fact, SupervisorStarted) and fact.life > 1:
+            for number in list(self._tracker.accepted_numbers)[:_MAX_QUERIES]:
+                self._query_outcome(number)
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    def _ask(self, arrival: Arrival, connection: Connection) -> None:
-        params = self._ledger.ask(arrival, self._plan.timeout, self._clock())
+    def _send_request(self, arrival: Arrival, connection: ReconnectingClient) -> None:
+        params = self._tracker.open_request(arrival, self._plan.timeout, self._clock())
         connection.call(
-            "agent", params, partial(self._accepted, arrival.number), partial(self._refused, arrival.number)
+            "agent", params, partial(self._on_accepted, arrival.number), partial(self._on_refused, arrival.number)
         )
 
-    def _accepted(self, number: int, answer: Any) -> None:
-        self._ledger.accepted(number, answer, self._clock())
+    def _on_accepted(self, number: int, answer: Any) -> None:
+        self._tracker.on_accepted(number, answer, self._clock())
 
-    def _refused(self, number: int, error: ErrorBody) -> None:
-        self._ledger.refused(number, error, self._clock())
-        self._look()
+    def _on_refused(self, number: int, error: ErrorBody) -> None:
+        self._tracker.on_refused(number, error, self._clock())
+        self._wake()
 
-    def _ask_for_outcome(self, number: int) -> None:
-        self.asking.call(
+    def _query_outcome(self, number: int) -> None:
+        self.request_client.call(
             "agent.wait",
-            {"run_id": self._ledger.run_id(number), "session": self._ledger.open[number], "timeout_ms": 0},
-            partial(self._remembered, number),
-            partial(self._unknown, number),
+            {"run_id": self._tracker.run_id(number), "session": self._tracker.open[number], "timeout_ms": 0},
+            partial(self._on_outcome, number),
+            partial(self._on_unknown, number),
         )
 
-    def _remembered(self, number: int, answer: Any) -> None:
-        self._ledger.remembered(number, answer, self._clock())
+    def _on_outcome(self, number: int, answer: Any) -> None:
+        self._tracker.on_outcome(number, answer, self._clock())
 
-    def _unknown(self, number: int, error: ErrorBody) -> None:
-        self._ledger.unknown(number, error, self._clock())
-        self._look()
+    def _on_unknown(self, number: int, error: ErrorBody) -> None:
+        self._tracker.on_unknown(number, error, self._clock())
+        self._wake()
 
-    async def _ask_for_outcomes(self) -> None:
-        for number in list(self._ledger.open):
-            self._ask_for_outcome(number)
-        await self.asking.ask("ping")  # answered after all of those
+    async def _query_outcomes(self) -> None:
+        for number in list(self._tracker.open):
+            self._query_outcome(number)
+        await self.request_client.request("ping")  # answered after all of those
 
     # --- hearing ------------------------------------------------------------------------------------------------------
 
     def _subscription(self) -> tuple[str, dict[str, Any]]:
-        since = {} if self._ledger.bookmark is None else {"since": self._ledger.bookmark}
+        since = {} if self._tracker.bookmark is None else {"since": self._tracker.bookmark}
         return "subscribe", {"kinds": list(EVENT_KINDS), **since}
 
     def _subscribed(self, answer: Any) -> None:
         if not answer["complete"]:
-            what = f"events after the bookmark {self._ledger.bookmark} are gone"
-            self._tell(Disordered(t=self._clock(), what=what))
-        if self._ledger.bookmark is None:
-            self._ledger.bookmark = answer["head"]
-        self._hears.set()
+            what = f"events after the bookmark {self._tracker.bookmark} are gone"
+            self._record(DirectViolation(t=self._clock(), what=what))
+        if self._tracker.bookmark is None:
+            self._tracker.bookmark = answer["head"]
+        self._is_subscribed.set()
 
-    def _hear(self, push: Push) -> None:
+    def _on_push(self, push: PushMessage) -> None:
         now = self._clock()
         for event in push.events:
-            self._ledger.hear(event, now)
-        if push.reason is not None and push.reason not in _ENDS:
-            self._tell(Disordered(t=now, what=f"the subscription ended: {push.reason}"))
-        self._look()
+            self._tracker.on_event(event, now)
+        if push.reason is not None and push.reason not in _EXPECTED_ENDS:
+            self._record(DirectViolation(t=now, what=f"the subscription ended: {push.reason}"))
+        self._wake()
 
-    def _look(self) -> None:
-        self._news.set()
-        self._news = trio.Event()
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
 
-    async def _until_room(self) -> bool:
+    async def _wait_for_room(self) -> bool:
         """Wait for it where there is none. False: nobody answers any more, which is told of."""
-        patience = self._plan.timeout + _PATIENCE
+        patience = self._plan.timeout + _GRACE_SECONDS
         with trio.move_on_after(patience) as scope:
             while self._is_full():
-                await self._news.wait()
+                await self._changed.wait()
         if scope.cancelled_caught:
-            await trio.sleep(_LOOK_SECONDS)
+            await trio.sleep(_CATCH_UP_SECONDS)
         if self._is_full():
-            what = f"nobody is asked any more: {len(self._ledger.open)} requests had no outcome for {patience:g} s"
-            self._tell(Disordered(t=self._clock(), what=what))
+            what = f"nobody is asked any more: {len(self._tracker.open)} requests had no outcome for {patience:g} s"
+            self._record(DirectViolation(t=self._clock(), what=what))
         return not self._is_full()
 
     def _is_full(self) -> bool:
-        return 0 < self._plan.most_open <= len(self._ledger.open)
+        return 0 < self._plan.most_open <= len(self._tracker.open)
 
-    async def _until_quiet(self, seconds: float = math.inf) -> None:
+    async def _wait_idle(self, seconds: float = math.inf) -> None:
         with trio.move_on_after(seconds):
-            while self._ledger.open:
-                await self._news.wait()
+            while self._tracker.open:
+                await self._changed.wait()
 
 
 _SLOW_EVERY = 10
 _SLOW_BYTES_PER_SECOND = 1000.0
-_STAY_SECONDS = 5.0
+_CONNECTED_SECONDS = 5.0
 """How long one stays connected on average, where they come and go."""
 
 
-class _FrontEnd:
+class _SimulatedFrontEnd:
     """One of them. ``heard``: the requests whose outcomes it was told."""
 
     def __init__(self, number: int, session: str, *, is_slow: bool) -> None:
@@ -185,18 +187,18 @@ class _FrontEnd:
         self.session = session
         self.is_slow = is_slow
         self.bookmark: int | None = None
-        self.heard: set[int] = set()
+        self.received: set[int] = set()
         self.expected: set[int] = set()
-        self.connection: Connection
+        self.connection: ReconnectingClient
 
 
-class FrontEnds:
+class SimulatedFrontEnds:
     """All of them, by their sessions; each must be told each of its outcomes exactly once."""
 
     def __init__(
         self,
         sessions: list[str],
-        ledger: Ledger,
+        ledger: RequestTracker,
         *,
         ready: Callable[[], Awaitable[Path]],
         clock: Callable[[], float],
@@ -204,36 +206,36 @@ class FrontEnds:
         some_are_slow: bool,
     ) -> None:
         """``some_are_slow``: one in ten follows everything that happens, and reads 1 KB of it a second."""
-        self._ledger = ledger
+        self._tracker = ledger
         self._clock = clock
-        self._tell = tell
+        self._record = tell
         self._answered: dict[int, float] = {}
-        self._news = trio.Event()
+        self._changed = trio.Event()
         self._all = {
-            session: _FrontEnd(number, session, is_slow=some_are_slow and number % _SLOW_EVERY == 0)
+            session: _SimulatedFrontEnd(number, session, is_slow=some_are_slow and number % _SLOW_EVERY == 0)
             for number, session in enumerate(sessions)
         }
         for each in self._all.values():
-            each.connection = Connection(
+            each.connection = ReconnectingClient(
                 ready,
                 greeting=partial(self._subscription, each),
                 on_greeted=partial(self._subscribed, each),
-                on_push=partial(self._hear, each),
+                on_push=partial(self._on_push, each),
                 **({"bytes_per_second": _SLOW_BYTES_PER_SECOND} if each.is_slow else {}),
             )
 
-    def asker(self, session: str) -> Connection | None:
+    def client_for(self, session: str) -> ReconnectingClient | None:
         """The connection that asks for this session; None = anybody's: an answer must not wait for a slow reader."""
         found = self._all.get(session)
         return None if found is None or found.is_slow else found.connection
 
-    def notice(self, fact: Fact) -> None:
+    def on_fact(self, fact: Fact) -> None:
         """An outcome was told to somebody: now the front end of its session is to hear of it too."""
-        if isinstance(fact, Answered) and (found := self._all.get(fact.session)) and not found.is_slow:
+        if isinstance(fact, RequestAnswered) and (found := self._all.get(fact.session)) and not found.is_slow:
             found.expected.add(fact.number)
             self._answered[fact.number] = fact.t
-            if fact.number in found.heard:
-                self._tell_how_late(found, fact.number)
+            if fact.number in found.received:
+                self._record_delay(found, fact.number)
 
     async def run(self, rng: Random, *, come_and_go: bool) -> None:
         """Be connected until cancelled; ``come_and_go``: hang up at random times."""
@@ -241,51 +243,53 @@ class FrontEnds:
             for each in self._all.values():
                 nursery.start_soon(each.connection.run)
                 if come_and_go:
-                    nursery.start_soon(_come_and_go, each.connection, Random(rng.random()))  # noqa: S311 - seeded
+                    nursery.start_soon(_disconnect_at_random, each.connection, Random(rng.random()))  # noqa: S311 - seeded
 
     async def settle(self) -> None:
         """Give everybody time to hear what is left, then say what was never heard."""
-        with trio.move_on_after(_PATIENCE):
-            while any(each.expected - each.heard for each in self._all.values()):
-                await self._news.wait()
+        with trio.move_on_after(_GRACE_SECONDS):
+            while any(each.expected - each.received for each in self._all.values()):
+                await self._changed.wait()
         for each in self._all.values():
-            for number in each.expected - each.heard:
-                self._tell(Disordered(t=self._clock(), what=f"front end {each.number} never heard of request {number}"))
+            for number in each.expected - each.received:
+                self._record(
+                    DirectViolation(t=self._clock(), what=f"front end {each.number} never heard of request {number}")
+                )
 
-    def _subscription(self, front_end: _FrontEnd) -> tuple[str, dict[str, Any]]:
+    def _subscription(self, front_end: _SimulatedFrontEnd) -> tuple[str, dict[str, Any]]:
         if front_end.is_slow:
             return "subscribe", {}
         since = {} if front_end.bookmark is None else {"since": front_end.bookmark}
         return "subscribe", {"session": front_end.session, "kinds": ["done"], **since}
 
-    def _subscribed(self, front_end: _FrontEnd, answer: Any) -> None:
+    def _subscribed(self, front_end: _SimulatedFrontEnd, answer: Any) -> None:
         if front_end.bookmark is None:
             front_end.bookmark = answer["head"]
 
-    def _hear(self, front_end: _FrontEnd, push: Push) -> None:
+    def _on_push(self, front_end: _SimulatedFrontEnd, push: PushMessage) -> None:
         if front_end.is_slow:
             return
         for event in push.events:
-            number = None if event.run_id is None else self._ledger.number_of(event.run_id)
-            is_again = event.seq <= (front_end.bookmark or 0) or number in front_end.heard
+            number = None if event.run_id is None else self._tracker.number_of(event.run_id)
+            is_again = event.seq <= (front_end.bookmark or 0) or number in front_end.received
             if is_again:
                 what = f"front end {front_end.number} was told twice of event {event.seq}, request {number}"
-                self._tell(Disordered(t=self._clock(), what=what))
+                self._record(DirectViolation(t=self._clock(), what=what))
             front_end.bookmark = max(front_end.bookmark or 0, event.seq)
             if number is not None and not is_again:
-                front_end.heard.add(number)
-                self._tell_how_late(front_end, number)
-        self._news.set()
-        self._news = trio.Event()
+                front_end.received.add(number)
+                self._record_delay(front_end, number)
+        self._changed.set()
+        self._changed = trio.Event()
 
-    def _tell_how_late(self, front_end: _FrontEnd, number: int) -> None:
+    def _record_delay(self, front_end: _SimulatedFrontEnd, number: int) -> None:
         answered = self._answered.pop(number, None)
         if answered is not None:
             late = self._clock() - answered
-            self._tell(Told(t=self._clock(), front_end=front_end.number, seconds=late))
+            self._record(OutcomeReceived(t=self._clock(), front_end=front_end.number, seconds=late))
 
 
-async def _come_and_go(connection: Connection, rng: Random) -> None:
+async def _disconnect_at_random(connection: ReconnectingClient, rng: Random) -> None:
     while True:
-        await trio.sleep(rng.expovariate(1 / _STAY_SECONDS))
-        connection.hang_up()
+        await trio.sleep(rng.expovariate(1 / _CONNECTED_SECONDS))
+        connection.disconnect()

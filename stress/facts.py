@@ -7,13 +7,13 @@ of a request. ``worker`` is the supervisor's name for a worker within one life; 
 
 import msgspec
 
-EVERYBODY = "*"
+ALL_WORKERS = "*"
 """The worker of a fault that is done to all of them."""
-DAMAGED = "resume_failed"
+DAMAGED_TRANSCRIPT = "resume_failed"
 """The code of requests of a session whose transcript cannot be read, whenever it was damaged."""
 
 
-class WorkerProcess(msgspec.Struct, frozen=True, gc=False):
+class ObservedProcess(msgspec.Struct, frozen=True, gc=False):
     """A worker in ``/proc``: pid, start time in clock ticks (together they are unique), name."""
 
     pid: int
@@ -21,7 +21,7 @@ class WorkerProcess(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
-class _Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
+class _Observation(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
     """Holds nothing that could hold it; a hundred thousand are kept, which the garbage collector need not look at."""
 
     t: float
@@ -30,7 +30,7 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-class Asked(_Seen, frozen=True, kw_only=True, tag=True):
+class RequestAsked(_Observation, frozen=True, kw_only=True, tag=True):
     """A request is about to be sent for the first time. ``turn``: seconds that its turn is to take.
 
     ``wicked``: its worker misbehaves on purpose, and it may fail in any way, but once.
@@ -45,21 +45,21 @@ class Asked(_Seen, frozen=True, kw_only=True, tag=True):
     wicked: bool = False
 
 
-class Accepted(_Seen, frozen=True, kw_only=True, tag=True):
+class RequestAccepted(_Observation, frozen=True, kw_only=True, tag=True):
     """The supervisor has promised to run it; ``at`` on the supervisor's wall clock."""
 
     number: int
     at: float
 
 
-class Refused(_Seen, frozen=True, kw_only=True, tag=True):
+class RequestRefused(_Observation, frozen=True, kw_only=True, tag=True):
     """The supervisor has said that it will not."""
 
     number: int
     code: str
 
 
-class Started(_Seen, frozen=True, kw_only=True, tag=True):
+class RequestStarted(_Observation, frozen=True, kw_only=True, tag=True):
     """Its turn has begun on a worker. ``at``: on the supervisor's wall clock, before the worker was told."""
 
     number: int
@@ -67,7 +67,7 @@ class Started(_Seen, frozen=True, kw_only=True, tag=True):
     at: float = 0.0
 
 
-class Answered(_Seen, frozen=True, kw_only=True, tag=True):
+class RequestAnswered(_Observation, frozen=True, kw_only=True, tag=True):
     """Its outcome was told. ``code`` of the error, empty where there is none.
 
     ``said``: the numbers of the requests whose nonces stand in the text; ``strange``: nonces that nobody was given.
@@ -83,7 +83,7 @@ class Answered(_Seen, frozen=True, kw_only=True, tag=True):
     strange: tuple[str, ...] = ()
 
 
-class Remembered(_Seen, frozen=True, kw_only=True, tag=True):
+class OutcomeRemembered(_Observation, frozen=True, kw_only=True, tag=True):
     """Asked by its id, the supervisor tells this outcome; reason ``live`` = it has none yet."""
 
     number: int
@@ -91,17 +91,17 @@ class Remembered(_Seen, frozen=True, kw_only=True, tag=True):
     code: str = ""
 
 
-class Forgotten(_Seen, frozen=True, kw_only=True, tag=True):
+class RequestForgotten(_Observation, frozen=True, kw_only=True, tag=True):
     """Asked by its id, the supervisor knows nothing of it."""
 
     number: int
 
 
-class Silence(_Seen, frozen=True, kw_only=True, tag=True):
+class WaitingEnded(_Observation, frozen=True, kw_only=True, tag=True):
     """The end of the run: nobody waits any longer for what is open."""
 
 
-class Transcribed(_Seen, frozen=True, kw_only=True, tag=True):
+class PromptOccurrences(_Observation, frozen=True, kw_only=True, tag=True):
     """How often the request's prompt stands in its session's transcript, and in those of other sessions."""
 
     number: int
@@ -109,19 +109,19 @@ class Transcribed(_Seen, frozen=True, kw_only=True, tag=True):
     foreign: int
 
 
-class Disordered(_Seen, frozen=True, kw_only=True, tag=True):
+class DirectViolation(_Observation, frozen=True, kw_only=True, tag=True):
     """A promise was broken before the eyes of whoever tells it: a sentence that says how."""
 
     what: str
 
 
-class Outlived(_Seen, frozen=True, kw_only=True, tag=True):
+class OrphanedRunEnded(_Observation, frozen=True, kw_only=True, tag=True):
     """The run of a front end that was killed has come to an end of its own all the same."""
 
     run: str
 
 
-class Told(_Seen, frozen=True, kw_only=True, tag=True):
+class OutcomeReceived(_Observation, frozen=True, kw_only=True, tag=True):
     """A front end that reads at once heard of an outcome so many seconds after it was ``done``."""
 
     front_end: int
@@ -131,7 +131,7 @@ class Told(_Seen, frozen=True, kw_only=True, tag=True):
 # --- the pool ---------------------------------------------------------------------------------------------------------
 
 
-class Moved(_Seen, frozen=True, kw_only=True, tag=True):
+class PoolEvent(_Observation, frozen=True, kw_only=True, tag=True):
     """What the supervisor tells of its own workers: the name of the event, and whom it concerns; ``why`` as it says.
 
     ``at``: on the supervisor's wall clock.
@@ -144,7 +144,7 @@ class Moved(_Seen, frozen=True, kw_only=True, tag=True):
     at: float = 0.0
 
 
-class Processes(_Seen, frozen=True, kw_only=True, tag=True):
+class ProcessSample(_Observation, frozen=True, kw_only=True, tag=True):
     """The supervisor's processes in ``/proc`` at one moment.
 
     ``rss`` in bytes and ``fds`` are the supervisor's, None when not measured this time, or not to be; ``zombies``: pids
@@ -153,13 +153,13 @@ class Processes(_Seen, frozen=True, kw_only=True, tag=True):
 
     life: int
     supervisor: int
-    workers: tuple[WorkerProcess, ...]
+    workers: tuple[ObservedProcess, ...]
     zombies: tuple[int, ...] = ()
     rss: int | None = None
     fds: int | None = None
 
 
-class WorkerFigures(msgspec.Struct, frozen=True):
+class WorkerRow(msgspec.Struct, frozen=True):
     """One worker as status shows it."""
 
     id: str
@@ -171,7 +171,7 @@ class WorkerFigures(msgspec.Struct, frozen=True):
     retiring: str | None = None
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaiterRow(msgspec.Struct, frozen=True):
     """One waiter as status shows it."""
 
     request: str
@@ -181,7 +181,7 @@ class Waiting(msgspec.Struct, frozen=True):
     state: str
 
 
-class Figures(_Seen, frozen=True, kw_only=True, tag=True):
+class StatusSample(_Observation, frozen=True, kw_only=True, tag=True):
     """A status document, and the workers' pids in ``/proc`` just before it was asked for and just after it came.
 
     ``mode`` of the pool, and the counters' sums; see ``pool status --json``.
@@ -190,8 +190,8 @@ class Figures(_Seen, frozen=True, kw_only=True, tag=True):
     life: int
     mode: str
     max: int
-    workers: tuple[WorkerFigures, ...]
-    waiting: tuple[Waiting, ...]
+    workers: tuple[WorkerRow, ...]
+    waiting: tuple[WaiterRow, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
     grants: int
@@ -200,14 +200,14 @@ class Figures(_Seen, frozen=True, kw_only=True, tag=True):
     active: int
 
 
-class LifeBegan(_Seen, frozen=True, kw_only=True, tag=True):
+class SupervisorStarted(_Observation, frozen=True, kw_only=True, tag=True):
     """A supervisor is ready; lives are counted from 1."""
 
     life: int
     supervisor: int
 
 
-class LifeEnded(_Seen, frozen=True, kw_only=True, tag=True):
+class SupervisorEnded(_Observation, frozen=True, kw_only=True, tag=True):
     """A supervisor's process has ended. ``code``: negative = by that signal; ``signals``: what it was sent before."""
 
     life: int
@@ -215,7 +215,7 @@ class LifeEnded(_Seen, frozen=True, kw_only=True, tag=True):
     signals: tuple[int, ...]
 
 
-class Left(_Seen, frozen=True, kw_only=True, tag=True):
+class LeftoverProcesses(_Observation, frozen=True, kw_only=True, tag=True):
     """The processes of a life that are still there ``seconds`` after its end."""
 
     life: int
@@ -223,7 +223,7 @@ class Left(_Seen, frozen=True, kw_only=True, tag=True):
     pids: tuple[int, ...]
 
 
-class Emptied(_Seen, frozen=True, kw_only=True, tag=True):
+class PoolDrained(_Observation, frozen=True, kw_only=True, tag=True):
     """All work is done and the pool drained: the supervisor's children, its open files, and those at the beginning.
 
     Files are None where they cannot be counted; ``rss`` in bytes is the supervisor's.
@@ -236,8 +236,8 @@ class Emptied(_Seen, frozen=True, kw_only=True, tag=True):
     rss: int
 
 
-class Injected(_Seen, frozen=True, kw_only=True, tag=True):
-    """A fault. ``worker``: whom it hit, empty = nobody in particular, ``EVERYBODY`` = all; ``pid`` 0 = none.
+class FaultInjected(_Observation, frozen=True, kw_only=True, tag=True):
+    """A fault. ``worker``: whom it hit, empty = nobody in particular, ``ALL_WORKERS`` = all; ``pid`` 0 = none.
 
     ``seconds``: how long it lasts, 0 = at once. ``hurts``: False where no request may feel it.
     """
@@ -250,40 +250,40 @@ class Injected(_Seen, frozen=True, kw_only=True, tag=True):
     hurts: bool = True
 
 
-class Stranger(_Seen, frozen=True, kw_only=True, tag=True):
+class ReusedPid(_Observation, frozen=True, kw_only=True, tag=True):
     """A process that is none of the pool's has got the pid of a dead worker; ``signalled``: by whatever signal."""
 
     pid: int
     signalled: bool
 
 
-class Delayed(_Seen, frozen=True, kw_only=True, tag=True):
+class MachineDelay(_Observation, frozen=True, kw_only=True, tag=True):
     """So many seconds at most may anything have been late since the last such fact because the machine is busy."""
 
     seconds: float
 
 
 Fact = (
-    Asked
-    | Accepted
-    | Refused
-    | Started
-    | Answered
-    | Remembered
-    | Forgotten
-    | Silence
-    | Transcribed
-    | Disordered
-    | Outlived
-    | Told
-    | Moved
-    | Processes
-    | Figures
-    | LifeBegan
-    | LifeEnded
-    | Left
-    | Emptied
-    | Injected
-    | Stranger
-    | Delayed
+    RequestAsked
+    | RequestAccepted
+    | RequestRefused
+    | RequestStarted
+    | RequestAnswered
+    | OutcomeRemembered
+    | RequestForgotten
+    | WaitingEnded
+    | PromptOccurrences
+    | DirectViolation
+    | OrphanedRunEnded
+    | OutcomeReceived
+    | PoolEvent
+    | ProcessSample
+    | StatusSample
+    | SupervisorStarted
+    | SupervisorEnded
+    | LeftoverProcesses
+    | PoolDrained
+    | FaultInjected
+    | ReusedPid
+    | MachineDelay
 )

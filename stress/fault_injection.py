@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import Any
 
 _SIZE = 16
-_OFFSET = struct.Struct("d")
-_IS_FULL_AT = _OFFSET.size
+_CLOCK_FORMAT = struct.Struct("d")
+_NO_PROCESSES_OFFSET = _CLOCK_FORMAT.size
 
 
-class Tampering:
+class FaultSwitches:
     """``clock_offset``: seconds that the wall clock is ahead of the real one. ``no_processes``: no fork succeeds."""
 
     @classmethod
-    def of(cls, data_dir: Path) -> "Tampering":
+    def open(cls, data_dir: Path) -> "FaultSwitches":
         """That of the supervisor on this data directory, whoever of the two comes first."""
         path = Path(f"{data_dir}.tampering")
         with suppress(FileExistsError):
@@ -50,27 +50,27 @@ class Tampering:
     @property
     def clock_offset(self) -> float:
         """In seconds."""
-        return float(_OFFSET.unpack_from(self._memory)[0])
+        return float(_CLOCK_FORMAT.unpack_from(self._memory)[0])
 
     @clock_offset.setter
     def clock_offset(self, seconds: float) -> None:
-        _OFFSET.pack_into(self._memory, 0, seconds)
+        _CLOCK_FORMAT.pack_into(self._memory, 0, seconds)
 
     @property
     def no_processes(self) -> bool:
         """Whether starting a process fails with EAGAIN."""
-        return bool(self._memory[_IS_FULL_AT])
+        return bool(self._memory[_NO_PROCESSES_OFFSET])
 
     @no_processes.setter
     def no_processes(self, full: bool) -> None:
-        self._memory[_IS_FULL_AT] = full
+        self._memory[_NO_PROCESSES_OFFSET] = full
 
 
 WRAPPER = (sys.executable, "-P", "-m", "stress.fault_injection")
 _MODULE = "cli"
 
 
-def _tamper(tampering: Tampering) -> None:
+def _patch_process(tampering: FaultSwitches) -> None:
     """Before anything of the supervisor is imported: some of it takes hold of the clock when it is."""
     real = time.time
 
@@ -95,7 +95,7 @@ def main() -> None:
         data_dir = Path(sys.argv[sys.argv.index("--data-dir") + 1])
     except (ValueError, IndexError):
         sys.exit(f"give a command with `-m {_MODULE} run --data-dir DIR`")
-    _tamper(Tampering.of(data_dir))
+    _patch_process(FaultSwitches.open(data_dir))
     sys.argv = [_MODULE, *sys.argv[at + 1 :]]
     runpy.run_module(_MODULE, run_name="__main__", alter_sys=True)
 

@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import NamedTuple, NoReturn
 
-_WORD = re.compile(r"(?<!\S)WICKED:([a-z0-9-]+)(?:=(\d+))?(?!\S)")
+_FAULT_PATTERN = re.compile(r"(?<!\S)WICKED:([a-z0-9-]+)(?:=(\d+))?(?!\S)")
 _EVENT_HEAD = b'{"event":"assistant_message","data":{"partial":"'
 _EVENT_TAIL = b'"}}\n'
 _BLOCK = 64 * 1024
-_REMEMBERED = 16
+_MAX_EARLIER = 16
 
 
-class Act(Enum):
+class FaultAction(Enum):
     """What a deed does beside writing."""
 
     STALL = auto()
@@ -46,12 +46,12 @@ class Act(Enum):
     """Say the answer only after the next one."""
 
 
-class Scene(NamedTuple):
+class FaultContext(NamedTuple):
     """When a deed strikes: the whole line that is due, the deed's number (None = as it says), and earlier answers."""
 
     answer: bytes
     number: int | None
-    earlier: tuple[bytes, ...]
+    earlier_answers: tuple[bytes, ...]
 
     def count(self, default: int) -> int:
         """The number, or the deed's own."""
@@ -63,13 +63,13 @@ class Scene(NamedTuple):
         return self.answer[: len(self.answer) // 2]
 
 
-Step = bytes | Act
-Deed = Callable[[Scene], Iterator[Step]]
+Step = bytes | FaultAction
+FaultScript = Callable[[FaultContext], Iterator[Step]]
 
 
-def wicked_word(deed: str, number: int | None = None) -> str:
+def fault_word(deed: str, number: int | None = None) -> str:
     """The word that asks for a deed. Raises KeyError where there is no such deed."""
-    if deed not in DEEDS:
+    if deed not in FAULT_SCRIPTS:
         raise KeyError(deed)
     return f"WICKED:{deed}" if number is None else f"WICKED:{deed}={number}"
 
@@ -77,114 +77,114 @@ def wicked_word(deed: str, number: int | None = None) -> str:
 # --- what is written --------------------------------------------------------------------------------------------------
 
 
-def _garbage(scene: Scene) -> Iterator[Step]:
+def _garbage(scene: FaultContext) -> Iterator[Step]:
     """So many lines (3) that are no messages, then the answer."""
     for number in range(scene.count(3)):
         yield (b"this is no message %d\n" % number, b'{"event": "half a mess\n', b"\x00\x01\x02[]{}\n")[number % 3]
     yield scene.answer
 
 
-def _bad_utf8(scene: Scene) -> Iterator[Step]:
+def _bad_utf8(scene: FaultContext) -> Iterator[Step]:
     """A line like a message, but for its invalid UTF-8; then the answer."""
     yield _EVENT_HEAD + b"\xff\xfe\xc3" + _EVENT_TAIL
     yield scene.answer
 
 
-def _one_byte(scene: Scene) -> Iterator[Step]:
+def _one_byte(scene: FaultContext) -> Iterator[Step]:
     """The answer, each byte in a write of its own."""
     for position in range(len(scene.answer)):
         yield scene.answer[position : position + 1]
 
 
-def _half_line_stall(scene: Scene) -> Iterator[Step]:
+def _half_line_stall(scene: FaultContext) -> Iterator[Step]:
     """Half of the answer, and then nothing."""
     yield scene.half
-    yield Act.STALL
+    yield FaultAction.STALL
 
 
-def _half_line_eof(scene: Scene) -> Iterator[Step]:
+def _half_line_eof(scene: FaultContext) -> Iterator[Step]:
     """Half of the answer and the end of stdout, from a worker that lives on."""
     yield scene.half
-    yield Act.CLOSE_STDOUT
-    yield Act.STALL
+    yield FaultAction.CLOSE_STDOUT
+    yield FaultAction.STALL
 
 
-def _half_line_exit(scene: Scene) -> Iterator[Step]:
+def _half_line_exit(scene: FaultContext) -> Iterator[Step]:
     """Half of the answer, and the worker is gone."""
     yield scene.half
-    yield Act.EXIT
+    yield FaultAction.EXIT
 
 
-def _line(scene: Scene) -> Iterator[Step]:
+def _line(scene: FaultContext) -> Iterator[Step]:
     """A legal line of exactly so many bytes (65536), its end included; then the answer."""
     room = scene.count(_BLOCK) - len(_EVENT_HEAD) - len(_EVENT_TAIL)
     yield _EVENT_HEAD + b"x" * max(0, room) + _EVENT_TAIL
     yield scene.answer
 
 
-def _endless_line(scene: Scene) -> Iterator[Step]:  # noqa: ARG001 - this answer never comes
+def _endless_line(scene: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - this answer never comes
     """A line without an end."""
     while True:
         yield b"x" * _BLOCK
 
 
-def _duplicate(scene: Scene) -> Iterator[Step]:
+def _duplicate(scene: FaultContext) -> Iterator[Step]:
     """The same answer twice."""
     yield scene.answer
     yield scene.answer
 
 
-def _unknown_id(scene: Scene) -> Iterator[Step]:
+def _unknown_id(scene: FaultContext) -> Iterator[Step]:
     """An answer to what nobody has asked, then the answer."""
     yield b'{"id":"nobody-asked","result":{}}\n'
     yield scene.answer
 
 
-def _late_id(scene: Scene) -> Iterator[Step]:
+def _late_id(scene: FaultContext) -> Iterator[Step]:
     """The answer, and after it earlier answers once more: nobody waits for those any longer."""
     yield scene.answer
-    yield from scene.earlier
+    yield from scene.earlier_answers
 
 
-def _late_answer(scene: Scene) -> Iterator[Step]:  # noqa: ARG001 - the answer is said another time
+def _late_answer(scene: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - the answer is said another time
     """The answer, but after the next one."""
-    yield Act.HOLD_BACK
+    yield FaultAction.HOLD_BACK
 
 
 # --- what is done -----------------------------------------------------------------------------------------------------
 
 
-def _close_stdin(scene: Scene) -> Iterator[Step]:
+def _close_stdin(scene: FaultContext) -> Iterator[Step]:
     """The answer, and whoever writes to the worker after it gets an error."""
     yield scene.answer
-    yield Act.CLOSE_STDIN
+    yield FaultAction.CLOSE_STDIN
 
 
-def _close_stdout(scene: Scene) -> Iterator[Step]:  # noqa: ARG001 - this answer goes nowhere
+def _close_stdout(scene: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - this answer goes nowhere
     """No answer and the end of stdout, from a worker that lives on."""
-    yield Act.CLOSE_STDOUT
+    yield FaultAction.CLOSE_STDOUT
 
 
-def _no_end(scene: Scene) -> Iterator[Step]:
+def _no_end(scene: FaultContext) -> Iterator[Step]:
     """The answer, and from then on only SIGKILL ends the worker."""
-    yield Act.IGNORE_THE_END
+    yield FaultAction.IGNORE_THE_END
     yield scene.answer
 
 
-def _heir(scene: Scene) -> Iterator[Step]:
+def _heir(scene: FaultContext) -> Iterator[Step]:
     """The answer, a process that keeps stdout open, and the worker is gone."""
     yield scene.answer
-    yield Act.HEIR
-    yield Act.EXIT
+    yield FaultAction.HEIR
+    yield FaultAction.EXIT
 
 
-def _daemon(scene: Scene) -> Iterator[Step]:
+def _daemon(scene: FaultContext) -> Iterator[Step]:
     """A process that has left the family, then the answer; the worker lives on."""
-    yield Act.DAEMON
+    yield FaultAction.DAEMON
     yield scene.answer
 
 
-DEEDS: Mapping[str, Deed] = {
+FAULT_SCRIPTS: Mapping[str, FaultScript] = {
     deed.__name__.removeprefix("_").replace("_", "-"): deed
     for deed in (
         *(_garbage, _bad_utf8, _one_byte, _half_line_stall, _half_line_eof, _half_line_exit, _line, _endless_line),
@@ -196,38 +196,38 @@ DEEDS: Mapping[str, Deed] = {
 # --- when -------------------------------------------------------------------------------------------------------------
 
 
-class Mischief:
+class FaultInjector:
     """Hears what goes to a good worker, and turns what that says into what is to be written and done."""
 
     def __init__(self) -> None:
         self._due: dict[str | int, tuple[str, int | None]] = {}
-        self._earlier: deque[bytes] = deque(maxlen=_REMEMBERED)
-        self._late = b""
+        self._earlier: deque[bytes] = deque(maxlen=_MAX_EARLIER)
+        self._held_back = b""
 
-    def hear(self, line: bytes) -> None:
+    def on_request(self, line: bytes) -> None:
         """One line on its way to the worker."""
         if b"WICKED:" not in line:
             return
         request = json.loads(line)
-        found = _WORD.search(request["params"]["text"]) if request["method"] == "prompt" else None
-        if found is not None and found[1] in DEEDS:
+        found = _FAULT_PATTERN.search(request["params"]["text"]) if request["method"] == "prompt" else None
+        if found is not None and found[1] in FAULT_SCRIPTS:
             self._due[request["id"]] = (found[1], int(found[2]) if found[2] else None)
 
-    def say(self, line: bytes) -> Iterator[Step]:
+    def transform(self, line: bytes) -> Iterator[Step]:
         """What becomes of one line of the worker, its end included."""
         if not line.startswith(b'{"id":'):
             yield line
             return
         deed, number = self._due.pop(json.loads(line)["id"], ("", None))
-        scene = Scene(line, number, tuple(self._earlier))
+        scene = FaultContext(line, number, tuple(self._earlier))
         self._earlier.append(line)
         if not deed:
-            late, self._late = self._late, b""
+            late, self._held_back = self._held_back, b""
             yield line + late
             return
-        for step in DEEDS[deed](scene):
-            if step is Act.HOLD_BACK:
-                self._late += line
+        for step in FAULT_SCRIPTS[deed](scene):
+            if step is FaultAction.HOLD_BACK:
+                self._held_back += line
             else:
                 yield step
 
@@ -242,7 +242,7 @@ _EXIT_CODE = 7
 _HIGHEST_DESCRIPTOR = 64
 
 
-class _Lines:
+class _LineReader:
     """A stream and what has come of it that is no whole line yet."""
 
     def __init__(self, descriptor: int) -> None:
@@ -258,11 +258,11 @@ class _Lines:
         return [line + b"\n" for line in lines]
 
 
-class _Impostor:
+class _FaultyProxy:
     """One agent, and the pipes that somebody takes for the agent's."""
 
     def __init__(self, arguments: Iterable[str]) -> None:
-        self._mischief = Mischief()
+        self._injector = FaultInjector()
         self._ends_with_agent = True
         self._agent = subprocess.Popen(
             [sys.executable, "-P", "-m", "agent", "--mode", "rpc", *arguments],
@@ -273,17 +273,17 @@ class _Impostor:
         if self._agent.stdin is None or self._agent.stdout is None:
             raise RuntimeError("the agent's streams are no pipes")
         self._to_agent = self._agent.stdin
-        self._from_above = _Lines(_STDIN)
-        self._from_agent = _Lines(self._agent.stdout.fileno())
+        self._from_pool = _LineReader(_STDIN)
+        self._from_agent = _LineReader(self._agent.stdout.fileno())
         self._poll = select.poll()
-        self._deeds: Mapping[Act, Callable[[], object]] = {
-            Act.STALL: _stall,
-            Act.EXIT: lambda: os._exit(_EXIT_CODE),
-            Act.CLOSE_STDIN: self._close_stdin,
-            Act.CLOSE_STDOUT: lambda: _close(_STDOUT),
-            Act.IGNORE_THE_END: self._ignore_the_end,
-            Act.HEIR: _leave_heir,
-            Act.DAEMON: _leave_daemon,
+        self._actions: Mapping[FaultAction, Callable[[], object]] = {
+            FaultAction.STALL: _stall,
+            FaultAction.EXIT: lambda: os._exit(_EXIT_CODE),
+            FaultAction.CLOSE_STDIN: self._close_stdin,
+            FaultAction.CLOSE_STDOUT: lambda: _close(_STDOUT),
+            FaultAction.IGNORE_THE_END: self._ignore_shutdown,
+            FaultAction.HEIR: _fork_stdout_holder,
+            FaultAction.DAEMON: _fork_daemon,
         }
 
     def run(self) -> int:
@@ -294,25 +294,25 @@ class _Impostor:
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll()}
             if _STDIN in ready:
-                self._pass_down()
-            if self._from_agent.descriptor in ready and not self._pass_up():
-                return self._end()
+                self._forward_to_agent()
+            if self._from_agent.descriptor in ready and not self._forward_to_pool():
+                return self._finish()
 
-    def _pass_down(self) -> None:
-        lines = self._from_above.read()
+    def _forward_to_agent(self) -> None:
+        lines = self._from_pool.read()
         if lines is None:
             self._poll.unregister(_STDIN)
             self._to_agent.close()
             return
         for line in lines:
-            self._mischief.hear(line)
+            self._injector.on_request(line)
             self._to_agent.write(line)
         self._to_agent.flush()
 
-    def _pass_up(self) -> bool:
+    def _forward_to_pool(self) -> bool:
         lines = self._from_agent.read()
         for line in lines or ():
-            for step in self._mischief.say(line):
+            for step in self._injector.transform(line):
                 self._perform(step)
         return lines is not None
 
@@ -320,18 +320,18 @@ class _Impostor:
         if isinstance(step, bytes):
             _write(step)
         else:
-            self._deeds[step]()
+            self._actions[step]()
 
     def _close_stdin(self) -> None:
         """Ours alone: the agent is to live on."""
         self._poll.unregister(_STDIN)
         _close(_STDIN)
 
-    def _ignore_the_end(self) -> None:
+    def _ignore_shutdown(self) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._ends_with_agent = False
 
-    def _end(self) -> int:
+    def _finish(self) -> int:
         code = self._agent.wait()
         if not self._ends_with_agent:
             _stall()
@@ -356,26 +356,26 @@ def _close(descriptor: int) -> None:
     os.close(null)
 
 
-def _leave_heir() -> None:
+def _fork_stdout_holder() -> None:
     """It has our stdout and nothing else of ours."""
     if os.fork() == 0:
         _close(_STDIN)
-        _outlive()
+        _sleep_as_leftover()
 
 
-def _leave_daemon() -> None:
+def _fork_daemon() -> None:
     child = os.fork()
     if child == 0:
         os.setsid()
         if os.fork() == 0:
             for descriptor in (_STDIN, _STDOUT, 2):
                 _close(descriptor)
-            _outlive()
+            _sleep_as_leftover()
         os._exit(0)
     os.waitpid(child, 0)
 
 
-def _outlive() -> NoReturn:
+def _sleep_as_leftover() -> NoReturn:
     os.closerange(3, _HIGHEST_DESCRIPTOR)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     time.sleep(_LEFTOVER_SECONDS)
@@ -385,7 +385,7 @@ def _outlive() -> NoReturn:
 def main() -> int:
     """The exit code: the agent's, or 7 where a deed ends it, or 1 once nobody reads."""
     try:
-        return _Impostor(sys.argv[1:]).run()
+        return _FaultyProxy(sys.argv[1:]).run()
     except BrokenPipeError:
         return 1
 

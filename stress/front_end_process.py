@@ -25,14 +25,14 @@ def main() -> int:
             for line in lines:
                 message = json.loads(line)
                 if message.get("id") == run:
-                    _say(ANSWERED)
+                    _print_line(ANSWERED)
                     return 0
                 if any(event["type"] == "run:start" for event in message["data"].get("events", ())):
-                    _say(GRANTED)
+                    _print_line(GRANTED)
     return 1
 
 
-def _say(word: str) -> None:
+def _print_line(word: str) -> None:
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 

@@ -13,7 +13,7 @@ from random import Random
 
 import msgspec
 
-from stress.faults.base import Preparation
+from stress.faults.base import FaultSetup
 from stress.plan import Plan
 
 _ZIPF = 1.1
@@ -46,7 +46,7 @@ def zipf_weights(count: int) -> list[float]:
     return [1 / (rank**_ZIPF) for rank in range(1, count + 1)]
 
 
-class Crowd:
+class Clients:
     """The sessions of a run, each of one profile, and who of them speaks next."""
 
     def __init__(self, plan: Plan, rng: Random) -> None:
@@ -57,7 +57,7 @@ class Crowd:
         rng.shuffle(self._unseen)
         self._seen: list[int] = []
         self._recent: deque[int] = deque(maxlen=_RECENT_PER_WORKER * plan.workers)
-        self._left = plan.requests
+        self._remaining = plan.requests
         self._at_once = plan.workers
 
     def role(self, session: int) -> str:
@@ -70,8 +70,8 @@ class Crowd:
         At first new ones, for every worker one: fewer could not use the pool, each being answered by one at a time.
         """
         rng = self._rng
-        is_new = len(self._seen) < self._at_once or rng.random() * max(1, self._left) < len(self._unseen)
-        self._left -= 1
+        is_new = len(self._seen) < self._at_once or rng.random() * max(1, self._remaining) < len(self._unseen)
+        self._remaining -= 1
         if self._unseen and is_new:
             session = self._unseen.pop()
             self._seen.append(session)
@@ -95,9 +95,7 @@ class Crowd:
         )
 
 
-def mixed_with_wicked(
-    arrivals: Iterator[Arrival], wicked: Preparation, rng: Random, sessions: int
-) -> Iterator[Arrival]:
+def mix_in_faulty(arrivals: Iterator[Arrival], wicked: FaultSetup, rng: Random, sessions: int) -> Iterator[Arrival]:
     """The same arrivals, some of which (``wicked.share``) go to profiles whose workers misbehave."""
     if not wicked.profiles:
         yield from arrivals
@@ -116,22 +114,22 @@ def mixed_with_wicked(
 
 def arrivals(plan: Plan, rng: Random) -> Iterator[Arrival]:
     """All requests of the plan's load in order of time; the same choices for the same seed."""
-    crowd = Crowd(plan, rng)
+    crowd = Clients(plan, rng)
     yield from _bursts(plan, crowd) if plan.load == "L3" else _steady(plan, crowd, rng)
 
 
-def _steady(plan: Plan, crowd: Crowd, rng: Random) -> Iterator[Arrival]:
+def _steady(plan: Plan, crowd: Clients, rng: Random) -> Iterator[Arrival]:
     """Independent of one another, ``plan.rate`` a second once the ramp is over."""
     passed = 0.0
     for number in range(plan.requests):
         passed += rng.expovariate(1.0)
-        at = _when(plan, passed)
+        at = _arrival_time(plan, passed)
         if plan.is_timed and at > plan.seconds:
             return
         yield crowd.arrival(number, at, crowd.next_session())
 
 
-def _when(plan: Plan, requests: float) -> float:
+def _arrival_time(plan: Plan, requests: float) -> float:
     """When so many requests are to be expected, where the rate grows evenly until the ramp is over."""
     in_ramp = plan.rate * plan.ramp / 2
     return (
@@ -139,7 +137,7 @@ def _when(plan: Plan, requests: float) -> float:
     )
 
 
-def _bursts(plan: Plan, crowd: Crowd) -> Iterator[Arrival]:
+def _bursts(plan: Plan, crowd: Clients) -> Iterator[Arrival]:
     """``plan.burst`` at one moment, and again when all of those have their outcomes."""
     for number in range(plan.requests):
         yield crowd.arrival(number, 0.0, number % plan.sessions, alone=number > 0 and number % plan.burst == 0)

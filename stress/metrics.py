@@ -5,36 +5,36 @@ from collections.abc import Iterable
 
 from stress.checker import quantile
 from stress.facts import (
-    Accepted,
-    Answered,
-    Asked,
-    Delayed,
     Fact,
-    Forgotten,
-    Injected,
-    LifeBegan,
-    LifeEnded,
-    Processes,
-    Refused,
-    Started,
+    FaultInjected,
+    MachineDelay,
+    ProcessSample,
+    RequestAccepted,
+    RequestAnswered,
+    RequestAsked,
+    RequestForgotten,
+    RequestRefused,
+    RequestStarted,
+    SupervisorEnded,
+    SupervisorStarted,
 )
-from stress.outcome import Latencies, Second
+from stress.outcome import LatencyQuantiles, SecondMetrics
 
-_SAMPLES = 200_000
-_FAULTS_KEPT = 10_000
+_MAX_SAMPLES = 200_000
+_MAX_FAULTS = 10_000
 
 
-class _Request:
+class _OpenRequest:
     __slots__ = ("asked", "has_begun", "is_accepted", "turn")
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: RequestAsked) -> None:
         self.asked = asked.t
         self.turn = asked.turn
         self.is_accepted = False
         self.has_begun = False
 
 
-class Meter:
+class RunMetrics:
     """``series`` are the seconds that are over; ``fates`` counts the ends of requests in words.
 
     ``wicked``: how many were to workers that misbehave, which is how F2 and F3 are done.
@@ -42,13 +42,13 @@ class Meter:
 
     def __init__(self, ramp: float, calm: float) -> None:
         """Between ``ramp`` and ``calm`` seconds the load is full, and there are no faults."""
-        self.series: list[Second] = []
+        self.series: list[SecondMetrics] = []
         self.fates: Counter[str] = Counter()
-        self.faults: list[Injected] = []
+        self.faults: list[FaultInjected] = []
         self.lives = 0
         self.wicked = 0
         self._ramp, self._calm = ramp, calm
-        self._open: dict[int, _Request] = {}
+        self._open: dict[int, _OpenRequest] = {}
         self._waiting = self._running = 0
         self._workers = self._rss = self._fds = 0
         self._samples: list[float] = []
@@ -58,38 +58,45 @@ class Meter:
 
     def _clear(self) -> None:
         self._asked = self._answered = self._failed = self._injected = 0
-        self._took: list[float] = []
+        self._second_latencies: list[float] = []
         self._delayed = 0.0
 
     @property
-    def latencies(self) -> Latencies:
+    def latencies(self) -> LatencyQuantiles:
         """Of the latest requests that were completed."""
         return _latencies(self._samples)
 
     @property
-    def calm_latencies(self) -> Latencies:
+    def calm_latencies(self) -> LatencyQuantiles:
         """Of those that were completed before any fault."""
         return _latencies(self._calm_samples)
 
-    def see(self, fact: Fact) -> None:
+    def observe(self, fact: Fact) -> None:
         """Count the next fact."""
         while fact.t >= self._second + 1:
             self._close_second()
         match fact:
-            case Asked() | Accepted() | Started() | Answered() | Refused() | Forgotten():
-                self._see_request(fact)
-            case Processes():
+            case (
+                RequestAsked()
+                | RequestAccepted()
+                | RequestStarted()
+                | RequestAnswered()
+                | RequestRefused()
+                | RequestForgotten()
+            ):
+                self._observe_request(fact)
+            case ProcessSample():
                 self._workers = len(fact.workers)
                 self._rss, self._fds = fact.rss or self._rss, fact.fds or self._fds
-            case Injected():
+            case FaultInjected():
                 self._injected += 1
-                if len(self.faults) < _FAULTS_KEPT:
+                if len(self.faults) < _MAX_FAULTS:
                     self.faults.append(fact)
-            case Delayed():
+            case MachineDelay():
                 self._delayed = max(self._delayed, fact.seconds)
-            case LifeBegan():
+            case SupervisorStarted():
                 self.lives = fact.life
-            case LifeEnded():
+            case SupervisorEnded():
                 self._workers = self._rss = self._fds = 0
             case _:
                 pass
@@ -98,46 +105,49 @@ class Meter:
         """No more facts come."""
         self._close_second()
 
-    def _see_request(self, fact: Asked | Accepted | Started | Answered | Refused | Forgotten) -> None:
-        if isinstance(fact, Asked):
+    def _observe_request(
+        self,
+        fact: RequestAsked | RequestAccepted | RequestStarted | RequestAnswered | RequestRefused | RequestForgotten,
+    ) -> None:
+        if isinstance(fact, RequestAsked):
             self._asked += 1
             self.wicked += fact.wicked
-            self._open[fact.number] = _Request(fact)
+            self._open[fact.number] = _OpenRequest(fact)
             return
         request = self._open.get(fact.number)
         if request is None:
             return
-        if isinstance(fact, Accepted):
+        if isinstance(fact, RequestAccepted):
             self._waiting += not (request.is_accepted or request.has_begun)
             request.is_accepted = True
-        elif isinstance(fact, Started):
+        elif isinstance(fact, RequestStarted):
             self._waiting -= request.is_accepted and not request.has_begun
             self._running += not request.has_begun
             request.has_begun = True
         else:
             self._end(fact, request)
 
-    def _end(self, fact: Answered | Refused | Forgotten, request: _Request) -> None:
+    def _end(self, fact: RequestAnswered | RequestRefused | RequestForgotten, request: _OpenRequest) -> None:
         del self._open[fact.number]
         self._running -= request.has_begun
         self._waiting -= request.is_accepted and not request.has_begun
-        fate = _fate(fact)
+        fate = _outcome_text(fact)
         self.fates[fate] += 1
         if fate != "completed":
             self._failed += 1
             return
         self._answered += 1
         took = max(0.0, fact.t - request.asked - request.turn)
-        self._took.append(took)
-        if len(self._samples) == _SAMPLES:
-            del self._samples[: _SAMPLES // 2]
+        self._second_latencies.append(took)
+        if len(self._samples) == _MAX_SAMPLES:
+            del self._samples[: _MAX_SAMPLES // 2]
         self._samples.append(took)
         if self._ramp <= request.asked and fact.t < self._calm:
             self._calm_samples.append(took)
 
     def _close_second(self) -> None:
         self.series.append(
-            Second(
+            SecondMetrics(
                 second=self._second,
                 asked=self._asked,
                 answered=self._answered,
@@ -147,8 +157,8 @@ class Meter:
                 workers=self._workers,
                 rss=self._rss,
                 fds=self._fds,
-                p50=quantile(self._took, 0.5),
-                p99=quantile(self._took, 0.99),
+                p50=quantile(self._second_latencies, 0.5),
+                p99=quantile(self._second_latencies, 0.99),
                 faults=self._injected,
                 delayed=self._delayed,
             )
@@ -157,18 +167,18 @@ class Meter:
         self._clear()
 
 
-def _fate(fact: Answered | Refused | Forgotten) -> str:
+def _outcome_text(fact: RequestAnswered | RequestRefused | RequestForgotten) -> str:
     match fact:
-        case Refused():
+        case RequestRefused():
             return f"refused: {fact.code}"
-        case Forgotten():
+        case RequestForgotten():
             return "forgotten"
         case _:
             return f"{fact.reason}: {fact.code}" if fact.code else fact.reason
 
 
-def _latencies(samples: Iterable[float]) -> Latencies:
+def _latencies(samples: Iterable[float]) -> LatencyQuantiles:
     values = list(samples)
-    return Latencies(
+    return LatencyQuantiles(
         count=len(values), p50=quantile(values, 0.5), p99=quantile(values, 0.99), max=max(values, default=0.0)
     )

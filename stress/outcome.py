@@ -1,11 +1,11 @@
 """What came of a run: every figure, each second of it, every broken promise with the facts that show it.
 
-``Result`` is what ``--json`` writes, what the table at the end shows and what the report is drawn from.
+``StressResult`` is what ``--json`` writes, what the table at the end shows and what the report is drawn from.
 """
 
 import msgspec
 
-from stress.facts import Fact, Injected
+from stress.facts import Fact, FaultInjected
 from stress.plan import Plan
 
 INVARIANTS = {
@@ -24,7 +24,7 @@ INVARIANTS = {
 }
 
 
-class Violation(msgspec.Struct, frozen=True, kw_only=True):
+class ViolationReport(msgspec.Struct, frozen=True, kw_only=True):
     """A broken promise: which, when it was seen, in a sentence, and what was seen around it, in order.
 
     ``shortest``: the fewest facts that show it, for the first of each invariant, where they were found.
@@ -37,7 +37,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     shortest: tuple[Fact, ...] = ()
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class InvariantVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """About one invariant: how often it was looked at, how often it was broken. ``note``: what limits the judgement."""
 
     invariant: str
@@ -47,7 +47,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Latencies(msgspec.Struct, frozen=True, kw_only=True):
+class LatencyQuantiles(msgspec.Struct, frozen=True, kw_only=True):
     """Quantiles in seconds, of what a request took beyond what its turn was told to take; 0 where there were none."""
 
     count: int = 0
@@ -56,12 +56,12 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
     max: float = 0.0
 
 
-class Second(msgspec.Struct, frozen=True, kw_only=True):
+class SecondMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """One second of the run, counted from 0. Counts are of that second, figures the last ones seen in it.
 
     ``answered``: completed; ``failed``: any other outcome, or refused. ``waiting``: accepted and not begun;
     ``running``: begun and not ended. ``workers`` as ``/proc`` has them; ``rss`` in bytes, ``fds``: the supervisor's,
-    0 while there is none. ``p50`` and ``p99`` of the answers in it, as in ``Latencies``. ``delayed``: how
+    0 while there is none. ``p50`` and ``p99`` of the answers in it, as in ``LatencyQuantiles``. ``delayed``: how
     late the machine has made things.
     """
 
@@ -80,7 +80,7 @@ class Second(msgspec.Struct, frozen=True, kw_only=True):
     delayed: float
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class StressResult(msgspec.Struct, frozen=True, kw_only=True):
     """All of it. ``fates``: how many requests came to which end; ``faults``: in the order in which they were injected.
 
     ``wicked``: how many requests were to workers that misbehave; what F2 and F3 do is done by them.
@@ -95,24 +95,24 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     lives: int
     fates: dict[str, int]
-    latencies: Latencies
-    calm_latencies: Latencies
-    faults: tuple[Injected, ...]
-    verdicts: tuple[Verdict, ...]
-    violations: tuple[Violation, ...]
-    series: tuple[Second, ...]
+    latencies: LatencyQuantiles
+    calm_latencies: LatencyQuantiles
+    faults: tuple[FaultInjected, ...]
+    verdicts: tuple[InvariantVerdict, ...]
+    violations: tuple[ViolationReport, ...]
+    series: tuple[SecondMetrics, ...]
     harms: dict[str, int] = {}
     wicked: int = 0
     log: str = ""
     """Where the supervisor's log was left, where it was."""
 
     @property
-    def is_green(self) -> bool:
+    def all_kept(self) -> bool:
         """Whether every promise was kept."""
         return not any(verdict.broken for verdict in self.verdicts)
 
     @property
-    def kept(self) -> str:
+    def kept_sentence(self) -> str:
         """What is said of a green one: a promise that was never looked at was not seen to be kept."""
         seen = "" if all(verdict.checked for verdict in self.verdicts) else "that was looked at was "
         return f"Every promise {seen}kept"

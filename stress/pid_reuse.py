@@ -29,12 +29,12 @@ _ARGUMENTS = struct.Struct("11Q")
 _CAPABILITIES = (21, 40)
 """CAP_SYS_ADMIN, CAP_CHECKPOINT_RESTORE: either will do."""
 _PR_SET_PDEATHSIG = 1
-_FAREWELL = signal.SIGRTMAX
-_PATIENCE = 30.0
+_END_SIGNAL = signal.SIGRTMAX
+_FORK_TIMEOUT = 30.0
 _PAUSE = 0.005
 
 
-def why_not() -> str:
+def unavailable_reason() -> str:
     """Why this machine, or this user, cannot choose a pid; empty = it can."""
     if not sys.platform.startswith("linux"):
         return f"{platform.system()} lets nobody choose a pid"
@@ -60,7 +60,7 @@ def _fork_as(pid: int) -> int:
 
 def _fork_when_free(pid: int) -> int:
     """Nothing tells when a pid becomes free, so it is tried again and again; raises OSError after some seconds."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _FORK_TIMEOUT
     while True:
         try:
             return _fork_as(pid)
@@ -70,20 +70,20 @@ def _fork_when_free(pid: int) -> int:
         time.sleep(_PAUSE)
 
 
-def _live() -> NoReturn:
+def _run_child() -> NoReturn:
     """In the child: until any signal comes, or its parent is gone."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
     heard = signal.sigwaitinfo(signal.valid_signals())
-    os._exit(0 if (heard.si_signo, heard.si_pid) == (_FAREWELL, os.getppid()) else 1)
+    os._exit(0 if (heard.si_signo, heard.si_pid) == (_END_SIGNAL, os.getppid()) else 1)
 
 
-def _is_let_alone(child: int) -> bool:
+def _wait_unsignalled(child: int) -> bool:
     """Wait for the end of stdin or of the child; whether nobody has signalled it by then.
 
     Of signals that wait the child hears the farewell last, and it says by its exit code whether that was the first.
     """
     select.select([sys.stdin.fileno(), os.pidfd_open(child)], [], [])
-    os.kill(child, _FAREWELL)
+    os.kill(child, _END_SIGNAL)
     _, status = os.waitpid(child, os.WUNTRACED)
     if os.WIFSTOPPED(status):
         os.kill(child, signal.SIGKILL)
@@ -98,16 +98,16 @@ def main() -> int:
     try:
         child = _fork_when_free(pid)
     except OSError as exc:
-        _say(f"pid {pid}: {exc.strerror}")
+        _print_line(f"pid {pid}: {exc.strerror}")
         return 1
     if child == 0:
-        _live()
-    _say(THERE)
-    _say(LET_ALONE if _is_let_alone(child) else SIGNALLED)
+        _run_child()
+    _print_line(THERE)
+    _print_line(LET_ALONE if _wait_unsignalled(child) else SIGNALLED)
     return 0
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

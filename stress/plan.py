@@ -28,7 +28,7 @@ FAULTS = {
     "F6": "front ends killed between grant and answer",
     "F7": "the wall clock moved by an hour, pids reused",
 }
-_MOST_REQUESTS_A_SECOND = 40.0
+_MAX_REQUESTS_PER_SECOND = 40.0
 """What two CPUs do without being the bottleneck: a turn costs some 12 ms in all, and starts of workers a whole CPU."""
 _OVERHEAD = 0.1
 """Seconds of a worker's time that a turn takes beside what it was told to take."""
@@ -36,30 +36,30 @@ _SHORTEST_TURN = 0.3
 _UTILISATION: dict[LoadName, float] = {"L1": 0.8, "L2": 1.5, "L3": 0.8, "L4": 0.6, "L5": 0.8, "L6": 0.6}
 _TIMEOUT = 60.0
 _TIMEOUTS: dict[LoadName, float] = {"L2": 10.0, "L3": 300.0}
-_LEAST_WORKERS = 4
+_MIN_WORKERS = 4
 _PROFILES = 8
 _FRONT_ENDS = 500
-_LEAST_FRONT_ENDS = 10
+_MIN_FRONT_ENDS = 10
 _RAMP_PER_WORKER = 0.4
 """Seconds; four workers are started a second, and at the beginning all at once want the CPUs."""
 _BURST_PER_WORKER = 50  # 3,200 waiters for 64 workers
-_SHARE_AT_BEGIN = 0.2
+_RAMP_SHARE = 0.2
 _LONGEST_CALM = 30.0
 _BURSTS = 2
 _WITH_FRONT_ENDS = ("L4", "L6")
 _REQUESTS_PER_FRONT_END = 10
 _SOAK_REQUESTS = 1_000_000
 _OPEN_PER_WORKER = 8
-_LATER = 3
-_LEAST_SCALE = 1e-6
-_MOST_REQUESTS = 1_000_000_000
+_SLOWDOWN = 3
+_MIN_SCALE = 1e-6
+_MAX_REQUESTS = 1_000_000_000
 _BOUNDS: dict[str, tuple[float, float]] = {
-    "scale": (_LEAST_SCALE, 1),
+    "scale": (_MIN_SCALE, 1),
     "seed": (-(2**63), 2**63 - 1),
     "sessions": (1, 1_000_000),
     "workers": (1, 1_000_000),
     "seconds": (0.001, 10_000_000),
-    "requests": (1, _MOST_REQUESTS),
+    "requests": (1, _MAX_REQUESTS),
     "rate": (0.001, 1_000_000),
 }
 """Between what and what each number may be: wide of all that makes sense, and narrow enough for every figure of a plan
@@ -67,7 +67,7 @@ to be one. How many workers this machine can have is another question."""
 _SHOWN_CHARACTERS = 24
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class StressOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody asks for; None = as the load says. ``seconds``: how long there are new requests.
 
     ``scale`` shrinks the sessions, and the workers by its square root: three workers are no pool to learn from.
@@ -116,7 +116,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def longest(self) -> float:
         """Until when there may be new requests, in seconds: those that wait for others may come later than planned."""
-        return _LATER * self.seconds if self.most_open and not self.is_timed else self.seconds
+        return _SLOWDOWN * self.seconds if self.most_open and not self.is_timed else self.seconds
 
     @property
     def command(self) -> str:
@@ -125,28 +125,28 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         has_all = self.front_ends == _front_ends(self.load, 1.0, self.sessions)
         scale = "" if has_all else f" --scale {self.front_ends}/{_FRONT_ENDS}"  # all else that it shrinks is named
         workers = "" if self.attached_to else f" --workers {self.workers}"
-        seconds = f" --seconds {_exactly(self.seconds)}" if self.is_timed else ""
+        seconds = f" --seconds {_shortest_decimal(self.seconds)}" if self.is_timed else ""
         where = f" --attach {shlex.quote(self.attached_to)}" if self.attached_to else ""
         return (
             f"pool stress --load {self.load}{faults}{scale} --seed {self.seed} --sessions {self.sessions}{workers} "
-            f"--rate {_exactly(self.rate)}{seconds} --requests {self.requests}{where}"
+            f"--rate {_shortest_decimal(self.rate)}{seconds} --requests {self.requests}{where}"
         )
 
 
-def make_plan(wish: Wish) -> Plan:
+def make_plan(wish: StressOptions) -> Plan:
     """The plan for a wish. Raises UsageError that names the option at fault."""
     _check(wish)
-    workers = wish.workers or max(_LEAST_WORKERS, round(64 * math.sqrt(wish.scale)))
+    workers = wish.workers or max(_MIN_WORKERS, round(64 * math.sqrt(wish.scale)))
     sessions = wish.sessions or _front_ends(wish.load, wish.scale) or max(2 * workers, round(10_000 * wish.scale))
     burst = _BURST_PER_WORKER * workers
     rate, turn = _pace(wish, workers)
     ramp = 0.0 if wish.load == "L3" else _RAMP_PER_WORKER * workers
-    most = _usual_requests(wish, sessions, burst)
+    most = _default_requests(wish, sessions, burst)
     if wish.seconds:
-        most = min(math.ceil(1.5 * rate * wish.seconds), _MOST_REQUESTS)
+        most = min(math.ceil(1.5 * rate * wish.seconds), _MAX_REQUESTS)
     requests = min(wish.requests or most, most) if wish.seconds else wish.requests or most
     seconds = wish.seconds or round(requests / rate + ramp / 2, 3)
-    ramp = min(ramp, _SHARE_AT_BEGIN * seconds)
+    ramp = min(ramp, _RAMP_SHARE * seconds)
     return Plan(
         load=wish.load,
         faults=wish.faults,
@@ -164,25 +164,25 @@ def make_plan(wish: Wish) -> Plan:
         timeout=_TIMEOUTS.get(wish.load, _TIMEOUT),
         most_open=_OPEN_PER_WORKER * workers if wish.load == "L5" else 0,
         ramp=ramp,
-        calm=ramp + min(_LONGEST_CALM, _SHARE_AT_BEGIN * seconds) if wish.faults else 0.0,
+        calm=ramp + min(_LONGEST_CALM, _RAMP_SHARE * seconds) if wish.faults else 0.0,
     )
 
 
 def _front_ends(load: LoadName, scale: float, sessions: int = _FRONT_ENDS) -> int:
     """How many there are, each with a session of its own."""
-    return min(sessions, max(_LEAST_FRONT_ENDS, round(_FRONT_ENDS * scale))) if load in _WITH_FRONT_ENDS else 0
+    return min(sessions, max(_MIN_FRONT_ENDS, round(_FRONT_ENDS * scale))) if load in _WITH_FRONT_ENDS else 0
 
 
-def _exactly(value: float) -> str:
+def _shortest_decimal(value: float) -> str:
     """As short as it can be written without becoming another number."""
     return f"{Decimal(repr(value)).normalize():f}"
 
 
-def _pace(wish: Wish, workers: int) -> tuple[float, float]:
+def _pace(wish: StressOptions, workers: int) -> tuple[float, float]:
     """Requests a second, and how long each turn takes for the workers to be used as the load says."""
     busy = _UTILISATION[wish.load] * workers
     shortest = busy / (_SHORTEST_TURN + _OVERHEAD)
-    rate = wish.rate or round(min(shortest, _MOST_REQUESTS_A_SECOND), 3)
+    rate = wish.rate or round(min(shortest, _MAX_REQUESTS_PER_SECOND), 3)
     return rate, round(max(0.0, busy / rate - _OVERHEAD), 3)
 
 
@@ -191,19 +191,19 @@ def read_scale(text: str) -> float:
     try:
         scale = Fraction(text.strip()) if "/" in text else float(text)  # as a fraction 1e999999999 would take for ever
     except (ValueError, ZeroDivisionError) as exc:
-        raise ValueError(f'{_shown(text)} is no share; write it as "1/20" or "0.05"') from exc
-    if not _LEAST_SCALE <= scale <= 1:
-        raise ValueError(f"{_shown(text)} is not between {_LEAST_SCALE:g} and 1")
+        raise ValueError(f'{_truncated(text)} is no share; write it as "1/20" or "0.05"') from exc
+    if not _MIN_SCALE <= scale <= 1:
+        raise ValueError(f"{_truncated(text)} is not between {_MIN_SCALE:g} and 1")
     return float(scale)
 
 
-def _shown(value: object) -> str:
+def _truncated(value: object) -> str:
     """Not all of its digits, where there are hundreds."""
     text = str(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
-def _usual_requests(wish: Wish, sessions: int, burst: int) -> int:
+def _default_requests(wish: StressOptions, sessions: int, burst: int) -> int:
     match wish.load:
         case "L3":
             return _BURSTS * burst
@@ -215,7 +215,7 @@ def _usual_requests(wish: Wish, sessions: int, burst: int) -> int:
             return 2 * sessions
 
 
-def _check(wish: Wish) -> None:
+def _check(wish: StressOptions) -> None:
     unknown = [name for name in wish.faults if name not in FAULTS]
     if unknown:
         raise UsageError(f"there is no fault {unknown[0]!r}; --faults takes some of {', '.join(FAULTS)}")
@@ -224,8 +224,10 @@ def _check(wish: Wish) -> None:
     for name, (least, most) in _BOUNDS.items():
         value = getattr(wish, name)
         if value is not None and not least <= value <= most:
-            raise UsageError(f"--{name} {_shown(value)} is not between {_figure(least)} and {_figure(most)}")
+            raise UsageError(
+                f"--{name} {_truncated(value)} is not between {_format_bound(least)} and {_format_bound(most)}"
+            )
 
 
-def _figure(value: float) -> str:
+def _format_bound(value: float) -> str:
     return f"{value:g}" if 0 < value < 1 else f"{value:,}"

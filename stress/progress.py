@@ -15,46 +15,46 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from stress.outcome import Second, Violation
-from stress.recorder import Recorder
-from wire.sparkline import spark
+from stress.outcome import SecondMetrics, ViolationReport
+from stress.recorder import RunRecorder
+from wire.sparkline import sparkline
 
-_REDRAWS_A_SECOND = 2
+_REDRAWS_PER_SECOND = 2
 _LINE_SECONDS = 10.0
 _WIDTH = 60
 _MIB = 1024 * 1024
 
 
-class HardyConsole(Console):
+class PipeSafeConsole(Console):
     """Where its file cannot be written any more, nothing is shown from then on, and the run goes on."""
 
     def on_broken_pipe(self) -> None:
         """Rich itself would end the process."""
-        self._fall_silent()
+        self._mute()
 
     @contextmanager
-    def surviving(self) -> Iterator[None]:
+    def ignoring_errors(self) -> Iterator[None]:
         """What is shown in the block may fail."""
         try:
             yield
         except OSError:
-            self._fall_silent()
+            self._mute()
 
-    def _fall_silent(self) -> None:
+    def _mute(self) -> None:
         self.quiet = True
         with suppress(OSError, ValueError), Path(os.devnull).open("wb") as null:  # what is left would fail at the exit
             os.dup2(null.fileno(), self.file.fileno())
 
 
-class Progress:
+class LiveProgress:
     """Shows a run on a console; its recorder calls ``notice`` with each fact."""
 
-    def __init__(self, console: HardyConsole) -> None:
+    def __init__(self, console: PipeSafeConsole) -> None:
         self._console = console
-        self._recorder: Recorder | None = None
+        self._recorder: RunRecorder | None = None
         self._live: Live | None = None
         self._shown_at = 0.0
-        self._told = 0
+        self._printed = 0
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -66,58 +66,58 @@ class Progress:
             yield
         self._live = None
 
-    def follow(self, recorder: Recorder) -> None:
+    def follow(self, recorder: RunRecorder) -> None:
         """This is the run."""
         self._recorder = recorder
-        recorder.listeners.append(lambda _fact: self._notice())
+        recorder.listeners.append(lambda _fact: self._on_fact())
 
-    def tell_where_it_stands(self) -> None:
+    def print_status(self) -> None:
         """Print a line about the run so far, for one that is ended early; nothing in its first second."""
-        if self._recorder is not None and self._recorder.meter.series:
+        if self._recorder is not None and self._recorder.metrics.series:
             self._recorder.checker.finish()
-            with self._console.surviving():
-                self._tell_broken(self._recorder.checker.violations)
-                self._console.print(_line(self._recorder), soft_wrap=True)
+            with self._console.ignoring_errors():
+                self._print_violations(self._recorder.checker.violations)
+                self._console.print(_status_line(self._recorder), soft_wrap=True)
 
-    def _notice(self) -> None:
-        with self._console.surviving():
-            self._show_news()
+    def _on_fact(self) -> None:
+        with self._console.ignoring_errors():
+            self._refresh()
 
-    def _show_news(self) -> None:
+    def _refresh(self) -> None:
         recorder, now = self._recorder, time.monotonic()
         if recorder is not None:
-            self._tell_broken(recorder.checker.violations)
-        every = _LINE_SECONDS if self._live is None else 1 / _REDRAWS_A_SECOND
-        if recorder is None or not recorder.meter.series or now - self._shown_at < every:
+            self._print_violations(recorder.checker.violations)
+        every = _LINE_SECONDS if self._live is None else 1 / _REDRAWS_PER_SECOND
+        if recorder is None or not recorder.metrics.series or now - self._shown_at < every:
             return
         self._shown_at = now
         if self._live is None:
-            self._console.print(_line(recorder), soft_wrap=True)
+            self._console.print(_status_line(recorder), soft_wrap=True)
         else:
-            self._live.update(_picture(recorder, ascii_only=self._console.options.ascii_only), refresh=True)
+            self._live.update(_live_view(recorder, ascii_only=self._console.options.ascii_only), refresh=True)
 
-    def _tell_broken(self, violations: Sequence[Violation]) -> None:
-        for violation in violations[self._told :]:
+    def _print_violations(self, violations: Sequence[ViolationReport]) -> None:
+        for violation in violations[self._printed :]:
             said = f"{violation.t:5.0f} s  {violation.invariant} broken: {violation.what}"
             self._console.print(Text(said, "red"), soft_wrap=True)
-        self._told = len(violations)
+        self._printed = len(violations)
 
 
-def _line(recorder: Recorder) -> Text:
-    second, fates = recorder.meter.series[-1], recorder.meter.fates
+def _status_line(recorder: RunRecorder) -> Text:
+    second, fates = recorder.metrics.series[-1], recorder.metrics.fates
     broken = recorder.checker.broken.total()
     return Text(
         f"{second.second:5} s  {fates['completed']:,} answered, {fates.total() - fates['completed']:,} failed, "
         f"{second.waiting:,} wait, {second.running} run on {second.workers} workers, {second.rss // _MIB} MiB, "
-        f"{len(recorder.meter.faults)} faults, {broken} promises broken"
+        f"{len(recorder.metrics.faults)} faults, {broken} promises broken"
     )
 
 
-def _picture(recorder: Recorder, *, ascii_only: bool) -> Group:
-    plan, series = recorder.plan, recorder.meter.series
+def _live_view(recorder: RunRecorder, *, ascii_only: bool) -> Group:
+    plan, series = recorder.plan, recorder.metrics.series
     table = Table.grid(padding=(0, 2))
-    for name, values, figure in _rows(series[-_WIDTH:], len(recorder.meter.faults)):
-        table.add_row(Text(name, "dim"), Text(spark(values, _WIDTH, ascii_only=ascii_only), "cyan"), Text(figure))
+    for name, values, figure in _rows(series[-_WIDTH:], len(recorder.metrics.faults)):
+        table.add_row(Text(name, "dim"), Text(sparkline(values, _WIDTH, ascii_only=ascii_only), "cyan"), Text(figure))
     broken = recorder.checker.broken
     verdict = Text("every promise kept so far", "green")
     if broken:
@@ -133,7 +133,7 @@ def _picture(recorder: Recorder, *, ascii_only: bool) -> Group:
     )
 
 
-def _rows(series: Sequence[Second], faults: int) -> Iterator[tuple[str, list[float], str]]:
+def _rows(series: Sequence[SecondMetrics], faults: int) -> Iterator[tuple[str, list[float], str]]:
     last = series[-1]
     yield "answered", [each.answered for each in series], f"{last.answered}/s"
     yield "failed", [each.failed for each in series], f"{last.failed}/s"

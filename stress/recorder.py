@@ -7,22 +7,22 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from stress.checker import Checker, Rules
+from stress.checker import Checker, CheckRules
 from stress.facts import Fact
-from stress.metrics import Meter
-from stress.outcome import Result, Violation
+from stress.metrics import RunMetrics
+from stress.outcome import StressResult, ViolationReport
 from stress.plan import Plan
 from stress.shrink import shrink
 
 
-class Recorder:
+class RunRecorder:
     """One run. ``listeners`` are told each fact as it comes; judged it is later."""
 
-    def __init__(self, plan: Plan, rules: Rules) -> None:
+    def __init__(self, plan: Plan, rules: CheckRules) -> None:
         self.plan = plan
         self.checker = Checker(rules)
         self._rules = rules
-        self.meter = Meter(plan.ramp, plan.calm)
+        self.metrics = RunMetrics(plan.ramp, plan.calm)
         self.listeners: list[Callable[[Fact], None]] = []
         self._began_at = time.time()
         self._began: float | None = None
@@ -35,39 +35,39 @@ class Recorder:
         """Seconds since the load began; 0 before."""
         return 0.0 if self._began is None else time.monotonic() - self._began
 
-    def tell(self, fact: Fact) -> None:
+    def record(self, fact: Fact) -> None:
         """Take the next fact."""
-        self.checker.see(fact)
-        self.meter.see(fact)
+        self.checker.observe(fact)
+        self.metrics.observe(fact)
         for listener in self.listeners:
             listener(fact)
 
     def finish(self) -> None:
         """No more facts come."""
         self.checker.finish()
-        self.meter.finish()
+        self.metrics.finish()
 
-    def result(self, *, log: str = "") -> Result:
+    def result(self, *, log: str = "") -> StressResult:
         """What came of it, once it is finished. ``log``: where the supervisor's log was left."""
-        return Result(
+        return StressResult(
             plan=self.plan,
             machine=_machine_facts(),
             began_at=self._began_at,
             seconds=self.clock(),
-            lives=self.meter.lives,
-            wicked=self.meter.wicked,
-            fates=dict(self.meter.fates),
-            latencies=self.meter.latencies,
-            calm_latencies=self.meter.calm_latencies,
-            faults=tuple(self.meter.faults),
+            lives=self.metrics.lives,
+            wicked=self.metrics.wicked,
+            fates=dict(self.metrics.fates),
+            latencies=self.metrics.latencies,
+            calm_latencies=self.metrics.calm_latencies,
+            faults=tuple(self.metrics.faults),
             verdicts=self.checker.verdicts(),
             violations=tuple(self._violations()),
             harms=dict(self.checker.harms),
-            series=tuple(self.meter.series),
+            series=tuple(self.metrics.series),
             log=log,
         )
 
-    def _violations(self) -> Iterator[Violation]:
+    def _violations(self) -> Iterator[ViolationReport]:
         """The first of each invariant with the shortest history that shows it, which may take some seconds each."""
         evidence = dict(self.checker.evidence)
         for violation in self.checker.violations:

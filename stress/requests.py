@@ -14,18 +14,29 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stress.facts import Accepted, Answered, Asked, Disordered, Fact, Forgotten, Moved, Refused, Remembered, Started
+from stress.facts import (
+    DirectViolation,
+    Fact,
+    OutcomeRemembered,
+    PoolEvent,
+    RequestAccepted,
+    RequestAnswered,
+    RequestAsked,
+    RequestForgotten,
+    RequestRefused,
+    RequestStarted,
+)
 from stress.loads import Arrival
 from wire.messages import ErrorBody, EventEnvelope
 
 _NONCE = re.compile(r"\bn(\d{7,10})x([0-9a-f]{8})\b")
 
 
-class Found(NamedTuple):
+class NonceMatches(NamedTuple):
     """``numbers`` of requests in the order in which their words stand there; ``strange``: words that none was given."""
 
     numbers: tuple[int, ...]
-    strange: tuple[str, ...]
+    unknown: tuple[str, ...]
 
 
 class Nonces:
@@ -38,41 +49,48 @@ class Nonces:
         """The word of a request."""
         return f"n{number:07}x{self._digest(number)}"
 
-    def find(self, text: str) -> Found:
+    def find(self, text: str) -> NonceMatches:
         """Every such word in a text."""
         found = [(int(match[1]), match[0]) for match in _NONCE.finditer(text)]
         numbers = tuple(number for number, word in found if word == self.word(number))
-        return Found(numbers, tuple(word for number, word in found if word != self.word(number)))
+        return NonceMatches(numbers, tuple(word for number, word in found if word != self.word(number)))
 
     def _digest(self, number: int) -> str:
         return hashlib.blake2b(f"{self._seed}:{number}".encode(), digest_size=4).hexdigest()
 
 
-_MOVES = ("session_bound", "session_parked", "session_failed", "worker_spawned", "worker_evicted", "worker_exited")
-EVENT_KINDS = ("run:start", "done", *_MOVES)
+_POOL_EVENTS = (
+    "session_bound",
+    "session_parked",
+    "session_failed",
+    "worker_spawned",
+    "worker_evicted",
+    "worker_exited",
+)
+EVENT_KINDS = ("run:start", "done", *_POOL_EVENTS)
 """What is followed of the event stream."""
-_UNKNOWN = "usage"
+_UNKNOWN_RUN_CODE = "usage"
 """The code with which the supervisor says that it knows no such run."""
 
 
-class _Error(msgspec.Struct, frozen=True):
+class _EventError(msgspec.Struct, frozen=True):
     code: str = ""
 
 
-class _Data(msgspec.Struct, frozen=True):
+class _EventData(msgspec.Struct, frozen=True):
     """Of the events that are followed, whatever they are."""
 
     worker: str | None = None
     reason: str = ""
     cause: str = ""
     text: str = ""
-    error: _Error | str | None = None
+    error: _EventError | str | None = None
 
 
-_decode = msgspec.json.Decoder(_Data).decode
+_decode = msgspec.json.Decoder(_EventData).decode
 
 
-class Ledger:
+class RequestTracker:
     """``open``: the sessions of requests that have no outcome yet, by number; ``promised``: those accepted.
 
     ``bookmark``: the last event that was heard; None = there was none, and nobody has said where the stream is.
@@ -81,10 +99,10 @@ class Ledger:
     def __init__(self, nonces: Nonces, tell: Callable[[Fact], None], *, prefix: str) -> None:
         """``prefix``: what the ids of this run's requests begin with, which no other run's do."""
         self.open: dict[int, str] = {}
-        self.promised: dict[int, None] = {}
+        self.accepted_numbers: dict[int, None] = {}
         self.bookmark: int | None = None
         self._nonces = nonces
-        self._tell = tell
+        self._record = tell
         self._prefix = f"{prefix}-"
 
     def run_id(self, number: int) -> str:
@@ -95,11 +113,11 @@ class Ledger:
         """The request of that id; None = somebody else's."""
         return int(run_id.removeprefix(self._prefix)) if run_id.startswith(self._prefix) else None
 
-    def ask(self, arrival: Arrival, timeout: float, t: float) -> dict[str, Any]:
+    def open_request(self, arrival: Arrival, timeout: float, t: float) -> dict[str, Any]:
         """Open the request; the parameters of the method ``agent``."""
         self.open[arrival.number] = arrival.session
-        self._tell(
-            Asked(
+        self._record(
+            RequestAsked(
                 t=t,
                 number=arrival.number,
                 session=arrival.session,
@@ -122,57 +140,57 @@ class Ledger:
             "queue": "followup",
         }
 
-    def accepted(self, number: int, answer: dict[str, Any], t: float) -> None:
+    def on_accepted(self, number: int, answer: dict[str, Any], t: float) -> None:
         """The answer to ``agent``; the outcome may have been heard before it."""
         if number in self.open:
-            self.promised[number] = None
-        self._tell(Accepted(t=t, number=number, at=answer["accepted_at"]))
+            self.accepted_numbers[number] = None
+        self._record(RequestAccepted(t=t, number=number, at=answer["accepted_at"]))
 
-    def refused(self, number: int, error: ErrorBody, t: float) -> None:
+    def on_refused(self, number: int, error: ErrorBody, t: float) -> None:
         """The error that answered ``agent``."""
         self._close(number)
-        self._tell(Refused(t=t, number=number, code=error.code))
+        self._record(RequestRefused(t=t, number=number, code=error.code))
 
-    def remembered(self, number: int, answer: dict[str, Any], t: float) -> None:
+    def on_outcome(self, number: int, answer: dict[str, Any], t: float) -> None:
         """The answer to ``agent.wait``. Its outcome closes nothing: the stream of events has to tell it too."""
         is_live = answer.get("status") == "timeout"
         error = answer.get("error") or {}
         reason = "live" if is_live else answer.get("reason", "completed")
-        self._tell(Remembered(t=t, number=number, reason=reason, code=error.get("code", "")))
+        self._record(OutcomeRemembered(t=t, number=number, reason=reason, code=error.get("code", "")))
 
-    def unknown(self, number: int, error: ErrorBody, t: float) -> None:
+    def on_unknown(self, number: int, error: ErrorBody, t: float) -> None:
         """The error that answered ``agent.wait``; any other than this one says nothing of the request."""
-        if error.code == _UNKNOWN:
+        if error.code == _UNKNOWN_RUN_CODE:
             self._close(number)
-            self._tell(Forgotten(t=t, number=number))
+            self._record(RequestForgotten(t=t, number=number))
 
-    def hear(self, event: EventEnvelope, t: float) -> None:
+    def on_event(self, event: EventEnvelope, t: float) -> None:
         """The next event of the stream, whatever the connection."""
         if self.bookmark is not None and event.seq <= self.bookmark:
-            self._tell(Disordered(t=t, what=f"event {event.seq} ({event.type}) came after {self.bookmark}"))
+            self._record(DirectViolation(t=t, what=f"event {event.seq} ({event.type}) came after {self.bookmark}"))
         self.bookmark = max(self.bookmark or 0, event.seq)
         data = _decode(event.data)
-        if event.type in _MOVES:
+        if event.type in _POOL_EVENTS:
             why = data.reason or data.cause
-            self._tell(
-                Moved(t=t, what=event.type, worker=data.worker or "", session=event.session, why=why, at=event.ts)
+            self._record(
+                PoolEvent(t=t, what=event.type, worker=data.worker or "", session=event.session, why=why, at=event.ts)
             )
         elif event.run_id is not None and (number := self.number_of(event.run_id)) is not None:
-            self._hear_of(number, event, data, t)
+            self._on_run_event(number, event, data, t)
 
     def _close(self, number: int) -> None:
         self.open.pop(number, None)
-        self.promised.pop(number, None)
+        self.accepted_numbers.pop(number, None)
 
-    def _hear_of(self, number: int, event: EventEnvelope, data: _Data, t: float) -> None:
+    def _on_run_event(self, number: int, event: EventEnvelope, data: _EventData, t: float) -> None:
         if event.type == "run:start":
-            self._tell(Started(t=t, number=number, worker=data.worker or "", at=event.ts))
+            self._record(RequestStarted(t=t, number=number, worker=data.worker or "", at=event.ts))
             return
         found = self._nonces.find(data.text)
         self._close(number)
-        code = data.error.code if isinstance(data.error, _Error) else ""
-        self._tell(
-            Answered(
+        code = data.error.code if isinstance(data.error, _EventError) else ""
+        self._record(
+            RequestAnswered(
                 t=t,
                 number=number,
                 reason=data.reason,
@@ -180,6 +198,6 @@ class Ledger:
                 at=event.ts,
                 session=event.session,
                 said=found.numbers,
-                strange=found.strange,
+                strange=found.unknown,
             )
         )

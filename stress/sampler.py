@@ -14,18 +14,27 @@ from typing import Any, NamedTuple
 import msgspec
 import trio
 
-from stress.connection import Connection
-from stress.facts import Delayed, Disordered, Fact, Figures, Processes, Waiting, WorkerFigures, WorkerProcess
+from stress.connection import ReconnectingClient
+from stress.facts import (
+    DirectViolation,
+    Fact,
+    MachineDelay,
+    ObservedProcess,
+    ProcessSample,
+    StatusSample,
+    WaiterRow,
+    WorkerRow,
+)
 
 _PROC = Path("/proc")
 _MARKER = b"POOL_WORKER_ID="
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_ZOMBIE = "Z"
-_DYING = frozenset("ZX")
+_ZOMBIE_STATE = "Z"
+_DEAD_STATES = frozenset("ZX")
 _SUPERVISOR_WORDS = {b"-m", b"cli", b"run"}
 
 
-class Stat(NamedTuple):
+class ProcStat(NamedTuple):
     """Of ``/proc/PID/stat``: state letter, parent, session, start in clock ticks since boot."""
 
     state: str
@@ -34,21 +43,21 @@ class Stat(NamedTuple):
     started: int
 
 
-class Look(NamedTuple):
+class ProcessScan(NamedTuple):
     """A supervisor's children at one moment: live workers in order of start, and those nobody has waited for."""
 
-    workers: tuple[WorkerProcess, ...]
+    workers: tuple[ObservedProcess, ...]
     zombies: tuple[int, ...]
 
 
-def read_stat(pid: int) -> Stat | None:
+def read_stat(pid: int) -> ProcStat | None:
     """None = there is no such process."""
     try:
         content = (_PROC / str(pid) / "stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = content[content.rindex(b")") + 2 :].split()
-    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+    return ProcStat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def resident_bytes(pid: int) -> int:
@@ -67,7 +76,7 @@ def open_files(pid: int) -> int | None:
         return None
 
 
-def seconds_in_queue(pid: int) -> float:
+def run_queue_seconds(pid: int) -> float:
     """How long its main thread has been ready to run and had no CPU, since it began; 0 = not known."""
     try:
         return int((_PROC / str(pid) / "task" / str(pid) / "schedstat").read_bytes().split()[1]) / 1e9
@@ -91,7 +100,7 @@ def marked_processes(instance: str) -> list[int]:
     return [pid for pid in pids if marker_of(pid).startswith(f"{instance}:") and _is_alive(pid)]
 
 
-def signal_process(process: WorkerProcess, number: int) -> bool:
+def signal_process(process: ObservedProcess, number: int) -> bool:
     """Send a signal to that very process, never to one that has its pid now; whether it was there."""
     try:
         handle = os.pidfd_open(process.pid)
@@ -139,7 +148,7 @@ def find_supervisor(started: int) -> int:
     return started
 
 
-class Household:
+class ProcessTree:
     """One supervisor's children. What kind of child each is, is looked up once.
 
     ``instance``: what its workers are marked with; empty = nobody knows until the first one is seen.
@@ -151,25 +160,25 @@ class Household:
         self._names: dict[tuple[int, int], str] = {}
         self._others: set[tuple[int, int]] = set()
 
-    def look(self) -> Look:
+    def scan(self) -> ProcessScan:
         """Its children now."""
         found, zombies = [], []
         for pid in children_of(self.supervisor):
             stat = read_stat(pid)
             if stat is None:
                 continue
-            if stat.state in _DYING:
-                zombies += [pid] if stat.state == _ZOMBIE else []
-            elif name := self._name(pid, stat):
-                found.append(WorkerProcess(pid, stat.started, name))
-        return Look(tuple(sorted(found, key=lambda each: (each.started, each.pid))), tuple(zombies))
+            if stat.state in _DEAD_STATES:
+                zombies += [pid] if stat.state == _ZOMBIE_STATE else []
+            elif name := self._worker_name(pid, stat):
+                found.append(ObservedProcess(pid, stat.started, name))
+        return ProcessScan(tuple(sorted(found, key=lambda each: (each.started, each.pid))), tuple(zombies))
 
-    def left(self) -> list[int]:
+    def leftovers(self) -> list[int]:
         """What is left of it after its end: marked processes, and children that were no workers."""
         others = [pid for pid, started in self._others if _is_alive(pid, started)]
         return sorted({*others, *(marked_processes(self.instance) if self.instance else [])})
 
-    def _name(self, pid: int, stat: Stat) -> str:
+    def _worker_name(self, pid: int, stat: ProcStat) -> str:
         """The worker's name; empty = it is none, or has not become one yet: between fork and exec nobody can tell.
 
         What a worker has left behind carries its mark too, but only workers lead the session that they are in.
@@ -189,10 +198,10 @@ class Household:
 
 def _is_alive(pid: int, started: int | None = None) -> bool:
     stat = read_stat(pid)
-    return stat is not None and stat.state not in _DYING and started in (None, stat.started)
+    return stat is not None and stat.state not in _DEAD_STATES and started in (None, stat.started)
 
 
-_LOOK_SECONDS = 0.05
+_SCAN_SECONDS = 0.05
 _MEASURE_SECONDS = 1.0
 _NAP_SECONDS = 0.02
 _STATUS_SECONDS = 1.0
@@ -202,29 +211,29 @@ _STATUS_SHARE = 0.02
 """The supervisor is not to spend more of its time on our questions than this."""
 
 
-class _Pool(msgspec.Struct):
+class _SampledPool(msgspec.Struct):
     max: int
     mode: str
 
 
-class _Counters(msgspec.Struct):
+class _SampledCounters(msgspec.Struct):
     grants: dict[str, int]
     releases: int
     lost: int
     active: int
 
 
-class _Status(msgspec.Struct):
-    pool: _Pool
-    counters: _Counters
-    workers: tuple[WorkerFigures, ...]
-    waiting: tuple[Waiting, ...]
+class _SampledStatus(msgspec.Struct):
+    pool: _SampledPool
+    counters: _SampledCounters
+    workers: tuple[WorkerRow, ...]
+    waiting: tuple[WaiterRow, ...]
 
 
-def read_status(document: Any, *, t: float, life: int, before: tuple[int, ...], after: tuple[int, ...]) -> Figures:
+def read_status(document: Any, *, t: float, life: int, before: tuple[int, ...], after: tuple[int, ...]) -> StatusSample:
     """Of a status document what is judged. Pure."""
-    status = msgspec.convert(document, _Status)
-    return Figures(
+    status = msgspec.convert(document, _SampledStatus)
+    return StatusSample(
         t=t,
         life=life,
         mode=status.pool.mode,
@@ -240,39 +249,39 @@ def read_status(document: Any, *, t: float, life: int, before: tuple[int, ...], 
     )
 
 
-class Witness:
+class SupervisorSampler:
     """``tell`` is told what is seen; ``household`` and ``life`` say whose processes are looked at now."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ReconnectingClient,
         *,
-        household: Callable[[], Household | None],
+        household: Callable[[], ProcessTree | None],
         life: Callable[[], int],
         clock: Callable[[], float],
         tell: Callable[[Fact], None],
     ) -> None:
         self._connection = connection
-        self._household = household
+        self._process_tree = household
         self._life = life
         self._clock = clock
-        self._tell = tell
-        self._last: Look | None = None
+        self._record = tell
+        self._last: ProcessScan | None = None
         self._measured = -_MEASURE_SECONDS
 
     async def watch_processes(self) -> None:
         """Twenty times a second; told when something has changed, and once a second with the supervisor's size."""
         while True:
-            self.look()
-            await trio.sleep(_LOOK_SECONDS)
+            self.sample_processes()
+            await trio.sleep(_SCAN_SECONDS)
 
-    def look(self) -> None:
+    def sample_processes(self) -> None:
         """Once."""
-        household = self._household()
+        household = self._process_tree()
         if household is None:
             self._last = None
             return
-        look, now = household.look(), self._clock()
+        look, now = household.scan(), self._clock()
         measures = now - self._measured >= _MEASURE_SECONDS
         if look == self._last and not measures:
             return
@@ -280,8 +289,8 @@ class Witness:
         pid = household.supervisor
         size = {"rss": resident_bytes(pid), "fds": open_files(pid)} if measures else {}
         self._measured = now if measures else self._measured
-        self._tell(
-            Processes(t=now, life=self._life(), supervisor=pid, workers=look.workers, zombies=look.zombies, **size)
+        self._record(
+            ProcessSample(t=now, life=self._life(), supervisor=pid, workers=look.workers, zombies=look.zombies, **size)
         )
 
     async def watch_status(self) -> None:
@@ -291,12 +300,12 @@ class Witness:
             life, before = self._life(), self._pids()
             document = None
             with trio.move_on_after(ANSWER_SECONDS):
-                document = await self._connection.ask("status")
+                document = await self._connection.request("status")
             if document is None:
                 what = f"the supervisor did not answer status in {ANSWER_SECONDS:g} s"
-                self._tell(Disordered(t=self._clock(), what=what))
+                self._record(DirectViolation(t=self._clock(), what=what))
             elif self._life() == life:
-                self._tell(read_status(document, t=self._clock(), life=life, before=before, after=self._pids()))
+                self._record(read_status(document, t=self._clock(), life=life, before=before, after=self._pids()))
             took = self._clock() - asked
             await trio.sleep(max(_STATUS_SECONDS, took / _STATUS_SHARE))
 
@@ -306,7 +315,7 @@ class Witness:
         How much later than asked for this process goes on after a nap, at most; or how long the supervisor was ready to
         run and had no CPU, where that is more.
         """
-        told, queued = self._clock(), self._queued()
+        told, queued = self._clock(), self._run_queue_seconds()
         while True:
             worst, before = 0.0, queued
             try:
@@ -315,13 +324,13 @@ class Witness:
                     await trio.sleep(_NAP_SECONDS)
                     worst = max(worst, self._clock() - began - _NAP_SECONDS)
             finally:
-                told, queued = self._clock(), self._queued()
-                self._tell(Delayed(t=told, seconds=max(worst, queued - before)))
+                told, queued = self._clock(), self._run_queue_seconds()
+                self._record(MachineDelay(t=told, seconds=max(worst, queued - before)))
 
-    def _queued(self) -> float:
-        household = self._household()
-        return 0.0 if household is None else seconds_in_queue(household.supervisor)
+    def _run_queue_seconds(self) -> float:
+        household = self._process_tree()
+        return 0.0 if household is None else run_queue_seconds(household.supervisor)
 
     def _pids(self) -> tuple[int, ...]:
-        household = self._household()
-        return () if household is None else tuple(worker.pid for worker in household.look().workers)
+        household = self._process_tree()
+        return () if household is None else tuple(worker.pid for worker in household.scan().workers)

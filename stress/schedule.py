@@ -13,25 +13,25 @@ from typing import Any
 
 import tomli_w
 
-from stress.attached import Limits
-from stress.checker import TIMED_OUT, Rules
+from stress.attached import PoolLimits
+from stress.checker import TIMED_OUT, CheckRules
 from stress.faults import Fault
-from stress.faults.base import Preparation, Stroke
-from stress.loads import Arrival, arrivals, mixed_with_wicked
+from stress.faults.base import FaultEvent, FaultSetup
+from stress.loads import Arrival, arrivals, mix_in_faulty
 from stress.plan import Plan
 
-_LEAST_TO_COMPARE = 16
-_TOLD_WITHIN = 2.0
-_MOST_GROWTH = 1.25
-_LEAST_SERVED = 0.9
-_LEAST_SERVED_BESIDE = {"F4": 0.7, "F5": 0.5, "F7": 0.7}
+_MIN_WORKERS_TO_COMPARE = 16
+_MAX_DELIVERY_DELAY = 2.0
+_MAX_GROWTH = 1.25
+_MIN_COMPLETED = 0.9
+_MIN_COMPLETED_BY_FAULT = {"F4": 0.7, "F5": 0.5, "F7": 0.7}
 """Where nothing can be started for a while, what needs a worker fails; the end of a supervisor interrupts what runs."""
-_HURRY_SECONDS = 10.0
-_LEAST_SERVED_IN_A_HURRY = 0.1
+_SHORT_RUN_SECONDS = 10.0
+_MIN_COMPLETED_SHORT_RUN = 0.1
 """Where supervisors are ended one after the other in so short a time, more than half may be interrupted."""
-_LEAST_SERVED_IN_OVERLOAD = 0.2
+_MIN_COMPLETED_OVERLOAD = 0.2
 """Many turns begin so late that their time is up before they end: of 1.5 times the work some 40 % is served."""
-_MOST_IN_VAIN = 0.05
+_MAX_TIMED_OUT = 0.05
 
 
 def rng_of(seed: int, what: str) -> Random:
@@ -39,15 +39,15 @@ def rng_of(seed: int, what: str) -> Random:
     return Random(f"{seed}/{what}")  # noqa: S311 - choices that can be repeated are the point
 
 
-def all_arrivals(plan: Plan, preparations: Sequence[Preparation]) -> Iterator[Arrival]:
+def all_arrivals(plan: Plan, preparations: Sequence[FaultSetup]) -> Iterator[Arrival]:
     """All requests, those to workers that misbehave among them, in order of time."""
     found = arrivals(plan, rng_of(plan.seed, "load"))
     for number, preparation in enumerate(preparations):
-        found = mixed_with_wicked(found, preparation, rng_of(plan.seed, f"wicked {number}"), plan.workers)
+        found = mix_in_faulty(found, preparation, rng_of(plan.seed, f"wicked {number}"), plan.workers)
     return found
 
 
-def all_strokes(plan: Plan, faults: Sequence[Fault]) -> list[tuple[Fault, Stroke]]:
+def all_fault_events(plan: Plan, faults: Sequence[Fault]) -> list[tuple[Fault, FaultEvent]]:
     """Everything that will be done to the pool, in order of time."""
     schedules = (
         [(fault, stroke) for stroke in fault.schedule(plan, rng_of(plan.seed, fault.name))] for fault in faults
@@ -55,9 +55,9 @@ def all_strokes(plan: Plan, faults: Sequence[Fault]) -> list[tuple[Fault, Stroke
     return sorted(itertools.chain.from_iterable(schedules), key=lambda each: each[1].at)
 
 
-def rules_of(plan: Plan, faults: Sequence[Fault], limits: Limits) -> Rules:
+def check_rules(plan: Plan, faults: Sequence[Fault], limits: PoolLimits) -> CheckRules:
     """What a pool of these limits has promised for this plan."""
-    return Rules(
+    return CheckRules(
         max_workers=limits.max,
         spawn_burst=limits.spawn_burst,
         spawn_rate=limits.spawn_rate,
@@ -65,22 +65,22 @@ def rules_of(plan: Plan, faults: Sequence[Fault], limits: Limits) -> Rules:
         age_step=limits.age_step,
         overload=TIMED_OUT if plan.load == "L2" else frozenset(),
         explains=frozenset[str]().union(*(fault.explains for fault in faults)),
-        least_served=_least_served(plan, faults),
-        most_in_vain=_MOST_IN_VAIN,
+        min_completed=_min_completed(plan, faults),
+        max_timed_out=_MAX_TIMED_OUT,
         ramp=plan.ramp,
         calm=plan.calm,
-        compares=plan.workers >= _LEAST_TO_COMPARE and plan.load in ("L1", "L5"),
-        rss_growth=_MOST_GROWTH if plan.load == "L5" else 0.0,
-        told_within=_TOLD_WITHIN if plan.load == "L6" else math.inf,
+        compares_waits=plan.workers >= _MIN_WORKERS_TO_COMPARE and plan.load in ("L1", "L5"),
+        rss_growth=_MAX_GROWTH if plan.load == "L5" else 0.0,
+        max_delivery_delay=_MAX_DELIVERY_DELAY if plan.load == "L6" else math.inf,
     )
 
 
-def _least_served(plan: Plan, faults: Sequence[Fault]) -> float:
+def _min_completed(plan: Plan, faults: Sequence[Fault]) -> float:
     """The share of all requests that has to be completed."""
-    least = [_LEAST_SERVED_IN_OVERLOAD if plan.load == "L2" else _LEAST_SERVED]
-    least += [_LEAST_SERVED_BESIDE.get(fault.name, _LEAST_SERVED) for fault in faults]
-    if plan.longest - plan.calm < _HURRY_SECONDS and any(fault.name == "F5" for fault in faults):
-        least.append(_LEAST_SERVED_IN_A_HURRY)
+    least = [_MIN_COMPLETED_OVERLOAD if plan.load == "L2" else _MIN_COMPLETED]
+    least += [_MIN_COMPLETED_BY_FAULT.get(fault.name, _MIN_COMPLETED) for fault in faults]
+    if plan.longest - plan.calm < _SHORT_RUN_SECONDS and any(fault.name == "F5" for fault in faults):
+        least.append(_MIN_COMPLETED_SHORT_RUN)
     return min(least)
 
 
@@ -93,7 +93,7 @@ WORKER_BYTES = 64 * 1024 * 1024
 """What a worker is taken to need."""
 
 
-def settings_text(plan: Plan, preparations: Iterable[Preparation]) -> str:
+def settings_text(plan: Plan, preparations: Iterable[FaultSetup]) -> str:
     """The whole file: roles that differ in their prompt, room for every request, health checks that notice soon."""
     table: dict[str, Any] = {
         "pool": {

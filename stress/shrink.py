@@ -3,14 +3,16 @@
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
 
-from stress.checker import Evidence, Rules, shows
-from stress.facts import Asked, Fact
+from stress.checker import CheckRules, Evidence, reproduces
+from stress.facts import Fact, RequestAsked
 
-_MOST_JUDGED = 2_000_000
+_MAX_CHECKED = 2_000_000
 """Facts that are judged again for one broken promise, some seconds' worth; the best found until then is taken."""
 
 
-def shrink(evidence: Evidence, rules: Rules, *, likely: Sequence[Fact] = (), budget: int = _MOST_JUDGED) -> list[Fact]:
+def shrink(
+    evidence: Evidence, rules: CheckRules, *, likely: Sequence[Fact] = (), budget: int = _MAX_CHECKED
+) -> list[Fact]:
     """Of the facts before a broken promise those without any of which it would not be seen.
 
     The same promise has to break in the same way, about the same requests and workers, at the same moment; and a
@@ -18,57 +20,57 @@ def shrink(evidence: Evidence, rules: Rules, *, likely: Sequence[Fact] = (), bud
     Where ``budget`` judged facts do not lead to the end there are more than needed; empty where not even all of them
     show it, because it began before what was kept.
     """
-    search = _Search(evidence, rules, budget)
+    search = _Shrinker(evidence, rules, budget)
     kept: Sequence[Fact] = evidence.facts
-    if likely and search.does(likely):
+    if likely and search.reproduces(likely):
         kept = likely
-    elif not search.does(kept):
+    elif not search.reproduces(kept):
         return []
     for key in (_kind, _subject, _itself):
         kept = search.shortened(kept, key)
     return list(kept)
 
 
-class _Search:
+class _Shrinker:
     """The histories that are tried for one broken promise, and how much may still be tried."""
 
-    def __init__(self, evidence: Evidence, rules: Rules, budget: int) -> None:
+    def __init__(self, evidence: Evidence, rules: CheckRules, budget: int) -> None:
         self._evidence = evidence
         self._rules = rules
-        self._left = budget
-        self._asked = {fact.number for fact in evidence.facts if isinstance(fact, Asked)}
+        self._budget = budget
+        self._asked = {fact.number for fact in evidence.facts if isinstance(fact, RequestAsked)}
 
-    def does(self, facts: Sequence[Fact]) -> bool:
+    def reproduces(self, facts: Sequence[Fact]) -> bool:
         """Whether these facts show it."""
-        self._left -= len(facts)
-        return shows(facts, self._rules, self._evidence) and self._begins_well(facts)
+        self._budget -= len(facts)
+        return reproduces(facts, self._rules, self._evidence) and self._is_self_contained(facts)
 
     def shortened(self, facts: Sequence[Fact], key: Callable[[int, Fact], Hashable]) -> Sequence[Fact]:
         """The facts without the groups, by ``key``, that are not needed: ever smaller runs of groups are left out."""
         groups = _grouped(facts, key)
         size = max(1, len(groups) // 2)
         while True:
-            fewer = self._swept(facts, groups, size)
-            if self._left <= 0 or (size == 1 and len(fewer) == len(groups)):
+            fewer = self._sweep(facts, groups, size)
+            if self._budget <= 0 or (size == 1 and len(fewer) == len(groups)):
                 return [facts[index] for index in sorted(chain.from_iterable(fewer))]
             groups = fewer
             size = max(1, min(size, len(groups)) // 2)
 
-    def _swept(self, facts: Sequence[Fact], groups: list[list[int]], size: int) -> list[list[int]]:
+    def _sweep(self, facts: Sequence[Fact], groups: list[list[int]], size: int) -> list[list[int]]:
         """Go over the groups once, from the end, and leave out each run of ``size`` of them that is not needed."""
         for first in range((len(groups) - 1) // size * size, -1, -size):
-            if self._left <= 0:
+            if self._budget <= 0:
                 break
             fewer = groups[:first] + groups[first + size :]
-            if self.does([facts[index] for index in sorted(chain.from_iterable(fewer))]):
+            if self.reproduces([facts[index] for index in sorted(chain.from_iterable(fewer))]):
                 groups = fewer
         return groups
 
-    def _begins_well(self, facts: Sequence[Fact]) -> bool:
+    def _is_self_contained(self, facts: Sequence[Fact]) -> bool:
         """No request is heard of that was asked before, but not here: that would be another story."""
         begun: set[int] = set()
         for fact in facts:
-            if isinstance(fact, Asked):
+            if isinstance(fact, RequestAsked):
                 begun.add(fact.number)
             elif (number := getattr(fact, "number", None)) in self._asked and number not in begun:
                 return False

@@ -8,34 +8,34 @@ from rich.table import Table
 from rich.text import Text
 
 from stress.facts import Fact
-from stress.outcome import Latencies, Result, Verdict, Violation
+from stress.outcome import InvariantVerdict, LatencyQuantiles, StressResult, ViolationReport
 
 _MIB = 1024 * 1024
 _SHOWN_FACTS = 20
 
 
-def show_result(result: Result, console: Console) -> None:
+def show_result(result: StressResult, console: Console) -> None:
     """Print it: figures, verdicts, and where a promise was broken what was seen, and the command that does it again."""
     console.print(Group(*_parts(result)))
 
 
-def _parts(result: Result) -> Iterator[RenderableType]:
+def _parts(result: StressResult) -> Iterator[RenderableType]:
     yield Text()
-    yield _figures(result)
+    yield _metrics_table(result)
     yield Text()
     yield _verdicts(result.verdicts)
     for violation in _first_of_each(result.violations):
-        yield from _story(violation)
+        yield from _violation_lines(violation)
     yield Text()
-    if result.is_green and result.is_empty:
+    if result.all_kept and result.is_empty:
         yield Text(
             "Not one request was completed, so nothing is said of any promise. The same choices again:", "bold red"
         )
         yield Text(f"  {result.plan.command}")
         return
-    if result.is_green:
+    if result.all_kept:
         yield Text(
-            f"{result.kept}, over {result.requests:,} requests and "
+            f"{result.kept_sentence}, over {result.requests:,} requests and "
             f"{sum(each.faults for each in result.series) + result.wicked:,} faults.",
             "bold green",
         )
@@ -47,7 +47,7 @@ def _parts(result: Result) -> Iterator[RenderableType]:
         yield Text(f"What the supervisor left: {result.log}", "dim")
 
 
-def _figures(result: Result) -> Table:
+def _metrics_table(result: StressResult) -> Table:
     plan = result.plan
     table = Table.grid(padding=(0, 3))
     table.add_row(
@@ -68,18 +68,18 @@ def _figures(result: Result) -> Table:
     return table
 
 
-def _faults(result: Result) -> Iterator[str]:
+def _faults(result: StressResult) -> Iterator[str]:
     for name, count in sorted(Counter(f"{fault.fault} {fault.action}" for fault in result.faults).items()):
         yield f"{count:,} {name}"
     if result.wicked:
         yield f"{result.wicked:,} requests to workers that misbehave"
 
 
-def _latencies(latencies: Latencies) -> str:
+def _latencies(latencies: LatencyQuantiles) -> str:
     return f"p50 {1000 * latencies.p50:,.0f} ms, p99 {1000 * latencies.p99:,.0f} ms, at most {latencies.max:,.2f} s"
 
 
-def _verdicts(verdicts: tuple[Verdict, ...]) -> Table:
+def _verdicts(verdicts: tuple[InvariantVerdict, ...]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("", "promise", "looked at", "broken"):
         table.add_column(name, justify="right" if name in ("looked at", "broken") else "left")
@@ -96,14 +96,14 @@ def _verdicts(verdicts: tuple[Verdict, ...]) -> Table:
     return table
 
 
-def _first_of_each(violations: tuple[Violation, ...]) -> list[Violation]:
-    first: dict[str, Violation] = {}
+def _first_of_each(violations: tuple[ViolationReport, ...]) -> list[ViolationReport]:
+    first: dict[str, ViolationReport] = {}
     for violation in violations:
         first.setdefault(violation.invariant, violation)
     return list(first.values())
 
 
-def _story(violation: Violation) -> Iterator[Text]:
+def _violation_lines(violation: ViolationReport) -> Iterator[Text]:
     yield Text()
     yield Text(f"{violation.invariant} at {violation.t:.3f} s: {violation.what}", "bold red")
     history = violation.shortest or violation.history

@@ -15,22 +15,30 @@ import trio
 from errors import PoolError
 from rpc.state_file import StateFileCorrupt, read_state
 from stress.cleanup import COMMAND as KEEPER
-from stress.facts import Disordered, Fact, Injected, Left, LifeBegan, LifeEnded, WorkerProcess
-from stress.faults.base import Preparation, helper_process
-from stress.sampler import Household, find_supervisor, signal_process
+from stress.facts import (
+    DirectViolation,
+    Fact,
+    FaultInjected,
+    LeftoverProcesses,
+    ObservedProcess,
+    SupervisorEnded,
+    SupervisorStarted,
+)
+from stress.faults.base import FaultSetup, helper_process
+from stress.sampler import ProcessTree, find_supervisor, signal_process
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _FORCE_SECONDS = 10.0
 """So long somebody who has pressed Ctrl-C is let wait for an end in good order."""
-_GONE_SECONDS = 2.0
+_LEFTOVER_SECONDS = 2.0
 """After the end of a supervisor nothing of it may be left for longer, but for what the machine is late meanwhile."""
-_NAP_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _LOG_LINES = 40
 _LINE_BYTES = 64 * 1024
 
 
-class _Life:
+class _SupervisorProcess:
     """One supervisor process. ``signals``: what it was sent to have it end."""
 
     def __init__(self, number: int, process: trio.Process) -> None:
@@ -39,7 +47,7 @@ class _Life:
         self.ready = trio.Event()
         self.ended = trio.Event()
         self.signals: list[int] = []
-        self.household: Household | None = None
+        self.process_tree: ProcessTree | None = None
 
 
 class OwnTarget:
@@ -49,7 +57,7 @@ class OwnTarget:
         self,
         folder: Path,
         settings: str,
-        preparations: Iterable[Preparation],
+        preparations: Iterable[FaultSetup],
         *,
         clock: Callable[[], float],
         tell: Callable[[Fact], None],
@@ -59,19 +67,19 @@ class OwnTarget:
         self.data_dir = folder / "data"
         self.socket = folder / "s"
         self.log = folder / "log.jsonl"
-        self.ending = trio.Lock()
+        self.restart_lock = trio.Lock()
         (folder / "pool.toml").write_text(settings, encoding="utf-8")
         self._wrapper = [word for preparation in preparations for word in preparation.wrapper]
         self._env = {name: value for name, value in os.environ.items() if not name.startswith("POOL_")}
         self._clock = clock
-        self._tell = tell
-        self._life: _Life | None = None
-        self._lives = 0
-        self._over = trio.Event()
-        self._began = trio.Event()
+        self._record = tell
+        self._current: _SupervisorProcess | None = None
+        self._started_count = 0
+        self._is_closed = trio.Event()
+        self._has_started = trio.Event()
         self._nursery: trio.Nursery
-        self._stored = trio.Event()
-        self._stored.set()
+        self._is_stored = trio.Event()
+        self._is_stored.set()
         self._log_tail: deque[str] = deque(maxlen=_LOG_LINES)
 
     # --- its lives ----------------------------------------------------------------------------------------------------
@@ -85,53 +93,53 @@ class OwnTarget:
                 task_status.started()
                 await trio.sleep_forever()
             finally:
-                await self._end_by_force()
+                await self._force_stop()
 
     async def restart(self) -> None:
         """Start the next one and wait until it is ready; nothing once the run is over.
 
         Raises PoolError where the first one does not start. That a later one does not is told: much was seen till then.
         """
-        if self._over.is_set():
+        if self._is_closed.is_set():
             return
         process = await trio.lowlevel.open_process(
-            [*self._wrapper, sys.executable, "-P", "-m", "cli", "run", *self._place()],
+            [*self._wrapper, sys.executable, "-P", "-m", "cli", "run", *self._connection_flags()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=self._env,
             start_new_session=True,
         )
-        if self._over.is_set():
+        if self._is_closed.is_set():
             process.kill()
             await process.wait()
             return
-        self._lives += 1
-        life = self._life = _Life(self._lives, process)
+        self._started_count += 1
+        life = self._current = _SupervisorProcess(self._started_count, process)
         self._nursery.start_soon(self._read_log, life)
         self._nursery.start_soon(self._watch_end, life)
         with trio.move_on_after(_START_SECONDS):
             await life.ready.wait()
-        if self._over.is_set():
+        if self._is_closed.is_set():
             return
-        if life.household is None:
+        if life.process_tree is None:
             what = f"the supervisor did not start: {self.log_tail().strip() or 'it said nothing'}"
             if life.number == 1:
                 raise PoolError(what)
-            self._tell(Disordered(t=self._clock(), what=what))
+            self._record(DirectViolation(t=self._clock(), what=what))
             return
-        self._tell(LifeBegan(t=self._clock(), life=life.number, supervisor=life.household.supervisor))
-        self._began.set()
-        self._began = trio.Event()
+        self._record(SupervisorStarted(t=self._clock(), life=life.number, supervisor=life.process_tree.supervisor))
+        self._has_started.set()
+        self._has_started = trio.Event()
 
     async def kill(self, number: int) -> int:
         """Send the supervisor a signal, unless it has ended by itself, and wait for its end; its exit code."""
-        life = self._life
+        life = self._current
         if life is None:
             raise PoolError("there is no supervisor to be signalled")
         if life.process.returncode is None:
             life.signals.append(number)
-            supervisor = life.process.pid if life.household is None else life.household.supervisor
+            supervisor = life.process.pid if life.process_tree is None else life.process_tree.supervisor
             with contextlib.suppress(ProcessLookupError):
                 os.kill(supervisor, number)
         await life.ended.wait()
@@ -139,48 +147,48 @@ class OwnTarget:
 
     async def stop(self, number: int, seconds: float = _STOP_SECONDS) -> None:
         """End it in good order, and kill it where it does not end in time, which is told of."""
-        async with self.ending:
+        async with self.restart_lock:
             with trio.move_on_after(seconds) as scope:
                 await self.kill(number)
             if scope.cancelled_caught:
                 what = f"the supervisor runs {seconds:g} s after it was told to end"
-                self._tell(Disordered(t=self._clock(), what=what))
+                self._record(DirectViolation(t=self._clock(), what=what))
                 await self.kill(signal.SIGKILL)
 
-    async def ready(self) -> Path:
+    async def wait_ready(self) -> Path:
         """The socket, as soon as somebody listens on it."""
-        while self._life is None or not self._life.ready.is_set() or self._life.ended.is_set():
-            await self._began.wait()
+        while self._current is None or not self._current.ready.is_set() or self._current.ended.is_set():
+            await self._has_started.wait()
         return self.socket
 
-    async def stored(self) -> None:
+    async def wait_stored(self) -> None:
         """Wait until its store keeps nothing back that a disk has refused; at once where none did, or it has ended."""
-        await self._stored.wait()
+        await self._is_stored.wait()
 
     # --- what a fault may ask -----------------------------------------------------------------------------------------
 
     @property
     def supervisor(self) -> int | None:
         """Its pid; None while there is none."""
-        household = self.household
+        household = self.process_tree
         return None if household is None else household.supervisor
 
     @property
-    def household(self) -> Household | None:
+    def process_tree(self) -> ProcessTree | None:
         """Its processes; None while there is none."""
-        life = self._life
-        return None if life is None or life.ended.is_set() else life.household
+        life = self._current
+        return None if life is None or life.ended.is_set() else life.process_tree
 
     @property
     def life(self) -> int:
         """How many supervisors there have been."""
-        return self._lives
+        return self._started_count
 
-    def workers(self) -> list[WorkerProcess]:
+    def workers(self) -> list[ObservedProcess]:
         """Its live workers now."""
-        return [] if self.household is None else list(self.household.look().workers)
+        return [] if self.process_tree is None else list(self.process_tree.scan().workers)
 
-    def signal(self, process: WorkerProcess, number: int) -> bool:
+    def signal(self, process: ObservedProcess, number: int) -> bool:
         """Signal that very process; whether it was there."""
         return signal_process(process, number)
 
@@ -188,17 +196,19 @@ class OwnTarget:
         """Seconds since the run began."""
         return self._clock()
 
-    def tell(
+    def record_fault(
         self, fault: str, action: str, *, worker: str = "", pid: int = 0, seconds: float = 0.0, hurts: bool = True
     ) -> None:
         """Write down what is injected."""
-        self._tell(
-            Injected(t=self._clock(), fault=fault, action=action, worker=worker, pid=pid, seconds=seconds, hurts=hurts)
+        self._record(
+            FaultInjected(
+                t=self._clock(), fault=fault, action=action, worker=worker, pid=pid, seconds=seconds, hurts=hurts
+            )
         )
 
-    def see(self, fact: Fact) -> None:
+    def record(self, fact: Fact) -> None:
         """Write down what somebody else has seen."""
-        self._tell(fact)
+        self._record(fact)
 
     def log_tail(self) -> str:
         """The last lines that a supervisor wrote."""
@@ -206,11 +216,11 @@ class OwnTarget:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _place(self) -> list[str]:
+    def _connection_flags(self) -> list[str]:
         places = {"--config": self.folder / "pool.toml", "--data-dir": self.data_dir, "--socket": self.socket}
         return [word for flag, path in places.items() for word in (flag, str(path))]
 
-    async def _read_log(self, life: _Life) -> None:
+    async def _read_log(self, life: _SupervisorProcess) -> None:
         """Until the supervisor and whoever shares its stderr are gone."""
         stderr = life.process.stderr
         if stderr is None:
@@ -222,22 +232,22 @@ class OwnTarget:
                 *lines, rest = (rest + bytes(chunk)).split(b"\n")
                 for line in lines:
                     self._log_tail.append(line[:_LINE_BYTES].decode(errors="replace") + "\n")
-                    self._hear(line, life)
-        self._stored.set()
+                    self._on_log_line(line, life)
+        self._is_stored.set()
         life.ready.set()
 
-    def _hear(self, line: bytes, life: _Life) -> None:
+    def _on_log_line(self, line: bytes, life: _SupervisorProcess) -> None:
         if b'"event":"ready"' in line:
-            self._come_alive(life)
+            self._on_ready(life)
         elif b'"event":"store_degraded"' in line:
-            self._stored = trio.Event()
+            self._is_stored = trio.Event()
         elif b'"event":"store_recovered"' in line:
-            self._stored.set()
+            self._is_stored.set()
 
-    def _come_alive(self, life: _Life) -> None:
+    def _on_ready(self, life: _SupervisorProcess) -> None:
         """Unless it has died right after its last word."""
-        if life.household is None and not life.ended.is_set():
-            life.household = Household(find_supervisor(life.process.pid), self._instance())
+        if life.process_tree is None and not life.ended.is_set():
+            life.process_tree = ProcessTree(find_supervisor(life.process.pid), self._instance())
         life.ready.set()
 
     def _instance(self) -> str:
@@ -245,48 +255,48 @@ class OwnTarget:
         try:
             state = read_state(self.data_dir / "workers.json")
         except StateFileCorrupt as exc:
-            self._tell(Disordered(t=self._clock(), what=str(exc)))
+            self._record(DirectViolation(t=self._clock(), what=str(exc)))
             return ""
         return "" if state is None else state.instance
 
-    async def _watch_end(self, life: _Life) -> None:
+    async def _watch_end(self, life: _SupervisorProcess) -> None:
         await life.process.wait()
         life.ended.set()
-        if life.household is None:
+        if life.process_tree is None:
             return
         code = life.process.returncode or 0
-        self._tell(LifeEnded(t=self._clock(), life=life.number, code=code, signals=tuple(life.signals)))
-        self._nursery.start_soon(self._count_what_is_left, life.number, life.household)
+        self._record(SupervisorEnded(t=self._clock(), life=life.number, code=code, signals=tuple(life.signals)))
+        self._nursery.start_soon(self._record_leftovers, life.number, life.process_tree)
         if not life.signals:
             await self._restart_after(life)
 
-    async def _restart_after(self, life: _Life) -> None:
+    async def _restart_after(self, life: _SupervisorProcess) -> None:
         """What else there is to be seen is to be seen. A fault that was about to end it may have begun the next one."""
-        async with self.ending:
-            if self._life is life:
+        async with self.restart_lock:
+            if self._current is life:
                 await self.restart()
 
-    async def _count_what_is_left(self, life: int, household: Household) -> None:
+    async def _record_leftovers(self, life: int, household: ProcessTree) -> None:
         with trio.CancelScope(shield=True):
-            seconds = await self._give_time_to_go()
-            left = await trio.to_thread.run_sync(functools.partial(household.left))
-            self._tell(Left(t=self._clock(), life=life, seconds=round(seconds, 1), pids=tuple(left)))
+            seconds = await self._wait_grace()
+            left = await trio.to_thread.run_sync(functools.partial(household.leftovers))
+            self._record(LeftoverProcesses(t=self._clock(), life=life, seconds=round(seconds, 1), pids=tuple(left)))
 
     @staticmethod
-    async def _give_time_to_go() -> float:
+    async def _wait_grace() -> float:
         """How many seconds that were: longer by as much as naps were later over than they were to be."""
         began = trio.current_time()
         late = 0.0
-        while (seconds := trio.current_time() - began) < _GONE_SECONDS + late:
+        while (seconds := trio.current_time() - began) < _LEFTOVER_SECONDS + late:
             napped = trio.current_time()
-            await trio.sleep(_NAP_SECONDS)
-            late += max(0.0, trio.current_time() - napped - _NAP_SECONDS)
+            await trio.sleep(_POLL_SECONDS)
+            late += max(0.0, trio.current_time() - napped - _POLL_SECONDS)
         return seconds
 
-    async def _end_by_force(self) -> None:
+    async def _force_stop(self) -> None:
         """Whatever has gone wrong: no process is left behind, and no fault in the midst of an end waits for ever."""
-        self._over.set()
-        life = self._life
+        self._is_closed.set()
+        life = self._current
         if life is None:
             return
         with trio.CancelScope(shield=True):
@@ -299,16 +309,16 @@ class OwnTarget:
                     life.signals.append(signal.SIGKILL)
                     life.process.kill()
                     await life.process.wait()
-                    if life.household is not None:
-                        await _until_gone(life.household)
+                    if life.process_tree is not None:
+                        await _wait_gone(life.process_tree)
         life.ready.set()
         life.ended.set()
 
 
-async def _until_gone(household: Household) -> None:
+async def _wait_gone(household: ProcessTree) -> None:
     """Of one that was killed: its workers end with it, a moment later."""
     left: list[int] | None = None
     with trio.move_on_after(_FORCE_SECONDS):
         while left != []:
-            left = await trio.to_thread.run_sync(functools.partial(household.left))
-            await trio.sleep(_NAP_SECONDS)
+            left = await trio.to_thread.run_sync(functools.partial(household.leftovers))
+            await trio.sleep(_POLL_SECONDS)

@@ -7,25 +7,25 @@ from typing import Any
 
 import msgspec
 
-from stress.facts import Transcribed
+from stress.facts import PromptOccurrences
 from stress.requests import Nonces
 
 
-class _Message(msgspec.Struct):
+class _PromptMessage(msgspec.Struct):
     role: str = ""
     content: Any = None
 
 
-class _Line(msgspec.Struct):
-    message: _Message | None = None
+class _TranscriptLine(msgspec.Struct):
+    message: _PromptMessage | None = None
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_TranscriptLine).decode
 
 
 def read_transcripts(
     folder: Path | None, owners: Mapping[str, str], sessions: Mapping[int, str], nonces: Nonces, t: float
-) -> Iterator[Transcribed]:
+) -> Iterator[PromptOccurrences]:
     """What stands where; reads files. ``owners``: path of a transcript to its session; ``sessions``: of each request.
 
     ``folder``: where all transcripts are this run's; there a file without an owner, as one that was set aside, is its
@@ -39,7 +39,7 @@ def read_transcripts(
             session = session or sessions.get(number)
             (own if sessions.get(number) == session else foreign)[number] += 1
     for number in sessions:
-        yield Transcribed(t=t, number=number, own=own[number], foreign=foreign[number])
+        yield PromptOccurrences(t=t, number=number, own=own[number], foreign=foreign[number])
 
 
 def _prompts(path: Path, nonces: Nonces) -> Iterator[int]:

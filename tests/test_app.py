@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.console import Narrator
+from app.console import ConsoleLog
 from app.process import ServiceManager
 from app.supervisor import Supervisor, run
 from rpc.sweep import SweepReport
@@ -35,7 +35,7 @@ def supervisor(tmp_path: Path) -> Supervisor:
         data_dir=tmp_path,
         socket=tmp_path / "s",
         live=False,
-        narrator=Narrator(live=False),
+        narrator=ConsoleLog(live=False),
         manager=ServiceManager({}),
         reread=Settings,
     )
@@ -48,7 +48,7 @@ def told(supervisor: Supervisor) -> Callable[[str, dict[str, Any]], Told]:
     def tell(event: str, data: dict[str, Any]) -> Told:
         bus = Bus()
         supervisor._bus = bus  # type: ignore[assignment]  # as much of a bus as this needs
-        supervisor._tell_trouble(event, data)
+        supervisor._emit_trouble(event, data)
         return bus.told
 
     return tell
@@ -88,7 +88,7 @@ def test_other_troubles_of_the_store_are_events_of_their_own_alone(
 def test_a_worker_is_attended_to_where_somebody_hears_what_is_asked_in_its_session(supervisor: Supervisor) -> None:
     assert not supervisor._is_attended("w1"), "nothing is served yet"
     pool = SimpleNamespace(session_of={"w1": "alice", "w2": "bob"}.get)
-    supervisor._serving = SimpleNamespace(pool=pool)  # type: ignore[assignment]  # as much of it as this needs
+    supervisor._services = SimpleNamespace(pool=pool)  # type: ignore[assignment]  # as much of it as this needs
     supervisor._methods = SimpleNamespace(attended={"alice", ""}.__contains__)  # type: ignore[assignment]  # the same
     assert [supervisor._is_attended(worker) for worker in ("w1", "w2", "w3")] == [True, False, False]
 

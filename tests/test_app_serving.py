@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from app.serving import Serving, parts_of
+from app.serving import RunningServices, agent_parts
 from errors import UsageError
 from heartbeat.cron.settings import CronJobSettings, CronSettings
 from heartbeat.delivery.settings import DeliverySettings, WebhookSettings
@@ -44,7 +44,7 @@ class Place:
         self.told: Told = []
         self.file: Settings | SettingsError = first
         self.launcher = world.launcher
-        self.serving = Serving(
+        self.serving = RunningServices(
             first,
             pool=world.gateway.pool,
             gateway=world.gateway,
@@ -70,7 +70,7 @@ class Place:
 @asynccontextmanager
 async def serving(tmp_path: Path, first: Settings) -> AsyncIterator[Place]:
     async with open_world(tmp_path, launcher=Launcher(), profiles=first) as world:
-        world.gateway.reconfigure(first.gateway, parts_of(first))
+        world.gateway.reconfigure(first.gateway, agent_parts(first))
         yield Place(world, first)
 
 
@@ -134,12 +134,12 @@ def in_own_directories(text: str, minimum: int = 0) -> Settings:
 async def test_of_profiles_of_single_sessions_those_used_last_are_kept(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.sessions.agent_profiles._MOST", 2)
+    monkeypatch.setattr("gateway.sessions.agent_profiles._MAX_PROFILES", 2)
     async with serving(tmp_path, in_own_directories("before")) as place:
-        shelf = place.world.gateway.shelf
+        shelf = place.world.gateway.profile_cache
         for session in ("alice", "bob", "alice", "carol"):
             await shelf.get("main", "default", session=session)
-        kept = [session for session in ("alice", "bob", "carol") if shelf.at_hand(session, "main", "default")]
+        kept = [session for session in ("alice", "bob", "carol") if shelf.peek(session, "main", "default")]
         assert kept == ["alice", "carol"]
         assert (await shelf.get("main", "default", session="bob")).cwd.endswith("bob")  # built again
 
@@ -148,13 +148,13 @@ async def test_sessions_with_directories_of_their_own_have_workers_of_their_own_
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with serving(tmp_path, in_own_directories("before")) as place:
-        shelf = place.world.gateway.shelf
+        shelf = place.world.gateway.profile_cache
         for session in ("alice", "bob"):
             await place.world.ask("hello", session)
             profile = await shelf.get("main", "default", session=session)
             assert profile.cwd == str(tmp_path / "workspaces" / "default" / session)
             assert shelf.workspace_of("main", "default", session) == profile.cwd
-            assert shelf.at_hand(session, "main", "default") == profile
+            assert shelf.peek(session, "main", "default") == profile
         before = [worker.id for worker in place.world.gateway.pool.statistics().workers]
         await place.reload(in_own_directories("after"))
         for session in ("alice", "bob"):
@@ -223,7 +223,7 @@ async def test_heartbeats_jobs_and_webhooks_hold_at_once_and_agents_learn_what_a
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with serving(tmp_path, Settings(pool=FEW)) as place:
-        before = await place.world.gateway.shelf.get("main", "default")
+        before = await place.world.gateway.profile_cache.get("main", "default")
         settings = Settings(
             pool=FEW,
             heartbeat=HeartbeatSettings(every=Seconds(300)),
@@ -231,14 +231,14 @@ async def test_heartbeats_jobs_and_webhooks_hold_at_once_and_agents_learn_what_a
             delivery=DeliverySettings(webhooks={"ops": WebhookSettings(url="http://h/", secret="0123456789abcdef")}),
         )
         assert (await place.reload(settings))["needs_restart"] == []
-        figures = place.serving.autonomy.figures()
+        figures = place.serving.autonomy.stats()
         assert (figures.heartbeats, figures.cron.jobs) == (1, 1)
-        assert (await place.world.gateway.shelf.get("main", "default")).signature != before.signature
+        assert (await place.world.gateway.profile_cache.get("main", "default")).signature != before.signature
         await place.world.call("cron.add", text="x", every="1h", mode="isolated", delivery="webhook:ops")
         await place.reload(Settings(pool=FEW))
-        figures = place.serving.autonomy.figures()
+        figures = place.serving.autonomy.stats()
         assert (figures.heartbeats, figures.cron.jobs) == (0, 1)
-        assert (await place.world.gateway.shelf.get("main", "default")).signature == before.signature
+        assert (await place.world.gateway.profile_cache.get("main", "default")).signature == before.signature
 
 
 async def test_a_webhook_whose_secret_is_not_there_is_refused_and_changes_nothing(
@@ -253,5 +253,5 @@ async def test_a_webhook_whose_secret_is_not_there_is_refused_and_changes_nothin
         )
         with pytest.raises(UsageError, match="NOT_SET_ANYWHERE"):
             await place.reload(wanted)
-        assert place.serving.autonomy.figures().heartbeats == 0
+        assert place.serving.autonomy.stats().heartbeats == 0
         assert place.world.gateway.pool.statistics().pool.max == 2

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import UsageError
-from settings.edit import edit_text, parse_key, readings
+from settings.edit import edit_text, parse_key, value_candidates
 
 
 def edited(text: str, key: str, value: Any) -> str:
@@ -56,7 +56,7 @@ def test_what_is_no_key_is_refused(key: str) -> None:
     ],
 )
 def test_a_value_is_toml_where_it_can_be_and_a_text_otherwise(text: str, meanings: list[Any]) -> None:
-    assert readings(text) == meanings
+    assert value_candidates(text) == meanings
 
 
 # --- in place ---------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from profiles.settings import AgentSettings, RoleSettings
 from settings.load import load_settings, parse_settings
 from settings.schema import Settings, file_shape
-from settings.template import inline, render_template, spelled
+from settings.template import humanize, inline_value, render_template
 from wire.units import ByteCount, Seconds
 
 NOWHERE = Path("/nowhere/pool.toml")
@@ -54,7 +54,7 @@ def test_the_file_with_every_line_uncommented_changes_nothing_either() -> None:
 
 def test_every_key_that_has_a_default_is_in_the_file() -> None:
     named = tomllib.loads(uncommented(render_template(Settings)))
-    table = spelled(Settings(agents={"main": AgentSettings()}, roles={"default": RoleSettings()}))
+    table = humanize(Settings(agents={"main": AgentSettings()}, roles={"default": RoleSettings()}))
     assert table.pop("agents.*.heartbeat") == {}
     assert sorted(leaves(named)) == sorted(leaves(file_shape(table)))
 
@@ -191,17 +191,17 @@ def test_a_template_reads_like_this() -> None:
     ],
 )
 def test_values_are_spelled_as_people_write_them(value: Any, shown: Any) -> None:
-    assert spelled(value) == shown
+    assert humanize(value) == shown
 
 
 @given(st.floats(0, 1e6) | st.integers(0, 10**6).map(lambda number: number / 1000))
 def test_a_spelled_time_is_that_time(seconds: float) -> None:
-    assert Seconds.parse(spelled(Seconds(seconds))) == seconds
+    assert Seconds.parse(humanize(Seconds(seconds))) == seconds
 
 
 @given(st.integers(0, 2**53) | st.integers(0, 2**40).map(lambda number: number * 1024))
 def test_a_spelled_size_is_that_size(size: int) -> None:
-    assert ByteCount.parse(spelled(ByteCount(size))) == size
+    assert ByteCount.parse(humanize(ByteCount(size))) == size
 
 
 scalars = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=8)
@@ -212,6 +212,6 @@ values = st.recursive(
 
 @given(values)
 def test_a_value_in_one_line_is_that_value(value: Any) -> None:
-    text = inline(value)
+    text = inline_value(value)
     assert "\n" not in text
     assert tomllib.loads(f"v = {text}") == {"v": value}

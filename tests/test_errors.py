@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import errors
-from errors import PoolError, WorkerExited, error_from_wire, ungrouped
+from errors import PoolError, WorkerExited, error_from_wire, unwrap_exception_groups
 from tests.house import modules_of, rooms, tree_of
 
 CODES = {
@@ -133,15 +133,15 @@ def test_a_subscriber_that_was_cut_off_knows_where_to_resume() -> None:
 
 def test_the_error_in_the_groups_of_nurseries_is_found_however_deep_it_is() -> None:
     error = PoolError("full")
-    with pytest.raises(PoolError) as caught, ungrouped():
+    with pytest.raises(PoolError) as caught, unwrap_exception_groups():
         raise ExceptionGroup("outer", [ExceptionGroup("inner", [error]), PoolError("closed")])
     assert caught.value is error
 
 
 def test_what_is_no_error_of_ours_takes_precedence_in_a_group() -> None:
-    with pytest.raises(ExceptionGroup) as caught, ungrouped():
+    with pytest.raises(ExceptionGroup) as caught, unwrap_exception_groups():
         raise ExceptionGroup("outer", [PoolError("full"), ExceptionGroup("inner", [ValueError("a defect")])])
     assert caught.value.split(PoolError)[0] is None
     assert caught.group_contains(ValueError, match="a defect", depth=2)
-    with pytest.raises(ValueError, match="no group"), ungrouped():
+    with pytest.raises(ValueError, match="no group"), unwrap_exception_groups():
         raise ValueError("no group")

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from wire.terminal import DIM, GREEN, RED, cells, clean
+from wire.terminal import DIM, GREEN, RED, clean, display_width
 
 SHOWN_CHARS, SHOWN_LINES = 4_000, 40
 """Limits of the event ``permission_required``."""
@@ -62,30 +62,32 @@ def page_of(
     """The page that begins ``offset`` characters into the parts, of at most ``chars`` and ``lines``."""
     shown: list[CallPart] = []
     left = lines
-    for part in _after(parts, offset):
+    for part in _parts_from(parts, offset):
         if chars <= 0 or left == 0:
             break
-        text = _beginning(part.text, chars, left)
+        text = _prefix(part.text, chars, left)
         shown.append(msgspec.structs.replace(part, text=text))
         chars -= len(text)
-        left = None if left is None else left - _lines_of(text)
+        left = None if left is None else left - _count_lines(text)
         if len(text) < len(part.text):
             break
     page = CallPage(shown, offset)
-    rest = list(_after(parts, page.end)) if page.end < _size(parts) else []
-    return msgspec.structs.replace(page, hidden=_size(rest), hidden_lines=sum(_lines_of(part.text) for part in rest))
+    rest = list(_parts_from(parts, page.end)) if page.end < _count_chars(parts) else []
+    return msgspec.structs.replace(
+        page, hidden=_count_chars(rest), hidden_lines=sum(_count_lines(part.text) for part in rest)
+    )
 
 
-def bounded(page: CallPage, chars: int = 2 * SHOWN_CHARS) -> CallPage:
+def bounded_page(page: CallPage, chars: int = 2 * SHOWN_CHARS) -> CallPage:
     """A worker's page, cut to our limits; what is cut off counts as hidden."""
     parts = [msgspec.structs.replace(part, name=part.name[:_MAX_NAME]) for part in page.parts[: 2 * SHOWN_LINES]]
     cut = page_of(parts, chars=chars)
-    hidden = max(0, page.hidden) + cut.hidden + _size(page.parts) - _size(parts)
+    hidden = max(0, page.hidden) + cut.hidden + _count_chars(page.parts) - _count_chars(parts)
     lines = max(0, page.hidden_lines) + cut.hidden_lines
     return CallPage(cut.parts, page.offset, hidden, lines, None if hidden else page.seen)
 
 
-def _after(parts: Iterable[CallPart], offset: int) -> Iterator[CallPart]:
+def _parts_from(parts: Iterable[CallPart], offset: int) -> Iterator[CallPart]:
     """The parts from ``offset`` on; empty parts at that place are included."""
     for part in parts:
         if offset < len(part.text) or (not part.text and not offset):
@@ -93,7 +95,7 @@ def _after(parts: Iterable[CallPart], offset: int) -> Iterator[CallPart]:
         offset = max(0, offset - len(part.text))
 
 
-def _beginning(text: str, chars: int, lines: int | None) -> str:
+def _prefix(text: str, chars: int, lines: int | None) -> str:
     """The beginning of the text, cut at a line break where that is possible. ``lines``: more than 0."""
     end = -1
     for _ in range(lines or 0):
@@ -106,11 +108,11 @@ def _beginning(text: str, chars: int, lines: int | None) -> str:
     return text[:most]
 
 
-def _lines_of(text: str) -> int:
+def _count_lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n"))
 
 
-def _size(parts: Iterable[CallPart]) -> int:
+def _count_chars(parts: Iterable[CallPart]) -> int:
     return sum(len(part.text) for part in parts)
 
 
@@ -118,15 +120,15 @@ Tone = Literal["plain", "name", "added", "removed", "place"]
 
 STYLES: Mapping[Tone, str] = {"plain": "", "name": DIM, "added": GREEN, "removed": RED, "place": DIM}
 
-_BESIDE = 60
+_MAX_INLINE_CHARS = 60
 """A text of one line, up to this many characters, is beside its name."""
-_NAMES = 9
+_NAME_COLUMNS = 9
 _MARGIN, _GOES_ON = "│ ", "┆ "
-_LEAST = 16
-_INDENT = 40
+_MIN_COLUMNS = 16
+_MAX_INDENT = 40
 """Up to this many spaces at the beginning of a line are indentation, and not marked."""
-_DOTS = 8
-_EMPTY_LINES = 3
+_MAX_DOTS = 8
+_MIN_EMPTY_RUN = 3
 _SPACES = re.compile(r"  +| $|^ +")
 _BLANK = re.compile("[\u2800\u3164\uffa0\u115f\u1160]")
 """Characters that are printable by Unicode but blank."""
@@ -142,10 +144,10 @@ class PageLine(NamedTuple):
 def page_lines(page: CallPage, columns: int) -> Iterator[PageLine]:
     """The parts of the page as lines of at most ``columns`` columns."""
     for part in page.parts:
-        yield from _part_lines(part, max(columns, _LEAST))
+        yield from _part_lines(part, max(columns, _MIN_COLUMNS))
 
 
-def hidden_words(page: CallPage) -> str:
+def describe_hidden(page: CallPage) -> str:
     """The size of what follows the page, in words; empty where nothing does."""
     if not page.hidden:
         return ""
@@ -153,31 +155,35 @@ def hidden_words(page: CallPage) -> str:
     return f"{page.hidden:,} more characters{lines} are hidden"
 
 
-def marked(line: str) -> str:
+def mark_invisible(line: str) -> str:
     """One line with its runs of spaces, tabs, control and blank characters made visible."""
-    text = _SPACES.sub(_marked_spaces, line).replace("\t", "⇥   ")
+    text = _SPACES.sub(_mark_spaces, line).replace("\t", "⇥   ")
     return _BLANK.sub(lambda found: f"\\u{ord(found[0]):04x}", clean(text))
 
 
-def _marked_spaces(found: re.Match[str]) -> str:
+def _mark_spaces(found: re.Match[str]) -> str:
     length = len(found[0])
     at_start, at_end = found.start() == 0, found.end() == len(found.string)
-    if at_start and not at_end and length <= _INDENT:
+    if at_start and not at_end and length <= _MAX_INDENT:
         return found[0]
-    return "·" * length if length <= _DOTS else f"⟨{length:,} spaces⟩"
+    return "·" * length if length <= _MAX_DOTS else f"⟨{length:,} spaces⟩"
 
 
 def _part_lines(part: CallPart, columns: int) -> Iterator[PageLine]:
     name = clean(part.name) + (" (goes on)" if part.offset else "")
     if "\n" not in part.text and part.form == "text":
-        text = marked(part.text) or "(empty)"
-        if len(part.text) <= _BESIDE and cells(text) + _NAMES + 1 <= columns and len(name) < _NAMES:
-            yield PageLine(f"{name:{_NAMES}}{text}")
+        text = mark_invisible(part.text) or "(empty)"
+        if (
+            len(part.text) <= _MAX_INLINE_CHARS
+            and display_width(text) + _NAME_COLUMNS + 1 <= columns
+            and len(name) < _NAME_COLUMNS
+        ):
+            yield PageLine(f"{name:{_NAME_COLUMNS}}{text}")
             return
     yield PageLine(f"{name}:", "name")
     is_diff = part.form == "diff"
     for line in _visible_lines(part.text, skip=1 if is_diff else 0):
-        yield from _wrapped(line, _tone_of(line) if is_diff else "plain", columns)
+        yield from _wrap_line(line, _tone_of(line) if is_diff else "plain", columns)
 
 
 def _visible_lines(text: str, *, skip: int) -> Iterator[str]:
@@ -187,8 +193,8 @@ def _visible_lines(text: str, *, skip: int) -> Iterator[str]:
     """
     for is_text, group in groupby(text.removesuffix("\n").split("\n"), lambda line: bool(line.strip())):
         lines = list(group)
-        if is_text or len(lines) < _EMPTY_LINES:
-            yield from (line[:skip] + marked(line[skip:]) for line in lines)
+        if is_text or len(lines) < _MIN_EMPTY_RUN:
+            yield from (line[:skip] + mark_invisible(line[skip:]) for line in lines)
         else:
             yield f"⟨{len(lines):,} empty lines⟩"
 
@@ -205,20 +211,20 @@ def _tone_of(line: str) -> Tone:
             return "plain"
 
 
-def _wrapped(line: str, tone: Tone, columns: int) -> Iterator[PageLine]:
+def _wrap_line(line: str, tone: Tone, columns: int) -> Iterator[PageLine]:
     margin, room = _MARGIN, columns - len(_MARGIN)
-    while cells(line) > room:
-        end = _fitting(line, room)
+    while display_width(line) > room:
+        end = _fitting_length(line, room)
         yield PageLine(margin + line[:end], tone)
         margin, line = _GOES_ON, line[end:]
     yield PageLine(margin + line, tone)
 
 
-def _fitting(text: str, columns: int) -> int:
+def _fitting_length(text: str, columns: int) -> int:
     """How many characters fit into ``columns``; at least one."""
     if text.isascii():
         return columns
     end, width = 0, 0
-    while end < len(text) and (width := width + cells(text[end])) <= columns:
+    while end < len(text) and (width := width + display_width(text[end])) <= columns:
         end += 1
     return max(end, 1)

@@ -10,7 +10,7 @@
 ```
 A ``call`` entry is written at each move of a tool call, before the move takes effect; the last one of an id holds. So
 does the last ``exec`` entry of an id, written when a command goes to the background and when it has ended.
-An entry of a type that this version does not know is kept as it is (``OtherEntry``), so that a later version's
+An entry of a type that this version does not know is kept as it is (``UnknownEntry``), so that a later version's
 transcripts can be read as far as they are understood.
 """
 
@@ -20,10 +20,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 FORMAT_VERSION = 1
-STEER_MARK = "[INTERRUPT] New message from user: "
+STEER_PREFIX = "[INTERRUPT] New message from user: "
 """What the model reads before a message that came into a running turn (``origin`` ``steer``)."""
 
-Origin = Literal["prompt", "follow_up", "steer", "tool", "summary"]
+MessageOrigin = Literal["prompt", "follow_up", "steer", "tool", "summary"]
 """How a user message came about; ``tool`` messages hold the results of the calls in the message before."""
 
 
@@ -73,7 +73,7 @@ class ToolResultBlock(msgspec.Struct, frozen=True, omit_defaults=True, tag_field
     images: list[ImageBlock] = []
 
 
-Block: TypeAlias = TextBlock | ThinkingBlock | ImageBlock | ToolUseBlock | ToolResultBlock
+ContentBlock: TypeAlias = TextBlock | ThinkingBlock | ImageBlock | ToolUseBlock | ToolResultBlock
 
 
 class TranscriptMessage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,8 +83,8 @@ class TranscriptMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     role: Literal["user", "assistant"]
-    content: list[Block]
-    origin: Origin = "prompt"
+    content: list[ContentBlock]
+    origin: MessageOrigin = "prompt"
     stop_reason: str | None = None
     from_session: str | None = None
 
@@ -116,7 +116,7 @@ class CompactionEntry(msgspec.Struct, frozen=True, tag_field="type", tag="compac
     kept_from: int
 
 
-Decision = Literal["allow", "deny"]
+ApprovalDecision = Literal["allow", "deny"]
 """What may be said about a call that awaits approval."""
 
 
@@ -136,13 +136,13 @@ class CallApproval(msgspec.Struct, frozen=True, omit_defaults=True):
     """A person is asked, ``reason`` says why; ``decision`` None: not decided yet. ``by`` decided, at ``ts``."""
 
     reason: str = ""
-    decision: Decision | None = None
+    decision: ApprovalDecision | None = None
     note: str | None = None
     by: str | None = None
     ts: float | None = None
 
 
-class CallMove(msgspec.Struct, frozen=True, omit_defaults=True):
+class CallTransition(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of a call's history: the state it took (or had, when only something was noted), and when."""
 
     state: CallState
@@ -172,7 +172,7 @@ class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     completed_at: float | None = None
     duration_ms: float | None = None
     client: bool = False
-    audit: list[CallMove] = []
+    audit: list[CallTransition] = []
 
 
 class CallEntry(msgspec.Struct, frozen=True, tag_field="type", tag="call"):
@@ -224,7 +224,7 @@ class CacheTtlEntry(msgspec.Struct, frozen=True, tag_field="type", tag="cache-tt
     model: str
 
 
-class OtherEntry(msgspec.Struct, frozen=True):
+class UnknownEntry(msgspec.Struct, frozen=True):
     """An entry of a type unknown here: its type, its seq (0 if it has none) and its line without the LF."""
 
     type: str
@@ -233,4 +233,4 @@ class OtherEntry(msgspec.Struct, frozen=True):
 
 
 KnownEntry: TypeAlias = MessageEntry | CompactionEntry | CallEntry | ExecEntry | CacheTtlEntry
-Entry: TypeAlias = KnownEntry | OtherEntry
+TranscriptEntry: TypeAlias = KnownEntry | UnknownEntry

@@ -37,7 +37,7 @@ def open_regular(path: Path, flags: int, *, mode: int = 0o600, follow: bool = Tr
 _encode = msgspec.json.Encoder().encode
 
 
-def encode_to_keep(value: Any) -> bytes:
+def encode_compact(value: Any) -> bytes:
     """Encode ``value``: for what outlives the step it is made in.
 
     The encoder writes into a buffer that doubles as it fills, and hands that out as it is: an answer of 170 kB holds
@@ -46,7 +46,7 @@ def encode_to_keep(value: Any) -> bytes:
     return memoryview(_encode(value)).tobytes()
 
 
-def writable_by_others(path: Path) -> str | None:
+def foreign_write_access(path: Path) -> str | None:
     """Who else can write the file, in words that follow its name, with owner and mode; None = only this user and root.
 
     A link and its target are both checked. Write access of this user's own group is allowed. Raises OSError.
@@ -54,21 +54,21 @@ def writable_by_others(path: Path) -> str | None:
     for status in (path.lstat(), path.stat()):
         mode = "" if stat.S_ISLNK(status.st_mode) else f", mode {stat.S_IMODE(status.st_mode):04o}"
         if status.st_uid not in (0, os.geteuid()):
-            return f"belongs to {_name_of(status.st_uid)}{mode}"
+            return f"belongs to {_user_name(status.st_uid)}{mode}"
         if mode and status.st_mode & stat.S_IWOTH:
-            return f"can be written by every user (owner {_name_of(status.st_uid)}{mode})"
+            return f"can be written by every user (owner {_user_name(status.st_uid)}{mode})"
         if mode and status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid()):
-            return f"can be written by the group {status.st_gid} (owner {_name_of(status.st_uid)}{mode})"
+            return f"can be written by the group {status.st_gid} (owner {_user_name(status.st_uid)}{mode})"
     return None
 
 
-def places_of(path: str) -> tuple[Path, Path]:
+def real_paths(path: str) -> tuple[Path, Path]:
     """The real path of a file, and that of its name: a link can be replaced as well as its target."""
     given = Path(os.path.abspath(path))  # noqa: PTH100  # resolve() would follow the link itself
     return Path(os.path.realpath(given)), Path(os.path.realpath(given.parent)) / given.name
 
 
-def _name_of(uid: int) -> str:
+def _user_name(uid: int) -> str:
     try:
         return f"the user {pwd.getpwuid(uid).pw_name} (uid {uid})"
     except KeyError:

@@ -48,13 +48,13 @@ class LineFramer:
 
         Raises ProtocolViolation for a line over the limit, as soon as no complete line stands before it.
         """
-        self._refuse_when_broken()
+        self._raise_violation()
         end = data.rfind(b"\n") + 1
-        block = self._complete(data, end) if end else b""
+        block = self._completed_block(data, end) if end else b""
         if end != len(data):
-            self._keep(memoryview(data)[end:])
+            self._buffer(memoryview(data)[end:])
         if not block:
-            self._refuse_when_broken()
+            self._raise_violation()
         return block
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -66,32 +66,32 @@ class LineFramer:
 
     def rest(self) -> bytes:
         """What came after the last LF; the stream has ended and this line will never be whole."""
-        return self._take_pending()
+        return self._pop_pending()
 
-    def _refuse_when_broken(self) -> None:
+    def _raise_violation(self) -> None:
         if self.violation is not None:
             raise self.violation
 
-    def _complete(self, data: bytes, end: int) -> bytes:
+    def _completed_block(self, data: bytes, end: int) -> bytes:
         if self._pending_bytes:
             self._pending.write(memoryview(data)[:end])
-            block = self._take_pending()
+            block = self._pop_pending()
         else:
             block = data[:end]
         if len(block) > self._max_line_bytes:
-            return self._before_a_long_line(block)
+            return self._cut_at_long_line(block)
         return block
 
-    def _keep(self, data: memoryview) -> None:
+    def _buffer(self, data: memoryview) -> None:
         size = self._pending_bytes + len(data)
         if self.violation is None and size > self._max_line_bytes:
-            self._break(size)
+            self._set_violation(size)
         if self.violation is not None:
             return
         self._pending.write(data)
         self._pending_bytes = size
 
-    def _take_pending(self) -> bytes:
+    def _pop_pending(self) -> bytes:
         # BytesIO grows in place and gives its buffer away uncopied: one copy per byte, also for one-byte chunks
         pending = self._pending.getvalue()
         if pending:
@@ -99,18 +99,18 @@ class LineFramer:
             self._pending_bytes = 0
         return pending
 
-    def _before_a_long_line(self, block: bytes) -> bytes:
+    def _cut_at_long_line(self, block: bytes) -> bytes:
         start = 0
         while start < len(block):
             end = block.index(b"\n", start)
             if end - start > self._max_line_bytes:
-                self._break(end - start)
+                self._set_violation(end - start)
                 return block[:start]
             start = end + 1
         return block
 
-    def _break(self, size: int) -> None:
-        self._take_pending()
+    def _set_violation(self, size: int) -> None:
+        self._pop_pending()
         self.violation = ProtocolViolation(
             f"a line of at least {size} bytes is over the limit of {self._max_line_bytes}; "
             "raise max_line_bytes if it is legitimate"
@@ -125,8 +125,8 @@ class DecodedBlock(NamedTuple, Generic[T]):
     """
 
     messages: list[T]
-    contaminated: list[bytes]
-    contaminated_run: int
+    invalid_lines: list[bytes]
+    trailing_run: int
     clean_start: bool
     leading_run: int = 0
     longest_run: int = 0
@@ -148,7 +148,7 @@ def decode_block(block: bytes, decoder: msgspec.json.Decoder[T]) -> DecodedBlock
                 pass  # some line is bad: the slow path below finds out which
             else:
                 if len(messages) == lines:
-                    return DecodedBlock(messages, [], contaminated_run=0, clean_start=True)
+                    return DecodedBlock(messages, [], trailing_run=0, clean_start=True)
     return decode_each_line(block, decoder)
 
 
@@ -182,7 +182,7 @@ def _decode_line(line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(line)
     except msgspec.DecodeError:
-        mended = _mend_surrogates(line)
+        mended = _replace_lone_surrogates(line)
         if mended == line:
             raise
         return decoder.decode(mended)
@@ -196,7 +196,7 @@ _ESCAPE = re.compile(
 )
 
 
-def _mend_surrogates(line: bytes) -> bytes:
+def _replace_lone_surrogates(line: bytes) -> bytes:
     """Put U+FFFD for half surrogate pairs: JavaScript writes them when it cuts a text inside an emoji."""
     if rb"\ud" not in line and rb"\uD" not in line:
         return line

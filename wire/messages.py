@@ -45,7 +45,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     error: ErrorBody | None = None
 
 
-class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+class RequestMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line to a worker (or to the control socket): a method to run, answered under the same ``id``."""
 
     id: str
@@ -283,7 +283,7 @@ class ToolEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     result: str | None = None
 
 
-class Background(msgspec.Struct, frozen=True):
+class BackgroundProcesses(msgspec.Struct, frozen=True):
     """``background``: how many processes the worker runs in the background, and their ``names``; at every change."""
 
     running: int = 0
@@ -314,7 +314,7 @@ class UiRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     fields: dict[str, Any] = {}
 
 
-class Channel(StrEnum):
+class EventChannel(StrEnum):
     """Who an event is for: a UI that draws, a person who must decide, or whoever governs."""
 
     PROGRESS = "progress"
@@ -328,7 +328,7 @@ class EventEnvelope(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     seq: int
     ts: float
     session: str
-    channel: Channel
+    channel: EventChannel
     type: str
     data: msgspec.Raw = EMPTY
     run_id: str | None = None

@@ -15,11 +15,11 @@ MARKER_VARIABLE = "POOL_WORKER_ID"
 
 _EXITING = 0x4  # flags in /proc/PID/stat
 _KERNEL_THREAD = 0x200000
-EXEC_PATIENCE = 1.0
+EXEC_TIMEOUT = 1.0
 """Seconds that a process may take inside exec."""
-_PAUSE = 0.001  # seconds between two looks at it
+_POLL_INTERVAL = 0.001  # seconds between two looks at it
 _READ_SIZE = 64 * 1024
-_LARGEST_ENVIRONMENT = 8 * 1024 * 1024  # the kernel allows arguments and environment together 6 MiB
+_MAX_ENVIRONMENT_BYTES = 8 * 1024 * 1024  # the kernel allows arguments and environment together 6 MiB
 
 
 class ProcessStat(NamedTuple):
@@ -33,7 +33,7 @@ class ProcessStat(NamedTuple):
     parent: int
     session: int
     start_time: int
-    is_bare: bool = False
+    lacks_environment: bool = False
 
 
 class ProcessIdentity(NamedTuple):
@@ -51,7 +51,7 @@ class ProcessIdentity(NamedTuple):
 
 def read_stat(pid: int) -> ProcessStat | None:
     """State, parent, session and start time of a process; also of a zombie."""
-    raw = _read(f"/proc/{pid}/stat")
+    raw = _read_or_empty(f"/proc/{pid}/stat")
     return parse_stat(raw) if raw else None
 
 
@@ -67,7 +67,7 @@ def parse_stat(raw: bytes) -> ProcessStat | None:
         parent=int(fields[1]),
         session=int(fields[3]),
         start_time=int(fields[19]),
-        is_bare=int(fields[48]) == 0 and not int(fields[6]) & (_EXITING | _KERNEL_THREAD),
+        lacks_environment=int(fields[48]) == 0 and not int(fields[6]) & (_EXITING | _KERNEL_THREAD),
     )
 
 
@@ -76,10 +76,10 @@ def marker_of(pid: int, until: float | None = None) -> str | None:
 
     Inside exec a process has left one program's memory and not yet entered the next one's, and its environment reads
     as empty (this begins before the parent's vfork returns). Such a process is waited for, since it may have to wait
-    for a CPU in there: so this may block, ``until`` that time (``time.monotonic``), or for ``EXEC_PATIENCE``.
+    for a CPU in there: so this may block, ``until`` that time (``time.monotonic``), or for ``EXEC_TIMEOUT``.
     """
     is_settled = False
-    deadline = time.monotonic() + EXEC_PATIENCE if until is None else until
+    deadline = time.monotonic() + EXEC_TIMEOUT if until is None else until
     while True:
         try:
             environment = _read_file(f"/proc/{pid}/environ")
@@ -88,9 +88,11 @@ def marker_of(pid: int, until: float | None = None) -> str | None:
         if environment or is_settled or time.monotonic() >= deadline:
             return parse_marker(environment)
         stat = read_stat(pid)
-        is_settled = stat is None or not stat.is_bare  # if so it needs a second look: exec may just have ended
+        is_settled = (
+            stat is None or not stat.lacks_environment
+        )  # if so it needs a second look: exec may just have ended
         if not is_settled:
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_INTERVAL)
 
 
 def parse_marker(environment: bytes) -> str | None:
@@ -104,7 +106,7 @@ def parse_marker(environment: bytes) -> str | None:
 
 def boot_id() -> str:
     """Which boot of the machine this is; empty where the platform does not tell."""
-    return _read("/proc/sys/kernel/random/boot_id").decode("ascii").strip()
+    return _read_or_empty("/proc/sys/kernel/random/boot_id").decode("ascii").strip()
 
 
 def identify(pid: int, marker: str = "") -> ProcessIdentity:
@@ -115,14 +117,14 @@ def identify(pid: int, marker: str = "") -> ProcessIdentity:
 
 def all_pids() -> list[int]:
     """Every process that can be seen, zombies included."""
-    return [int(name) for name in _names("/proc") if name.isdigit()]
+    return [int(name) for name in _list_directory("/proc") if name.isdigit()]
 
 
 def children_of(pid: int) -> set[int]:
     """Direct children, those of every thread: the kernel keeps one list per thread that forked."""
     children: set[int] = set()
     readable = False
-    for task in _names(f"/proc/{pid}/task"):
+    for task in _list_directory(f"/proc/{pid}/task"):
         try:
             children.update(map(int, _read_file(f"/proc/{pid}/task/{task}/children").split()))
             readable = True
@@ -147,14 +149,14 @@ def descendants_of(roots: Iterable[int]) -> Iterator[ProcessStat]:
                 yield stat
 
 
-def _names(directory: str) -> list[str]:
+def _list_directory(directory: str) -> list[str]:
     try:
         return os.listdir(directory)  # noqa: PTH208  # a Path object per process would double the cost of a scan
     except OSError:
         return []  # the process is gone, or there is no /proc
 
 
-def _read(path: str) -> bytes:
+def _read_or_empty(path: str) -> bytes:
     try:
         return _read_file(path)
     except OSError:
@@ -166,7 +168,7 @@ def _read_file(path: str) -> bytes:
     try:
         chunks = []
         size = 0
-        while size < _LARGEST_ENVIRONMENT and (chunk := os.read(fd, _READ_SIZE)):
+        while size < _MAX_ENVIRONMENT_BYTES and (chunk := os.read(fd, _READ_SIZE)):
             chunks.append(chunk)
             size += len(chunk)
         return b"".join(chunks)

@@ -17,11 +17,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, overload
 
 HIDDEN = "***"
-_SHORTEST = 6
+_MIN_SECRET_CHARS = 6
 """Shorter values of an environment are words such as ``1`` and ``true``: hiding those would hide the whole text."""
 
 
-class Veil:
+class SecretMask:
     """Puts ``***`` in the place of each value, and of each line of one that has several, as a key in PEM has.
 
     Each is found as it is and as JSON escapes it. Whoever cuts hides first, or asks here where: half a value is not
@@ -32,53 +32,53 @@ class Veil:
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        parts = {part for value in values for part in (value, *value.splitlines()) if len(part) >= _SHORTEST}
+        parts = {part for value in values for part in (value, *value.splitlines()) if len(part) >= _MIN_SECRET_CHARS}
         found = {spelling for part in parts for spelling in _spellings(part)}
         longest_first = sorted(found, key=len, reverse=True)
         encoded = [value.encode("utf-8", "surrogateescape") for value in longest_first]
         self.longest = max(map(len, encoded), default=0)
-        self._texts = re.compile("|".join(map(re.escape, longest_first))) if found else None
-        self._bytes = re.compile(b"|".join(map(re.escape, encoded))) if found else None
+        self._text_pattern = re.compile("|".join(map(re.escape, longest_first))) if found else None
+        self._bytes_pattern = re.compile(b"|".join(map(re.escape, encoded))) if found else None
 
     def text(self, text: str) -> str:
         """The text without the values."""
-        return text if self._texts is None else self._texts.sub(HIDDEN, text)
+        return text if self._text_pattern is None else self._text_pattern.sub(HIDDEN, text)
 
     def data(self, data: bytes) -> bytes:
         """The same for bytes, which need not be text."""
-        return data if self._bytes is None else self._bytes.sub(HIDDEN.encode(), data)
+        return data if self._bytes_pattern is None else self._bytes_pattern.sub(HIDDEN.encode(), data)
 
     @overload
-    def beginning(self, said: str, limit: int) -> str: ...
+    def prefix(self, said: str, limit: int) -> str: ...
 
     @overload
-    def beginning(self, said: bytes, limit: int) -> bytes: ...
+    def prefix(self, said: bytes, limit: int) -> bytes: ...
 
-    def beginning(self, said: str | bytes, limit: int) -> str | bytes:
+    def prefix(self, said: str | bytes, limit: int) -> str | bytes:
         """The first ``limit`` characters or bytes without the values; nothing is left of one that goes on behind."""
-        begin = said[: self.cut(said, limit)]
+        begin = said[: self.safe_cut(said, limit)]
         return (self.text(begin) if isinstance(begin, str) else self.data(begin))[:limit]
 
-    def cut(self, said: str | bytes | bytearray, at: int) -> int:
+    def safe_cut(self, said: str | bytes | bytearray, at: int) -> int:
         """Where to cut so that no value is divided: ``at``, or the end of the value that lies across it."""
-        values: re.Pattern[Any] | None = self._texts if isinstance(said, str) else self._bytes
+        values: re.Pattern[Any] | None = self._text_pattern if isinstance(said, str) else self._bytes_pattern
         if values is not None:
             for found in values.finditer(said, 0, at + self.longest):
                 if found.end() > at:
                     return found.end() if found.start() < at else at
         return at
 
-    def document(self, value: Any) -> Any:
+    def json(self, value: Any) -> Any:
         """The same for decoded JSON, all its names and texts."""
-        if self._texts is None:
+        if self._text_pattern is None:
             return value
         match value:
             case str():
                 return self.text(value)
             case list():
-                return [self.document(item) for item in value]
+                return [self.json(item) for item in value]
             case dict():
-                return {self.document(name): self.document(item) for name, item in value.items()}
+                return {self.json(name): self.json(item) for name, item in value.items()}
             case _:
                 return value
 
@@ -98,19 +98,19 @@ _SECRET_WORDS = frozenset(
     | {"passphrase", "passwd", "password", "secret", "secrets", "token"}
 )
 _SECRET_PAIRS = frozenset({("access", "key"), ("api", "key"), ("auth", "key"), ("private", "key"), ("signing", "key")})
-_COUNTS = frozenset({"count", "limit", "max", "usage", "used"})
+_TOKEN_COUNT_WORDS = frozenset({"count", "limit", "max", "usage", "used"})
 """Beside ``token`` they make a number of tokens of it."""
-_PLACES = frozenset({"dir", "file", "path"})
+_LOCATION_WORDS = frozenset({"dir", "file", "path"})
 """At the end of a name they say where a secret lies, not what it is."""
-_ENVIRONMENTS = frozenset({"env", "environ", "environment"})
+_ENVIRONMENT_NAMES = frozenset({"env", "environ", "environment"})
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
-_NAMES = r"(?:authorization|(?:api|access|private)[_-]?key|token|passw(?:or)?d|passphrase|secret)s?"
+_SECRET_NAME_PATTERN = r"(?:authorization|(?:api|access|private)[_-]?key|token|passw(?:or)?d|passphrase|secret)s?"  # noqa: S105
 _SECRET_TEXTS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         r"(cookie[\"']?\s{0,8}[:=]\s{0,8})[^\r\n]+",
-        rf"""({_NAMES}["']?\s{{0,8}}[:=]\s{{0,8}}["']?(?:(?:bearer|basic)\s+)?)(?!\d+\b)[^\s"',;&]+""",
+        rf"""({_SECRET_NAME_PATTERN}["']?\s{{0,8}}[:=]\s{{0,8}}["']?(?:(?:bearer|basic)\s+)?)(?!\d+\b)[^\s"',;&]+""",
         r"\b(bearer\s+)[\w.~+/=-]{6,}",
         r"(://[^\s:/@]{0,64}:)[^\s@/]+(?=@)",
         r"(?<![\w-])()sk-[\w-]{8,}",
@@ -131,12 +131,12 @@ class Redactor:
 
     def __init__(self) -> None:
         self._values: set[str] = set()
-        self._veil = Veil()
+        self._mask = SecretMask()
 
-    def hide(self, values: Iterable[str]) -> None:
+    def add_secrets(self, values: Iterable[str]) -> None:
         """These values appear in no text from now on."""
         self._values.update(values)
-        self._veil = Veil(self._values)
+        self._mask = SecretMask(self._values)
 
     def fields(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of an event."""
@@ -144,8 +144,8 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """One text: bounded, without what looks like a secret, every control code but line ends and tabs visible."""
-        end = self._veil.cut(text, 2 * _MAX_CHARS)  # and again below: no secret is cut before it is known as one
-        shown = self._veil.text(text[:end])
+        end = self._mask.safe_cut(text, 2 * _MAX_CHARS)  # and again below: no secret is cut before it is known as one
+        shown = self._mask.text(text[:end])
         if _SUSPICIOUS.search(shown):
             for pattern in _SECRET_TEXTS:
                 shown = pattern.sub(rf"\g<1>{HIDDEN}", shown)
@@ -153,7 +153,7 @@ class Redactor:
             shown = _LAST_WORD.sub("", shown)
         if len(shown) > _MAX_CHARS or end < len(text):
             shown = f"{shown[:_MAX_CHARS]}... (of {len(text)} characters)"
-        return shown if shown.isprintable() else "".join(map(_visible, shown))
+        return shown if shown.isprintable() else "".join(map(_escape_control, shown))
 
     def _value(self, value: Any, depth: int, *, is_secret: bool) -> Any:
         match value:
@@ -176,51 +176,51 @@ class Redactor:
             case float():
                 return float(value)
             case _:
-                return self.text(_show(value))
+                return self.text(_safe_str(value))
 
     def _table(self, table: Mapping[Any, Any], depth: int, *, is_secret: bool) -> dict[str, Any]:
         shown: dict[str, Any] = {}
         for key, value in list(table.items())[:_MAX_ITEMS]:
-            name = self.text(_show(key))
-            shown[name] = self._value(value, depth, is_secret=is_secret or names_a_secret(name))
+            name = self.text(_safe_str(key))
+            shown[name] = self._value(value, depth, is_secret=is_secret or is_secret_name(name))
         if len(table) > _MAX_ITEMS:
             shown["..."] = f"{len(table) - _MAX_ITEMS} more"
         return shown
 
 
 @functools.lru_cache(maxsize=256)
-def names_a_secret(key: str) -> bool:
+def is_secret_name(key: str) -> bool:
     """Whether what is called so, in a log, in the settings or on a command line, is not to be shown."""
     words = [word.lower() for word in _WORD.findall(key)]
-    if words and (words[-1] in _PLACES or ("token" in words and not _COUNTS.isdisjoint(words))):
+    if words and (words[-1] in _LOCATION_WORDS or ("token" in words and not _TOKEN_COUNT_WORDS.isdisjoint(words))):
         return False
     is_pair = not _SECRET_PAIRS.isdisjoint(itertools.pairwise(words))
-    return is_pair or not _SECRET_WORDS.isdisjoint(words) or key.lower() in _ENVIRONMENTS
+    return is_pair or not _SECRET_WORDS.isdisjoint(words) or key.lower() in _ENVIRONMENT_NAMES
 
 
-def _show(value: Any) -> str:
+def _safe_str(value: Any) -> str:
     try:
         return str(value)
     except Exception as exc:  # noqa: BLE001  # whatever an object does when it is asked who it is, the log goes on
         return f"<{type(value).__name__} that cannot be shown: {type(exc).__name__}>"
 
 
-def _visible(ch: str) -> str:
+def _escape_control(ch: str) -> str:
     return ch if ch.isprintable() or ch in "\n\t" else ch.encode("unicode_escape").decode()
 
 
-_SECRET = re.compile(
+_SECRET_VARIABLE = re.compile(
     r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|(?:^|_)(?:PASS|PAT|PIN|AUTH|AUTHORIZATION)(?:_|$)|_PWD$",
     re.IGNORECASE,
 )
-_PLACE = re.compile(r"_(?:DIR|FILE|PATH|HOME)$", re.IGNORECASE)
+_LOCATION_SUFFIX = re.compile(r"_(?:DIR|FILE|PATH|HOME)$", re.IGNORECASE)
 """Names that end so hold the place of a secret, not its value."""
 _PASSWORD_IN_URL = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
-def names_a_secret_variable(name: str) -> bool:
+def is_secret_variable(name: str) -> bool:
     """Whether a variable of this name holds a secret."""
-    return _SECRET.search(name) is not None and _PLACE.search(name) is None
+    return _SECRET_VARIABLE.search(name) is not None and _LOCATION_SUFFIX.search(name) is None
 
 
 def secret_values(variables: Iterable[tuple[str, str]], marked: Collection[str] = ()) -> tuple[str, ...]:
@@ -228,5 +228,5 @@ def secret_values(variables: Iterable[tuple[str, str]], marked: Collection[str] 
     return tuple(
         value
         for name, value in variables
-        if name in marked or names_a_secret_variable(name) or _PASSWORD_IN_URL.search(value)
+        if name in marked or is_secret_variable(name) or _PASSWORD_IN_URL.search(value)
     )

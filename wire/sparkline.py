@@ -7,7 +7,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII = "_.-=+*%#"
 
 
-class Series:
+class TimeSeries:
     """Sums and counts of the latest steps of ``seconds`` each; what is older falls out."""
 
     def __init__(self, steps: int = 60, seconds: float = 2.0) -> None:
@@ -48,7 +48,7 @@ class Series:
         return self._last
 
 
-def spark(values: Sequence[float | None], width: int, *, ascii_only: bool = False) -> str:
+def sparkline(values: Sequence[float | None], width: int, *, ascii_only: bool = False) -> str:
     """The latest ``width`` values as blocks from 0 up to the largest of them; a blank where there is none."""
     shown = values[-width:] if width > 0 else []
     blocks = _ASCII if ascii_only else _BLOCKS

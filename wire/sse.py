@@ -36,7 +36,7 @@ class SseReader:
         events: list[bytes] = []
         for line in self._lines(chunk):
             if line.startswith(b"data"):
-                self._take(line)
+                self._add_data(line)
             elif not line and self._data:
                 events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
                 self._data.clear()
@@ -75,7 +75,7 @@ class SseReader:
         if size > self._limit:
             raise EventTooLong(f"{what} of the stream is longer than {self._limit} bytes")
 
-    def _take(self, line: bytes) -> None:
+    def _add_data(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         if name != b"data":
             return
@@ -93,42 +93,42 @@ STREAM_HEADERS = (
 )
 
 
-class _Place(msgspec.Struct, gc=False):
+class _EventSeq(msgspec.Struct, gc=False):
     seq: int
 
 
-class _Events(msgspec.Struct):
+class _EventsFrame(msgspec.Struct):
     events: list[msgspec.Raw]
 
 
-class _Places(msgspec.Struct):
-    events: list[_Place]
+class _EventSeqsFrame(msgspec.Struct):
+    events: list[_EventSeq]
 
 
-_read_events = msgspec.json.Decoder(_Events)
-_read_places = msgspec.json.Decoder(_Places)
-_read_place = msgspec.json.Decoder(_Place)
+_events_decoder = msgspec.json.Decoder(_EventsFrame)
+_seqs_decoder = msgspec.json.Decoder(_EventSeqsFrame)
+_seq_decoder = msgspec.json.Decoder(_EventSeq)
 _encode = msgspec.json.Encoder().encode
-_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+_LINE_ENDS_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
 """Between JSON's tokens a line end is as good as a space; within its texts there is none."""
 
 
 def event_messages(data: bytes) -> bytes:
     """A message for each event of a frame ``{"events": [...]}``."""
     data = _in_one_line(data)
-    events, places = _read_events.decode(data).events, _read_places.decode(data).events
+    events, places = _events_decoder.decode(data).events, _seqs_decoder.decode(data).events
     return b"".join([b"id: %d\ndata: %b\n\n" % (place.seq, event) for place, event in zip(places, events, strict=True)])
 
 
 def batch_message(data: bytes) -> bytes:
     """One message for all of them: a list, under the seq of the last one."""
-    events = _read_events.decode(_in_one_line(data)).events
-    return b"id: %d\ndata: [%b]\n\n" % (_read_place.decode(events[-1]).seq, b",".join(events))
+    events = _events_decoder.decode(_in_one_line(data)).events
+    return b"id: %d\ndata: [%b]\n\n" % (_seq_decoder.decode(events[-1]).seq, b",".join(events))
 
 
 def _in_one_line(data: bytes) -> bytes:
     """JSON without line ends, which would be taken for the end of a message's line."""
-    return data.translate(_ONE_LINE) if b"\n" in data or b"\r" in data else data
+    return data.translate(_LINE_ENDS_TO_SPACES) if b"\n" in data or b"\r" in data else data
 
 
 def event_message(name: str, data: bytes) -> bytes:
@@ -136,6 +136,6 @@ def event_message(name: str, data: bytes) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), _in_one_line(data))
 
 
-def message(name: str, seq: int, facts: dict[str, Any]) -> bytes:
+def stream_message(name: str, seq: int, facts: dict[str, Any]) -> bytes:
     """A message of the stream itself, under the seq to go on from."""
     return b"id: %d\n%b" % (seq, event_message(name, _encode(facts)))

@@ -24,7 +24,7 @@ DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 RED, GREEN = "\x1b[31m", "\x1b[32m"
 
 _KEPT_CONTROLS = "\n\t"
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     "[\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
     "\U000e0000-\U000e0fff]"
 )
@@ -54,29 +54,29 @@ def clean(value: Any) -> str:
 def clean_stream(text: str) -> str:
     """Running text for a terminal: line ends and tabs stay, other control codes go, what is invisible is escaped."""
     text = text.translate(_CONTROLS)
-    return text if text.isascii() else _UNSEEN.sub(lambda found: _escape(found[0]), text)
+    return text if text.isascii() else _INVISIBLE.sub(lambda found: _escape(found[0]), text)
 
 
-def cells(text: str) -> int:
+def display_width(text: str) -> int:
     """Columns that a text without control codes takes, or a few more: what joins with its neighbour counts too."""
-    return len(text) if text.isascii() else sum(map(_cells_of, text))
+    return len(text) if text.isascii() else sum(map(_char_width, text))
 
 
 def fit(text: str, columns: int) -> str:
     """The text in at most so many columns; what is cut off is marked."""
     if columns <= 0:
         return ""
-    if len(text) * 2 <= columns or cells(text) <= columns:
+    if len(text) * 2 <= columns or display_width(text) <= columns:
         return text
     left = columns - 1
     for count, ch in enumerate(text):
-        left -= _cells_of(ch)
+        left -= _char_width(ch)
         if left < 0:
             return f"{text[:count].rstrip()}…"
     return text
 
 
-def span(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """A span of time in at most six characters: ``0.3 ms``, ``4.2 s``, ``2m10s``, ``1h05m``, ``3d04h``."""
     if seconds is None:
         return "-"
@@ -91,7 +91,7 @@ def span(seconds: float | None) -> str:
     return f"{hours}h{minutes:02}m" if hours < 24 else f"{hours // 24}d{hours % 24:02}h"
 
 
-def _cells_of(ch: str) -> int:
+def _char_width(ch: str) -> int:
     return 2 if unicodedata.east_asian_width(ch) in "WF" else 1
 
 
@@ -99,7 +99,7 @@ def _escape(ch: str) -> str:
     return " " if ch in "\n\t" else ch.encode("unicode_escape").decode()
 
 
-CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
+OUTPUT_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 """Errors of an output that is full or closed: reported in one line, without a traceback."""
 
 _STREAMS = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
@@ -117,7 +117,7 @@ def fill_standard_streams() -> None:
             setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8"))
 
 
-def drop_output() -> None:
+def discard_unwritable_output() -> None:
     """Discard what stdout and stderr still hold if it cannot be written.
 
     Python would try again at its exit, with an error message and an exit code of its own.
@@ -131,7 +131,7 @@ def drop_output() -> None:
             os.close(null)
 
 
-def replace_what_cannot_be_encoded() -> None:
+def replace_unencodable_characters() -> None:
     """Show a question mark for a character that stdout or stderr has no code for, instead of failing at it."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -153,12 +153,12 @@ YELLOW = "\x1b[33m"
 
 EXIT_FAILED = 1
 
-_MAX_LAST_WORDS = 4
+_MAX_STDERR_LINES = 4
 """Lines of what a worker has said on stderr that may be shown with an error."""
 _SIZES = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
-def size(count: float | None) -> str:
+def format_size(count: float | None) -> str:
     """A number of bytes: ``45 MiB``; a dash where it is not known."""
     if count is None:
         return "-"
@@ -168,7 +168,7 @@ def size(count: float | None) -> str:
     return f"{count:.0f} B"
 
 
-def percent(value: float | None) -> str:
+def format_percent(value: float | None) -> str:
     """A share of one processor; a dash where it is not known."""
     return "-" if value is None else f"{value:.0f}%"
 
@@ -176,17 +176,17 @@ def percent(value: float | None) -> str:
 def error_line(error: PoolError) -> str:
     """What went wrong, for one line on stderr: the message, the worker's last words, when to try again."""
     line = "\n".join(clean(part) for part in error.message.splitlines())
-    said = _last_words(error.stderr_tail or "")
+    said = _last_stderr_lines(error.stderr_tail or "")
     if said and said[0] not in error.message:
         line += f" (it last said: {clean(' '.join(said))})"
     if error.retry_after is not None:
-        line += f" (try again in {span(error.retry_after)})"
+        line += f" (try again in {format_duration(error.retry_after)})"
     return line
 
 
-def _last_words(stderr_tail: str) -> list[str]:
+def _last_stderr_lines(stderr_tail: str) -> list[str]:
     """The last line, or the last lines where one says that it is the error: advice may follow it."""
-    said = [line.strip() for line in stderr_tail.splitlines() if line.strip()][-_MAX_LAST_WORDS:]
+    said = [line.strip() for line in stderr_tail.splitlines() if line.strip()][-_MAX_STDERR_LINES:]
     begin = max((at for at, line in enumerate(said) if line.startswith("Error: ")), default=len(said) - 1)
     return said[begin:]
 

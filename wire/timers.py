@@ -82,7 +82,7 @@ class Timers:
 KeyT = TypeVar("KeyT", bound=Hashable)
 
 
-class Timetable(Generic[KeyT]):
+class KeyedTimers(Generic[KeyT]):
     """At most one due time for each key. Setting, moving and discarding cost O(log n), looking costs O(1) amortised.
 
     Due times are floats on whatever clock the caller keeps. Entries that were moved or discarded stay in the heap until
@@ -122,7 +122,7 @@ class Timetable(Generic[KeyT]):
     def next_due(self) -> float | None:
         """The earliest due time of all; None when nothing is due ever."""
         heap = self._heap
-        while heap and not self._holds(heap[0]):
+        while heap and not self._is_current(heap[0]):
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
@@ -138,12 +138,12 @@ class Timetable(Generic[KeyT]):
             keys.append(key)
         return keys
 
-    def _holds(self, entry: tuple[float, int, KeyT]) -> bool:
+    def _is_current(self, entry: tuple[float, int, KeyT]) -> bool:
         """Whether this entry of the heap is what holds for its key. Sequence numbers are never used twice."""
         known = self._due.get(entry[2])
         return known is not None and known[1] == entry[1]
 
     def _compact(self) -> None:
         if len(self._heap) > 2 * len(self._due) + _COMPACT_FROM:
-            self._heap = [entry for entry in self._heap if self._holds(entry)]
+            self._heap = [entry for entry in self._heap if self._is_current(entry)]
             heapq.heapify(self._heap)

@@ -14,17 +14,17 @@ from typing import Any, Self
 
 import msgspec
 
-from wire.entries import FORMAT_VERSION, Entry, KnownEntry, OtherEntry, SessionHeader
+from wire.entries import FORMAT_VERSION, KnownEntry, SessionHeader, TranscriptEntry, UnknownEntry
 from wire.framing import DECODE_ERRORS
 from wire.transcript_repair import (
     MAX_ENTRY_BYTES,
     RepairReport,
     TranscriptDamaged,
     TranscriptError,
-    lines_of,
     lock,
     open_for_reading,
     open_locked,
+    read_lines,
     repair_open_file,
     sync_directory,
 )
@@ -47,7 +47,7 @@ def read_header(path: str | os.PathLike[str]) -> SessionHeader:
         return _decode_header(file.readline(MAX_ENTRY_BYTES), Path(path))
 
 
-def read_entries(path: str | os.PathLike[str]) -> Iterator[Entry]:
+def read_entries(path: str | os.PathLike[str]) -> Iterator[TranscriptEntry]:
     """The entries after the header, one at a time, never more than one line in memory.
 
     A torn last line ends the reading as if it were not there (it was never acknowledged).
@@ -55,7 +55,7 @@ def read_entries(path: str | os.PathLike[str]) -> Iterator[Entry]:
     """
     with open_for_reading(Path(path)) as file:
         _decode_header(file.readline(MAX_ENTRY_BYTES), Path(path))
-        for line in lines_of(file, Path(path)):
+        for line in read_lines(file, Path(path)):
             if not line.endswith(b"\n"):
                 return
             if not line.isspace():
@@ -71,8 +71,8 @@ class TranscriptWriter:
         self.path = path
         self.header = header
         self.report = report
-        self._name_is_new = False
-        self._lost: TranscriptError | None = None
+        self._must_sync_directory = False
+        self._failure: TranscriptError | None = None
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], header: SessionHeader) -> Self:
@@ -91,7 +91,7 @@ class TranscriptWriter:
         except OSError as exc:
             raise TranscriptError(f"cannot make the transcript {path}: {exc.strerror}") from exc
         writer = cls(descriptor, path, header, None)
-        writer._name_is_new = True
+        writer._must_sync_directory = True
         try:
             lock(descriptor, path)
             writer._write(writer._encoder.encode(header) + b"\n")
@@ -122,15 +122,15 @@ class TranscriptWriter:
         Once this has failed, writing and syncing fail for good: the kernel may have dropped what it could not write,
         and would call the next sync a success. Open the transcript again to see what is left.
         """
-        self._raise_if_lost()
+        self._raise_if_failed()
         try:
             os.fsync(self._descriptor)
-            if self._name_is_new:
+            if self._must_sync_directory:
                 sync_directory(self.path.parent)
-                self._name_is_new = False
+                self._must_sync_directory = False
         except OSError as exc:
-            self._lost = TranscriptError(f"cannot write the transcript {self.path}: {exc.strerror}")
-            raise self._lost from exc
+            self._failure = TranscriptError(f"cannot write the transcript {self.path}: {exc.strerror}")
+            raise self._failure from exc
 
     def close(self) -> None:
         """Give the lock back. Harmless when closed already."""
@@ -138,12 +138,12 @@ class TranscriptWriter:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _raise_if_lost(self) -> None:
-        if self._lost is not None:
-            raise TranscriptError(f"{self._lost}; what was written last may be lost")
+    def _raise_if_failed(self) -> None:
+        if self._failure is not None:
+            raise TranscriptError(f"{self._failure}; what was written last may be lost")
 
     def _write(self, line: bytes) -> None:
-        self._raise_if_lost()
+        self._raise_if_failed()
         whole = os.fstat(self._descriptor).st_size
         rest = memoryview(line)
         try:
@@ -165,7 +165,7 @@ def _decode_header(line: bytes, path: Path) -> SessionHeader:
     return header
 
 
-def _decode_entry(line: bytes, path: Path) -> Entry:
+def _decode_entry(line: bytes, path: Path) -> TranscriptEntry:
     try:
         return _entry_decoder.decode(line)
     except DECODE_ERRORS as exc:
@@ -175,10 +175,10 @@ def _decode_entry(line: bytes, path: Path) -> Entry:
         return other
 
 
-def _decode_other(line: bytes) -> OtherEntry | None:
+def _decode_other(line: bytes) -> UnknownEntry | None:
     try:
         entry = _loose_decoder.decode(line)
     except DECODE_ERRORS:
         return None
     kind = entry.type if isinstance(entry.type, str) else ""
-    return OtherEntry(kind, entry.seq if type(entry.seq) is int else 0, line.rstrip(b"\r\n"))
+    return UnknownEntry(kind, entry.seq if type(entry.seq) is int else 0, line.rstrip(b"\r\n"))

@@ -22,7 +22,7 @@ MAX_ENTRY_BYTES = 128 * 1024 * 1024
 """A longer line is taken for damage; twice what the wire lets through."""
 
 _COPY_BYTES = 1024 * 1024
-_LOOKED_AT = 16
+_HEADER_SEARCH_LINES = 16
 """First lines in which a misplaced header is looked for, so that the error can say where it is."""
 
 
@@ -85,7 +85,7 @@ class _AnyHeader(msgspec.Struct, frozen=True):
     timestamp: Any = None
 
     @property
-    def is_of_pi(self) -> bool:
+    def is_pi(self) -> bool:
         """Whether pi has written it, whatever its version."""
         return isinstance(self.timestamp, str) and self.created is None
 
@@ -166,7 +166,7 @@ def sync_directory(path: Path) -> None:
 # --- repair -----------------------------------------------------------------------------------------------------------
 
 
-def lines_of(file: BinaryIO, path: Path) -> Iterator[bytes]:
+def read_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
     """The lines that are left, one in memory at a time. Raises TranscriptDamaged for one over the limit."""
     while line := file.readline(MAX_ENTRY_BYTES):
         if len(line) == MAX_ENTRY_BYTES:
@@ -183,7 +183,7 @@ def _is_object(line: bytes) -> bool:
     return True
 
 
-class _Findings(msgspec.Struct, frozen=True):
+class _ScanResult(msgspec.Struct, frozen=True):
     """``whole``: bytes up to the torn end; ``size``: bytes in all; ``ended``: the last good line has its LF."""
 
     entries: int
@@ -203,7 +203,7 @@ def repair_open_file(descriptor: int, path: Path, *, dialect: str | None = None)
     report = RepairReport(str(path), header.id or "", found.entries)
     try:
         if found.whole < found.size:
-            torn = _keep_aside(descriptor, path, found.whole, found.size)
+            torn = _save_torn_bytes(descriptor, path, found.whole, found.size)
             os.ftruncate(descriptor, found.whole)
             os.fsync(descriptor)
             return msgspec.structs.replace(report, cut_bytes=found.size - found.whole, torn_file=str(torn))
@@ -221,22 +221,23 @@ def _header(file: BinaryIO, path: Path) -> _AnyHeader:
 
     pi empties a file whose first line is anything else, or a header without an id.
     """
-    line = next(lines_of(file, path), None)
+    line = next(read_lines(file, path), None)
     if line is None:
         raise TranscriptDamaged(f"{path} is empty", reason="empty")
     header = _decode_header(line, path)
     if header.type != "session":
         raise TranscriptDamaged(
-            f'{path} does not begin with a session header: its type is "{header.type[:40]}"' + _elsewhere(file, path)
+            f'{path} does not begin with a session header: its type is "{header.type[:40]}"'
+            + _misplaced_header_hint(file, path)
         )
     if header.id is None:
         raise TranscriptDamaged(f"{path} has a session header without an id")
     return header
 
 
-def _elsewhere(file: BinaryIO, path: Path) -> str:
+def _misplaced_header_hint(file: BinaryIO, path: Path) -> str:
     """Where the header is instead, and what to do, as the end of a sentence."""
-    for number, line in enumerate(itertools.islice(lines_of(file, path), _LOOKED_AT - 1), start=2):
+    for number, line in enumerate(itertools.islice(read_lines(file, path), _HEADER_SEARCH_LINES - 1), start=2):
         with contextlib.suppress(*DECODE_ERRORS):
             if _header_decoder.decode(line).type == "session":
                 return f"; the header is line {number}: make it the first line, or begin the session again"
@@ -252,19 +253,19 @@ def _decode_header(line: bytes, path: Path) -> _AnyHeader:
 
 
 def _check_dialect(header: _AnyHeader, dialect: str | None, path: Path) -> None:
-    if dialect is not None and header.is_of_pi != (dialect == "pi"):
-        own = "pi" if header.is_of_pi else "native"
+    if dialect is not None and header.is_pi != (dialect == "pi"):
+        own = "pi" if header.is_pi else "native"
         raise TranscriptForeign(
             f"{path} is a transcript of the {own} dialect, and the agent speaks {dialect}; begin the session again, "
             "or give it to an agent of that dialect"
         )
 
 
-def _scan(file: BinaryIO, path: Path) -> _Findings:
+def _scan(file: BinaryIO, path: Path) -> _ScanResult:
     first = file.readline(MAX_ENTRY_BYTES)
     offset = whole = len(first)
     ended, entries, bad_line = first.endswith(b"\n"), 0, 0
-    for number, line in enumerate(lines_of(file, path), start=2):
+    for number, line in enumerate(read_lines(file, path), start=2):
         offset += len(line)
         if line.isspace():
             continue
@@ -276,10 +277,10 @@ def _scan(file: BinaryIO, path: Path) -> _Findings:
             bad_line = number
     if not bad_line:
         whole = offset  # blank lines after the last entry are no tear
-    return _Findings(entries, whole, offset, ended)
+    return _ScanResult(entries, whole, offset, ended)
 
 
-def _keep_aside(descriptor: int, path: Path, start: int, end: int) -> Path:
+def _save_torn_bytes(descriptor: int, path: Path, start: int, end: int) -> Path:
     torn, target = _new_torn_file(path)
     try:
         with os.fdopen(target, "wb") as file:

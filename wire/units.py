@@ -10,7 +10,7 @@ from typing import Any, Self
 _TIME_FACTORS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_FACTORS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 _NUMBER_AND_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
-_LONGEST_TIME = 100 * 365 * 86400.0
+_MAX_SECONDS = 100 * 365 * 86400.0
 
 
 class Seconds(float):
@@ -25,7 +25,7 @@ class Seconds(float):
             value = float(text)
         else:
             value = _parse(str(text), _TIME_FACTORS, default_unit="s", example='"30s", "5m" or "500ms"')
-        if not 0 <= value <= _LONGEST_TIME:
+        if not 0 <= value <= _MAX_SECONDS:
             msg = f"{text!r} is no time span between 0 and 100 years"
             raise ValueError(msg)
         return cls(value)

@@ -19,25 +19,33 @@ from typing import TypeAlias
 
 import msgspec
 
-from agent.history.compaction import tokens_of
+from agent.history.compaction import estimate_tokens
 from agent.results import failure
-from wire.entries import Block, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
+from wire.entries import (
+    ContentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    TranscriptMessage,
+)
 
 
-def paired(messages: Sequence[TranscriptMessage]) -> list[TranscriptMessage]:
+def pair_results(messages: Sequence[TranscriptMessage]) -> list[TranscriptMessage]:
     """The messages with all results in their places.
 
     A call without a result gets one that says so; results without a call, and second ones, are dropped; so is the
     second call of one id in one message. Idempotent.
     """
-    shelf = _Shelf(messages)
+    shelf = _ResultsByCall(messages)
     placed: list[TranscriptMessage] = []
     for index, message in enumerate(messages):
         placed += _with_results(message, index, shelf) if message.role == "assistant" else _without_results(message)
     return placed
 
 
-class _Shelf:
+class _ResultsByCall:
     """All results of a conversation, to be taken by call; an id may be used again, by a later message."""
 
     def __init__(self, messages: Sequence[TranscriptMessage]) -> None:
@@ -50,22 +58,22 @@ class _Shelf:
                 elif isinstance(block, ToolUseBlock):
                     self._calls.setdefault(block.id, []).append(index)
 
-    def take(self, call: ToolUseBlock, index: int) -> ToolResultBlock:
+    def result_for(self, call: ToolUseBlock, index: int) -> ToolResultBlock:
         """The first result after the call's message, unless the id was used again before."""
         until = next((again for again in self._calls[call.id] if again > index), None)
         found = self._results.get(call.id, ())
         before = takewhile(lambda result: until is None or result[0] < until, found)
-        return next((block for place, block in before if place > index), _missing(call))
+        return next((block for place, block in before if place > index), _missing_result(call))
 
 
-def _with_results(message: TranscriptMessage, index: int, shelf: _Shelf) -> Iterator[TranscriptMessage]:
-    results: dict[str, Block] = {}
-    kept: list[Block] = []
+def _with_results(message: TranscriptMessage, index: int, shelf: _ResultsByCall) -> Iterator[TranscriptMessage]:
+    results: dict[str, ContentBlock] = {}
+    kept: list[ContentBlock] = []
     for block in message.content:
         if isinstance(block, ToolUseBlock):
             if block.id in results:
                 continue
-            results[block.id] = shelf.take(block, index)
+            results[block.id] = shelf.result_for(block, index)
         kept.append(block)
     yield message if len(kept) == len(message.content) else msgspec.structs.replace(message, content=kept)
     if results:
@@ -80,7 +88,7 @@ def _without_results(message: TranscriptMessage) -> Iterator[TranscriptMessage]:
         yield msgspec.structs.replace(message, content=rest)
 
 
-def _missing(call: ToolUseBlock) -> ToolResultBlock:
+def _missing_result(call: ToolUseBlock) -> ToolResultBlock:
     words = failure(
         f"The result of {call.name} is not there.",
         "runtime",
@@ -92,14 +100,14 @@ def _missing(call: ToolUseBlock) -> ToolResultBlock:
 Messages: TypeAlias = Sequence[TranscriptMessage]
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_NO_IMAGE = "it holds no PNG, JPEG, GIF or WebP image"
-_OMITTED = "(The conversation so far was left out.)"
-_SAID = frozenset({"prompt", "steer", "follow_up"})
-_TOO_MUCH = "there are too many, or too large ones"
-_WRONG_INPUT_CHARS = 2_000
+_NOT_AN_IMAGE = "it holds no PNG, JPEG, GIF or WebP image"
+_OMITTED_START = "(The conversation so far was left out.)"
+_USER_ORIGINS = frozenset({"prompt", "steer", "follow_up"})
+_OVER_LIMIT = "there are too many, or too large ones"
+_INVALID_INPUT_CHARS = 2_000
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class SanitizeRules(msgspec.Struct, frozen=True, kw_only=True):
     """``turns``: how many user messages are sent at most; ``alternate``: user and model must take turns.
 
     ``images``: how many are sent at most, the latest ones;
@@ -113,21 +121,23 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     all_image_chars: int = 28 * 1024 * 1024
 
 
-def clean(messages: Messages, rules: Rules) -> list[TranscriptMessage]:
+def sanitize(messages: Messages, rules: SanitizeRules) -> list[TranscriptMessage]:
     """The messages for a model."""
-    cleaned: Messages = [marked(message) for message in messages]
-    cleaned = _blocks(cleaned, _checked_images)
-    cleaned = _blocks(cleaned, lambda block: [] if isinstance(block, ThinkingBlock) else [block])
-    cleaned = paired(_blocks(cleaned, _checked_call))
+    cleaned: Messages = [with_sender_note(message) for message in messages]
+    cleaned = _map_blocks(cleaned, _checked_images)
+    cleaned = _map_blocks(cleaned, lambda block: [] if isinstance(block, ThinkingBlock) else [block])
+    cleaned = pair_results(_map_blocks(cleaned, _checked_call))
     if rules.turns is not None:
-        cleaned = paired(limit_history_turns(cleaned, rules.turns))
-    cleaned = _capped_images(_blocks(cleaned, _without_details), rules)
-    return alternating(cleaned) if rules.alternate else list(cleaned)
+        cleaned = pair_results(limit_history_turns(cleaned, rules.turns))
+    cleaned = _limit_images(_map_blocks(cleaned, _without_details), rules)
+    return merge_roles(cleaned) if rules.alternate else list(cleaned)
 
 
 def limit_history_turns(messages: Messages, turns: int) -> list[TranscriptMessage]:
     """From the ``turns``-th last user message on; all when there are not more. Results and summaries do not count."""
-    said = [index for index, message in enumerate(messages) if message.role == "user" and message.origin in _SAID]
+    said = [
+        index for index, message in enumerate(messages) if message.role == "user" and message.origin in _USER_ORIGINS
+    ]
     if turns <= 0 or len(said) <= turns:
         return list(messages)
     return list(messages[said[-turns] :])
@@ -136,7 +146,7 @@ def limit_history_turns(messages: Messages, turns: int) -> list[TranscriptMessag
 # --- one message ------------------------------------------------------------------------------------------------------
 
 
-def marked(message: TranscriptMessage) -> TranscriptMessage:
+def with_sender_note(message: TranscriptMessage) -> TranscriptMessage:
     """With a word about the session it came from, where that is another one."""
     if message.from_session is None:
         return message
@@ -144,26 +154,28 @@ def marked(message: TranscriptMessage) -> TranscriptMessage:
     return msgspec.structs.replace(message, content=[mark, *message.content], from_session=None)
 
 
-def _blocks(messages: Messages, change: Callable[[Block], Sequence[Block]]) -> list[TranscriptMessage]:
+def _map_blocks(
+    messages: Messages, change: Callable[[ContentBlock], Sequence[ContentBlock]]
+) -> list[TranscriptMessage]:
     """Each block replaced by what ``change`` makes of it; messages that hold nothing then are dropped."""
     changed = []
     for message in messages:
         blocks = [new for block in message.content for new in change(block)]
-        if len(blocks) == len(message.content) and all(map(_same, blocks, message.content)):
+        if len(blocks) == len(message.content) and all(map(_is_same, blocks, message.content)):
             changed.append(message)
         elif blocks:
             changed.append(msgspec.structs.replace(message, content=blocks))
     return [message for message in changed if message.content]
 
 
-def _same(new: Block, old: Block) -> bool:
+def _is_same(new: ContentBlock, old: ContentBlock) -> bool:
     return new is old
 
 
-def _checked_images(block: Block) -> Sequence[Block]:
+def _checked_images(block: ContentBlock) -> Sequence[ContentBlock]:
     match block:
         case ImageBlock() if not _is_image(block):
-            return [_left_out(_NO_IMAGE)]
+            return [_image_note(_NOT_AN_IMAGE)]
         case ToolResultBlock(images=images) if images and not all(map(_is_image, images)):
             return [msgspec.structs.replace(block, images=[image for image in images if _is_image(image)])]
         case _:
@@ -174,11 +186,11 @@ def _is_image(image: ImageBlock) -> bool:
     return image.mime_type in _IMAGE_TYPES and bool(image.data) and len(image.data) % 4 == 0
 
 
-def _left_out(why: str) -> TextBlock:
+def _image_note(why: str) -> TextBlock:
     return TextBlock(f"[image left out: {why}]")
 
 
-def _checked_call(block: Block) -> Sequence[Block]:
+def _checked_call(block: ContentBlock) -> Sequence[ContentBlock]:
     """A call without an id or a name is dropped; an input that is no object is shown as what it was."""
     if not isinstance(block, ToolUseBlock):
         return [block]
@@ -187,10 +199,10 @@ def _checked_call(block: Block) -> Sequence[Block]:
     if isinstance(block.input, Mapping):
         return [block]
     given = block.input if isinstance(block.input, str) else msgspec.json.encode(block.input).decode()
-    return [msgspec.structs.replace(block, input={"invalid_arguments": given[:_WRONG_INPUT_CHARS]})]
+    return [msgspec.structs.replace(block, input={"invalid_arguments": given[:_INVALID_INPUT_CHARS]})]
 
 
-def _without_details(block: Block) -> Sequence[Block]:
+def _without_details(block: ContentBlock) -> Sequence[ContentBlock]:
     if isinstance(block, ToolResultBlock) and isinstance(block.content, dict) and "details" in block.content:
         content = {name: value for name, value in block.content.items() if name != "details"}
         return [msgspec.structs.replace(block, content=content)]
@@ -200,20 +212,20 @@ def _without_details(block: Block) -> Sequence[Block]:
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
-def _capped_images(messages: Messages, rules: Rules) -> list[TranscriptMessage]:
+def _limit_images(messages: Messages, rules: SanitizeRules) -> list[TranscriptMessage]:
     """The latest images that fit; in place of others a note, of a tool's images nothing."""
-    kept = _fitting((image for message in reversed(messages) for image in _images_of(message)), rules)
+    kept = _fitting_images((image for message in reversed(messages) for image in _images_of(message)), rules)
 
-    def change(block: Block) -> Sequence[Block]:
+    def change(block: ContentBlock) -> Sequence[ContentBlock]:
         match block:
             case ImageBlock() if id(block) not in kept:
-                return [_left_out(_TOO_MUCH)]
+                return [_image_note(_OVER_LIMIT)]
             case ToolResultBlock(images=images) if any(id(image) not in kept for image in images):
                 return [msgspec.structs.replace(block, images=[image for image in images if id(image) in kept])]
             case _:
                 return [block]
 
-    return _blocks(messages, change)
+    return _map_blocks(messages, change)
 
 
 def _images_of(message: TranscriptMessage) -> list[ImageBlock]:
@@ -227,7 +239,7 @@ def _images_of(message: TranscriptMessage) -> list[ImageBlock]:
     return images[::-1]
 
 
-def _fitting(images: Iterable[ImageBlock], rules: Rules) -> set[int]:
+def _fitting_images(images: Iterable[ImageBlock], rules: SanitizeRules) -> set[int]:
     kept: set[int] = set()
     chars = 0
     for image in images:
@@ -238,7 +250,7 @@ def _fitting(images: Iterable[ImageBlock], rules: Rules) -> set[int]:
     return kept
 
 
-def alternating(messages: Messages) -> list[TranscriptMessage]:
+def merge_roles(messages: Messages) -> list[TranscriptMessage]:
     """Neighbours of one role in one message, and a user's message first."""
     joined: list[TranscriptMessage] = []
     for message in messages:
@@ -247,46 +259,53 @@ def alternating(messages: Messages) -> list[TranscriptMessage]:
         else:
             joined.append(message)
     if joined and joined[0].role == "assistant":
-        joined.insert(0, TranscriptMessage("user", [TextBlock(_OMITTED)], origin="summary"))
+        joined.insert(0, TranscriptMessage("user", [TextBlock(_OMITTED_START)], origin="summary"))
     return joined
 
 
 def _join(first: TranscriptMessage, second: TranscriptMessage) -> TranscriptMessage:
-    origin = first.origin if first.origin in _SAID else second.origin
+    origin = first.origin if first.origin in _USER_ORIGINS else second.origin
     return msgspec.structs.replace(first, content=[*first.content, *second.content], origin=origin)
 
 
-class Cleaner:
-    """``clean`` with a memory of the last call: of what was there before only references are compared and copied.
+class IncrementalSanitizer:
+    """``sanitize`` with a memory of the last call: of what was there before only references are compared and copied.
 
     Text can be added to what was cleaned as it is: it belongs to no call and takes no image's place. Results, calls and
     images, and rules that count turns or join neighbours, concern older messages too: all is cleaned anew.
     """
 
     def __init__(self) -> None:
-        self._rules = Rules()
+        self._rules = SanitizeRules()
         self._seen: list[TranscriptMessage] = []
-        self._cleaned: list[TranscriptMessage] = []
+        self._sanitized: list[TranscriptMessage] = []
         self._tokens = 0
 
-    def clean(self, messages: Sequence[TranscriptMessage], rules: Rules) -> tuple[list[TranscriptMessage], int]:
-        """What ``clean`` makes of the messages, and how many tokens that is, about."""
+    def sanitize(
+        self, messages: Sequence[TranscriptMessage], rules: SanitizeRules
+    ) -> tuple[list[TranscriptMessage], int]:
+        """What ``sanitize`` makes of the messages, and how many tokens that is, about."""
         old = len(self._seen)
         added = messages[old:]
-        if rules == self._rules and _is_local(rules) and all(map(_is_text, added)) and messages[:old] == self._seen:
-            more = [message for message in map(marked, added) if message.content]
-            self._cleaned += more
-            self._tokens += tokens_of(more)
+        if (
+            rules == self._rules
+            and _is_incremental(rules)
+            and all(map(_is_text, added))
+            and messages[:old] == self._seen
+        ):
+            more = [message for message in map(with_sender_note, added) if message.content]
+            self._sanitized += more
+            self._tokens += estimate_tokens(more)
             self._seen += added
         else:
-            self._cleaned = clean(messages, rules)
-            self._tokens = tokens_of(self._cleaned)
+            self._sanitized = sanitize(messages, rules)
+            self._tokens = estimate_tokens(self._sanitized)
             self._seen = [*messages]
             self._rules = rules
-        return [*self._cleaned], self._tokens
+        return [*self._sanitized], self._tokens
 
 
-def _is_local(rules: Rules) -> bool:
+def _is_incremental(rules: SanitizeRules) -> bool:
     return rules.turns is None and not rules.alternate
 
 

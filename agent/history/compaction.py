@@ -10,36 +10,44 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from agent.models.base import ToolDefinition
-from wire.entries import Block, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
+from wire.entries import (
+    ContentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    TranscriptMessage,
+)
 
-_CHARS_A_TOKEN = 4
-_IMAGE = 1_600
-_MESSAGE = 4
+_CHARS_PER_TOKEN = 4
+_IMAGE_TOKENS = 1_600
+_MESSAGE_TOKENS = 4
 
 
-def tokens_of(messages: Iterable[TranscriptMessage]) -> int:
+def estimate_tokens(messages: Iterable[TranscriptMessage]) -> int:
     """Tokens of the messages: a quarter of their characters, and a round number for each image."""
-    return sum(_MESSAGE + sum(map(_of_block, message.content)) for message in messages)
+    return sum(_MESSAGE_TOKENS + sum(map(_block_chars, message.content)) for message in messages)
 
 
-def tokens_of_frame(system_prompt: str, tools: Sequence[ToolDefinition]) -> int:
+def estimate_overhead(system_prompt: str, tools: Sequence[ToolDefinition]) -> int:
     """Tokens of what is sent with every call."""
-    return (len(system_prompt) + len(msgspec.json.encode(tools))) // _CHARS_A_TOKEN
+    return (len(system_prompt) + len(msgspec.json.encode(tools))) // _CHARS_PER_TOKEN
 
 
-def _of_block(block: Block) -> int:
+def _block_chars(block: ContentBlock) -> int:
     match block:
         case TextBlock(text) | ThinkingBlock(text):
-            return len(text) // _CHARS_A_TOKEN
+            return len(text) // _CHARS_PER_TOKEN
         case ImageBlock():
-            return _IMAGE
+            return _IMAGE_TOKENS
         case ToolUseBlock():
-            return (len(block.name) + _of_json(block.input)) // _CHARS_A_TOKEN
+            return (len(block.name) + _json_chars(block.input)) // _CHARS_PER_TOKEN
         case ToolResultBlock():
-            return _of_json(block.content) // _CHARS_A_TOKEN + _IMAGE * len(block.images)
+            return _json_chars(block.content) // _CHARS_PER_TOKEN + _IMAGE_TOKENS * len(block.images)
 
 
-def _of_json(value: object) -> int:
+def _json_chars(value: object) -> int:
     return len(value) if isinstance(value, str) else len(msgspec.json.encode(value))
 
 
@@ -48,7 +56,7 @@ _TITLE = "[Summary of the conversation so far]"
 _MESSAGE_CHARS = 4_000
 _CALL_CHARS = 400
 
-SUMMARISER = (
+SUMMARY_SYSTEM_PROMPT = (
     "You summarise conversations between a user and a coding agent, so that the agent can go on from the summary "
     "alone. Keep: what the user wants, decisions and their reasons, what was done and found out, names of files, "
     "what is left to do. Write plainly and briefly; answer with the summary only."
@@ -68,7 +76,7 @@ def plan_cut(messages: Sequence[TranscriptMessage], keep_tokens: int | None = No
     turns = starts[-KEPT_TURNS:]
     inside = [index for index in _inner_cuts(messages) if not turns or index > turns[-1]]
     cuts = [index for index in [*turns, *inside] if index > first]
-    return next((cut for cut in cuts if tokens_of(messages[cut:]) <= keep_tokens), cuts[-1] if cuts else None)
+    return next((cut for cut in cuts if estimate_tokens(messages[cut:]) <= keep_tokens), cuts[-1] if cuts else None)
 
 
 def _begins_turn(message: TranscriptMessage) -> bool:
@@ -117,15 +125,15 @@ def _lines(message: TranscriptMessage) -> Iterator[str]:
     for block in message.content:
         match block:
             case TextBlock(text) if text.strip():
-                yield f"{message.role}: {_flat(text, _MESSAGE_CHARS)}"
+                yield f"{message.role}: {_one_line(text, _MESSAGE_CHARS)}"
             case ToolUseBlock(_, name, given):
-                yield f"call: {name} {_flat(msgspec.json.encode(given).decode(), _CALL_CHARS)}"
+                yield f"call: {name} {_one_line(msgspec.json.encode(given).decode(), _CALL_CHARS)}"
             case ToolResultBlock(_, content):
-                yield f"result: {_flat(msgspec.json.encode(content).decode(), _CALL_CHARS)}"
+                yield f"result: {_one_line(msgspec.json.encode(content).decode(), _CALL_CHARS)}"
             case _:
                 pass  # thoughts and images stay behind
 
 
-def _flat(text: str, most: int) -> str:
+def _one_line(text: str, most: int) -> str:
     flat = " ".join(text[: 4 * most].split())
     return flat if len(flat) <= most and len(text) <= 4 * most else f"{flat[:most]}..."

@@ -9,21 +9,21 @@ import os
 from collections.abc import Callable, Mapping
 
 from agent.models.base import Model
-from agent.models.scripted import Faults, ScriptedModel
+from agent.models.scripted import ProcessFaults, ScriptedModel
 
 MODELS: dict[str, tuple[str, ...]] = {"scripted": ("scripted", "scripted-small", "scripted-large"), "openai": ()}
 """Provider to its models, the default first; none are listed where any name may be one. The first provider is offline.
 """
 
 
-class UnknownModel(ValueError):
+class ModelUnavailable(ValueError):
     """No such provider or model, or one that cannot be used as things are set; the message says what there is."""
 
 
 def open_model(
     provider: str | None,
     model: str | None,
-    faults: Faults,
+    faults: ProcessFaults,
     *,
     base_url: str | None = None,
     environment: Mapping[str, str] | None = None,
@@ -38,27 +38,29 @@ def open_model(
         provider, model = model.split("/", 1)
     provider = provider or _provider_of(model)
     if provider not in MODELS:
-        raise UnknownModel(f"unknown provider {provider!r}; there is: {', '.join(MODELS)}")
+        raise ModelUnavailable(f"unknown provider {provider!r}; there is: {', '.join(MODELS)}")
     if provider == "openai":
         if offline:
-            raise UnknownModel("the provider openai needs the network, and --offline forbids it")
+            raise ModelUnavailable("the provider openai needs the network, and --offline forbids it")
         return _open_openai(model, base_url, os.environ if environment is None else environment)
     name = model or MODELS[provider][0]
     if name not in MODELS[provider]:
-        raise UnknownModel(f"unknown model {name!r} of provider {provider!r}; there is: {', '.join(MODELS[provider])}")
+        raise ModelUnavailable(
+            f"unknown model {name!r} of provider {provider!r}; there is: {', '.join(MODELS[provider])}"
+        )
     return ScriptedModel(name, faults)
 
 
 def _open_openai(model: str | None, base_url: str | None, environment: Mapping[str, str]) -> Model:
     from agent.models.openai import OpenAIModel  # noqa: PLC0415 - the scripted model needs neither
-    from agent.models.openai_endpoint import BadEndpoint, read_endpoint  # noqa: PLC0415
+    from agent.models.openai_endpoint import EndpointError, read_endpoint  # noqa: PLC0415
 
     if not model:
-        raise UnknownModel("the provider openai has no default model: name one with --model")
+        raise ModelUnavailable("the provider openai has no default model: name one with --model")
     try:
         return OpenAIModel(model, read_endpoint(base_url, environment))
-    except BadEndpoint as exc:
-        raise UnknownModel(str(exc)) from exc
+    except EndpointError as exc:
+        raise ModelUnavailable(str(exc)) from exc
 
 
 def _provider_of(model: str | None) -> str:
@@ -68,7 +70,7 @@ def _provider_of(model: str | None) -> str:
     return next(iter(MODELS))
 
 
-class ModelShelf:
+class ModelCache:
     """``open_model`` takes provider and name, each None for the default; it raises UnknownModel."""
 
     def __init__(self, open_model: Callable[[str | None, str | None], Model]) -> None:

@@ -39,8 +39,8 @@ models of the provider scripted (offline, deterministic):
                     then answer (with PIECES all these after half of them)
 """
 
-Answer = Literal["plain", "TELL", "RECALL", "SYSTEM", "WHOAMI", "ECHO", "OUTCOME"]
-Fault = Literal["ERROR", "HANG", "CRASH", "GARBAGE"]
+AnswerMode = Literal["plain", "TELL", "RECALL", "SYSTEM", "WHOAMI", "ECHO", "OUTCOME"]
+ScriptedFault = Literal["ERROR", "HANG", "CRASH", "GARBAGE"]
 
 _NUMBERS: Mapping[str, tuple[str, int]] = {
     "PIECES": ("pieces", 1),
@@ -73,12 +73,12 @@ _WORD = re.compile(
 )
 """Linear: what a match can look at behind its first word is bounded, or ends where the next such match may begin."""
 
-STILL_RUNS = re.compile(r"still runs in the background \(session |\(Session \S+ still runs\.\)\Z")
+STILL_RUNNING = re.compile(r"still runs in the background \(session |\(Session \S+ still runs\.\)\Z")
 """How the tools ``exec`` and ``process`` say that a command goes on; both hold its session's name."""
 
-_STAND_IN = 'for n in 1 2 3; do sleep 0.3; echo "test $n of 3: ok"; done; echo "3 passed"'
+_SAMPLE_COMMAND = 'for n in 1 2 3; do sleep 0.3; echo "test $n of 3: ok"; done; echo "3 passed"'
 _POLL_SECONDS = 30
-_MOST_POLLS = 20
+_MAX_POLLS = 20
 
 
 class ScriptedCall(msgspec.Struct, frozen=True):
@@ -106,9 +106,9 @@ class Script(msgspec.Struct):
     retry_after: float | None = None
     overflow: bool = False
     think: bool = False
-    answer: Answer = "plain"
+    answer: AnswerMode = "plain"
     echo: str = ""
-    fault: Fault | None = None
+    fault: ScriptedFault | None = None
     fault_number: int | None = None
 
     def next_calls(self, results: Sequence[str]) -> list[ScriptedCall]:
@@ -120,13 +120,13 @@ class Script(msgspec.Struct):
             return self.calls if self.forever or step == 0 else []
         if self.forever:
             return [self.calls[step % len(self.calls)]]
-        return self._in_turn(results)
+        return self._next_in_order(results)
 
-    def _in_turn(self, results: Sequence[str]) -> list[ScriptedCall]:
+    def _next_in_order(self, results: Sequence[str]) -> list[ScriptedCall]:
         """The first call that has no result yet and is not passed over."""
         done, said = 0, ""
         for call in self.calls:
-            if call.while_running and not STILL_RUNS.search(said):
+            if call.while_running and not STILL_RUNNING.search(said):
                 continue
             if done == len(results):
                 return [call]
@@ -145,7 +145,7 @@ def parse_script(prompt: str) -> Script:
             arguments, position = _read_json(prompt, position)
             script.calls.append(ScriptedCall(match["tool"], arguments))
         elif match["run"]:
-            script.calls += _followed_up(match["command"] or _STAND_IN)
+            script.calls += _background_calls(match["command"] or _SAMPLE_COMMAND)
             script.answer = "OUTCOME"
         elif match["input"]:
             script.usage = int(match["input"]), int(match["output"] or 0)
@@ -165,10 +165,10 @@ def _apply(script: Script, word: str, number: str | None) -> None:
         setattr(script, field, int(number) if divisor == 1 else int(number) / divisor)
 
 
-def _followed_up(command: str) -> list[ScriptedCall]:
+def _background_calls(command: str) -> list[ScriptedCall]:
     """Run a command in the background, and ask for its end as long as it runs, but not for ever."""
     poll = {"action": "poll", "session_id": "$SESSION", "timeout": _POLL_SECONDS}
-    polls = [ScriptedCall("process", poll, while_running=True)] * _MOST_POLLS
+    polls = [ScriptedCall("process", poll, while_running=True)] * _MAX_POLLS
     return [ScriptedCall("exec", {"command": command, "background": True}), *polls]
 
 

@@ -14,17 +14,17 @@ import msgspec
 import trio
 
 from agent.models.base import CallPiece, ModelError, ModelRequest, Piece
-from agent.models.openai_endpoint import Endpoint, Patience
+from agent.models.openai_endpoint import Endpoint, Timeouts
 from agent.models.openai_errors import error_of_status
-from agent.models.openai_messages import Names, request_body
+from agent.models.openai_messages import ToolNameMap, request_body
 from agent.models.openai_stream import AnswerLimits, StreamedAnswer, WholeAnswer
 
 if TYPE_CHECKING:
-    from agent.models.openai_connection import Connection, Reply
+    from agent.models.openai_connection import OpenAIConnection, ResponseStream
 
 _ERROR_BODY_BYTES = 64 * 1024
 
-_Answer: TypeAlias = StreamedAnswer | WholeAnswer
+_AnswerParser: TypeAlias = StreamedAnswer | WholeAnswer
 
 
 class OpenAIModel:
@@ -34,33 +34,33 @@ class OpenAIModel:
     keeps_cache = True
 
     def __init__(
-        self, name: str, endpoint: Endpoint, patience: Patience | None = None, limits: AnswerLimits | None = None
+        self, name: str, endpoint: Endpoint, patience: Timeouts | None = None, limits: AnswerLimits | None = None
     ) -> None:
         self.name = name
         self._endpoint = endpoint
-        self._patience = patience or Patience()
+        self._timeouts = patience or Timeouts()
         self._limits = limits or AnswerLimits()
-        self._connection: Connection | None = None
+        self._connection: OpenAIConnection | None = None
 
     @property
     def needs_alternation(self) -> bool:
         """See ``agent.models.base.Model``."""
-        return self._endpoint.dialect.strict_roles
+        return self._endpoint.compat.strict_roles
 
     @property
     def takes_answer_options(self) -> bool:
         """See ``agent.models.base.Model``."""
-        return self._endpoint.dialect.answer_options
+        return self._endpoint.compat.answer_options
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """See ``agent.models.base.Model``."""
-        names = Names(tool.name for tool in request.tools)
+        names = ToolNameMap(tool.name for tool in request.tools)
         try:
-            async with aclosing(self._answer(request, names)) as pieces:
+            async with aclosing(self._stream_answer(request, names)) as pieces:
                 async for piece in pieces:
-                    yield _with_our_name(piece, names)
+                    yield _with_original_name(piece, names)
         except ModelError as exc:
-            raise self._without_key(exc) from exc.__cause__
+            raise self._redacted(exc) from exc.__cause__
 
     async def aclose(self) -> None:
         """See ``agent.models.base.Model``."""
@@ -68,23 +68,23 @@ class OpenAIModel:
         if connection is not None:
             await connection.aclose()
 
-    async def _answer(self, request: ModelRequest, names: Names) -> AsyncGenerator[Piece, None]:
-        body = msgspec.json.encode(request_body(self.name, request, names, self._endpoint.dialect))
+    async def _stream_answer(self, request: ModelRequest, names: ToolNameMap) -> AsyncGenerator[Piece, None]:
+        body = msgspec.json.encode(request_body(self.name, request, names, self._endpoint.compat))
         if self._connection is None:  # made in a thread: it takes a tenth of a second, and pings do not wait
-            self._connection = await trio.to_thread.run_sync(_connect, self._endpoint, self._patience)
+            self._connection = await trio.to_thread.run_sync(_connect, self._endpoint, self._timeouts)
         async with self._connection.post(body) as reply:
-            answer = await self._begin(reply)
+            answer = await self._open_answer(reply)
             async with aclosing(self._read(reply, answer)) as batches:
                 async for pieces in batches:
                     for piece in pieces:
                         yield piece
             for piece in answer.close():
                 yield piece
-            await reply.finish(self._patience.end)
+            await reply.drain(self._timeouts.end)
 
-    async def _begin(self, reply: "Reply") -> _Answer:
+    async def _open_answer(self, reply: "ResponseStream") -> _AnswerParser:
         if reply.status != 200:
-            body = await reply.read_start(_ERROR_BODY_BYTES, self._patience.error)
+            body = await reply.read_start(_ERROR_BODY_BYTES, self._timeouts.error)
             hint = self._endpoint.key_hint
             raise error_of_status(reply.status, reply.headers, body, time.time(), key_hint=hint)
         kind = reply.content_type
@@ -93,38 +93,38 @@ class OpenAIModel:
         form = WholeAnswer if kind == "application/json" or kind.endswith("+json") else StreamedAnswer
         return form(self._limits)
 
-    async def _read(self, reply: "Reply", answer: _Answer) -> AsyncGenerator[list[Piece], None]:
+    async def _read(self, reply: "ResponseStream", answer: _AnswerParser) -> AsyncGenerator[list[Piece], None]:
         """Pieces as they come, until the answer is complete and counted, or the body has ended."""
-        seconds = self._patience.first_byte
+        seconds = self._timeouts.first_byte
         until = trio.current_time() + seconds
-        while not answer.done and (data := await _read_on(reply, answer, until)) is not None:
+        while not answer.done and (data := await _read_chunk(reply, answer, until)) is not None:
             was_complete = answer.complete
             pieces = answer.feed(data)
             yield pieces
             if answer.complete:
-                seconds = self._patience.count
+                seconds = self._timeouts.count
             elif pieces:
-                seconds = self._patience.between_bytes
+                seconds = self._timeouts.between_bytes
             if not was_complete:
                 until = trio.current_time() + seconds
 
-    def _without_key(self, error: ModelError) -> ModelError:
+    def _redacted(self, error: ModelError) -> ModelError:
         """The same error; some servers repeat the key in theirs."""
         return ModelError(
-            self._endpoint.key.hidden_in(str(error)),
+            self._endpoint.key.redact(str(error)),
             transient=error.transient,
             retry_after=error.retry_after,
             overflow=error.overflow,
         )
 
 
-def _connect(endpoint: Endpoint, patience: Patience) -> "Connection":
-    from agent.models.openai_connection import Connection  # noqa: PLC0415 - httpx is heavy, and may never be needed
+def _connect(endpoint: Endpoint, patience: Timeouts) -> "OpenAIConnection":
+    from agent.models.openai_connection import OpenAIConnection  # noqa: PLC0415 - httpx is heavy, and may never be needed
 
-    return Connection(endpoint, patience)
+    return OpenAIConnection(endpoint, patience)
 
 
-async def _read_on(reply: "Reply", answer: _Answer, until: float) -> bytes | None:
+async def _read_chunk(reply: "ResponseStream", answer: _AnswerParser, until: float) -> bytes | None:
     try:
         return await reply.read(until)
     except ModelError:
@@ -133,5 +133,5 @@ async def _read_on(reply: "Reply", answer: _Answer, until: float) -> bytes | Non
         raise
 
 
-def _with_our_name(piece: Piece, names: Names) -> Piece:
-    return CallPiece(names.ours(piece.name), piece.input) if isinstance(piece, CallPiece) else piece
+def _with_original_name(piece: Piece, names: ToolNameMap) -> Piece:
+    return CallPiece(names.from_server(piece.name), piece.input) if isinstance(piece, CallPiece) else piece

@@ -11,14 +11,14 @@ import httpx
 import trio
 
 from agent.models.base import ModelError
-from agent.models.openai_endpoint import Endpoint, Patience
+from agent.models.openai_endpoint import Endpoint, Timeouts
 from agent.models.openai_errors import tidy
 
-_PASSING = (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError)
+_TRANSIENT_SSL_ERRORS = (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError)
 """How an encrypted connection breaks. The other errors are about certificates and protocols, and stay."""
 
 
-class Reply:
+class ResponseStream:
     """A response whose body has not been read yet. ``headers`` with lower-case names."""
 
     def __init__(self, response: httpx.Response, origin: str) -> None:
@@ -38,7 +38,7 @@ class Reply:
 
         Raises ModelError.
         """
-        with _translated(self._origin), _patient(self._origin, until):
+        with _translate_errors(self._origin), _silence_deadline(self._origin, until):
             return await anext(self._chunks, None)
 
     async def read_start(self, limit: int, seconds: float) -> bytes:
@@ -52,7 +52,7 @@ class Reply:
             return start  # part of an error's text is better than an error about that text
         return start
 
-    async def finish(self, seconds: float) -> None:
+    async def drain(self, seconds: float) -> None:
         """Read up to the end of the body, if it comes in that time: then the connection can be used again."""
         until = trio.current_time() + seconds
         try:
@@ -72,32 +72,32 @@ class Reply:
             return
 
 
-class Connection:
+class OpenAIConnection:
     """A server, reached when it is needed. Requests share what is kept open until ``aclose``.
 
     Making one reads certificates and blocks for some 50 ms where the endpoint is encrypted.
     """
 
-    def __init__(self, endpoint: Endpoint, patience: Patience) -> None:
+    def __init__(self, endpoint: Endpoint, patience: Timeouts) -> None:
         self._endpoint = endpoint
-        self._patience = patience
+        self._timeouts = patience
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream", "Accept-Encoding": "identity"}
         if endpoint.key:
-            headers["Authorization"] = f"Bearer {endpoint.key.reveal()}"
+            headers["Authorization"] = f"Bearer {endpoint.key.value()}"
         timeout = httpx.Timeout(None, connect=patience.connect, write=patience.between_bytes)  # reading: see _patient
         self._client = httpx.AsyncClient(headers=headers, timeout=timeout, verify=endpoint.encrypted)
 
     @asynccontextmanager
-    async def post(self, body: bytes) -> AsyncIterator[Reply]:
+    async def post(self, body: bytes) -> AsyncIterator[ResponseStream]:
         """Send a request and wait for the head of its reply. Raises ModelError."""
-        origin, until = self._endpoint.origin, trio.current_time() + self._patience.first_byte
-        with _translated(origin), _patient(origin, until):
+        origin, until = self._endpoint.origin, trio.current_time() + self._timeouts.first_byte
+        with _translate_errors(origin), _silence_deadline(origin, until):
             request = self._client.build_request("POST", self._endpoint.url, content=body)
-            reply = Reply(await self._client.send(request, stream=True), origin)
+            reply = ResponseStream(await self._client.send(request, stream=True), origin)
         try:
             yield reply
         finally:
-            with trio.move_on_after(self._patience.close, shield=True):
+            with trio.move_on_after(self._timeouts.close, shield=True):
                 await reply.aclose()
 
     async def aclose(self) -> None:
@@ -106,7 +106,7 @@ class Connection:
 
 
 @contextmanager
-def _patient(origin: str, until: float) -> Iterator[None]:
+def _silence_deadline(origin: str, until: float) -> Iterator[None]:
     with trio.move_on_at(until) as scope:
         yield
     if scope.cancelled_caught:
@@ -114,7 +114,7 @@ def _patient(origin: str, until: float) -> Iterator[None]:
 
 
 @contextmanager
-def _translated(origin: str) -> Iterator[None]:
+def _translate_errors(origin: str) -> Iterator[None]:
     try:
         yield
     except (httpx.LocalProtocolError, httpx.InvalidURL, httpx.UnsupportedProtocol) as exc:
@@ -126,7 +126,9 @@ def _translated(origin: str) -> Iterator[None]:
         causes = list(_causes(exc))
         said = next((said for cause in causes if (said := tidy(str(cause)))), type(exc).__name__)
         doing = "cannot be reached" if isinstance(exc, httpx.ConnectError | httpx.ProxyError) else "broke off"
-        transient = not any(isinstance(cause, ssl.SSLError) and not isinstance(cause, _PASSING) for cause in causes)
+        transient = not any(
+            isinstance(cause, ssl.SSLError) and not isinstance(cause, _TRANSIENT_SSL_ERRORS) for cause in causes
+        )
         raise ModelError(f"{origin} {doing}: {said}", transient=transient) from exc
 
 

@@ -6,11 +6,11 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from agent.models.openai_messages import Dialect
+from agent.models.openai_messages import CompatFlags
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
-_COMPAT = {
+_COMPAT_WORDS = {
     "no-images": {"images": False},
     "strict-roles": {"strict_roles": True},
     "no-reasoning-effort": {"reasoning_effort": False},
@@ -19,7 +19,7 @@ _COMPAT = {
 }
 
 
-class BadEndpoint(ValueError):
+class EndpointError(ValueError):
     """The base URL, the key or OPENAI_COMPAT cannot be used; the message is for the user and holds no secret."""
 
 
@@ -37,11 +37,11 @@ class Secret:
     def __bool__(self) -> bool:
         return bool(self._text)
 
-    def reveal(self) -> str:
+    def value(self) -> str:
         """The text."""
         return self._text
 
-    def hidden_in(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """A text without this one in it."""
         return text.replace(self._text, "***") if self._text else text
 
@@ -55,7 +55,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     url: str
     origin: str
     key: Secret
-    dialect: Dialect = Dialect()
+    compat: CompatFlags = CompatFlags()
     key_hint: str = ""
 
     @property
@@ -64,7 +64,7 @@ class Endpoint(msgspec.Struct, frozen=True):
         return self.url.startswith("https:")
 
 
-class Patience(msgspec.Struct, frozen=True):
+class Timeouts(msgspec.Struct, frozen=True):
     """Seconds that a server may take.
 
     ``connect``: to be reached. ``first_byte``: to begin its answer; wide, since a model may think in silence.
@@ -91,12 +91,12 @@ def read_endpoint(base_url: str | None, environment: Mapping[str, str]) -> Endpo
     parts = _split(base)
     key = environment.get("OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):
-        raise BadEndpoint("OPENAI_API_KEY holds characters that no key can have")
+        raise EndpointError("OPENAI_API_KEY holds characters that no key can have")
     return Endpoint(
         url=f"{base}/chat/completions",
         origin=parts.netloc.rpartition("@")[2],
         key=Secret(key),
-        dialect=_dialect(environment.get("OPENAI_COMPAT", "")),
+        compat=_parse_compat(environment.get("OPENAI_COMPAT", "")),
         key_hint=_key_hint(environment, has_key=bool(key)),
     )
 
@@ -113,24 +113,24 @@ def _split(base: str) -> SplitResult:
         parts = urlsplit(base)
         _ = parts.port  # raises for one that is no number
     except ValueError:
-        _refuse("it cannot be read")
+        _reject_url("it cannot be read")
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        _refuse("it must begin with http://HOST or https://HOST")
+        _reject_url("it must begin with http://HOST or https://HOST")
     if parts.query or parts.fragment or not (base.isascii() and base.isprintable()):
-        _refuse("it may hold neither a query, nor a fragment, nor characters beyond ASCII")
+        _reject_url("it may hold neither a query, nor a fragment, nor characters beyond ASCII")
     if parts.username or parts.password:
-        _refuse("a secret belongs into OPENAI_API_KEY")
+        _reject_url("a secret belongs into OPENAI_API_KEY")
     return parts
 
 
-def _refuse(why: str) -> NoReturn:
-    raise BadEndpoint(f"the base URL of the model server cannot be used: {why}")
+def _reject_url(why: str) -> NoReturn:
+    raise EndpointError(f"the base URL of the model server cannot be used: {why}")
 
 
-def _dialect(words: str) -> Dialect:
+def _parse_compat(words: str) -> CompatFlags:
     chosen: dict[str, bool] = {}
     for word in filter(None, map(str.strip, words.split(","))):
-        if word not in _COMPAT:
-            raise BadEndpoint(f"OPENAI_COMPAT does not know {word[:50]!r}; it knows: {', '.join(_COMPAT)}")
-        chosen |= _COMPAT[word]
-    return Dialect(**chosen)
+        if word not in _COMPAT_WORDS:
+            raise EndpointError(f"OPENAI_COMPAT does not know {word[:50]!r}; it knows: {', '.join(_COMPAT_WORDS)}")
+        chosen |= _COMPAT_WORDS[word]
+    return CompatFlags(**chosen)

@@ -13,14 +13,14 @@ MAX_MESSAGE_CHARS = 500
 _TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 _TRANSIENT_CODES = frozenset(map(str, _TRANSIENT))
 _TRANSIENT_WORDS = re.compile(r"rate.?limit|overload|server.?error|unavailable|time.?out|try again", re.IGNORECASE)
-_SPENT = re.compile(r"insufficient_quota|billing", re.IGNORECASE)
+_QUOTA_EXHAUSTED = re.compile(r"insufficient_quota|billing", re.IGNORECASE)
 _OVERFLOW = re.compile(
     r"context_length_exceeded|context.{0,20}(?:length|window|size)|prompt is too long|too many (?:input )?tokens"
     r"|input.{0,20} too long|maximum.{0,20}\btokens",
     re.IGNORECASE,
 )
-_ABOUT_THE_KEY = frozenset({401, 403})
-_UNKNOWN = "check the model's name and the base URL"
+_KEY_STATUSES = frozenset({401, 403})
+_NOT_FOUND_HINT = "check the model's name and the base URL"
 _SECONDS = re.compile(r"\s*[0-9]{1,9}(?:\.[0-9]{1,9})?\s*")
 _TAGS = re.compile(r"<(script|style)\b[^<]{0,20000}</\1>|<[^<>]{0,1000}>", re.IGNORECASE)
 
@@ -32,13 +32,13 @@ def error_of_status(
 
     ``key_hint``: advice for a refused key.
     """
-    message, code = _read(body)
+    message, code = _parse_error_body(body)
     said = f"{code or ''} {message}"
-    advice = key_hint if status in _ABOUT_THE_KEY else _UNKNOWN if status == 404 else ""
+    advice = key_hint if status in _KEY_STATUSES else _NOT_FOUND_HINT if status == 404 else ""
     hint = f" ({advice})" if advice else ""
     return ModelError(
         f"the model server answered {status}: {message or 'without a word'}{hint}",
-        transient=status in _TRANSIENT and not _SPENT.search(said),
+        transient=status in _TRANSIENT and not _QUOTA_EXHAUSTED.search(said),
         retry_after=retry_after(headers, now),
         overflow=status in {400, 413, 422} and bool(_OVERFLOW.search(said)),
     )
@@ -46,12 +46,12 @@ def error_of_status(
 
 def error_in_stream(error: Any) -> ModelError:
     """The error of an ``error`` object that came where a piece of the answer should have been."""
-    message, code = _of_object({"error": error})
+    message, code = _parse_error_object({"error": error})
     said = f"{code} {message}"
     transient = code in _TRANSIENT_CODES or bool(_TRANSIENT_WORDS.search(said))
     return ModelError(
         f"the model server failed: {message or code or 'without a word'}",
-        transient=transient and not _SPENT.search(said),
+        transient=transient and not _QUOTA_EXHAUSTED.search(said),
         overflow=bool(_OVERFLOW.search(said)),
     )
 
@@ -82,16 +82,16 @@ def _number(value: str) -> float | None:
     return float(value) if _SECONDS.fullmatch(value) else None
 
 
-def _read(body: bytes) -> tuple[str, str]:
+def _parse_error_body(body: bytes) -> tuple[str, str]:
     """The message and the code of an error's body, each may be empty."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return tidy(body.decode(errors="replace")), ""
-    return _of_object(value)
+    return _parse_error_object(value)
 
 
-def _of_object(value: Any) -> tuple[str, str]:
+def _parse_error_object(value: Any) -> tuple[str, str]:
     if isinstance(value, list) and value:
         value = value[0]
     if not isinstance(value, dict):

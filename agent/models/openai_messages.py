@@ -1,7 +1,7 @@
 """The conversation as a chat-completions server wants it: pure translation, one way.
 
 What the model thought is left out. Names and ids that a server would refuse are replaced by ones that it takes, the
-same way each time; ``Names`` knows the way back.
+same way each time; ``ToolNameMap`` knows the way back.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _IMAGES_OF_TOOLS = "The images that these tools returned:"
 _AFTER_TOOLS = "I have the results."
 
 
-class Dialect(msgspec.Struct, frozen=True):
+class CompatFlags(msgspec.Struct, frozen=True):
     """What a server takes of what most take. ``strict_roles``: user and assistant must alternate.
 
     ``answer_options``: ``response_format`` and ``tool_choice``.
@@ -39,27 +39,27 @@ class Dialect(msgspec.Struct, frozen=True):
     answer_options: bool = True
 
 
-class Names:
+class ToolNameMap:
     """Tool names as servers take them (letters, digits, ``_`` and ``-``, at most 64), each for one name of ours."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        self._ours: dict[str, str] = {}
+        self._original: dict[str, str] = {}
         for name in names:
-            self._ours.setdefault(self.theirs(name), name)
+            self._original.setdefault(self.to_server(name), name)
 
-    def theirs(self, name: str) -> str:
+    def to_server(self, name: str) -> str:
         """The name to send."""
         safe = _UNSAFE.sub("_", name)[:_MAX_NAME_CHARS]
         if safe == name and name:
             return name
         return f"{safe[: _MAX_NAME_CHARS - 9] or 'nameless'}_{_digest(name)[:8]}"
 
-    def ours(self, name: str) -> str:
+    def from_server(self, name: str) -> str:
         """The name that was meant; one that was never sent is passed on."""
-        return self._ours.get(name, name)
+        return self._original.get(name, name)
 
 
-def request_body(model: str, request: ModelRequest, names: Names, dialect: Dialect) -> Json:
+def request_body(model: str, request: ModelRequest, names: ToolNameMap, dialect: CompatFlags) -> Json:
     """The JSON of one model call, to be streamed."""
     body: Json = {"model": model, "messages": to_messages(request, names, dialect), "stream": True}
     if dialect.stream_options:
@@ -73,14 +73,14 @@ def request_body(model: str, request: ModelRequest, names: Names, dialect: Diale
     return body
 
 
-def _answer_options(options: AnswerOptions, names: Names, dialect: Dialect) -> Json:
+def _answer_options(options: AnswerOptions, names: ToolNameMap, dialect: CompatFlags) -> Json:
     body: Json = {"stop": options.stop} if options.stop else {}
     if not dialect.answer_options:
         return body
     if options.json is not None:
         body["response_format"] = _response_format(options.json)
     if len(options.must_call) == 1:
-        body["tool_choice"] = {"type": "function", "function": {"name": names.theirs(options.must_call[0])}}
+        body["tool_choice"] = {"type": "function", "function": {"name": names.to_server(options.must_call[0])}}
     elif options.must_call:
         body["tool_choice"] = "required"
     return body
@@ -94,7 +94,7 @@ def _response_format(wanted: JsonAnswer) -> Json:
     return {"type": "json_schema", "json_schema": {"name": wanted.name, "schema": wanted.schema, **given}}
 
 
-def to_messages(request: ModelRequest, names: Names, dialect: Dialect) -> list[Json]:
+def to_messages(request: ModelRequest, names: ToolNameMap, dialect: CompatFlags) -> list[Json]:
     """The system prompt and all messages; those that hold nothing for the model are left out."""
     messages: list[Json] = []
     for message in request.messages:
@@ -103,34 +103,34 @@ def to_messages(request: ModelRequest, names: Names, dialect: Dialect) -> list[J
         else:
             messages += _from_user(message, dialect)
     if dialect.strict_roles:
-        messages = _alternating(messages)
+        messages = _merge_roles(messages)
     system = [{"role": "system", "content": request.system_prompt}] if request.system_prompt else []
     return [*system, *messages]
 
 
-def _definition(tool: ToolDefinition, names: Names) -> Json:
-    function = {"name": names.theirs(tool.name), "description": tool.description, "parameters": tool.parameters}
+def _definition(tool: ToolDefinition, names: ToolNameMap) -> Json:
+    function = {"name": names.to_server(tool.name), "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}
 
 
 # --- the model's messages ---------------------------------------------------------------------------------------------
 
 
-def _from_assistant(message: TranscriptMessage, names: Names) -> list[Json]:
+def _from_assistant(message: TranscriptMessage, names: ToolNameMap) -> list[Json]:
     calls = [_call(call, names) for call in message.calls]
     if calls:
         return [{"role": "assistant", "content": message.text or None, "tool_calls": calls}]
     return [{"role": "assistant", "content": message.text}] if message.text else []
 
 
-def _call(call: ToolUseBlock, names: Names) -> Json:
+def _call(call: ToolUseBlock, names: ToolNameMap) -> Json:
     # Servers decode the arguments of earlier calls again and refuse the request when they are no object.
     given = call.input if isinstance(call.input, Mapping) else {"invalid_arguments": call.input}
     arguments = msgspec.json.encode(given).decode()
     return {
         "id": _call_id(call.id),
         "type": "function",
-        "function": {"name": names.theirs(call.name), "arguments": arguments},
+        "function": {"name": names.to_server(call.name), "arguments": arguments},
     }
 
 
@@ -145,14 +145,14 @@ def _digest(text: str) -> str:
 # --- the user's messages, and the tools' ------------------------------------------------------------------------------
 
 
-def _from_user(message: TranscriptMessage, dialect: Dialect) -> list[Json]:
+def _from_user(message: TranscriptMessage, dialect: CompatFlags) -> list[Json]:
     results = [block for block in message.content if isinstance(block, ToolResultBlock)]
     parts = [part for block in message.content if (part := _part(block, dialect)) is not None]
     shown = [part for result in results for image in result.images if (part := _part(image, dialect)) is not None]
     if shown:  # a tool's message takes nothing but text
         parts = [{"type": "text", "text": _IMAGES_OF_TOOLS}, *shown, *parts]
     answers = [_result(block) for block in results]
-    return [*answers, {"role": "user", "content": _plain(parts)}] if parts else answers
+    return [*answers, {"role": "user", "content": _simplify_content(parts)}] if parts else answers
 
 
 def _result(block: ToolResultBlock) -> Json:
@@ -160,7 +160,7 @@ def _result(block: ToolResultBlock) -> Json:
     return {"role": "tool", "tool_call_id": _call_id(block.tool_use_id), "content": content}
 
 
-def _part(block: object, dialect: Dialect) -> Json | None:
+def _part(block: object, dialect: CompatFlags) -> Json | None:
     match block:
         case TextBlock(text) if text:
             return {"type": "text", "text": text}
@@ -172,7 +172,7 @@ def _part(block: object, dialect: Dialect) -> Json | None:
             return None
 
 
-def _plain(parts: Sequence[Json]) -> str | list[Json]:
+def _simplify_content(parts: Sequence[Json]) -> str | list[Json]:
     """Text alone as a string: some servers know no parts."""
     if all(part["type"] == "text" for part in parts):
         return "\n\n".join(part["text"] for part in parts)
@@ -182,7 +182,7 @@ def _plain(parts: Sequence[Json]) -> str | list[Json]:
 # --- alternation ------------------------------------------------------------------------------------------------------
 
 
-def _alternating(messages: Sequence[Json]) -> list[Json]:
+def _merge_roles(messages: Sequence[Json]) -> list[Json]:
     """Neighbours of one role in one, a word of the model between tools and user, the user first."""
     joined: list[Json] = []
     for message in messages:

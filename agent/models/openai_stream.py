@@ -35,7 +35,7 @@ class CallDelta(msgspec.Struct, frozen=True):
     function: FunctionDelta | None = None
 
 
-class _Call(msgspec.Struct, eq=False):
+class _PartialCall(msgspec.Struct, eq=False):
     id: str = ""
     name: str = ""
     arguments: list[str] = []
@@ -56,11 +56,11 @@ class CallAssembler:
     """The calls of one answer, in the order in which they began. Raises ModelError when there are too many."""
 
     def __init__(self) -> None:
-        self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
+        self._calls: list[_PartialCall] = []
+        self._by_index: dict[int, _PartialCall] = {}
         self.chars = 0
 
-    def take(self, delta: CallDelta) -> None:
+    def feed(self, delta: CallDelta) -> None:
         """Add one piece to the call it belongs to."""
         function = delta.function or FunctionDelta()
         call = self._call_of(delta, begins=bool(function.name))
@@ -76,21 +76,21 @@ class CallAssembler:
             case None:
                 pass
 
-    def _call_of(self, delta: CallDelta, *, begins: bool) -> _Call:
-        known = self._known(delta)
+    def _call_of(self, delta: CallDelta, *, begins: bool) -> _PartialCall:
+        known = self._find_call(delta)
         # Servers that give all calls one index tell them apart by an id of their own, sent together with the name.
         other = known is not None and delta.id and known.id and delta.id != known.id and begins
         if known is not None and not other:
             return known
         if len(self._calls) == MAX_CALLS:
             raise ModelError(f"the model made more than {MAX_CALLS} tool calls at once")
-        call = _Call()
+        call = _PartialCall()
         self._calls.append(call)
         if delta.index is not None:
             self._by_index[delta.index] = call
         return call
 
-    def _known(self, delta: CallDelta) -> _Call | None:
+    def _find_call(self, delta: CallDelta) -> _PartialCall | None:
         if delta.index is not None:
             return self._by_index.get(delta.index)
         if delta.id:
@@ -119,7 +119,7 @@ _ESCAPE = re.compile(
 """Every escape of a JSON string; the group is half a surrogate pair without its other half."""
 
 
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class AnswerLimits(msgspec.Struct, frozen=True):
@@ -139,7 +139,7 @@ class _Delta(msgspec.Struct, frozen=True, gc=False):
     tool_calls: list[CallDelta] | None = None
 
 
-_NOTHING_NEW = _Delta()
+_EMPTY_DELTA = _Delta()
 
 
 class _Choice(msgspec.Struct, frozen=True, gc=False):
@@ -161,14 +161,14 @@ class _Chunk(msgspec.Struct, frozen=True, gc=False):
     error: Any = None
 
 
-class _Unreadable(ModelError):
+class _UnreadableChunk(ModelError):
     """The server sent something that is no chunk of an answer. Not transient: another try would get the same."""
 
 
-_Says: TypeAlias = type[TextPiece] | type[ThinkingPiece]
+_TextKind: TypeAlias = type[TextPiece] | type[ThinkingPiece]
 
 
-class _Answer:
+class _AnswerAssembler:
     """What chunks add up to. Pieces of the same kind that come together go on together."""
 
     def __init__(self, limits: AnswerLimits) -> None:
@@ -177,12 +177,12 @@ class _Answer:
         self._calls = CallAssembler()
         self._usage: _Usage | None = None
         self._chars = 0
-        self._kind: _Says = TextPiece
+        self._kind: _TextKind = TextPiece
         self._parts: list[str] = []
         self._pieces: list[Piece] = []
         self.finish_reason: str | None = None
 
-    def take(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         """Add one chunk of JSON. Raises ModelError."""
         chunk = self._decode(data)
         if chunk.error is not None:
@@ -190,49 +190,49 @@ class _Answer:
         self._usage = chunk.usage or self._usage  # servers that count as they go send the sum so far each time
         if chunk.choices:
             choice = chunk.choices[0]
-            self._take_delta(choice.delta or choice.message or _NOTHING_NEW)
+            self._add_delta(choice.delta or choice.message or _EMPTY_DELTA)
             self.finish_reason = choice.finish_reason or self.finish_reason
 
     def _decode(self, data: bytes) -> _Chunk:
         try:
             return self._decoder.decode(data)
-        except _UNREADABLE as exc:
+        except _DECODE_ERRORS as exc:
             mended = _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], data)
             if mended == data:
-                raise _unreadable(data, exc) from exc
+                raise _unreadable_error(data, exc) from exc
         try:  # a server that cuts text between the halves of a character
             return self._decoder.decode(mended)
-        except _UNREADABLE as exc:
-            raise _unreadable(data, exc) from exc
+        except _DECODE_ERRORS as exc:
+            raise _unreadable_error(data, exc) from exc
 
-    def _take_delta(self, delta: _Delta) -> None:
+    def _add_delta(self, delta: _Delta) -> None:
         thought = delta.reasoning_content or delta.reasoning
         if thought:
-            self._say(ThinkingPiece, thought)
+            self._add_text(ThinkingPiece, thought)
         if isinstance(delta.content, str):
-            self._say(TextPiece, delta.content)
+            self._add_text(TextPiece, delta.content)
         elif delta.content is not None:
-            self._take_parts(delta.content)
+            self._add_parts(delta.content)
         if delta.refusal:
-            self._say(TextPiece, delta.refusal)
+            self._add_text(TextPiece, delta.refusal)
         for call in delta.tool_calls or ():
-            self._calls.take(call)
+            self._calls.feed(call)
         if self._chars + self._calls.chars > self._limits.answer_chars:
             raise ModelError(f"the model's answer is longer than {self._limits.answer_chars} characters")
 
-    def _take_parts(self, parts: list[Any]) -> None:
+    def _add_parts(self, parts: list[Any]) -> None:
         for part in parts:
             match part:
                 case {"type": "text", "text": str(text)}:
-                    self._say(TextPiece, text)
+                    self._add_text(TextPiece, text)
                 case {"type": "thinking", "thinking": [*thoughts]}:
                     for thought in thoughts:
                         if isinstance(thought, dict) and isinstance(thought.get("text"), str):
-                            self._say(ThinkingPiece, thought["text"])
+                            self._add_text(ThinkingPiece, thought["text"])
                 case _:
                     pass  # a reference, a sound: nothing that could be shown
 
-    def _say(self, kind: _Says, text: str) -> None:
+    def _add_text(self, kind: _TextKind, text: str) -> None:
         if not text:
             return
         if kind is not self._kind:
@@ -246,20 +246,22 @@ class _Answer:
             self._pieces.append(self._kind(self._parts))
             self._parts = []
 
-    def taken(self) -> list[Piece]:
+    def drain(self) -> list[Piece]:
         """What came since the last time."""
         self._flush()
         pieces, self._pieces = self._pieces, []
         return pieces
 
-    def end(self) -> list[Piece]:
+    def finish(self) -> list[Piece]:
         """What stands at the end of a complete answer. Raises ModelError when a content filter ended it."""
         if self.finish_reason == "content_filter":
             raise ModelError("the model server's content filter ended the answer")
         cut = self.finish_reason == "length"
-        pieces: list[Piece] = [*self.taken(), *self._calls.pieces(cut=cut)]
+        pieces: list[Piece] = [*self.drain(), *self._calls.pieces(cut=cut)]
         if self._usage is not None:
-            pieces.append(UsagePiece(_tokens(self._usage.prompt_tokens), _tokens(self._usage.completion_tokens)))
+            pieces.append(
+                UsagePiece(_clamp_tokens(self._usage.prompt_tokens), _clamp_tokens(self._usage.completion_tokens))
+            )
         if cut:
             pieces.append(StopPiece("length"))
         return pieces
@@ -269,7 +271,7 @@ class StreamedAnswer:
     """An answer as server-sent events."""
 
     def __init__(self, limits: AnswerLimits) -> None:
-        self._answer = _Answer(limits)
+        self._answer = _AnswerAssembler(limits)
         self._events = SseReader(limits.event_bytes)
         self.done = False
 
@@ -281,30 +283,30 @@ class StreamedAnswer:
     def feed(self, chunk: bytes) -> list[Piece]:
         """Take the next bytes; the pieces they completed. Raises ModelError."""
         try:
-            self._take(self._events.feed(chunk))
+            self._feed_events(self._events.feed(chunk))
         except EventTooLong as exc:
             raise ModelError(f"the model server sent too much at once: {exc}") from exc
-        return self._answer.taken()
+        return self._answer.drain()
 
     def close(self) -> list[Piece]:
         """The body has ended, or ``done`` is true: the last pieces. Raises ModelError when the answer is not whole."""
         try:
             if not self.done:
-                self._take(self._events.close())
-        except _Unreadable:  # the last event is cut off
-            raise _cut() from None
+                self._feed_events(self._events.close())
+        except _UnreadableChunk:  # the last event is cut off
+            raise _truncated_error() from None
         if not self.complete:
-            raise _cut()
-        return self._answer.end()
+            raise _truncated_error()
+        return self._answer.finish()
 
-    def _take(self, events: list[bytes]) -> None:
+    def _feed_events(self, events: list[bytes]) -> None:
         for data in events:
             if self.done:
                 return
             if data == b"[DONE]":
                 self.done = True
             elif not data.isspace():
-                self._answer.take(data)
+                self._answer.feed(data)
 
 
 class WholeAnswer:
@@ -313,7 +315,7 @@ class WholeAnswer:
     done = complete = False
 
     def __init__(self, limits: AnswerLimits) -> None:
-        self._answer = _Answer(limits)
+        self._answer = _AnswerAssembler(limits)
         self._limit = limits.event_bytes
         self._body = bytearray()
 
@@ -326,18 +328,18 @@ class WholeAnswer:
 
     def close(self) -> list[Piece]:
         """The body has ended: all pieces. Raises ModelError."""
-        self._answer.take(bytes(self._body))
-        return self._answer.end()
+        self._answer.feed(bytes(self._body))
+        return self._answer.finish()
 
 
-def _cut() -> ModelError:
+def _truncated_error() -> ModelError:
     return ModelError("the model server ended the stream in the middle of the answer", transient=True)
 
 
-def _unreadable(data: bytes, exc: Exception) -> ModelError:
+def _unreadable_error(data: bytes, exc: Exception) -> ModelError:
     start = tidy(data[:400].decode(errors="replace"), 100)
-    return _Unreadable(f"the model server sent what cannot be read ({tidy(str(exc), 100)}): {start}")
+    return _UnreadableChunk(f"the model server sent what cannot be read ({tidy(str(exc), 100)}): {start}")
 
 
-def _tokens(count: int | None) -> int:
+def _clamp_tokens(count: int | None) -> int:
     return min(max(count or 0, 0), _MAX_TOKENS)

@@ -27,13 +27,13 @@ from agent.models.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from agent.models.directives import Answer, Script, parse_script
+from agent.models.directives import AnswerMode, Script, parse_script
 from wire.entries import ImageBlock, ToolResultBlock, TranscriptMessage
 
 _SESSION = re.compile(r"\bsession ([a-z]+-[a-z0-9-]+)", re.IGNORECASE)
 
 
-class Situation(NamedTuple):
+class ConversationState(NamedTuple):
     """``prompt``: the last one; ``turn``: how many there were.
 
     ``results``: what the tools have said since it, step by step; ``result``: what the last tool of all said;
@@ -51,20 +51,20 @@ class Situation(NamedTuple):
     images: int
 
 
-class SituationReader:
+class ConversationReader:
     """Reads conversations; of one that has grown since it was read last, the new messages (and compares the others)."""
 
     def __init__(self) -> None:
-        self._forget()
+        self._reset()
 
-    def read(self, messages: Sequence[TranscriptMessage]) -> Situation:
+    def read(self, messages: Sequence[TranscriptMessage]) -> ConversationState:
         """Where this conversation stands."""
         if messages[: len(self._read)] != self._read:
-            self._forget()
+            self._reset()
         for message in messages[len(self._read) :]:
-            self._take(message)
+            self._add(message)
         last, texts = self._last, self._texts
-        return Situation(
+        return ConversationState(
             prompt=last.text,
             turn=self._turn,
             results=[*self._results],
@@ -75,7 +75,7 @@ class SituationReader:
             images=sum(isinstance(block, ImageBlock) for block in last.content),
         )
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._read: list[TranscriptMessage] = []
         self._texts: list[str] = []
         self._results: list[str] = []
@@ -84,7 +84,7 @@ class SituationReader:
         self._earlier = self._turn = self._answered = 0
         self._is_answered = False
 
-    def _take(self, message: TranscriptMessage) -> None:
+    def _add(self, message: TranscriptMessage) -> None:
         self._read.append(message)
         if message.role == "assistant":
             if message.calls:
@@ -92,7 +92,7 @@ class SituationReader:
             else:
                 self._answered, self._is_answered = len(self._texts), True
         elif message.origin == "tool":
-            self._result = _said_by_tools(message) or self._result
+            self._result = _tool_text(message) or self._result
             if self._results:
                 self._results[-1] = self._result
         else:
@@ -102,7 +102,7 @@ class SituationReader:
                 self._results, self._is_answered = [], False
 
 
-def with_session(given: Any, said: str) -> Any:
+def with_session_id(given: Any, said: str) -> Any:
     """The input of a call; ``$SESSION`` in it stands for the background session that the last tool named last."""
     found = _SESSION.findall(said)
     if not found or not isinstance(given, dict):
@@ -110,7 +110,7 @@ def with_session(given: Any, said: str) -> Any:
     return {name: found[-1] if value == "$SESSION" else value for name, value in given.items()}
 
 
-def _said_by_tools(message: TranscriptMessage) -> str:
+def _tool_text(message: TranscriptMessage) -> str:
     contents = [block.content for block in message.content if isinstance(block, ToolResultBlock)]
     said = contents[-1] if contents else ""
     if isinstance(said, dict):
@@ -121,17 +121,17 @@ def _said_by_tools(message: TranscriptMessage) -> str:
 _PROVIDER = "scripted"
 _BATCH = 512
 _ECHO_CHARS = 2000
-_BEFORE_CHARS = 80
-_BEFORE_COUNT = 3
+_EARLIER_CHARS = 80
+_EARLIER_COUNT = 3
 _SUMMARY_CHARS = 200
 _SUMMARY_LINES = 200
 _OUTCOME_LINES = 20
-_NO_NEWS = "(no new output)"
+_NO_OUTPUT = "(no new output)"
 _HAS_ENDED = re.compile(r"\(Session \S+ has ended: (.+)\.\)\Z")
 _GARBAGE = (b"Warning: this is no message\n", b'{"event": "assistant_mess\n', b"\xff\xfe\x00 not even text\n")
 
 
-class Faults(NamedTuple):
+class ProcessFaults(NamedTuple):
     """What the model does to the process on demand: print raw bytes on stdout, exit at once with a code."""
 
     print_raw: Callable[[bytes], None]
@@ -146,11 +146,11 @@ class ScriptedModel:
     keeps_cache = False
     takes_answer_options = False
 
-    def __init__(self, name: str, faults: Faults) -> None:
+    def __init__(self, name: str, faults: ProcessFaults) -> None:
         self.name = name
         self._faults = faults
-        self._refused = ("", 0)
-        self._reader = SituationReader()
+        self._failed_attempts = ("", 0)
+        self._reader = ConversationReader()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """One step of the script of the last prompt: its tool calls first, then the answer."""
@@ -159,13 +159,13 @@ class ScriptedModel:
             return
         situation = self._reader.read(request.messages)
         script = parse_script(situation.prompt)
-        self._refuse(script, request)
+        self._fail_if_scripted(script, request)
         if situation.answered:  # and somebody has added something since
             script = Script()
         calls = script.next_calls(situation.results)
         if calls:
             for call in calls:
-                yield CallPiece(call.tool, with_session(call.input, situation.result))
+                yield CallPiece(call.tool, with_session_id(call.input, situation.result))
             yield _usage(script, situation, 1)
             return
         if script.think:
@@ -179,14 +179,14 @@ class ScriptedModel:
         if script.cut:
             yield StopPiece("length")
 
-    def _refuse(self, script: Script, request: ModelRequest) -> None:
+    def _fail_if_scripted(self, script: Script, request: ModelRequest) -> None:
         """Fail as a server does that does not begin to answer; raises ModelError."""
         if script.overflow and all(message.origin != "summary" for message in request.messages):
             raise ModelError("the scripted model was asked to find the conversation too long", overflow=True)
-        step_id, times = self._refused
+        step_id, times = self._failed_attempts
         times = times if step_id == request.step_id else 0
         if times < script.transient:
-            self._refused = (request.step_id, times + 1)
+            self._failed_attempts = (request.step_id, times + 1)
             message = f"the scripted model is overloaded ({times + 1} of {script.transient})"
             raise ModelError(message, transient=True, retry_after=script.retry_after)
 
@@ -194,22 +194,22 @@ class ScriptedModel:
         """It holds nothing open."""
 
     async def _answer(
-        self, script: Script, situation: Situation, request: ModelRequest
+        self, script: Script, situation: ConversationState, request: ModelRequest
     ) -> AsyncGenerator[TextPiece, None]:
         if script.pieces is None:
             await trio.sleep(script.delay)
-            await self._do_harm(script)
-            yield TextPiece(_words(_ANSWERS[script.answer](script, situation, request, self.name)))
+            await self._inject_fault(script)
+            yield TextPiece(_stream_pieces(_ANSWERS[script.answer](script, situation, request, self.name)))
             return
         half = script.pieces // 2 if script.fault else 0
         for first, last in ((0, half), (half, script.pieces)):
             if first == half:
-                await self._do_harm(script)
+                await self._inject_fault(script)
             for parts in _numbered_pieces(first, last, 1 if script.delay else _BATCH):
                 await trio.sleep(script.delay)
                 yield TextPiece(parts)
 
-    async def _do_harm(self, script: Script) -> None:
+    async def _inject_fault(self, script: Script) -> None:
         match script.fault:
             case "ERROR":
                 raise ModelError("the scripted model was asked to fail")
@@ -235,7 +235,7 @@ async def _summary(text: str) -> str:
     return "\n".join([*([f"({left_out} older lines left out)"] if left_out > 0 else []), *lines[-_SUMMARY_LINES:]])
 
 
-def _usage(script: Script, situation: Situation, words: int) -> UsagePiece:
+def _usage(script: Script, situation: ConversationState, words: int) -> UsagePiece:
     return UsagePiece(*(script.usage or (len(situation.prompt) // 4, words)))
 
 
@@ -246,14 +246,14 @@ def _outcome(results: Sequence[str]) -> str:
     if ended is None:  # it never went to the background, or still is there
         return f"The last that was said of it:\n{results[-1]}"
     said = [poll.rpartition("\n\n")[0] for poll in results[1:]]
-    lines = "\n".join(text for text in said if text != _NO_NEWS).splitlines()
+    lines = "\n".join(text for text in said if text != _NO_OUTPUT).splitlines()
     shown = "\n".join(lines[-_OUTCOME_LINES:])
     return f"It has ended: {ended[1]}." + (f" The last it said:\n{shown}" if shown else " It said nothing.")
 
 
-def _plain_answer(situation: Situation) -> str:
+def _plain_answer(situation: ConversationState) -> str:
     said = " and then ".join(f'"{_shorten(text, _ECHO_CHARS)}"' for text in [situation.prompt, *situation.added])
-    before = ", ".join(f'"{_shorten(text, _BEFORE_CHARS)}"' for text in situation.before[-_BEFORE_COUNT:])
+    before = ", ".join(f'"{_shorten(text, _EARLIER_CHARS)}"' for text in situation.before[-_EARLIER_COUNT:])
     images = f" with {situation.images} image(s)" if situation.images else ""
     return f"You said: {said}{images}. (turn {situation.turn}{f'; before: {before}' if before else ''})"
 
@@ -262,7 +262,7 @@ def _shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
-def _words(text: str) -> list[str]:
+def _stream_pieces(text: str) -> list[str]:
     """Cut a text into pieces of a few words, so that even a short answer streams; joined they are the text."""
     size = max(16, len(text) // 64)
     return [text[start : start + size] for start in range(0, len(text), size)]
@@ -273,7 +273,7 @@ def _numbered_pieces(first: int, last: int, batch: int) -> Iterator[list[str]]:
         yield [f"piece {number} " for number in range(start, min(start + batch, last))]
 
 
-_ANSWERS: Mapping[Answer, Callable[[Script, Situation, ModelRequest, str], str]] = {
+_ANSWERS: Mapping[AnswerMode, Callable[[Script, ConversationState, ModelRequest, str], str]] = {
     "plain": lambda _script, situation, _request, _name: _plain_answer(situation),
     "ECHO": lambda script, _situation, _request, _name: script.echo,
     "SYSTEM": lambda _script, _situation, request, _name: request.system_prompt,

@@ -27,7 +27,7 @@ from typing import NamedTuple, Self
 import msgspec
 import trio
 
-from agent.processes.spawn import Child
+from agent.processes.spawn import SpawnedShell
 
 _STRING_CHARS = 4096
 """The longest string (a title, a link) that an escape sequence may hold."""
@@ -38,8 +38,8 @@ _OSC = rf"\][^\x07\x1b\n]{{0,{_STRING_CHARS}}}"
 _STRING = rf"[PX^_][^\x1b\n]{{0,{_STRING_CHARS}}}"
 _SEQUENCE = rf"\x1b(?:{_CSI}[@-~]|{_OSC}(?:\x07|\x1b\\)|{_STRING}\x1b\\|[ -/]{{1,16}}[0-~]|[0-OQ-WYZ\\`-~])"
 _REMOVED = re.compile(rf"{_SEQUENCE}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_BEGUN = re.compile(rf"\x1b(?:{_CSI}|(?:{_OSC}|{_STRING})\x1b?|[ -/]{{0,16}})?\Z")
-_LONGEST = _STRING_CHARS + 300
+_INCOMPLETE = re.compile(rf"\x1b(?:{_CSI}|(?:{_OSC}|{_STRING})\x1b?|[ -/]{{0,16}})?\Z")
+_MAX_SEQUENCE = _STRING_CHARS + 300
 """No sequence is longer than this."""
 
 _PLAIN = bytes([0x09, 0x0A, 0x0D, *range(0x20, 0x7F)])
@@ -50,29 +50,29 @@ class Sanitiser:
 
     def __init__(self) -> None:
         self._decoder = getincrementaldecoder("utf-8")("replace")
-        self._begun = ""
+        self._incomplete = ""
         self._is_clean = True
 
     def feed(self, data: bytes, *, final: bool = False) -> str:
         """The text of the next bytes; the beginning of a character or a sequence is held back for the next call."""
         if self._is_clean and not data.translate(None, _PLAIN):
             return data.decode("ascii")  # by far the most: one look at all bytes, and nothing to do
-        text = self._begun + self._decoder.decode(data, final)
-        held = None if final else _BEGUN.search(text, max(0, len(text) - _LONGEST))
-        self._begun = "" if held is None else held.group()
-        self._is_clean = not self._begun and not self._decoder.getstate()[0]
-        return _REMOVED.sub(_shown, text if held is None else text[: held.start()])
+        text = self._incomplete + self._decoder.decode(data, final)
+        held = None if final else _INCOMPLETE.search(text, max(0, len(text) - _MAX_SEQUENCE))
+        self._incomplete = "" if held is None else held.group()
+        self._is_clean = not self._incomplete and not self._decoder.getstate()[0]
+        return _REMOVED.sub(_escape_control, text if held is None else text[: held.start()])
 
     def skip(self, data: bytes) -> None:
         """Go on to the state after ``data`` without making its text: all before its last line feed costs nothing."""
         cut = data.rfind(b"\n") + 1
         if cut:
             self._decoder.reset()
-            self._begun, self._is_clean = "", True
+            self._incomplete, self._is_clean = "", True
         self.feed(data[cut:])
 
 
-def _shown(match: re.Match[str]) -> str:
+def _escape_control(match: re.Match[str]) -> str:
     found = match.group()
     return "" if found[0] == _ESCAPE and len(found) > 1 else f"\\x{ord(found):02x}"
 
@@ -92,29 +92,29 @@ _CHARACTER_BYTES = 4
 """A character of UTF-8 has so many bytes at most."""
 
 
-class _Stream:
+class _StreamState:
     """One stream's state; ``sure`` is how many characters its waiting bytes have at least."""
 
     def __init__(self) -> None:
         self.sanitiser = Sanitiser()
-        self.sure = 0
+        self.min_chars = 0
         self.pending: deque[tuple[int, str]] = deque()
         self.pending_size = 0
 
 
-class _Waiting(NamedTuple):
-    stream: _Stream
+class _UndecodedChunk(NamedTuple):
+    stream: _StreamState
     data: bytes
-    sure: int
+    min_chars: int
 
 
-class Output:
+class CommandOutput:
     """The output of one command, fed in the order it arrives."""
 
     def __init__(self, limits: OutputLimits | None = None, streams: int = 2) -> None:
         self._limits = limits or OutputLimits()
-        self._streams = [_Stream() for _ in range(streams)]
-        self._waiting: deque[_Waiting] = deque()
+        self._streams = [_StreamState() for _ in range(streams)]
+        self._waiting: deque[_UndecodedChunk] = deque()
         self._waiting_cost = 0
         self._chunks: deque[str] = deque()
         self._size = 0
@@ -130,7 +130,7 @@ class Output:
         output = cls(streams=1)
         shown = len(tail) - unseen
         output._append(output._streams[0], tail[:shown])
-        output.take_pending()
+        output.read_pending()
         output._append(output._streams[0], tail[shown:])
         output._truncated = is_cut
         output._pending_lost = is_cut and bool(unseen) and not shown
@@ -157,12 +157,12 @@ class Output:
     def feed(self, index: int, data: bytes) -> None:
         """Take the next bytes of stream ``index``."""
         stream = self._streams[index]
-        waiting = _Waiting(stream, data, _sure_characters(data))
+        waiting = _UndecodedChunk(stream, data, _min_characters(data))
         self._waiting.append(waiting)
         self._waiting_cost += len(data) + _CHUNK_COST
-        stream.sure += waiting.sure
+        stream.min_chars += waiting.min_chars
         while self._waiting_cost > self._limits.waiting or self._is_lost(self._waiting[0]):
-            self._relieve()
+            self._decode_oldest()
 
     def finish(self) -> None:
         """There will be no more: what was held back of characters and sequences is text now."""
@@ -198,7 +198,7 @@ class Output:
                 break
         return "".join(reversed(parts))[-size:]
 
-    def take_pending(self) -> tuple[str, bool]:
+    def read_pending(self) -> tuple[str, bool]:
         """What has come since the last call, in the order of arrival; and whether some of it is lost."""
         self._read_waiting()
         entries = sorted((entry for stream in self._streams for entry in stream.pending), key=itemgetter(0))
@@ -210,15 +210,15 @@ class Output:
 
     # --- from bytes to text -------------------------------------------------------------------------------------------
 
-    def _is_lost(self, waiting: _Waiting) -> bool:
-        return waiting.stream.sure - waiting.sure >= self._limits.kept
+    def _is_lost(self, waiting: _UndecodedChunk) -> bool:
+        return waiting.stream.min_chars - waiting.min_chars >= self._limits.kept
 
-    def _relieve(self) -> None:
+    def _decode_oldest(self) -> None:
         waiting = self._waiting.popleft()
         stream, data, sure = waiting
         is_lost = self._is_lost(waiting)
         self._waiting_cost -= len(data) + _CHUNK_COST
-        stream.sure -= sure
+        stream.min_chars -= sure
         if is_lost:
             stream.sanitiser.skip(data)
             self._truncated = self._pending_lost = True
@@ -232,7 +232,7 @@ class Output:
         self._waiting.clear()
         self._waiting_cost = 0
 
-    def _append(self, stream: _Stream, text: str) -> None:
+    def _append(self, stream: _StreamState, text: str) -> None:
         end, kept = len(text), self._limits.kept
         if end > kept:
             self._truncated = True
@@ -257,7 +257,7 @@ class Output:
             self._size -= len(chunk)
             self._dropped += len(chunk)
 
-    def _append_pending(self, stream: _Stream, chunk: str) -> None:
+    def _append_pending(self, stream: _StreamState, chunk: str) -> None:
         self._number += 1
         stream.pending_size += len(chunk)
         last = stream.pending[-1] if stream.pending else None
@@ -274,7 +274,7 @@ class Output:
                 stream.pending.appendleft((number, oldest[excess:]))
 
 
-def _sure_characters(data: bytes) -> int:
+def _min_characters(data: bytes) -> int:
     """How many characters of text these bytes make at least, whatever came before them."""
     start = data.find(b"\n") + 1
     if not start or b"\x1b" in data:
@@ -283,21 +283,21 @@ def _sure_characters(data: bytes) -> int:
 
 
 _READ_BYTES = 64 * 1024
-_READS = 16
+_MAX_READS = 16
 """Reads in a row from one stream before others get their turn."""
-_LAST_ROUNDS = 16
+_MAX_FINAL_READS = 16
 """A pipe holds 64 KiB; a left-over process that goes on writing must not keep us at it."""
 
 
-class Listener:
+class OutputReader:
     """Reads the outputs of ``child`` into ``output``, and calls ``on_news`` after each batch."""
 
-    def __init__(self, child: Child, output: Output, on_news: Callable[[], None]) -> None:
+    def __init__(self, child: SpawnedShell, output: CommandOutput, on_news: Callable[[], None]) -> None:
         self._outputs = child.outputs
-        self._epoll = child.ears
+        self._epoll = child.epoll
         self._open = {descriptor: index for index, descriptor in enumerate(child.outputs)}
         self._output = output
-        self._on_news = on_news
+        self._on_output = on_news
 
     async def run(self) -> None:
         """Listen until all streams are closed, or cancelled."""
@@ -307,7 +307,7 @@ class Listener:
 
     def finish(self) -> None:
         """Read what is left without waiting for who else holds the streams open, and close all."""
-        for _ in range(_LAST_ROUNDS):
+        for _ in range(_MAX_FINAL_READS):
             if not self._read_ready():
                 break
         for descriptor in self._outputs:
@@ -322,12 +322,12 @@ class Listener:
         ready = list(self._open) if self._epoll is None else [descriptor for descriptor, _ in self._epoll.poll(0)]
         is_news = [self._read(descriptor) for descriptor in ready]
         if any(is_news):
-            self._on_news()
+            self._on_output()
         return any(is_news) or len(self._open) < before
 
     def _read(self, descriptor: int) -> bool:
         """Read a bounded number of times; whether there was anything."""
-        for number in range(_READS):
+        for number in range(_MAX_READS):
             try:
                 data = os.read(descriptor, _READ_BYTES)
             except BlockingIOError:
@@ -335,14 +335,14 @@ class Listener:
             except OSError:  # a terminal without a process says EIO where a pipe says that it is at its end
                 data = b""
             if not data:
-                self._leave(descriptor)
+                self._detach(descriptor)
                 return number > 0
             self._output.feed(self._open[descriptor], data)
             if len(data) < _READ_BYTES:
                 break  # most likely that was all; if not, one is told so
         return True
 
-    def _leave(self, descriptor: int) -> None:
+    def _detach(self, descriptor: int) -> None:
         """Not closed yet: a terminal's may still be written to, and its number must not get another meaning."""
         del self._open[descriptor]
         if self._epoll is not None:

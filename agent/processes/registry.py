@@ -23,9 +23,9 @@ from typing import TypeAlias
 import msgspec
 import trio
 
-from agent.processes.output import Listener, Output, OutputLimits
-from agent.processes.session import TAIL_CHARS, Session, Stdin
-from agent.processes.spawn import Child, Command, SpawnFailed, spawn
+from agent.processes.output import CommandOutput, OutputLimits, OutputReader
+from agent.processes.session import TAIL_CHARS, ProcessSession, Stdin
+from agent.processes.spawn import ShellCommand, SpawnedShell, SpawnFailed, spawn
 from agent.processes.tree import TERM_GRACE, stop_tree
 from wire.entries import ExecRecord
 from wire.messages import ExecExit
@@ -39,27 +39,27 @@ class FinishedLimits(msgspec.Struct, frozen=True, kw_only=True):
     chars: int = 2_000_000
 
 
-class Finished:
+class FinishedSessions:
     """One entry for each id of a scope; every method takes the present, in seconds of one clock."""
 
     def __init__(self, limits: FinishedLimits) -> None:
         self._limits = limits
-        self._sessions: dict[tuple[str, str], tuple[float, Session]] = {}
+        self._sessions: dict[tuple[str, str], tuple[float, ProcessSession]] = {}
         """In the order of their ends."""
 
-    def add(self, session: Session, now: float, *, ago: float = 0.0) -> None:
+    def add(self, session: ProcessSession, now: float, *, ago: float = 0.0) -> None:
         """Keep one that ended ``ago`` seconds before ``now``; the last one to end stays whatever its size."""
         self._sessions[session.scope_key, session.id] = (now - ago, session)
         if ago:
             self._sessions = dict(sorted(self._sessions.items(), key=lambda item: item[1][0]))
         self._prune(now)
 
-    def all(self, now: float) -> Iterator[Session]:
+    def all(self, now: float) -> Iterator[ProcessSession]:
         """What is kept, the first to end first."""
         self._prune(now)
         return iter([session for _, session in self._sessions.values()])
 
-    def remove(self, session: Session) -> bool:
+    def remove(self, session: ProcessSession) -> bool:
         """Forget one; whether it was there."""
         return self._sessions.pop((session.scope_key, session.id), None) is not None
 
@@ -96,7 +96,7 @@ _NOUNS = (
 _ATTEMPTS = 20
 
 
-def new_name(taken: Container[str], choose: Callable[[Sequence[str]], str] = random.choice) -> str:
+def new_session_name(taken: Container[str], choose: Callable[[Sequence[str]], str] = random.choice) -> str:
     """A name that is not taken, ``adjective-noun``; with a number behind it when chance finds no free pair."""
     name = ""
     for _ in range(_ATTEMPTS):
@@ -112,7 +112,7 @@ def new_name(taken: Container[str], choose: Callable[[Sequence[str]], str] = ran
 _SHOWN_CHARS = 400
 
 
-def notice_of(session: Session) -> ExecExit:
+def exit_event(session: ProcessSession) -> ExecExit:
     """The notice of a session that has ended; its id is the one that the tool ``process`` takes."""
     summary = f"Exec {session.status} ({session.id}, {session.state})"
     said = " ".join(session.output.tail(10 * _SHOWN_CHARS).split())[-_SHOWN_CHARS:]
@@ -121,7 +121,7 @@ def notice_of(session: Session) -> ExecExit:
     return ExecExit(session.id, summary, session.session_key, session.exit_code, session.exit_signal, session.timed_out)
 
 
-def record_of(session: Session) -> ExecRecord:
+def session_record(session: ProcessSession) -> ExecRecord:
     """The state of a command; its output only after its end."""
     record = ExecRecord(
         id=session.id,
@@ -146,19 +146,19 @@ def record_of(session: Session) -> ExecRecord:
     )
 
 
-def cleared(session: Session) -> ExecRecord:
+def cleared_record(session: ProcessSession) -> ExecRecord:
     """The record of a command that is not to be restored."""
-    return msgspec.structs.replace(record_of(session), tail="", unseen=0, cleared=True)
+    return msgspec.structs.replace(session_record(session), tail="", unseen=0, cleared=True)
 
 
-def session_of(record: ExecRecord, *, scope_key: str, session_key: str, now: float) -> Session:
+def restored_session(record: ExecRecord, *, scope_key: str, session_key: str, now: float) -> ProcessSession:
     """A command of an earlier worker; one without an end died with it. ``now``: Unix time in seconds."""
-    session = Session(
+    session = ProcessSession(
         record.id,
-        Command(line=record.command, cwd=record.cwd, environment={}),
+        ShellCommand(line=record.command, cwd=record.cwd, environment={}),
         pid=record.pid,
         stdin=Stdin(None, is_terminal=False, why="the command has ended"),
-        output=Output.of_tail(record.tail, unseen=record.unseen, is_cut=record.is_cut),
+        output=CommandOutput.of_tail(record.tail, unseen=record.unseen, is_cut=record.is_cut),
         scope_key=scope_key,
         session_key=session_key,
     )
@@ -171,7 +171,7 @@ def session_of(record: ExecRecord, *, scope_key: str, session_key: str, now: flo
     return session
 
 
-Keep: TypeAlias = Callable[[str, ExecRecord], None]
+SaveCommandRecord: TypeAlias = Callable[[str, ExecRecord], None]
 """Takes a scope and the new state of one of its background commands; must not raise."""
 
 
@@ -205,15 +205,15 @@ class ProcessRegistry:
     ) -> None:
         self.allow_background = allow_background
         self.yields = yields
-        self.keep: Keep = lambda *_: None
+        self.save_record: SaveCommandRecord = lambda *_: None
         """Keeps the records that ``restore`` takes in another worker."""
         self._on_change = on_change
         self._on_exit = on_exit
         self._notify_on_exit = notify_on_exit
         self._notify_on_empty_success = notify_on_empty_success
         self._limits = limits or RegistryLimits()
-        self._running: dict[str, Session] = {}
-        self._finished = Finished(self._limits.finished)
+        self._running: dict[str, ProcessSession] = {}
+        self._finished = FinishedSessions(self._limits.finished)
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -236,19 +236,19 @@ class ProcessRegistry:
 
     # --- one command --------------------------------------------------------------------------------------------------
 
-    def start(self, command: Command, *, scope_key: str = "", session_key: str = "") -> Session:
+    def start(self, command: ShellCommand, *, scope_key: str = "", session_key: str = "") -> ProcessSession:
         """Start a command in the foreground: only who has its session knows of it. Raises SpawnFailed."""
         if self._nursery is None:
             raise SpawnFailed("the worker is ending")
         if len(self._running) >= self._limits.running:
             raise SpawnFailed(f"{self._limits.running} commands run already; end one of them first")
         child = spawn(command)
-        session = Session(
+        session = ProcessSession(
             self._new_id(),
             command,
-            pid=child.leader.pid,
+            pid=child.shell.pid,
             stdin=Stdin(child.stdin, is_terminal=child.is_terminal),
-            output=Output(self._limits.output, len(child.outputs)),
+            output=CommandOutput(self._limits.output, len(child.outputs)),
             scope_key=scope_key,
             session_key=session_key,
             warning=child.warning,
@@ -258,13 +258,13 @@ class ProcessRegistry:
         self._nursery.start_soon(self._watch, session, child)
         return session
 
-    def background(self, session: Session) -> None:
+    def move_to_background(self, session: ProcessSession) -> None:
         """From here on it is nobody's: it goes on by itself, and can be asked for by its id."""
         session.backgrounded = True
-        self.keep(session.scope_key, record_of(session))
-        self._on_change(self.in_background)
+        self.save_record(session.scope_key, session_record(session))
+        self._on_change(self.background_count)
 
-    async def kill(self, session: Session) -> None:
+    async def kill(self, session: ProcessSession) -> None:
         """Stop it by its user's wish, and wait until its tree is gone."""
         session.exit_notified = True
         session.stop()
@@ -273,21 +273,21 @@ class ProcessRegistry:
     # --- those in the background --------------------------------------------------------------------------------------
 
     @property
-    def in_background(self) -> int:
+    def background_count(self) -> int:
         """How many run there."""
         return sum(session.backgrounded for session in self._running.values())
 
-    def names_in_background(self) -> list[str]:
+    def background_ids(self) -> list[str]:
         """The ids of the commands that run in the background."""
         return [session.id for session in self._running.values() if session.backgrounded]
 
-    def sessions(self, scope_key: str) -> list[Session]:
+    def sessions(self, scope_key: str) -> list[ProcessSession]:
         """Those in the background, running or not, that belong to this scope; newest first."""
         everything = [*self._running.values(), *self._finished.all(trio.current_time())]
         mine = (session for session in everything if session.backgrounded and session.scope_key == scope_key)
         return sorted(mine, key=lambda session: session.started_at, reverse=True)
 
-    def get(self, session_id: str, scope_key: str) -> Session | None:
+    def get(self, session_id: str, scope_key: str) -> ProcessSession | None:
         """One of ``sessions``."""
         return next((session for session in self.sessions(scope_key) if session.id == session_id), None)
 
@@ -296,71 +296,71 @@ class ProcessRegistry:
         now = time.time()
         for record in records:
             if self.get(record.id, scope_key) is None:
-                session = session_of(record, scope_key=scope_key, session_key=session_key, now=now)
+                session = restored_session(record, scope_key=scope_key, session_key=session_key, now=now)
                 ago = max(0.0, now - (record.ended_at or now))
                 self._finished.add(session, trio.current_time(), ago=ago)
                 if record.ended_at is None:
-                    self.keep(scope_key, record_of(session))
+                    self.save_record(scope_key, session_record(session))
 
-    def take_unseen(self, session: Session) -> tuple[str, bool]:
+    def read_unseen(self, session: ProcessSession) -> tuple[str, bool]:
         """The output since the last call, and whether some of that is lost."""
-        said, is_lost = session.output.take_pending()
+        said, is_lost = session.output.read_pending()
         if said and session.exited:
-            self.keep(session.scope_key, record_of(session))
+            self.save_record(session.scope_key, session_record(session))
         return said, is_lost
 
-    def forget(self, session: Session) -> bool:
+    def forget(self, session: ProcessSession) -> bool:
         """Drop one that has ended; whether it was still kept."""
         was_kept = self._finished.remove(session)
         if was_kept:
-            self.keep(session.scope_key, cleared(session))
+            self.save_record(session.scope_key, cleared_record(session))
         return was_kept
 
-    def announce(self, session: Session) -> None:
+    def notify_exit(self, session: ProcessSession) -> None:
         """Tell of the end of a background command, once, unless somebody knows or is about to tell."""
         if not session.exited or session.exit_notified or session.watchers or not session.backgrounded:
             return
         session.exit_notified = True
         is_empty_success = session.exit_code == 0 and not session.output.size
         if session.notify_on_exit and (self._notify_on_empty_success or not is_empty_success):
-            self._on_exit(notice_of(session))
+            self._on_exit(exit_event(session))
 
     # --- watching -----------------------------------------------------------------------------------------------------
 
-    async def _watch(self, session: Session, child: Child) -> None:
-        listener = Listener(child, session.output, session.heard)
+    async def _watch(self, session: ProcessSession, child: SpawnedShell) -> None:
+        listener = OutputReader(child, session.output, session.mark_output)
         with ExitStack() as closing:
-            closing.callback(self._ended, session, child)
+            closing.callback(self._finish, session, child)
             closing.callback(listener.finish)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(listener.run)
                 try:
-                    await _until_over(session, child)
+                    await _wait_exit_or_timeout(session, child)
                 except trio.Cancelled:
                     session.exit_notified = True  # all ends: there is nobody left to tell
                     raise
                 finally:
-                    await stop_tree(child.leader, self._limits.term_grace)
+                    await stop_tree(child.shell, self._limits.term_grace)
                 nursery.cancel_scope.cancel()
 
-    def _ended(self, session: Session, child: Child) -> None:
-        returncode = child.leader.process.poll()
-        child.leader.close()
+    def _finish(self, session: ProcessSession, child: SpawnedShell) -> None:
+        returncode = child.shell.process.poll()
+        child.shell.close()
         session.end(-9 if returncode is None else returncode)
         del self._running[session.id]
         if session.backgrounded:
             self._finished.add(session, trio.current_time())
-            self.keep(session.scope_key, record_of(session))
-            self.announce(session)  # first: at the change, the conversation may lose its worker to another
-            self._on_change(self.in_background)
+            self.save_record(session.scope_key, session_record(session))
+            self.notify_exit(session)  # first: at the change, the conversation may lose its worker to another
+            self._on_change(self.background_count)
 
     def _new_id(self) -> str:
         finished = {session.id for session in self._finished.all(trio.current_time())}
-        return new_name(self._running.keys() | finished)
+        return new_session_name(self._running.keys() | finished)
 
 
-async def _until_over(session: Session, child: Child) -> None:
+async def _wait_exit_or_timeout(session: ProcessSession, child: SpawnedShell) -> None:
     timeout = session.command.timeout
     with trio.move_on_after(float("inf") if timeout is None else timeout) as clock, session.stop_scope:
-        await child.leader.exited()
+        await child.shell.wait_exited()
     session.timed_out = clock.cancelled_caught

@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 import trio
 
-from agent.processes.output import Output
-from agent.processes.spawn import Command
+from agent.processes.output import CommandOutput
+from agent.processes.spawn import ShellCommand
 
-_PATIENCE = 5.0
+_WRITE_TIMEOUT = 5.0
 """Seconds that a command may take to read what is written to it."""
 _END_OF_TRANSMISSION = b"\x04"
 
@@ -28,7 +28,7 @@ class InputClosed(Exception):
 
 
 class Stdin:
-    """The input of one command. ``is_terminal``: the descriptor is that of the output, and is closed with it."""
+    """The input of one command. ``is_interactive``: the descriptor is that of the output, and is closed with it."""
 
     def __init__(
         self, descriptor: int | None, *, is_terminal: bool, why: str = "the command was started without an input"
@@ -36,13 +36,13 @@ class Stdin:
         """``why``: the error for writers where there is no descriptor."""
         self._descriptor = descriptor
         self.is_terminal = is_terminal
-        self._why = why
+        self._closed_reason = why
         self._lock = trio.Lock()
 
     async def write(self, data: bytes) -> int:
         """Write, one caller after the other; how many bytes the command took in time. Raises InputClosed."""
         written = 0
-        with trio.move_on_after(_PATIENCE):
+        with trio.move_on_after(_WRITE_TIMEOUT):
             async with self._lock:
                 while written < len(data):
                     written += await self._write_some(data[written:])
@@ -53,7 +53,7 @@ class Stdin:
         if self.is_terminal:
             await self.write(_END_OF_TRANSMISSION)
         elif self._descriptor is None:
-            raise InputClosed(self._why)
+            raise InputClosed(self._closed_reason)
         else:
             self.close("its input was ended")
 
@@ -62,14 +62,14 @@ class Stdin:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
-        self._why = why
+        self._closed_reason = why
         if not self.is_terminal:
             trio.lowlevel.notify_closing(descriptor)
             os.close(descriptor)
 
     async def _write_some(self, data: bytes) -> int:
         if self._descriptor is None:
-            raise InputClosed(self._why)
+            raise InputClosed(self._closed_reason)
         try:
             await trio.lowlevel.wait_writable(self._descriptor)
             return os.write(self._descriptor, data)
@@ -77,30 +77,30 @@ class Stdin:
             return 0
         except OSError as exc:
             self.close("the command has closed its input")
-            raise InputClosed(self._why) from exc
+            raise InputClosed(self._closed_reason) from exc
         except trio.ClosedResourceError as exc:
-            raise InputClosed(self._why) from exc
+            raise InputClosed(self._closed_reason) from exc
 
 
-Status: TypeAlias = Literal["running", "completed", "failed"]
+ProcessStatus: TypeAlias = Literal["running", "completed", "failed"]
 
 TAIL_CHARS = 2_000
 """Characters of a command's output in its facts, and in its record for the next worker."""
-_NOT_RUN = frozenset({126, 127})
+_NOT_RUN_CODES = frozenset({126, 127})
 """The shell's words for a command that it cannot execute or find."""
 
 
-class Session:
+class ProcessSession:
     """A command and its fate. The registry owns it; ``stop`` and the marks of who knows what are for everybody."""
 
     def __init__(
         self,
         session_id: str,
-        command: Command,
+        command: ShellCommand,
         *,
         pid: int,
         stdin: Stdin,
-        output: Output,
+        output: CommandOutput,
         scope_key: str,
         session_key: str,
         warning: str | None = None,
@@ -114,7 +114,7 @@ class Session:
         self.output = output
         self.stdin = stdin
         self.warning = warning
-        self.fresh = trio.Event()
+        self.has_output = trio.Event()
         """Set when there is output; whoever waits for more puts a new one here."""
         self.ended = trio.Event()
         """Set when the whole tree is gone."""
@@ -124,7 +124,7 @@ class Session:
         """Whoever must know of the end knows, or has caused it."""
         self.watchers = 0
         """Polls that wait for the end: they will tell of it."""
-        self.observed = 0
+        self.observed_chars = 0
         """Characters of the output that front ends have polled; the agent's own place is in ``output``."""
         self.backgrounded = False
         self.timed_out = False
@@ -140,11 +140,11 @@ class Session:
         return self.ended.is_set()
 
     @property
-    def status(self) -> Status:
+    def status(self) -> ProcessStatus:
         """A command that was stopped, timed out or could not be run has failed; any other that ended is complete."""
         if not self.exited:
             return "running"
-        is_failure = self.timed_out or self.lost or self.exit_signal is not None or self.exit_code in _NOT_RUN
+        is_failure = self.timed_out or self.lost or self.exit_signal is not None or self.exit_code in _NOT_RUN_CODES
         return "failed" if is_failure else "completed"
 
     @property
@@ -163,14 +163,14 @@ class Session:
         """Ask for its end; ``ended`` tells when it has come. Harmless when repeated."""
         self.stop_scope.cancel()
 
-    def heard(self) -> None:
+    def mark_output(self) -> None:
         """There is new output."""
-        self.fresh.set()
+        self.has_output.set()
 
     def end(self, returncode: int) -> None:
         """It is over, with what ``Popen.returncode`` says."""
         if returncode < 0:
-            self.exit_signal = _name_of_signal(-returncode)
+            self.exit_signal = _signal_name(-returncode)
         else:
             self.exit_code = returncode
         self.ended_at = time.time()
@@ -191,16 +191,18 @@ class Session:
         return facts | {name: value for name, value in ends.items() if value is not None}
 
 
-def _name_of_signal(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:  # one of the real-time signals has no name
         return str(number)
 
 
-Action: TypeAlias = Literal["list", "poll", "log", "write", "submit", "send_keys", "paste", "kill", "clear", "remove"]
+ProcessAction: TypeAlias = Literal[
+    "list", "poll", "log", "write", "submit", "send_keys", "paste", "kill", "clear", "remove"
+]
 
-INPUT_ACTIONS: frozenset[Action] = frozenset({"write", "submit", "send_keys", "paste"})
+INPUT_ACTIONS: frozenset[ProcessAction] = frozenset({"write", "submit", "send_keys", "paste"})
 """Actions that give a command input, which a shell executes."""
 
 _MAX_DATA = 1_000_000
@@ -218,7 +220,7 @@ class ProcessInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``keys``: for send_keys.
     """
 
-    action: Action
+    action: ProcessAction
     session_id: str | None = None
     timeout: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     offset: _Count | None = None

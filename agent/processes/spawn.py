@@ -15,20 +15,20 @@ from uuid import uuid4
 
 import msgspec
 
-from agent.processes.tree import MARK_VARIABLE, Leader
+from agent.processes.tree import MARK_VARIABLE, ShellProcess
 
 _COLUMNS, _ROWS = 120, 30
 
 # A session's leader gets the first terminal it opens as its controlling one; the shell itself does it, so that nothing
 # has to run between fork and exec.
-_ON_TERMINAL = 'exec <>"$0" >&0 2>&0; exec "$@"'
+_TERMINAL_SCRIPT = 'exec <>"$0" >&0 2>&0; exec "$@"'
 
 
 class SpawnFailed(Exception):
     """The command could not be started; the message says why."""
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class ShellCommand(msgspec.Struct, frozen=True, kw_only=True):
     """What to start. ``cwd`` is an existing directory; ``timeout`` in seconds, None for none."""
 
     line: str
@@ -39,41 +39,41 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     takes_input: bool = False
 
 
-class Child(NamedTuple):
+class SpawnedShell(NamedTuple):
     """A command that runs. ``stdin`` and ``outputs`` are descriptors; on a terminal they are one and the same.
 
     Two outputs are stdout and stderr; ``ears`` tells which of them was written to first. ``warning``: what could not be
     done as it was asked for.
     """
 
-    leader: Leader
+    shell: ShellProcess
     stdin: int | None
     outputs: tuple[int, ...]
-    ears: "select.epoll | None"
+    epoll: "select.epoll | None"
     is_terminal: bool
     warning: str | None = None
 
 
-def spawn(command: Command) -> Child:
+def spawn(command: ShellCommand) -> SpawnedShell:
     """Start it. Raises SpawnFailed."""
     mark = uuid4().hex
     environment = {**command.environment, MARK_VARIABLE: mark}
     try:
         if command.terminal:
-            return _on_terminal_or_pipes(command, environment, mark)
-        return _on_pipes(command, environment, mark)
+            return _spawn_on_terminal_or_pipes(command, environment, mark)
+        return _spawn_on_pipes(command, environment, mark)
     except (OSError, ValueError) as exc:
         raise SpawnFailed(f"cannot run the command: {exc}") from exc
 
 
-def _on_terminal_or_pipes(command: Command, environment: dict[str, str], mark: str) -> Child:
+def _spawn_on_terminal_or_pipes(command: ShellCommand, environment: dict[str, str], mark: str) -> SpawnedShell:
     try:
         master, slave = os.openpty()
     except OSError as exc:
-        child = _on_pipes(command, environment, mark)
+        child = _spawn_on_pipes(command, environment, mark)
         return child._replace(warning=f"there is no terminal to be had ({exc.strerror}); the command runs on pipes")
     try:
-        return _on_terminal(command, environment, mark, master, slave)
+        return _spawn_on_terminal(command, environment, mark, master, slave)
     except BaseException:
         os.close(master)
         raise
@@ -81,12 +81,14 @@ def _on_terminal_or_pipes(command: Command, environment: dict[str, str], mark: s
         os.close(slave)
 
 
-def _on_terminal(command: Command, environment: dict[str, str], mark: str, master: int, slave: int) -> Child:
+def _spawn_on_terminal(
+    command: ShellCommand, environment: dict[str, str], mark: str, master: int, slave: int
+) -> SpawnedShell:
     termios.tcsetwinsize(slave, (_ROWS, _COLUMNS))
     os.set_blocking(master, False)
     shell = _shell()
     process = subprocess.Popen(
-        [shell, "-c", _ON_TERMINAL, os.ttyname(slave), shell, "-c", command.line],
+        [shell, "-c", _TERMINAL_SCRIPT, os.ttyname(slave), shell, "-c", command.line],
         stdin=slave,
         stdout=slave,
         stderr=slave,
@@ -94,10 +96,10 @@ def _on_terminal(command: Command, environment: dict[str, str], mark: str, maste
         env={"TERM": "xterm-256color", **environment},
         start_new_session=True,
     )
-    return Child(_leader(process, mark), master, (master,), None, is_terminal=True)
+    return SpawnedShell(_shell_process(process, mark), master, (master,), None, is_terminal=True)
 
 
-def _on_pipes(command: Command, environment: dict[str, str], mark: str) -> Child:
+def _spawn_on_pipes(command: ShellCommand, environment: dict[str, str], mark: str) -> SpawnedShell:
     with ExitStack() as ours, ExitStack() as theirs:
         stdout, their_stdout = _pipe(reader=ours, writer=theirs)
         outputs: tuple[int, ...] = (stdout,)
@@ -122,11 +124,11 @@ def _on_pipes(command: Command, environment: dict[str, str], mark: str) -> Child
             env=environment,
             start_new_session=True,
         )
-        leader = _leader(process, mark)
+        leader = _shell_process(process, mark)
         for descriptor in (*outputs, *(() if stdin is None else (stdin,))):
             os.set_blocking(descriptor, False)
         ours.pop_all()
-    return Child(leader, stdin, outputs, ears, is_terminal=False)
+    return SpawnedShell(leader, stdin, outputs, ears, is_terminal=False)
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
@@ -137,9 +139,9 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     return reading, writing
 
 
-def _leader(process: "subprocess.Popen[bytes]", mark: str) -> Leader:
+def _shell_process(process: "subprocess.Popen[bytes]", mark: str) -> ShellProcess:
     try:
-        return Leader(process, mark)
+        return ShellProcess(process, mark)
     except OSError:
         process.kill()
         process.wait()

@@ -20,19 +20,19 @@ MARK_VARIABLE = "AGENT_EXEC_ID"
 """The environment variable that everything a command starts inherits; its value is the command's alone."""
 TERM_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
-HURRIED_GRACE = 0.5
+CANCELLED_GRACE = 0.5
 """The same when the stop is cancelled, as at the end of the worker: less than a supervisor gives it to end itself."""
-KILL_PATIENCE = 5.0
+KILL_TIMEOUT = 5.0
 """Seconds to wait for the end after SIGKILL; longer only for a process stuck in the kernel."""
 _STAT_BYTES = 4 * 1024
 _ENVIRON_BYTES = 256 * 1024
 _FLAGS, _ENV_END = 6, 48  # fields of /proc/PID/stat, counted from the state
 _EXITING = 0x4  # a flag
-_EXEC_PATIENCE = 0.25  # seconds that a process may take inside exec
+_EXEC_TIMEOUT = 0.25  # seconds that a process may take inside exec
 _EXEC_PAUSE = 0.001
 
 
-class Leader:
+class ShellProcess:
     """The shell of a command: its exit can be waited for without reaping it.
 
     While the pid is not reaped, no stranger can have its number. Raises OSError where no file can be opened any more.
@@ -44,7 +44,7 @@ class Leader:
         self.mark = f"{MARK_VARIABLE}={mark}".encode()
         self._pidfd = os.pidfd_open(process.pid) if sys.platform == "linux" else None
 
-    async def exited(self) -> None:
+    async def wait_exited(self) -> None:
         """Wait for the exit; the tree may live on."""
         if self._pidfd is None:  # no pidfd there, and the pid is reaped here
             await trio.to_thread.run_sync(self.process.wait, abandon_on_cancel=True)
@@ -58,13 +58,13 @@ class Leader:
             self._pidfd = None
 
 
-async def stop_tree(leader: Leader, grace: float = TERM_GRACE) -> None:
+async def stop_tree(leader: ShellProcess, grace: float = TERM_GRACE) -> None:
     """SIGTERM to the tree, ``grace`` seconds, SIGKILL; done when the tree is gone and the shell is reaped.
 
     A cancelled stop shortens the grace and is carried through. Never takes longer than the grace and the patience.
     """
     with ExitStack() as closing:
-        tree = _Tree(leader, closing) if sys.platform == "linux" else _Group(leader)
+        tree = _ProcessTree(leader, closing) if sys.platform == "linux" else _ProcessGroup(leader)
         if not tree.signal(signal.SIGTERM):
             leader.process.wait()
             return
@@ -72,40 +72,40 @@ async def stop_tree(leader: Leader, grace: float = TERM_GRACE) -> None:
             await _await_end(tree, grace)
         except trio.Cancelled:
             with trio.CancelScope(shield=True):
-                await _await_end(tree, HURRIED_GRACE)
+                await _await_end(tree, CANCELLED_GRACE)
             raise
         finally:
-            with trio.CancelScope(shield=True), trio.move_on_after(KILL_PATIENCE):
+            with trio.CancelScope(shield=True), trio.move_on_after(KILL_TIMEOUT):
                 while tree.signal(signal.SIGKILL):  # again: a process may have forked between the look and the signal
-                    await tree.ended()
-                await leader.exited()
+                    await tree.wait_ended()
+                await leader.wait_exited()
                 leader.process.wait()
 
 
-async def _await_end(tree: "_Tree | _Group", seconds: float) -> None:
+async def _await_end(tree: "_ProcessTree | _ProcessGroup", seconds: float) -> None:
     with trio.move_on_after(seconds):
-        await tree.ended()
+        await tree.wait_ended()
 
 
-class _Group:
+class _ProcessGroup:
     """Without ``/proc`` and pidfds the process group is all that can be reached."""
 
-    def __init__(self, leader: Leader) -> None:
-        self._leader = leader
+    def __init__(self, leader: ShellProcess) -> None:
+        self._shell = leader
 
     def signal(self, number: signal.Signals) -> bool:
         """Signal the group; whether there is one."""
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._leader.pid, number)
+            os.killpg(self._shell.pid, number)
             return True
         return False
 
-    async def ended(self) -> None:
+    async def wait_ended(self) -> None:
         """Wait for the shell."""
-        await self._leader.exited()
+        await self._shell.wait_exited()
 
 
-class _Row(NamedTuple):
+class _ProcessRow(NamedTuple):
     pid: int
     state: str
     parent: int
@@ -114,44 +114,44 @@ class _Row(NamedTuple):
     started: int
 
 
-class _Tree:
+class _ProcessTree:
     """The tree of a shell that must not have been reaped.
 
     Each process once seen is held by a pidfd, also when its parent has ended and nothing ties it to the tree any more.
     """
 
-    def __init__(self, leader: Leader, closing: ExitStack) -> None:
-        self._leader = leader
+    def __init__(self, leader: ShellProcess, closing: ExitStack) -> None:
+        self._shell = leader
         self._closing = closing
-        self._held: dict[int, int] = {}
+        self._pidfds: dict[int, int] = {}
 
     def signal(self, number: signal.Signals) -> bool:
         """Look again, and signal every process of the tree; whether there was any."""
-        for row in _members(self._leader, self._held):
-            if row.pid not in self._held:
-                self._hold(row)
-        for descriptor in self._held.values():
+        for row in _members(self._shell, self._pidfds):
+            if row.pid not in self._pidfds:
+                self._open_pidfd(row)
+        for descriptor in self._pidfds.values():
             with suppress(ProcessLookupError, PermissionError):  # ended since; or setuid: not ours to stop
                 signal.pidfd_send_signal(descriptor, number)
                 signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # one that is stopped hears nothing else
-        return bool(self._held)
+        return bool(self._pidfds)
 
-    async def ended(self) -> None:
+    async def wait_ended(self) -> None:
         """Wait until all that were signalled have ended."""
-        for descriptor in list(self._held.values()):
+        for descriptor in list(self._pidfds.values()):
             await trio.lowlevel.wait_readable(descriptor)
-        self._held.clear()
+        self._pidfds.clear()
 
-    def _hold(self, row: _Row) -> None:
+    def _open_pidfd(self, row: _ProcessRow) -> None:
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(row.pid)
             self._closing.callback(os.close, descriptor)
-            now = _row(row.pid)
+            now = _read_row(row.pid)
             if now is not None and now.started == row.started:  # else the number has a new owner
-                self._held[row.pid] = descriptor
+                self._pidfds[row.pid] = descriptor
 
 
-def _members(leader: Leader, known: Collection[int]) -> list[_Row]:
+def _members(leader: ShellProcess, known: Collection[int]) -> list[_ProcessRow]:
     """The living processes of the shell's session or group, those with its mark, and what descends from any of them."""
     rows = {row.pid: row for row in _process_table()}
     root = leader.pid
@@ -175,7 +175,7 @@ def _add_descendants(members: set[int], children: dict[int, list[int]]) -> None:
         frontier.extend(new)
 
 
-def _is_marked(row: _Row, members: Collection[int], oldest: int, mark: bytes) -> bool:
+def _is_marked(row: _ProcessRow, members: Collection[int], oldest: int, mark: bytes) -> bool:
     if row.pid in members or row.started < oldest or row.state in {"Z", "X"}:
         return False
     return mark in _environment(row.pid).split(b"\0")
@@ -187,7 +187,7 @@ def _environment(pid: int) -> bytes:
     Of a process that we may not look into, another user's for example, nothing is known and nothing will be.
     """
     is_settled = False
-    deadline = time.monotonic() + _EXEC_PATIENCE
+    deadline = time.monotonic() + _EXEC_TIMEOUT
     while True:
         try:
             environment = _read_file(f"/proc/{pid}/environ", _ENVIRON_BYTES)
@@ -195,14 +195,14 @@ def _environment(pid: int) -> bytes:
             return b""
         if environment or is_settled or time.monotonic() >= deadline:
             return environment
-        is_settled = not _is_bare(pid)  # if so it needs a second look: exec may just have ended
+        is_settled = not _is_inside_exec(pid)  # if so it needs a second look: exec may just have ended
         if not is_settled:
             time.sleep(_EXEC_PAUSE)
 
 
-def _process_table() -> Iterator[_Row]:
+def _process_table() -> Iterator[_ProcessRow]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib would build an object for each of thousands of entries
-        if name.isdecimal() and _has_session(int(name)) and (row := _row(int(name))) is not None:
+        if name.isdecimal() and _has_session(int(name)) and (row := _read_row(int(name))) is not None:
             yield row
 
 
@@ -214,22 +214,22 @@ def _has_session(pid: int) -> bool:
         return False
 
 
-def _is_bare(pid: int) -> bool:
+def _is_inside_exec(pid: int) -> bool:
     """Whether it lives and has no environment set up: it has left one program and not yet entered the next."""
-    fields = _fields(pid)
+    fields = _read_stat_fields(pid)
     return len(fields) > _ENV_END and int(fields[_ENV_END]) == 0 and not int(fields[_FLAGS]) & _EXITING
 
 
-def _fields(pid: int, most: int = -1) -> list[bytes]:
+def _read_stat_fields(pid: int, most: int = -1) -> list[bytes]:
     """What ``/proc/PID/stat`` tells after the command name, which may contain anything; empty: it is gone."""
     return _read(f"/proc/{pid}/stat", _STAT_BYTES).rpartition(b")")[2].split(None, most)
 
 
-def _row(pid: int) -> _Row | None:
-    fields = _fields(pid, 20)
+def _read_row(pid: int) -> _ProcessRow | None:
+    fields = _read_stat_fields(pid, 20)
     if not fields:
         return None
-    return _Row(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+    return _ProcessRow(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
 def _read(path: str, size: int) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from agent.tools.file_state import FileLedger
+from agent.tools.file_state import FileTracker
 from wire.entries import ImageBlock
 
 if TYPE_CHECKING:
@@ -26,21 +26,21 @@ def input_schema(input_type: type[msgspec.Struct]) -> dict[str, Any]:
     for each type: nobody may change it.
     """
     (schema,), components = msgspec.json.schema_components([input_type])
-    inlined: dict[str, Any] = _inlined(schema, components)
+    inlined: dict[str, Any] = _inline_refs(schema, components)
     inlined.pop("title", None)
     inlined.pop("description", None)  # it is the class's docstring; the tool's own description is for the model
     return inlined
 
 
-def _inlined(schema: Any, components: dict[str, Any]) -> Any:
+def _inline_refs(schema: Any, components: dict[str, Any]) -> Any:
     if isinstance(schema, list):
-        return [_inlined(item, components) for item in schema]
+        return [_inline_refs(item, components) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
         target = components[schema["$ref"].rpartition("/")[2]]
-        return _inlined(target | {name: value for name, value in schema.items() if name != "$ref"}, components)
-    return {name: _inlined(value, components) for name, value in schema.items()}
+        return _inline_refs(target | {name: value for name, value in schema.items() if name != "$ref"}, components)
+    return {name: _inline_refs(value, components) for name, value in schema.items()}
 
 
 ErrorType: TypeAlias = Literal["validation", "runtime", "logical", "aborted", "denied"]
@@ -97,7 +97,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     report: Report
     processes: "ProcessRegistry"
     call_id: str = ""
-    files: FileLedger = msgspec.field(default_factory=FileLedger)
+    files: FileTracker = msgspec.field(default_factory=FileTracker)
     scope_key: str = ""
     session_key: str = ""
     outputs: str = ""

@@ -5,7 +5,7 @@ from importlib import import_module
 
 from agent.tools.base import Tool
 
-_PLACES = {
+_CLASS_NAMES = {
     "read": "ReadTool",
     "write": "WriteTool",
     "edit": "EditTool",
@@ -17,7 +17,7 @@ _PLACES = {
 }
 """Module and class; ``todo`` is made by whoever keeps the list."""
 
-TOOL_NAMES = (*_PLACES, "todo")
+TOOL_NAMES = (*_CLASS_NAMES, "todo")
 
 
 def open_tools(names: frozenset[str], todo: Callable[[], Tool]) -> dict[str, Tool]:
@@ -25,5 +25,7 @@ def open_tools(names: frozenset[str], todo: Callable[[], Tool]) -> dict[str, Too
     tools: dict[str, Tool] = {}
     for name in TOOL_NAMES:
         if name in names:
-            tools[name] = todo() if name == "todo" else getattr(import_module(f"agent.tools.{name}"), _PLACES[name])()
+            tools[name] = (
+                todo() if name == "todo" else getattr(import_module(f"agent.tools.{name}"), _CLASS_NAMES[name])()
+            )
     return tools

@@ -8,19 +8,19 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from agent.tools.base import ToolContext, ToolError
-from agent.tools.edits import Change, Edit, EditProblem, plan_changes, unified_diff
+from agent.tools.edits import Edit, EditError, TextChange, plan_changes, unified_diff
 from agent.tools.files import read_content
-from agent.tools.paths import Place, locate
+from agent.tools.paths import ConfinedPath, resolve_path
 from wire.call_parts import CallPart
 
-_MOST_OLD = 1024 * 1024
-_MOST_COMPARED = 400 * 400
+_MAX_OLD_BYTES = 1024 * 1024
+_MAX_COMPARED = 400 * 400
 
 
-def parts_of_write(path: str, content: str, context: ToolContext) -> list[CallPart]:
+def describe_write(path: str, content: str, context: ToolContext) -> list[CallPart]:
     """The file and its diff; of a new file, or one that is no text, the new content."""
     try:
-        place = locate(context, path, reading=False)
+        place = resolve_path(context, path, reading=False)
         old = _content_of(place)
     except (OSError, ToolError) as exc:
         return [CallPart("file", path), CallPart("note", f"the call will fail: {exc}"), CallPart("content", content)]
@@ -30,24 +30,24 @@ def parts_of_write(path: str, content: str, context: ToolContext) -> list[CallPa
     if text is None or text == content:
         what = f"{place.path} ({'the same again' if text == content else f'replaces {len(old):,} bytes'})"
         return [CallPart("file", what), CallPart("content", content)]
-    changes = list(_changes_of_lines(text, content))
+    changes = list(_line_changes(text, content))
     return [CallPart("file", place.path), CallPart("changes", unified_diff(text, changes, most=None), "diff")]
 
 
-def parts_of_edit(path: str, edits: Sequence[Edit], context: ToolContext) -> list[CallPart]:
+def describe_edit(path: str, edits: Sequence[Edit], context: ToolContext) -> list[CallPart]:
     """The file and its diff with context; the edits themselves where they do not fit the file."""
     try:
-        place = locate(context, path, reading=False)
+        place = resolve_path(context, path, reading=False)
         text = read_content(place).data.decode(errors="surrogateescape")
         changes = plan_changes(text, edits)
-    except (OSError, ToolError, EditProblem) as exc:
+    except (OSError, ToolError, EditError) as exc:
         parts = [CallPart("file", path), CallPart("note", f"the call will fail: {exc}")]
-        return [*parts, *(CallPart("changes", _bare(edit), "diff") for edit in edits)]
+        return [*parts, *(CallPart("changes", _edit_as_diff(edit), "diff") for edit in edits)]
     diff = unified_diff(text, changes, most=None).encode(errors="surrogateescape").decode(errors="replace")
     return [CallPart("file", place.path), CallPart("changes", diff, "diff")]
 
 
-def _content_of(place: Place) -> bytes | None:
+def _content_of(place: ConfinedPath) -> bytes | None:
     try:
         return read_content(place).data
     except FileNotFoundError:
@@ -56,33 +56,33 @@ def _content_of(place: Place) -> bytes | None:
 
 def _decoded(data: bytes) -> str | None:
     try:
-        return data.decode() if len(data) <= _MOST_OLD else None
+        return data.decode() if len(data) <= _MAX_OLD_BYTES else None
     except UnicodeDecodeError:
         return None
 
 
-def _bare(edit: Edit) -> str:
+def _edit_as_diff(edit: Edit) -> str:
     removed = [f"-{line}" for line in edit.old_text.split("\n")]
     return "\n".join([*removed, *(f"+{line}" for line in edit.new_text.split("\n"))])
 
 
-def _changes_of_lines(old: str, new: str) -> Iterator[Change]:
+def _line_changes(old: str, new: str) -> Iterator[TextChange]:
     """The changes, in units of whole lines."""
     before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
-    head = _common(before, after)
-    tail = _common(before[head:][::-1], after[head:][::-1])
+    head = _common_prefix(before, after)
+    tail = _common_prefix(before[head:][::-1], after[head:][::-1])
     mine, theirs = before[head : len(before) - tail], after[head : len(after) - tail]
     starts = [sum(map(len, before[:head]))]
     for line in mine:
         starts.append(starts[-1] + len(line))
-    if len(mine) * len(theirs) > _MOST_COMPARED:
-        yield Change(starts[0], starts[-1], "".join(theirs))
+    if len(mine) * len(theirs) > _MAX_COMPARED:
+        yield TextChange(starts[0], starts[-1], "".join(theirs))
         return
     for tag, first, last, new_first, new_last in SequenceMatcher(None, mine, theirs).get_opcodes():
         if tag != "equal":
-            yield Change(starts[first], starts[last], "".join(theirs[new_first:new_last]))
+            yield TextChange(starts[first], starts[last], "".join(theirs[new_first:new_last]))
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
+def _common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
     most = min(len(one), len(other))
     return next((index for index in range(most) if one[index] != other[index]), most)

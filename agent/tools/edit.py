@@ -6,11 +6,11 @@ import msgspec
 import trio
 
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
-from agent.tools.change_preview import parts_of_edit
-from agent.tools.edits import Change, Edit, EditProblem, apply_changes, plan_changes, unified_diff
-from agent.tools.file_state import HASHED_BYTES, Stamp
-from agent.tools.files import changed_meanwhile, encoded, read_content, replace_content
-from agent.tools.paths import Place, failures_of, located
+from agent.tools.change_preview import describe_edit
+from agent.tools.edits import Edit, EditError, TextChange, apply_changes, plan_changes, unified_diff
+from agent.tools.file_state import HASHED_BYTES, FileVersion
+from agent.tools.files import changed_error, encode_text, read_content, replace_content
+from agent.tools.paths import ConfinedPath, resolve_path_in_thread, tool_errors
 from wire.call_parts import CallPart
 
 _MAX_EDITS = 100
@@ -45,52 +45,52 @@ class EditTool:
     async def run(self, arguments: EditInput, context: ToolContext) -> ToolOutput:
         """See the interface. A file that someone else has changed since the agent read it is not touched."""
         for index, edit in enumerate(arguments.edits):
-            encoded(edit.new_text, f"edits[{index}].new_text")
-        place = await located(context, arguments.path, reading=False)
-        async with context.files.writing(place.path):
-            known = context.files.known(place.path)
+            encode_text(edit.new_text, f"edits[{index}].new_text")
+        place = await resolve_path_in_thread(context, arguments.path, reading=False)
+        async with context.files.write_lock(place.path):
+            known = context.files.last_seen(place.path)
             edited = await trio.to_thread.run_sync(_edit, place, arguments.edits, known)
-            context.files.note(place.path, edited.stamp)
+            context.files.record(place.path, edited.version)
         return ToolOutput(_summary(edited, place), {"path": place.path, "diff": edited.diff})
 
     async def describe(self, arguments: EditInput, context: ToolContext) -> list[CallPart]:
         """What the call would change."""
         return await trio.to_thread.run_sync(
-            parts_of_edit, arguments.path, arguments.edits, context, abandon_on_cancel=True
+            describe_edit, arguments.path, arguments.edits, context, abandon_on_cancel=True
         )
 
 
-class _Edited(NamedTuple):
-    stamp: Stamp
+class _FileEdit(NamedTuple):
+    version: FileVersion
     lines: list[int]
     """Where the changes begin, in the old text."""
     diff: str
 
 
-def _edit(place: Place, edits: list[Edit], known: Stamp | None) -> _Edited:
-    with failures_of("edit", place):
+def _edit(place: ConfinedPath, edits: list[Edit], known: FileVersion | None) -> _FileEdit:
+    with tool_errors("edit", place):
         content = read_content(place)
-        if known is not None and not known.same_content(content.stamp):
-            raise changed_meanwhile(place)
+        if known is not None and not known.same_content(content.version):
+            raise changed_error(place)
         text = content.data.decode(errors="surrogateescape")  # what is no UTF-8 goes back as it came
-        changes = _planned(text, edits, place)
-        stamp = replace_content(place, _encoded(text, changes), expected=content.status).stamp
+        changes = _plan_or_fail(text, edits, place)
+        stamp = replace_content(place, _encoded(text, changes), expected=content.status).version
     diff = unified_diff(text, changes).encode(errors="surrogateescape").decode(errors="replace")
-    return _Edited(stamp, _lines(text, changes), diff)
+    return _FileEdit(stamp, _lines(text, changes), diff)
 
 
-def _planned(text: str, edits: list[Edit], place: Place) -> list[Change]:
+def _plan_or_fail(text: str, edits: list[Edit], place: ConfinedPath) -> list[TextChange]:
     try:
         return plan_changes(text, edits)
-    except EditProblem as exc:
+    except EditError as exc:
         raise ToolError(
-            f"{place.asked}: {exc}; nothing was changed",
+            f"{place.requested}: {exc}; nothing was changed",
             "logical",
             recommendations=["Read the file again and copy old_text from it exactly, white space included."],
         ) from exc
 
 
-def _encoded(text: str, changes: list[Change]) -> bytes:
+def _encoded(text: str, changes: list[TextChange]) -> bytes:
     size = len(text) + sum(len(change.new) - (change.end - change.start) for change in changes)
     if size > HASHED_BYTES:
         raise ToolError(
@@ -99,7 +99,7 @@ def _encoded(text: str, changes: list[Change]) -> bytes:
     return apply_changes(text, changes).encode(errors="surrogateescape")
 
 
-def _lines(text: str, changes: list[Change]) -> list[int]:
+def _lines(text: str, changes: list[TextChange]) -> list[int]:
     lines: list[int] = []
     line, position = 1, 0
     for change in changes:
@@ -109,8 +109,8 @@ def _lines(text: str, changes: list[Change]) -> list[int]:
     return lines
 
 
-def _summary(edited: _Edited, place: Place) -> str:
+def _summary(edited: _FileEdit, place: ConfinedPath) -> str:
     lines = edited.lines
     shown = ", ".join(map(str, lines[:10])) + (", ..." if len(lines) > 10 else "")
     where = f"at line {shown}" if len(lines) == 1 else f"in {len(lines)} places, at lines {shown}"
-    return f"edited {place.asked} {where}"
+    return f"edited {place.requested} {where}"

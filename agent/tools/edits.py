@@ -15,8 +15,8 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-MAX_PLACES = 10_000
-_SHOWN_PLACES = 10
+MAX_OCCURRENCES = 10_000
+_SHOWN_OCCURRENCES = 10
 _BOM = "\ufeff"
 
 
@@ -28,7 +28,7 @@ class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replace_all: Annotated[bool, msgspec.Meta(description="Replace every occurrence of old_text")] = False
 
 
-class Change(NamedTuple):
+class TextChange(NamedTuple):
     """``text[start:end]`` of the original becomes ``new``."""
 
     start: int
@@ -36,14 +36,14 @@ class Change(NamedTuple):
     new: str
 
 
-class EditProblem(Exception):
+class EditError(Exception):
     """The edits cannot be made; the message names the edit, and where in the text the trouble is."""
 
 
-def plan_changes(text: str, edits: Sequence[Edit]) -> list[Change]:
+def plan_changes(text: str, edits: Sequence[Edit]) -> list[TextChange]:
     """Where each edit applies, in the order of the text. Raises EditProblem for the first edit that does not."""
-    source = _Source(text)
-    found: list[tuple[str, Change]] = []
+    source = _OriginalText(text)
+    found: list[tuple[str, TextChange]] = []
     for index, edit in enumerate(edits):
         name = f"edits[{index}]"
         found.extend((name, change) for change in _changes(source, edit, name))
@@ -51,11 +51,11 @@ def plan_changes(text: str, edits: Sequence[Edit]) -> list[Change]:
     for (name, change), (next_name, following) in pairwise(found):
         if following.start < change.end:
             line = source.line_of(following.start)
-            raise EditProblem(f"{name} and {next_name} overlap at line {line}; make one edit of them")
+            raise EditError(f"{name} and {next_name} overlap at line {line}; make one edit of them")
     return [change for _, change in found]
 
 
-def apply_changes(text: str, changes: Sequence[Change]) -> str:
+def apply_changes(text: str, changes: Sequence[TextChange]) -> str:
     """The text with changes that are in order and do not overlap."""
     parts = []
     position = 0
@@ -65,17 +65,17 @@ def apply_changes(text: str, changes: Sequence[Change]) -> str:
     return "".join([*parts, text[position:]])
 
 
-class _Source:
+class _OriginalText:
     """The original, and how it reads with LF for every line end and without a byte order mark."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._skipped = 1 if text.startswith(_BOM) else 0
         self.plain = text[self._skipped :].replace("\r\n", "\n")
-        self._returns = list(_returns(text[self._skipped :]))
+        self._returns = list(_crlf_positions(text[self._skipped :]))
         self._ends = self.plain.count("\n")
 
-    def original(self, position: int) -> int:
+    def original_position(self, position: int) -> int:
         """Where a position of ``plain`` lies in ``text``."""
         return position + bisect_left(self._returns, position) + self._skipped
 
@@ -87,7 +87,7 @@ class _Source:
         """The same for ``plain``."""
         return self.plain.count("\n", 0, position) + 1
 
-    def with_its_ends(self, new: str, replaced: str) -> str:
+    def with_line_ends(self, new: str, replaced: str) -> str:
         """``new`` with the line ends of what it replaces, or where that has none or both, of most of the text."""
         returns, ends = replaced.count("\r\n"), replaced.count("\n")
         if not self._ends:
@@ -97,7 +97,7 @@ class _Source:
         return plain.replace("\n", "\r\n") if use_crlf else plain
 
 
-def _returns(text: str) -> Iterator[int]:
+def _crlf_positions(text: str) -> Iterator[int]:
     """The positions of those LFs, in the text with LF alone, that had a CR before them."""
     position = text.find("\r\n")
     dropped = 0
@@ -107,26 +107,26 @@ def _returns(text: str) -> Iterator[int]:
         position = text.find("\r\n", position + 2)
 
 
-def _changes(source: _Source, edit: Edit, name: str) -> list[Change]:
+def _changes(source: _OriginalText, edit: Edit, name: str) -> list[TextChange]:
     old = edit.old_text.removeprefix(_BOM).replace("\r\n", "\n")
     if not old:
-        raise EditProblem(f"{name}.old_text holds no text")
+        raise EditError(f"{name}.old_text holds no text")
     places = _occurrences(source.plain, old, len(old) if edit.replace_all else 1)
     if not places:
-        raise EditProblem(f"{name}.old_text does not occur in the file{_near_miss(source, old)}")
-    if len(places) > MAX_PLACES:
-        raise EditProblem(f"{name}.old_text occurs more than {MAX_PLACES} times, too often for this tool")
+        raise EditError(f"{name}.old_text does not occur in the file{_near_miss(source, old)}")
+    if len(places) > MAX_OCCURRENCES:
+        raise EditError(f"{name}.old_text occurs more than {MAX_OCCURRENCES} times, too often for this tool")
     if len(places) > 1 and not edit.replace_all:
-        raise EditProblem(
+        raise EditError(
             f"{name}.old_text occurs {len(places)} times, at lines {_lines(source, places)}; "
             "add lines around it until it is unique, or set replace_all"
         )
     changes = []
     for place in places:
-        start, end = source.original(place), source.original(place + len(old))
-        changes.append(Change(start, end, source.with_its_ends(edit.new_text, source.text[start:end])))
+        start, end = source.original_position(place), source.original_position(place + len(old))
+        changes.append(TextChange(start, end, source.with_line_ends(edit.new_text, source.text[start:end])))
     if all(source.text[change.start : change.end] == change.new for change in changes):
-        raise EditProblem(f"{name} changes nothing: old_text and new_text are the same")
+        raise EditError(f"{name} changes nothing: old_text and new_text are the same")
     return changes
 
 
@@ -134,18 +134,18 @@ def _occurrences(text: str, old: str, step: int) -> list[int]:
     """The first places, one more than may be replaced."""
     places: list[int] = []
     place = text.find(old)
-    while place >= 0 and len(places) <= MAX_PLACES:
+    while place >= 0 and len(places) <= MAX_OCCURRENCES:
         places.append(place)
         place = text.find(old, place + step)
     return places
 
 
-def _lines(source: _Source, places: Sequence[int]) -> str:
-    shown = ", ".join(str(source.line_of_plain(place)) for place in places[:_SHOWN_PLACES])
-    return shown + (", ..." if len(places) > _SHOWN_PLACES else "")
+def _lines(source: _OriginalText, places: Sequence[int]) -> str:
+    shown = ", ".join(str(source.line_of_plain(place)) for place in places[:_SHOWN_OCCURRENCES])
+    return shown + (", ..." if len(places) > _SHOWN_OCCURRENCES else "")
 
 
-def _near_miss(source: _Source, old: str) -> str:
+def _near_miss(source: _OriginalText, old: str) -> str:
     """A hint where the text would be found if white space at the edges of its lines did not count."""
     loose = "\n" + "\n".join(line.strip() for line in source.plain.split("\n")) + "\n"
     place = loose.find("\n" + "\n".join(line.strip() for line in old.strip().split("\n")) + "\n")
@@ -158,7 +158,7 @@ MAX_DIFF_LINES = 400
 _CONTEXT = 3
 
 
-class _Block(NamedTuple):
+class _LineBlock(NamedTuple):
     """Old lines ``[first, last)``, counted from 0, become ``new``."""
 
     first: int
@@ -166,7 +166,7 @@ class _Block(NamedTuple):
     new: list[str]
 
 
-def unified_diff(text: str, changes: Sequence[Change], *, most: int | None = MAX_DIFF_LINES) -> str:
+def unified_diff(text: str, changes: Sequence[TextChange], *, most: int | None = MAX_DIFF_LINES) -> str:
     """Hunks with three lines of context, without file headers; what is behind the first ``most`` lines is counted."""
     old = text.split("\n")
     blocks = [block for block in (_trimmed(old, block) for block in _blocks(text, old, changes)) if block is not None]
@@ -176,10 +176,10 @@ def unified_diff(text: str, changes: Sequence[Change], *, most: int | None = MAX
     return "\n".join(lines)
 
 
-def _blocks(text: str, lines: list[str], changes: Sequence[Change]) -> Iterator[_Block]:
+def _blocks(text: str, lines: list[str], changes: Sequence[TextChange]) -> Iterator[_LineBlock]:
     """The changes by whole lines; those that touch the same line are one block."""
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))[:-1]
-    groups: list[tuple[int, int, list[Change]]] = []
+    groups: list[tuple[int, int, list[TextChange]]] = []
     for change in changes:
         first, last = (bisect_right(starts, position) - 1 for position in (change.start, change.end))
         if groups and first <= groups[-1][1]:
@@ -189,11 +189,11 @@ def _blocks(text: str, lines: list[str], changes: Sequence[Change]) -> Iterator[
     for first, last, members in groups:
         begin = starts[first]
         end = starts[last + 1] - 1 if last + 1 < len(starts) else len(text)
-        moved = [Change(change.start - begin, change.end - begin, change.new) for change in members]
-        yield _Block(first, last + 1, apply_changes(text[begin:end], moved).split("\n"))
+        moved = [TextChange(change.start - begin, change.end - begin, change.new) for change in members]
+        yield _LineBlock(first, last + 1, apply_changes(text[begin:end], moved).split("\n"))
 
 
-def _trimmed(old: list[str], block: _Block) -> _Block | None:
+def _trimmed(old: list[str], block: _LineBlock) -> _LineBlock | None:
     """Without the equal lines at its edges; None when all are equal."""
     most = min(block.last - block.first, len(block.new))
     head = next((index for index in range(most) if old[block.first + index] != block.new[index]), most)
@@ -201,27 +201,27 @@ def _trimmed(old: list[str], block: _Block) -> _Block | None:
         (index for index in range(most - head) if old[block.last - 1 - index] != block.new[-1 - index]), most - head
     )
     first, last, new = block.first + head, block.last - tail, block.new[head : len(block.new) - tail]
-    return _Block(first, last, new) if new or first < last else None
+    return _LineBlock(first, last, new) if new or first < last else None
 
 
-def _hunks(old: list[str], blocks: Sequence[_Block]) -> Iterator[list[str]]:
+def _hunks(old: list[str], blocks: Sequence[_LineBlock]) -> Iterator[list[str]]:
     shift = 0
-    pending: list[_Block] = []
+    pending: list[_LineBlock] = []
     for block in blocks:
         if pending and block.first - pending[-1].last > 2 * _CONTEXT:
             yield _hunk(old, pending, shift)
-            shift += _growth(pending)
+            shift += _added_lines(pending)
             pending = []
         pending.append(block)
     if pending:
         yield _hunk(old, pending, shift)
 
 
-def _growth(blocks: Sequence[_Block]) -> int:
+def _added_lines(blocks: Sequence[_LineBlock]) -> int:
     return sum(len(block.new) - (block.last - block.first) for block in blocks)
 
 
-def _hunk(old: list[str], blocks: Sequence[_Block], shift: int) -> list[str]:
+def _hunk(old: list[str], blocks: Sequence[_LineBlock], shift: int) -> list[str]:
     start, end = max(blocks[0].first - _CONTEXT, 0), min(blocks[-1].last + _CONTEXT, len(old))
     if end == len(old) and old[-1] == "" and end > blocks[-1].last:
         end -= 1  # what follows the last line end is no line
@@ -234,5 +234,5 @@ def _hunk(old: list[str], blocks: Sequence[_Block], shift: int) -> list[str]:
         position = block.last
     lines += [f" {line}" for line in old[position:end]]
     count = end - start
-    header = f"@@ -{start + 1},{count} +{start + 1 + shift},{count + _growth(blocks)} @@"
+    header = f"@@ -{start + 1},{count} +{start + 1 + shift},{count + _added_lines(blocks)} @@"
     return [header, *(line.removesuffix("\r") for line in lines)]

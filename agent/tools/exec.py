@@ -9,11 +9,11 @@ import trio
 
 from agent.policy import may_be_set
 from agent.processes.registry import ProcessRegistry
-from agent.processes.session import Session
-from agent.processes.spawn import Command, SpawnFailed
+from agent.processes.session import ProcessSession
+from agent.processes.spawn import ShellCommand, SpawnFailed
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
 from agent.tools.pages import shorten
-from agent.tools.paths import locate
+from agent.tools.paths import resolve_path
 from agent.tools.progress import wait_for_end
 from wire.call_parts import CallPart
 
@@ -57,25 +57,25 @@ class ExecTool:
         registry = context.processes
         session = _start(arguments, context, registry)
         warnings = _warnings(arguments, session, registry)
-        await _wait(session, context, window_of(arguments, registry))
+        await _wait_or_stop(session, context, wait_window(arguments, registry))
         if session.exited:
             return _result(session, warnings, context.outputs)
-        registry.background(session)
+        registry.move_to_background(session)
         return ToolOutput(_still_running(session, warnings), session.details())
 
     async def describe(self, arguments: ExecInput, context: ToolContext) -> list[CallPart]:
         """What the call would run, where and how."""
         try:
-            workdir = locate(context, arguments.workdir).path
+            workdir = resolve_path(context, arguments.workdir).path
         except ToolError as exc:
             workdir = f"{arguments.workdir} (the call will fail: {exc})"
         env = [CallPart("env", f"{name}={value}") for name, value in arguments.env.items()]
-        how = ", ".join(_manner(arguments))
+        how = ", ".join(_option_words(arguments))
         options = [CallPart("how", how)] if how else []
         return [CallPart("workdir", workdir), *env, *options, CallPart("command", arguments.command)]
 
 
-def _manner(arguments: ExecInput) -> Iterator[str]:
+def _option_words(arguments: ExecInput) -> Iterator[str]:
     """The options of the call that differ from the defaults, in words."""
     if arguments.background:
         yield "in the background"
@@ -85,7 +85,7 @@ def _manner(arguments: ExecInput) -> Iterator[str]:
         yield f"stopped after {arguments.timeout:g} s" if arguments.timeout else "without a time limit"
 
 
-def window_of(arguments: ExecInput, registry: ProcessRegistry) -> float:
+def wait_window(arguments: ExecInput, registry: ProcessRegistry) -> float:
     """Seconds that the call waits before its command goes to the background; infinite where it may not."""
     asks_for_it = arguments.background or arguments.yield_ms is not None
     may_go = registry.allow_background and (registry.yields or asks_for_it)
@@ -104,8 +104,8 @@ def yield_window(arguments: ExecInput) -> float:
 # --- starting ---------------------------------------------------------------------------------------------------------
 
 
-def _start(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry) -> Session:
-    command = Command(
+def _start(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry) -> ProcessSession:
+    command = ShellCommand(
         line=arguments.command,
         cwd=_checked_workdir(arguments.workdir, context),
         environment={**context.environment, **_checked_environment(arguments.env)},
@@ -120,7 +120,7 @@ def _start(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry
 
 
 def _checked_workdir(workdir: str, context: ToolContext) -> str:
-    path = locate(context, workdir).path
+    path = resolve_path(context, workdir).path
     if not Path(path).is_dir():
         raise ToolError(f"workdir {workdir} is no directory", "validation")
     return path
@@ -133,7 +133,7 @@ def _checked_environment(extra: dict[str, str]) -> dict[str, str]:
     return extra
 
 
-def _warnings(arguments: ExecInput, session: Session, registry: ProcessRegistry) -> str:
+def _warnings(arguments: ExecInput, session: ProcessSession, registry: ProcessRegistry) -> str:
     warnings = [] if session.warning is None else [session.warning]
     if arguments.background and not registry.allow_background:
         warnings.append("nothing may go to the background here; the call waited for the end of the command")
@@ -143,7 +143,7 @@ def _warnings(arguments: ExecInput, session: Session, registry: ProcessRegistry)
 # --- waiting ----------------------------------------------------------------------------------------------------------
 
 
-async def _wait(session: Session, context: ToolContext, window: float) -> None:
+async def _wait_or_stop(session: ProcessSession, context: ToolContext, window: float) -> None:
     """Wait for the end, or for the window to pass, telling progress meanwhile. Cancelled, it ends the command first."""
     try:
         await wait_for_end(session, context.report, window)
@@ -157,7 +157,7 @@ async def _wait(session: Session, context: ToolContext, window: float) -> None:
 # --- telling ----------------------------------------------------------------------------------------------------------
 
 
-def _result(session: Session, warnings: str, outputs: str) -> ToolOutput:
+def _result(session: ProcessSession, warnings: str, outputs: str) -> ToolOutput:
     said = shorten(session.output.text(), keep="end", outputs=outputs, lost=session.output.truncated)
     note = _end_note(session)
     text = warnings + ("\n".join(part for part in (said, note) if part) or "(no output)")
@@ -166,7 +166,7 @@ def _result(session: Session, warnings: str, outputs: str) -> ToolOutput:
     return ToolOutput(text, session.details())
 
 
-def _end_note(session: Session) -> str:
+def _end_note(session: ProcessSession) -> str:
     if session.timed_out:
         return f"(Command timed out after {session.command.timeout:g} s)"
     if session.exit_signal is not None:
@@ -174,7 +174,7 @@ def _end_note(session: Session) -> str:
     return f"(Command exited with code {session.exit_code})" if session.exit_code else ""
 
 
-def _still_running(session: Session, warnings: str) -> str:
+def _still_running(session: ProcessSession, warnings: str) -> str:
     return (
         f"{warnings}The command still runs in the background (session {session.id}, pid {session.pid}). "
         "Follow it up with the process tool: poll, log, write, submit, send_keys, paste, kill."

@@ -12,43 +12,43 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from agent.tools.base import ToolError
-from agent.tools.file_state import HASHED_BYTES, Stamp, digest_of, stamp_of
-from agent.tools.paths import Place, kind_of, open_regular, opened
+from agent.tools.file_state import HASHED_BYTES, FileVersion, digest_of, version_of
+from agent.tools.paths import ConfinedPath, file_kind, open_parent, open_regular
 
 
-class Content(NamedTuple):
+class FileContent(NamedTuple):
     """A file's bytes, how it was, and its stamp."""
 
     data: bytes
     status: os.stat_result
-    stamp: Stamp
+    version: FileVersion
 
 
-def read_content(place: Place) -> Content:
+def read_content(place: ConfinedPath) -> FileContent:
     """All of it. Raises OSError, and ToolError for what is no file or is too large (8 MiB) to be held."""
     descriptor, status = open_regular(place)
     with os.fdopen(descriptor, "rb") as file:
         data = file.read(HASHED_BYTES + 1)
     if len(data) > HASHED_BYTES:
         raise ToolError(
-            f"path: {place.asked} has more than {HASHED_BYTES} bytes, too many for this tool",
+            f"path: {place.requested} has more than {HASHED_BYTES} bytes, too many for this tool",
             "validation",
             recommendations=["Use exec with a program that works on streams, such as sed."],
         )
-    return Content(data, status, stamp_of(status, digest_of(data)))
+    return FileContent(data, status, version_of(status, digest_of(data)))
 
 
-def stamp_now(place: Place) -> Stamp | None:
+def current_version(place: ConfinedPath) -> FileVersion | None:
     """How the file is; None when there is none. Raises OSError, and ToolError for what is no file."""
     try:
         descriptor, status = open_regular(place)
     except FileNotFoundError:
         return None
     with os.fdopen(descriptor, "rb") as file:
-        return stamp_of(status, digest_of(file.read(HASHED_BYTES)) if status.st_size <= HASHED_BYTES else None)
+        return version_of(status, digest_of(file.read(HASHED_BYTES)) if status.st_size <= HASHED_BYTES else None)
 
 
-def encoded(text: str, field: str) -> bytes:
+def encode_text(text: str, field: str) -> bytes:
     """What the model wants written; raises ToolError where that is no text, and names the field it came in."""
     try:
         return text.encode()
@@ -59,23 +59,23 @@ def encoded(text: str, field: str) -> bytes:
         ) from exc
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """The stamp of the new content, and whether the file is new."""
 
-    stamp: Stamp
+    version: FileVersion
     is_new: bool
 
 
-def replace_content(place: Place, data: bytes, *, expected: os.stat_result | None = None) -> Written:
+def replace_content(place: ConfinedPath, data: bytes, *, expected: os.stat_result | None = None) -> WriteResult:
     """Put ``data`` in the file's place; missing directories are made.
 
     With ``expected``, only when the file is still as that status says. Raises OSError and ToolError; then nothing has
     changed, but for directories made.
     """
-    with opened(place, make=expected is None) as (parent, name):
+    with open_parent(place, make=expected is None) as (parent, name):
         before = _status(parent, name)
         if before is not None:
-            _check(place, parent, name, before)
+            _check_writable(place, parent, name, before)
         aside = f".write-{uuid.uuid4().hex}"
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=parent)
         try:
@@ -85,9 +85,9 @@ def replace_content(place: Place, data: bytes, *, expected: os.stat_result | Non
                 os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
             os.fsync(descriptor)
             if expected is not None:
-                _insist(place, expected, _status(parent, name))
+                _check_unchanged(place, expected, _status(parent, name))
             os.rename(aside, name, src_dir_fd=parent, dst_dir_fd=parent)
-            return Written(stamp_of(os.fstat(descriptor), digest_of(data)), before is None)
+            return WriteResult(version_of(os.fstat(descriptor), digest_of(data)), before is None)
         except BaseException:
             with suppress(FileNotFoundError):
                 os.unlink(aside, dir_fd=parent)
@@ -103,26 +103,26 @@ def _status(parent: int, name: str) -> os.stat_result | None:
         return None
 
 
-def _check(place: Place, parent: int, name: str, status: os.stat_result) -> None:
+def _check_writable(place: ConfinedPath, parent: int, name: str, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise ToolError(f"path: {place.asked} is {kind_of(status)}, not a file", "validation")
+        raise ToolError(f"path: {place.requested} is {file_kind(status)}, not a file", "validation")
     if not os.access(name, os.W_OK, dir_fd=parent, effective_ids=True):  # a rename would not ask
-        raise ToolError(f"cannot write {place.asked}: it is read-only")
+        raise ToolError(f"cannot write {place.requested}: it is read-only")
 
 
-def _insist(place: Place, expected: os.stat_result, now: os.stat_result | None) -> None:
+def _check_unchanged(place: ConfinedPath, expected: os.stat_result, now: os.stat_result | None) -> None:
     if now is None or _identity(expected) != _identity(now):
-        raise changed_meanwhile(place)
+        raise changed_error(place)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def changed_meanwhile(place: Place) -> ToolError:
+def changed_error(place: ConfinedPath) -> ToolError:
     """Somebody else has changed the file since the agent saw it."""
     return ToolError(
-        f"{place.asked} was changed by someone else since you last read it; nothing was written",
+        f"{place.requested} was changed by someone else since you last read it; nothing was written",
         "logical",
         retryable=True,
         recommendations=["Read the file again, then repeat the change on what it holds now."],

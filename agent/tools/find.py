@@ -6,10 +6,10 @@ import msgspec
 import trio
 
 from agent.tools.base import Effects, ToolContext, ToolOutput
-from agent.tools.files import encoded
+from agent.tools.files import encode_text
 from agent.tools.pages import shorten
-from agent.tools.paths import located
-from agent.tools.search.search import Query, passed_over, search
+from agent.tools.paths import resolve_path_in_thread
+from agent.tools.search.search import Query, search, skipped_notes
 
 _DEFAULT_LIMIT = 1000
 _MAX_LIMIT = 10_000
@@ -45,11 +45,11 @@ class FindTool:
 
     async def run(self, arguments: FindInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
-        encoded(arguments.pattern, "pattern")
+        encode_text(arguments.pattern, "pattern")
         query = Query(glob=arguments.pattern, limit=arguments.limit, include_ignored=arguments.include_ignored)
-        place = await located(context, arguments.path)
+        place = await resolve_path_in_thread(context, arguments.path)
         outcome = await search(query, place, context)
-        lines = [*(outcome.lines or ["No paths match."]), *passed_over(outcome, "paths")]
+        lines = [*(outcome.lines or ["No paths match."]), *skipped_notes(outcome, "paths")]
         text = "\n".join(lines)
         text = await trio.to_thread.run_sync(lambda: shorten(text, keep="start", outputs=context.outputs))
         return ToolOutput(text, {"path": place.path} | msgspec.to_builtins(outcome.end or {}))

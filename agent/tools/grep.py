@@ -7,10 +7,10 @@ import msgspec
 import trio
 
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
-from agent.tools.files import encoded
+from agent.tools.files import encode_text
 from agent.tools.pages import shorten
-from agent.tools.paths import located
-from agent.tools.search.search import Query, passed_over, search
+from agent.tools.paths import resolve_path_in_thread
+from agent.tools.search.search import Query, search, skipped_notes
 
 _DEFAULT_LIMIT = 100
 _MAX_LIMIT = 2000
@@ -53,17 +53,17 @@ class GrepTool:
     async def run(self, arguments: GrepInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
         query = _query(arguments)
-        place = await located(context, arguments.path)
+        place = await resolve_path_in_thread(context, arguments.path)
         outcome = await search(query, place, context)
-        lines = [*(outcome.lines or ["No lines match."]), *passed_over(outcome, "matching lines")]
+        lines = [*(outcome.lines or ["No lines match."]), *skipped_notes(outcome, "matching lines")]
         text = "\n".join(lines)
         text = await trio.to_thread.run_sync(lambda: shorten(text, keep="start", outputs=context.outputs))
         return ToolOutput(text, {"path": place.path} | msgspec.to_builtins(outcome.end or {}))
 
 
 def _query(arguments: GrepInput) -> Query:
-    encoded(arguments.pattern, "pattern")
-    encoded(arguments.glob or "", "glob")
+    encode_text(arguments.pattern, "pattern")
+    encode_text(arguments.glob or "", "glob")
     if "\n" in arguments.pattern:
         raise ToolError("pattern: it holds a line end, but lines are searched one by one", "validation")
     return Query(

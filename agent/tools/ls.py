@@ -10,9 +10,9 @@ import msgspec
 import trio
 
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
-from agent.tools.names import shown
+from agent.tools.names import escape_name
 from agent.tools.pages import shorten
-from agent.tools.paths import Place, failures_of, kind_of, located, open_directory, opened
+from agent.tools.paths import ConfinedPath, file_kind, open_directory, open_parent, resolve_path_in_thread, tool_errors
 
 _DEFAULT_LIMIT = 500
 _MAX_LIMIT = 5000
@@ -39,18 +39,18 @@ class LsTool:
 
     async def run(self, arguments: LsInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
-        place = await located(context, arguments.path)
+        place = await resolve_path_in_thread(context, arguments.path)
         return await trio.to_thread.run_sync(_list, place, arguments.limit, context.outputs, abandon_on_cancel=True)
 
 
-class _Counted(NamedTuple):
+class _ListedNames(NamedTuple):
     names: list[str]
     total: int
 
 
-def _list(place: Place, limit: int, outputs: str) -> ToolOutput:
-    with failures_of("list", place):
-        _insist_on_directory(place)
+def _list(place: ConfinedPath, limit: int, outputs: str) -> ToolOutput:
+    with tool_errors("list", place):
+        _require_directory(place)
         descriptor = open_directory(place)
         try:
             found = _first_names(descriptor, limit)
@@ -64,15 +64,15 @@ def _list(place: Place, limit: int, outputs: str) -> ToolOutput:
     return ToolOutput(text, {"path": place.path, "entries": found.total, "left_out": left_out})
 
 
-def _insist_on_directory(place: Place) -> None:
+def _require_directory(place: ConfinedPath) -> None:
     if place.names:
-        with opened(place) as (parent, name):
+        with open_parent(place) as (parent, name):
             status = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if not stat.S_ISDIR(status.st_mode):
-            raise ToolError(f"path: {place.asked} is {kind_of(status)}, not a directory", "validation")
+            raise ToolError(f"path: {place.requested} is {file_kind(status)}, not a directory", "validation")
 
 
-def _first_names(descriptor: int, limit: int) -> _Counted:
+def _first_names(descriptor: int, limit: int) -> _ListedNames:
     """The first names of the alphabet, of a directory of any size."""
     total = 0
 
@@ -85,16 +85,16 @@ def _first_names(descriptor: int, limit: int) -> _Counted:
                 yield entry.name
 
     chosen = nsmallest(limit, names(), key=lambda name: (name.casefold(), name))
-    return _Counted(chosen, total)
+    return _ListedNames(chosen, total)
 
 
 def _line(directory: int, name: str) -> str:
     try:
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
-            return f"{shown(name)} -> {shown(os.readlink(name, dir_fd=directory))}"
+            return f"{escape_name(name)} -> {escape_name(os.readlink(name, dir_fd=directory))}"
     except OSError:  # gone since it was listed, or out of reach: its name is all there is to show
-        return shown(name)
+        return escape_name(name)
     if stat.S_ISDIR(status.st_mode):
-        return f"{shown(name)}/"
-    return shown(name) if stat.S_ISREG(status.st_mode) else f"{shown(name)} ({kind_of(status)})"
+        return f"{escape_name(name)}/"
+    return escape_name(name) if stat.S_ISREG(status.st_mode) else f"{escape_name(name)} ({file_kind(status)})"

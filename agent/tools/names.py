@@ -11,14 +11,14 @@ import re
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 
 
-def shown(name: str) -> str:
+def escape_name(name: str) -> str:
     """A name or path (as ``os`` gives it, undecodable bytes as lone surrogates) in printable characters."""
     if name.isprintable():
         return name
-    return "".join(char if char.isprintable() else _escaped(char) for char in name)
+    return "".join(char if char.isprintable() else _escape_char(char) for char in name)
 
 
-def _escaped(char: str) -> str:
+def _escape_char(char: str) -> str:
     try:
         data = os.fsencode(char)
     except UnicodeEncodeError:  # half of a surrogate pair: no file system gave this
@@ -26,8 +26,8 @@ def _escaped(char: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in data)
 
 
-def undo_shown(name: str) -> str | None:
-    """The name that ``shown`` may have made ``name`` of; None when there is nothing to undo."""
+def unescape_name(name: str) -> str | None:
+    """The name that ``escape_name`` may have made ``name`` of; None when there is nothing to undo."""
     pieces = _ESCAPED.split(name)
     if len(pieces) == 1:
         return None

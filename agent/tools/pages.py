@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 MAX_BYTES = 50_000
 MAX_LINES = 2_000
-_KEPT_FILES = 100
+_MAX_FILES = 100
 """Full texts that are kept of one conversation; the oldest go first."""
 
 _Side = Literal["start", "end"]
@@ -55,13 +55,13 @@ def shorten(text: str, *, keep: _Side, outputs: str, lost: bool = False) -> str:
     if part.is_whole:
         return f"[the beginning is no longer kept]\n{text}" if lost else text
     of_lines = f"the last {part.of_lines}" if lost else f"{part.of_lines}"
-    note = f"[cut: the {keep} is shown, {part.lines} of {of_lines} lines{_kept(text, outputs, lost=lost)}]"
+    note = f"[cut: the {keep} is shown, {part.lines} of {of_lines} lines{_cut_note(text, outputs, lost=lost)}]"
     if keep == "end":
         return f"{note}\n{part.text}"
     return part.text + ("" if part.text.endswith("\n") else "\n") + note
 
 
-def _kept(text: str, outputs: str, *, lost: bool) -> str:
+def _cut_note(text: str, outputs: str, *, lost: bool) -> str:
     if not outputs:
         return ""
     what = f"the last {len(text):,} characters are" if lost else "the full text is"
@@ -87,12 +87,12 @@ def _save(text: str, outputs: str) -> str:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = directory / f"output-{uuid.uuid4().hex[:12]}.txt"
     path.write_text(text, errors="replace")
-    for old in sorted(directory.glob("output-*.txt"), key=_age)[:-_KEPT_FILES]:
+    for old in sorted(directory.glob("output-*.txt"), key=_modified_at)[:-_MAX_FILES]:
         old.unlink(missing_ok=True)
     return str(path)
 
 
-def _age(file: Path) -> int:
+def _modified_at(file: Path) -> int:
     """When it was written; a file that another call has removed since it was listed counts as the oldest."""
     try:
         return file.stat().st_mtime_ns
@@ -100,7 +100,7 @@ def _age(file: Path) -> int:
         return 0
 
 
-class Page(NamedTuple):
+class TextPage(NamedTuple):
     """``first`` and ``last`` are line numbers from 1; ``more``: the text goes on after ``last``."""
 
     text: str
@@ -110,7 +110,7 @@ class Page(NamedTuple):
     is_cut: bool
     """Only the beginning of the only line fits."""
 
-    def note(self, total: int | None) -> str:
+    def footer(self, total: int | None) -> str:
         """What to tell of the rest, on lines of its own; empty when all is shown. ``total``: lines, if known."""
         parts = []
         if self.is_cut:
@@ -134,11 +134,11 @@ class PageBuilder:
         self._size = 0
         self._is_cut = False
 
-    def take(self, lines: Iterable[bytes]) -> bool:
+    def feed(self, lines: Iterable[bytes]) -> bool:
         """Take lines (with their ends); False when there was one for which there is no room."""
-        return all(self._take(line) for line in lines)
+        return all(self._add(line) for line in lines)
 
-    def _take(self, line: bytes) -> bool:
+    def _add(self, line: bytes) -> bool:
         if len(self._lines) == self._room or self._is_cut:
             return False
         if self._size + len(line) > MAX_BYTES:
@@ -149,11 +149,11 @@ class PageBuilder:
         self._size += len(line)
         return True
 
-    def page(self, *, more: bool) -> Page:
+    def page(self, *, more: bool) -> TextPage:
         """What there is to show."""
         data = b"".join(self._lines)
         text = cut_text(data) if self._is_cut else data.decode(errors="replace")
-        return Page(text, self._first, self._first + len(self._lines) - 1, more, self._is_cut)
+        return TextPage(text, self._first, self._first + len(self._lines) - 1, more, self._is_cut)
 
 
 def cut_text(data: bytes) -> str:

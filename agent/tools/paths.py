@@ -19,7 +19,7 @@ from typing import NamedTuple
 import trio
 
 from agent.tools.base import ToolContext, ToolError
-from agent.tools.names import shown, undo_shown
+from agent.tools.names import escape_name, unescape_name
 from wire.outputs import OUTPUTS_SUFFIX
 
 MAX_PATH = 4096
@@ -27,12 +27,12 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class Place(NamedTuple):
+class ConfinedPath(NamedTuple):
     """A path that may be used: ``names`` lead from the real directory ``root`` to it, none of them a link (yet)."""
 
     root: str
     names: tuple[str, ...]
-    asked: str
+    requested: str
     """As the model gave it, printable."""
 
     @property
@@ -46,26 +46,26 @@ class Place(NamedTuple):
         return str(path.relative_to(directory) if path.is_relative_to(directory) else path)
 
 
-def locate(context: ToolContext, path: str, *, reading: bool = True) -> Place:
+def resolve_path(context: ToolContext, path: str, *, reading: bool = True) -> ConfinedPath:
     """Where ``path`` leads from the working directory; ``~`` is the home directory. Raises ToolError.
 
     For ``reading``, the directory that holds the conversation's full outputs is open as well, and what else may be
     read. Outputs of other conversations never are.
     """
-    _check(path)
+    _check_syntax(path)
     if not reading and path.endswith("/"):
-        raise ToolError(f"path: {shown(path)} ends like a directory; a file is wanted", "validation")
-    real = Path(os.path.realpath(_given(context, path)))
+        raise ToolError(f"path: {escape_name(path)} ends like a directory; a file is wanted", "validation")
+    real = Path(os.path.realpath(_absolute_path(context, path)))
     if _is_kept_output(real) and not (reading and context.outputs and real.is_relative_to(context.outputs)):
-        raise ToolError(f"path: {shown(path)} lies where the outputs of a conversation are kept", "validation")
+        raise ToolError(f"path: {escape_name(path)} lies where the outputs of a conversation are kept", "validation")
     if not reading:
-        _refuse_protected(context, path, real)
+        _reject_protected(context, path, real)
     roots = [context.cwd, *(root for root in (context.outputs, *context.readable) if reading and root)]
     for root in ["/"] if context.allow_outside else roots:
         if real.is_relative_to(root):
-            return Place(root, real.relative_to(root).parts, shown(path))
+            return ConfinedPath(root, real.relative_to(root).parts, escape_name(path))
     raise ToolError(
-        f"path: {shown(path)} lies outside the working directory {shown(context.cwd)}",
+        f"path: {escape_name(path)} lies outside the working directory {escape_name(context.cwd)}",
         "validation",
         recommendations=["Use a path inside the working directory; links that lead out of it are not followed."],
     )
@@ -75,24 +75,24 @@ def _is_kept_output(real: Path) -> bool:
     return any(name.endswith(OUTPUTS_SUFFIX) for name in real.parts)
 
 
-def _refuse_protected(context: ToolContext, path: str, real: Path) -> None:
+def _reject_protected(context: ToolContext, path: str, real: Path) -> None:
     if any(real.is_relative_to(place) for place in context.protected):
         raise ToolError(
-            f"path: {shown(path)} belongs to the hooks or skills of this agent, which its tools may not change",
+            f"path: {escape_name(path)} belongs to the hooks or skills of this agent, which its tools may not change",
             "denied",
             recommendations=["Leave it as it is; ask the user to change it."],
         )
 
 
-async def located(context: ToolContext, path: str, *, reading: bool = True) -> Place:
+async def resolve_path_in_thread(context: ToolContext, path: str, *, reading: bool = True) -> ConfinedPath:
     """The same for the event loop, which no slow disk may hold up."""
-    return await trio.to_thread.run_sync(lambda: locate(context, path, reading=reading), abandon_on_cancel=True)
+    return await trio.to_thread.run_sync(lambda: resolve_path(context, path, reading=reading), abandon_on_cancel=True)
 
 
-def _given(context: ToolContext, path: str) -> str:
+def _absolute_path(context: ToolContext, path: str) -> str:
     """Where the path begins its way; a name as it was shown counts where there is no such name."""
     given = os.path.join(context.cwd, _with_home(path, context.environment))  # noqa: PTH118 - keeps names as they are
-    undone = None if os.path.lexists(given) else undo_shown(path)
+    undone = None if os.path.lexists(given) else unescape_name(path)
     if undone is not None:
         other = os.path.join(context.cwd, undone)  # noqa: PTH118 - the same
         if os.path.lexists(other):
@@ -100,7 +100,7 @@ def _given(context: ToolContext, path: str) -> str:
     return given
 
 
-def _check(path: str) -> None:
+def _check_syntax(path: str) -> None:
     reason = None
     if not path:
         reason = "is empty"
@@ -111,7 +111,7 @@ def _check(path: str) -> None:
     elif any("\ud800" <= char <= "\udfff" for char in path):
         reason = "holds half of a surrogate pair, which is no character"
     if reason is not None:
-        raise ToolError(f"path: {shown(path[:100])!r} {reason}", "validation")
+        raise ToolError(f"path: {escape_name(path[:100])!r} {reason}", "validation")
 
 
 def _with_home(path: str, environment: dict[str, str]) -> str:
@@ -122,13 +122,13 @@ def _with_home(path: str, environment: dict[str, str]) -> str:
 
 
 @contextmanager
-def opened(place: Place, *, make: bool = False) -> Iterator[tuple[int, str]]:
+def open_parent(place: ConfinedPath, *, make: bool = False) -> Iterator[tuple[int, str]]:
     """The open directory that holds the place, and the place's name in it; ``make``: with what is missing made.
 
     Raises OSError, and ToolError for the confining directory itself, which no tool may read or replace as a file.
     """
     if not place.names:
-        raise ToolError(f"path: {place.asked} is a directory, not a file", "validation")
+        raise ToolError(f"path: {place.requested} is a directory, not a file", "validation")
     descriptor = _descend(place.root, place.names[:-1], make=make)
     try:
         yield descriptor, place.names[-1]
@@ -136,7 +136,7 @@ def opened(place: Place, *, make: bool = False) -> Iterator[tuple[int, str]]:
         os.close(descriptor)
 
 
-def open_directory(place: Place) -> int:
+def open_directory(place: ConfinedPath) -> int:
     """A descriptor of the directory, to be closed by the caller. Raises OSError."""
     return _descend(place.root, place.names, make=False)
 
@@ -145,14 +145,14 @@ def _descend(root: str, names: tuple[str, ...], *, make: bool) -> int:
     descriptor = os.open(root, _DIRECTORY)
     for name in names:
         try:
-            below = _step(descriptor, name, make=make)
+            below = _open_subdirectory(descriptor, name, make=make)
         finally:
             os.close(descriptor)
         descriptor = below
     return descriptor
 
 
-def _step(parent: int, name: str, *, make: bool) -> int:
+def _open_subdirectory(parent: int, name: str, *, make: bool) -> int:
     try:
         return os.open(name, _DIRECTORY, dir_fd=parent)
     except FileNotFoundError:
@@ -163,29 +163,29 @@ def _step(parent: int, name: str, *, make: bool) -> int:
     return os.open(name, _DIRECTORY, dir_fd=parent)
 
 
-def open_regular(place: Place) -> tuple[int, os.stat_result]:
+def open_regular(place: ConfinedPath) -> tuple[int, os.stat_result]:
     """A descriptor for reading (to be closed by the caller) and its status. Never waits for a pipe or a device.
 
     Raises OSError, and ToolError when it is no regular file.
     """
-    with opened(place) as (parent, name):
-        _refuse_irregular(place, os.stat(name, dir_fd=parent, follow_symlinks=False))
+    with open_parent(place) as (parent, name):
+        _reject_irregular(place, os.stat(name, dir_fd=parent, follow_symlinks=False))
         descriptor = os.open(name, _REGULAR, dir_fd=parent)
     try:
         status = os.fstat(descriptor)
-        _refuse_irregular(place, status)  # again: another file may have come in its place
+        _reject_irregular(place, status)  # again: another file may have come in its place
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor, status
 
 
-def _refuse_irregular(place: Place, status: os.stat_result) -> None:
+def _reject_irregular(place: ConfinedPath, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise ToolError(f"path: {place.asked} is {kind_of(status)}, not a file", "validation")
+        raise ToolError(f"path: {place.requested} is {file_kind(status)}, not a file", "validation")
 
 
-def kind_of(status: os.stat_result) -> str:
+def file_kind(status: os.stat_result) -> str:
     """What a file is, in words."""
     kinds = {
         stat.S_IFREG: "a file",
@@ -208,19 +208,19 @@ _ADVICE = {
 
 
 @contextmanager
-def failures_of(verb: str, place: Place) -> Iterator[None]:
+def tool_errors(verb: str, place: ConfinedPath) -> Iterator[None]:
     """Tell what the system refuses (OSError) as the call's failure: ``cannot read x: No such file or directory``."""
     try:
         yield
     except OSError as exc:
         advice = _ADVICE.get(exc.errno or 0)
         reason = exc.strerror or type(exc).__name__
-        message = f"cannot {verb} {place.asked}: {reason}"
+        message = f"cannot {verb} {place.requested}: {reason}"
         raise ToolError(message, recommendations=[advice] if advice else []) from exc
 
 
 SAMPLE_BYTES = 8192
-_ODD_SHARE = 0.1
+_MAX_CONTROL_SHARE = 0.1
 
 
 def image_type(head: bytes) -> str | None:
@@ -242,4 +242,4 @@ def looks_binary(head: bytes) -> bool:
         return True
     text = head[:SAMPLE_BYTES].decode(errors="replace").removesuffix("\ufffd")  # the sample may end within a character
     odd = sum(1 for char in text if char == "\ufffd" or (char < " " and char not in "\t\n\r\f\v\b\x1b"))
-    return odd > _ODD_SHARE * len(text)
+    return odd > _MAX_CONTROL_SHARE * len(text)

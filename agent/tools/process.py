@@ -11,7 +11,7 @@ import trio
 
 from agent.processes.keys import UnknownKey, encode_key, encode_paste
 from agent.processes.registry import ProcessRegistry
-from agent.processes.session import InputClosed, ProcessInput, Session
+from agent.processes.session import InputClosed, ProcessInput, ProcessSession
 from agent.tools.base import Effects, Report, ToolContext, ToolOutput
 from agent.tools.pages import shorten
 from agent.tools.progress import wait_for_end
@@ -38,7 +38,7 @@ class ProcessTool:
 
     async def run(self, arguments: ProcessInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
-        return await act(arguments, context.processes, context.scope_key, context.outputs, context.report)
+        return await perform_action(arguments, context.processes, context.scope_key, context.outputs, context.report)
 
     async def describe(self, arguments: ProcessInput, context: ToolContext) -> list[CallPart]:
         """What the call would do, and to which command."""
@@ -61,7 +61,7 @@ def _input_parts(arguments: ProcessInput) -> Iterator[CallPart]:
         yield CallPart("then", "its input ends")
 
 
-async def act(
+async def perform_action(
     arguments: ProcessInput,
     registry: ProcessRegistry,
     scope_key: str,
@@ -83,15 +83,15 @@ async def act(
     if session is None:
         return _failure(f"there is no session {arguments.session_id!r}; the action list shows those that there are")
     try:
-        return await _ACTIONS[arguments.action](_Request(arguments, registry, session, outputs, report, observes))
+        return await _ACTIONS[arguments.action](_ActionRequest(arguments, registry, session, outputs, report, observes))
     except (InputClosed, UnknownKey) as exc:
         return _failure(str(exc), session)
 
 
-class _Request(msgspec.Struct, frozen=True):
+class _ActionRequest(msgspec.Struct, frozen=True):
     arguments: ProcessInput
     registry: ProcessRegistry
-    session: Session
+    session: ProcessSession
     outputs: str
     report: Report
     observes: bool
@@ -102,55 +102,55 @@ class _Request(msgspec.Struct, frozen=True):
 
 def _list(registry: ProcessRegistry, scope_key: str) -> ToolOutput:
     sessions = registry.sessions(scope_key)
-    lines = [f"{session.id}  {session.state}  pid {session.pid}  {_shortened(session)}" for session in sessions]
+    lines = [f"{session.id}  {session.state}  pid {session.pid}  {_short_command(session)}" for session in sessions]
     details = [{**session.details(), "command": session.command.line} for session in sessions]
     text = "\n".join(lines) or "Nothing runs in the background, and nothing there has ended lately."
     return ToolOutput(text, {"status": "completed", "sessions": details})
 
 
-async def _poll(request: _Request) -> ToolOutput:
+async def _poll(request: _ActionRequest) -> ToolOutput:
     session = request.session
-    said, is_lost = await (_observe(request) if request.observes else _take_unseen(request))
+    said, is_lost = await (_poll_for_front_end(request) if request.observes else _poll_for_agent(request))
     shown = shorten(said, keep="end", outputs=request.outputs, lost=is_lost) if said else "(no new output)"
-    return ToolOutput(f"{shown.rstrip(chr(10))}\n\n{_sentence(session)}", session.details())
+    return ToolOutput(f"{shown.rstrip(chr(10))}\n\n{_status_line(session)}", session.details())
 
 
-async def _observe(request: _Request) -> tuple[str, bool]:
+async def _poll_for_front_end(request: _ActionRequest) -> tuple[str, bool]:
     """What the command has said since a front end's last poll, and whether some of that is lost."""
     session = request.session
-    with trio.move_on_after(_longest_wait(request)):
+    with trio.move_on_after(_wait_seconds(request)):
         await session.ended.wait()
-    said, session.observed, is_lost = session.output.since(session.observed)
+    said, session.observed_chars, is_lost = session.output.since(session.observed_chars)
     return said, is_lost
 
 
-async def _take_unseen(request: _Request) -> tuple[str, bool]:
+async def _poll_for_agent(request: _ActionRequest) -> tuple[str, bool]:
     """The same since the agent's last poll; the agent knows of the end then, if it has come."""
     session = request.session
     await _wait_for_end(request)
     if session.exited:
         session.exit_notified = True
-    return request.registry.take_unseen(session)
+    return request.registry.read_unseen(session)
 
 
-def _longest_wait(request: _Request) -> float:
+def _wait_seconds(request: _ActionRequest) -> float:
     return min(request.arguments.timeout, _MAX_WAIT)
 
 
-async def _wait_for_end(request: _Request) -> None:
+async def _wait_for_end(request: _ActionRequest) -> None:
     """Meanwhile the end is announced to nobody else; but it is when this wait is given up."""
     session = request.session
     session.watchers += 1
     try:
-        await wait_for_end(session, request.report, _longest_wait(request))
+        await wait_for_end(session, request.report, _wait_seconds(request))
     except BaseException:  # a cancellation, or a group of them
         session.watchers -= 1
-        request.registry.announce(session)
+        request.registry.notify_exit(session)
         raise
     session.watchers -= 1
 
 
-async def _log(request: _Request) -> ToolOutput:
+async def _log(request: _ActionRequest) -> ToolOutput:
     arguments, session = request.arguments, request.session
     lines = session.output.text().removesuffix("\n").split("\n") if session.output.size else []
     first = arguments.offset or 0
@@ -167,25 +167,25 @@ async def _log(request: _Request) -> ToolOutput:
 # --- talking ----------------------------------------------------------------------------------------------------------
 
 
-async def _write(request: _Request) -> ToolOutput:
+async def _write(request: _ActionRequest) -> ToolOutput:
     return await _send(request, request.arguments.data)
 
 
-async def _submit(request: _Request) -> ToolOutput:
+async def _submit(request: _ActionRequest) -> ToolOutput:
     return await _send(request, request.arguments.data + _enter(request.session))
 
 
-async def _send_keys(request: _Request) -> ToolOutput:
+async def _send_keys(request: _ActionRequest) -> ToolOutput:
     if not request.session.stdin.is_terminal:
         raise UnknownKey("the command has no terminal (pty: true), so there are no keys; use write or submit")
     return await _send(request, "".join(encode_key(key) for key in request.arguments.keys))
 
 
-async def _paste(request: _Request) -> ToolOutput:
+async def _paste(request: _ActionRequest) -> ToolOutput:
     return await _send(request, encode_paste(request.arguments.data, bracketed=request.session.stdin.is_terminal))
 
 
-async def _send(request: _Request, text: str) -> ToolOutput:
+async def _send(request: _ActionRequest, text: str) -> ToolOutput:
     session = request.session
     data = text.encode(errors="replace")
     written = await session.stdin.write(data)
@@ -197,14 +197,14 @@ async def _send(request: _Request, text: str) -> ToolOutput:
     return ToolOutput(f"Wrote {written} bytes to session {session.id}{end}.", session.details())
 
 
-def _enter(session: Session) -> str:
+def _enter(session: ProcessSession) -> str:
     return "\r" if session.stdin.is_terminal else "\n"
 
 
 # --- ending -----------------------------------------------------------------------------------------------------------
 
 
-async def _kill(request: _Request) -> ToolOutput:
+async def _kill(request: _ActionRequest) -> ToolOutput:
     session = request.session
     if session.exited:
         return _failure(f"session {session.id} has ended already", session)
@@ -212,7 +212,7 @@ async def _kill(request: _Request) -> ToolOutput:
     return ToolOutput(f"Killed session {session.id}.", session.details())
 
 
-async def _clear(request: _Request) -> ToolOutput:
+async def _clear(request: _ActionRequest) -> ToolOutput:
     session = request.session
     if not session.exited:
         return _failure(f"session {session.id} still runs; kill or remove it", session)
@@ -221,7 +221,7 @@ async def _clear(request: _Request) -> ToolOutput:
     return ToolOutput(f"Cleared session {session.id}.", session.details())
 
 
-async def _remove(request: _Request) -> ToolOutput:
+async def _remove(request: _ActionRequest) -> ToolOutput:
     session = request.session
     verb = "Cleared" if session.exited else "Killed and removed"
     if not session.exited:
@@ -237,7 +237,7 @@ def _clear_all(registry: ProcessRegistry, scope_key: str) -> ToolOutput:
     return ToolOutput(f"Cleared {len(ended)} sessions that had ended.", {"status": "completed", "cleared": len(ended)})
 
 
-_ACTIONS: dict[str, Callable[[_Request], Awaitable[ToolOutput]]] = {
+_ACTIONS: dict[str, Callable[[_ActionRequest], Awaitable[ToolOutput]]] = {
     "poll": _poll,
     "log": _log,
     "write": _write,
@@ -253,17 +253,17 @@ _ACTIONS: dict[str, Callable[[_Request], Awaitable[ToolOutput]]] = {
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def _failure(message: str, session: Session | None = None) -> ToolOutput:
+def _failure(message: str, session: ProcessSession | None = None) -> ToolOutput:
     facts: dict[str, Any] = {} if session is None else session.details()
     return ToolOutput(f"Failed: {message}.", {**facts, "status": "failed", "error": message})
 
 
-def _sentence(session: Session) -> str:
+def _status_line(session: ProcessSession) -> str:
     if not session.exited:
         return f"(Session {session.id} still runs.)"
     return f"(Session {session.id} has ended: {session.status}, {session.state}.)"
 
 
-def _shortened(session: Session) -> str:
+def _short_command(session: ProcessSession) -> str:
     line = " ".join(session.command.line.split())
     return line if len(line) <= _COMMAND_CHARS else f"{line[: _COMMAND_CHARS - 3]}..."

@@ -14,9 +14,17 @@ import msgspec
 import trio
 
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
-from agent.tools.file_state import HASHED_BYTES, Stamp, digest_of, stamp_of
+from agent.tools.file_state import HASHED_BYTES, FileVersion, digest_of, version_of
 from agent.tools.pages import MAX_BYTES, MAX_LINES, PageBuilder
-from agent.tools.paths import SAMPLE_BYTES, Place, failures_of, image_type, located, looks_binary, open_regular
+from agent.tools.paths import (
+    SAMPLE_BYTES,
+    ConfinedPath,
+    image_type,
+    looks_binary,
+    open_regular,
+    resolve_path_in_thread,
+    tool_errors,
+)
 from wire.entries import ImageBlock
 
 MAX_IMAGE_BYTES = 3_750_000
@@ -47,53 +55,55 @@ class ReadTool:
 
     async def run(self, arguments: ReadInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
-        place = await located(context, arguments.path)
-        look = await trio.to_thread.run_sync(_look, place, arguments, abandon_on_cancel=True)
-        context.files.note(place.path, look.stamp)
+        place = await resolve_path_in_thread(context, arguments.path)
+        look = await trio.to_thread.run_sync(_read, place, arguments, abandon_on_cancel=True)
+        context.files.record(place.path, look.version)
         return look.output
 
 
-class _Look(NamedTuple):
+class _ReadResult(NamedTuple):
     output: ToolOutput
-    stamp: Stamp
+    version: FileVersion
 
 
-def _look(place: Place, arguments: ReadInput) -> _Look:
-    with failures_of("read", place):
+def _read(place: ConfinedPath, arguments: ReadInput) -> _ReadResult:
+    with tool_errors("read", place):
         descriptor, status = open_regular(place)
         with os.fdopen(descriptor, "rb") as file:
-            return _look_into(file, status, place, arguments)
+            return _read_open_file(file, status, place, arguments)
 
 
-def _look_into(file: BinaryIO, status: os.stat_result, place: Place, arguments: ReadInput) -> _Look:
+def _read_open_file(file: BinaryIO, status: os.stat_result, place: ConfinedPath, arguments: ReadInput) -> _ReadResult:
     head = file.read(SAMPLE_BYTES)
     kind = image_type(head)
     if kind is not None:
         return _image(head + file.read(MAX_IMAGE_BYTES + 1 - len(head)), kind, status, place)
     if looks_binary(head):
         raise ToolError(
-            f"{place.asked} is binary, or text that is not UTF-8 ({status.st_size} bytes)",
+            f"{place.requested} is binary, or text that is not UTF-8 ({status.st_size} bytes)",
             "logical",
             recommendations=["Use exec with file, xxd, strings or iconv to look into it."],
         )
     if status.st_size > HASHED_BYTES:
-        return _Look(_page(file, arguments, place, total=None), stamp_of(status, None))
+        return _ReadResult(_page(file, arguments, place, total=None), version_of(status, None))
     data = head + file.read(HASHED_BYTES)
     total = data.count(b"\n") + (not data.endswith(b"\n"))
-    return _Look(_page(BytesIO(data), arguments, place, total), stamp_of(status, digest_of(data)))
+    return _ReadResult(_page(BytesIO(data), arguments, place, total), version_of(status, digest_of(data)))
 
 
-def _page(file: BinaryIO, arguments: ReadInput, place: Place, total: int | None) -> ToolOutput:
+def _page(file: BinaryIO, arguments: ReadInput, place: ConfinedPath, total: int | None) -> ToolOutput:
     """The page of ``file`` (anywhere in it now); ``total``: its lines, where they have been counted."""
     file.seek(0)
     if file.read(len(_BOM)) != _BOM:
         file.seek(0)
     passed = _skip_lines(file, arguments.offset - 1)
     builder = PageBuilder(arguments.offset, arguments.limit)
-    page = builder.page(more=not builder.take(_lines(file)))
+    page = builder.page(more=not builder.feed(_lines(file)))
     if not page.text and arguments.offset > 1:
-        raise ToolError(f"offset: {arguments.offset} is behind the end of {place.asked} ({passed} lines)", "validation")
-    text = page.text + page.note(total) if page.text else "[The file is empty.]"
+        raise ToolError(
+            f"offset: {arguments.offset} is behind the end of {place.requested} ({passed} lines)", "validation"
+        )
+    text = page.text + page.footer(total) if page.text else "[The file is empty.]"
     details = {"path": place.path, "first_line": page.first, "last_line": page.last, "more": page.more}
     return ToolOutput(text, details | ({} if total is None else {"total_lines": total}))
 
@@ -131,13 +141,13 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def _image(data: bytes, kind: str, status: os.stat_result, place: Place) -> _Look:
+def _image(data: bytes, kind: str, status: os.stat_result, place: ConfinedPath) -> _ReadResult:
     if len(data) > MAX_IMAGE_BYTES:
         raise ToolError(
-            f"{place.asked} is an image of {status.st_size} bytes; at most {MAX_IMAGE_BYTES} can be shown",
+            f"{place.requested} is an image of {status.st_size} bytes; at most {MAX_IMAGE_BYTES} can be shown",
             "logical",
             recommendations=["Use exec with an image program to make a smaller copy inside the working directory."],
         )
     block = ImageBlock(b64encode(data).decode(), kind)
     output = ToolOutput(f"[Image {kind}, {len(data)} bytes]", {"path": place.path, "mime_type": kind}, [block])
-    return _Look(output, stamp_of(status, digest_of(data)))
+    return _ReadResult(output, version_of(status, digest_of(data)))

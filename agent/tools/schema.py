@@ -14,7 +14,7 @@ from agent.tools.base import Tool, ToolError, definition_of
 _SHOWN_CHARS = 80
 
 
-def arguments_of(tool: Tool, given: Any) -> Any:
+def decode_arguments(tool: Tool, given: Any) -> Any:
     """What the model gave, as the tool's ``input_type``; raises ToolError(validation)."""
     try:
         return msgspec.convert(given, tool.input_type, strict=False)
@@ -30,16 +30,16 @@ def arguments_of(tool: Tool, given: Any) -> Any:
 
 def _problems(kind: type[msgspec.Struct], schema: dict[str, Any], given: Any) -> Iterator[str]:
     if not isinstance(given, dict):
-        yield f"it must be an object, and is {_shown(given)}"
+        yield f"it must be an object, and is {_value_excerpt(given)}"
         return
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     for name in given:
         if name not in fields:
-            yield f"{_shown(name)} is no field of it"
+            yield f"{_value_excerpt(name)} is no field of it"
     for name, field in fields.items():
         if name not in given:
             if field.required:
-                yield f"{name} is missing ({_wanted(schema['properties'][name])})"
+                yield f"{name} is missing ({_expected(schema['properties'][name])})"
         else:
             yield from _problem(name, field.type, schema["properties"][name], given[name])
 
@@ -52,7 +52,7 @@ def _problem(name: str, kind: Any, schema: dict[str, Any], value: Any) -> Iterat
         if at:  # deeper inside: msgspec knows where, and what it expected there
             yield f"{name}{path.rstrip('`')}: {reason[:1].lower()}{reason[1:]}"
         else:
-            yield f"{name} must be {_wanted(schema)}, and is {_shown(value)}"
+            yield f"{name} must be {_expected(schema)}, and is {_value_excerpt(value)}"
 
 
 _LIMITS = {
@@ -69,11 +69,11 @@ _LIMITS = {
 _KINDS = {"string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false"}
 
 
-def _wanted(schema: dict[str, Any]) -> str:
+def _expected(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return "one of " + ", ".join(msgspec.json.encode(value).decode() for value in schema["enum"])
     if "anyOf" in schema:
-        return " or ".join(_wanted(choice) for choice in schema["anyOf"])
+        return " or ".join(_expected(choice) for choice in schema["anyOf"])
     kind = schema.get("type", "any value")
     words = [_KINDS.get(kind, f"an {kind}" if kind[:1] in "aeiou" else kind)]
     return ", ".join(words + [text.format(schema[name]) for name, text in _LIMITS.items() if name in schema])
@@ -82,13 +82,13 @@ def _wanted(schema: dict[str, Any]) -> str:
 def _signature(schema: dict[str, Any]) -> str:
     required = schema.get("required", [])
     fields = (
-        f"{name}{'' if name in required else '?'}: {_wanted(value)}"
+        f"{name}{'' if name in required else '?'}: {_expected(value)}"
         for name, value in schema.get("properties", {}).items()
     )
     return "{" + "; ".join(fields) + "}"
 
 
-def _shown(value: Any) -> str:
+def _value_excerpt(value: Any) -> str:
     """A value as the model wrote it, cut short; whatever it is, the answer can be encoded."""
     text = repr(value) if isinstance(value, float) else _json(value)
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."

@@ -56,7 +56,7 @@ class TodoTool:
         return self._todos
 
     def restore(self, todos: Sequence[Todo]) -> None:
-        """Go on with a list from before (``todos_of``), or with an empty one; nobody is told."""
+        """Go on with a list from before (``latest_todos``), or with an empty one; nobody is told."""
         self._todos = tuple(todos)
 
     async def run(self, arguments: TodoInput, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - the interface's
@@ -83,7 +83,7 @@ def _text(todos: Sequence[Todo]) -> str:
     return "\n".join(f"{_MARKS[todo.status]} {todo.id}: {todo.text}" for todo in todos)
 
 
-def todos_of(messages: Sequence[TranscriptMessage]) -> list[Todo]:
+def latest_todos(messages: Sequence[TranscriptMessage]) -> list[Todo]:
     """The list as the last call that succeeded left it, for a conversation that is taken up again; pure."""
     failed = {
         block.tool_use_id
@@ -103,18 +103,18 @@ def todos_of(messages: Sequence[TranscriptMessage]) -> list[Todo]:
     return []
 
 
-class TodoList:
+class LazyTodoTool:
     """Holds the tool ``todo`` together with the conversation that it belongs to; imports it late."""
 
     def __init__(self, say: Callable[[str, dict[str, Any]], Any]) -> None:
-        self._say = say
+        self._emit = say
         self._tool: TodoTool | None = None
         self._messages: Sequence[TranscriptMessage] = ()
 
     def tool(self) -> "TodoTool":
         """The tool, with the list of the conversation."""
         if self._tool is None:
-            self._tool = TodoTool(self._tell)
+            self._tool = TodoTool(self._emit_change)
             self._restore(self._tool)
         return self._tool
 
@@ -126,7 +126,7 @@ class TodoList:
 
     def _restore(self, tool: "TodoTool") -> None:
 
-        tool.restore(todos_of(self._messages))
+        tool.restore(latest_todos(self._messages))
 
-    def _tell(self, todos: "Sequence[Todo]") -> None:
-        self._say("todo_changed", {"todos": [msgspec.to_builtins(todo) for todo in todos]})
+    def _emit_change(self, todos: "Sequence[Todo]") -> None:
+        self._emit("todo_changed", {"todos": [msgspec.to_builtins(todo) for todo in todos]})

@@ -6,10 +6,10 @@ import msgspec
 import trio
 
 from agent.tools.base import Effects, ToolContext, ToolOutput
-from agent.tools.change_preview import parts_of_write
-from agent.tools.file_state import Stamp
-from agent.tools.files import Written, changed_meanwhile, encoded, replace_content, stamp_now
-from agent.tools.paths import Place, failures_of, located
+from agent.tools.change_preview import describe_write
+from agent.tools.file_state import FileVersion
+from agent.tools.files import WriteResult, changed_error, current_version, encode_text, replace_content
+from agent.tools.paths import ConfinedPath, resolve_path_in_thread, tool_errors
 from wire.call_parts import CallPart
 
 
@@ -31,26 +31,26 @@ class WriteTool:
 
     async def run(self, arguments: WriteInput, context: ToolContext) -> ToolOutput:
         """See the interface. A file that the agent has read, and someone else has changed since, is not overwritten."""
-        data = encoded(arguments.content, "content")
-        place = await located(context, arguments.path, reading=False)
-        async with context.files.writing(place.path):
-            written = await trio.to_thread.run_sync(_write, place, data, context.files.known(place.path))
-            context.files.note(place.path, written.stamp)
+        data = encode_text(arguments.content, "content")
+        place = await resolve_path_in_thread(context, arguments.path, reading=False)
+        async with context.files.write_lock(place.path):
+            written = await trio.to_thread.run_sync(_write, place, data, context.files.last_seen(place.path))
+            context.files.record(place.path, written.version)
         verb = "created" if written.is_new else "replaced"
         return ToolOutput(
-            f"wrote {len(data)} bytes to {place.asked} ({verb})", {"path": place.path, "bytes": len(data)}
+            f"wrote {len(data)} bytes to {place.requested} ({verb})", {"path": place.path, "bytes": len(data)}
         )
 
     async def describe(self, arguments: WriteInput, context: ToolContext) -> list[CallPart]:
         """What the call would change."""
         return await trio.to_thread.run_sync(
-            parts_of_write, arguments.path, arguments.content, context, abandon_on_cancel=True
+            describe_write, arguments.path, arguments.content, context, abandon_on_cancel=True
         )
 
 
-def _write(place: Place, data: bytes, known: Stamp | None) -> Written:
-    with failures_of("write", place):
-        now = None if known is None else stamp_now(place)
+def _write(place: ConfinedPath, data: bytes, known: FileVersion | None) -> WriteResult:
+    with tool_errors("write", place):
+        now = None if known is None else current_version(place)
         if known is not None and now is not None and not known.same_content(now):
-            raise changed_meanwhile(place)
+            raise changed_error(place)
         return replace_content(place, data)

@@ -13,18 +13,18 @@ from typing import Any, Self
 
 import msgspec
 
-from doors.control.client_socket import Address, Arrived, ControlWire, Pushed
+from doors.control.client_socket import ControlSocket, ReceivedPush, ReceivedQueue, Recipient
 from errors import ProtocolViolation, RequestTimeout, error_from_wire
-from wire.messages import EventEnvelope, Message, Request
+from wire.messages import EventEnvelope, Message, RequestMessage
 
 
-class _Place(msgspec.Struct, frozen=True, gc=False):
+class _EnvelopeSeq(msgspec.Struct, frozen=True, gc=False):
     seq: int
 
 
 _envelopes = msgspec.json.Decoder(list[EventEnvelope])
 _lines = msgspec.json.Decoder(list[msgspec.Raw])
-_place = msgspec.json.Decoder(_Place)
+_envelope_seq = msgspec.json.Decoder(_EnvelopeSeq)
 
 
 def read_envelopes(events: msgspec.Raw) -> list[EventEnvelope]:
@@ -39,12 +39,12 @@ def split_envelopes(events: msgspec.Raw) -> list[msgspec.Raw]:
 
 def last_seq(envelopes: list[msgspec.Raw]) -> int:
     """The bookmark behind envelopes, of which there is at least one."""
-    return _place.decode(envelopes[-1]).seq
+    return _envelope_seq.decode(envelopes[-1]).seq
 
 
 _ANSWER_SECONDS = 10.0
 """For what a supervisor answers at once: one that does not is stopped, or as good as."""
-WORK_SECONDS = 60.0
+SLOW_ANSWER_SECONDS = 60.0
 """For what it answers when a worker has, a turn has been ended, or files have been read."""
 
 
@@ -57,7 +57,7 @@ class ControlClient:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._wire = ControlWire(path)
+        self._socket = ControlSocket(path)
         self._last_id = 0
 
     def __enter__(self) -> Self:
@@ -68,7 +68,7 @@ class ControlClient:
 
     def close(self) -> None:
         """Hang up; the supervisor drops what this connection still waited for."""
-        self._wire.close()
+        self._socket.close()
 
     def call(self, method: str, params: Any = None, timeout: float | None = _ANSWER_SECONDS) -> Any:
         """Run a method and return its result as plain objects; its events are passed over.
@@ -80,86 +80,86 @@ class ControlClient:
             pass
         return stream.result
 
-    def stream(self, method: str, params: Any = None, *, timeout: float | None = None) -> "Stream":
-        """Run a method and follow its events; see ``Stream``."""
+    def stream(self, method: str, params: Any = None, *, timeout: float | None = None) -> "RequestStream":
+        """Run a method and follow its events; see ``RequestStream``."""
         self._last_id += 1
         deadline = None if timeout is None else time.monotonic() + timeout
-        address = self._wire.send(Request(str(self._last_id), method, {} if params is None else params))
-        return Stream(self._wire, address, method, deadline)
+        address = self._socket.send(RequestMessage(str(self._last_id), method, {} if params is None else params))
+        return RequestStream(self._socket, address, method, deadline)
 
     def subscribe(
         self, wish: Mapping[str, Any] | None = None, timeout: float | None = _ANSWER_SECONDS
-    ) -> "Subscription":
+    ) -> "EventSubscription":
         """Begin a subscription. ``wish``: the parameters of ``subscribe`` (session, channels, kinds, since)."""
-        with self._wire.subscribing() as claim:
-            begun = _read_begun(self.call("subscribe", wish, timeout))
-            address = Address("subscription", begun.subscription)
+        with self._socket.subscribing() as claim:
+            begun = _read_subscribe_result(self.call("subscribe", wish, timeout))
+            address = Recipient("subscription", begun.subscription)
             claim(address)
-        return Subscription(self, self._wire, address, begun, (wish or {}).get("since"))
+        return EventSubscription(self, self._socket, address, begun, (wish or {}).get("since"))
 
     def wait_closed(self, timeout: float | None = None) -> bool:
         """Wait until the supervisor has closed the connection and, where the system can tell, its process has ended.
 
         False when that takes longer than ``timeout`` seconds.
         """
-        return self._wire.wait_closed(timeout)
+        return self._socket.wait_closed(timeout)
 
 
-class Stream:
+class RequestStream:
     """One request that is being followed: iterate over batches of pushes as they arrive, then read ``result``.
 
     Iterating raises the error the request ended with, or RequestTimeout when its time is up.
     """
 
-    def __init__(self, wire: ControlWire, address: Address, method: str, deadline: float | None) -> None:
-        self._wire = wire
+    def __init__(self, wire: ControlSocket, address: Recipient, method: str, deadline: float | None) -> None:
+        self._socket = wire
         self._address = address
         self._method = method
         self._deadline = deadline
         self.result: Any = None
 
-    def __iter__(self) -> Iterator[list[Pushed]]:
+    def __iter__(self) -> Iterator[list[ReceivedPush]]:
         """Pushes in the batches the socket delivered them in; ends with the request."""
         try:
             while True:
                 arrived = self._receive()
-                batch = list(_take_pushes(arrived))
+                batch = list(_pop_pushes(arrived))
                 if batch:
                     yield batch
                 if arrived:
-                    self._take_answer(arrived[0])
+                    self._read_result(arrived[0])
                     return
         finally:
-            self._wire.forget(self._address)
+            self._socket.discard(self._address)
 
-    def take_any_time(self) -> None:
+    def remove_deadline(self) -> None:
         """Wait without a limit from now on."""
         self._deadline = None
 
-    def _receive(self) -> Arrived:
+    def _receive(self) -> ReceivedQueue:
         try:
-            return self._wire.receive(self._address, self._deadline)
+            return self._socket.receive(self._address, self._deadline)
         except TimeoutError as exc:
             raise RequestTimeout(
-                f"the supervisor on {self._wire.path} did not answer {self._method} in time; "
+                f"the supervisor on {self._socket.path} did not answer {self._method} in time; "
                 "is it stopped or overloaded?"
             ) from exc
 
-    def _take_answer(self, answer: Message | Pushed) -> None:
+    def _read_result(self, answer: Message | ReceivedPush) -> None:
         assert isinstance(answer, Message)  # noqa: S101  # the pushes before it have been taken
         if answer.error is not None:
             raise error_from_wire(answer.error.code, answer.error.message, answer.error.data)
         self.result = msgspec.json.decode(answer.result)
 
 
-def _take_pushes(arrived: Arrived) -> Iterator[Pushed]:
+def _pop_pushes(arrived: ReceivedQueue) -> Iterator[ReceivedPush]:
     """Those before the answer."""
-    while arrived and isinstance(first := arrived[0], Pushed):
+    while arrived and isinstance(first := arrived[0], ReceivedPush):
         arrived.popleft()
         yield first
 
 
-class _Begun(msgspec.Struct, frozen=True):
+class _SubscribeResult(msgspec.Struct, frozen=True):
     """What ``subscribe`` answers."""
 
     subscription: str | int
@@ -167,14 +167,14 @@ class _Begun(msgspec.Struct, frozen=True):
     complete: bool = True
 
 
-def _read_begun(answer: Any) -> _Begun:
+def _read_subscribe_result(answer: Any) -> _SubscribeResult:
     try:
-        return msgspec.convert(answer, _Begun)
+        return msgspec.convert(answer, _SubscribeResult)
     except msgspec.ValidationError as exc:
         raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
 
 
-class Subscription:
+class EventSubscription:
     """Events as they happen, until the supervisor ends the subscription or the connection.
 
     ``head``: the last seq there was at the beginning. ``complete``: False when events after the bookmark it was to
@@ -183,13 +183,13 @@ class Subscription:
     """
 
     def __init__(
-        self, client: ControlClient, wire: ControlWire, address: Address, begun: _Begun, since: int | None
+        self, client: ControlClient, wire: ControlSocket, address: Recipient, begun: _SubscribeResult, since: int | None
     ) -> None:
         self._client = client
-        self._wire = wire
+        self._socket = wire
         self._address = address
         self._bookmark = begun.head if since is None else since
-        self._last = msgspec.Raw(b"[]")
+        self._last_batch = msgspec.Raw(b"[]")
         self.head = begun.head
         self.complete = begun.complete
         self.reason: str | None = None
@@ -197,17 +197,17 @@ class Subscription:
     @property
     def bookmark(self) -> int:
         """The seq of the last event that was handed out; where it began, before there was one."""
-        envelopes = split_envelopes(self._last)
+        envelopes = split_envelopes(self._last_batch)
         if envelopes:
             self._bookmark = last_seq(envelopes)
-            self._last = msgspec.Raw(b"[]")
+            self._last_batch = msgspec.Raw(b"[]")
         return self._bookmark
 
     def __iter__(self) -> Iterator[msgspec.Raw]:
         """The events of each push: a JSON array of envelopes, undecoded. Raises NoSupervisor when it is gone."""
         while self.reason is None:
-            for pushed in _take_pushes(self._wire.receive(self._address, None)):
-                yield from self._take(pushed)
+            for pushed in _pop_pushes(self._socket.receive(self._address, None)):
+                yield from self._receive(pushed)
 
     def batches(self) -> Iterator[list[EventEnvelope]]:
         """The same decoded; the envelopes' data stays as it is."""
@@ -218,13 +218,13 @@ class Subscription:
         """Tell the supervisor to end it. What has arrived and was not handed out is dropped; ``bookmark`` stands."""
         self._client.call("unsubscribe", {"subscription": self._address.id}, timeout)
         self.reason = self.reason or "unsubscribed"
-        self._wire.forget(self._address)
+        self._socket.discard(self._address)
 
-    def _take(self, pushed: Pushed) -> Iterator[msgspec.Raw]:
+    def _receive(self, pushed: ReceivedPush) -> Iterator[msgspec.Raw]:
         data = pushed.data
         if data.reason is not None:
             self.reason = data.reason
-            self._wire.forget(self._address)
+            self._socket.discard(self._address)
         elif bytes(data.events) != b"null":
-            self._last = data.events
+            self._last_batch = data.events
             yield data.events

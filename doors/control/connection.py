@@ -27,18 +27,18 @@ import trio
 from structlog.contextvars import bind_contextvars
 
 from doors.control.frames import (
-    Incoming,
-    RefusedFrame,
+    ControlRequest,
+    InvalidFrame,
     decode_request,
     encode_error,
     encode_push,
     encode_raw_push,
     encode_result,
 )
-from doors.control.send_queue import Outbox, PeerGone
+from doors.control.send_queue import PeerDisconnected, SendQueue
 from doors.limits import ControlLimits, InputBudget, InputShare, OutputBudget, OutputShare
 from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError, single_cause
-from gateway.caller import UNANSWERED, Caller
+from gateway.caller import NO_RESPONSE, Caller
 from wire.framing import LineFramer
 
 T = TypeVar("T")
@@ -68,12 +68,12 @@ def run_eagerly(coroutine: Coroutine[Any, Any, T], before_waiting: Callable[[], 
 
 
 _CHUNK_BYTES = 64 * 1024
-_TURN_SECONDS = 0.001
+_TIME_SLICE_SECONDS = 0.001
 """How long one connection's requests are begun in a row before the others have their turn."""
 _logger = logging.getLogger("pool.control")
 
 
-class Methods(Protocol):
+class MethodDispatcher(Protocol):
     """What stands behind the door: a method name and undecoded parameters in, something JSON can hold out."""
 
     async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
@@ -89,13 +89,13 @@ class Budgets:
         self.output = OutputBudget(limits.output_bytes)
 
 
-class Connection:
+class ControlConnection:
     """Serves one accepted socket, which does not block, from ``run`` to its end."""
 
     def __init__(
         self,
         sock: socket.socket,
-        methods: Methods,
+        methods: MethodDispatcher,
         limits: ControlLimits,
         budgets: Budgets,
         *,
@@ -108,18 +108,18 @@ class Connection:
         self._limits = limits
         self.principal = principal
         self.name = name
-        share = OutputShare(budgets.output, free=limits.out_buffer_bytes, on_excess=self._give_up)
-        self.outbox = Outbox(sock, limit=limits.out_buffer_bytes, stall=limits.write_stall, share=share)
+        share = OutputShare(budgets.output, free=limits.out_buffer_bytes, on_excess=self._cut_off)
+        self.send_queue = SendQueue(sock, limit=limits.out_buffer_bytes, stall=limits.write_stall, share=share)
         self._nursery: trio.Nursery
         self._framer = LineFramer(limits.max_frame_bytes)
         self._lines: collections.deque[bytes] = collections.deque()
         self._may_have_more = False
-        self._turn_ends = 0.0
+        self._slice_ends = 0.0
         self._has_reader = True
-        self._in_flight: dict[str | int, _Request] = {}
+        self._in_flight: dict[str | int, _InFlightRequest] = {}
         self._none_in_flight = trio.Event()
         self._tasks = 0
-        self._refused_in_a_row = 0
+        self._consecutive_invalid = 0
         self._share = InputShare(budgets.input)
         self._bytes_in_flight = 0
 
@@ -133,30 +133,30 @@ class Connection:
                 self._nursery.start_soon(self._write)
                 self._nursery.start_soon(self._read)
         finally:
-            self._share.give_back(0)
-            await self._say_last_words()
+            self._share.release(0)
+            await self._flush_on_close()
 
     async def _write(self) -> None:
         try:
-            await self.outbox.send_forever()
-        except PeerGone:
-            self.outbox.lose()
+            await self.send_queue.send_forever()
+        except PeerDisconnected:
+            self.send_queue.discard()
             self._nursery.cancel_scope.cancel()
 
-    def _give_up(self, waiting: int) -> None:
+    def _cut_off(self, waiting: int) -> None:
         """Most of what waits for all peers waits for this one: it is cut off, so that there is room for the others."""
         _logger.warning("a peer was cut off: %d bytes waited for it, the most of all peers", waiting)
-        self.outbox.lose()
+        self.send_queue.discard()
         self._nursery.cancel_scope.cancel()
 
-    async def _say_last_words(self) -> None:
+    async def _flush_on_close(self) -> None:
         with trio.CancelScope(shield=True) as scope:
             scope.deadline = trio.current_time() + self._limits.flush_grace
             try:
-                await self.outbox.flush()
-            except PeerGone as exc:
+                await self.send_queue.flush()
+            except PeerDisconnected as exc:
                 _logger.debug("a peer did not hear the last words: %s", exc)
-        self.outbox.lose()
+        self.send_queue.discard()
 
     # --- requests in ------------------------------------------------------------------------------------------------
 
@@ -167,34 +167,34 @@ class Connection:
                 line = self._lines.popleft()
                 if line and not line.isspace() and not await self._accept(line):
                     return
-                if time.perf_counter() > self._turn_ends:
-                    await self._give_way()
+                if time.perf_counter() > self._slice_ends:
+                    await self._yield_turn()
         except ProtocolViolation:
             limit = self._limits.max_frame_bytes
             text = f"the request is too large: one request, its prompt included, may have {limit:,} bytes"
-            self.outbox.put_nowait(encode_error(None, UsageError(text)))
+            self.send_queue.put_nowait(encode_error(None, UsageError(text)))
         except PoolSaturated as exc:
-            self.outbox.put_nowait(encode_error(None, exc))
-        except RefusedFrame as exc:
-            self.outbox.put_nowait(encode_error(exc.request_id, exc))
+            self.send_queue.put_nowait(encode_error(None, exc))
+        except InvalidFrame as exc:
+            self.send_queue.put_nowait(encode_error(exc.request_id, exc))
         else:
-            await self._wind_up()
+            await self._finish()
         self._nursery.cancel_scope.cancel()
 
-    async def _give_way(self) -> None:
+    async def _yield_turn(self) -> None:
         """Let the other connections have a turn."""
-        self.outbox.send_now()
+        self.send_queue.send_now()
         await trio.lowlevel.checkpoint()
-        self._turn_ends = time.perf_counter() + _TURN_SECONDS
+        self._slice_ends = time.perf_counter() + _TIME_SLICE_SECONDS
 
     async def _receive(self) -> bool:
         """Wait for whole lines; False when there will be none."""
         while not self._lines:
             self._share.charge(self._held_bytes)
-            self.outbox.send_now()
+            self.send_queue.send_now()
             if not self._may_have_more:
                 await trio.lowlevel.wait_readable(self._sock)
-                self._turn_ends = time.perf_counter() + _TURN_SECONDS
+                self._slice_ends = time.perf_counter() + _TIME_SLICE_SECONDS
             match self._receive_chunk():
                 case b"":
                     return False
@@ -214,10 +214,10 @@ class Connection:
         self._may_have_more = len(chunk) == _CHUNK_BYTES
         return chunk
 
-    async def _wind_up(self) -> None:
+    async def _finish(self) -> None:
         """The peer sends no more. One that only closed its sending side still gets the answers it waits for."""
         if _has_hung_up(self._sock.fileno()):
-            self.outbox.lose()
+            self.send_queue.discard()
         elif self._in_flight:
             self._none_in_flight = trio.Event()
             await self._none_in_flight.wait()
@@ -230,27 +230,27 @@ class Connection:
         """Take a line; whether the calling task is the reader afterwards."""
         try:
             incoming = self._decode(line)
-        except RefusedFrame as exc:
-            await self._refuse(exc)
+        except InvalidFrame as exc:
+            await self._reject(exc)
             return True
-        self._refused_in_a_row = 0
-        return await self._serve(_Request(self, incoming, len(line)))
+        self._consecutive_invalid = 0
+        return await self._serve(_InFlightRequest(self, incoming, len(line)))
 
-    def _decode(self, line: bytes) -> Incoming:
+    def _decode(self, line: bytes) -> ControlRequest:
         incoming = decode_request(line)
         if incoming.id in self._in_flight:
-            raise RefusedFrame(f"a request with the id {incoming.id!r} is still in flight; use another", incoming.id)
+            raise InvalidFrame(f"a request with the id {incoming.id!r} is still in flight; use another", incoming.id)
         return incoming
 
-    async def _refuse(self, refusal: RefusedFrame) -> None:
-        self._refused_in_a_row += 1
-        if self._refused_in_a_row > self._limits.max_refused:
+    async def _reject(self, refusal: InvalidFrame) -> None:
+        self._consecutive_invalid += 1
+        if self._consecutive_invalid > self._limits.max_refused:
             raise refusal
-        await self.outbox.put(encode_error(refusal.request_id, refusal))
+        await self.send_queue.put(encode_error(refusal.request_id, refusal))
 
     # --- answers out ------------------------------------------------------------------------------------------------
 
-    async def _serve(self, request: "_Request") -> bool:
+    async def _serve(self, request: "_InFlightRequest") -> bool:
         """Run a request to its answer; whether the calling task is the reader afterwards."""
         answer = None
         is_answered = False
@@ -258,43 +258,43 @@ class Connection:
             answer = await run_eagerly(self._answer(request), request.keep_task)
             if not answer:
                 pass  # whoever asked wants to hear only of errors
-            elif self.outbox.is_full:
-                await self.outbox.put(answer)
+            elif self.send_queue.is_full:
+                await self.send_queue.put(answer)
             else:
-                self.outbox.add(answer)  # whoever reads sends before it waits
+                self.send_queue.add(answer)  # whoever reads sends before it waits
             is_answered = True
         finally:
             if not is_answered:
-                self.outbox.put_nowait(answer or encode_error(request.request_id, _cut_short()))
+                self.send_queue.put_nowait(answer or encode_error(request.request_id, _closed_early_error()))
             if request.keeps_task:
                 self._end_wait(request)
         if not request.keeps_task:
             return True
-        self.outbox.send_now()
+        self.send_queue.send_now()
         is_needed, self._has_reader = not self._has_reader, True
         return is_needed
 
-    def begin_wait(self, request: "_Request") -> None:
+    def begin_wait(self, request: "_InFlightRequest") -> None:
         """A request keeps the task that read it: it is in flight from now on, and another task reads."""
         self._in_flight[request.request_id] = request
         self._bytes_in_flight += request.size
-        self.outbox.send_now()
+        self.send_queue.send_now()
         self._has_reader = len(self._in_flight) < self._limits.max_requests
         if self._has_reader:
             self._nursery.start_soon(self._read)
 
-    def _end_wait(self, request: "_Request") -> None:
+    def _end_wait(self, request: "_InFlightRequest") -> None:
         del self._in_flight[request.request_id]
         self._bytes_in_flight -= request.size
-        self._share.give_back(self._held_bytes)
+        self._share.release(self._held_bytes)
         if not self._in_flight:
             self._none_in_flight.set()
 
-    async def _answer(self, request: "_Request") -> bytes:
+    async def _answer(self, request: "_InFlightRequest") -> bytes:
         bind_contextvars(request=request.request_id, method=request.method, principal=self.principal)
         try:
             result = await self._methods.call(request.method, request.params, request)
-            return b"" if result is UNANSWERED else encode_result(request.request_id, result)
+            return b"" if result is NO_RESPONSE else encode_result(request.request_id, result)
         except PoolError as exc:
             return encode_error(request.request_id, exc)
         except Exception as exc:  # a defect behind the door is answered and logged; it must not end the supervisor
@@ -322,18 +322,18 @@ class Connection:
             _logger.exception("a task of a connection failed")
             cause = single_cause(exc)
             text = f"the supervisor failed to go on with a subscription: {type(cause).__name__}: {cause}"
-            self.outbox.put_nowait(encode_error(None, InternalError(text)))
+            self.send_queue.put_nowait(encode_error(None, InternalError(text)))
             self._nursery.cancel_scope.cancel()
         finally:
             self._tasks -= 1
 
 
-class _Request:
+class _InFlightRequest:
     """A request, and to the methods its caller."""
 
     __slots__ = ("_connection", "keeps_task", "method", "params", "request_id", "size")
 
-    def __init__(self, connection: Connection, incoming: Incoming, size: int) -> None:
+    def __init__(self, connection: ControlConnection, incoming: ControlRequest, size: int) -> None:
         self._connection = connection
         self.request_id = incoming.id
         self.method = incoming.method
@@ -350,14 +350,14 @@ class _Request:
         return self._connection.name
 
     async def push(self, event: str, data: Any) -> None:
-        await self._connection.outbox.put(encode_push(event, data))
+        await self._connection.send_queue.put(encode_push(event, data))
 
     async def push_encoded(self, event: str, data: bytes) -> None:
-        await self._connection.outbox.put(encode_raw_push(event, data))
+        await self._connection.send_queue.put(encode_raw_push(event, data))
 
     def push_now(self, event: str, data: bytes) -> bool:
         """See ``gateway.attachments.pending.QuickCaller``."""
-        outbox = self._connection.outbox
+        outbox = self._connection.send_queue
         if outbox.is_full:
             return False
         outbox.add(encode_raw_push(event, data))
@@ -372,7 +372,7 @@ class _Request:
         self._connection.begin_wait(self)
 
 
-def _cut_short() -> PoolClosed:
+def _closed_early_error() -> PoolClosed:
     return PoolClosed("the supervisor closed the connection before the request had ended", cut_short=True)
 
 

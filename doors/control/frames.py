@@ -13,7 +13,7 @@ RequestId = Annotated[str, msgspec.Meta(max_length=128)] | Annotated[int, msgspe
 """Echoed in every answer and event of its request, therefore short."""
 
 
-class Incoming(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class ControlRequest(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A request as it came in; ``params`` is undecoded JSON. A parameter beside ``params`` is refused, not ignored."""
 
     id: RequestId
@@ -21,32 +21,32 @@ class Incoming(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     params: msgspec.Raw = EMPTY
 
 
-class _Addressed(msgspec.Struct):
+class _RequestIdOnly(msgspec.Struct):
     """The least that a bad frame must have to be answered under its own id."""
 
     id: RequestId
 
 
-class _Answer(msgspec.Struct):
+class _ResultFrame(msgspec.Struct):
     id: str | int
     result: Any
 
 
-class _Failure(msgspec.Struct):
+class _ErrorFrame(msgspec.Struct):
     id: str | int | None
     error: ErrorBody
 
 
-class _Push(msgspec.Struct):
+class _PushFrame(msgspec.Struct):
     event: str
     data: Any
 
 
-_LONE_HALF = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_LONE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 """Half of a character, as a text has it that was cut in the middle of one; two of them may be a whole one."""
 
 
-class RefusedFrame(UsageError):
+class InvalidFrame(UsageError):
     """A line that is no request; ``request_id`` is its id where it has a usable one."""
 
     def __init__(self, message: str, request_id: str | int | None = None) -> None:
@@ -54,32 +54,32 @@ class RefusedFrame(UsageError):
         self.request_id = request_id
 
 
-_BREAKS = re.compile(rb"\xe2\x80[\xa8\xa9]|\xc2\x85")
+_LINE_SEPARATORS = re.compile(rb"\xe2\x80[\xa8\xa9]|\xc2\x85")
 """What is not ASCII and ends a line to some readers, Node's ``readline`` and Python's ``splitlines`` among them."""
 
 
-_requests = msgspec.json.Decoder(Incoming)
-_addresses = msgspec.json.Decoder(_Addressed)
+_requests = msgspec.json.Decoder(ControlRequest)
+_request_ids = msgspec.json.Decoder(_RequestIdOnly)
 _encoder = msgspec.json.Encoder()
 
 
-def decode_request(line: bytes) -> Incoming:
+def decode_request(line: bytes) -> ControlRequest:
     """Read one line. Raises RefusedFrame, whose text says what a request looks like, for anything else."""
     try:
         request = _requests.decode(line)
         if not line.isascii():
             bytes(request.params).decode()  # what stays raw has not been looked at yet
     except DECODE_ERRORS as exc:
-        raise RefusedFrame(
-            f'a request is one JSON object a line, {{"id", "method", "params"}}: {exc}', _salvage_id(line)
+        raise InvalidFrame(
+            f'a request is one JSON object a line, {{"id", "method", "params"}}: {exc}', _recover_id(line)
         ) from exc
     return request
 
 
-def _salvage_id(line: bytes) -> str | int | None:
+def _recover_id(line: bytes) -> str | int | None:
     """The id, also where half a character in the text is all that is wrong; None = nobody to answer by name."""
     try:
-        request_id = _addresses.decode(_LONE_HALF.sub(rb"\\ufffd", line)).id
+        request_id = _request_ids.decode(_LONE_SURROGATE.sub(rb"\\ufffd", line)).id
     except DECODE_ERRORS:
         return None
     return None if isinstance(request_id, str) and "\ufffd" in request_id else request_id
@@ -87,20 +87,20 @@ def _salvage_id(line: bytes) -> str | int | None:
 
 def encode_result(request_id: str | int, result: Any) -> bytes:
     """The answer to a request that went well. Raises TypeError for a result that JSON cannot hold."""
-    return _as_line(_Answer(request_id, result))
+    return _as_line(_ResultFrame(request_id, result))
 
 
 def encode_error(request_id: str | int | None, error: PoolError) -> bytes:
     """The answer to a request that failed; details that JSON cannot hold are left out."""
     try:
-        return _as_line(_Failure(request_id, ErrorBody(error.code, error.message, error.details)))
+        return _as_line(_ErrorFrame(request_id, ErrorBody(error.code, error.message, error.details)))
     except (TypeError, ValueError):
-        return _as_line(_Failure(request_id, ErrorBody(error.code, error.message)))
+        return _as_line(_ErrorFrame(request_id, ErrorBody(error.code, error.message)))
 
 
 def encode_push(event: str, data: Any) -> bytes:
     """``{"event", "data"}``; ``data`` is anything that encodes to a JSON object. Raises TypeError for what does not."""
-    return _as_line(_Push(event, data))
+    return _as_line(_PushFrame(event, data))
 
 
 def encode_raw_push(event: str, data: bytes) -> bytes:
@@ -114,7 +114,7 @@ def _as_line(message: Any) -> bytes:
     if b"\n" in encoded or b"\r" in encoded:
         encoded = encoded.translate(None, b"\r\n")  # JSON has them between tokens alone
     if not encoded.isascii():
-        encoded = _BREAKS.sub(_escape, encoded)
+        encoded = _LINE_SEPARATORS.sub(_escape, encoded)
     return encoded + b"\n"
 
 

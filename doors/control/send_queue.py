@@ -8,11 +8,11 @@ import trio
 from doors.limits import OutputShare
 
 
-class PeerGone(Exception):
+class PeerDisconnected(Exception):
     """The peer closed its end, or took nothing for too long."""
 
 
-class Outbox:
+class SendQueue:
     """The bytes on their way to one socket.
 
     At most ``limit`` bytes wait, plus one piece, plus what is being written at the moment; who has more waits in
@@ -34,7 +34,7 @@ class Outbox:
         self._writer = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
         self._is_closing = False
-        self._is_lost = False
+        self._is_discarded = False
 
     @property
     def held_bytes(self) -> int:
@@ -53,10 +53,10 @@ class Outbox:
 
         Last words, of a task that is being cancelled or a connection that closes, find room without waiting.
         """
-        while self.is_full and not self._has_room_for_last_words():
+        while self.is_full and not self._has_reserve():
             self._writer.unpark()
             await self._wait_for_room(len(piece))
-        if self._is_lost:
+        if self._is_discarded:
             await trio.lowlevel.checkpoint()  # who talks on to nobody is to notice its own end
         self.put_nowait(piece)
 
@@ -67,7 +67,7 @@ class Outbox:
 
     def add(self, piece: bytes) -> None:
         """The same for who will call ``send_now`` before it waits for anything: the writer is not woken."""
-        if not self._is_lost:
+        if not self._is_discarded:
             self._parts.append(piece)
             self._waiting_bytes += len(piece)
             self._charge()
@@ -76,7 +76,7 @@ class Outbox:
         self._parked_bytes += size
         try:
             self._charge()
-            if not self._is_lost:
+            if not self._is_discarded:
                 await self._room.park()
         finally:
             self._parked_bytes -= size
@@ -84,9 +84,9 @@ class Outbox:
 
     def _charge(self) -> None:
         """Of a block that is being sent all is held until its last byte has gone."""
-        self._share.charge(0 if self._is_lost else self._waiting_bytes + self._block_bytes + self._parked_bytes)
+        self._share.charge(0 if self._is_discarded else self._waiting_bytes + self._block_bytes + self._parked_bytes)
 
-    def _has_room_for_last_words(self) -> bool:
+    def _has_reserve(self) -> bool:
         if self._waiting_bytes >= 2 * self._limit:
             return False
         return self._is_closing or trio.current_effective_deadline() == -math.inf
@@ -97,7 +97,7 @@ class Outbox:
         """Write what the socket takes at once, and leave the rest to the writer."""
         try:
             is_all = self._send_some()
-        except PeerGone:
+        except PeerDisconnected:
             is_all = False  # the writer meets it again, and its loss is the connection's end
         if not is_all:
             self._writer.unpark()
@@ -119,13 +119,13 @@ class Outbox:
                 with trio.fail_after(self._stall):
                     await trio.lowlevel.wait_writable(self._sock)
             except trio.TooSlowError as exc:
-                raise PeerGone(f"the peer has read nothing for {self._stall:g} s") from exc
+                raise PeerDisconnected(f"the peer has read nothing for {self._stall:g} s") from exc
 
-    def lose(self) -> None:
+    def discard(self) -> None:
         """Nobody reads any more: forget what waits, take no more, hold back nobody."""
-        self._is_lost = True
-        self._take_all()
-        self._forget_block()
+        self._is_discarded = True
+        self._drain_parts()
+        self._release_block()
         self._charge()
 
     def _send_some(self) -> bool:
@@ -133,25 +133,25 @@ class Outbox:
         try:
             while self._unsent or self._parts:
                 if not self._unsent:
-                    self._unsent = memoryview(self._take_all())
+                    self._unsent = memoryview(self._drain_parts())
                     self._block_bytes = len(self._unsent)
                 self._unsent = self._unsent[self._sock.send(self._unsent) :]
-            self._forget_block()
+            self._release_block()
         except BlockingIOError:
             return False
         except OSError as exc:
-            raise PeerGone(f"the peer closed the connection: {exc.strerror}") from exc
+            raise PeerDisconnected(f"the peer closed the connection: {exc.strerror}") from exc
         finally:
             if self._share.charged:
                 self._charge()
         return True
 
-    def _forget_block(self) -> None:
+    def _release_block(self) -> None:
         """An empty view would still hold all that it was cut from."""
         self._unsent = memoryview(b"")
         self._block_bytes = 0
 
-    def _take_all(self) -> bytes:
+    def _drain_parts(self) -> bytes:
         taken = b"".join(self._parts)
         self._parts.clear()
         self._waiting_bytes = 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import trio
 
-from doors.control.connection import Budgets, Connection, Methods
+from doors.control.connection import Budgets, ControlConnection, MethodDispatcher
 from doors.control.frames import encode_error
 from doors.limits import ControlLimits
 from doors.locations import AlreadyRunning, check_socket_path, make_private_dir
@@ -26,9 +26,9 @@ _logger = logging.getLogger("pool.control")
 class ControlServer:
     """Serves ``methods`` on the socket ``path``. The caller holds the data directory's lock."""
 
-    def __init__(self, methods: Methods, path: Path, *, limits: ControlLimits | None = None) -> None:
+    def __init__(self, methods: MethodDispatcher, path: Path, *, limits: ControlLimits | None = None) -> None:
         self._path = path
-        self._door = _Door(methods, limits or ControlLimits())
+        self._acceptor = _ConnectionAcceptor(methods, limits or ControlLimits())
         self._sockets = ExitStack()
         self._identity: tuple[int, int] | None = None
         self._listening = trio.CancelScope()
@@ -70,11 +70,11 @@ class ControlServer:
     async def _listen(self, bound: socket.socket, scope: trio.CancelScope) -> None:
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
         with scope:
-            await trio.serve_listeners(self._door.admit, [listener], handler_nursery=self._nursery)
+            await trio.serve_listeners(self._acceptor.admit, [listener], handler_nursery=self._nursery)
 
 
 async def serve_control(
-    methods: Methods,
+    methods: MethodDispatcher,
     path: Path,
     *,
     limits: ControlLimits | None = None,
@@ -135,10 +135,10 @@ def _remove_stale(path: Path) -> None:
     raise AlreadyRunning(f"another supervisor listens on {path}; stop it, or name another path with --socket")
 
 
-class _Door:
+class _ConnectionAcceptor:
     """Decides who may come in, and counts who is in."""
 
-    def __init__(self, methods: Methods, limits: ControlLimits) -> None:
+    def __init__(self, methods: MethodDispatcher, limits: ControlLimits) -> None:
         self._methods = methods
         self._limits = limits
         self._budgets = Budgets(limits)
@@ -160,10 +160,10 @@ class _Door:
         uid = peer_uid(stream.socket)
         if uid not in (None, 0, os.geteuid()):
             _logger.warning("refused a connection of uid %s", uid)
-            await self._turn_away(stream, encode_error(None, UsageError("this supervisor serves another user")))
+            await self._reject(stream, encode_error(None, UsageError("this supervisor serves another user")))
         elif self._open > self._limits.max_connections:
             text = f"{self._limits.max_connections} connections are open, which is the limit"
-            await self._turn_away(stream, encode_error(None, PoolSaturated(text, retry_after=1.0)))
+            await self._reject(stream, encode_error(None, PoolSaturated(text, retry_after=1.0)))
         else:
             await self._serve(stream, os.geteuid() if uid is None else uid)
 
@@ -171,9 +171,9 @@ class _Door:
         with socket.socket(fileno=stream.socket.detach()) as sock:
             sock.settimeout(0)
             who = {"principal": f"uid:{uid}", "name": self._names[uid]}
-            await Connection(sock, self._methods, self._limits, self._budgets, **who).run()
+            await ControlConnection(sock, self._methods, self._limits, self._budgets, **who).run()
 
-    async def _turn_away(self, stream: trio.SocketStream, words: bytes) -> None:
+    async def _reject(self, stream: trio.SocketStream, words: bytes) -> None:
         with trio.move_on_after(self._limits.flush_grace):
             try:
                 await stream.send_all(words)

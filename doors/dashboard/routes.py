@@ -16,10 +16,10 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from doors.http.errors import Refusal
-from doors.http.services import Opening, Services
+from doors.http.errors import HttpError
+from doors.http.services import HttpServices, RouteSpec
 
-_TYPES = {
+_MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -38,13 +38,15 @@ class Asset(NamedTuple):
 def load_assets(folder: Traversable | None = None) -> Mapping[str, Asset]:
     """Every file of the folder (default: ``static``) that a browser may have, by name; others are left out."""
     there = folder or files("doors.dashboard") / "static"
-    found = {entry.name: _load(entry) for entry in there.iterdir() if entry.is_file() and _suffix(entry.name) in _TYPES}
+    found = {
+        entry.name: _load(entry) for entry in there.iterdir() if entry.is_file() and _suffix(entry.name) in _MEDIA_TYPES
+    }
     return MappingProxyType(found)
 
 
 def _load(entry: Traversable) -> Asset:
     body = entry.read_bytes()
-    return Asset(body, _TYPES[_suffix(entry.name)], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return Asset(body, _MEDIA_TYPES[_suffix(entry.name)], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
 def _suffix(name: str) -> str:
@@ -53,14 +55,14 @@ def _suffix(name: str) -> str:
 
 PAGE = "index.html"
 
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 """No script or style but our files, no other server, no frame around it, and no way to make markup out of text."""
 
 _HEADERS = {
-    "content-security-policy": POLICY,
+    "content-security-policy": CONTENT_SECURITY_POLICY,
     "cache-control": "no-cache",
     "cross-origin-opener-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
@@ -68,7 +70,7 @@ _HEADERS = {
 }
 
 
-def routes(_services: Services) -> Sequence[Opening]:
+def routes(_services: HttpServices) -> Sequence[RouteSpec]:
     """The page and its files. They hold nothing secret: the page asks for a token."""
     assets = load_assets()
 
@@ -78,20 +80,20 @@ def routes(_services: Services) -> Sequence[Opening]:
     async def asset(request: Request) -> Response:
         return _answer(request, assets, str(request.path_params["name"]))
 
-    return [Opening("/", page, None), Opening("/assets/{name}", asset, None)]
+    return [RouteSpec("/", page, None), RouteSpec("/assets/{name}", asset, None)]
 
 
 def _answer(request: Request, assets: Mapping[str, Asset], name: str) -> Response:
     found = assets.get(name)
     if found is None:
-        raise Refusal(HTTPStatus.NOT_FOUND, "the dashboard has no such file")
+        raise HttpError(HTTPStatus.NOT_FOUND, "the dashboard has no such file")
     headers = {**_HEADERS, "etag": found.etag}
-    if _is_known(request.headers.get("if-none-match", ""), found.etag):
+    if _matches_etag(request.headers.get("if-none-match", ""), found.etag):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(found.body, headers=headers, media_type=found.media_type)
 
 
-def _is_known(if_none_match: str, etag: str) -> bool:
+def _matches_etag(if_none_match: str, etag: str) -> bool:
     """Whether the browser has this content already; a tag may be marked as a weak one."""
     tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return etag in tags or "*" in tags

@@ -1,7 +1,7 @@
 """The HTTP door: events as a stream, methods as calls, health, figures; other doors have their routes on its port.
 
 **How another door comes in.** It has a module with a function ``routes(services) -> Sequence[Opening]`` (see
-``doors.http.services``), which is named in ``doors.http.routes.DOORS``. An ``Opening`` says path, endpoint, methods,
+``doors.http.services``), which is named in ``doors.http.routes.DOORS``. An ``RouteSpec`` says path, endpoint, methods,
 and which ``Scope`` a caller needs; None opens it to everybody, and then the door asks ``services.access`` itself. An
 endpoint is Starlette's: ``async (Request) -> Response``, or ``async (WebSocket) -> None`` with ``is_socket=True``. What
 it raises is answered by the opening's ``render``. It works with ``doors.http.services.Services``:

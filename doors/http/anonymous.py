@@ -13,27 +13,27 @@ from typing import Any
 
 import trio
 
-from doors.http.limits import Allowance
+from doors.http.limits import CpuBudget
 
-SHARE = 0.04
-"""Of a CPU. What the kernel and the event loop do for a step is estimated by ``_STEP_SECONDS``."""
+CPU_SHARE = 0.04
+"""Of a CPU. What the kernel and the event loop do for a step is estimated by ``_STEP_COST_SECONDS``."""
 BURST_SECONDS = 0.1
 """CPU seconds saved up while nothing happens: a browser that loads the dashboard takes 40 ms."""
-ACCEPT_SECONDS = 200e-6
-_STEP_SECONDS = 80e-6
-_TURN_SECONDS = 80e-6
+ACCEPT_COST_SECONDS = 200e-6
+_STEP_COST_SECONDS = 80e-6
+_WAKEUP_COST_SECONDS = 80e-6
 """For a turn that is waited for: the steps of the task that gives it."""
-FREE_PIECES = 16
+FREE_READS = 16
 """Pieces read of a connection as they arrive. A request that shows a token is one, or some."""
-PAUSE_SECONDS = 0.05
+READ_PAUSE_SECONDS = 0.05
 """Before each further one: meanwhile the kernel collects what the peer sends in many small pieces."""
 
 
-class Strangers:
+class AnonymousThrottle:
     """The turns of one server's connections without a token. ``run`` gives them."""
 
     def __init__(self) -> None:
-        self._allowance = Allowance(SHARE, BURST_SECONDS, trio.current_time())
+        self._budget = CpuBudget(CPU_SHARE, BURST_SECONDS, trio.current_time())
         self._waiting: list[tuple[float, int, trio.Event]] = []
         self._numbers = itertools.count()
         self._has_waiters = trio.Event()
@@ -42,16 +42,16 @@ class Strangers:
         """Until cancelled."""
         while True:
             await self._has_waiters.wait()
-            await trio.sleep(self._allowance.wait(trio.current_time()))
+            await trio.sleep(self._budget.delay(trio.current_time()))
             if self._waiting:
                 heapq.heappop(self._waiting)[-1].set()
-                self.spend(_TURN_SECONDS)
+                self.charge(_WAKEUP_COST_SECONDS)
             else:
                 self._has_waiters = trio.Event()
 
-    async def turn(self, spent: float) -> None:
+    async def acquire(self, spent: float) -> None:
         """Wait until something may be done for a connection on which ``spent`` CPU seconds were spent."""
-        if not self._waiting and not self._allowance.wait(trio.current_time()):
+        if not self._waiting and not self._budget.delay(trio.current_time()):
             return
         waiter = (spent, next(self._numbers), trio.Event())
         heapq.heappush(self._waiting, waiter)
@@ -64,49 +64,49 @@ class Strangers:
                 heapq.heapify(self._waiting)
             raise
 
-    def spend(self, seconds: float) -> None:
+    def charge(self, seconds: float) -> None:
         """CPU seconds were spent; a negative number gives them back."""
-        self._allowance.spend(seconds, trio.current_time())
+        self._budget.spend(seconds, trio.current_time())
 
 
-class Expense:
+class ConnectionCost:
     """What one connection has cost. Nothing is counted any more once it is ``settled``."""
 
     __slots__ = ("_pieces", "_strangers", "is_settled", "spent")
 
-    def __init__(self, strangers: Strangers) -> None:
+    def __init__(self, strangers: AnonymousThrottle) -> None:
         self._strangers = strangers
         self._pieces = 0
         self.spent = 0.0
         self.is_settled = False
 
-    async def pause(self, seconds: float = PAUSE_SECONDS) -> None:
+    async def pause(self, seconds: float = READ_PAUSE_SECONDS) -> None:
         """Wait before the next piece is looked for: not for the first ones, nor once it is settled."""
         if not self.is_settled:
             self._pieces += 1
-            if self._pieces > FREE_PIECES:
+            if self._pieces > FREE_READS:
                 await trio.sleep(seconds)
 
-    async def turn(self) -> None:
+    async def acquire(self) -> None:
         """Wait until something may be done for it."""
         if not self.is_settled:
-            await self._strangers.turn(self.spent)
+            await self._strangers.acquire(self.spent)
 
     def add(self, seconds: float) -> None:
         """CPU seconds were spent on it."""
         if not self.is_settled:
             self.spent += seconds
-            self._strangers.spend(seconds)
+            self._strangers.charge(seconds)
 
-    def settle(self) -> None:
+    def refund(self) -> None:
         """It has shown a token: what was spent is given back."""
         if not self.is_settled:
             self.is_settled = True
-            self._strangers.spend(-self.spent)
+            self._strangers.charge(-self.spent)
 
 
 @coroutine
-def measured(doing: Awaitable[None], expense: Expense) -> Generator[Any, Any, None]:
+def run_metered(doing: Awaitable[None], expense: ConnectionCost) -> Generator[Any, Any, None]:
     """Do it, and add the CPU time of its own steps to ``expense``: not that of other tasks between them."""
     steps = doing.__await__()
     step: Callable[[Any], Any] = steps.send
@@ -119,7 +119,7 @@ def measured(doing: Awaitable[None], expense: Expense) -> Generator[Any, Any, No
             return
         finally:
             if not expense.is_settled:
-                expense.add(time.thread_time() - began + _STEP_SECONDS)
+                expense.add(time.thread_time() - began + _STEP_COST_SECONDS)
         try:
             value, step = (yield trap), steps.send
         except BaseException as exc:  # noqa: BLE001  # whatever is thrown in is its own affair

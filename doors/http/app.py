@@ -19,13 +19,13 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from doors.http.errors import Refusal, render_error, told
-from doors.http.services import Opening, Services, Visit, identity_of
+from doors.http.errors import HttpError, as_pool_error, render_error
+from doors.http.services import HttpServices, RequestState, RouteSpec, identity_of
 from doors.http.settings import is_host_allowed, is_origin_allowed
 from doors.limits import InputShare
 
 _logger = logging.getLogger("pool.http")
-_USUAL_HEADERS = {
+_DEFAULT_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
@@ -38,34 +38,34 @@ _PREFLIGHT_HEADERS = {
 }
 
 
-class Gate:
+class AuthMiddleware:
     """ASGI around the whole application."""
 
-    def __init__(self, app: ASGIApp, services: Services) -> None:
+    def __init__(self, app: ASGIApp, services: HttpServices) -> None:
         self._app = app
         self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let it in, or answer why not."""
         connection = HTTPConnection(scope)
-        visit = Visit(scope.setdefault("state", {}).get("peer"), InputShare(self._services.bodies))
+        visit = RequestState(scope.setdefault("state", {}).get("peer"), InputShare(self._services.body_budget))
         scope["state"]["visit"] = visit
-        send = self._watched(connection, send)
+        send = self._wrap_send(connection, send)
         try:
             self._check(connection, visit)
-        except Refusal as exc:
-            await _answer(render_error(exc), scope, receive, send)
+        except HttpError as exc:
+            await _send_response(render_error(exc), scope, receive, send)
         else:
             if scope["type"] == "http" and _is_preflight(connection, scope):
                 await Response(status_code=HTTPStatus.NO_CONTENT, headers=_PREFLIGHT_HEADERS)(scope, receive, send)
             else:
                 await self._app(scope, receive, send)
         finally:
-            visit.share.give_back(0)
+            visit.share.release(0)
 
     # --- in -----------------------------------------------------------------------------------------------------------
 
-    def _check(self, connection: HTTPConnection, visit: Visit) -> None:
+    def _check(self, connection: HTTPConnection, visit: RequestState) -> None:
         self._check_host(connection)
         self._identify(connection, visit)
         self._check_rate(connection, visit)
@@ -76,40 +76,40 @@ class Gate:
         server = connection.scope.get("server") or ("", 0)
         if not is_host_allowed(host, str(server[0]), settings.allowed_hosts):
             text = f"this server is not called {host[:100]!r}; names are allowed by http.allowed_hosts"
-            raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, text)
+            raise HttpError(HTTPStatus.MISDIRECTED_REQUEST, text)
         if origin is not None and not is_origin_allowed(origin, host, settings.allowed_origins):
             text = f"pages of {origin[:100]!r} may not call here; sites are allowed by http.allowed_origins"
-            raise Refusal(HTTPStatus.FORBIDDEN, text)
+            raise HttpError(HTTPStatus.FORBIDDEN, text)
 
-    def _identify(self, connection: HTTPConnection, visit: Visit) -> None:
+    def _identify(self, connection: HTTPConnection, visit: RequestState) -> None:
         try:
-            visit.identity = self._services.access.from_header(connection.headers.get("authorization"))
-        except Refusal as exc:
-            visit.refusal = exc
+            visit.identity = self._services.access.authenticate_header(connection.headers.get("authorization"))
+        except HttpError as exc:
+            visit.auth_error = exc
         if visit.peer is not None:
             visit.peer.identity = visit.identity
 
-    def _check_rate(self, connection: HTTPConnection, visit: Visit) -> None:
+    def _check_rate(self, connection: HTTPConnection, visit: RequestState) -> None:
         address = connection.client.host if connection.client else ""
         self._services.check_rate(visit.identity.rate_key if visit.identity else f"address {address}")
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
-    def _watched(self, connection: HTTPConnection, send: Send) -> Send:
+    def _wrap_send(self, connection: HTTPConnection, send: Send) -> Send:
         """Each answer gets the usual headers, is counted, and told where it is a refusal."""
         begun = time.perf_counter()
 
         async def watched(message: Message) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 self._add_headers(connection, message)
-                self._note(connection, message["status"], time.perf_counter() - begun)
+                self._record_response(connection, message["status"], time.perf_counter() - begun)
             await send(message)
 
         return watched
 
     def _add_headers(self, connection: HTTPConnection, message: Message) -> None:
         headers = MutableHeaders(scope=message)
-        for name, value in _USUAL_HEADERS.items():
+        for name, value in _DEFAULT_HEADERS.items():
             headers.setdefault(name, value)
         origin = connection.headers.get("origin")
         host = connection.headers.get("host", "")
@@ -117,13 +117,13 @@ class Gate:
             headers["access-control-allow-origin"] = origin
             headers.add_vary_header("origin")
 
-    def _note(self, connection: HTTPConnection, status: int, seconds: float) -> None:
-        self._services.figures.requests[status] += 1
+    def _record_response(self, connection: HTTPConnection, status: int, seconds: float) -> None:
+        self._services.stats.requests[status] += 1
         path = connection.scope["path"]
         _logger.debug("%s %s %s in %.1f ms", connection.scope.get("method", "GET"), path, status, seconds * 1000)
         if status in (401, 403, 421, 429):
             client = connection.client.host if connection.client else None
-            self._services.complaints.tell(HTTPStatus(status).phrase, path=path, peer=client)
+            self._services.warnings.warn(HTTPStatus(status).phrase, path=path, peer=client)
 
 
 def _is_preflight(connection: HTTPConnection, scope: Scope) -> bool:
@@ -131,59 +131,61 @@ def _is_preflight(connection: HTTPConnection, scope: Scope) -> bool:
     return scope["method"] == "OPTIONS" and "access-control-request-method" in connection.headers
 
 
-async def refuse_socket(websocket: WebSocket, response: Response) -> None:
+async def reject_websocket(websocket: WebSocket, response: Response) -> None:
     """Answer a handshake as a plain request is answered."""
     await websocket.send_denial_response(response)
 
 
-async def _answer(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+async def _send_response(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
-        await refuse_socket(WebSocket(scope, receive, send), response)
+        await reject_websocket(WebSocket(scope, receive, send), response)
     else:
         await response(scope, receive, send)
 
 
-def build_app(services: Services, openings: Sequence[Opening]) -> ASGIApp:
+def build_app(services: HttpServices, openings: Sequence[RouteSpec]) -> ASGIApp:
     """Everything that is served, behind the gate."""
-    app = Starlette(routes=[_route(opening) for opening in openings], exception_handlers={HTTPException: _unknown})
-    return Gate(app, services)
+    app = Starlette(
+        routes=[_route(opening) for opening in openings], exception_handlers={HTTPException: _handle_http_exception}
+    )
+    return AuthMiddleware(app, services)
 
 
-def _route(opening: Opening) -> BaseRoute:
+def _route(opening: RouteSpec) -> BaseRoute:
     if opening.is_socket:
         return WebSocketRoute(opening.path, _socket_endpoint(opening))
     return Route(opening.path, _endpoint(opening), methods=list(opening.methods))
 
 
-def _endpoint(opening: Opening) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(opening: RouteSpec) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
             if opening.scope is not None:
-                identity_of(request).need(opening.scope)
+                identity_of(request).require_scope(opening.scope)
             answer: Response = await opening.endpoint(request)
         except Exception as exc:  # noqa: BLE001  # whatever goes wrong is answered
-            return opening.render(told(exc, request.url.path))
+            return opening.render(as_pool_error(exc, request.url.path))
         return answer
 
     return endpoint
 
 
-def _socket_endpoint(opening: Opening) -> Callable[[WebSocket], Awaitable[None]]:
+def _socket_endpoint(opening: RouteSpec) -> Callable[[WebSocket], Awaitable[None]]:
     async def endpoint(websocket: WebSocket) -> None:
         if opening.scope is not None:
             try:
-                identity_of(websocket).need(opening.scope)
-            except Refusal as exc:
-                await refuse_socket(websocket, opening.render(exc))
+                identity_of(websocket).require_scope(opening.scope)
+            except HttpError as exc:
+                await reject_websocket(websocket, opening.render(exc))
                 return
         await opening.endpoint(websocket)
 
     return endpoint
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
+async def _handle_http_exception(request: Request, error: Exception) -> Response:
     """No such path, or another method."""
     assert isinstance(error, HTTPException)  # noqa: S101  # what it is registered for
     status = HTTPStatus(error.status_code)
     text = f"there is no {request.url.path} here" if status is HTTPStatus.NOT_FOUND else status.description
-    return render_error(Refusal(status, text, dict(error.headers or {})))
+    return render_error(HttpError(status, text, dict(error.headers or {})))

@@ -34,7 +34,7 @@ def bind(text: str, token_was_made: bool) -> socket.socket:  # noqa: FBT001  # i
     except OSError as exc:
         raise UsageError(f"http.bind: there is no address {host!r}: {exc.strerror}") from exc
     if token_was_made:
-        refuse_others(str(address[0]), text)
+        require_loopback(str(address[0]), text)
     bound = socket.socket(family, kind)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -46,7 +46,7 @@ def bind(text: str, token_was_made: bool) -> socket.socket:  # noqa: FBT001  # i
     return bound
 
 
-def refuse_others(host: str, text: str) -> None:
+def require_loopback(host: str, text: str) -> None:
     """Raise UsageError where other machines reach ``host``, which ``text`` in the settings names."""
     if not is_loopback(host):
         raise UsageError(
@@ -61,7 +61,7 @@ def url_of(address: tuple[Any, ...]) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def set_options(sock: socket.socket, settings: HttpSettings) -> None:
+def set_socket_options(sock: socket.socket, settings: HttpSettings) -> None:
     """A connection's: answers leave at once, a peer that is there no more is noticed. Raises OSError."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

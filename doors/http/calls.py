@@ -23,16 +23,16 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as ConnectionScope
 
 from doors.http import tokens
-from doors.http.access import Identity
-from doors.http.errors import Refusal, json_response, render_error, told
-from doors.http.services import HttpCaller, Opening, Services, identity_of, until_gone, visit_of
+from doors.http.access import TokenIdentity
+from doors.http.errors import HttpError, as_pool_error, json_response, render_error
+from doors.http.services import HttpCaller, HttpServices, RouteSpec, identity_of, request_state, wait_disconnect
 from doors.http.tokens import Scope
 from doors.limits import InputShare
 from errors import PoolClosed, UsageError
 from wire.sse import STREAM_HEADERS, STREAM_TYPE, event_message
 
 
-async def read_body(request: Request, services: Services) -> bytes:
+async def read_body(request: Request, services: HttpServices) -> bytes:
     """All of the body. It counts in the budget of all bodies until the request ends.
 
     Raises Refusal (413, 408, 400 where the peer has left) and PoolSaturated (503).
@@ -41,10 +41,10 @@ async def read_body(request: Request, services: Services) -> bytes:
     limit = int(settings.max_body)
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit:
-        raise _too_large(limit)
+        raise _too_large_error(limit)
     with trio.move_on_after(settings.body_timeout):
-        return await _read(request, limit, visit_of(request).share)
-    raise Refusal(HTTPStatus.REQUEST_TIMEOUT, f"the body did not arrive within {settings.body_timeout:g} s")
+        return await _read(request, limit, request_state(request).share)
+    raise HttpError(HTTPStatus.REQUEST_TIMEOUT, f"the body did not arrive within {settings.body_timeout:g} s")
 
 
 async def _read(request: Request, limit: int, share: InputShare) -> bytes:
@@ -52,63 +52,63 @@ async def _read(request: Request, limit: int, share: InputShare) -> bytes:
     while True:
         message = await request.receive()
         if message["type"] == "http.disconnect":
-            raise Refusal(HTTPStatus.BAD_REQUEST, "the peer left before its body had arrived")
+            raise HttpError(HTTPStatus.BAD_REQUEST, "the peer left before its body had arrived")
         body += message["body"]
         if len(body) > limit:
-            raise _too_large(limit)
+            raise _too_large_error(limit)
         share.charge(len(body))
         if not message["more_body"]:
             return bytes(body)
 
 
-def _too_large(limit: int) -> Refusal:
+def _too_large_error(limit: int) -> HttpError:
     text = f"the body is too large: one request may have {limit:,} bytes (http.max_body)"
-    return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+    return HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
 
 
-_ON_A_CONNECTION = frozenset({"subscribe", "unsubscribe", "acquire", "release"})
+_CONNECTION_ONLY_METHODS = frozenset({"subscribe", "unsubscribe", "acquire", "release"})
 """Methods that mean something on a connection only."""
 
 
-def routes(services: Services) -> Sequence[Opening]:
+def routes(services: HttpServices) -> Sequence[RouteSpec]:
     """The one opening."""
 
     async def call(request: Request) -> Any:
         return await _call(request, services)
 
-    return [Opening("/api/{method}", call, tokens.Scope.READ, ("POST",))]
+    return [RouteSpec("/api/{method}", call, tokens.Scope.READ, ("POST",))]
 
 
-async def _call(request: Request, services: Services) -> Any:
+async def _call(request: Request, services: HttpServices) -> Any:
     identity = identity_of(request)
     method = str(request.path_params["method"])
-    if method in _ON_A_CONNECTION:
+    if method in _CONNECTION_ONLY_METHODS:
         raise UsageError(f"{method} needs a connection that stays; over HTTP, GET /events follows events")
     if request.query_params:
         raise UsageError(f"{method} takes its parameters in the body, as a JSON object, not in the address")
-    identity.check(method)
+    identity.require_method(method)
     params = await _params(request, services)
     if STREAM_TYPE in request.headers.get("accept", ""):
-        return _Followed(services, identity, method, params)
+        return _StreamedCall(services, identity, method, params)
     caller = HttpCaller(identity, uuid.uuid4().hex)
     return json_response(await _run(services, method, params, caller, request.receive))
 
 
-async def _params(request: Request, services: Services) -> msgspec.Raw:
+async def _params(request: Request, services: HttpServices) -> msgspec.Raw:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await read_body(request, services)
     if kind != "application/json" and (kind or body):
         text = "the body must be a JSON object, sent with content-type: application/json"
-        raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+        raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
     return msgspec.Raw(body or b"{}")
 
 
-async def _run(services: Services, method: str, params: msgspec.Raw, caller: HttpCaller, receive: Receive) -> Any:
+async def _run(services: HttpServices, method: str, params: msgspec.Raw, caller: HttpCaller, receive: Receive) -> Any:
     """Run it until the server ends, or the peer leaves. A run that it has begun goes on without it."""
     result = None
-    with services.closing.scope() as scope:
+    with services.shutdown.scope() as scope:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_when_gone, receive, nursery.cancel_scope)
+            nursery.start_soon(_cancel_on_disconnect, receive, nursery.cancel_scope)
             result = await services.call(method, params, caller)
             nursery.cancel_scope.cancel()
     if scope.cancelled_caught:
@@ -116,19 +116,19 @@ async def _run(services: Services, method: str, params: msgspec.Raw, caller: Htt
     return result
 
 
-async def _cancel_when_gone(receive: Receive, scope: trio.CancelScope) -> None:
-    await until_gone(receive)
+async def _cancel_on_disconnect(receive: Receive, scope: trio.CancelScope) -> None:
+    await wait_disconnect(receive)
     scope.cancel()
 
 
-class _Followed:
+class _StreamedCall:
     """An answer with the pushes of a method before its result."""
 
-    def __init__(self, services: Services, identity: Identity, method: str, params: msgspec.Raw) -> None:
+    def __init__(self, services: HttpServices, identity: TokenIdentity, method: str, params: msgspec.Raw) -> None:
         self._services = services
         self._method = method
         self._params = params
-        self._caller = HttpCaller(identity, uuid.uuid4().hex, take=self._take)
+        self._caller = HttpCaller(identity, uuid.uuid4().hex, take=self._send_push)
         self._send: Send
 
     async def __call__(self, _scope: ConnectionScope, receive: Receive, send: Send) -> None:
@@ -139,14 +139,14 @@ class _Followed:
             result = await _run(self._services, self._method, self._params, self._caller, receive)
             last = event_message("result", msgspec.json.encode(result))
         except Exception as exc:  # noqa: BLE001  # whatever goes wrong is answered
-            last = event_message("error", bytes(render_error(told(exc, self._method)).body))
+            last = event_message("error", bytes(render_error(as_pool_error(exc, self._method)).body))
         await send({"type": "http.response.body", "body": last, "more_body": False})
 
-    async def _take(self, event: str, data: bytes) -> None:
+    async def _send_push(self, event: str, data: bytes) -> None:
         await self._send({"type": "http.response.body", "body": event_message(event, data), "more_body": True})
 
 
-def health_routes(services: Services) -> Sequence[Opening]:
+def health_routes(services: HttpServices) -> Sequence[RouteSpec]:
     """The three openings; the first two are for everybody and tell nothing else."""
 
     async def health(_request: Request) -> Response:
@@ -154,15 +154,15 @@ def health_routes(services: Services) -> Sequence[Opening]:
 
     async def ready(_request: Request) -> Response:
         mode = (await services.status()).pool.mode
-        if services.closing.has_begun or mode != "running":
-            raise PoolClosed(f"the pool is {'closing' if services.closing.has_begun else mode} and begins no turns")
+        if services.shutdown.has_begun or mode != "running":
+            raise PoolClosed(f"the pool is {'closing' if services.shutdown.has_begun else mode} and begins no turns")
         return json_response({"status": "ready"})
 
     async def status(request: Request) -> Response:
         return json_response(await services.call("status", {}, HttpCaller(identity_of(request), "status")))
 
     return [
-        Opening("/health", health, None),
-        Opening("/ready", ready, None),
-        Opening("/status", status, Scope.READ),
+        RouteSpec("/health", health, None),
+        RouteSpec("/ready", ready, None),
+        RouteSpec("/status", status, Scope.READ),
     ]

@@ -19,15 +19,15 @@ import trio
 from hypercorn.events import Closed, Event, RawData, Updated
 from starlette.types import ASGIApp
 
-from doors.http.access import Identity
-from doors.http.anonymous import Expense, measured
+from doors.http.access import TokenIdentity
+from doors.http.anonymous import ConnectionCost, run_metered
 from doors.http.limits import Rank
-from doors.http.protocol import Protocol, ServerContext
+from doors.http.protocol import HttpProtocol, ServerContext
 
-_ENDS = frozenset({"http.disconnect", "websocket.disconnect"})
+_DISCONNECT_TYPES = frozenset({"http.disconnect", "websocket.disconnect"})
 
 
-class Inbox:
+class ReceiveQueue:
     """ASGI's messages for one endpoint; pieces of a body that wait are joined.
 
     ``put`` waits while ``limit`` bytes wait, until the endpoint takes them, has ended, or the peer is gone.
@@ -46,7 +46,7 @@ class Inbox:
 
     async def put(self, message: Any) -> None:
         """Add a message; the last one, that the peer is gone, does not wait."""
-        if message["type"] in _ENDS:
+        if message["type"] in _DISCONNECT_TYPES:
             self._end = message
             self._taker.unpark()
             self._room.unpark_all()
@@ -82,7 +82,7 @@ class Inbox:
         self._room.unpark_all()
         return message
 
-    def end(self) -> None:
+    def close(self) -> None:
         """The endpoint has ended: nothing waits for it any more."""
         self._has_ended = True
         self._messages.clear()
@@ -90,7 +90,7 @@ class Inbox:
 
 
 _CHUNK_BYTES = 64 * 1024
-_FIRST_BYTES = 1024
+_ANONYMOUS_CHUNK_BYTES = 1024
 """Read at once of a peer that has shown no token: at most some hundred frames before others have their turn."""
 _RESET = struct.pack("ii", 1, 0)
 """Closing the socket forgets what the kernel still holds for the peer."""
@@ -113,93 +113,93 @@ class HttpConnection:
         sock: socket.socket,
         addresses: tuple[Any, Any],
         context: ServerContext,
-        expense: Expense,
+        expense: ConnectionCost,
         *,
         on_rank: Callable[["HttpConnection", Rank], None],
     ) -> None:
         """``addresses``: the peer's and ours. ``on_rank`` hears how the connection stands whenever that changes."""
         self._sock = sock
-        self._expense = expense
+        self._cost = expense
         self._settings = context.settings
         self._on_rank = on_rank
-        self._identity: Identity | None = None
+        self._identity: TokenIdentity | None = None
         self._is_busy = False
         self._has_begun = False
-        self._is_lost = False
+        self._is_disconnected = False
         self._lingers = False
         self.has_stalled = False
         self._reading = trio.CancelScope(deadline=trio.current_time() + self._settings.header_timeout)
         self._writing = trio.Lock()
         self._nursery: trio.Nursery
-        self._protocol = Protocol(context, self, {"peer": self}, addresses, self._take)
+        self._protocol = HttpProtocol(context, self, {"peer": self}, addresses, self._on_protocol_event)
 
     @property
-    def identity(self) -> Identity | None:
+    def identity(self) -> TokenIdentity | None:
         """Whose token the current, or the last, request has shown."""
         return self._identity
 
     @identity.setter
-    def identity(self, identity: Identity | None) -> None:
+    def identity(self, identity: TokenIdentity | None) -> None:
         self._identity = identity
         if identity is not None:
-            self._expense.settle()
-            self._protocol.allow_messages(int(self._settings.max_body))
-        self._tell_rank()
+            self._cost.refund()
+            self._protocol.set_max_message_size(int(self._settings.max_body))
+        self._report_rank()
 
-    def _tell_rank(self) -> None:
-        if self._is_lost:
+    def _report_rank(self) -> None:
+        if self._is_disconnected:
             return
-        known = Rank.BUSY if self._is_busy else Rank.RESTING
-        self._on_rank(self, Rank.STRANGER if self._identity is None else known)
+        known = Rank.BUSY if self._is_busy else Rank.IDLE
+        self._on_rank(self, Rank.ANONYMOUS if self._identity is None else known)
 
     async def run(self) -> None:
         """Serve until the peer leaves, breaks the rules or takes too long, or the surrounding scope is cancelled."""
-        self._tell_rank()
+        self._report_rank()
         try:
             async with trio.open_nursery() as self._nursery:
                 with self._reading:
                     await self._read()
                 await self._protocol.handle(Closed())
-            if self._lingers and not self._is_lost:
+            if self._lingers and not self._is_disconnected:
                 await self._linger()
         finally:
             self._sock.close()
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """End it now, whatever it does."""
-        self._is_lost = True
+        self._is_disconnected = True
         self._nursery.cancel_scope.cancel()
 
-    def wind_up(self) -> None:
+    def close_when_idle(self) -> None:
         """The server ends: take no further request; one that is on may end."""
         if not self._is_busy:
             self._reading.cancel()
 
     async def send_messages(self, messages: Sequence[bytes], on_blocked: Callable[[], object]) -> None:
         """See ``Peer.send_messages``."""
-        await self._write(self._protocol.pack(messages), on_blocked)
+        await self._write(self._protocol.encode_messages(messages), on_blocked)
 
     # --- bytes in -----------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        while data := await self._receive(_CHUNK_BYTES if self._expense.is_settled else _FIRST_BYTES):
+        while data := await self._receive(_CHUNK_BYTES if self._cost.is_settled else _ANONYMOUS_CHUNK_BYTES):
             if not self._is_busy and not self._has_begun:
                 self._has_begun = True
                 self._reading.deadline = trio.current_time() + self._settings.header_timeout
             await self._protocol.handle(RawData(data))
-            await self._expense.pause()
+            await self._cost.pause()
 
     async def _receive(self, most: int) -> bytes:
         """What has arrived; nothing at the end."""
         while True:
             await trio.lowlevel.wait_readable(self._sock)
-            await self._expense.turn()
+            await self._cost.acquire()
             try:
                 return self._sock.recv(most)
             except BlockingIOError:
                 continue
             except OSError:
-                self._is_lost = True
+                self._is_disconnected = True
                 return b""
 
     async def _linger(self) -> None:
@@ -212,18 +212,18 @@ class HttpConnection:
         with trio.move_on_after(_LINGER_SECONDS):
             while left > 0 and (data := await self._receive(_CHUNK_BYTES)):
                 left -= len(data)
-                await self._expense.pause(_LINGER_PAUSE_SECONDS)
+                await self._cost.pause(_LINGER_PAUSE_SECONDS)
 
     # --- what the protocol wants --------------------------------------------------------------------------------------
 
-    async def _take(self, event: Event) -> None:
+    async def _on_protocol_event(self, event: Event) -> None:
         match event:
             case RawData(data=data):
                 await self._write(data)
             case Updated(idle=idle):
                 self._set_busy(not idle)
             case Closed():
-                self._lingers = not self._protocol.owes_nothing
+                self._lingers = not self._protocol.has_no_partial_request
                 self._reading.cancel()
 
     def _set_busy(self, is_busy: bool) -> None:  # noqa: FBT001  # it is what the name asks
@@ -231,16 +231,16 @@ class HttpConnection:
         self._has_begun = False
         seconds = float("inf") if is_busy else self._settings.idle_timeout
         self._reading.deadline = trio.current_time() + seconds
-        self._tell_rank()
+        self._report_rank()
 
     async def _write(self, data: bytes, on_blocked: Callable[[], object] = _do_nothing) -> None:
         async with self._writing:
             rest = memoryview(data)
             try:
-                while rest and not self._is_lost:
+                while rest and not self._is_disconnected:
                     rest = await self._write_some(rest, on_blocked)
             finally:
-                self._is_lost |= len(rest) > 0  # whatever came after half a piece would make no sense
+                self._is_disconnected |= len(rest) > 0  # whatever came after half a piece would make no sense
 
     async def _write_some(self, rest: memoryview, on_blocked: Callable[[], object]) -> memoryview:
         try:
@@ -249,7 +249,7 @@ class HttpConnection:
             on_blocked()
             await self._wait_writable()
         except OSError:
-            self._lose()
+            self._disconnect()
         return rest
 
     async def _wait_writable(self) -> None:
@@ -258,11 +258,11 @@ class HttpConnection:
         if scope.cancelled_caught:
             self.has_stalled = True
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            self._lose()
+            self._disconnect()
 
-    def _lose(self) -> None:
+    def _disconnect(self) -> None:
         """Nobody reads any more: the reader ends, and with it what runs for the peer is told."""
-        self._is_lost = True
+        self._is_disconnected = True
         self._reading.cancel()
 
     # --- the application's tasks --------------------------------------------------------------------------------------
@@ -271,14 +271,16 @@ class HttpConnection:
         self, app: ASGIApp, _config: object, scope: Any, send: Callable[[Any], Awaitable[None]]
     ) -> Callable[[Any], Awaitable[None]]:
         """Hypercorn's way to start the application for a request; returns where its messages go."""
-        inbox = Inbox(_CHUNK_BYTES)
+        inbox = ReceiveQueue(_CHUNK_BYTES)
         self._nursery.start_soon(self._run_app, app, scope, inbox, send)
         await trio.lowlevel.checkpoint()
         return inbox.put
 
-    async def _run_app(self, app: ASGIApp, scope: Any, inbox: Inbox, send: Callable[[Any], Awaitable[None]]) -> None:
+    async def _run_app(
+        self, app: ASGIApp, scope: Any, inbox: ReceiveQueue, send: Callable[[Any], Awaitable[None]]
+    ) -> None:
         try:
-            await measured(app(scope, inbox.receive, send), self._expense)
+            await run_metered(app(scope, inbox.receive, send), self._cost)
         except BaseExceptionGroup as group:
             cancelled, defects = group.split(trio.Cancelled)
             if defects is not None:
@@ -288,5 +290,5 @@ class HttpConnection:
         except Exception:  # a defect met by one request must not end the others
             _logger.exception("%s failed", scope["path"])
         finally:
-            inbox.end()
+            inbox.close()
             await send(None)

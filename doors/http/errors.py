@@ -46,11 +46,11 @@ _STATUS: tuple[tuple[type[PoolError], HTTPStatus], ...] = (
 )
 
 
-_NAMES = {HTTPStatus(413): "content_too_large"}
+_STATUS_NAMES = {HTTPStatus(413): "content_too_large"}
 """Those that Python 3.13 has renamed, as the standard (RFC 9110) has them."""
 
 
-class Refusal(UsageError):
+class HttpError(UsageError):
     """What HTTP itself refuses: no token, a foreign page, too large a body. ``headers`` belong to the answer."""
 
     def __init__(self, status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> None:
@@ -59,7 +59,7 @@ class Refusal(UsageError):
         self.headers = headers or {}
 
 
-class TooMany(Refusal):
+class TooManyRequests(HttpError):
     """Requests, of one token or address; ``retry_after`` in seconds."""
 
     def __init__(self, message: str, retry_after: float) -> None:
@@ -73,7 +73,7 @@ Render = Callable[[PoolError], Response]
 
 def status_of(error: PoolError) -> HTTPStatus:
     """The status for an error: the caller's fault is 4xx, the supervisor's or a worker's 5xx."""
-    if isinstance(error, Refusal):
+    if isinstance(error, HttpError):
         return error.status
     found = (status for kind, status in _STATUS if isinstance(error, kind))
     return next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -81,15 +81,15 @@ def status_of(error: PoolError) -> HTTPStatus:
 
 def code_of(error: PoolError) -> str:
     """The stable name of an error: its own code, or of what HTTP refuses the status in words."""
-    if not isinstance(error, Refusal):
+    if not isinstance(error, HttpError):
         return error.code
-    return _NAMES.get(error.status) or error.status.name.lower()
+    return _STATUS_NAMES.get(error.status) or error.status.name.lower()
 
 
 def headers_of(error: PoolError) -> dict[str, str]:
     """Headers that belong to an error's answer."""
     retry = {} if error.retry_after is None else {"retry-after": str(max(1, math.ceil(error.retry_after)))}
-    return {**retry, **(error.headers if isinstance(error, Refusal) else {})}
+    return {**retry, **(error.headers if isinstance(error, HttpError) else {})}
 
 
 def render_error(error: PoolError) -> Response:
@@ -109,7 +109,7 @@ def json_response(content: Any, error: PoolError | None = None) -> Response:
     return Response(body, status_of(error), headers_of(error), media_type="application/json")
 
 
-def told(error: Exception, what: str) -> PoolError:
+def as_pool_error(error: Exception, what: str) -> PoolError:
     """The error to answer with; a defect behind the door is logged."""
     cause = single_cause(error)
     if isinstance(cause, PoolError):

@@ -17,41 +17,43 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from doors.http import tokens
-from doors.http.access import Identity
+from doors.http.access import TokenIdentity
 from doors.http.errors import render_error
-from doors.http.services import HttpCaller, Opening, Services, identity_of, until_gone
+from doors.http.services import HttpCaller, HttpServices, RouteSpec, identity_of, wait_disconnect
 from errors import PoolError, UsageError
-from wire.sse import STREAM_HEADERS, STREAM_TYPE, batch_message, event_messages, message
+from wire.sse import STREAM_HEADERS, STREAM_TYPE, batch_message, event_messages, stream_message
 
-_LISTS = ("channels", "kinds")
-_QUERY = ("session", *_LISTS, "since", "batch")
+_LIST_PARAMS = ("channels", "kinds")
+_QUERY_PARAMS = ("session", *_LIST_PARAMS, "since", "batch")
 _SEQ = re.compile(r"\d{1,15}", re.ASCII)
-_QUIET_SECONDS = 15.0
+_KEEPALIVE_SECONDS = 15.0
 """After so long without an event a comment is sent: proxies keep the connection, a peer that has gone is noticed."""
 
 
-def routes(services: Services) -> Sequence[Opening]:
+def routes(services: HttpServices) -> Sequence[RouteSpec]:
     """The one opening."""
 
     async def events(request: Request) -> Any:
-        wish = read_wish(request)
+        wish = parse_query(request)
         if request.method == "HEAD":
             return Response(media_type=STREAM_TYPE)
-        return EventStream(services, identity_of(request), wish, is_batched=request.query_params.get("batch") == "true")
+        return EventStreamResponse(
+            services, identity_of(request), wish, is_batched=request.query_params.get("batch") == "true"
+        )
 
-    return [Opening("/events", events, tokens.Scope.READ)]
+    return [RouteSpec("/events", events, tokens.Scope.READ)]
 
 
-def read_wish(request: Request) -> dict[str, Any]:
+def parse_query(request: Request) -> dict[str, Any]:
     """The parameters of ``subscribe`` that a request asks for. Raises UsageError."""
     query = request.query_params
     for name in query:
-        if name not in _QUERY:
-            hint = "a token is sent as a header" if "token" in name else f"there are: {', '.join(_QUERY)}"
+        if name not in _QUERY_PARAMS:
+            hint = "a token is sent as a header" if "token" in name else f"there are: {', '.join(_QUERY_PARAMS)}"
             raise UsageError(f"unknown parameter {name[:50]!r}; {hint}")
     if query.get("batch") not in (None, "true", "false"):
         raise UsageError("batch is true or false")
-    wish: dict[str, Any] = {name: _names(query.getlist(name)) for name in _LISTS if name in query}
+    wish: dict[str, Any] = {name: _names(query.getlist(name)) for name in _LIST_PARAMS if name in query}
     if "session" in query:
         wish["session"] = _one_session(query.getlist("session"))
     since = request.headers.get("last-event-id") or query.get("since")
@@ -73,7 +75,7 @@ def _names(values: Sequence[str]) -> list[str]:
     return [name for value in values for name in value.split(",") if name]
 
 
-class _Ended(msgspec.Struct):
+class _StreamEnded(msgspec.Struct):
     bookmark: int
     reason: str
 
@@ -87,17 +89,19 @@ class _StreamCaller(HttpCaller):
         self.task = task
 
 
-class EventStream:
+class EventStreamResponse:
     """An answer that goes on: one subscription. At most one batch of events waits in it for a slow reader."""
 
-    def __init__(self, services: Services, identity: Identity, wish: dict[str, Any], *, is_batched: bool) -> None:
+    def __init__(
+        self, services: HttpServices, identity: TokenIdentity, wish: dict[str, Any], *, is_batched: bool
+    ) -> None:
         self._services = services
-        self._wish = wish
+        self._filters = wish
         self._encode = batch_message if is_batched else event_messages
-        self._caller = _StreamCaller(identity, "events", take=self._take)
-        self._ended: _Ended | None = None
+        self._caller = _StreamCaller(identity, "events", take=self._on_push)
+        self._ended: _StreamEnded | None = None
         self._is_sending = False
-        self._sent = 0
+        self._sent_bytes = 0
         self._send: Send
         self._nursery: trio.Nursery
 
@@ -105,39 +109,39 @@ class EventStream:
         """Stream until the peer leaves, is too slow, or the server ends."""
         self._send = send
         try:
-            begun = await self._services.call("subscribe", self._wish, self._caller)
+            begun = await self._services.call("subscribe", self._filters, self._caller)
         except PoolError as exc:
             await render_error(exc)(scope, receive, send)
             return
-        self._services.figures.streams += 1
+        self._services.stats.streams += 1
         try:
             await self._stream(begun, receive)
         finally:
-            self._services.figures.streams -= 1
+            self._services.stats.streams -= 1
 
     async def _stream(self, begun: dict[str, Any], receive: Receive) -> None:
         await self._send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-        place = self._wish.get("since", begun["head"])
+        place = self._filters.get("since", begun["head"])
         facts = {"head": begun["head"], "complete": begun["complete"]}
-        await self._send_body(b"retry: 2000\n" + message("open", min(place, begun["head"]), facts))
+        await self._send_body(b"retry: 2000\n" + stream_message("open", min(place, begun["head"]), facts))
         assert self._caller.task is not None  # noqa: S101  # subscribe has started it, or raised
         async with trio.open_nursery() as self._nursery:
-            with self._services.closing.telling(self._stop):
+            with self._services.shutdown.on_begin(self._stop):
                 self._nursery.start_soon(self._caller.task)
-                await self._keep_company(receive)
+                await self._keepalive(receive)
                 self._nursery.cancel_scope.cancel()
         if self._ended is not None:
             await self._send_end(self._ended)
 
-    async def _keep_company(self, receive: Receive) -> None:
+    async def _keepalive(self, receive: Receive) -> None:
         """Until the peer has left; say something where there is nothing to tell."""
         while True:
-            sent = self._sent
-            with trio.move_on_after(_QUIET_SECONDS) as waiting:
-                await until_gone(receive)
+            sent = self._sent_bytes
+            with trio.move_on_after(_KEEPALIVE_SECONDS) as waiting:
+                await wait_disconnect(receive)
             if not waiting.cancelled_caught:
                 return
-            if self._sent == sent and not self._is_sending:
+            if self._sent_bytes == sent and not self._is_sending:
                 await self._send_body(b": quiet\n\n")
 
     def _stop(self) -> None:
@@ -147,9 +151,9 @@ class EventStream:
 
     # --- the subscription's pushes ------------------------------------------------------------------------------------
 
-    async def _take(self, event: str, data: bytes) -> None:
+    async def _on_push(self, event: str, data: bytes) -> None:
         if event == "subscription_ended":
-            self._ended = msgspec.json.decode(data, type=_Ended)
+            self._ended = msgspec.json.decode(data, type=_StreamEnded)
             self._nursery.cancel_scope.cancel()
             return
         self._is_sending = True
@@ -157,16 +161,16 @@ class EventStream:
             await self._send_body(self._encode(data))
         finally:
             self._is_sending = False
-        if self._services.closing.has_begun:
+        if self._services.shutdown.has_begun:
             self._nursery.cancel_scope.cancel()
 
     async def _send_body(self, body: bytes) -> None:
-        self._sent += len(body)
-        self._services.figures.events_bytes += len(body)
+        self._sent_bytes += len(body)
+        self._services.stats.events_bytes += len(body)
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
-    async def _send_end(self, ended: _Ended) -> None:
-        self._services.figures.behind += ended.reason == "behind"
+    async def _send_end(self, ended: _StreamEnded) -> None:
+        self._services.stats.streams_behind += ended.reason == "behind"
         facts = {"bookmark": ended.bookmark, "reason": ended.reason}
-        await self._send_body(message("end", ended.bookmark, facts))
+        await self._send_body(stream_message("end", ended.bookmark, facts))
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})

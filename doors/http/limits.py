@@ -17,15 +17,15 @@ C = TypeVar("C")
 class Rank(Enum):
     """How a connection stands."""
 
-    STRANGER = auto()
+    ANONYMOUS = auto()
     """It has shown no token, whatever it does: the one that came first gives way first."""
-    RESTING = auto()
+    IDLE = auto()
     """Its last request had one; it waits for the next: after them, the one that has rested longest."""
     BUSY = auto()
     """A request with a token is on: it stays."""
 
 
-class Crowd(Generic[C]):
+class ConnectionLimiter(Generic[C]):
     """Connections by rank, each rank in the order in which they came to it."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Crowd(Generic[C]):
     def __len__(self) -> int:
         return len(self._rank_of)
 
-    def put(self, member: C, rank: Rank) -> None:
+    def set_rank(self, member: C, rank: Rank) -> None:
         """It stands so from now on; keeps its place where that is no news."""
         before = self._rank_of.get(member)
         if before is not rank:
@@ -53,9 +53,9 @@ class Crowd(Generic[C]):
         """All of them."""
         return list(self._rank_of)
 
-    def victim(self) -> C | None:
+    def eviction_candidate(self) -> C | None:
         """Who is to give way; None where all are busy."""
-        for rank in (Rank.STRANGER, Rank.RESTING):
+        for rank in (Rank.ANONYMOUS, Rank.IDLE):
             found = next(iter(self._ranks[rank]), None)
             if found is not None:
                 return found
@@ -65,7 +65,7 @@ class Crowd(Generic[C]):
 _MOST_KEYS = 4096
 
 
-class Rates:
+class RateLimiter:
     """``rate`` requests a second and key; a key that was quiet may have ``2 * rate`` at once. 0 = as many as come."""
 
     def __init__(self, rate: int) -> None:
@@ -73,7 +73,7 @@ class Rates:
         self._full_at: OrderedDict[str, float] = OrderedDict()
         """When a bucket is full again: all that there is to know of it."""
 
-    def take(self, key: str, now: float) -> float:
+    def acquire(self, key: str, now: float) -> float:
         """Count a request of ``key``; the seconds after which it may be made, 0.0 = now. Else it is not counted."""
         if not self.rate:
             return 0.0
@@ -88,7 +88,7 @@ class Rates:
         return 0.0
 
 
-class Allowance:
+class CpuBudget:
     """``share`` CPU seconds a second, of which ``burst`` seconds at most are saved up. It may be overdrawn."""
 
     def __init__(self, share: float, burst: float, now: float) -> None:
@@ -102,7 +102,7 @@ class Allowance:
         self._advance(now)
         self._balance = min(self._balance - seconds, self._burst)
 
-    def wait(self, now: float) -> float:
+    def delay(self, now: float) -> float:
         """After how many seconds something may be spent again; 0.0 = now."""
         self._advance(now)
         return max(0.0, -self._balance / self._share)

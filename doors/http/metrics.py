@@ -14,37 +14,37 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from doors.http.services import HttpCaller, HttpFigures, Opening, Services, identity_of
+from doors.http.services import HttpCaller, HttpServices, HttpStats, RouteSpec, identity_of
 from doors.http.tokens import Scope
 from gateway.status import StatusDocument
-from pool.statistics import LatencyFigures
+from pool.statistics import LatencyStats
 
 
-def routes(services: Services) -> Sequence[Opening]:
+def routes(services: HttpServices) -> Sequence[RouteSpec]:
     """The one opening."""
 
     async def metrics(request: Request) -> Response:
         status = await services.call("status", {}, HttpCaller(identity_of(request), "metrics"))
         registry = CollectorRegistry()
-        registry.register(_Picture(families(status, services.figures)))
+        registry.register(_StaticCollector(families(status, services.stats)))
         encode, kind = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(registry), headers={"content-type": kind})
 
-    return [Opening("/metrics", metrics, Scope.READ)]
+    return [RouteSpec("/metrics", metrics, Scope.READ)]
 
 
-class _Picture(Collector):
+class _StaticCollector(Collector):
     """Families that have been made already."""
 
     def __init__(self, made: Iterator[Metric]) -> None:
-        self._made = list(made)
+        self._families = list(made)
 
     def collect(self) -> Iterator[Metric]:
         """See ``Collector.collect``."""
-        return iter(self._made)
+        return iter(self._families)
 
 
-class _Figure(NamedTuple):
+class _Metric(NamedTuple):
     """One family: ``read`` gives a number, or numbers by the value of ``label``."""
 
     kind: Literal["counter", "gauge"]
@@ -54,61 +54,61 @@ class _Figure(NamedTuple):
     label: str = ""
 
 
-_POOL = (
-    _Figure("gauge", "pool_up", "1 while the pool grants workers, 0 while it is paused, draining or closed.",
+_POOL_METRICS = (
+    _Metric("gauge", "pool_up", "1 while the pool grants workers, 0 while it is paused, draining or closed.",
             lambda now: float(now.pool.mode == "running")),
-    _Figure("gauge", "pool_workers", "Worker processes by state.", lambda now: _by(now.workers, "state"), "state"),
-    _Figure("gauge", "pool_workers_max", "Worker processes at most.", lambda now: now.pool.max),
-    _Figure("gauge", "pool_worker_rss_bytes", "Resident memory of all workers.",
+    _Metric("gauge", "pool_workers", "Workers by state.", lambda now: _count_by(now.workers, "state"), "state"),
+    _Metric("gauge", "pool_workers_max", "Worker processes at most.", lambda now: now.pool.max),
+    _Metric("gauge", "pool_worker_rss_bytes", "Resident memory of all workers.",
             lambda now: sum(worker.rss or 0 for worker in now.workers)),
-    _Figure("gauge", "pool_worker_cpu_percent", "CPU of all workers, 100 = one core.",
+    _Metric("gauge", "pool_worker_cpu_percent", "CPU of all workers, 100 = one core.",
             lambda now: sum(worker.cpu or 0 for worker in now.workers)),
-    _Figure("gauge", "pool_waiting", "Requests that wait for a worker.", lambda now: now.pool.waiting),
-    _Figure("gauge", "pool_sessions_bound", "Sessions that have a worker.",
+    _Metric("gauge", "pool_waiting", "Requests that wait for a worker.", lambda now: now.pool.waiting),
+    _Metric("gauge", "pool_sessions_bound", "Sessions that have a worker.",
             lambda now: sum(session.worker is not None for session in now.sessions)),
-    _Figure("gauge", "pool_breakers_open", "Profiles whose workers fail to start.",
+    _Metric("gauge", "pool_breakers_open", "Profiles whose workers fail to start.",
             lambda now: sum(profile.breaker == "open" for profile in now.profiles)),
-    _Figure("counter", "pool_spawned", "Workers started.", lambda now: now.counters.spawned),
-    _Figure("counter", "pool_exits", "Workers ended, by cause.", lambda now: now.counters.exits, "cause"),
-    _Figure("counter", "pool_evicted", "Workers that gave way to another profile.", lambda now: now.counters.evicted),
-    _Figure("counter", "pool_grants", "Workers granted, by how well they matched.",
+    _Metric("counter", "pool_spawned", "Workers started.", lambda now: now.counters.spawned),
+    _Metric("counter", "pool_exits", "Workers ended, by cause.", lambda now: now.counters.exits, "cause"),
+    _Metric("counter", "pool_evicted", "Workers that gave way to another profile.", lambda now: now.counters.evicted),
+    _Metric("counter", "pool_grants", "Workers granted, by how well they matched.",
             lambda now: now.counters.grants, "match"),
-    _Figure("counter", "pool_requests_refused", "Requests for a worker refused at once.",
+    _Metric("counter", "pool_requests_refused", "Requests for a worker refused at once.",
             lambda now: now.counters.refused),
-    _Figure("counter", "pool_turns_stalled", "Turns aborted because nothing happened in them.",
+    _Metric("counter", "pool_turns_stalled", "Turns aborted because nothing happened in them.",
             lambda now: now.counters.stalled),
-    _Figure("counter", "pool_requests_expired", "Requests for a worker that waited too long.",
+    _Metric("counter", "pool_requests_expired", "Requests for a worker that waited too long.",
             lambda now: now.counters.expired),
 )  # fmt: skip
 
-_GATEWAY = (
-    _Figure("gauge", "pool_runs", "Runs accepted and not ended.", lambda now: now.gateway.runs),
-    _Figure("gauge", "pool_turns", "Turns that run.", lambda now: now.gateway.lanes.running),
-    _Figure("gauge", "pool_messages_waiting", "Messages that wait for a turn.", lambda now: now.gateway.lanes.waiting),
-    _Figure("gauge", "pool_sessions", "Sessions known.", lambda now: now.gateway.sessions),
-    _Figure("gauge", "pool_permissions_pending", "Tool calls that wait for a person.",
+_GATEWAY_METRICS = (
+    _Metric("gauge", "pool_runs", "Runs accepted and not ended.", lambda now: now.gateway.runs),
+    _Metric("gauge", "pool_turns", "Turns that run.", lambda now: now.gateway.lanes.running),
+    _Metric("gauge", "pool_messages_waiting", "Messages that wait for a turn.", lambda now: now.gateway.lanes.waiting),
+    _Metric("gauge", "pool_sessions", "Sessions known.", lambda now: now.gateway.sessions),
+    _Metric("gauge", "pool_permissions_pending", "Tool calls that wait for a person.",
             lambda now: len(now.gateway.permissions)),
-    _Figure("gauge", "pool_system_events_pending", "System events that wait for a turn.",
+    _Metric("gauge", "pool_system_events_pending", "System events that wait for a turn.",
             lambda now: now.gateway.system_events.pending),
-    _Figure("counter", "pool_events", "Events published, pieces of text not counted.",
+    _Metric("counter", "pool_events", "Events published, pieces of text not counted.",
             lambda now: now.gateway.events.events),
-    _Figure("counter", "pool_text_pieces", "Pieces of text published.", lambda now: now.gateway.events.text_pieces),
-    _Figure("gauge", "pool_event_ring_bytes", "Memory of recent events.", lambda now: now.gateway.events.ring_bytes),
-    _Figure("gauge", "pool_event_seq", "The last event that readers may see.", lambda now: now.gateway.events.head),
-    _Figure("gauge", "pool_store_degraded", "1 while the disk refuses.", lambda now: float(now.gateway.store.degraded)),
-    _Figure("gauge", "pool_store_rows_waiting", "Rows that are in memory only.",
+    _Metric("counter", "pool_text_pieces", "Pieces of text published.", lambda now: now.gateway.events.text_pieces),
+    _Metric("gauge", "pool_event_ring_bytes", "Memory of recent events.", lambda now: now.gateway.events.ring_bytes),
+    _Metric("gauge", "pool_event_seq", "The last event that readers may see.", lambda now: now.gateway.events.head),
+    _Metric("gauge", "pool_store_degraded", "1 while the disk refuses.", lambda now: float(now.gateway.store.degraded)),
+    _Metric("gauge", "pool_store_rows_waiting", "Rows that are in memory only.",
             lambda now: now.gateway.store.rows_waiting),
-    _Figure("gauge", "pool_store_bytes_waiting", "Their bytes.", lambda now: now.gateway.store.bytes_waiting),
-    _Figure("counter", "pool_store_rows_written", "Rows written.", lambda now: now.gateway.store.rows_written),
-    _Figure("counter", "pool_store_rows_lost", "Rows given up.", lambda now: now.gateway.store.lost),
-    _Figure("gauge", "pool_uptime_seconds", "Since the supervisor's start.",
+    _Metric("gauge", "pool_store_bytes_waiting", "Their bytes.", lambda now: now.gateway.store.bytes_waiting),
+    _Metric("counter", "pool_store_rows_written", "Rows written.", lambda now: now.gateway.store.rows_written),
+    _Metric("counter", "pool_store_rows_lost", "Rows given up.", lambda now: now.gateway.store.lost),
+    _Metric("gauge", "pool_uptime_seconds", "Since the supervisor's start.",
             lambda now: float(now.supervisor["uptime"])),
 )  # fmt: skip
 
 
-def families(status: StatusDocument, http: HttpFigures) -> Iterator[Metric]:
+def families(status: StatusDocument, http: HttpStats) -> Iterator[Metric]:
     """Every family with its samples."""
-    for figure in (*_POOL, *_GATEWAY):
+    for figure in (*_POOL_METRICS, *_GATEWAY_METRICS):
         yield _family(figure.kind, figure.name, figure.text, figure.read(status), figure.label)
     for name, what in (
         ("acquire", "From a request to its worker"),
@@ -117,10 +117,10 @@ def families(status: StatusDocument, http: HttpFigures) -> Iterator[Metric]:
         ("turn", "A turn"),
     ):
         yield _summary(f"pool_{name}_seconds", f"{what}; of the latest 1,024.", getattr(status.latency, name))
-    yield from _own(http)
+    yield from _http_families(http)
 
 
-def _own(http: HttpFigures) -> Iterator[Metric]:
+def _http_families(http: HttpStats) -> Iterator[Metric]:
     """What this door has counted itself."""
     gauges = (
         ("connections", "Open connections.", http.connections),
@@ -132,7 +132,7 @@ def _own(http: HttpFigures) -> Iterator[Metric]:
         ("connections_turned_away", "Connections refused because all others were busy.", http.turned_away),
         ("connections_evicted", "Connections without a token that gave way to others.", http.evicted),
         ("connections_stalled", "Peers cut off because they did not read.", http.stalled),
-        ("streams_behind", "Streams cut off with a bookmark because they were too slow.", http.behind),
+        ("streams_behind", "Streams cut off with a bookmark because they were too slow.", http.streams_behind),
         ("stream_bytes", "Bytes sent as events.", http.events_bytes),
         ("sockets_slow", "WebSockets closed because they were too slow.", http.sockets_slow),
         ("socket_events_dropped", "Events that slow WebSockets have lost.", http.events_dropped),
@@ -145,7 +145,7 @@ def _own(http: HttpFigures) -> Iterator[Metric]:
     yield _family("counter", "pool_http_requests", "Requests answered, by status.", answers, "status")
 
 
-def _by(records: Sequence[Any], field: str) -> dict[str, float]:
+def _count_by(records: Sequence[Any], field: str) -> dict[str, float]:
     return dict(Counter(getattr(record, field) for record in records))
 
 
@@ -157,7 +157,7 @@ def _family(kind: str, name: str, text: str, value: float | Mapping[str, float],
     return family
 
 
-def _summary(name: str, text: str, figures: LatencyFigures) -> Metric:
+def _summary(name: str, text: str, figures: LatencyStats) -> Metric:
     family = Metric(name, text, "summary")
     for quantile, value in (("0.5", figures.p50), ("0.99", figures.p99), ("1", figures.max)):
         family.add_sample(name, {"quantile": quantile}, value)

@@ -15,21 +15,21 @@ from starlette.types import ASGIApp
 from wsproto.connection import ConnectionState
 from wsproto.events import TextMessage
 
-from doors.http.errors import Refusal, render_error
+from doors.http.errors import HttpError, render_error
 from doors.http.settings import HttpSettings
 
-_TEXTS = {
+_ERROR_TEXTS = {
     431: "the request's line and headers are too large (http.max_headers)",
     505: "only HTTP/1.1 is spoken here",
 }
 
-_TWO_LENGTHS = "a request has both Content-Length and Transfer-Encoding: nobody can say where it ends"
+_AMBIGUOUS_LENGTH_TEXT = "a request has both Content-Length and Transfer-Encoding: nobody can say where it ends"
 
 FIRST_MESSAGE_BYTES = 64 * 1024
 """A WebSocket's message as long as nobody has shown a token."""
 
 
-class _TwoLengths(h11.RemoteProtocolError):
+class _AmbiguousLength(h11.RemoteProtocolError):
     """A request says in two ways where its body ends; whoever else reads it may believe the other."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ def make_config(settings: HttpSettings) -> Config:
     return config
 
 
-class Protocol(H11Protocol):
+class HttpProtocol(H11Protocol):
     """One connection's. ``tasks`` runs the application, ``send`` takes bytes and what becomes of the connection."""
 
     stream: Any
@@ -75,16 +75,16 @@ class Protocol(H11Protocol):
         super().__init__(context.app, config, context, tasks, state, False, client, server, send)  # type: ignore[arg-type]  # noqa: FBT003  # no TLS
 
     @property
-    def owes_nothing(self) -> bool:
+    def has_no_partial_request(self) -> bool:
         """Whether the peer has sent a whole request, or nothing at all."""
         return self.connection.their_state in (None, h11.IDLE, h11.DONE, h11.MUST_CLOSE, h11.CLOSED)
 
-    def allow_messages(self, size: int) -> None:
+    def set_max_message_size(self, size: int) -> None:
         """A WebSocket's messages may be so large from now on."""
         if isinstance(self.stream, WSStream):
             self.stream.buffer.max_length = size
 
-    def pack(self, messages: Sequence[bytes]) -> bytes:
+    def encode_messages(self, messages: Sequence[bytes]) -> bytes:
         """A WebSocket's messages of UTF-8 text as the bytes to send; none once it is closed."""
         stream = self.stream
         if not isinstance(stream, WSStream) or stream.closed or stream.connection.state is not ConnectionState.OPEN:
@@ -93,13 +93,13 @@ class Protocol(H11Protocol):
 
     async def handle(self, event: Event) -> None:
         """Take what has arrived, or that nothing will."""
-        if isinstance(event, RawData) and self._is_shaking_hands:
+        if isinstance(event, RawData) and self._is_in_handshake:
             await self.send(Closed())  # Hypercorn's refusal and the endpoint's answer would run into each other
             return
         try:
             await super().handle(event)
         except h11.RemoteProtocolError as exc:
-            text = _TWO_LENGTHS if isinstance(exc, _TwoLengths) else ""
+            text = _AMBIGUOUS_LENGTH_TEXT if isinstance(exc, _AmbiguousLength) else ""
             await self._send_error_response(exc.error_status_hint, text)
             await self.send(Closed())
         if self._has_refused_message or self._has_refused_handshake:
@@ -119,7 +119,7 @@ class Protocol(H11Protocol):
         return isinstance(stream, WSStream) and stream.closed and stream.state is ASGIWebsocketState.HANDSHAKE
 
     @property
-    def _is_shaking_hands(self) -> bool:
+    def _is_in_handshake(self) -> bool:
         """Whether a WebSocket's endpoint has not answered yet: until then its peer has nothing to say."""
         stream = self.stream
         return isinstance(stream, WSStream) and not stream.closed and stream.state is ASGIWebsocketState.HANDSHAKE
@@ -133,15 +133,15 @@ class Protocol(H11Protocol):
         if size > self.config.h11_max_incomplete_size:  # h11 looks at what is incomplete only
             raise h11.RemoteProtocolError("the headers are too large", error_status_hint=431)
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
-            raise _TwoLengths
-        if _asks_for_socket(event) and self.connection.trailing_data[0]:
+            raise _AmbiguousLength
+        if _is_websocket_upgrade(event) and self.connection.trailing_data[0]:
             raise h11.RemoteProtocolError("frames came before the handshake was answered", error_status_hint=400)
 
     async def _send_error_response(self, status_code: int, text: str = "") -> None:
         """To bytes that are no request."""
         usual = f"what was sent is no HTTP request ({HTTPStatus(status_code).phrase})"
-        text = text or _TEXTS.get(status_code, usual)
-        answer = render_error(Refusal(HTTPStatus(status_code), text, {"connection": "close"}))
+        text = text or _ERROR_TEXTS.get(status_code, usual)
+        answer = render_error(HttpError(HTTPStatus(status_code), text, {"connection": "close"}))
         fields = [*answer.raw_headers, *self.config.response_headers("h11")]
         head = h11.Response(status_code=status_code, headers=fields)
         # in one piece: the endpoint of the same request may be about to answer
@@ -157,5 +157,5 @@ class Protocol(H11Protocol):
         await super()._create_stream(request)
 
 
-def _asks_for_socket(request: h11.Request) -> bool:
+def _is_websocket_upgrade(request: h11.Request) -> bool:
     return any(name == b"upgrade" and value.lower() == b"websocket" for name, value in request.headers)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from doors.dashboard import routes as dashboard
 from doors.http import calls, events, metrics
 from doors.http import calls as health
-from doors.http.services import Opening, Services
+from doors.http.services import HttpServices, RouteSpec
 from doors.openai import routes as openai
 from doors.websocket import connection as websocket
 
-Door = Callable[[Services], Sequence[Opening]]
+Door = Callable[[HttpServices], Sequence[RouteSpec]]
 
 DOORS: tuple[Door, ...] = (
     *(health.health_routes, metrics.routes, calls.routes, events.routes),
@@ -18,6 +18,6 @@ DOORS: tuple[Door, ...] = (
 """Each door's function; the order decides where two paths match."""
 
 
-def openings(services: Services) -> list[Opening]:
+def route_specs(services: HttpServices) -> list[RouteSpec]:
     """Every opening of every door."""
     return [opening for door in DOORS for opening in door(services)]

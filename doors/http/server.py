@@ -10,20 +10,20 @@ from typing import Any
 
 import trio
 
-from doors.http.access import Access
-from doors.http.anonymous import ACCEPT_SECONDS, Expense, Strangers, measured
+from doors.http.access import TokenRegistry
+from doors.http.anonymous import ACCEPT_COST_SECONDS, AnonymousThrottle, ConnectionCost, run_metered
 from doors.http.app import build_app
-from doors.http.binding import bind, refuse_others, set_options, url_of
+from doors.http.binding import bind, require_loopback, set_socket_options, url_of
 from doors.http.connection import HttpConnection
-from doors.http.limits import Crowd, Rank
+from doors.http.limits import ConnectionLimiter, Rank
 from doors.http.protocol import ServerContext
-from doors.http.routes import openings
-from doors.http.services import MethodsPort, Services
+from doors.http.routes import route_specs
+from doors.http.services import HttpServices, MethodsPort
 from doors.http.settings import HttpSettings
-from doors.http.tokens import Grant, load_grants, place_of_token
+from doors.http.tokens import TokenGrant, find_token_source, load_grants
 
 _BACKLOG = 256
-_FULL = (
+_CAPACITY_RESPONSE = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
     b"content-length: 78\r\n\r\n"
     b'{"error":{"code":"saturated","message":"too many connections are open here"}}\n'
@@ -31,15 +31,15 @@ _FULL = (
 _logger = logging.getLogger("pool.http")
 
 
-class _InTurns(trio.abc.Listener[trio.SocketStream]):
+class _ThrottledListener(trio.abc.Listener[trio.SocketStream]):
     """Accepts a connection when something may be done for one that has shown no token."""
 
-    def __init__(self, listener: trio.SocketListener, strangers: Strangers) -> None:
+    def __init__(self, listener: trio.SocketListener, strangers: AnonymousThrottle) -> None:
         self._listener = listener
-        self._strangers = strangers
+        self._throttle = strangers
 
     async def accept(self) -> trio.SocketStream:
-        await self._strangers.turn(ACCEPT_SECONDS)
+        await self._throttle.acquire(ACCEPT_COST_SECONDS)
         return await self._listener.accept()
 
     async def aclose(self) -> None:
@@ -62,19 +62,22 @@ class HttpServer:
         self._data_dir = data_dir
         self._hide = hide
         self._env = env
-        self._crowd: Crowd[HttpConnection] = Crowd()
+        self._limiter: ConnectionLimiter[HttpConnection] = ConnectionLimiter()
         self._connections: trio.Nursery
-        self._strangers: Strangers
-        self._place = place_of_token(settings, env, data_dir)
-        self.services = Services(methods, settings, Access(self._load_grants(settings)))
-        self._context = ServerContext(build_app(self.services, openings(self.services)), settings)
+        self._throttle: AnonymousThrottle
+        self._token_source = find_token_source(settings, env, data_dir)
+        self.services = HttpServices(methods, settings, TokenRegistry(self._load_grants(settings)))
+        self._context = ServerContext(build_app(self.services, route_specs(self.services)), settings)
         self._host = ""
         self.url = ""
         """Where it can be reached, once it serves."""
 
-    def facts(self) -> dict[str, Any]:
+    def status_fields(self) -> dict[str, Any]:
         """For the supervisor's status: where the server is, and where its token."""
-        return {"url": self.url, "token_path": None if self._place.file is None else str(self._place.file)}
+        return {
+            "url": self.url,
+            "token_path": None if self._token_source.file is None else str(self._token_source.file),
+        }
 
     def prepare(self, settings: HttpSettings) -> Callable[[], None]:
         """Look at other settings; what is returned makes them hold. Raises UsageError for tokens that cannot be used.
@@ -82,22 +85,22 @@ class HttpServer:
         Connections that are open keep their limits; those whose token holds no more are cut. As at the start, a token
         that would have to be made is refused where other machines reach the server.
         """
-        if self._host and place_of_token(settings, self._env, self._data_dir).is_made:
-            refuse_others(self._host, self.services.settings.bind)
+        if self._host and find_token_source(settings, self._env, self._data_dir).is_made:
+            require_loopback(self._host, self.services.settings.bind)
         grants = self._load_grants(settings)
 
         def commit() -> None:
-            self._place = place_of_token(settings, self._env, self._data_dir)
+            self._token_source = find_token_source(settings, self._env, self._data_dir)
             self.services.reconfigure(settings)
             self._context.settings = settings
-            self.services.access.renew(grants)
-            for connection in self._crowd.members():
-                if connection.identity is not None and not self.services.access.holds(connection.identity):
-                    connection.cut()
+            self.services.access.set_grants(grants)
+            for connection in self._limiter.members():
+                if connection.identity is not None and not self.services.access.is_valid(connection.identity):
+                    connection.abort()
 
         return commit
 
-    def _load_grants(self, settings: HttpSettings) -> list[Grant]:
+    def _load_grants(self, settings: HttpSettings) -> list[TokenGrant]:
         grants = load_grants(settings, self._env, self._data_dir)
         self._hide([grant.token for grant in grants])
         return grants
@@ -113,92 +116,92 @@ class HttpServer:
             UsageError: it cannot be bound there.
         """
         settings = self.services.settings
-        with bind(settings.bind, self._place.is_made) as bound:
+        with bind(settings.bind, self._token_source.is_made) as bound:
             bound.listen(_BACKLOG)
             self._host = str(bound.getsockname()[0])
             self.url = url_of(bound.getsockname())
-            self._strangers = Strangers()
-            listener = _InTurns(trio.SocketListener(trio.socket.from_stdlib_socket(bound)), self._strangers)
+            self._throttle = AnonymousThrottle()
+            listener = _ThrottledListener(trio.SocketListener(trio.socket.from_stdlib_socket(bound)), self._throttle)
             async with trio.open_nursery() as nursery:
                 ready = trio.Event()
-                nursery.start_soon(self._keep_connections, ready)
+                nursery.start_soon(self._run_connections, ready)
                 try:
                     await ready.wait()
-                    for chore in self.services.chores:
+                    for chore in self.services.background_tasks:
                         await nursery.start(chore)
                     task_status.started(self.url)
                     await trio.serve_listeners(self._admit, [listener], handler_nursery=self._connections)
                 finally:
-                    self.services.closing.begin()
+                    self.services.shutdown.begin()
 
-    async def _keep_connections(self, ready: trio.Event) -> None:
+    async def _run_connections(self, ready: trio.Event) -> None:
         """They outlive the cancellation of the server for as long as last words may take."""
         with trio.CancelScope(shield=True) as scope:
             async with trio.open_nursery() as turns:
-                turns.start_soon(self._strangers.run)
+                turns.start_soon(self._throttle.run)
                 async with trio.open_nursery() as self._connections:
                     ready.set()
-                    await self.services.closing.wait()
+                    await self.services.shutdown.wait()
                     scope.deadline = trio.current_time() + self.services.settings.close_grace
                     await self._context.terminated.set()
-                    for connection in self._crowd.members():
-                        connection.wind_up()
+                    for connection in self._limiter.members():
+                        connection.close_when_idle()
                 turns.cancel_scope.cancel()
 
     # --- who comes in -------------------------------------------------------------------------------------------------
 
     async def _admit(self, stream: trio.SocketStream) -> None:
-        expense = Expense(self._strangers)
-        expense.add(ACCEPT_SECONDS)
-        await measured(self._let_in(stream, expense), expense)
+        expense = ConnectionCost(self._throttle)
+        expense.add(ACCEPT_COST_SECONDS)
+        await run_metered(self._serve_accepted(stream, expense), expense)
 
-    async def _let_in(self, stream: trio.SocketStream, expense: Expense) -> None:
+    async def _serve_accepted(self, stream: trio.SocketStream, expense: ConnectionCost) -> None:
         with socket.socket(fileno=stream.socket.detach()) as sock:
             sock.setblocking(False)  # noqa: FBT003  # the socket module's own signature
-            self.services.figures.accepted += 1
+            self.services.stats.accepted += 1
             try:
                 addresses = sock.getpeername()[:2], sock.getsockname()[:2]
-                set_options(sock, self.services.settings)
+                set_socket_options(sock, self.services.settings)
             except OSError:
                 return  # it left while it waited to be let in
             if self._make_room():
-                await self._serve(HttpConnection(sock, addresses, self._context, expense, on_rank=self._rank))
+                await self._serve(HttpConnection(sock, addresses, self._context, expense, on_rank=self._set_rank))
             else:
-                self._turn_away(sock)
+                self._reject(sock)
 
     def _make_room(self) -> bool:
-        if len(self._crowd) < self.services.settings.max_connections:
+        if len(self._limiter) < self.services.settings.max_connections:
             return True
-        victim = self._crowd.victim()
+        victim = self._limiter.eviction_candidate()
         if victim is None:
             return False
-        self.services.figures.evicted += 1
-        self._crowd.remove(victim)
-        victim.cut()
+        self.services.stats.evicted += 1
+        self._limiter.remove(victim)
+        victim.abort()
         return True
 
-    def _turn_away(self, sock: socket.socket) -> None:
-        self.services.figures.turned_away += 1
+    def _reject(self, sock: socket.socket) -> None:
+        self.services.stats.turned_away += 1
         with contextlib.suppress(OSError):  # it may have left already
-            sock.send(_FULL)
+            sock.send(_CAPACITY_RESPONSE)
 
     async def _serve(self, connection: HttpConnection) -> None:
         try:
-            with self._counted(connection):
+            with self._tracked(connection):
                 await connection.run()
         except Exception:  # a defect met on one connection must not end the others
             _logger.exception("a connection failed")
 
     @contextlib.contextmanager
-    def _counted(self, connection: HttpConnection) -> Iterator[None]:
-        figures = self.services.figures
+    def _tracked(self, connection: HttpConnection) -> Iterator[None]:
+        figures = self.services.stats
         figures.connections += 1
         try:
             yield
         finally:
-            self._crowd.remove(connection)
+            self._limiter.remove(connection)
             figures.connections -= 1
             figures.stalled += connection.has_stalled
 
-    def _rank(self, connection: HttpConnection, rank: Rank) -> None:
-        self._crowd.put(connection, rank)
+    def _set_rank(self, connection: HttpConnection, rank: Rank) -> None:
+        self._limiter.set_rank(connection, rank)

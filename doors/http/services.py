@@ -27,9 +27,9 @@ import trio
 from starlette.requests import HTTPConnection
 from starlette.types import Receive
 
-from doors.http.access import Access, Identity
-from doors.http.errors import Refusal, Render, TooMany, render_error
-from doors.http.limits import Rates
+from doors.http.access import TokenIdentity, TokenRegistry
+from doors.http.errors import HttpError, Render, TooManyRequests, render_error
+from doors.http.limits import RateLimiter
 from doors.http.settings import HttpSettings
 from doors.http.tokens import Scope
 from doors.limits import InputBudget, InputShare
@@ -37,7 +37,7 @@ from errors import UsageError
 from gateway.caller import Caller
 from gateway.status import StatusDocument
 
-Take = Callable[[str, bytes], Awaitable[None]]
+PushHandler = Callable[[str, bytes], Awaitable[None]]
 
 
 class HttpCaller:
@@ -49,16 +49,16 @@ class HttpCaller:
 
     def __init__(
         self,
-        identity: Identity,
+        identity: TokenIdentity,
         request_id: str,
         *,
-        take: Take | None = None,
+        take: PushHandler | None = None,
         nursery: trio.Nursery | None = None,
     ) -> None:
         self.request_id = request_id
         self.principal = identity.principal
         self.name = identity.name
-        self._take = take
+        self._on_push = take
         self._nursery = nursery
 
     async def push(self, event: str, data: Any) -> None:
@@ -67,10 +67,10 @@ class HttpCaller:
 
     async def push_encoded(self, event: str, data: bytes) -> None:
         """See ``Caller.push_encoded``."""
-        if self._take is None:
+        if self._on_push is None:
             await trio.lowlevel.checkpoint()
         else:
-            await self._take(event, data)
+            await self._on_push(event, data)
 
     def start(self, task: Callable[[], Awaitable[None]]) -> None:
         """See ``Caller.start``."""
@@ -79,12 +79,12 @@ class HttpCaller:
         self._nursery.start_soon(task)
 
 
-class Closing:
+class Shutdown:
     """Begins once; until then it knows whom to tell."""
 
     def __init__(self) -> None:
         self._begun = trio.Event()
-        self._told: dict[object, Callable[[], object]] = {}
+        self._callbacks: dict[object, Callable[[], object]] = {}
 
     @property
     def has_begun(self) -> bool:
@@ -94,7 +94,7 @@ class Closing:
     def begin(self) -> None:
         """Tell everybody."""
         self._begun.set()
-        for tell in list(self._told.values()):
+        for tell in list(self._callbacks.values()):
             tell()
 
     async def wait(self) -> None:
@@ -102,49 +102,49 @@ class Closing:
         await self._begun.wait()
 
     @contextmanager
-    def telling(self, tell: Callable[[], object]) -> Iterator[None]:
+    def on_begin(self, tell: Callable[[], object]) -> Iterator[None]:
         """Have ``tell`` called when the server ends; at once where it does already."""
         key = object()
-        self._told[key] = tell
+        self._callbacks[key] = tell
         try:
             if self.has_begun:
                 tell()
             yield
         finally:
-            del self._told[key]
+            del self._callbacks[key]
 
     @contextmanager
     def scope(self) -> Iterator[trio.CancelScope]:
         """Work that is cancelled when the server ends; ``cancelled_caught`` tells afterwards whether it was."""
-        with trio.CancelScope() as scope, self.telling(scope.cancel):
+        with trio.CancelScope() as scope, self.on_begin(scope.cancel):
             yield scope
 
 
 _PAUSE_SECONDS = 10.0
 
 
-class Complaints:
+class ThrottledWarnings:
     """Whoever hammers at the door must not fill the log. Kinds are ours, and few."""
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
         self._logger = logger
         self._clock = clock
-        self._told_at: dict[str, float] = {}
-        self._untold: dict[str, int] = {}
+        self._logged_at: dict[str, float] = {}
+        self._suppressed: dict[str, int] = {}
 
-    def tell(self, kind: str, **facts: Any) -> None:
+    def warn(self, kind: str, **facts: Any) -> None:
         """Warn of a refusal, with what is known of this one, and of how many like it were not told of."""
         now = self._clock()
-        if now - self._told_at.get(kind, -_PAUSE_SECONDS) < _PAUSE_SECONDS:
-            self._untold[kind] = self._untold.get(kind, 0) + 1
+        if now - self._logged_at.get(kind, -_PAUSE_SECONDS) < _PAUSE_SECONDS:
+            self._suppressed[kind] = self._suppressed.get(kind, 0) + 1
             return
-        self._told_at[kind] = now
-        more = self._untold.pop(kind, 0)
+        self._logged_at[kind] = now
+        more = self._suppressed.pop(kind, 0)
         shown = "".join(f", {name} {value}" for name, value in facts.items() if value is not None)
         self._logger.warning("refused: %s%s%s", kind.lower(), shown, f" (and {more} more before)" if more else "")
 
 
-class HttpFigures:
+class HttpStats:
     """Plain sums, and what is open at the moment."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class HttpFigures:
         """Peers cut off because they did not read."""
         self.streams = 0
         """Open streams of events."""
-        self.behind = 0
+        self.streams_behind = 0
         """Streams that were cut off with a bookmark."""
         self.events_bytes = 0
         self.sockets = 0
@@ -172,11 +172,11 @@ class HttpFigures:
 
 
 _STATUS_SECONDS = 1.0
-_OURSELVES = Identity("http", Scope.READ, approvals=False)
+_INTERNAL_IDENTITY = TokenIdentity("http", Scope.READ, approvals=False)
 _logger = logging.getLogger("pool.http")
 
 
-class Chore(Protocol):
+class BackgroundTask(Protocol):
     """A task of a door's own."""
 
     async def __call__(self, *, task_status: trio.TaskStatus[None]) -> None:
@@ -192,20 +192,20 @@ class MethodsPort(Protocol):
         ...
 
 
-class Services:
+class HttpServices:
     """One for the server's life."""
 
-    def __init__(self, methods: MethodsPort, settings: HttpSettings, access: Access) -> None:
+    def __init__(self, methods: MethodsPort, settings: HttpSettings, access: TokenRegistry) -> None:
         self.methods = methods
         self.settings = settings
         """Those that hold now: look at them when they are needed, a reload changes them."""
         self.access = access
-        self.closing = Closing()
-        self.figures = HttpFigures()
-        self.bodies = InputBudget(settings.body_bytes)
-        self.rates = Rates(settings.rate)
-        self.complaints = Complaints(_logger, trio.current_time)
-        self.chores: list[Chore] = []
+        self.shutdown = Shutdown()
+        self.stats = HttpStats()
+        self.body_budget = InputBudget(settings.body_bytes)
+        self.rate_limiter = RateLimiter(settings.rate)
+        self.warnings = ThrottledWarnings(_logger, trio.current_time)
+        self.background_tasks: list[BackgroundTask] = []
         """What doors do beside requests, for as long as the server serves; each adds its own in ``routes``."""
         self.started_at = time.time()
         self._status: StatusDocument | None = None
@@ -214,8 +214,8 @@ class Services:
     def reconfigure(self, settings: HttpSettings) -> None:
         """Other settings hold from now on."""
         self.settings = settings
-        self.bodies.limit = settings.body_bytes
-        self.rates.rate = settings.rate
+        self.body_budget.limit = settings.body_bytes
+        self.rate_limiter.rate = settings.rate
 
     async def call(self, method: str, params: Any, caller: Caller) -> Any:
         """Run a method of the control socket; ``params``: anything that encodes to a JSON object, or a ``Raw``."""
@@ -224,23 +224,23 @@ class Services:
 
     def check_rate(self, key: str) -> None:
         """Count a request of somebody. Raises TooMany where they have made too many."""
-        wait = self.rates.take(key, trio.current_time())
+        wait = self.rate_limiter.acquire(key, trio.current_time())
         if wait:
-            raise TooMany(f"too many requests: {self.rates.rate} a second are allowed (http.rate)", wait)
+            raise TooManyRequests(f"too many requests: {self.rate_limiter.rate} a second are allowed (http.rate)", wait)
 
     async def status(self) -> StatusDocument:
         """The status document, at most a second old: for whoever may ask again and again without a token."""
         now = trio.current_time()
         if self._status is None or now - self._status_at >= _STATUS_SECONDS:
             self._status_at = now
-            self._status = await self.call("status", {}, HttpCaller(_OURSELVES, "status"))
+            self._status = await self.call("status", {}, HttpCaller(_INTERNAL_IDENTITY, "status"))
         return self._status
 
 
-class Peer(Protocol):
+class ClientConnection(Protocol):
     """The connection below a request."""
 
-    identity: Identity | None
+    identity: TokenIdentity | None
     """Set once a token was shown: until then the connection gives way to others."""
 
     async def send_messages(self, messages: Sequence[bytes], on_blocked: Callable[[], object]) -> None:
@@ -248,36 +248,36 @@ class Peer(Protocol):
         ...
 
 
-class Visit:
+class RequestState:
     """One request or WebSocket on its way through the door."""
 
-    def __init__(self, peer: Peer | None, share: InputShare) -> None:
+    def __init__(self, peer: ClientConnection | None, share: InputShare) -> None:
         self.peer = peer
         self.share = share
         """What its body takes of the budget for all of them; given back at its end."""
-        self.identity: Identity | None = None
-        self.refusal: Refusal | None = None
+        self.identity: TokenIdentity | None = None
+        self.auth_error: HttpError | None = None
         """Why it has no identity."""
 
 
-def visit_of(connection: HTTPConnection) -> Visit:
+def request_state(connection: HTTPConnection) -> RequestState:
     """The visit that a request belongs to."""
-    visit: Visit = connection.scope["state"]["visit"]
+    visit: RequestState = connection.scope["state"]["visit"]
     return visit
 
 
-def identity_of(connection: HTTPConnection) -> Identity:
+def identity_of(connection: HTTPConnection) -> TokenIdentity:
     """Who asks. Raises Refusal (401) where no token was shown."""
-    visit = visit_of(connection)
+    visit = request_state(connection)
     if visit.identity is None:
-        assert visit.refusal is not None  # noqa: S101  # the gate leaves one of the two
-        raise visit.refusal
+        assert visit.auth_error is not None  # noqa: S101  # the gate leaves one of the two
+        raise visit.auth_error
     return visit.identity
 
 
-def prove(connection: HTTPConnection, identity: Identity) -> None:
+def set_identity(connection: HTTPConnection, identity: TokenIdentity) -> None:
     """Somebody has shown a token otherwise than in a header: in a first frame, say."""
-    visit = visit_of(connection)
+    visit = request_state(connection)
     visit.identity = identity
     if visit.peer is not None:
         visit.peer.identity = identity
@@ -287,7 +287,7 @@ Endpoint = Callable[[Any], Awaitable[Any]]
 """``async (starlette.requests.Request) -> Response``, or ``async (starlette.websockets.WebSocket) -> None``."""
 
 
-class Opening(NamedTuple):
+class RouteSpec(NamedTuple):
     """One way in. ``scope`` None: everybody, who has shown no token too."""
 
     path: str
@@ -299,7 +299,7 @@ class Opening(NamedTuple):
     """How an error of this endpoint is answered."""
 
 
-async def until_gone(receive: Receive) -> None:
+async def wait_disconnect(receive: Receive) -> None:
     """Wait until the peer has left; ``receive`` is ASGI's. What is left of a body is passed over."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -84,7 +84,7 @@ def with_token_files(settings: HttpSettings, place: Callable[[str], str]) -> Htt
 
 
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?::(\d{1,5}))?")
-_USUAL_PORTS = {"http": "80", "https": "443"}
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 def host_name(header: str) -> str | None:
@@ -111,25 +111,25 @@ def _same_address(name: str, address: str) -> bool:
 
 def is_origin_allowed(origin: str, host: str, allowed: Collection[str]) -> bool:
     """Whether pages of ``origin`` may call: those of the server itself, as ``host`` names it, and what is allowed."""
-    site = _site(origin)
+    site = _parse_origin(origin)
     if site is None:
         return False
-    own = {_site(f"{scheme}://{host}") for scheme in ("http", "https")}
-    return site in own or site in {_site(other) for other in allowed}
+    own = {_parse_origin(f"{scheme}://{host}") for scheme in ("http", "https")}
+    return site in own or site in {_parse_origin(other) for other in allowed}
 
 
-def is_site(text: str) -> bool:
+def is_origin(text: str) -> bool:
     """Whether the text names a web site, as ``https://ops.example:8443``."""
-    return _site(text) is not None
+    return _parse_origin(text) is not None
 
 
-def _site(text: str) -> tuple[str, str, str] | None:
+def _parse_origin(text: str) -> tuple[str, str, str] | None:
     """Scheme, name and port."""
     scheme, separator, rest = text.lower().rstrip("/").partition("://")
     match = _HOST.fullmatch(rest)
-    if not separator or scheme not in _USUAL_PORTS or match is None:
+    if not separator or scheme not in _DEFAULT_PORTS or match is None:
         return None
-    return scheme, match[1].rstrip("."), match[2] or _USUAL_PORTS[scheme]
+    return scheme, match[1].rstrip("."), match[2] or _DEFAULT_PORTS[scheme]
 
 
 def is_loopback(address: str) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from doors.http.binding import parse_bind
-from doors.http.settings import HttpSettings, HttpToken, host_name, is_site
+from doors.http.settings import HttpSettings, HttpToken, host_name, is_origin
 from errors import UsageError
 
 
@@ -27,37 +27,37 @@ class Scope(IntEnum):
     ADMIN = 3
 
 
-_READ = (
+_READ_METHODS = (
     *("ping", "status", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
     *("sessions.list", "sessions.get", "sessions.history", "agents.list", "workers.list", "waiting.list"),
     *("heartbeat.status", "cron.list", "cron.get", "approvals.list", "approvals.show"),
 )
-_WRITE = (
+_WRITE_METHODS = (
     *("agent", "prompt", "steer", "abort", "delegate", "process", "sessions.reset", "sessions.patch", "events.inject"),
     *("acquire", "release", "decide", "ui.respond", "heartbeat.run"),
 )
 
-METHODS = {**dict.fromkeys(_READ, Scope.READ), **dict.fromkeys(_WRITE, Scope.WRITE)}
+METHOD_SCOPES = {**dict.fromkeys(_READ_METHODS, Scope.READ), **dict.fromkeys(_WRITE_METHODS, Scope.WRITE)}
 """What a method needs; one that is not named needs ``ADMIN``."""
 
-APPROVALS = frozenset({"decide", "ui.respond"})
+APPROVAL_METHODS = frozenset({"decide", "ui.respond"})
 """Methods that need the right to approve instead of a scope."""
 
 
 def scope_of(method: str) -> Scope:
     """The scope that a method needs, of those that are not for approvals."""
-    return METHODS.get(method, Scope.ADMIN)
+    return METHOD_SCOPES.get(method, Scope.ADMIN)
 
 
 TOKEN_FILE = "http-token"  # noqa: S105  # a file's name
 TOKEN_VARIABLE = "POOL_HTTP_TOKEN"  # noqa: S105  # a variable's name
-FIRST = "http"
+PRIMARY_TOKEN_NAME = "http"  # noqa: S105  # a name
 """What the token that may do everything is called."""
 _LEAST_CHARS = 16
 _MOST_BYTES = 4096
 
 
-class Grant(NamedTuple):
+class TokenGrant(NamedTuple):
     """A token and what it may do."""
 
     name: str
@@ -66,52 +66,52 @@ class Grant(NamedTuple):
     approvals: bool
 
 
-class TokenPlace(NamedTuple):
+class TokenSource(NamedTuple):
     """Where the first token comes from, in words, and its file where it is one."""
 
-    words: str
+    description: str
     file: Path | None = None
     is_made: bool = False
     """Whether the file is the supervisor's own, which is made when it is not there."""
 
 
-def place_of_token(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) -> TokenPlace:
+def find_token_source(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) -> TokenSource:
     """Environment, settings, the file that the settings name, else the one in the data directory."""
     if env.get(TOKEN_VARIABLE):
-        return TokenPlace(f"${TOKEN_VARIABLE}")
+        return TokenSource(f"${TOKEN_VARIABLE}")
     if settings.token:
-        return TokenPlace("http.token in the settings")
+        return TokenSource("http.token in the settings")
     if settings.token_file:
-        return TokenPlace(settings.token_file, Path(settings.token_file))
-    return TokenPlace(str(data_dir / TOKEN_FILE), data_dir / TOKEN_FILE, is_made=True)
+        return TokenSource(settings.token_file, Path(settings.token_file))
+    return TokenSource(str(data_dir / TOKEN_FILE), data_dir / TOKEN_FILE, is_made=True)
 
 
-def load_grants(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) -> list[Grant]:
+def load_grants(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) -> list[TokenGrant]:
     """Every token with what it may do, the first one first; it is made (32 bytes, mode 0600) where none is set.
 
     The settings have been checked. Raises UsageError for one in the environment or in a file that is no token, for a
     file that cannot be read, or can be by others too, and where two are the same.
     """
-    grants = [Grant(FIRST, _first(settings, env, data_dir), Scope.ADMIN, approvals=True)]
+    grants = [TokenGrant(PRIMARY_TOKEN_NAME, _load_primary_token(settings, env, data_dir), Scope.ADMIN, approvals=True)]
     for name, each in settings.tokens.items():
         token = each.token or read_token(Path(each.token_file))
         scope = Scope[each.scope.upper()]
-        grants.append(Grant(name, token, scope, each.approvals or scope is Scope.ADMIN))
+        grants.append(TokenGrant(name, token, scope, each.approvals or scope is Scope.ADMIN))
     if len({grant.token for grant in grants}) < len(grants):
         raise UsageError("two tokens of [http] are the same; each name needs its own")
     return grants
 
 
-def _first(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) -> str:
-    place = place_of_token(settings, env, data_dir)
+def _load_primary_token(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) -> str:
+    place = find_token_source(settings, env, data_dir)
     if place.file is None:
-        return _checked(env.get(TOKEN_VARIABLE) or settings.token, place.words)
+        return _validated(env.get(TOKEN_VARIABLE) or settings.token, place.description)
     if place.is_made:
-        _make(place.file)
+        _create_token_file(place.file)
     return read_token(place.file)
 
 
-def _make(path: Path) -> None:
+def _create_token_file(path: Path) -> None:
     """Write a new token unless there is a file already; nobody ever sees half of one."""
     if os.path.lexists(path):  # also a link to nothing, whoever has put it there
         return
@@ -138,10 +138,10 @@ def read_token(path: Path) -> str:
         raise UsageError(f"the token file {path} belongs to another user, who knows what is in it")
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise UsageError(f"others may use the token file {path}; run: chmod 600 {path}")
-    return _checked(text.decode("utf-8", "replace").strip(), f"the token in {path}")
+    return _validated(text.decode("utf-8", "replace").strip(), f"the token in {path}")
 
 
-def _checked(token: str, where: str) -> str:
+def _validated(token: str, where: str) -> str:
     problem = token_problem(token)
     if problem is not None:
         raise UsageError(f"{where} {problem}")
@@ -157,16 +157,21 @@ def token_problem(token: str) -> str | None:
     return None
 
 
-_Path = tuple[str | int, ...]
+_SettingPath = tuple[str | int, ...]
 
 
-def http_problems(settings: HttpSettings) -> Iterator[tuple[_Path, str]]:
+def http_problems(settings: HttpSettings) -> Iterator[tuple[_SettingPath, str]]:
     """Every problem: the path of its setting, as ``("http", "bind")``, and what is wrong with it."""
-    for path, text in (*_bind(settings), *_first_token(settings), *_tokens(settings), *_names(settings)):
+    for path, text in (
+        *_bind_problems(settings),
+        *_primary_token_problems(settings),
+        *_further_token_problems(settings),
+        *_allowlist_problems(settings),
+    ):
         yield ("http", *path), text
 
 
-def _bind(settings: HttpSettings) -> Iterator[tuple[_Path, str]]:
+def _bind_problems(settings: HttpSettings) -> Iterator[tuple[_SettingPath, str]]:
     if settings.bind:
         try:
             parse_bind(settings.bind)
@@ -174,24 +179,24 @@ def _bind(settings: HttpSettings) -> Iterator[tuple[_Path, str]]:
             yield ("bind",), exc.message
 
 
-def _first_token(settings: HttpSettings) -> Iterator[tuple[_Path, str]]:
+def _primary_token_problems(settings: HttpSettings) -> Iterator[tuple[_SettingPath, str]]:
     if settings.token and settings.token_file:
         yield ("token_file",), "there is a token too; keep one of them"
     elif settings.token and (problem := token_problem(settings.token)):
         yield ("token",), problem
 
 
-def _tokens(settings: HttpSettings) -> Iterator[tuple[_Path, str]]:
+def _further_token_problems(settings: HttpSettings) -> Iterator[tuple[_SettingPath, str]]:
     seen = {settings.token} - {""}
     for name, each in settings.tokens.items():
         place = ("tokens", name)
-        if name == FIRST:
+        if name == PRIMARY_TOKEN_NAME:
             yield place, "is what the token that may do everything is called; choose another name"
-        yield from (((*place, *path), text) for path, text in _token(each, seen))
+        yield from (((*place, *path), text) for path, text in _token_table_problems(each, seen))
         seen.add(each.token)
 
 
-def _token(token: HttpToken, seen: set[str]) -> Iterator[tuple[_Path, str]]:
+def _token_table_problems(token: HttpToken, seen: set[str]) -> Iterator[tuple[_SettingPath, str]]:
     if bool(token.token) == bool(token.token_file):
         yield (), "needs a token_file, or else a token"
     elif token.token and (problem := token_problem(token.token)):
@@ -200,10 +205,10 @@ def _token(token: HttpToken, seen: set[str]) -> Iterator[tuple[_Path, str]]:
         yield ("token",), "is the same as another one; each name needs its own"
 
 
-def _names(settings: HttpSettings) -> Iterator[tuple[_Path, str]]:
+def _allowlist_problems(settings: HttpSettings) -> Iterator[tuple[_SettingPath, str]]:
     for index, host in enumerate(settings.allowed_hosts):
         if host_name(host) is None or (":" in host and not host.startswith("[")):
             yield ("allowed_hosts", index), f"must be a name without scheme and port, not {host!r}"
     for index, origin in enumerate(settings.allowed_origins):
-        if not is_site(origin):
+        if not is_origin(origin):
             yield ("allowed_origins", index), f'must be a site such as "https://ops.example", not {origin!r}'

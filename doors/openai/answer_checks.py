@@ -21,13 +21,13 @@ from wire.framing import DECODE_ERRORS
 from wire.messages import AnswerOptions, TokenUsage
 
 
-def cut_at(stops: Sequence[str], text: str) -> str:
+def cut_at_stop(stops: Sequence[str], text: str) -> str:
     """The text up to the first stop."""
-    cutter = StopCutter(stops)
+    cutter = StopFilter(stops)
     return cutter.push(text) + cutter.end()
 
 
-class StopCutter:
+class StopFilter:
     """The same for a stream: text that may be the beginning of a stop is held back until it is not."""
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -40,7 +40,7 @@ class StopCutter:
         if not self._stops or self._has_stopped:
             return "" if self._has_stopped else piece
         text = self._held + piece
-        begun = len(text) - max(_beginning_at_the_end(stop, text) for stop in self._stops)
+        begun = len(text) - max(_partial_stop_length(stop, text) for stop in self._stops)
         first = self._first(text)
         if first is not None and first <= begun:  # else a stop that has begun before this one may still become whole
             self._has_stopped, self._held = True, ""
@@ -58,52 +58,52 @@ class StopCutter:
         return min((at for stop in self._stops if (at := text.find(stop)) >= 0), default=None)
 
 
-def _beginning_at_the_end(stop: str, text: str) -> int:
+def _partial_stop_length(stop: str, text: str) -> int:
     """The length of the longest end of ``text`` that is a beginning of ``stop``."""
     longest = min(len(stop) - 1, len(text))
     return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)
 
 
-_PROGRAM = str(Path(__file__).with_name("schema_check.py"))
-_SECONDS = 20.0
+_CHECK_PROGRAM = str(Path(__file__).with_name("schema_check.py"))
+_CHECK_TIMEOUT = 20.0
 """Wall time; the program's own limit is 2 s of CPU time, which a loaded machine may not grant it."""
-_AT_ONCE = 2
-_REMEMBERED = 256
+_MAX_PARALLEL_CHECKS = 2
+_CACHED_SCHEMAS = 256
 
 
-class Schemas:
+class SchemaChecker:
     """One for the server's life. Caches the digests of valid schemas."""
 
     def __init__(self) -> None:
-        self._limiter = trio.CapacityLimiter(_AT_ONCE)
-        self._right: OrderedDict[bytes, None] = OrderedDict()
+        self._limiter = trio.CapacityLimiter(_MAX_PARALLEL_CHECKS)
+        self._valid: OrderedDict[bytes, None] = OrderedDict()
 
     async def check(self, schema: dict[str, Any], param: str) -> None:
         """Raises UsageError for an invalid schema, or one that cannot be checked within the limits."""
         encoded = msgspec.json.encode(schema)
         digest = hashlib.sha256(encoded).digest()
-        if digest in self._right:
-            self._right.move_to_end(digest)
+        if digest in self._valid:
+            self._valid.move_to_end(digest)
             return
         try:
-            problem = await self._ask(b'{"schema":%b}' % encoded)
+            problem = await self._run_check(b'{"schema":%b}' % encoded)
         except UsageError as exc:
             problem = exc.message
         if problem is not None:
             raise UsageError(f"{param}: this JSON schema cannot be used: {problem}", param=param)
-        self._right[digest] = None
-        if len(self._right) > _REMEMBERED:
-            self._right.popitem(last=False)
+        self._valid[digest] = None
+        if len(self._valid) > _CACHED_SCHEMAS:
+            self._valid.popitem(last=False)
 
-    async def misfit(self, schema: dict[str, Any], value: bytes) -> str | None:
+    async def find_mismatch(self, schema: dict[str, Any], value: bytes) -> str | None:
         """Why a JSON value does not fit, or None. Raises UsageError where checking it exceeds the limits."""
-        return await self._ask(b'{"schema":%b,"value":%b}' % (msgspec.json.encode(schema), value))
+        return await self._run_check(b'{"schema":%b,"value":%b}' % (msgspec.json.encode(schema), value))
 
-    async def _ask(self, question: bytes) -> str | None:
+    async def _run_check(self, question: bytes) -> str | None:
         async with self._limiter:
-            with trio.move_on_after(_SECONDS):
+            with trio.move_on_after(_CHECK_TIMEOUT):
                 ended = await trio.run_process(
-                    [sys.executable, "-I", _PROGRAM],
+                    [sys.executable, "-I", _CHECK_PROGRAM],
                     stdin=question,
                     capture_stdout=True,
                     capture_stderr=True,
@@ -119,15 +119,15 @@ class Schemas:
 _FENCED = re.compile(r"\s*```(?:json|JSON)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 
 
-def shown(outcome: RunOutcome, wanted: AnswerOptions) -> RunOutcome:
+def trim_answer(outcome: RunOutcome, wanted: AnswerOptions) -> RunOutcome:
     """The outcome as the client is shown it: cut at the first stop, JSON without a Markdown fence."""
-    text = cut_at(wanted.stop, outcome.text)
+    text = cut_at_stop(wanted.stop, outcome.text)
     if wanted.json is not None and (fenced := _FENCED.fullmatch(text)):
         text = fenced[1]
     return msgspec.structs.replace(outcome, text=text) if text != outcome.text else outcome
 
 
-async def misfit(outcome: RunOutcome, wanted: AnswerOptions, schemas: Schemas) -> str | None:
+async def find_mismatch(outcome: RunOutcome, wanted: AnswerOptions, schemas: SchemaChecker) -> str | None:
     """Why the answer does not fit; None if it fits, failed, or was cut off at its length."""
     if outcome.error is not None or outcome.reason is DoneReason.LENGTH:
         return None
@@ -142,17 +142,17 @@ async def misfit(outcome: RunOutcome, wanted: AnswerOptions, schemas: Schemas) -
         return f"it is no JSON: {exc}"
     if wanted.json.schema is None:
         return None if isinstance(value, dict) else "it is no JSON object"
-    return await schemas.misfit(wanted.json.schema, text)
+    return await schemas.find_mismatch(wanted.json.schema, text)
 
 
-def correction(wanted: AnswerOptions, problem: str) -> str:
+def correction_prompt(wanted: AnswerOptions, problem: str) -> str:
     """The prompt of the second run."""
     if wanted.must_call:
         return f"That is not what was asked for: {problem}. Make that call now instead of answering in text."
     return f"That is not the JSON that was asked for: {problem}. Answer again, with that JSON value and nothing else."
 
 
-def together(first: RunOutcome, second: RunOutcome) -> RunOutcome:
+def merge_usage(first: RunOutcome, second: RunOutcome) -> RunOutcome:
     """The second outcome, with the tokens of both."""
     one, other = first.usage or TokenUsage(), second.usage or TokenUsage()
     usage = TokenUsage(one.input_tokens + other.input_tokens, one.output_tokens + other.output_tokens)

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NO_TOOL = "there is no tool of that name among tools"
 
 
-class Tool(msgspec.Struct, frozen=True):
+class FunctionTool(msgspec.Struct, frozen=True):
     """A function of the client; ``parameters`` is a JSON schema."""
 
     name: str
@@ -35,16 +35,16 @@ class Tool(msgspec.Struct, frozen=True):
         return {"name": self.name, "description": self.description, "parameters": schema}
 
 
-class Choice(NamedTuple):
+class ToolSelection(NamedTuple):
     """The tools offered to the model, and the names of those of which it must call one (empty: none)."""
 
-    tools: Sequence[Tool]
+    tools: Sequence[FunctionTool]
     must_call: list[str]
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _ToolReference(msgspec.Struct, frozen=True):
     name: str | None = None
-    function: "_Named | None" = None
+    function: "_ToolReference | None" = None
     type: str = "function"
 
     @property
@@ -52,53 +52,55 @@ class _Named(msgspec.Struct, frozen=True):
         return self.function.name if self.function is not None else self.name
 
 
-class _Allowed(msgspec.Struct, frozen=True):
+class _AllowedTools(msgspec.Struct, frozen=True):
     mode: Literal["auto", "required"]
-    tools: list[_Named]
+    tools: list[_ToolReference]
 
 
-class _Wanted(_Named, frozen=True):
+class _ToolChoice(_ToolReference, frozen=True):
     mode: Literal["auto", "required"] | None = None
-    tools: list[_Named] = []
-    allowed_tools: _Allowed | None = None
+    tools: list[_ToolReference] = []
+    allowed_tools: _AllowedTools | None = None
 
 
-def choose(tools: Sequence[Tool], choice: Any) -> Choice:
+def apply_tool_choice(tools: Sequence[FunctionTool], choice: Any) -> ToolSelection:
     """Apply ``tool_choice`` to the tools. Raises UsageError."""
     match choice:
         case None | "auto":
-            return Choice(tools, [])
+            return ToolSelection(tools, [])
         case "none":
-            return Choice([], [])
+            return ToolSelection([], [])
         case "required" if tools:
-            return Choice(tools, [tool.name for tool in tools])
+            return ToolSelection(tools, [tool.name for tool in tools])
         case "required":
-            raise _bad_choice("a call is required, and there are no tools")
+            raise _tool_choice_error("a call is required, and there are no tools")
     wanted = _read_choice(choice)
     match wanted.type:
         case "function":
-            return Choice(tools, [_known(wanted.tool, tools)])
+            return ToolSelection(tools, [_known_tool(wanted.tool, tools)])
         case "allowed_tools":
-            allowed = wanted.allowed_tools or _Allowed(wanted.mode or "auto", wanted.tools)
-            names = [_known(one.tool, tools) for one in allowed.tools]
-            return Choice([tool for tool in tools if tool.name in names], names if allowed.mode == "required" else [])
-    raise _bad_choice("auto, none, required, a function or allowed_tools")
+            allowed = wanted.allowed_tools or _AllowedTools(wanted.mode or "auto", wanted.tools)
+            names = [_known_tool(one.tool, tools) for one in allowed.tools]
+            return ToolSelection(
+                [tool for tool in tools if tool.name in names], names if allowed.mode == "required" else []
+            )
+    raise _tool_choice_error("auto, none, required, a function or allowed_tools")
 
 
-def _read_choice(choice: Any) -> _Wanted:
+def _read_choice(choice: Any) -> _ToolChoice:
     try:
-        return msgspec.convert(choice, _Wanted)
+        return msgspec.convert(choice, _ToolChoice)
     except msgspec.ValidationError as exc:
-        raise _bad_choice(f"auto, none, required, a function or allowed_tools ({exc})") from exc
+        raise _tool_choice_error(f"auto, none, required, a function or allowed_tools ({exc})") from exc
 
 
-def _known(name: str | None, tools: Sequence[Tool]) -> str:
+def _known_tool(name: str | None, tools: Sequence[FunctionTool]) -> str:
     if not any(tool.name == name for tool in tools):
-        raise _bad_choice(f"{_NO_TOOL}: {(name or '')[:100]!r}")
+        raise _tool_choice_error(f"{_NO_TOOL}: {(name or '')[:100]!r}")
     return name or ""
 
 
-def _bad_choice(problem: str) -> UsageError:
+def _tool_choice_error(problem: str) -> UsageError:
     return UsageError(f"tool_choice: {problem}", param="tool_choice")
 
 
@@ -117,7 +119,7 @@ class _Format(msgspec.Struct, frozen=True):
     json_schema: _Schema | None = None
 
 
-def json_answer(given: Any, param: str) -> JsonAnswer | None:
+def parse_response_format(given: Any, param: str) -> JsonAnswer | None:
     """The form of the answer; None: text. Raises UsageError."""
     if given is None:
         return None
@@ -138,7 +140,7 @@ def json_answer(given: Any, param: str) -> JsonAnswer | None:
 def _check_size(schema: dict[str, Any], param: str) -> None:
     level: list[Any] = [schema]
     for _ in range(_MOST_LEVELS):
-        level = [part for value in level for part in _parts(value)]
+        level = [part for value in level for part in _children(value)]
         if not level:
             break
     else:
@@ -148,11 +150,11 @@ def _check_size(schema: dict[str, Any], param: str) -> None:
         raise UsageError(f"{param}: the schema has {size:,} bytes, more than {_MOST_SCHEMA_BYTES:,}", param=param)
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def _children(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def stops_of(given: str | list[str] | None) -> list[str]:
+def parse_stops(given: str | list[str] | None) -> list[str]:
     """The texts at which the answer ends. Raises UsageError."""
     stops = [given] if isinstance(given, str) else given or []
     stops = [stop for stop in stops if stop]

@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 
 import trio
 
-from doors.http.access import Identity
-from doors.http.services import HttpCaller, Services
+from doors.http.access import TokenIdentity
+from doors.http.services import HttpCaller, HttpServices
 from doors.http.tokens import Scope
 from doors.openai.session_ref import OWN_SESSION, is_stored
 from errors import PoolError, UsageError
 
 _MOST_CALLING, _MOST_STORED = 1000, 2000
-_OURSELVES = Identity("openai", Scope.ADMIN, approvals=False)
+_INTERNAL_IDENTITY = TokenIdentity("openai", Scope.ADMIN, approvals=False)
 _logger = logging.getLogger("pool.http")
 
 
-class _Kept(NamedTuple):
+class _DeletionTimers(NamedTuple):
     """Timers of kept sessions, the oldest first: each of ``seconds``, at most ``most``."""
 
     seconds: float
@@ -30,16 +30,16 @@ class _Kept(NamedTuple):
     timers: dict[str, trio.CancelScope]
 
 
-class Forgetting:
+class EphemeralSessions:
     """One for the server's life; a chore of it."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: HttpServices) -> None:
         self._services = services
-        self._caller = HttpCaller(_OURSELVES, "openai")
+        self._caller = HttpCaller(_INTERNAL_IDENTITY, "openai")
         self._nursery: trio.Nursery | None = None
-        self._calling = _Kept(600.0, _MOST_CALLING, {})
+        self._awaiting_tools = _DeletionTimers(600.0, _MOST_CALLING, {})
         """Those whose client is to bring results of its tools."""
-        self._stored = _Kept(30 * 86400.0, _MOST_STORED, {})
+        self._stored = _DeletionTimers(30 * 86400.0, _MOST_STORED, {})
         """Those that ``previous_response_id`` may name."""
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
@@ -48,77 +48,77 @@ class Forgetting:
             self._nursery = nursery
             try:
                 task_status.started()
-                await self._take_over()
+                await self._adopt_leftovers()
                 await trio.sleep_forever()
             finally:
                 self._nursery = None
 
-    async def _take_over(self) -> None:
+    async def _adopt_leftovers(self) -> None:
         try:
             sessions: Any = await self._services.call("sessions.list", {}, self._caller)
         except PoolError as exc:
             _logger.warning("sessions that an earlier life has left are not forgotten: %s", exc)
             return
-        for view in reversed(sessions):  # the oldest first, as in ``_Kept``
+        for view in reversed(sessions):  # the oldest first, as in ``_DeletionTimers``
             if OWN_SESSION.fullmatch(view.key):
-                self.keep(view.key, unused_for=time.time() - view.updated_at if is_stored(view.key) else 0.0)
+                self.delete_later(view.key, unused_for=time.time() - view.updated_at if is_stored(view.key) else 0.0)
 
     # --- when -------------------------------------------------------------------------------------------------------
 
-    def at_once(self, session: str) -> None:
+    def delete_soon(self, session: str) -> None:
         """It has been answered."""
-        self.take(session)
-        self._start(self._forget, session)
+        self.cancel_deletion(session)
+        self._start(self._delete_quietly, session)
 
-    def after(self, end: Callable[[], Awaitable[object]], session: str | None) -> None:
+    def delete_after(self, end: Callable[[], Awaitable[object]], session: str | None) -> None:
         """When ``end``, which nobody waits for, has returned or raised PoolError. None: ``end`` is all there is."""
-        self._start(self._forget_after, end, session)
+        self._start(self._delete_after_end, end, session)
 
-    def keep(self, session: str, unused_for: float = 0.0) -> None:
+    def delete_later(self, session: str, unused_for: float = 0.0) -> None:
         """After some time: the client may come back with results of its tools, or continue the conversation."""
-        self.take(session)
-        kept = self._kept(session)
+        self.cancel_deletion(session)
+        kept = self._timers_for(session)
         if len(kept.timers) >= kept.most:
-            self.at_once(next(iter(kept.timers)))
+            self.delete_soon(next(iter(kept.timers)))
         scope = kept.timers[session] = trio.CancelScope()
-        self._start(self._forget_later, session, scope, max(0.0, kept.seconds - unused_for))
+        self._start(self._delete_when_due, session, scope, max(0.0, kept.seconds - unused_for))
 
-    def take(self, session: str) -> None:
+    def cancel_deletion(self, session: str) -> None:
         """The client has come back: it is not forgotten before another of these is called."""
-        scope = self._kept(session).timers.pop(session, None)
+        scope = self._timers_for(session).timers.pop(session, None)
         if scope is not None:
             scope.cancel()
 
     async def delete(self, session: str) -> None:
         """Now. Raises PoolError; UsageError where there is no such session."""
-        self.take(session)
+        self.cancel_deletion(session)
         await self._services.call("sessions.delete", {"session": session}, self._caller)
 
     # --- and how ----------------------------------------------------------------------------------------------------
 
-    def _kept(self, session: str) -> _Kept:
-        return self._stored if is_stored(session) else self._calling
+    def _timers_for(self, session: str) -> _DeletionTimers:
+        return self._stored if is_stored(session) else self._awaiting_tools
 
     def _start(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
         if self._nursery is not None:
             self._nursery.start_soon(task, *args)
 
-    async def _forget_after(self, end: Callable[[], Awaitable[object]], session: str | None) -> None:
+    async def _delete_after_end(self, end: Callable[[], Awaitable[object]], session: str | None) -> None:
         try:
             await end()
         except PoolError as exc:
             _logger.debug("a run cannot be waited for: %s", exc)
         if session is not None:
-            await self._forget(session)
+            await self._delete_quietly(session)
 
-    async def _forget_later(self, session: str, scope: trio.CancelScope, seconds: float) -> None:
+    async def _delete_when_due(self, session: str, scope: trio.CancelScope, seconds: float) -> None:
         with scope:
             await trio.sleep(seconds)
-            del self._kept(session).timers[session]
+            del self._timers_for(session).timers[session]
         if not scope.cancelled_caught:
-            await self._forget(session)
+            await self._delete_quietly(session)
 
-    async def _forget(self, session: str) -> None:
+    async def _delete_quietly(self, session: str) -> None:
         try:
             await self.delete(session)
         except UsageError:

@@ -11,42 +11,42 @@ from typing import Any
 import msgspec
 
 from doors.openai.errors import error_body
-from doors.openai.session_ref import Place
+from doors.openai.session_ref import SessionRef
 from errors import PoolError
 from gateway.runs.run import DoneReason, RunOutcome
 from wire.messages import TokenUsage
 
 DONE = b"data: [DONE]\n\n"
-WAITING = b": waiting\n\n"
-_FINISH = {DoneReason.TOOL_CALLS: "tool_calls", DoneReason.LENGTH: "length"}
-_BREAKS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
+KEEPALIVE_COMMENT = b": waiting\n\n"
+_FINISH_REASONS = {DoneReason.TOOL_CALLS: "tool_calls", DoneReason.LENGTH: "length"}
+_LINE_SEPARATORS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
 """What some clients take for the end of a line."""
 _encode = msgspec.json.Encoder().encode
 
 Json = dict[str, Any]
 
 
-def completion(outcome: RunOutcome, place: Place, *, model: str, created: int) -> Json:
+def completion_body(outcome: RunOutcome, place: SessionRef, *, model: str, created: int) -> Json:
     """The whole answer."""
-    calls = calls_of(outcome.calls, place)
+    calls = client_calls(outcome.calls, place)
     said: Json = {"role": "assistant", "content": outcome.text if outcome.text or not calls else None, "refusal": None}
     if calls:
         said["tool_calls"] = calls
-    choice = {"index": 0, "message": said, "logprobs": None, "finish_reason": finish_of(outcome)}
+    choice = {"index": 0, "message": said, "logprobs": None, "finish_reason": finish_reason(outcome)}
     head = {"id": f"chatcmpl-{place.run}", "object": "chat.completion", "created": created, "model": model}
     return {**head, "choices": [choice], "usage": _usage(outcome.usage)}
 
 
-def finish_of(outcome: RunOutcome) -> str:
+def finish_reason(outcome: RunOutcome) -> str:
     """Why it ends."""
-    return _FINISH.get(outcome.reason, "stop")
+    return _FINISH_REASONS.get(outcome.reason, "stop")
 
 
 class Chunks:
     """Makes the messages of one stream."""
 
-    def __init__(self, place: Place, *, model: str, created: int, includes_usage: bool) -> None:
-        self._place = place
+    def __init__(self, place: SessionRef, *, model: str, created: int, includes_usage: bool) -> None:
+        self._session_ref = place
         self._head: Json = {
             "id": f"chatcmpl-{place.run}",
             "object": "chat.completion.chunk",
@@ -62,15 +62,15 @@ class Chunks:
 
     def failed(self, error: PoolError) -> bytes:
         """The last message of a stream that fails."""
-        return message(error_body(error))
+        return sse_message(error_body(error))
 
     def end(self, outcome: RunOutcome) -> bytes:
         """The last messages."""
-        calls = [{"index": index, **call} for index, call in enumerate(calls_of(outcome.calls, self._place))]
+        calls = [{"index": index, **call} for index, call in enumerate(client_calls(outcome.calls, self._session_ref))]
         messages = [self._chunk({"tool_calls": calls})] if calls else []
-        messages.append(self._chunk({}, finish_of(outcome)))
+        messages.append(self._chunk({}, finish_reason(outcome)))
         if self._includes_usage:
-            messages.append(message(_encode({**self._head, "choices": [], "usage": _usage(outcome.usage)})))
+            messages.append(sse_message(_encode({**self._head, "choices": [], "usage": _usage(outcome.usage)})))
         return b"".join([*messages, DONE])
 
     def _chunk(self, delta: Json, finish: str | None = None) -> bytes:
@@ -79,26 +79,26 @@ class Chunks:
             delta = {"role": "assistant", "content": "", **delta}
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         usage = {"usage": None} if self._includes_usage else {}
-        return message(_encode({**self._head, "choices": [choice], **usage}))
+        return sse_message(_encode({**self._head, "choices": [choice], **usage}))
 
 
-def message(data: bytes) -> bytes:
+def sse_message(data: bytes) -> bytes:
     """JSON as a message of the stream."""
-    return b"data: %b\n\n" % in_one_line(data)
+    return b"data: %b\n\n" % escape_line_separators(data)
 
 
-def in_one_line(data: bytes) -> bytes:
+def escape_line_separators(data: bytes) -> bytes:
     """JSON with the characters escaped that a client may take for the end of a line."""
-    for raw, escaped in _BREAKS:
+    for raw, escaped in _LINE_SEPARATORS:
         data = data.replace(raw, escaped)
     return data
 
 
-def calls_of(calls: Sequence[Json], place: Place) -> list[Json]:
+def client_calls(calls: Sequence[Json], place: SessionRef) -> list[Json]:
     """The calls in OpenAI's shape, under the ids that the client sees."""
     return [
         {
-            "id": place.call_out(call["id"]),
+            "id": place.to_client(call["id"]),
             "type": "function",
             "function": {"name": call["name"], "arguments": _encode(call["input"]).decode()},
         }
@@ -112,50 +112,50 @@ def _usage(usage: TokenUsage | None) -> Json:
     return {"prompt_tokens": used.input_tokens, "completion_tokens": used.output_tokens, "total_tokens": total}
 
 
-_TEXTS = frozenset({"text_chunk", "text_snapshot"})
-_GAPS = frozenset({"tool:start", "compaction:end"})
+_TEXT_EVENTS = frozenset({"text_chunk", "text_snapshot"})
+_PARAGRAPH_EVENTS = frozenset({"tool:start", "compaction:end"})
 """What was said before it is a paragraph of its own."""
-_GAP = "\n\n"
+_PARAGRAPH_BREAK = "\n\n"
 
 
-class _Text(msgspec.Struct):
+class _TextData(msgspec.Struct):
     delta: str = ""
     text: str = ""
 
 
-class _Event(msgspec.Struct):
+class _PushedEvent(msgspec.Struct):
     type: str
     data: msgspec.Raw
 
 
-class _Push(msgspec.Struct):
-    events: list[_Event]
+class _EventsPush(msgspec.Struct):
+    events: list[_PushedEvent]
 
 
-_read_push = msgspec.json.Decoder(_Push)
-_read_text = msgspec.json.Decoder(_Text)
+_read_push = msgspec.json.Decoder(_EventsPush)
+_read_text = msgspec.json.Decoder(_TextData)
 
 
-class Words:
+class TextExtractor:
     """One for each run."""
 
     def __init__(self) -> None:
-        self.has_spoken = False
-        self._gap = ""
+        self.has_text = False
+        self._break = ""
 
-    def take(self, data: bytes) -> str:
+    def feed(self, data: bytes) -> str:
         """What is said in the events of a push; mostly nothing, or a lot at once."""
         said: list[str] = []
         for event in _read_push.decode(data).events:
-            if event.type in _TEXTS:
-                said += self._say(_read_text.decode(event.data))
-            elif event.type in _GAPS and self.has_spoken:
-                self._gap = _GAP
+            if event.type in _TEXT_EVENTS:
+                said += self._parts_of(_read_text.decode(event.data))
+            elif event.type in _PARAGRAPH_EVENTS and self.has_text:
+                self._break = _PARAGRAPH_BREAK
         return "".join(said)
 
-    def _say(self, piece: _Text) -> tuple[str, ...]:
+    def _parts_of(self, piece: _TextData) -> tuple[str, ...]:
         text = piece.delta or piece.text
         if not text:
             return ()
-        gap, self._gap, self.has_spoken = self._gap, "", True
+        gap, self._break, self.has_text = self._break, "", True
         return gap, text

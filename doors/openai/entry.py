@@ -7,24 +7,24 @@ from http import HTTPStatus
 from starlette.requests import Request
 
 from doors.http.calls import read_body
-from doors.http.errors import Refusal
-from doors.http.services import HttpCaller, Services, identity_of
-from doors.openai.answer_checks import Schemas
-from doors.openai.cleanup import Forgetting
-from doors.openai.completion import Asking, Question, Unanswered
-from doors.openai.errors import UnknownModel
-from doors.openai.requests import ModelInput, refuse_conversations
-from doors.openai.session_ref import Place
+from doors.http.errors import HttpError
+from doors.http.services import HttpCaller, HttpServices, identity_of
+from doors.openai.answer_checks import SchemaChecker
+from doors.openai.cleanup import EphemeralSessions
+from doors.openai.completion import CompletionJob, CompletionRun, UnansweredRuns
+from doors.openai.errors import ModelNotFound
+from doors.openai.requests import ModelInput, reject_conversation_params
+from doors.openai.session_ref import SessionRef
 
 
-class Entry:
+class OpenAIServices:
     """One for the server's life."""
 
-    def __init__(self, services: Services) -> None:
-        self.services = services
-        self.forgetting = Forgetting(services)
-        self._schemas = Schemas()
-        self._unanswered = Unanswered()
+    def __init__(self, services: HttpServices) -> None:
+        self.http = services
+        self.ephemeral_sessions = EphemeralSessions(services)
+        self._schemas = SchemaChecker()
+        self._unanswered = UnansweredRuns()
 
     def caller(self, request: Request) -> HttpCaller:
         """The caller of one method."""
@@ -32,13 +32,13 @@ class Entry:
 
     async def agents(self, request: Request) -> list[str]:
         """The names of all agents."""
-        return [agent.name for agent in await self.services.call("agents.list", {}, self.caller(request))]
+        return [agent.name for agent in await self.http.call("agents.list", {}, self.caller(request))]
 
     async def check_model(self, request: Request, name: str) -> None:
         """Raises UnknownModel."""
         names = await self.agents(request)
         if name not in names:
-            raise UnknownModel(name, names)
+            raise ModelNotFound(name, names)
 
     async def check(self, request: Request, asked: ModelInput, param: str) -> None:
         """Raises UnknownModel; UsageError for an unusable schema, which the parameter ``param`` holds."""
@@ -46,20 +46,20 @@ class Entry:
         if asked.answer.json is not None and asked.answer.json.schema:
             await self._schemas.check(asked.answer.json.schema, param)
 
-    async def body(self, request: Request) -> bytes:
+    async def read_body(self, request: Request) -> bytes:
         """The JSON of a request. Raises Refusal, UsageError for an address that names a conversation."""
-        refuse_conversations(request.query_params)
+        reject_conversation_params(request.query_params)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             text = "the body must be JSON, sent with content-type: application/json"
-            raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
-        return await read_body(request, self.services)
+            raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+        return await read_body(request, self.http)
 
-    def asking(self, request: Request, asked: ModelInput, place: Place) -> Asking:
+    def completion_run(self, request: Request, asked: ModelInput, place: SessionRef) -> CompletionRun:
         """A request on its way through the pool."""
-        question = Question(asked, place, identity_of(request))
-        return Asking(self.services, self.forgetting, self._schemas, self._unanswered, question)
+        question = CompletionJob(asked, place, identity_of(request))
+        return CompletionRun(self.http, self.ephemeral_sessions, self._schemas, self._unanswered, question)
 
-    def headers(self, place: Place, ignored: Sequence[str]) -> dict[str, str]:
+    def headers(self, place: SessionRef, ignored: Sequence[str]) -> dict[str, str]:
         """The headers of an answer: its run id, and the ignored parameters."""
         return {"x-request-id": place.run, **({"x-pool-ignored": ", ".join(ignored)} if ignored else {})}

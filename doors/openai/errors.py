@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from doors.http.errors import Refusal, code_of, headers_of, status_of
+from doors.http.errors import HttpError, code_of, headers_of, status_of
 from errors import AcquireTimeout, PoolClosed, PoolError, PoolSaturated, ProfileBroken, WorkerRefused
 
 _CODES = {HTTPStatus.UNAUTHORIZED: "invalid_api_key"}
@@ -19,10 +19,10 @@ _TYPES = {
     HTTPStatus.FORBIDDEN: "permission_error",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
 }
-_PASSING = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+_RETRYABLE = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
 
-class UnknownModel(Refusal):
+class ModelNotFound(HttpError):
     """There is no agent of that name."""
 
     def __init__(self, model: str, agents: list[str]) -> None:
@@ -32,7 +32,7 @@ class UnknownModel(Refusal):
         self.details["param"] = "model"
 
 
-class UnknownResponse(Refusal):
+class ResponseNotFound(HttpError):
     """No response has this id, or it is no longer kept."""
 
     def __init__(self, given: str) -> None:
@@ -40,7 +40,7 @@ class UnknownResponse(Refusal):
         self.details["param"] = "response_id"
 
 
-class UnfitAnswer(Refusal):
+class UnfitAnswer(HttpError):
     """Two answers of the agent did not fit what was asked for."""
 
     def __init__(self, model: str, problem: str) -> None:
@@ -48,7 +48,7 @@ class UnfitAnswer(Refusal):
         super().__init__(HTTPStatus.BAD_GATEWAY, text)
 
 
-class PreviousLost(Refusal):
+class PreviousResponseNotFound(HttpError):
     """The response of ``previous_response_id`` cannot be continued."""
 
     def __init__(self, problem: str) -> None:
@@ -56,17 +56,17 @@ class PreviousLost(Refusal):
         self.details["param"] = "previous_response_id"
 
 
-_NAMED: dict[type[PoolError], str] = {
-    UnknownModel: "model_not_found",
+_ERROR_CODES: dict[type[PoolError], str] = {
+    ModelNotFound: "model_not_found",
     UnfitAnswer: "unfit_answer",
-    UnknownResponse: "response_not_found",
-    PreviousLost: "previous_response_not_found",
+    ResponseNotFound: "response_not_found",
+    PreviousResponseNotFound: "previous_response_not_found",
 }
 
 
 def render(error: PoolError) -> Response:
     """The answer of an error."""
-    headers = {**headers_of(error), "x-should-retry": "true" if _may_be_repeated(error) else "false"}
+    headers = {**headers_of(error), "x-should-retry": "true" if _is_retryable(error) else "false"}
     if isinstance(error, PoolSaturated):
         headers.setdefault("retry-after", "1")
     return Response(error_body(error), _status(error), headers, media_type="application/json")
@@ -74,10 +74,10 @@ def render(error: PoolError) -> Response:
 
 def error_body(error: PoolError) -> bytes:
     """The body of that answer; the last message of a stream that fails."""
-    return msgspec.json.encode({"error": error_facts(error)})
+    return msgspec.json.encode({"error": error_fields(error)})
 
 
-def error_facts(error: PoolError) -> dict[str, Any]:
+def error_fields(error: PoolError) -> dict[str, Any]:
     """The fields of an error: message, type, param and code."""
     status = _status(error)
     usual = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
@@ -93,22 +93,22 @@ def error_facts(error: PoolError) -> dict[str, Any]:
 def _status(error: PoolError) -> HTTPStatus:
     if isinstance(error, PoolSaturated):
         return HTTPStatus.TOO_MANY_REQUESTS
-    return HTTPStatus.BAD_REQUEST if _is_the_callers(error) else status_of(error)
+    return HTTPStatus.BAD_REQUEST if _is_caller_error(error) else status_of(error)
 
 
 def _code(error: PoolError, status: HTTPStatus) -> str:
-    return _NAMED.get(type(error)) or _CODES.get(status) or code_of(error)
+    return _ERROR_CODES.get(type(error)) or _CODES.get(status) or code_of(error)
 
 
-def _is_the_callers(error: PoolError) -> bool:
+def _is_caller_error(error: PoolError) -> bool:
     """The agent has looked at tools, or at results of tools, and found them wrong."""
     return isinstance(error, WorkerRefused) and error.details.get("worker_code") == "invalid_params"
 
 
-def _may_be_repeated(error: PoolError) -> bool:
+def _is_retryable(error: PoolError) -> bool:
     """Whether nothing has been begun, and it may go well another time."""
     if isinstance(error, PoolClosed):
         return "cut_short" not in error.details
-    if isinstance(error, Refusal):
-        return error.status in _PASSING
+    if isinstance(error, HttpError):
+        return error.status in _RETRYABLE
     return isinstance(error, PoolSaturated | AcquireTimeout | ProfileBroken)

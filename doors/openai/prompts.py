@@ -10,98 +10,102 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from doors.openai.requests import ChatMessage, ModelInput, Pictures, Placed, text_of
+from doors.openai.requests import ChatMessage, ImageCollector, LocatedMessage, ModelInput, message_text
 from errors import UsageError
 from wire.messages import ImageContent
 
-_INSTRUCTING = ("system", "developer")
-_GO_ON = "Go on from here: the results of the tools stand above."
-_INSTRUCTIONS = "Instructions:"
-_QUESTION = "Now answer this:"
+_INSTRUCTION_ROLES = ("system", "developer")
+_CONTINUE_TEXT = "Go on from here: the results of the tools stand above."
+_INSTRUCTIONS_HEADING = "Instructions:"
+_QUESTION_HEADING = "Now answer this:"
 
 
-class Result(NamedTuple):
+class ClientToolResult(NamedTuple):
     """What came of a call, by the id under which the client was told of it."""
 
     call_id: str
     content: str
 
 
-class Prompt(NamedTuple):
+class RunPrompt(NamedTuple):
     """What a run is begun with."""
 
     text: str
     images: list[ImageContent]
-    results: list[Result]
+    results: list[ClientToolResult]
 
 
-class _Parts(NamedTuple):
+class _ConversationParts(NamedTuple):
     """A conversation, each message with its place."""
 
-    instructions: Sequence[Placed]
-    past: Sequence[Placed]
-    new: Sequence[Placed]
+    instructions: Sequence[LocatedMessage]
+    past: Sequence[LocatedMessage]
+    new: Sequence[LocatedMessage]
 
 
-def answered_calls(request: ModelInput) -> list[str]:
+def answered_call_ids(request: ModelInput) -> list[str]:
     """The ids of the calls to which the request brings results."""
     return [message.tool_call_id for _, message in _parts(request).new if message.role == "tool"]
 
 
-def news_prompt(request: ModelInput) -> Prompt:
+def incremental_prompt(request: ModelInput) -> RunPrompt:
     """For a session that knows the conversation so far. Raises UsageError."""
     instructions, past, new = _parts(request)
-    pictures = Pictures()
-    texts = [text_of(message, at, pictures, marks=False) for at, message in new if message.role != "tool"]
-    results = [Result(_answered(message, at), text_of(message, at, None)) for at, message in new if _is_tool(message)]
+    pictures = ImageCollector()
+    texts = [message_text(message, at, pictures, marks=False) for at, message in new if message.role != "tool"]
+    results = [
+        ClientToolResult(_answered_call_id(message, at), message_text(message, at, None))
+        for at, message in new
+        if _is_tool_result(message)
+    ]
     asked = [text for text in texts if text]
     if request.all_is_new:
-        _refuse_what_was_said_before(past)
+        _reject_past_messages(past)
         if instructions:
-            said = [text_of(message, at, None) for at, message in instructions]
-            asked = [_INSTRUCTIONS, *said, *([_QUESTION, *asked] if asked else [])]
-    return Prompt("\n\n".join(asked), pictures.found, results)
+            said = [message_text(message, at, None) for at, message in instructions]
+            asked = [_INSTRUCTIONS_HEADING, *said, *([_QUESTION_HEADING, *asked] if asked else [])]
+    return RunPrompt("\n\n".join(asked), pictures.images, results)
 
 
-def whole_prompt(request: ModelInput) -> Prompt:
+def full_prompt(request: ModelInput) -> RunPrompt:
     """For a session that knows nothing yet. Raises UsageError."""
     instructions, past, new = _parts(request)
-    pictures = Pictures()
-    if not instructions and not past and not any(_is_tool(message) for _, message in new):
-        return news_prompt(request)
-    calls = _names_of_calls(message for _, message in past)
-    tools = [pair for pair in new if _is_tool(pair[1])]
-    said = [text for at, message in (*past, *tools) for text in _told(message, at, pictures, calls)]
-    asked = [text_of(message, at, pictures) for at, message in new if not _is_tool(message)]
+    pictures = ImageCollector()
+    if not instructions and not past and not any(_is_tool_result(message) for _, message in new):
+        return incremental_prompt(request)
+    calls = _call_names(message for _, message in past)
+    tools = [pair for pair in new if _is_tool_result(pair[1])]
+    said = [text for at, message in (*past, *tools) for text in _describe_message(message, at, pictures, calls)]
+    asked = [message_text(message, at, pictures) for at, message in new if not _is_tool_result(message)]
     sections = {
-        _INSTRUCTIONS: [text_of(message, at, None) for at, message in instructions],
+        _INSTRUCTIONS_HEADING: [message_text(message, at, None) for at, message in instructions],
         "The conversation so far:": said,
-        _QUESTION: [text for text in asked if text] or [_GO_ON],
+        _QUESTION_HEADING: [text for text in asked if text] or [_CONTINUE_TEXT],
     }
     texts = ["\n\n".join([heading, *texts]) for heading, texts in sections.items() if texts]
-    return Prompt("\n\n".join(texts), pictures.found, [])
+    return RunPrompt("\n\n".join(texts), pictures.images, [])
 
 
 # --- the parts --------------------------------------------------------------------------------------------------------
 
 
-def _parts(request: ModelInput) -> _Parts:
-    instructions = list(takewhile(lambda pair: pair[1].role in _INSTRUCTING, request.messages))
+def _parts(request: ModelInput) -> _ConversationParts:
+    instructions = list(takewhile(lambda pair: pair[1].role in _INSTRUCTION_ROLES, request.messages))
     rest = request.messages[len(instructions) :]
     begin = next((at + 1 for at in range(len(rest) - 1, -1, -1) if rest[at][1].role == "assistant"), 0)
     new = rest[begin:]
     if not any(message.role in ("user", "tool") for _, message in new):
         text = "there is nothing to answer: the last message must be one of the user, or the result of a tool"
-        raise UsageError(text, param=_list_of(request))
-    return _Parts(instructions, rest[:begin], new)
+        raise UsageError(text, param=_list_param(request))
+    return _ConversationParts(instructions, rest[:begin], new)
 
 
-def _list_of(request: ModelInput) -> str:
+def _list_param(request: ModelInput) -> str:
     """The request's name for its list of messages."""
     return request.messages[0][0].partition("[")[0] if request.messages else "input"
 
 
-def _refuse_what_was_said_before(past: Iterable[Placed]) -> None:
+def _reject_past_messages(past: Iterable[LocatedMessage]) -> None:
     """Raise UsageError for messages before one of the assistant's: they would be left out."""
     for place, message in past:
         if message.role != "assistant":
@@ -109,32 +113,32 @@ def _refuse_what_was_said_before(past: Iterable[Placed]) -> None:
             raise UsageError(f"{place}: {text}", param=place)
 
 
-def _is_tool(message: ChatMessage) -> bool:
+def _is_tool_result(message: ChatMessage) -> bool:
     return message.role == "tool"
 
 
-def _answered(message: ChatMessage, at: str) -> str:
+def _answered_call_id(message: ChatMessage, at: str) -> str:
     if not message.tool_call_id:
         raise UsageError("a message of a tool says which call it answers", param=f"{at}.tool_call_id")
     return message.tool_call_id
 
 
-def _names_of_calls(messages: Iterable[ChatMessage]) -> dict[str, str]:
+def _call_names(messages: Iterable[ChatMessage]) -> dict[str, str]:
     return {call.id: call.function.name for message in messages for call in message.tool_calls or ()}
 
 
-def _told(message: ChatMessage, at: str, pictures: Pictures, calls: dict[str, str]) -> Iterator[str]:
+def _describe_message(message: ChatMessage, at: str, pictures: ImageCollector, calls: dict[str, str]) -> Iterator[str]:
     """A message as a report of it: who said it, what was called, what came of it."""
-    if _is_tool(message):
-        yield f"Result of {calls.get(_answered(message, at), 'a tool')}: {text_of(message, at, None)}"
+    if _is_tool_result(message):
+        yield f"Result of {calls.get(_answered_call_id(message, at), 'a tool')}: {message_text(message, at, None)}"
         return
     who = {"user": "User", "assistant": "Assistant"}.get(message.role, "Instructions")
-    text = text_of(message, at, pictures if message.role == "user" else None)
+    text = message_text(message, at, pictures if message.role == "user" else None)
     if text:
         yield f"{who}: {text}"
-    yield from _calls_told(message.tool_calls or ())
+    yield from _describe_calls(message.tool_calls or ())
 
 
-def _calls_told(calls: Sequence[Any]) -> Iterator[str]:
+def _describe_calls(calls: Sequence[Any]) -> Iterator[str]:
     for call in calls:
         yield f"Assistant called {call.function.name} with {call.function.arguments or '{}'}"

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from doors.openai.choices import Tool, choose, json_answer, stops_of
+from doors.openai.choices import FunctionTool, apply_tool_choice, parse_response_format, parse_stops
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
 from wire.messages import AnswerOptions, ImageContent
@@ -23,9 +23,9 @@ from wire.messages import AnswerOptions, ImageContent
 _MOST_MESSAGES = 10_000
 _MOST_PARTS = 1000
 _MOST_TOOLS = 128
-_MOST_TOLD = 20
+_MAX_IGNORED_SHOWN = 20
 
-_PLACE = re.compile(r" - at `\$\.?([^`]*)`\Z")
+_ERROR_PATH = re.compile(r" - at `\$\.?([^`]*)`\Z")
 _NAME = re.compile(r"[a-z_]{1,40}")
 
 
@@ -35,7 +35,7 @@ class ImageUrl(msgspec.Struct, frozen=True):
     url: str
 
 
-class Part(msgspec.Struct, frozen=True):
+class ContentPart(msgspec.Struct, frozen=True):
     """A piece of a message's content, of whatever ``type``."""
 
     type: str
@@ -62,7 +62,7 @@ class ChatMessage(msgspec.Struct, frozen=True):
     """One message of the conversation as the client has it."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Annotated[list[Part], msgspec.Meta(max_length=_MOST_PARTS)] | None = None
+    content: str | Annotated[list[ContentPart], msgspec.Meta(max_length=_MOST_PARTS)] | None = None
     tool_calls: Annotated[list[ToolCall], msgspec.Meta(max_length=_MOST_PARTS)] | None = None
     tool_call_id: str = ""
 
@@ -74,9 +74,9 @@ class FunctionDefinition(msgspec.Struct, frozen=True):
     description: str | None = None
     parameters: dict[str, Any] | None = None
 
-    def as_tool(self) -> Tool:
+    def as_tool(self) -> FunctionTool:
         """As both interfaces have it."""
-        return Tool(self.name, self.description or "", self.parameters)
+        return FunctionTool(self.name, self.description or "", self.parameters)
 
 
 class ChatTool(msgspec.Struct, frozen=True):
@@ -119,8 +119,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 _read = msgspec.json.Decoder(ChatRequest)
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_NOTHING = b"null"
-_OF_CONVERSATIONS = frozenset(
+_JSON_NULL = b"null"
+_CONVERSATION_PARAMS = frozenset(
     f"{kind}{part}" for kind in ("session", "conversation", "thread") for part in ("", "id", "key")
 )
 _Body = TypeVar("_Body", bound=msgspec.Struct)
@@ -128,18 +128,18 @@ _Body = TypeVar("_Body", bound=msgspec.Struct)
 
 def read_chat(body: bytes) -> ChatRequest:
     """The request in a body. Raises UsageError, whose ``param`` says where it is wrong."""
-    request = decoded(body, _read, "a completion")
+    request = decode_body(body, _read, "a completion")
     reasons = {
         "n": "an agent gives one answer" if request.n not in (None, 1) else None,
         "modalities": "agents answer in text" if request.modalities not in (None, [], ["text"]) else None,
         "logprobs": "agents tell no probabilities" if request.logprobs else None,
         "functions": "functions are out of date; pass them as tools" if request.functions else None,
     }
-    refuse(reasons)
+    reject_unsupported(reasons)
     return request
 
 
-def decoded(body: bytes, decoder: "msgspec.json.Decoder[_Body]", what: str) -> _Body:
+def decode_body(body: bytes, decoder: "msgspec.json.Decoder[_Body]", what: str) -> _Body:
     """A body as a request for ``what``, its ``ignored`` filled in: the parameters that have no field.
 
     Raises UsageError, whose ``param`` is the place that the decoder rejects.
@@ -147,24 +147,24 @@ def decoded(body: bytes, decoder: "msgspec.json.Decoder[_Body]", what: str) -> _
     try:
         request, fields = decoder.decode(body), _read_fields.decode(body)
     except DECODE_ERRORS as exc:
-        place = _PLACE.search(str(exc))
+        place = _ERROR_PATH.search(str(exc))
         param = place[1] if place and place[1] else None
         raise UsageError(f"the body is no request for {what}: {exc}", param=param) from exc
     understood = {*request.__struct_fields__} - {"ignored"}
-    ignored = [name for name, value in fields.items() if name not in understood and bytes(value) != _NOTHING]
-    refuse_conversations(ignored)
+    ignored = [name for name, value in fields.items() if name not in understood and bytes(value) != _JSON_NULL]
+    reject_conversation_params(ignored)
     return msgspec.structs.replace(request, ignored=_header_safe(ignored))
 
 
-def refuse_conversations(names: Iterable[str]) -> None:
+def reject_conversation_params(names: Iterable[str]) -> None:
     """Raise UsageError for the name of a conversation where it would have no effect: two would be one, or none."""
     for name in names:
-        if name.lower().replace("_", "").replace("-", "") in _OF_CONVERSATIONS:
+        if name.lower().replace("_", "").replace("-", "") in _CONVERSATION_PARAMS:
             reason = "conversations are named by user or by the header X-Pool-Session"
             raise UsageError(f"{name}: {reason}", param=name)
 
 
-def refuse(reasons: Mapping[str, str | None]) -> None:
+def reject_unsupported(reasons: Mapping[str, str | None]) -> None:
     """Raise UsageError for the first parameter with a reason: ignored, it would change the answer unnoticed."""
     for param, reason in reasons.items():
         if reason is not None:
@@ -173,20 +173,20 @@ def refuse(reasons: Mapping[str, str | None]) -> None:
 
 def _header_safe(names: Iterable[str]) -> tuple[str, ...]:
     """The names that look like a parameter's, sorted and bounded: they go back in a header."""
-    return tuple(sorted(name for name in names if _NAME.fullmatch(name))[:_MOST_TOLD])
+    return tuple(sorted(name for name in names if _NAME.fullmatch(name))[:_MAX_IGNORED_SHOWN])
 
 
 MOST_IMAGES = 32
 _DATA_URL = re.compile(r"data:(image/[A-Za-z0-9.+-]{1,40});base64,")
 
 
-class Pictures:
+class ImageCollector:
     """The images of a prompt, in the order in which they are met."""
 
     def __init__(self) -> None:
-        self.found: list[ImageContent] = []
+        self.images: list[ImageContent] = []
 
-    def add(self, part: Part, where: str) -> str:
+    def add(self, part: ContentPart, where: str) -> str:
         """Take an image in; what stands in the text for it. Raises UsageError."""
         url = part.image_url if isinstance(part.image_url, str) else part.image_url.url if part.image_url else ""
         head = _DATA_URL.match(url)
@@ -198,13 +198,13 @@ class Pictures:
             base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError) as exc:
             raise UsageError(f"{where}: what should be base64 is none: {exc}", param=where) from exc
-        if len(self.found) == MOST_IMAGES:
+        if len(self.images) == MOST_IMAGES:
             raise UsageError(f"{where}: a request has at most {MOST_IMAGES} images", param=where)
-        self.found.append(ImageContent(data=data, mime_type=head[1]))
-        return f"[image {len(self.found)}]"
+        self.images.append(ImageContent(data=data, mime_type=head[1]))
+        return f"[image {len(self.images)}]"
 
 
-def text_of(message: ChatMessage, place: str, pictures: Pictures | None, *, marks: bool = True) -> str:
+def message_text(message: ChatMessage, place: str, pictures: ImageCollector | None, *, marks: bool = True) -> str:
     """All that a message says; where ``pictures`` is None it may hold no images. ``place``: where in the request it is.
 
     ``marks``: say in the text where an image stood. Raises UsageError for parts of another kind.
@@ -230,7 +230,7 @@ def text_of(message: ChatMessage, place: str, pictures: Pictures | None, *, mark
     return "\n".join(texts)
 
 
-Placed = tuple[str, ChatMessage]
+LocatedMessage = tuple[str, ChatMessage]
 """A message with its place in the request, such as ``messages[0]``."""
 
 
@@ -241,19 +241,19 @@ class ModelInput(NamedTuple):
     """
 
     model: str
-    messages: Sequence[Placed]
+    messages: Sequence[LocatedMessage]
     tools: list[dict[str, Any]]
     answer: AnswerOptions
     all_is_new: bool = False
 
 
-def of_chat(chat: ChatRequest) -> ModelInput:
+def chat_input(chat: ChatRequest) -> ModelInput:
     """The input of a request for a completion. Raises UsageError."""
-    choice = choose([tool.function.as_tool() for tool in chat.tools or ()], chat.tool_choice)
+    choice = apply_tool_choice([tool.function.as_tool() for tool in chat.tools or ()], chat.tool_choice)
     answer = AnswerOptions(
-        json=json_answer(chat.response_format, "response_format"),
+        json=parse_response_format(chat.response_format, "response_format"),
         must_call=choice.must_call,
-        stop=stops_of(chat.stop),
+        stop=parse_stops(chat.stop),
     )
     messages = [(f"messages[{at}]", message) for at, message in enumerate(chat.messages)]
     return ModelInput(chat.model, messages, [tool.as_client_tool() for tool in choice.tools], answer)

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doors.openai.completion_bodies import calls_of, in_one_line
-from doors.openai.errors import error_facts
+from doors.openai.completion_bodies import client_calls, escape_line_separators
+from doors.openai.errors import error_fields
 from doors.openai.responses_requests import ResponseRequest
-from doors.openai.session_ref import Place, response_id
+from doors.openai.session_ref import SessionRef, response_id
 from errors import PoolError
 from gateway.runs.run import DoneReason, RunOutcome
 from wire.messages import TokenUsage
@@ -21,19 +21,21 @@ from wire.messages import TokenUsage
 Json = dict[str, Any]
 
 
-class Head(NamedTuple):
+class ResponseHead(NamedTuple):
     """The fields of a response that do not change: its id, and what was asked for."""
 
-    place: Place
+    session_ref: SessionRef
     fields: Json
 
     @property
     def message_id(self) -> str:
         """The id of the message in it."""
-        return f"msg_{self.place.run}"
+        return f"msg_{self.session_ref.run}"
 
 
-def head_of(place: Place, *, model: str, created: int, request: ResponseRequest | None = None) -> Head:
+def response_head(
+    place: SessionRef, *, model: str, created: int, request: ResponseRequest | None = None
+) -> ResponseHead:
     """``request`` None: what was asked for is no longer known."""
     asked = request or ResponseRequest(model=model, input="")
     form = asked.text.format if asked.text and asked.text.format else {"type": "text"}
@@ -55,14 +57,16 @@ def head_of(place: Place, *, model: str, created: int, request: ResponseRequest 
         "top_p": None,
         "truncation": "disabled",
     }
-    return Head(place, fields)
+    return ResponseHead(place, fields)
 
 
-def response(head: Head, outcome: RunOutcome | None, *, text: str = "", error: PoolError | None = None) -> Json:
+def response_body(
+    head: ResponseHead, outcome: RunOutcome | None, *, text: str = "", error: PoolError | None = None
+) -> Json:
     """The response now; without outcome and error it is in progress. ``text``: the answer."""
     ended: Json = {"status": "in_progress", "output": [], "usage": None, "error": None, "incomplete_details": None}
     if error is not None:
-        facts = error_facts(error)
+        facts = error_fields(error)
         ended |= {"status": "failed", "error": {"code": facts["code"], "message": facts["message"]}}
     elif outcome is not None:
         cut = outcome.reason is DoneReason.LENGTH
@@ -73,7 +77,7 @@ def response(head: Head, outcome: RunOutcome | None, *, text: str = "", error: P
     return {**head.fields, **ended}
 
 
-def message_item(head: Head, text: str | None) -> Json:
+def message_item(head: ResponseHead, text: str | None) -> Json:
     """The assistant's message; ``text`` None: it has just begun."""
     item: Json = {"type": "message", "id": head.message_id, "role": "assistant"}
     if text is None:
@@ -86,18 +90,18 @@ def text_part(text: str) -> Json:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def call_items(head: Head, outcome: RunOutcome) -> list[Json]:
+def call_items(head: ResponseHead, outcome: RunOutcome) -> list[Json]:
     """The calls that the client is to carry out."""
     return [
         {
             "type": "function_call",
-            "id": f"fc_{number}_{head.place.run}",
+            "id": f"fc_{number}_{head.session_ref.run}",
             "call_id": call["id"],
             "name": call["function"]["name"],
             "arguments": call["function"]["arguments"],
             "status": "completed",
         }
-        for number, call in enumerate(calls_of(outcome.calls, head.place))
+        for number, call in enumerate(client_calls(outcome.calls, head.session_ref))
     ]
 
 
@@ -118,36 +122,36 @@ _encode = msgspec.json.Encoder().encode
 class ResponseEvents:
     """Makes the messages of one stream (a ``doors.openai.completion.Messages``)."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: ResponseHead) -> None:
         self._head = head
-        self._said: list[str] = []
+        self._texts: list[str] = []
         self._number = 0
         self._has_begun = False
 
     def text(self, text: str) -> bytes:
         """More of the answer."""
-        events = [*self._begin(), *([] if self._said else self._begin_message())]
-        self._said.append(text)
-        delta = {**self._part_place, "delta": text, "logprobs": []}
+        events = [*self._begin(), *([] if self._texts else self._begin_message())]
+        self._texts.append(text)
+        delta = {**self._part_fields, "delta": text, "logprobs": []}
         return b"".join([*events, self._event("response.output_text.delta", **delta)])
 
     def end(self, outcome: RunOutcome) -> bytes:
         """The last messages."""
         events = [*self._begin()]
         calls = call_items(self._head, outcome)
-        if not self._said and not calls:
+        if not self._texts and not calls:
             events += self._begin_message()
-        if self._said or not calls:
+        if self._texts or not calls:
             events += self._end_message()
-        for index, call in enumerate(calls, 1 if self._said else 0):
+        for index, call in enumerate(calls, 1 if self._texts else 0):
             events += self._call(index, call)
-        whole = response(self._head, outcome, text="".join(self._said))
+        whole = response_body(self._head, outcome, text="".join(self._texts))
         events.append(self._event(f"response.{whole['status']}", response=whole))
         return b"".join(events)
 
     def failed(self, error: PoolError) -> bytes:
         """The last message of a stream that fails."""
-        whole = response(self._head, None, error=error)
+        whole = response_body(self._head, None, error=error)
         return b"".join([*self._begin(), self._event("response.failed", response=whole)])
 
     # --- the parts ----------------------------------------------------------------------------------------------------
@@ -156,20 +160,20 @@ class ResponseEvents:
         if not self._has_begun:
             self._has_begun = True
             for name in ("response.created", "response.in_progress"):
-                yield self._event(name, response=response(self._head, None))
+                yield self._event(name, response=response_body(self._head, None))
 
     @property
-    def _part_place(self) -> Json:
+    def _part_fields(self) -> Json:
         return {"item_id": self._head.message_id, "output_index": 0, "content_index": 0}
 
     def _begin_message(self) -> Iterator[bytes]:
         yield self._event("response.output_item.added", output_index=0, item=message_item(self._head, None))
-        yield self._event("response.content_part.added", **self._part_place, part=text_part(""))
+        yield self._event("response.content_part.added", **self._part_fields, part=text_part(""))
 
     def _end_message(self) -> Iterator[bytes]:
-        text = "".join(self._said)
-        yield self._event("response.output_text.done", **self._part_place, text=text, logprobs=[])
-        yield self._event("response.content_part.done", **self._part_place, part=text_part(text))
+        text = "".join(self._texts)
+        yield self._event("response.output_text.done", **self._part_fields, text=text, logprobs=[])
+        yield self._event("response.content_part.done", **self._part_fields, part=text_part(text))
         yield self._event("response.output_item.done", output_index=0, item=message_item(self._head, text))
 
     def _call(self, index: int, call: Json) -> Iterator[bytes]:
@@ -184,4 +188,4 @@ class ResponseEvents:
     def _event(self, kind: str, /, **facts: Any) -> bytes:
         data = _encode({"type": kind, "sequence_number": self._number, **facts})
         self._number += 1
-        return b"event: %b\ndata: %b\n\n" % (kind.encode(), in_one_line(data))
+        return b"event: %b\ndata: %b\n\n" % (kind.encode(), escape_line_separators(data))

@@ -10,18 +10,27 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from doors.openai.choices import Tool, choose, json_answer
-from doors.openai.requests import ChatMessage, Function, ModelInput, Part, Placed, ToolCall, decoded, refuse
+from doors.openai.choices import FunctionTool, apply_tool_choice, parse_response_format
+from doors.openai.requests import (
+    ChatMessage,
+    ContentPart,
+    Function,
+    LocatedMessage,
+    ModelInput,
+    ToolCall,
+    decode_body,
+    reject_unsupported,
+)
 from errors import UsageError
 from wire.messages import AnswerOptions
 
 _MOST_PARTS = 1000
 _KINDS = {"input_text": "text", "output_text": "text", "input_image": "image_url"}
 
-Content = str | Annotated[list[Part], msgspec.Meta(max_length=_MOST_PARTS)]
+Content = str | Annotated[list[ContentPart], msgspec.Meta(max_length=_MOST_PARTS)]
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True):
+class InputItem(msgspec.Struct, frozen=True, kw_only=True):
     """One item of any ``type``; a message by default."""
 
     type: str = "message"
@@ -33,20 +42,20 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     output: Content = ""
 
 
-def messages_of(items: Sequence[Item]) -> list[Placed]:
+def items_to_messages(items: Sequence[InputItem]) -> list[LocatedMessage]:
     """The conversation as messages, each with its place. Raises UsageError for an item that cannot be one."""
-    messages: list[Placed] = []
+    messages: list[LocatedMessage] = []
     for number, item in enumerate(items):
         where = f"input[{number}]"
         match item.type:
             case "message":
                 if item.role is None:
                     raise UsageError(f"{where}: a message has a role", param=f"{where}.role")
-                messages.append((where, ChatMessage(item.role, _content(item.content or ""))))
+                messages.append((where, ChatMessage(item.role, _to_chat_content(item.content or ""))))
             case "function_call":
                 _add_call(messages, item, where)
             case "function_call_output":
-                content = _content(item.output)
+                content = _to_chat_content(item.output)
                 messages.append((where, ChatMessage("tool", content, tool_call_id=item.call_id)))
             case "reasoning":
                 pass  # another model's reasoning is of no use to this one
@@ -56,7 +65,7 @@ def messages_of(items: Sequence[Item]) -> list[Placed]:
     return messages
 
 
-def _add_call(messages: list[Placed], item: Item, where: str) -> None:
+def _add_call(messages: list[LocatedMessage], item: InputItem, where: str) -> None:
     """Add a call to the assistant's message before it, if there is one."""
     call = ToolCall(item.call_id, Function(item.name, item.arguments))
     if messages and messages[-1][1].role == "assistant":
@@ -66,7 +75,7 @@ def _add_call(messages: list[Placed], item: Item, where: str) -> None:
         messages.append((where, ChatMessage("assistant", tool_calls=[call])))
 
 
-def _content(content: Content) -> Content:
+def _to_chat_content(content: Content) -> Content:
     if isinstance(content, str):
         return content
     return [msgspec.structs.replace(part, type=_KINDS.get(part.type, part.type)) for part in content]
@@ -74,7 +83,7 @@ def _content(content: Content) -> Content:
 
 _MOST_ITEMS = 10_000
 _MOST_TOOLS = 128
-_MOST_FACTS = 16
+_MAX_METADATA = 16
 
 
 class ResponseTool(msgspec.Struct, frozen=True):
@@ -96,7 +105,7 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The body of ``POST /v1/responses``, as far as it is understood; what is left is in ``ignored``."""
 
     model: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
-    input: str | Annotated[list[Item], msgspec.Meta(min_length=1, max_length=_MOST_ITEMS)]
+    input: str | Annotated[list[InputItem], msgspec.Meta(min_length=1, max_length=_MOST_ITEMS)]
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
@@ -105,7 +114,7 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: Any = None
     text: TextOptions | None = None
     user: str | None = None
-    metadata: Annotated[dict[str, str], msgspec.Meta(max_length=_MOST_FACTS)] | None = None
+    metadata: Annotated[dict[str, str], msgspec.Meta(max_length=_MAX_METADATA)] | None = None
     background: bool | None = None
     conversation: Any = None
     prompt: Any = None
@@ -118,7 +127,7 @@ _read = msgspec.json.Decoder(ResponseRequest)
 
 def read_response(body: bytes) -> ResponseRequest:
     """The request in a body. Raises UsageError, whose ``param`` says where it is wrong."""
-    request = decoded(body, _read, "a response")
+    request = decode_body(body, _read, "a response")
     reasons = {
         "background": "a response is waited for; the method agent of the API begins a run and returns"
         if request.background
@@ -129,30 +138,30 @@ def read_response(body: bytes) -> ResponseRequest:
         else None,
         "prompt": "there are no stored prompts; send the text as input or instructions" if request.prompt else None,
     }
-    refuse(reasons)
+    reject_unsupported(reasons)
     return request
 
 
-def input_of(request: ResponseRequest) -> ModelInput:
+def response_input(request: ResponseRequest) -> ModelInput:
     """The input of a request for a response. Raises UsageError."""
     said = request.input
-    items = [Item(role="user", content=said)] if isinstance(said, str) else said
-    choice = choose([_tool(tool, at) for at, tool in enumerate(request.tools or ())], request.tool_choice)
+    items = [InputItem(role="user", content=said)] if isinstance(said, str) else said
+    choice = apply_tool_choice([_tool(tool, at) for at, tool in enumerate(request.tools or ())], request.tool_choice)
     answer = AnswerOptions(
         instructions=request.instructions or "",
-        json=json_answer(request.text.format if request.text else None, "text.format"),
+        json=parse_response_format(request.text.format if request.text else None, "text.format"),
         must_call=choice.must_call,
     )
-    messages = messages_of(items)
+    messages = items_to_messages(items)
     tools = [tool.as_client_tool() for tool in choice.tools]
     return ModelInput(request.model, messages, tools, answer, all_is_new=request.previous_response_id is not None)
 
 
-def _tool(given: ResponseTool, number: int) -> Tool:
+def _tool(given: ResponseTool, number: int) -> FunctionTool:
     where = f"tools[{number}]"
     if given.type != "function":
         text = f"tools of type {given.type[:50]!r} are not here; there are functions, which the client carries out"
         raise UsageError(f"{where}: {text}", param=f"{where}.type")
     if not given.name:
         raise UsageError(f"{where}: a function has a name", param=f"{where}.name")
-    return Tool(given.name, given.description or "", given.parameters)
+    return FunctionTool(given.name, given.description or "", given.parameters)

@@ -7,74 +7,74 @@ from typing import Any
 
 from starlette.requests import Request
 
-from doors.http.errors import Refusal, json_response
-from doors.http.services import Opening, Services, identity_of
+from doors.http.errors import HttpError, json_response
+from doors.http.services import HttpServices, RouteSpec, identity_of
 from doors.http.tokens import Scope
 from doors.openai import responses_routes
-from doors.openai.completion import AnswerStream
-from doors.openai.completion_bodies import Chunks, completion
-from doors.openai.entry import Entry
+from doors.openai.completion import AnswerStreamResponse
+from doors.openai.completion_bodies import Chunks, completion_body
+from doors.openai.entry import OpenAIServices
 from doors.openai.errors import render
-from doors.openai.prompts import answered_calls
-from doors.openai.requests import of_chat, read_chat
-from doors.openai.session_ref import find_place
+from doors.openai.prompts import answered_call_ids
+from doors.openai.requests import chat_input, read_chat
+from doors.openai.session_ref import find_session_ref
 
-_ANY = ("GET", "POST", "PUT", "PATCH", "DELETE")
-_THERE_ARE = (
+_ANY_METHOD = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_ENDPOINTS_TEXT = (
     "GET /v1/models, POST /v1/chat/completions, POST /v1/responses, GET /v1/responses/{id}, DELETE /v1/responses/{id}"
 )
 
 
-def routes(services: Services) -> Sequence[Opening]:
+def routes(services: HttpServices) -> Sequence[RouteSpec]:
     """Models, completions, responses, and a word about all else under ``/v1``."""
-    entry = Entry(services)
-    services.chores.append(entry.forgetting.run)
-    door = _Door(entry)
+    entry = OpenAIServices(services)
+    services.background_tasks.append(entry.ephemeral_sessions.run)
+    door = _OpenAIRoutes(entry)
     return [
-        Opening("/v1/models", door.models, Scope.READ, render=render),
-        Opening("/v1/models/{model}", door.model, Scope.READ, render=render),
-        Opening("/v1/chat/completions", door.complete, Scope.WRITE, ("POST",), render=render),
+        RouteSpec("/v1/models", door.models, Scope.READ, render=render),
+        RouteSpec("/v1/models/{model}", door.model, Scope.READ, render=render),
+        RouteSpec("/v1/chat/completions", door.complete, Scope.WRITE, ("POST",), render=render),
         *responses_routes.routes(entry),
-        Opening("/v1/{rest:path}", door.unknown, Scope.READ, _ANY, render=render),
+        RouteSpec("/v1/{rest:path}", door.unknown, Scope.READ, _ANY_METHOD, render=render),
     ]
 
 
-class _Door:
-    def __init__(self, entry: Entry) -> None:
-        self._entry = entry
+class _OpenAIRoutes:
+    def __init__(self, entry: OpenAIServices) -> None:
+        self._services = entry
 
     # --- models -----------------------------------------------------------------------------------------------------
 
     async def models(self, request: Request) -> Any:
-        names = await self._entry.agents(request)
+        names = await self._services.agents(request)
         return json_response({"object": "list", "data": [self._model(name) for name in names]})
 
     async def model(self, request: Request) -> Any:
         name = str(request.path_params["model"])
-        await self._entry.check_model(request, name)
+        await self._services.check_model(request, name)
         return json_response(self._model(name))
 
     def _model(self, name: str) -> dict[str, Any]:
-        created = int(self._entry.services.started_at)
+        created = int(self._services.http.started_at)
         return {"id": name, "object": "model", "created": created, "owned_by": "pool"}
 
     # --- completions ------------------------------------------------------------------------------------------------
 
     async def complete(self, request: Request) -> Any:
-        chat = read_chat(await self._entry.body(request))
-        asked = of_chat(chat)
-        await self._entry.check(request, asked, "response_format")
-        place = find_place(request.headers, chat.user, answered_calls(asked), identity_of(request).principal)
-        asking = self._entry.asking(request, asked, place)
-        headers, created = self._entry.headers(place, chat.ignored), int(time.time())
+        chat = read_chat(await self._services.read_body(request))
+        asked = chat_input(chat)
+        await self._services.check(request, asked, "response_format")
+        place = find_session_ref(request.headers, chat.user, answered_call_ids(asked), identity_of(request).principal)
+        asking = self._services.completion_run(request, asked, place)
+        headers, created = self._services.headers(place, chat.ignored), int(time.time())
         if chat.stream:
             chunks = Chunks(place, model=chat.model, created=created, includes_usage=chat.includes_usage)
-            return AnswerStream(asking, chunks, headers)
+            return AnswerStreamResponse(asking, chunks, headers)
         outcome = await asking.answer(request.receive)
-        answer = json_response(outcome and completion(outcome, place, model=chat.model, created=created))
+        answer = json_response(outcome and completion_body(outcome, place, model=chat.model, created=created))
         answer.headers.update(headers)
         return answer
 
     async def unknown(self, request: Request) -> Any:
-        text = f"there is no {request.method} {request.url.path[:200]} here; there are: {_THERE_ARE}"
-        raise Refusal(HTTPStatus.NOT_FOUND, text)
+        text = f"there is no {request.method} {request.url.path[:200]} here; there are: {_ENDPOINTS_TEXT}"
+        raise HttpError(HTTPStatus.NOT_FOUND, text)

@@ -27,21 +27,21 @@ def main() -> None:
 
 def _problem(question: dict[str, Any]) -> str | None:
     try:
-        validator = jsonschema_rs.validator_for(question["schema"], retriever=_refuse)
+        validator = jsonschema_rs.validator_for(question["schema"], retriever=_reject_reference)
         if "value" in question:
             validator.validate(question["value"])
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as exc:
-        return _worded(exc)
+        return _problem_text(exc)
     return None
 
 
-def _worded(exc: Exception) -> str:
+def _problem_text(exc: Exception) -> str:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in getattr(exc, "instance_path", ()))
     message = getattr(exc, "message", None) or str(exc)
     return (f"at ${where}: {message}" if where else message)[:_MOST_CHARS]
 
 
-def _refuse(uri: str) -> Any:
+def _reject_reference(uri: str) -> Any:
     raise ValueError(f"references to other documents are not followed: {uri[:_MOST_CHARS]}")
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from errors import UsageError
-from router.keys import check_session_key
+from router.keys import normalize_session_key
 
 _PREFIX = "resp_"
 _MOST_CHARS = 2000
@@ -63,7 +63,7 @@ OWN_SESSION = re.compile(r"openai:(r?[0-9a-f]{32})")
 _OWN_CALL = re.compile(r"call_(r?[0-9a-f]{32})_(.+)", re.DOTALL)
 
 
-class Place(NamedTuple):
+class SessionRef(NamedTuple):
     """Where a run happens."""
 
     session: str
@@ -75,34 +75,36 @@ class Place(NamedTuple):
     continues: str | None = None
     """The run of ``previous_response_id``, whose session this is."""
 
-    def call_out(self, call_id: str) -> str:
+    def to_client(self, call_id: str) -> str:
         """The id under which a client is told of a call."""
         return f"call_{self.session.partition(':')[2]}_{call_id}" if self.is_ours else call_id
 
-    def call_in(self, call_id: str) -> str:
+    def from_client(self, call_id: str) -> str:
         """And back."""
         own = _OWN_CALL.fullmatch(call_id)
         return own[2] if self.is_ours and own is not None else call_id
 
 
-def second_run_of(run: str) -> str:
+def retry_run_id(run: str) -> str:
     """The id of the run that asks again for what this one was to answer."""
     return hashlib.sha256(f"{run}\nagain".encode()).hexdigest()[:32]
 
 
-def find_place(headers: Mapping[str, str], user: str | None, answered: Iterable[str], principal: str) -> Place:
+def find_session_ref(
+    headers: Mapping[str, str], user: str | None, answered: Iterable[str], principal: str
+) -> SessionRef:
     """``answered``: ids of calls to which results are brought. Raises UsageError for what cannot be a name."""
-    key = _key(headers.get(_KEY_HEADER))
+    key = _checked_idempotency_key(headers.get(_KEY_HEADER))
     run = key or uuid.uuid4().hex
-    named = _named(headers.get(SESSION_HEADER))
+    named = _header_session(headers.get(SESSION_HEADER))
     if named is not None or user:
-        session = _checked(user or "", "user") if named is None else _checked(named, "X-Pool-Session")
-        return Place(session, run, is_ours=False, is_keyed=key is not None)
-    mark = _mark_of(answered) or (_derived(principal, key) if key else uuid.uuid4().hex)
-    return Place(f"openai:{mark}", run, is_ours=True, is_keyed=key is not None)
+        session = _checked_session(user or "", "user") if named is None else _checked_session(named, "X-Pool-Session")
+        return SessionRef(session, run, is_ours=False, is_keyed=key is not None)
+    mark = _calling_session_id(answered) or (_derived_id(principal, key) if key else uuid.uuid4().hex)
+    return SessionRef(f"openai:{mark}", run, is_ours=True, is_keyed=key is not None)
 
 
-def find_response_place(
+def find_response_session_ref(
     headers: Mapping[str, str],
     user: str | None,
     answered: Iterable[str],
@@ -110,14 +112,18 @@ def find_response_place(
     *,
     previous: str | None,
     is_kept: bool,
-) -> Place:
+) -> SessionRef:
     """The same for a request for a response. ``previous``: its ``previous_response_id``. Raises UsageError."""
-    place = find_place(headers, user, answered, principal)
+    place = find_session_ref(headers, user, answered, principal)
     if previous is None:
         is_new = place.is_ours and not is_stored(place.session)
-        kept = place.session.replace(":", ":r", 1) if is_new and is_kept and not _mark_of(answered) else place.session
+        kept = (
+            place.session.replace(":", ":r", 1)
+            if is_new and is_kept and not _calling_session_id(answered)
+            else place.session
+        )
         return place._replace(session=kept)
-    before = _previous(previous)
+    before = _previous_run(previous)
     if not place.is_ours and place.session != before.session:
         text = f"the response belongs to session {before.session}, the request names {place.session}"
         raise UsageError(f"previous_response_id: {text}", param="previous_response_id")
@@ -131,15 +137,15 @@ def is_stored(session: str) -> bool:
     return own is not None and own[1].startswith("r")
 
 
-def _previous(given: str) -> SessionRun:
+def _previous_run(given: str) -> SessionRun:
     before = read_response_id(given)
     if before is None:
         text = f"there is no response {given[:200]!r} here"
         raise UsageError(f"previous_response_id: {text}", param="previous_response_id")
-    return before._replace(session=_checked(before.session, "previous_response_id"))
+    return before._replace(session=_checked_session(before.session, "previous_response_id"))
 
 
-def _key(given: str | None) -> str | None:
+def _checked_idempotency_key(given: str | None) -> str | None:
     if given is None:
         return None
     if not 1 <= len(given) <= _MOST_KEY or not (given.isascii() and given.isprintable()):
@@ -148,7 +154,7 @@ def _key(given: str | None) -> str | None:
     return given
 
 
-def _named(header: str | None) -> str | None:
+def _header_session(header: str | None) -> str | None:
     """Headers are bytes; a name that is more than ASCII is sent as UTF-8."""
     if header is None:
         return None
@@ -158,19 +164,19 @@ def _named(header: str | None) -> str | None:
         raise UsageError("the header X-Pool-Session must be UTF-8", param="X-Pool-Session") from exc
 
 
-def _checked(session: str, param: str) -> str:
+def _checked_session(session: str, param: str) -> str:
     try:
-        return check_session_key(session)
+        return normalize_session_key(session)
     except UsageError as exc:
         raise UsageError(f"{param}: {exc.message}", param=param) from exc
 
 
-def _derived(principal: str, key: str) -> str:
+def _derived_id(principal: str, key: str) -> str:
     """The same request finds the same session, where it is sent again."""
     return hashlib.sha256(f"{principal}\n{key}".encode()).hexdigest()[:32]
 
 
-def _mark_of(answered: Iterable[str]) -> str | None:
+def _calling_session_id(answered: Iterable[str]) -> str | None:
     """The one session that the calls went out from."""
     marks = {own[1] if (own := _OWN_CALL.fullmatch(call)) else None for call in answered}
     return marks.pop() if len(marks) == 1 else None

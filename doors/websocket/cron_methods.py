@@ -5,15 +5,15 @@ from typing import Annotated, Any, assert_never
 
 import msgspec
 
-from doors.websocket.frames import milliseconds, present
-from doors.websocket.runs import Params, Request
-from heartbeat.cron.jobs import Status
-from heartbeat.cron.requests import CronJobs, CronJobView
+from doors.websocket.frames import milliseconds, omit_none
+from doors.websocket.runs import MethodRequest, Params
+from heartbeat.cron.jobs import CronRunStatus
+from heartbeat.cron.requests import CronJobPage, CronJobView
 from heartbeat.cron.schedule import At, Cron, Every, Schedule
-from heartbeat.cron.settings import Mode
+from heartbeat.cron.settings import JobMode
 
-_PAGE = 1000
-_STATUS = {Status.OK: "ok", Status.REFUSED: "skipped"}
+_PAGE_SIZE = 1000
+_STATUS = {CronRunStatus.OK: "ok", CronRunStatus.REFUSED: "skipped"}
 _MOST_PAGES = 20
 """Jobs beyond these pages are not listed."""
 
@@ -28,9 +28,9 @@ class CronParams(msgspec.Struct, rename="camel"):
     offset: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
-async def list_jobs(request: Request, params: CronParams) -> Params:
+async def list_jobs(request: MethodRequest, params: CronParams) -> Params:
     """Jobs that are enabled, unless all are asked for."""
-    wanted = [job for job in await _all(request) if _is_wanted(job, params)]
+    wanted = [job for job in await _load_jobs(request) if _is_wanted(job, params)]
     end = params.offset + params.limit
     has_more = end < len(wanted)
     return {
@@ -43,11 +43,11 @@ async def list_jobs(request: Request, params: CronParams) -> Params:
     }
 
 
-async def _all(request: Request) -> list[CronJobView]:
+async def _load_jobs(request: MethodRequest) -> list[CronJobView]:
     jobs: list[CronJobView] = []
     for _ in range(_MOST_PAGES):
         after = jobs[-1].id if jobs else ""
-        page: CronJobs = await request.call("cron.list", {"limit": _PAGE, "after": after})
+        page: CronJobPage = await request.call("cron.list", {"limit": _PAGE_SIZE, "after": after})
         jobs += page.jobs
         if not page.more:
             break
@@ -63,7 +63,7 @@ def _is_wanted(job: CronJobView, params: CronParams) -> bool:
 
 
 def _row(job: CronJobView) -> dict[str, Any]:
-    is_main = job.mode is Mode.MAIN
+    is_main = job.mode is JobMode.MAIN
     payload = {"kind": "systemEvent", "text": job.text} if is_main else {"kind": "agentTurn", "message": job.text}
     return {
         "id": job.id,
@@ -77,11 +77,11 @@ def _row(job: CronJobView) -> dict[str, Any]:
         "sessionTarget": "main" if is_main else "isolated",
         "wakeMode": "now",
         "payload": payload,
-        "state": present(
+        "state": omit_none(
             nextRunAtMs=milliseconds(job.next_due),
             runningAtMs=milliseconds(job.running_since),
             consecutiveErrors=job.failures or None,
-            **_last(job),
+            **_last_run_fields(job),
         ),
     }
 
@@ -89,7 +89,7 @@ def _row(job: CronJobView) -> dict[str, Any]:
 def _schedule(schedule: Schedule) -> dict[str, Any]:
     match schedule:
         case Cron(expression, tz):
-            return {"kind": "cron", "expr": expression, **present(tz=tz or None)}
+            return {"kind": "cron", "expr": expression, **omit_none(tz=tz or None)}
         case Every(period, anchor):
             return {"kind": "every", "everyMs": milliseconds(period), "anchorMs": milliseconds(anchor)}
         case At(when):
@@ -98,7 +98,7 @@ def _schedule(schedule: Schedule) -> dict[str, Any]:
             assert_never(schedule)
 
 
-def _last(job: CronJobView) -> dict[str, Any]:
+def _last_run_fields(job: CronJobView) -> dict[str, Any]:
     last = job.last
     if last is None:
         return {}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doors.websocket.frames import milliseconds, present
+from doors.websocket.frames import milliseconds, omit_none
 from doors.websocket.peer import Audience
 from wire.call_parts import CallPage
 from wire.messages import CallDetails, ErrorBody, TokenUsage, ToolCallView
@@ -25,20 +25,20 @@ from wire.messages import CallDetails, ErrorBody, TokenUsage, ToolCallView
 _encode = msgspec.json.Encoder().encode
 
 
-class Told(NamedTuple):
+class OutboundEvent(NamedTuple):
     """An event to send: its name, its payload as JSON."""
 
     event: str
     payload: bytes
     is_droppable: bool = False
-    old: bytes | None = None
+    v3_payload: bytes | None = None
     """What peers of version 3 get instead; empty: nothing."""
     audience: Audience = Audience.ALL
     session: str = ""
     """The session it is about, where the audience depends on it."""
 
 
-class Moment(NamedTuple):
+class EventContext(NamedTuple):
     """Whose event it is, and when."""
 
     session: str
@@ -50,23 +50,23 @@ class Moment(NamedTuple):
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
-def assistant(moment: Moment, delta: str, text: str | None) -> Told:
+def assistant_delta(moment: EventContext, delta: str, text: str | None) -> OutboundEvent:
     """More has been said; ``text`` is all of it, None where that cannot be told."""
-    return _agent(moment, "assistant", {**present(text=text), "delta": delta}, is_droppable=True)
+    return _agent_event(moment, "assistant", {**omit_none(text=text), "delta": delta}, is_droppable=True)
 
 
-def chat_delta(moment: Moment, delta: str, text: str | None) -> Told:
+def chat_delta(moment: EventContext, delta: str, text: str | None) -> OutboundEvent:
     """The same for a chat. Version 3 knows the whole text only."""
     facts: dict[str, Any] = {**_chat_head(moment), "state": "delta"}
     message = {} if text is None else {"message": _message(moment, text)}
     old = b"" if text is None else _encode({**facts, **message})
-    return Told("chat", _encode({**facts, "deltaText": delta, **message}), is_droppable=True, old=old)
+    return OutboundEvent("chat", _encode({**facts, "deltaText": delta, **message}), is_droppable=True, v3_payload=old)
 
 
 # --- all else ---------------------------------------------------------------------------------------------------------
 
 
-class _Call(msgspec.Struct):
+class _ToolEventData(msgspec.Struct):
     call: ToolCallView
     tail: str | None = None
     error: str | None = None
@@ -74,11 +74,11 @@ class _Call(msgspec.Struct):
     details: CallDetails | None = None
 
 
-_FAILED = frozenset({"FAILED", "DENIED", "SEALED"})
+_FAILED_STATES = frozenset({"FAILED", "DENIED", "SEALED"})
 """States in which a call has ended without success."""
 
 
-class _Question(msgspec.Struct):
+class _PermissionEventData(msgspec.Struct):
     """``shown``: the whole call, or its beginning and the length of the rest."""
 
     call: ToolCallView
@@ -86,19 +86,19 @@ class _Question(msgspec.Struct):
     shown: CallPage | None = None
 
 
-class _Compaction(msgspec.Struct):
+class _CompactionEventData(msgspec.Struct):
     reason: str | None = None
     aborted: bool = False
     error: str | None = None
 
 
-class _Error(msgspec.Struct):
+class _ErrorEventData(msgspec.Struct):
     message: str = ""
     severity: str | None = None
     phase: str | None = None
 
 
-class _Done(msgspec.Struct):
+class _DoneEventData(msgspec.Struct):
     reason: str = "completed"
     text: str = ""
     truncated: bool = False
@@ -108,71 +108,73 @@ class _Done(msgspec.Struct):
     silent: bool = False
 
 
-class _Decision(msgspec.Struct):
+class _DecisionEventData(msgspec.Struct):
     call_id: str
     decision: str
     by: str | None = None
 
 
-def picture(moment: Moment, kind: str, data: msgspec.Raw, said: str | None) -> Iterable[Told]:
+def translate(moment: EventContext, kind: str, data: msgspec.Raw, said: str | None) -> Iterable[OutboundEvent]:
     """What is told of an event of that kind. ``said``: the run's text so far, where it is known."""
-    read = _PICTURES.get(kind)
+    read = _TRANSLATORS.get(kind)
     return () if read is None else read(moment, kind, data, said)
 
 
-def _start(moment: Moment, _kind: str, _data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
-    return [_agent(moment, "lifecycle", {"phase": "start", "startedAt": milliseconds(moment.ts)})]
+def _start(moment: EventContext, _kind: str, _data: msgspec.Raw, _said: str | None) -> Iterable[OutboundEvent]:
+    return [_agent_event(moment, "lifecycle", {"phase": "start", "startedAt": milliseconds(moment.ts)})]
 
 
-def _tool(moment: Moment, kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
-    event = msgspec.json.decode(data, type=_Call)
+def _tool(moment: EventContext, kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[OutboundEvent]:
+    event = msgspec.json.decode(data, type=_ToolEventData)
     is_update = kind == "tool:update"
-    facts = _call_facts("update" if is_update else "start", event.call)
+    facts = _call_fields("update" if is_update else "start", event.call)
     if is_update:
         facts["partialResult"] = event.tail or ""
-    return [_agent(moment, "tool", facts, is_droppable=is_update)]
+    return [_agent_event(moment, "tool", facts, is_droppable=is_update)]
 
 
 def call_id_of(data: msgspec.Raw) -> str:
     """The id of the call that an event is about."""
-    return msgspec.json.decode(data, type=_Call).call.id
+    return msgspec.json.decode(data, type=_ToolEventData).call.id
 
 
-def tool_result(moment: Moment, data: msgspec.Raw, error: str | None = None) -> Told:
+def tool_result(moment: EventContext, data: msgspec.Raw, error: str | None = None) -> OutboundEvent:
     """The one ``result`` of a call. ``data``: of its last event; ``error``: of an earlier one."""
-    event = msgspec.json.decode(data, type=_Call)
+    event = msgspec.json.decode(data, type=_ToolEventData)
     error = event.error if error is None else error
     facts = {
-        **_call_facts("result", event.call),
-        "isError": error is not None or event.call.state in _FAILED,
+        **_call_fields("result", event.call),
+        "isError": error is not None or event.call.state in _FAILED_STATES,
         "result": next((text for text in (event.result, error, event.tail) if text is not None), ""),
-        **present(durationMs=event.call.duration_ms, details=event.details),
+        **omit_none(durationMs=event.call.duration_ms, details=event.details),
     }
-    return _agent(moment, "tool", facts)
+    return _agent_event(moment, "tool", facts)
 
 
 def error_of(data: msgspec.Raw) -> str:
     """The error of a call."""
-    return msgspec.json.decode(data, type=_Call).error or ""
+    return msgspec.json.decode(data, type=_ToolEventData).error or ""
 
 
-def _call_facts(phase: str, call: ToolCallView) -> dict[str, Any]:
-    return {"phase": phase, "toolCallId": call.id, "name": call.name, **present(meta=call.input_preview or None)}
+def _call_fields(phase: str, call: ToolCallView) -> dict[str, Any]:
+    return {"phase": phase, "toolCallId": call.id, "name": call.name, **omit_none(meta=call.input_preview or None)}
 
 
-def _compaction(moment: Moment, kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
-    event = msgspec.json.decode(data, type=_Compaction)
-    more = present(reason=event.reason, aborted=event.aborted or None, error=event.error)
-    return [_agent(moment, "compaction", {"phase": kind.rpartition(":")[2], **more})]
+def _compaction(moment: EventContext, kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[OutboundEvent]:
+    event = msgspec.json.decode(data, type=_CompactionEventData)
+    more = omit_none(reason=event.reason, aborted=event.aborted or None, error=event.error)
+    return [_agent_event(moment, "compaction", {"phase": kind.rpartition(":")[2], **more})]
 
 
-def _error(moment: Moment, _kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
-    event = msgspec.json.decode(data, type=_Error)
-    return [_agent(moment, "error", {"error": event.message, **present(severity=event.severity, phase=event.phase)})]
+def _error(moment: EventContext, _kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[OutboundEvent]:
+    event = msgspec.json.decode(data, type=_ErrorEventData)
+    return [
+        _agent_event(moment, "error", {"error": event.message, **omit_none(severity=event.severity, phase=event.phase)})
+    ]
 
 
-def _done(moment: Moment, _kind: str, data: msgspec.Raw, said: str | None) -> Iterable[Told]:
-    event = msgspec.json.decode(data, type=_Done)
+def _done(moment: EventContext, _kind: str, data: msgspec.Raw, said: str | None) -> Iterable[OutboundEvent]:
+    event = msgspec.json.decode(data, type=_DoneEventData)
     ended: dict[str, Any] = {"endedAt": milliseconds(moment.ts), "stopReason": event.reason}
     if event.error is None:
         ended = {"phase": "end", **ended}
@@ -185,20 +187,20 @@ def _done(moment: Moment, _kind: str, data: msgspec.Raw, said: str | None) -> It
         kind = "timeout" if event.reason == "timeout" else "unknown"
         chat = {"state": "error", "errorMessage": event.error.message, "errorKind": kind}
     payload = _encode({**_chat_head(moment), **chat, "stopReason": event.reason})
-    return [_agent(moment, "lifecycle", ended), Told("chat", payload)]
+    return [_agent_event(moment, "lifecycle", ended), OutboundEvent("chat", payload)]
 
 
-def _final(moment: Moment, event: _Done) -> dict[str, Any]:
+def _final(moment: EventContext, event: _DoneEventData) -> dict[str, Any]:
     """A run that chose to say nothing has no message."""
     chat: dict[str, Any] = {"state": "final"}
     if not event.silent:
-        more = present(media=event.media or None, truncated=event.truncated or None)
+        more = omit_none(media=event.media or None, truncated=event.truncated or None)
         chat["message"] = {**_message(moment, event.text), **more}
-    return {**chat, **present(usage=event.usage)}
+    return {**chat, **omit_none(usage=event.usage)}
 
 
-def _permission(moment: Moment, _kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
-    question = msgspec.json.decode(data, type=_Question)
+def _permission(moment: EventContext, _kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[OutboundEvent]:
+    question = msgspec.json.decode(data, type=_PermissionEventData)
     call, page = question.call, question.shown
     command = [part.text for part in page.parts if part.name == "command"] if page is not None else []
     request = {
@@ -206,19 +208,19 @@ def _permission(moment: Moment, _kind: str, data: msgspec.Raw, _said: str | None
         "tool": call.name,
         "sessionKey": moment.session,
         "runId": moment.run_id,
-        **present(reason=question.reason, shown=page),
+        **omit_none(reason=question.reason, shown=page),
     }
-    return [_approval("requested", {"id": call.id, "request": request, "createdAtMs": milliseconds(moment.ts)})]
+    return [_approval_event("requested", {"id": call.id, "request": request, "createdAtMs": milliseconds(moment.ts)})]
 
 
-def _decided(moment: Moment, _kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
-    event = msgspec.json.decode(data, type=_Decision)
+def _decided(moment: EventContext, _kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[OutboundEvent]:
+    event = msgspec.json.decode(data, type=_DecisionEventData)
     decision = "allow-once" if event.decision == "allow" else event.decision
     facts = {"id": event.call_id, "decision": decision, "ts": milliseconds(moment.ts), "sessionKey": moment.session}
-    return [_approval("resolved", {**facts, **present(resolvedBy=event.by)})]
+    return [_approval_event("resolved", {**facts, **omit_none(resolvedBy=event.by)})]
 
 
-_PICTURES: dict[str, Callable[[Moment, str, msgspec.Raw, str | None], Iterable[Told]]] = {
+_TRANSLATORS: dict[str, Callable[[EventContext, str, msgspec.Raw, str | None], Iterable[OutboundEvent]]] = {
     "run:start": _start,
     "tool:start": _tool,
     "tool:update": _tool,
@@ -234,7 +236,9 @@ _PICTURES: dict[str, Callable[[Moment, str, msgspec.Raw, str | None], Iterable[T
 # --- in common --------------------------------------------------------------------------------------------------------
 
 
-def _agent(moment: Moment, stream: str, data: dict[str, Any], *, is_droppable: bool = False) -> Told:
+def _agent_event(
+    moment: EventContext, stream: str, data: dict[str, Any], *, is_droppable: bool = False
+) -> OutboundEvent:
     payload = {
         "runId": moment.run_id,
         "seq": moment.seq,
@@ -243,36 +247,36 @@ def _agent(moment: Moment, stream: str, data: dict[str, Any], *, is_droppable: b
         "sessionKey": moment.session,
         "data": data,
     }
-    return Told("agent", _encode(payload), is_droppable=is_droppable)
+    return OutboundEvent("agent", _encode(payload), is_droppable=is_droppable)
 
 
-def _approval(what: str, payload: dict[str, Any]) -> Told:
-    return Told(f"exec.approval.{what}", _encode(payload), audience=Audience.APPROVERS)
+def _approval_event(what: str, payload: dict[str, Any]) -> OutboundEvent:
+    return OutboundEvent(f"exec.approval.{what}", _encode(payload), audience=Audience.APPROVERS)
 
 
-def _chat_head(moment: Moment) -> dict[str, Any]:
+def _chat_head(moment: EventContext) -> dict[str, Any]:
     return {"runId": moment.run_id, "sessionKey": moment.session, "seq": moment.seq}
 
 
-def _message(moment: Moment, text: str) -> dict[str, Any]:
+def _message(moment: EventContext, text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": [{"type": "text", "text": text}], "timestamp": milliseconds(moment.ts)}
 
 
-CHANGES = {
+SESSION_CHANGE_REASONS = {
     "state_changed": "state",
     "session_patched": "patch",
     "session_reset": "reset",
     "session_deleted": "delete",
 }
 """The gateway's events, with the ``reason`` of each."""
-MESSAGES = frozenset({"run:accepted", "done"})
+MESSAGE_EVENTS = frozenset({"run:accepted", "done"})
 
 
-class _State(msgspec.Struct):
+class _StateEventData(msgspec.Struct):
     to: str | None = None
 
 
-class _Said(msgspec.Struct):
+class _MessageEventData(msgspec.Struct):
     """Of ``run:accepted`` and of ``done``."""
 
     text: str = ""
@@ -281,21 +285,21 @@ class _Said(msgspec.Struct):
     error: Any = None
 
 
-def change(moment: Moment, kind: str, data: msgspec.Raw) -> Told:
+def session_changed(moment: EventContext, kind: str, data: msgspec.Raw) -> OutboundEvent:
     """The event ``sessions.changed``."""
     facts = {
         "sessionKey": moment.session,
-        "reason": CHANGES[kind],
+        "reason": SESSION_CHANGE_REASONS[kind],
         "ts": milliseconds(moment.ts),
         "seq": moment.seq,
-        **present(state=msgspec.json.decode(data, type=_State).to),
+        **omit_none(state=msgspec.json.decode(data, type=_StateEventData).to),
     }
-    return Told("sessions.changed", _encode(facts), audience=Audience.SESSIONS)
+    return OutboundEvent("sessions.changed", _encode(facts), audience=Audience.SESSIONS)
 
 
-def message(moment: Moment, kind: str, data: msgspec.Raw) -> Iterable[Told]:
+def session_message(moment: EventContext, kind: str, data: msgspec.Raw) -> Iterable[OutboundEvent]:
     """The event ``session.message``; none for a run without text."""
-    said = msgspec.json.decode(data, type=_Said)
+    said = msgspec.json.decode(data, type=_MessageEventData)
     if not said.text or said.silent or said.error is not None:
         return
     role = "user" if kind == "run:accepted" else "assistant"
@@ -308,7 +312,7 @@ def message(moment: Moment, kind: str, data: msgspec.Raw) -> Iterable[Told]:
             "role": role,
             "content": [{"type": "text", "text": said.text}],
             "timestamp": milliseconds(moment.ts),
-            **present(truncated=said.truncated or None),
+            **omit_none(truncated=said.truncated or None),
         },
     }
-    yield Told("session.message", _encode(facts), audience=Audience.MESSAGES, session=moment.session)
+    yield OutboundEvent("session.message", _encode(facts), audience=Audience.MESSAGES, session=moment.session)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from doors.http.errors import TooMany, code_of
+from doors.http.errors import TooManyRequests, code_of
 from errors import AcquireTimeout, Conflict, PoolClosed, PoolError, PoolSaturated, RequestTimeout, UsageError
 from wire.framing import DECODE_ERRORS
 from wire.units import ByteCount, Seconds
@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 _NO_PARAMS = msgspec.Raw(b"{}")
 
 
-class Incoming(msgspec.Struct, frozen=True):
+class RequestFrame(msgspec.Struct, frozen=True):
     """A request. ``params`` are undecoded."""
 
     type: Literal["req"]
@@ -32,11 +32,11 @@ class Incoming(msgspec.Struct, frozen=True):
     params: msgspec.Raw = _NO_PARAMS
 
 
-class _Named(msgspec.Struct):
+class _FrameId(msgspec.Struct):
     id: Any = None
 
 
-class BadFrame(UsageError):
+class MalformedFrame(UsageError):
     """It is no request; ``request_id`` is what it may be answered under."""
 
     def __init__(self, message: str, request_id: str | None) -> None:
@@ -46,26 +46,26 @@ class BadFrame(UsageError):
 
 _MOST_ID = 128
 _MOST_METHOD = 64
-_read = msgspec.json.Decoder(Incoming)
-_read_named = msgspec.json.Decoder(_Named)
+_read = msgspec.json.Decoder(RequestFrame)
+_read_id = msgspec.json.Decoder(_FrameId)
 
 
-def read_frame(text: str) -> Incoming:
+def read_frame(text: str) -> RequestFrame:
     """A frame of the peer. Raises BadFrame."""
     try:
         frame = _read.decode(text)
     except DECODE_ERRORS as exc:
-        raise BadFrame(f"this is no request: {exc}", _id_in(text)) from exc
+        raise MalformedFrame(f"this is no request: {exc}", _id_in(text)) from exc
     if not 0 < len(frame.id) <= _MOST_ID:
-        raise BadFrame(f"the id of a request has 1 to {_MOST_ID} characters", None)
+        raise MalformedFrame(f"the id of a request has 1 to {_MOST_ID} characters", None)
     if len(frame.method) > _MOST_METHOD:
-        raise BadFrame(f"the name of a method has at most {_MOST_METHOD} characters", frame.id)
+        raise MalformedFrame(f"the name of a method has at most {_MOST_METHOD} characters", frame.id)
     return frame
 
 
 def _id_in(text: str) -> str | None:
     try:
-        name = _read_named.decode(text).id
+        name = _read_id.decode(text).id
     except DECODE_ERRORS:
         return None
     return name if isinstance(name, str) and 0 < len(name) <= _MOST_ID else None
@@ -76,7 +76,7 @@ def encode_answer(request_id: str, payload: Any) -> bytes:
     return b'{"type":"res","id":%b,"ok":true,"payload":%b}' % (_encode(request_id), _encode(payload))
 
 
-def encode_refusal(request_id: str, error: dict[str, Any]) -> bytes:
+def encode_error(request_id: str, error: dict[str, Any]) -> bytes:
     """A request has failed; ``error`` as ``refusals.error_shape`` makes it."""
     return b'{"type":"res","id":%b,"ok":false,"error":%b}' % (_encode(request_id), _encode(error))
 
@@ -87,7 +87,7 @@ def encode_event(name: str, payload: bytes, seq: int | None = None) -> bytes:
     return b'{"type":"event","event":"%b","payload":%b%b' % (name.encode(), payload, tail)
 
 
-_RETRYABLE = (PoolSaturated, PoolClosed, AcquireTimeout, TooMany)
+_RETRYABLE = (PoolSaturated, PoolClosed, AcquireTimeout, TooManyRequests)
 
 
 def error_shape(error: PoolError) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def error_shape(error: PoolError) -> dict[str, Any]:
 def _code(error: PoolError) -> str:
     if isinstance(error, RequestTimeout | AcquireTimeout):
         return "AGENT_TIMEOUT"
-    is_wrong = isinstance(error, UsageError | Conflict) and not isinstance(error, TooMany)
+    is_wrong = isinstance(error, UsageError | Conflict) and not isinstance(error, TooManyRequests)
     return "INVALID_REQUEST" if is_wrong else "UNAVAILABLE"
 
 
@@ -121,7 +121,7 @@ def milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1000)
 
 
-def present(**facts: Any) -> dict[str, Any]:
+def omit_none(**facts: Any) -> dict[str, Any]:
     """Those that are not None."""
     return {name: value for name, value in facts.items() if value is not None}
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from doors.websocket.frames import milliseconds
-from doors.websocket.runs import Params, Request
+from doors.websocket.runs import MethodRequest, Params
 from gateway.status import StatusDocument
 from router.keys import main_session_key
 
 
-class NoParams(msgspec.Struct):
+class NoMethodParams(msgspec.Struct):
     """A method without parameters."""
 
 
@@ -38,7 +38,7 @@ class LogParams(msgspec.Struct, rename="camel"):
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 250_000
 
 
-class ResolveParams(msgspec.Struct):
+class ApprovalResolveParams(msgspec.Struct):
     """``exec.approval.resolve``; ``seen``: from the last page of a call whose question shows only its beginning."""
 
     id: str
@@ -46,12 +46,12 @@ class ResolveParams(msgspec.Struct):
     seen: str | None = None
 
 
-async def health(request: Request, _params: NoParams) -> Params:
+async def health(request: MethodRequest, _params: NoMethodParams) -> Params:
     """Whether runs are begun, and the pool in a few numbers; at most a second old."""
-    return health_of(await request.services.status())
+    return health_summary(await request.services.status())
 
 
-def health_of(document: StatusDocument) -> Params:
+def health_summary(document: StatusDocument) -> Params:
     """The same of a status that is there."""
     pool = document.pool
     return {
@@ -65,12 +65,12 @@ def health_of(document: StatusDocument) -> Params:
     }
 
 
-async def status(request: Request, _params: NoParams) -> Any:
+async def status(request: MethodRequest, _params: NoMethodParams) -> Any:
     """Everything at one moment, as ``pool status --json`` prints it."""
     return await request.call("status")
 
 
-async def agents(request: Request, _params: NoParams) -> Params:
+async def agents(request: MethodRequest, _params: NoMethodParams) -> Params:
     """Every agent."""
     found = await request.call("agents.list")
     default = next(agent.name for agent in found if agent.is_default)
@@ -78,7 +78,7 @@ async def agents(request: Request, _params: NoParams) -> Params:
     return {"defaultId": default, "mainKey": "main", "scope": "per-sender", "agents": rows}
 
 
-async def models(request: Request, _params: ModelsParams) -> Params:
+async def models(request: MethodRequest, _params: ModelsParams) -> Params:
     """The models that agents are set to use; what else a program offers only it knows."""
     settings = msgspec.json.decode((await request.call("config.get"))["config"])
     tables = [agent for agent in settings["agents"].values() if isinstance(agent, dict) and agent.get("model")]
@@ -87,24 +87,24 @@ async def models(request: Request, _params: ModelsParams) -> Params:
     return {"models": rows}
 
 
-async def config(request: Request, _params: NoParams) -> Params:
+async def config(request: MethodRequest, _params: NoMethodParams) -> Params:
     """The settings that hold, secrets hidden; ``hash`` changes with what is shown of them."""
     shown = (await request.call("config.get"))["config"]
     return {"valid": True, "issues": [], "config": shown, "hash": hashlib.sha256(bytes(shown)).hexdigest()}
 
 
-async def presence(request: Request, _params: NoParams) -> list[Params]:
+async def presence(request: MethodRequest, _params: NoMethodParams) -> list[Params]:
     """The supervisor and its connections."""
     return request.presence()
 
 
-async def logs(request: Request, params: LogParams) -> Params:
+async def logs(request: MethodRequest, params: LogParams) -> Params:
     """The supervisor's log, from memory: ``file`` is always empty."""
     asked = {"cursor": params.cursor, "limit": params.limit, "max_bytes": params.max_bytes}
     return {"file": "", **msgspec.structs.asdict(await request.call("logs.tail", asked))}
 
 
-async def wake(request: Request, params: WakeParams) -> Params:
+async def wake(request: MethodRequest, params: WakeParams) -> Params:
     """Have a session told something: the default agent's own, unless another is named.
 
     What is queued wakes an agent whose heartbeat is on, as soon as it may; another is told with its next turn.
@@ -116,7 +116,7 @@ async def wake(request: Request, params: WakeParams) -> Params:
     return request.with_ignored({"ok": True, "sessionKey": told["session"], "queued": told["event"] is not None})
 
 
-async def resolve(request: Request, params: ResolveParams) -> Params:
+async def resolve(request: MethodRequest, params: ApprovalResolveParams) -> Params:
     """Decide about a tool call that awaits approval."""
     decision = "allow" if params.decision == "allow-once" else "deny"
     seen = {} if params.seen is None else {"seen": params.seen}

@@ -11,14 +11,14 @@ from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 
-from doors.http.access import Identity
+from doors.http.access import TokenIdentity
 from doors.http.tokens import Scope
 from doors.websocket.frames import (
-    BadFrame,
-    Incoming,
+    MalformedFrame,
+    RequestFrame,
     SocketLimits,
+    encode_error,
     encode_event,
-    encode_refusal,
     error_shape,
     read_frame,
 )
@@ -28,8 +28,8 @@ from wire.framing import DECODE_ERRORS
 PROTOCOLS = (4, 3)
 """The best first."""
 _ROLE = "operator"
-_SCOPES = {"operator.read": Scope.READ, "operator.write": Scope.WRITE, "operator.admin": Scope.ADMIN}
-_APPROVALS = "operator.approvals"
+_SCOPE_NAMES = {"operator.read": Scope.READ, "operator.write": Scope.WRITE, "operator.admin": Scope.ADMIN}
+_APPROVALS_SCOPE = "operator.approvals"
 
 
 class CloseCode:
@@ -50,31 +50,31 @@ class ConnectRefused(UsageError):
         self.close_code = close_code
 
 
-_Fact = Annotated[str, msgspec.Meta(max_length=256)]
+_ShortText = Annotated[str, msgspec.Meta(max_length=256)]
 
 
-class ClientFacts(msgspec.Struct, frozen=True, rename="camel"):
+class ClientInfo(msgspec.Struct, frozen=True, rename="camel"):
     """What a client says about itself; nothing depends on it."""
 
-    id: _Fact | None = None
-    display_name: _Fact | None = None
-    version: _Fact | None = None
-    platform: _Fact | None = None
-    device_family: _Fact | None = None
-    model_identifier: _Fact | None = None
-    mode: _Fact | None = None
-    instance_id: _Fact | None = None
+    id: _ShortText | None = None
+    display_name: _ShortText | None = None
+    version: _ShortText | None = None
+    platform: _ShortText | None = None
+    device_family: _ShortText | None = None
+    model_identifier: _ShortText | None = None
+    mode: _ShortText | None = None
+    instance_id: _ShortText | None = None
 
 
-class Admission(NamedTuple):
+class HandshakeResult(NamedTuple):
     """The peer is in."""
 
     protocol: int
-    owner: Identity
+    owner: TokenIdentity
     """Whose token it has shown."""
-    identity: Identity
+    identity: TokenIdentity
     """The same with the rights that were asked for, where they are less."""
-    client: ClientFacts
+    client: ClientInfo
 
     @property
     def role(self) -> str:
@@ -84,8 +84,8 @@ class Admission(NamedTuple):
     @property
     def scopes(self) -> list[str]:
         """What it may do, in the protocol's words."""
-        granted = [name for name, scope in _SCOPES.items() if scope <= self.identity.scope]
-        return [*granted, *([_APPROVALS] if self.identity.approvals else [])]
+        granted = [name for name, scope in _SCOPE_NAMES.items() if scope <= self.identity.scope]
+        return [*granted, *([_APPROVALS_SCOPE] if self.identity.approvals else [])]
 
 
 class _Auth(msgspec.Struct):
@@ -105,14 +105,16 @@ class _Connect(msgspec.Struct, rename="camel"):
     scopes: list[str] = []
     auth: _Auth | None = None
     device: _Device | None = None
-    client: ClientFacts = ClientFacts()
+    client: ClientInfo = ClientInfo()
 
 
-Authenticate = Callable[[str], Identity | None]
+Authenticate = Callable[[str], TokenIdentity | None]
 _read = msgspec.json.Decoder(_Connect)
 
 
-def decide(params: msgspec.Raw, *, nonce: str, known: Identity | None, authenticate: Authenticate) -> Admission:
+def accept_connect(
+    params: msgspec.Raw, *, nonce: str, known: TokenIdentity | None, authenticate: Authenticate
+) -> HandshakeResult:
     """Let the peer in. ``known``: who it is by the header of its handshake. Raises ConnectRefused."""
     try:
         wish = _read.decode(params)
@@ -124,7 +126,7 @@ def decide(params: msgspec.Raw, *, nonce: str, known: Identity | None, authentic
     if wish.device is not None and wish.device.nonce not in (None, nonce):
         raise ConnectRefused("the device's nonce is not this connection's; sign the one of connect.challenge")
     owner = _identify(wish.auth or _Auth(), known, authenticate)
-    return Admission(protocol, owner, _narrowed(owner, wish.scopes), wish.client)
+    return HandshakeResult(protocol, owner, _restricted(owner, wish.scopes), wish.client)
 
 
 def _choose_protocol(wish: _Connect) -> int:
@@ -136,7 +138,7 @@ def _choose_protocol(wish: _Connect) -> int:
     raise ConnectRefused(f"protocol mismatch: {spoken} are spoken here, not {asked}", CloseCode.PROTOCOL)
 
 
-def _identify(auth: _Auth, known: Identity | None, authenticate: Authenticate) -> Identity:
+def _identify(auth: _Auth, known: TokenIdentity | None, authenticate: Authenticate) -> TokenIdentity:
     if auth.token is None:
         if known is None:
             raise ConnectRefused("unauthorized: no token was shown; send it as params.auth.token")
@@ -147,18 +149,20 @@ def _identify(auth: _Auth, known: Identity | None, authenticate: Authenticate) -
     return owner
 
 
-def _narrowed(owner: Identity, wanted: Sequence[str]) -> Identity:
+def _restricted(owner: TokenIdentity, wanted: Sequence[str]) -> TokenIdentity:
     """Those of the rights asked for that the token has; all of them where none is named. To approve is to look, too."""
     if not wanted:
         return owner
-    scopes = [_SCOPES.get(name, Scope.READ) for name in wanted if name in _SCOPES or name == _APPROVALS]
+    scopes = [_SCOPE_NAMES.get(name, Scope.READ) for name in wanted if name in _SCOPE_NAMES or name == _APPROVALS_SCOPE]
     if not scopes:
-        raise ConnectRefused(f"of the scopes asked for none is one of {', '.join([*_SCOPES, _APPROVALS])}")
+        raise ConnectRefused(f"of the scopes asked for none is one of {', '.join([*_SCOPE_NAMES, _APPROVALS_SCOPE])}")
     scope = min(owner.scope, max(scopes))
-    return owner._replace(scope=scope, approvals=owner.approvals and (_APPROVALS in wanted or scope is Scope.ADMIN))
+    return owner._replace(
+        scope=scope, approvals=owner.approvals and (_APPROVALS_SCOPE in wanted or scope is Scope.ADMIN)
+    )
 
 
-class Phase(Enum):
+class SocketPhase(Enum):
     """How far the connection is."""
 
     CHALLENGED = auto()
@@ -169,108 +173,112 @@ class Phase(Enum):
     """Nothing it sends counts any more."""
 
 
-class Stimulus(Enum):
+class SocketStimulus(Enum):
     """What moves it."""
 
-    ADMITTED = auto()
+    ACCEPTED = auto()
     REFUSED = auto()
     REQUEST = auto()
-    BROKEN = auto()
+    PROTOCOL_ERROR = auto()
     """What came is no request, or cannot be answered."""
-    LATE = auto()
+    CONNECT_TIMEOUT = auto()
     """No ``connect`` in time."""
     GOING_AWAY = auto()
     """The server ends."""
 
 
-_MOVES = {
-    (Phase.CHALLENGED, Stimulus.ADMITTED): Phase.OPEN,
-    (Phase.CHALLENGED, Stimulus.REFUSED): Phase.ENDED,
-    (Phase.CHALLENGED, Stimulus.BROKEN): Phase.ENDED,
-    (Phase.CHALLENGED, Stimulus.LATE): Phase.ENDED,
-    (Phase.CHALLENGED, Stimulus.GOING_AWAY): Phase.ENDED,
-    (Phase.OPEN, Stimulus.REQUEST): Phase.OPEN,
-    (Phase.OPEN, Stimulus.BROKEN): Phase.ENDED,
-    (Phase.OPEN, Stimulus.LATE): Phase.OPEN,
-    (Phase.OPEN, Stimulus.GOING_AWAY): Phase.ENDED,
-    (Phase.ENDED, Stimulus.LATE): Phase.ENDED,
-    (Phase.ENDED, Stimulus.GOING_AWAY): Phase.ENDED,
+_TRANSITIONS = {
+    (SocketPhase.CHALLENGED, SocketStimulus.ACCEPTED): SocketPhase.OPEN,
+    (SocketPhase.CHALLENGED, SocketStimulus.REFUSED): SocketPhase.ENDED,
+    (SocketPhase.CHALLENGED, SocketStimulus.PROTOCOL_ERROR): SocketPhase.ENDED,
+    (SocketPhase.CHALLENGED, SocketStimulus.CONNECT_TIMEOUT): SocketPhase.ENDED,
+    (SocketPhase.CHALLENGED, SocketStimulus.GOING_AWAY): SocketPhase.ENDED,
+    (SocketPhase.OPEN, SocketStimulus.REQUEST): SocketPhase.OPEN,
+    (SocketPhase.OPEN, SocketStimulus.PROTOCOL_ERROR): SocketPhase.ENDED,
+    (SocketPhase.OPEN, SocketStimulus.CONNECT_TIMEOUT): SocketPhase.OPEN,
+    (SocketPhase.OPEN, SocketStimulus.GOING_AWAY): SocketPhase.ENDED,
+    (SocketPhase.ENDED, SocketStimulus.CONNECT_TIMEOUT): SocketPhase.ENDED,
+    (SocketPhase.ENDED, SocketStimulus.GOING_AWAY): SocketPhase.ENDED,
 }
 
 
-class IllegalMove(RuntimeError):
+class IllegalSocketTransition(RuntimeError):
     """A defect of whoever drives the machine."""
 
 
-class Say(NamedTuple):
+class SendFrame(NamedTuple):
     """Send a frame."""
 
     frame: bytes
 
 
-class Admit(NamedTuple):
+class Accept(NamedTuple):
     """Answer ``connect``: the peer is in."""
 
     request_id: str
-    admission: Admission
+    handshake: HandshakeResult
 
 
-class Serve(NamedTuple):
+class Dispatch(NamedTuple):
     """Carry a request out; tell ``answered`` when it has its last answer."""
 
-    request: Incoming
+    request: RequestFrame
 
 
-class End(NamedTuple):
+class CloseSocket(NamedTuple):
     """Close the connection once all that was said has been sent."""
 
     code: int
     reason: str
 
 
-Action: TypeAlias = Say | Admit | Serve | End
+Action: TypeAlias = SendFrame | Accept | Dispatch | CloseSocket
 
 
 class SocketMachine:
     """One connection's. ``known``: who the peer is by the header of its handshake, where it had one."""
 
-    def __init__(self, nonce: str, known: Identity | None, authenticate: Authenticate, limits: SocketLimits) -> None:
-        self.phase = Phase.CHALLENGED
+    def __init__(
+        self, nonce: str, known: TokenIdentity | None, authenticate: Authenticate, limits: SocketLimits
+    ) -> None:
+        self.phase = SocketPhase.CHALLENGED
         self._nonce = nonce
         self._known = known
         self._authenticate = authenticate
         self._limits = limits
         self._in_flight: set[str] = set()
-        self._refused_in_a_row = 0
+        self._consecutive_invalid = 0
 
     # --- stimuli ------------------------------------------------------------------------------------------------------
 
     def begin(self, now_ms: int) -> list[Action]:
         """The connection is there."""
         payload = msgspec.json.encode({"nonce": self._nonce, "ts": now_ms})
-        return [Say(encode_event("connect.challenge", payload))]
+        return [SendFrame(encode_event("connect.challenge", payload))]
 
     def receive(self, text: str | None) -> list[Action]:
         """A frame of the peer; None = one that is no text."""
-        if self.phase is Phase.ENDED:
+        if self.phase is SocketPhase.ENDED:
             return []
         if text is None:
-            return self._end(Stimulus.BROKEN, CloseCode.NO_TEXT, "frames are JSON text")
-        return self._connect(text) if self.phase is Phase.CHALLENGED else self._request(text)
+            return self._close(SocketStimulus.PROTOCOL_ERROR, CloseCode.NO_TEXT, "frames are JSON text")
+        return self._connect(text) if self.phase is SocketPhase.CHALLENGED else self._request(text)
 
-    def late(self) -> list[Action]:
+    def on_connect_timeout(self) -> list[Action]:
         """The time for ``connect`` is over."""
-        if self.phase is Phase.CHALLENGED:
-            return self._end(Stimulus.LATE, CloseCode.POLICY, "no connect in time")
-        self._move(Stimulus.LATE)
+        if self.phase is SocketPhase.CHALLENGED:
+            return self._close(SocketStimulus.CONNECT_TIMEOUT, CloseCode.POLICY, "no connect in time")
+        self._transition(SocketStimulus.CONNECT_TIMEOUT)
         return []
 
-    def go_away(self) -> list[Action]:
+    def on_shutdown(self) -> list[Action]:
         """The server ends."""
-        was_open, is_over = self.phase is Phase.OPEN, self.phase is Phase.ENDED
-        self._move(Stimulus.GOING_AWAY)
-        word = Say(encode_event("shutdown", b'{"reason":"the supervisor ends"}'))
-        return [] if is_over else [*([word] if was_open else []), End(CloseCode.GOING_AWAY, "the supervisor ends")]
+        was_open, is_over = self.phase is SocketPhase.OPEN, self.phase is SocketPhase.ENDED
+        self._transition(SocketStimulus.GOING_AWAY)
+        word = SendFrame(encode_event("shutdown", b'{"reason":"the supervisor ends"}'))
+        return (
+            [] if is_over else [*([word] if was_open else []), CloseSocket(CloseCode.GOING_AWAY, "the supervisor ends")]
+        )
 
     def answered(self, request_id: str) -> None:
         """A request has had its last answer: its id may be used again."""
@@ -278,55 +286,57 @@ class SocketMachine:
 
     # --- moves --------------------------------------------------------------------------------------------------------
 
-    def _move(self, stimulus: Stimulus) -> None:
-        after = _MOVES.get((self.phase, stimulus))
+    def _transition(self, stimulus: SocketStimulus) -> None:
+        after = _TRANSITIONS.get((self.phase, stimulus))
         if after is None:
-            raise IllegalMove(f"{stimulus.name} in {self.phase.name}")
+            raise IllegalSocketTransition(f"{stimulus.name} in {self.phase.name}")
         self.phase = after
 
-    def _end(self, stimulus: Stimulus, code: int, reason: str) -> list[Action]:
-        self._move(stimulus)
-        return [End(code, reason)]
+    def _close(self, stimulus: SocketStimulus, code: int, reason: str) -> list[Action]:
+        self._transition(stimulus)
+        return [CloseSocket(code, reason)]
 
     # --- the first frame ----------------------------------------------------------------------------------------------
 
     def _connect(self, text: str) -> list[Action]:
         if len(text) > self._limits.first_frame_bytes or len(text.encode()) > self._limits.first_frame_bytes:
-            return self._end(Stimulus.BROKEN, CloseCode.TOO_LARGE, "the first frame is too large")
+            return self._close(SocketStimulus.PROTOCOL_ERROR, CloseCode.TOO_LARGE, "the first frame is too large")
         try:
             frame = read_frame(text)
-        except BadFrame as exc:
-            return self._refuse_connect(exc.request_id, ConnectRefused(exc.message))
+        except MalformedFrame as exc:
+            return self._reject_connect(exc.request_id, ConnectRefused(exc.message))
         if frame.method != "connect":
-            return self._refuse_connect(frame.id, ConnectRefused("the first request must be connect"))
+            return self._reject_connect(frame.id, ConnectRefused("the first request must be connect"))
         try:
-            admission = decide(frame.params, nonce=self._nonce, known=self._known, authenticate=self._authenticate)
+            admission = accept_connect(
+                frame.params, nonce=self._nonce, known=self._known, authenticate=self._authenticate
+            )
         except ConnectRefused as exc:
-            return self._refuse_connect(frame.id, exc)
-        self._move(Stimulus.ADMITTED)
-        return [Admit(frame.id, admission)]
+            return self._reject_connect(frame.id, exc)
+        self._transition(SocketStimulus.ACCEPTED)
+        return [Accept(frame.id, admission)]
 
-    def _refuse_connect(self, request_id: str | None, refusal: ConnectRefused) -> list[Action]:
-        ending = self._end(Stimulus.REFUSED, refusal.close_code, refusal.message)
-        return [*_refusal(request_id, refusal), *ending]
+    def _reject_connect(self, request_id: str | None, refusal: ConnectRefused) -> list[Action]:
+        ending = self._close(SocketStimulus.REFUSED, refusal.close_code, refusal.message)
+        return [*_error_reply(request_id, refusal), *ending]
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _request(self, text: str) -> list[Action]:
         try:
             frame = read_frame(text)
-        except BadFrame as exc:
-            return self._refuse_frame(exc)
-        self._move(Stimulus.REQUEST)
+        except MalformedFrame as exc:
+            return self._reject_frame(exc)
+        self._transition(SocketStimulus.REQUEST)
         try:
             self._check(frame)
         except PoolError as exc:
-            return _refusal(frame.id, exc)
-        self._refused_in_a_row = 0
+            return _error_reply(frame.id, exc)
+        self._consecutive_invalid = 0
         self._in_flight.add(frame.id)
-        return [Serve(frame)]
+        return [Dispatch(frame)]
 
-    def _check(self, frame: Incoming) -> None:
+    def _check(self, frame: RequestFrame) -> None:
         if frame.id in self._in_flight:
             raise UsageError(f"a request with the id {frame.id!r} is still in flight; use another")
         if frame.method == "connect":
@@ -335,14 +345,14 @@ class SocketMachine:
             text = f"{self._limits.max_requests} requests of this connection have no answer yet, which is the limit"
             raise PoolSaturated(text, retry_after=1.0)
 
-    def _refuse_frame(self, refusal: BadFrame) -> list[Action]:
-        self._refused_in_a_row += 1
-        answer = _refusal(refusal.request_id, refusal)
-        if not answer or self._refused_in_a_row > self._limits.max_refused:
-            return [*answer, *self._end(Stimulus.BROKEN, CloseCode.POLICY, refusal.message)]
-        self._move(Stimulus.REQUEST)
+    def _reject_frame(self, refusal: MalformedFrame) -> list[Action]:
+        self._consecutive_invalid += 1
+        answer = _error_reply(refusal.request_id, refusal)
+        if not answer or self._consecutive_invalid > self._limits.max_refused:
+            return [*answer, *self._close(SocketStimulus.PROTOCOL_ERROR, CloseCode.POLICY, refusal.message)]
+        self._transition(SocketStimulus.REQUEST)
         return answer
 
 
-def _refusal(request_id: str | None, error: PoolError) -> list[Action]:
-    return [] if request_id is None else [Say(encode_refusal(request_id, error_shape(error)))]
+def _error_reply(request_id: str | None, error: PoolError) -> list[Action]:
+    return [] if request_id is None else [SendFrame(encode_error(request_id, error_shape(error)))]

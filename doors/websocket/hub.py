@@ -16,50 +16,50 @@ from typing import Any, Protocol
 import msgspec
 import trio
 
-from doors.http.access import Identity
-from doors.http.errors import told
-from doors.http.services import HttpCaller, Services
+from doors.http.access import TokenIdentity
+from doors.http.errors import as_pool_error
+from doors.http.services import HttpCaller, HttpServices
 from doors.http.tokens import Scope
-from doors.websocket.events import Told
+from doors.websocket.events import OutboundEvent
 from doors.websocket.frames import SocketLimits
-from doors.websocket.peer import entries
-from doors.websocket.run_text import KINDS, Story
+from doors.websocket.peer import presence_entries
+from doors.websocket.run_text import GATEWAY_EVENT_TYPES, EventTranslator
 
 _VERSION = version("agent-pool")
 _LINGER_SECONDS = 60.0
-_LOOK_BACK = 20_000
+_LOOKBACK_SEQS = 20_000
 """Seqs; some 50 ms of reading."""
 _RETRY_SECONDS = 1.0
-_HEARD_AT_ONCE = 1000
+_DELIVERIES_PER_STEP = 1000
 """Events times listeners; some 5 ms."""
-_OURSELVES = Identity("websocket", Scope.READ, approvals=True)
+_INTERNAL_IDENTITY = TokenIdentity("websocket", Scope.READ, approvals=True)
 _logger = logging.getLogger("pool.http")
 
 
-class Listener(Protocol):
+class HubListener(Protocol):
     """A receiver of events. ``presence``: its entry in ``system-presence``."""
 
     presence: dict[str, Any]
 
-    def hear(self, event: Told) -> None:
+    def on_event(self, event: OutboundEvent) -> None:
         """An event; must not wait."""
         ...
 
-    async def keep_up(self) -> None:
+    async def wait_drained(self) -> None:
         """Wait for what the server itself has still to do for it, never for its peer."""
         ...
 
-    def miss(self) -> None:
+    def on_gap(self) -> None:
         """Events were lost that everybody should have heard."""
         ...
 
 
-class _Ended(msgspec.Struct):
+class _SubscriptionEnded(msgspec.Struct):
     bookmark: int
     reason: str
 
 
-class _Follower(HttpCaller):
+class _SubscriptionCaller(HttpCaller):
     """Keeps the subscription's task."""
 
     task: Callable[[], Awaitable[None]] | None = None
@@ -68,33 +68,33 @@ class _Follower(HttpCaller):
         self.task = task
 
 
-class Hub:
+class EventHub:
     """One for the server's life; ``run`` is a chore of it."""
 
-    def __init__(self, services: Services, limits: SocketLimits) -> None:
+    def __init__(self, services: HttpServices, limits: SocketLimits) -> None:
         self._services = services
         self._limits = limits
-        self._listeners: dict[Listener, None] = {}
-        self._wanted = trio.Event()
+        self._listeners: dict[HubListener, None] = {}
+        self._has_listeners = trio.Event()
         self._following = trio.CancelScope()
         self._flushing = trio.CancelScope()
-        self._story = Story(0)
-        self._telling = trio.Lock()
+        self._translator = EventTranslator(0)
+        self._broadcast_lock = trio.Lock()
         """Events are told in their order."""
-        self._ended: _Ended | None = None
+        self._ended: _SubscriptionEnded | None = None
 
-    def join(self, listener: Listener) -> None:
+    def add_listener(self, listener: HubListener) -> None:
         """Tell it from now on."""
         self._listeners[listener] = None
         self._following.deadline = math.inf
-        self._wanted.set()
+        self._has_listeners.set()
 
     def presence(self) -> list[dict[str, Any]]:
         """The entries of ``system-presence``."""
         connected = (listener.presence for listener in self._listeners)
-        return entries(platform.node(), _VERSION, self._services.started_at, connected)
+        return presence_entries(platform.node(), _VERSION, self._services.started_at, connected)
 
-    def leave(self, listener: Listener) -> None:
+    def remove_listener(self, listener: HubListener) -> None:
         """Tell it no more."""
         del self._listeners[listener]
         if not self._listeners:
@@ -109,27 +109,27 @@ class Hub:
         """Follow while somebody listens, until cancelled."""
         task_status.started()
         while True:
-            await self._wanted.wait()
+            await self._has_listeners.wait()
             with trio.CancelScope() as self._following:
                 if not self._listeners:  # who woke it has left again
                     self._linger()
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._tick)
-                    nursery.start_soon(self._flush_in_time)
+                    nursery.start_soon(self._flush_when_due)
                     await self._follow()
-            self._wanted = trio.Event()
+            self._has_listeners = trio.Event()
             if self._listeners:  # somebody came in the moment it gave up
-                self._wanted.set()
+                self._has_listeners.set()
 
     async def _follow(self) -> None:
         """Subscribe, and again where it was cut off; after trouble with what is to happen from then on."""
-        since = await self._try(lambda: self._look_back(_LOOK_BACK))
+        since = await self._try(lambda: self._restart(_LOOKBACK_SEQS))
         while True:
             if since is None:
                 await trio.sleep(_RETRY_SECONDS)
-                since = await self._try(lambda: self._look_back(0))
+                since = await self._try(lambda: self._restart(0))
                 for listener in list(self._listeners):
-                    listener.miss()
+                    listener.on_gap()
             else:
                 since = await self._try(partial(self._subscribe, since))
 
@@ -138,63 +138,63 @@ class Hub:
         try:
             return await step()
         except Exception as exc:  # noqa: BLE001  # told() tells of a defect
-            trouble = told(exc, "the events for WebSockets")
+            trouble = as_pool_error(exc, "the events for WebSockets")
             _logger.warning("events cannot be told to WebSockets at the moment: %s", trouble)
             return None
 
-    async def _look_back(self, seqs: int) -> int:
+    async def _restart(self, seqs: int) -> int:
         """Begin a new story; where to read on from."""
-        status = await self._services.call("status", {}, HttpCaller(_OURSELVES, "websocket"))
+        status = await self._services.call("status", {}, HttpCaller(_INTERNAL_IDENTITY, "websocket"))
         head = int(status.gateway.events.head)
-        self._story = Story(head)
+        self._translator = EventTranslator(head)
         return max(0, head - seqs)
 
     async def _subscribe(self, since: int) -> int | None:
         """Follow up to the end of one subscription; the bookmark where another may go on from it."""
-        caller = _Follower(_OURSELVES, "websocket", take=self._take)
+        caller = _SubscriptionCaller(_INTERNAL_IDENTITY, "websocket", take=self._on_push)
         self._ended = None
-        await self._services.call("subscribe", {"since": since, "kinds": KINDS}, caller)
+        await self._services.call("subscribe", {"since": since, "kinds": GATEWAY_EVENT_TYPES}, caller)
         assert caller.task is not None  # noqa: S101  # subscribe has started it, or raised
         await caller.task()
-        ended: _Ended | None = self._ended
+        ended: _SubscriptionEnded | None = self._ended
         return ended.bookmark if ended is not None and ended.reason == "behind" else None
 
-    async def _take(self, event: str, data: bytes) -> None:
+    async def _on_push(self, event: str, data: bytes) -> None:
         if event == "subscription_ended":
-            self._ended = msgspec.json.decode(data, type=_Ended)
+            self._ended = msgspec.json.decode(data, type=_SubscriptionEnded)
             return
-        await self._tell(lambda: self._story.take(data, trio.current_time()))
+        await self._broadcast(lambda: self._translator.translate(data, trio.current_time()))
 
-    async def _flush_in_time(self) -> None:
+    async def _flush_when_due(self) -> None:
         while True:
-            with trio.CancelScope(deadline=self._story.next_due) as self._flushing:
+            with trio.CancelScope(deadline=self._translator.next_due) as self._flushing:
                 await trio.sleep_forever()
-            await self._tell(lambda: self._story.flush(trio.current_time()))
+            await self._broadcast(lambda: self._translator.flush(trio.current_time()))
 
     async def _tick(self) -> None:
         while True:
             await trio.sleep(self._limits.tick)
-            await self._tell(_tick_now)
+            await self._broadcast(_tick_events)
 
-    async def _tell(self, news: Callable[[], list[Told]]) -> None:
+    async def _broadcast(self, news: Callable[[], list[OutboundEvent]]) -> None:
         """Tell everybody, some events at a time, each time for as long as it takes to send them."""
-        async with self._telling:
+        async with self._broadcast_lock:
             events = news()
-            self._flushing.deadline = self._story.next_due
-            at_once = _HEARD_AT_ONCE // max(1, len(self._listeners)) + 1
+            self._flushing.deadline = self._translator.next_due
+            at_once = _DELIVERIES_PER_STEP // max(1, len(self._listeners)) + 1
             for begin in range(0, len(events), at_once):
-                await self._tell_some(events[begin : begin + at_once])
+                await self._broadcast_batch(events[begin : begin + at_once])
 
-    async def _tell_some(self, events: list[Told]) -> None:
+    async def _broadcast_batch(self, events: list[OutboundEvent]) -> None:
         listeners = list(self._listeners)
         for event in events:
             for listener in listeners:
-                listener.hear(event)
+                listener.on_event(event)
         await trio.lowlevel.checkpoint()
         for listener in listeners:
-            await listener.keep_up()
+            await listener.wait_drained()
 
 
-def _tick_now() -> list[Told]:
+def _tick_events() -> list[OutboundEvent]:
     payload = msgspec.json.encode({"ts": int(time.time() * 1000)})
-    return [Told("tick", payload, is_droppable=True)]
+    return [OutboundEvent("tick", payload, is_droppable=True)]

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doors.http.errors import Refusal
+from doors.http.errors import HttpError
 from doors.http.tokens import Scope
 from doors.websocket import cron_methods as cron
 from doors.websocket import gateway_methods as gateway
 from doors.websocket import runs
 from doors.websocket import session_methods as sessions
-from doors.websocket.runs import Request
+from doors.websocket.runs import MethodRequest
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
 
@@ -22,7 +22,7 @@ class Method(NamedTuple):
 
     scope: Scope | None
     params: type[msgspec.Struct]
-    run: Callable[[Request, Any], Awaitable[Any]]
+    run: Callable[[MethodRequest, Any], Awaitable[Any]]
     ignored: frozenset[str] = frozenset()
 
 
@@ -35,53 +35,55 @@ METHODS: Mapping[str, Method] = {
     "agent": Method(Scope.WRITE, runs.AgentParams, runs.agent, runs.AGENT_IGNORED),
     "agent.wait": Method(Scope.READ, runs.WaitParams, runs.wait),
     "chat.send": Method(Scope.WRITE, runs.ChatParams, runs.send, runs.CHAT_IGNORED),
-    "chat.history": Method(Scope.READ, runs.HistoryParams, runs.history, frozenset({"maxChars"})),
-    "chat.abort": Method(Scope.WRITE, runs.AbortParams, runs.abort),
-    "sessions.list": Method(Scope.READ, sessions.ListParams, sessions.list_sessions, _LIST_IGNORED),
-    "sessions.get": Method(Scope.READ, sessions.GetParams, sessions.get),
-    "sessions.resolve": Method(Scope.READ, sessions.ResolveParams, sessions.resolve, _RESOLVE_IGNORED),
-    "sessions.describe": Method(Scope.READ, sessions.DescribeParams, sessions.describe, _DESCRIBE_IGNORED),
-    "sessions.patch": Method(Scope.WRITE, sessions.PatchParams, sessions.patch),
-    "sessions.subscribe": Method(Scope.READ, sessions.FollowParams, sessions.follow),
-    "sessions.unsubscribe": Method(Scope.READ, sessions.FollowParams, sessions.leave),
-    "sessions.messages.subscribe": Method(Scope.READ, sessions.MessagesParams, sessions.follow_messages),
-    "sessions.messages.unsubscribe": Method(Scope.READ, sessions.MessagesParams, sessions.leave_messages),
-    "sessions.reset": Method(Scope.WRITE, sessions.ResetParams, sessions.reset, frozenset({"reason"})),
-    "sessions.delete": Method(Scope.ADMIN, sessions.DeleteParams, sessions.delete),
-    "sessions.compact": Method(Scope.WRITE, sessions.CompactParams, sessions.compact),
-    "health": Method(Scope.READ, gateway.NoParams, gateway.health, frozenset({"probe"})),
-    "status": Method(Scope.READ, gateway.NoParams, gateway.status),
+    "chat.history": Method(Scope.READ, runs.ChatHistoryParams, runs.history, frozenset({"maxChars"})),
+    "chat.abort": Method(Scope.WRITE, runs.ChatAbortParams, runs.abort),
+    "sessions.list": Method(Scope.READ, sessions.SessionListParams, sessions.list_sessions, _LIST_IGNORED),
+    "sessions.get": Method(Scope.READ, sessions.SessionGetParams, sessions.get),
+    "sessions.resolve": Method(Scope.READ, sessions.SessionResolveParams, sessions.resolve, _RESOLVE_IGNORED),
+    "sessions.describe": Method(Scope.READ, sessions.SessionDescribeParams, sessions.describe, _DESCRIBE_IGNORED),
+    "sessions.patch": Method(Scope.WRITE, sessions.SessionPatchParams, sessions.patch),
+    "sessions.subscribe": Method(Scope.READ, sessions.SessionsSubscribeParams, sessions.subscribe),
+    "sessions.unsubscribe": Method(Scope.READ, sessions.SessionsSubscribeParams, sessions.unsubscribe),
+    "sessions.messages.subscribe": Method(Scope.READ, sessions.MessagesSubscribeParams, sessions.subscribe_messages),
+    "sessions.messages.unsubscribe": Method(
+        Scope.READ, sessions.MessagesSubscribeParams, sessions.unsubscribe_messages
+    ),
+    "sessions.reset": Method(Scope.WRITE, sessions.SessionResetParams, sessions.reset, frozenset({"reason"})),
+    "sessions.delete": Method(Scope.ADMIN, sessions.SessionDeleteParams, sessions.delete),
+    "sessions.compact": Method(Scope.WRITE, sessions.SessionCompactParams, sessions.compact),
+    "health": Method(Scope.READ, gateway.NoMethodParams, gateway.health, frozenset({"probe"})),
+    "status": Method(Scope.READ, gateway.NoMethodParams, gateway.status),
     "wake": Method(Scope.WRITE, gateway.WakeParams, gateway.wake),
-    "agents.list": Method(Scope.READ, gateway.NoParams, gateway.agents),
+    "agents.list": Method(Scope.READ, gateway.NoMethodParams, gateway.agents),
     "models.list": Method(Scope.READ, gateway.ModelsParams, gateway.models),
-    "system-presence": Method(Scope.READ, gateway.NoParams, gateway.presence),
+    "system-presence": Method(Scope.READ, gateway.NoMethodParams, gateway.presence),
     "cron.list": Method(Scope.READ, cron.CronParams, cron.list_jobs, _CRON_IGNORED),
     "logs.tail": Method(Scope.ADMIN, gateway.LogParams, gateway.logs),
-    "config.get": Method(Scope.ADMIN, gateway.NoParams, gateway.config),
-    "exec.approval.resolve": Method(None, gateway.ResolveParams, gateway.resolve),
+    "config.get": Method(Scope.ADMIN, gateway.NoMethodParams, gateway.config),
+    "exec.approval.resolve": Method(None, gateway.ApprovalResolveParams, gateway.resolve),
 }
 
 _read_names = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-async def carry_out(name: str, params: msgspec.Raw, request: Request) -> Any:
+async def dispatch(name: str, params: msgspec.Raw, request: MethodRequest) -> Any:
     """Run a method; what it returns is the payload of its last answer. Raises PoolError."""
     method = METHODS.get(name)
     if method is None:
         raise UsageError(f"unknown method: {name!r}; there are: {', '.join(METHODS)}")
-    _check_right(name, method, request)
+    _check_scope(name, method, request)
     return await method.run(request, _read(name, method, params, request))
 
 
-def _check_right(name: str, method: Method, request: Request) -> None:
+def _check_scope(name: str, method: Method, request: MethodRequest) -> None:
     identity = request.identity
     if method.scope is None and not identity.approvals:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"missing scope: operator.approvals, for {name}")
+        raise HttpError(HTTPStatus.FORBIDDEN, f"missing scope: operator.approvals, for {name}")
     if method.scope is not None and identity.scope < method.scope:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"missing scope: operator.{method.scope.name.lower()}, for {name}")
+        raise HttpError(HTTPStatus.FORBIDDEN, f"missing scope: operator.{method.scope.name.lower()}, for {name}")
 
 
-def _read(name: str, method: Method, params: msgspec.Raw, request: Request) -> Any:
+def _read(name: str, method: Method, params: msgspec.Raw, request: MethodRequest) -> Any:
     raw = bytes(params)
     raw = b"{}" if raw == b"null" else raw
     try:

@@ -4,7 +4,7 @@ from collections import deque
 from typing import NamedTuple
 
 
-class Offer(NamedTuple):
+class EnqueueResult(NamedTuple):
     """What has become of an event, and of those that waited."""
 
     is_full: bool
@@ -13,7 +13,7 @@ class Offer(NamedTuple):
     """Events that were dropped: this one, or others that made room for it."""
 
 
-class Outbox:
+class FrameQueue:
     """Frames in order, ``limit`` bytes of them at most; a single one may be larger."""
 
     def __init__(self, limit: int) -> None:
@@ -35,24 +35,24 @@ class Outbox:
         """Add a frame, whatever waits already."""
         self._add(frame, is_droppable=False)
 
-    def offer(self, frame: bytes, *, is_droppable: bool) -> Offer:
+    def offer(self, frame: bytes, *, is_droppable: bool) -> EnqueueResult:
         """Add an event where there is room; one that must not be lost takes that of those that may."""
         lost = 0
         if not self.has_room(len(frame)):
             if is_droppable:
-                return Offer(is_full=False, lost=1)
-            lost = self._drop()
+                return EnqueueResult(is_full=False, lost=1)
+            lost = self._drop_droppable()
             if not self.has_room(len(frame)):
-                return Offer(is_full=True, lost=lost)
+                return EnqueueResult(is_full=True, lost=lost)
         self._add(frame, is_droppable=is_droppable)
-        return Offer(is_full=False, lost=lost)
+        return EnqueueResult(is_full=False, lost=lost)
 
     def _add(self, frame: bytes, *, is_droppable: bool) -> None:
         self._frames.append((frame, is_droppable))
         self.size += len(frame)
         self._droppable_size += len(frame) if is_droppable else 0
 
-    def _drop(self) -> int:
+    def _drop_droppable(self) -> int:
         """All that may be dropped; how many they were."""
         if not self._droppable_size:
             return 0
@@ -62,7 +62,7 @@ class Outbox:
         self._droppable_size = 0
         return before - len(self._frames)
 
-    def take(self, size: int) -> list[bytes]:
+    def pop_batch(self, size: int) -> list[bytes]:
         """The next frames: those that fit into ``size`` bytes, and one at least where there is one."""
         taken: list[bytes] = []
         while self._frames and (not taken or len(self._frames[0][0]) <= size):

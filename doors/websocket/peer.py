@@ -10,14 +10,14 @@ from enum import Enum, auto
 from itertools import islice
 from typing import Any
 
-from doors.websocket.frames import milliseconds, present
-from doors.websocket.handshake import Admission
+from doors.websocket.frames import milliseconds, omit_none
+from doors.websocket.handshake import HandshakeResult
 from errors import PoolSaturated
 
 MOST_ENTRIES = 500
 
 
-def entry_of(admission: Admission, connected_at: float) -> dict[str, Any]:
+def presence_entry(admission: HandshakeResult, connected_at: float) -> dict[str, Any]:
     """The entry of one connection. A client's facts about itself are unchecked, and bounded."""
     client = admission.client
     host = client.display_name or client.id or "a client"
@@ -30,7 +30,7 @@ def entry_of(admission: Admission, connected_at: float) -> dict[str, Any]:
         "ts": milliseconds(connected_at),
         "roles": [admission.role],
         "scopes": admission.scopes,
-        **present(
+        **omit_none(
             version=client.version,
             platform=client.platform,
             deviceFamily=client.device_family,
@@ -40,7 +40,9 @@ def entry_of(admission: Admission, connected_at: float) -> dict[str, Any]:
     }
 
 
-def entries(host: str, version: str, started_at: float, connected: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def presence_entries(
+    host: str, version: str, started_at: float, connected: Iterable[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """The supervisor itself, then its connections, the oldest first."""
     ourselves = {
         "host": host,
@@ -69,7 +71,7 @@ class Audience(Enum):
     """Those that follow the messages of the event's session."""
 
 
-class Subscriptions:
+class SocketSubscriptions:
     """The subscriptions of one connection."""
 
     def __init__(self) -> None:
@@ -79,7 +81,7 @@ class Subscriptions:
         """Whether it follows the list of sessions."""
         self._messages: set[str] = set()
 
-    def follow(self, session: str) -> None:
+    def subscribe_messages(self, session: str) -> None:
         """Add a session's messages. Raises PoolSaturated."""
         if session not in self._messages and len(self._messages) >= MOST_SESSIONS:
             raise PoolSaturated(
@@ -87,7 +89,7 @@ class Subscriptions:
             )
         self._messages.add(session)
 
-    def leave(self, session: str) -> None:
+    def unsubscribe_messages(self, session: str) -> None:
         """Remove them."""
         self._messages.discard(session)
 

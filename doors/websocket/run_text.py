@@ -20,18 +20,18 @@ from itertools import groupby
 import msgspec
 
 from doors.websocket.events import (
-    CHANGES,
-    MESSAGES,
-    Moment,
-    Told,
-    assistant,
+    MESSAGE_EVENTS,
+    SESSION_CHANGE_REASONS,
+    EventContext,
+    OutboundEvent,
+    assistant_delta,
     call_id_of,
-    change,
     chat_delta,
     error_of,
-    message,
-    picture,
+    session_changed,
+    session_message,
     tool_result,
+    translate,
 )
 from wire.messages import EMPTY
 
@@ -39,10 +39,10 @@ MOST_TEXT = 256 * 1024
 """Characters; a run's ``done`` holds as many."""
 CHAT_SECONDS = 0.15
 _CHARS_PER_SECOND = 1_000_000
-_GAP = "\n\n"
+_PARAGRAPH_BREAK = "\n\n"
 
 
-class Stretch:
+class PendingDelta:
     """What one kind of events has not told yet, and when it may."""
 
     def __init__(self, pause: float) -> None:
@@ -63,7 +63,7 @@ class Stretch:
         self._parts.append(piece)
         self.seq, self.ts = seq, ts
 
-    def take(self, now: float, repeated: int) -> str:
+    def flush(self, now: float, repeated: int) -> str:
         """What waits is told now, with ``repeated`` characters beside it."""
         delta = "".join(self._parts)
         self._parts.clear()
@@ -75,64 +75,64 @@ class RunText:
     """One run's. ``is_whole``: it was heard from its begin, so that all of it is known."""
 
     def __init__(self, *, is_whole: bool) -> None:
-        self.agent = Stretch(0.0)
-        self.chat = Stretch(CHAT_SECONDS)
+        self.agent = PendingDelta(0.0)
+        self.chat = PendingDelta(CHAT_SECONDS)
         self._is_whole = is_whole
-        self._said = ""
+        self._text = ""
         self._parts: list[str] = []
         self._length = 0
         self._has_gap = False
 
     @property
-    def whole(self) -> str | None:
+    def full_text(self) -> str | None:
         """All that was said; None where that is not known, or too much."""
         if not self._is_whole or self._length > MOST_TEXT:
             return None
         if self._parts:
-            self._said += "".join(self._parts)
+            self._text += "".join(self._parts)
             self._parts.clear()
-        return self._said
+        return self._text
 
-    def gap(self) -> None:
+    def break_paragraph(self) -> None:
         """The agent does something else: what it says next is a paragraph of its own."""
         self._has_gap = self._length > 0
 
     def add(self, said: str, seq: int, ts: float) -> None:
         """More has been said, and is to be told."""
-        piece = self.recall(said)
+        piece = self.record(said)
         self.agent.add(piece, seq, ts)
         self.chat.add(piece, seq, ts)
 
-    def recall(self, said: str) -> str:
+    def record(self, said: str) -> str:
         """More has been said, of which nobody is told; returns it with the gap before it."""
         if not said:
             return ""
-        piece = f"{_GAP}{said}" if self._has_gap else said
+        piece = f"{_PARAGRAPH_BREAK}{said}" if self._has_gap else said
         self._has_gap = False
         self._length += len(piece)
         if self._is_whole and self._length <= MOST_TEXT:
             self._parts.append(piece)
         else:
-            self._said = ""
+            self._text = ""
             self._parts.clear()
         return piece
 
 
-EVENTS = (
+EVENT_NAMES = (
     *("agent", "chat", "tick", "shutdown", "sessions.changed", "session.message"),
     *("exec.approval.requested", "exec.approval.resolved"),
 )
 """What a peer may hear, beside ``connect.challenge``."""
 
-KINDS = (
+GATEWAY_EVENT_TYPES = (
     *("run:start", "text_chunk", "text_snapshot", "tool:start", "tool:update", "tool:end", "tool:error"),
-    *("run:accepted", *CHANGES),
+    *("run:accepted", *SESSION_CHANGE_REASONS),
     *("compaction:start", "compaction:end", "error", "done", "permission_required", "permission_decided"),
 )
 """The gateway's events that they are made of."""
 
-_TEXTS = frozenset({"text_chunk", "text_snapshot"})
-_GAPS = frozenset({"tool:start", "compaction:end"})
+_TEXT_EVENTS = frozenset({"text_chunk", "text_snapshot"})
+_PARAGRAPH_EVENTS = frozenset({"tool:start", "compaction:end"})
 _MOST_RUNS = 1000
 """Runs whose text is remembered: far more than run at a time, and each forgets its own at its end."""
 
@@ -141,7 +141,7 @@ _MOST_FAILURES = 64
 """Calls of one run whose failure is kept until their end, which usually follows at once."""
 
 
-class _Event(msgspec.Struct, gc=False):
+class _GatewayEvent(msgspec.Struct, gc=False):
     seq: int
     ts: float
     session: str
@@ -150,149 +150,151 @@ class _Event(msgspec.Struct, gc=False):
     data: msgspec.Raw = EMPTY
 
 
-class _Push(msgspec.Struct):
-    events: list[_Event]
+class _GatewayPush(msgspec.Struct):
+    events: list[_GatewayEvent]
 
 
-class _Piece(msgspec.Struct, gc=False):
+class _PieceData(msgspec.Struct, gc=False):
     delta: str = ""
     text: str = ""
 
 
-_Run = tuple[str, str]
-_read_push = msgspec.json.Decoder(_Push)
-_read_pieces = msgspec.json.Decoder(list[_Piece])
+_RunKey = tuple[str, str]
+_read_push = msgspec.json.Decoder(_GatewayPush)
+_read_pieces = msgspec.json.Decoder(list[_PieceData])
 
 
-class Story:
+class EventTranslator:
     """``news_after``: events up to that seq are only remembered, so that what follows can be told with all its text."""
 
     def __init__(self, news_after: int) -> None:
-        self._news_after = news_after
-        self._texts: OrderedDict[_Run, RunText] = OrderedDict()
-        self._waiting: dict[_Run, RunText] = {}
+        self._emit_after = news_after
+        self._texts: OrderedDict[_RunKey, RunText] = OrderedDict()
+        self._pending: dict[_RunKey, RunText] = {}
         """Those of which something is not told yet."""
-        self._failures: dict[_Run, dict[str, _Event]] = {}
+        self._failures: dict[_RunKey, dict[str, _GatewayEvent]] = {}
         """Failures that wait for the end of their call, by its id."""
 
-    def take(self, data: bytes, now: float) -> list[Told]:
+    def translate(self, data: bytes, now: float) -> list[OutboundEvent]:
         """What to tell of a push ``{"events": [...]}`` of the gateway."""
-        told: list[Told] = []
-        for (session, run_id, is_text), group in groupby(_read_push.decode(data).events, _thread):
+        told: list[OutboundEvent] = []
+        for (session, run_id, is_text), group in groupby(_read_push.decode(data).events, _group_key):
             if not run_id:
-                told += self._of_sessions(list(group))
+                told += self._translate_session_events(list(group))
                 continue
             if is_text:
-                self._say((session, run_id), list(group))
+                self._add_text((session, run_id), list(group))
             else:
                 for event in group:
-                    told += self._single((session, run_id), event, now)
+                    told += self._translate_run_event((session, run_id), event, now)
         return [*told, *self.flush(now)]
 
-    def flush(self, now: float) -> list[Told]:
+    def flush(self, now: float) -> list[OutboundEvent]:
         """What has waited for its time, which has come."""
-        told: list[Told] = []
-        for run, text in list(self._waiting.items()):
+        told: list[OutboundEvent] = []
+        for run, text in list(self._pending.items()):
             if text.agent.due_at <= now:
-                told.append(_tell_agent(run, text, now))
+                told.append(_flush_agent(run, text, now))
             if text.chat.due_at <= now:
-                told.append(_tell_chat(run, text, now))
+                told.append(_flush_chat(run, text, now))
             if text.agent.due_at == text.chat.due_at == math.inf:
-                del self._waiting[run]
+                del self._pending[run]
         return told
 
     @property
     def next_due(self) -> float:
         """When ``flush`` has something to tell; infinite where nothing waits."""
-        return min((min(text.agent.due_at, text.chat.due_at) for text in self._waiting.values()), default=math.inf)
+        return min((min(text.agent.due_at, text.chat.due_at) for text in self._pending.values()), default=math.inf)
 
     # --- text ---------------------------------------------------------------------------------------------------------
 
-    def _say(self, run: _Run, events: list[_Event]) -> None:
-        text = self._texts.get(run) or self._remember(run, is_whole=False)
-        old = [event for event in events if event.seq <= self._news_after]
-        text.recall(_join(old))
+    def _add_text(self, run: _RunKey, events: list[_GatewayEvent]) -> None:
+        text = self._texts.get(run) or self._track_run(run, is_whole=False)
+        old = [event for event in events if event.seq <= self._emit_after]
+        text.record(_joined_text(old))
         new = events[len(old) :]
-        said = _join(new)
+        said = _joined_text(new)
         if said:
             text.add(said, new[-1].seq, new[-1].ts)
-            self._waiting[run] = text
+            self._pending[run] = text
 
-    def _remember(self, run: _Run, *, is_whole: bool) -> RunText:
+    def _track_run(self, run: _RunKey, *, is_whole: bool) -> RunText:
         text = self._texts[run] = RunText(is_whole=is_whole)
         if len(self._texts) > _MOST_RUNS:
             oldest, _ = self._texts.popitem(last=False)
-            self._waiting.pop(oldest, None)
+            self._pending.pop(oldest, None)
             self._failures.pop(oldest, None)
         return text
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
-    def _of_sessions(self, events: list[_Event]) -> Iterator[Told]:
+    def _translate_session_events(self, events: list[_GatewayEvent]) -> Iterator[OutboundEvent]:
         """Changes of sessions; the protocol has no other events outside runs."""
         for event in events:
-            if event.seq > self._news_after and event.type in CHANGES:
-                yield change(Moment(event.session, "", event.seq, event.ts), event.type, event.data)
+            if event.seq > self._emit_after and event.type in SESSION_CHANGE_REASONS:
+                yield session_changed(EventContext(event.session, "", event.seq, event.ts), event.type, event.data)
 
     # --- all else -----------------------------------------------------------------------------------------------------
 
-    def _single(self, run: _Run, event: _Event, now: float) -> Iterator[Told]:
-        text = self._remember(run, is_whole=True) if event.type == "run:start" else self._texts.get(run)
-        if event.seq > self._news_after:
-            yield from self._tell(run, event, text, now)
+    def _translate_run_event(self, run: _RunKey, event: _GatewayEvent, now: float) -> Iterator[OutboundEvent]:
+        text = self._track_run(run, is_whole=True) if event.type == "run:start" else self._texts.get(run)
+        if event.seq > self._emit_after:
+            yield from self._emit(run, event, text, now)
         if event.type == "done":
             self._failures.pop(run, None)
             self._texts.pop(run, None)
-            self._waiting.pop(run, None)
-        elif text is not None and event.type in _GAPS:
-            text.gap()
+            self._pending.pop(run, None)
+        elif text is not None and event.type in _PARAGRAPH_EVENTS:
+            text.break_paragraph()
 
-    def _tell(self, run: _Run, event: _Event, text: RunText | None, now: float) -> Iterable[Told]:
+    def _emit(self, run: _RunKey, event: _GatewayEvent, text: RunText | None, now: float) -> Iterable[OutboundEvent]:
         if text is not None and text.agent.due_at < math.inf:
-            yield _tell_agent(run, text, now)
+            yield _flush_agent(run, text, now)
         if event.type == "tool:error":
-            yield from self._fail(run, event)
+            yield from self._defer_failure(run, event)
         elif event.type == "tool:end":
             failure = self._failures.get(run, {}).pop(call_id_of(event.data), None)
             error = None if failure is None else error_of(failure.data)
-            yield tool_result(_moment(run, event), event.data, error)
+            yield tool_result(_event_context(run, event), event.data, error)
         else:
             if event.type == "done":
                 for failure in self._failures.get(run, {}).values():
-                    yield tool_result(_moment(run, failure), failure.data)
-            yield from picture(_moment(run, event), event.type, event.data, None if text is None else text.whole)
-            if event.type in MESSAGES:
-                yield from message(_moment(run, event), event.type, event.data)
+                    yield tool_result(_event_context(run, failure), failure.data)
+            yield from translate(
+                _event_context(run, event), event.type, event.data, None if text is None else text.full_text
+            )
+            if event.type in MESSAGE_EVENTS:
+                yield from session_message(_event_context(run, event), event.type, event.data)
 
-    def _fail(self, run: _Run, event: _Event) -> Iterator[Told]:
+    def _defer_failure(self, run: _RunKey, event: _GatewayEvent) -> Iterator[OutboundEvent]:
         """Keep a failure until the call's end; with too many, the oldest becomes a result now."""
         if run not in self._texts:
-            self._remember(run, is_whole=False)
+            self._track_run(run, is_whole=False)
         failures = self._failures.setdefault(run, {})
         failures[call_id_of(event.data)] = event
         if len(failures) > _MOST_FAILURES:
             oldest = failures.pop(next(iter(failures)))
-            yield tool_result(_moment(run, oldest), oldest.data)
+            yield tool_result(_event_context(run, oldest), oldest.data)
 
 
-def _thread(event: _Event) -> tuple[str, str, bool]:
-    return event.session, event.run_id or "", event.type in _TEXTS
+def _group_key(event: _GatewayEvent) -> tuple[str, str, bool]:
+    return event.session, event.run_id or "", event.type in _TEXT_EVENTS
 
 
-def _moment(run: _Run, event: _Event) -> Moment:
-    return Moment(*run, event.seq, event.ts)
+def _event_context(run: _RunKey, event: _GatewayEvent) -> EventContext:
+    return EventContext(*run, event.seq, event.ts)
 
 
-def _join(events: list[_Event]) -> str:
+def _joined_text(events: list[_GatewayEvent]) -> str:
     pieces = _read_pieces.decode(b"[%b]" % b",".join([event.data for event in events]))
     return "".join([piece.delta or piece.text for piece in pieces])
 
 
-def _tell_agent(run: _Run, text: RunText, now: float) -> Told:
-    whole, waiting = text.whole, text.agent
-    return assistant(Moment(*run, waiting.seq, waiting.ts), waiting.take(now, len(whole or "")), whole)
+def _flush_agent(run: _RunKey, text: RunText, now: float) -> OutboundEvent:
+    whole, waiting = text.full_text, text.agent
+    return assistant_delta(EventContext(*run, waiting.seq, waiting.ts), waiting.flush(now, len(whole or "")), whole)
 
 
-def _tell_chat(run: _Run, text: RunText, now: float) -> Told:
-    whole, waiting = text.whole, text.chat
-    return chat_delta(Moment(*run, waiting.seq, waiting.ts), waiting.take(now, len(whole or "")), whole)
+def _flush_chat(run: _RunKey, text: RunText, now: float) -> OutboundEvent:
+    whole, waiting = text.full_text, text.chat
+    return chat_delta(EventContext(*run, waiting.seq, waiting.ts), waiting.flush(now, len(whole or "")), whole)

@@ -14,37 +14,41 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import trio
 
-from doors.http.access import Identity
-from doors.http.services import HttpCaller, Services
-from doors.websocket.frames import milliseconds, present
-from doors.websocket.peer import Subscriptions
-from doors.websocket.session_ref import ConversationMembers, name_conversation, named_session
+from doors.http.access import TokenIdentity
+from doors.http.services import HttpCaller, HttpServices
+from doors.websocket.frames import milliseconds, omit_none
+from doors.websocket.peer import SocketSubscriptions
+from doors.websocket.session_ref import ConversationMembers, named_session, resolve_conversation
 from errors import UsageError, error_from_wire
 from gateway.runs.registry import UnknownRun
 from gateway.runs.run import RunOutcome
-from router.keys import check_session_key
+from router.keys import normalize_session_key
 
 Params = dict[str, Any]
 
 
-class RequestContext(NamedTuple):
+class ConnectionContext(NamedTuple):
     """What the requests of one connection share. ``presence``: the entries of all connections."""
 
-    services: Services
+    services: HttpServices
     presence: Callable[[], list[dict[str, Any]]]
-    subscriptions: Subscriptions
+    subscriptions: SocketSubscriptions
 
 
-class Request:
+class MethodRequest:
     """``say`` sends an answer before the last one. ``ignored``: parameters that have no effect here."""
 
     def __init__(
-        self, context: RequestContext, identity: Identity, request_id: str, say: Callable[[Any], Awaitable[None]]
+        self,
+        context: ConnectionContext,
+        identity: TokenIdentity,
+        request_id: str,
+        say: Callable[[Any], Awaitable[None]],
     ) -> None:
         self.services, self.presence, self.subscriptions = context
         self.identity = identity
         self.ignored: list[str] = []
-        self.say = say
+        self.send_interim = say
         self._caller = HttpCaller(identity, request_id)
 
     async def call(self, method: str, params: Params | None = None) -> Any:
@@ -67,7 +71,7 @@ class Request:
 
 
 _LONGEST_WAIT_MS = 86_400_000
-_UNKNOWN_SECONDS = 0.5
+_UNKNOWN_RUN_DELAY = 0.5
 """Slows down clients that wait for an unknown run in a loop."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
@@ -83,7 +87,7 @@ CHAT_IGNORED = frozenset(
 """The same for ``chat.send``, whose ``originating...`` name where the answer is delivered."""
 
 
-class Attachment(msgspec.Struct, rename="camel"):
+class MessageAttachment(msgspec.Struct, rename="camel"):
     """A file beside a message, base64 or a data URL in ``content``."""
 
     content: str
@@ -92,8 +96,8 @@ class Attachment(msgspec.Struct, rename="camel"):
     type: str | None = None
 
 
-Attachments = Annotated[list[Attachment], msgspec.Meta(max_length=32)]
-Count = Annotated[int, msgspec.Meta(ge=0)]
+MessageAttachments = Annotated[list[MessageAttachment], msgspec.Meta(max_length=32)]
+NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class AgentParams(ConversationMembers, rename="camel", kw_only=True):
@@ -105,14 +109,14 @@ class AgentParams(ConversationMembers, rename="camel", kw_only=True):
     lane: str | None = None
     provider: str | None = None
     model: str | None = None
-    attachments: Attachments = msgspec.field(default_factory=list)
+    attachments: MessageAttachments = msgspec.field(default_factory=list)
 
 
 class WaitParams(msgspec.Struct, rename="camel"):
     """``agent.wait``."""
 
     run_id: str
-    timeout_ms: Count = 30_000
+    timeout_ms: NonNegativeInt = 30_000
 
 
 class ChatParams(msgspec.Struct, rename="camel", kw_only=True):
@@ -122,18 +126,18 @@ class ChatParams(msgspec.Struct, rename="camel", kw_only=True):
     session_id: str | None = None
     message: str
     idempotency_key: str | None = None
-    timeout_ms: Count | None = None
-    attachments: Attachments = msgspec.field(default_factory=list)
+    timeout_ms: NonNegativeInt | None = None
+    attachments: MessageAttachments = msgspec.field(default_factory=list)
 
 
-class HistoryParams(msgspec.Struct, rename="camel"):
+class ChatHistoryParams(msgspec.Struct, rename="camel"):
     """``chat.history``."""
 
     session_key: str
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
 
 
-class AbortParams(msgspec.Struct, rename="camel"):
+class ChatAbortParams(msgspec.Struct, rename="camel"):
     """``chat.abort``."""
 
     session_key: str
@@ -143,9 +147,9 @@ class AbortParams(msgspec.Struct, rename="camel"):
 # --- agent ------------------------------------------------------------------------------------------------------------
 
 
-async def agent(request: Request, params: AgentParams) -> Params:
+async def agent(request: MethodRequest, params: AgentParams) -> Params:
     """Begin a run and say so at once; the last answer is its outcome. Raises what the run fails with."""
-    conversation = name_conversation(params, await request.default_agent())
+    conversation = resolve_conversation(params, await request.default_agent())
     request.ignored += conversation.unused
     accepted = await request.call(
         "agent",
@@ -161,7 +165,7 @@ async def agent(request: Request, params: AgentParams) -> Params:
         },
     )
     run = {"runId": accepted["run_id"], "sessionKey": accepted["session"]}
-    await request.say(
+    await request.send_interim(
         request.with_ignored({**run, "status": "accepted", "acceptedAt": milliseconds(accepted["accepted_at"])})
     )
     outcome = await _outcome(request, accepted["run_id"], accepted["session"])
@@ -177,7 +181,7 @@ def _model(params: AgentParams) -> str | None:
     return params.model if params.provider is None else f"{params.provider}/{params.model}"
 
 
-async def _outcome(request: Request, run_id: str, session: str) -> RunOutcome:
+async def _outcome(request: MethodRequest, run_id: str, session: str) -> RunOutcome:
     while True:
         params = {"run_id": run_id, "session": session, "timeout_ms": _LONGEST_WAIT_MS}
         outcome = await request.call("agent.wait", params)
@@ -186,27 +190,27 @@ async def _outcome(request: Request, run_id: str, session: str) -> RunOutcome:
 
 
 def _result(outcome: RunOutcome) -> Params:
-    payloads = [] if outcome.silent else [present(text=outcome.text, media=outcome.media or None)]
+    payloads = [] if outcome.silent else [omit_none(text=outcome.text, media=outcome.media or None)]
     usage = outcome.usage and {"input": outcome.usage.input_tokens, "output": outcome.usage.output_tokens}
-    meta = present(stopReason=outcome.stop_reason, usage=usage, worker=outcome.worker, calls=outcome.calls or None)
+    meta = omit_none(stopReason=outcome.stop_reason, usage=usage, worker=outcome.worker, calls=outcome.calls or None)
     return {"payloads": payloads, "meta": meta}
 
 
-async def wait(request: Request, params: WaitParams) -> Params:
+async def wait(request: MethodRequest, params: WaitParams) -> Params:
     """The outcome of a run, or ``timeout`` while it has none; so for an unknown run."""
     given = {"run_id": params.run_id, "timeout_ms": min(params.timeout_ms, _LONGEST_WAIT_MS)}
     try:
         outcome = await request.call("agent.wait", given)
     except UnknownRun:
-        await trio.sleep(min(params.timeout_ms / 1000, _UNKNOWN_SECONDS))
+        await trio.sleep(min(params.timeout_ms / 1000, _UNKNOWN_RUN_DELAY))
         return {"runId": params.run_id, "status": "timeout"}
     if not isinstance(outcome, RunOutcome):
-        return {"runId": params.run_id, "status": "timeout", **present(startedAt=milliseconds(outcome["started_at"]))}
+        return {"runId": params.run_id, "status": "timeout", **omit_none(startedAt=milliseconds(outcome["started_at"]))}
     return {
         "runId": outcome.run_id,
         "status": outcome.status,
         "endedAt": milliseconds(outcome.ended_at),
-        **present(
+        **omit_none(
             startedAt=milliseconds(outcome.started_at),
             error=outcome.error and outcome.error.message,
             text=None if outcome.silent or outcome.error else outcome.text,
@@ -217,7 +221,7 @@ async def wait(request: Request, params: WaitParams) -> Params:
 # --- chat -------------------------------------------------------------------------------------------------------------
 
 
-async def send(request: Request, params: ChatParams) -> Params:
+async def send(request: MethodRequest, params: ChatParams) -> Params:
     """Begin a run; the rest comes as events."""
     session = named_session(params.session_key, params.session_id)
     if session is None:
@@ -236,18 +240,23 @@ async def send(request: Request, params: ChatParams) -> Params:
     return request.with_ignored(answer)
 
 
-async def history(request: Request, params: HistoryParams) -> Params:
+async def history(request: MethodRequest, params: ChatHistoryParams) -> Params:
     """What was said in a session, oldest first, each message in its agent's own shape."""
-    key = check_session_key(params.session_key)
+    key = normalize_session_key(params.session_key)
     try:
         view = await request.call("sessions.get", {"session": key})
     except UsageError:
         return {"sessionKey": key, "sessionId": key, "messages": []}  # nothing was said in it yet
     found = await request.call("sessions.history", {"session": key, "limit": params.limit})
-    return {"sessionKey": key, "sessionId": key, "messages": found["messages"], **present(thinkingLevel=view.thinking)}
+    return {
+        "sessionKey": key,
+        "sessionId": key,
+        "messages": found["messages"],
+        **omit_none(thinkingLevel=view.thinking),
+    }
 
 
-async def abort(request: Request, params: AbortParams) -> Params:
+async def abort(request: MethodRequest, params: ChatAbortParams) -> Params:
     """End a run, or a session's running turn."""
     ended = await request.call("abort", {"session": params.session_key, "run": params.run_id})
     run_ids = [params.run_id] if params.run_id is not None and ended["aborted"] else []
@@ -257,11 +266,11 @@ async def abort(request: Request, params: AbortParams) -> Params:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _images(attachments: list[Attachment]) -> list[dict[str, Any]]:
+def _images(attachments: list[MessageAttachment]) -> list[dict[str, Any]]:
     return [_image(attachment, f"attachments[{number}]") for number, attachment in enumerate(attachments)]
 
 
-def _image(attachment: Attachment, place: str) -> dict[str, Any]:
+def _image(attachment: MessageAttachment, place: str) -> dict[str, Any]:
     url = _DATA_URL.match(attachment.content)
     kind = url[1] if url else attachment.mime_type or ""
     if not kind.startswith("image/"):

@@ -10,29 +10,29 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from doors.websocket.frames import milliseconds, present
-from doors.websocket.runs import Params, Request
+from doors.websocket.frames import milliseconds, omit_none
+from doors.websocket.runs import MethodRequest, Params
 from errors import UsageError
-from gateway.runs.requests import Label, Model, SessionKey
+from gateway.runs.requests import Label, ModelName, SessionKeyText
 from gateway.sessions.admin import SessionView
 from gateway.settings import QueueMode
 from profiles.settings import ThinkingLevel
-from router.keys import check_session_key
+from router.keys import normalize_session_key
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 Switch = Literal["on", "off"]
 
 
-class ListParams(msgspec.Struct, rename="camel"):
+class SessionListParams(msgspec.Struct, rename="camel"):
     """``sessions.list``: at most ``limit``, used within the last ``active_minutes``, of one agent."""
 
-    limit: Count | None = None
-    active_minutes: Count | None = None
+    limit: PositiveInt | None = None
+    active_minutes: PositiveInt | None = None
     search: str | None = None
     agent_id: str | None = None
 
 
-class GetParams(msgspec.Struct, rename="camel"):
+class SessionGetParams(msgspec.Struct, rename="camel"):
     """``sessions.get``: with the last ``limit`` messages; 0 = without any."""
 
     key: str | None = None
@@ -40,56 +40,56 @@ class GetParams(msgspec.Struct, rename="camel"):
     limit: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 200
 
 
-class ResolveParams(msgspec.Struct, rename="camel"):
+class SessionResolveParams(msgspec.Struct, rename="camel"):
     """``sessions.resolve``: by exactly one of the first three. ``allowMissing``: a missing session is no error."""
 
-    key: SessionKey | None = None
-    session_id: SessionKey | None = None
+    key: SessionKeyText | None = None
+    session_id: SessionKeyText | None = None
     label: Label | None = None
     agent_id: str | None = None
     allow_missing: bool = False
 
 
-class DescribeParams(msgspec.Struct, rename="camel"):
+class SessionDescribeParams(msgspec.Struct, rename="camel"):
     """``sessions.describe``."""
 
-    key: SessionKey
+    key: SessionKeyText
 
 
-class PatchParams(msgspec.Struct, rename="camel"):
+class SessionPatchParams(msgspec.Struct, rename="camel"):
     """``sessions.patch``: an absent member changes nothing, null removes the session's own value."""
 
-    key: SessionKey
+    key: SessionKeyText
     label: Label | msgspec.UnsetType | None = msgspec.UNSET
-    model: Model | msgspec.UnsetType | None = msgspec.UNSET
+    model: ModelName | msgspec.UnsetType | None = msgspec.UNSET
     thinking_level: ThinkingLevel | msgspec.UnsetType | None = msgspec.UNSET
     verbose_level: Switch | msgspec.UnsetType | None = msgspec.UNSET
     reasoning_level: Switch | msgspec.UnsetType | None = msgspec.UNSET
     queue_mode: QueueMode | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class ResetParams(msgspec.Struct, rename="camel"):
+class SessionResetParams(msgspec.Struct, rename="camel"):
     """``sessions.reset``; ``force``: even if that ends commands in the background."""
 
     key: str
     force: bool = False
 
 
-class DeleteParams(msgspec.Struct, rename="camel"):
+class SessionDeleteParams(msgspec.Struct, rename="camel"):
     """``sessions.delete``."""
 
     key: str
     delete_transcript: bool = True
 
 
-class CompactParams(msgspec.Struct, rename="camel"):
+class SessionCompactParams(msgspec.Struct, rename="camel"):
     """``sessions.compact``."""
 
     key: str
     instructions: str | None = None
 
 
-async def list_sessions(request: Request, params: ListParams) -> Params:
+async def list_sessions(request: MethodRequest, params: SessionListParams) -> Params:
     """The one used last first."""
     now = time.time()
     views: list[SessionView] = await request.call("sessions.list")
@@ -102,7 +102,7 @@ async def list_sessions(request: Request, params: ListParams) -> Params:
     return {"ts": milliseconds(now), "count": len(views), "sessions": [_row(view) for view in views[: params.limit]]}
 
 
-async def get(request: Request, params: GetParams) -> Params:
+async def get(request: MethodRequest, params: SessionGetParams) -> Params:
     """One session, with what was said last in it."""
     key = params.key or params.session_key
     if key is None:
@@ -114,7 +114,7 @@ async def get(request: Request, params: GetParams) -> Params:
     return {"key": view.key, "session": _row(view), "messages": messages}
 
 
-async def resolve(request: Request, params: ResolveParams) -> Params:
+async def resolve(request: MethodRequest, params: SessionResolveParams) -> Params:
     """The key of a known session, in its one spelling. Raises UsageError where there is none."""
     view = await _find(request, params)
     if view is not None:
@@ -124,18 +124,18 @@ async def resolve(request: Request, params: ResolveParams) -> Params:
     raise UsageError(f"there is no session {params.key or params.session_id or params.label!r}")
 
 
-async def _find(request: Request, params: ResolveParams) -> SessionView | None:
+async def _find(request: MethodRequest, params: SessionResolveParams) -> SessionView | None:
     if sum(given is not None for given in (params.key, params.session_id, params.label)) != 1:
         raise UsageError("sessions.resolve needs exactly one of key, sessionId and label")
     name = params.key or params.session_id
-    view = await _labelled(request, params.label) if name is None else await _known(request, name)
+    view = await _find_by_label(request, params.label) if name is None else await _find_by_key(request, name)
     is_others = view is not None and params.agent_id is not None and view.agent != params.agent_id.lower()
     return None if is_others else view
 
 
-async def _known(request: Request, name: str) -> SessionView | None:
+async def _find_by_key(request: MethodRequest, name: str) -> SessionView | None:
     """The session of that name, if there is one. Raises UsageError for an invalid name."""
-    key = check_session_key(name)
+    key = normalize_session_key(name)
     try:
         view: SessionView = await request.call("sessions.get", {"session": key})
     except UsageError:
@@ -143,36 +143,36 @@ async def _known(request: Request, name: str) -> SessionView | None:
     return view
 
 
-async def _labelled(request: Request, label: str | None) -> SessionView | None:
+async def _find_by_label(request: MethodRequest, label: str | None) -> SessionView | None:
     views: list[SessionView] = await request.call("sessions.list")
     return next((view for view in views if view.label == label), None)
 
 
-async def describe(request: Request, params: DescribeParams) -> Params:
+async def describe(request: MethodRequest, params: SessionDescribeParams) -> Params:
     """One session as ``sessions.list`` shows it; null where there is none."""
-    view = await _known(request, params.key)
+    view = await _find_by_key(request, params.key)
     return {"session": None if view is None else _row(view)}
 
 
-async def patch(request: Request, params: PatchParams) -> Params:
+async def patch(request: MethodRequest, params: SessionPatchParams) -> Params:
     """Change a session's own settings, from its next turn on."""
     asked = {"session": params.key}
-    for ours, theirs in _PATCHED.items():
+    for ours, theirs in _SETTING_MEMBERS.items():
         value = getattr(params, theirs)
         if value is not msgspec.UNSET:
-            asked[ours] = value == "on" if ours in _SWITCHES else value
+            asked[ours] = value == "on" if ours in _SWITCH_SETTINGS else value
     view = await request.call_with_nulls("sessions.patch", asked)
-    return {"ok": True, "key": view.key, "entry": _row(view), "resolved": present(model=view.model)}
+    return {"ok": True, "key": view.key, "entry": _row(view), "resolved": omit_none(model=view.model)}
 
 
-async def reset(request: Request, params: ResetParams) -> Params:
+async def reset(request: MethodRequest, params: SessionResetParams) -> Params:
     """Begin a new conversation; the transcript of the old one stays."""
     done = await request.call("sessions.reset", {"session": params.key, "force": params.force})
     view = await request.call("sessions.get", {"session": params.key})
     return {"ok": True, "key": done["session"], "entry": _row(view)}
 
 
-async def delete(request: Request, params: DeleteParams) -> Params:
+async def delete(request: MethodRequest, params: SessionDeleteParams) -> Params:
     """Forget a session with its transcript."""
     if not params.delete_transcript:
         raise UsageError("a session's transcript goes with it; to keep it, reset the session instead")
@@ -180,7 +180,7 @@ async def delete(request: Request, params: DeleteParams) -> Params:
     return {"ok": True, "key": done["session"], "deleted": done["deleted"], "archived": []}
 
 
-async def compact(request: Request, params: CompactParams) -> Params:
+async def compact(request: MethodRequest, params: SessionCompactParams) -> Params:
     """Have the conversation summarised as soon as the session is free; how it goes is told as events."""
     view = await request.call("sessions.get", {"session": params.key})
     text = f"/compact {params.instructions or ''}".strip()
@@ -188,8 +188,8 @@ async def compact(request: Request, params: CompactParams) -> Params:
     return {"ok": True, "key": view.key, "compacted": False, "reason": outcome.text}
 
 
-_SWITCHES = ("verbose", "reasoning")
-_PATCHED = {
+_SWITCH_SETTINGS = ("verbose", "reasoning")
+_SETTING_MEMBERS = {
     "label": "label",
     "model": "model",
     "thinking": "thinking_level",
@@ -211,7 +211,7 @@ def _row(view: SessionView) -> dict[str, Any]:
         "createdAt": milliseconds(view.created_at),
         "updatedAt": milliseconds(view.updated_at),
         "waiting": view.waiting,
-        **present(
+        **omit_none(
             label=view.label,
             model=view.model,
             thinkingLevel=view.thinking,
@@ -222,37 +222,37 @@ def _row(view: SessionView) -> dict[str, Any]:
     }
 
 
-class FollowParams(msgspec.Struct):
+class SessionsSubscribeParams(msgspec.Struct):
     """``sessions.subscribe`` and ``sessions.unsubscribe``: all sessions."""
 
 
-class MessagesParams(msgspec.Struct):
+class MessagesSubscribeParams(msgspec.Struct):
     """``sessions.messages.subscribe`` and ``.unsubscribe``: one session, which need not be there yet."""
 
-    key: SessionKey
+    key: SessionKeyText
 
 
-async def follow(request: Request, _params: FollowParams) -> Params:
+async def subscribe(request: MethodRequest, _params: SessionsSubscribeParams) -> Params:
     """Send ``sessions.changed`` to the connection from now on."""
     request.subscriptions.sessions = True
     return {"subscribed": True}
 
 
-async def leave(request: Request, _params: FollowParams) -> Params:
+async def unsubscribe(request: MethodRequest, _params: SessionsSubscribeParams) -> Params:
     """Stop sending it."""
     request.subscriptions.sessions = False
     return {"subscribed": False}
 
 
-async def follow_messages(request: Request, params: MessagesParams) -> Params:
+async def subscribe_messages(request: MethodRequest, params: MessagesSubscribeParams) -> Params:
     """Send ``session.message`` of a session from now on. Raises PoolSaturated at ``MOST_SESSIONS``."""
-    key = check_session_key(params.key)
-    request.subscriptions.follow(key)
+    key = normalize_session_key(params.key)
+    request.subscriptions.subscribe_messages(key)
     return {"subscribed": True, "key": key}
 
 
-async def leave_messages(request: Request, params: MessagesParams) -> Params:
+async def unsubscribe_messages(request: MethodRequest, params: MessagesSubscribeParams) -> Params:
     """Stop sending them."""
-    key = check_session_key(params.key)
-    request.subscriptions.leave(key)
+    key = normalize_session_key(params.key)
+    request.subscriptions.unsubscribe_messages(key)
     return {"subscribed": False, "key": key}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from errors import UsageError
-from router.keys import DmKey, check_session_key, format_session_key, main_session_key, parse_session_key
+from router.keys import DmKey, format_session_key, main_session_key, normalize_session_key, parse_session_key
 from router.sessions import find_session
 from router.settings import DmScope, RouterSettings
 from router.source import MessageSource
@@ -32,27 +32,27 @@ class ConversationMembers(msgspec.Struct, rename="camel"):
     agent_id: str | None = None
 
 
-class Conversation(NamedTuple):
+class ResolvedConversation(NamedTuple):
     """A session, and the members that had no part in naming it."""
 
     session: str
     unused: list[str]
 
 
-_PLACES = ("to", "channel", "account_id", "thread_id", "group_id", "group_channel", "group_space")
-_ONLY_WITH_A_GROUP = ("thread_id", "group_channel", "group_space")
+_ADDRESS_MEMBERS = ("to", "channel", "account_id", "thread_id", "group_id", "group_channel", "group_space")
+_GROUP_ONLY_MEMBERS = ("thread_id", "group_channel", "group_space")
 
 
 def named_session(session_key: str | None, session_id: str | None) -> str | None:
     """The session that the two members name, in its one spelling; None where neither is given. Raises UsageError."""
-    keys = dict(_checked(sessionKey=session_key, sessionId=session_id))
+    keys = dict(_checked_keys(sessionKey=session_key, sessionId=session_id))
     if len(set(keys.values())) > 1:
         both = " and ".join(f"{member} {key!r}" for member, key in keys.items())
         raise UsageError(f"{both} name two conversations; give one of them, or the same for both")
     return next(iter(keys.values()), None)
 
 
-def name_conversation(named: ConversationMembers, default_agent: str) -> Conversation:
+def resolve_conversation(named: ConversationMembers, default_agent: str) -> ResolvedConversation:
     """The session that a message belongs to; the agent's main session where nothing names another.
 
     Raises UsageError: two members name two conversations, or one names a conversation only together with another.
@@ -60,25 +60,27 @@ def name_conversation(named: ConversationMembers, default_agent: str) -> Convers
     session = named_session(named.session_key, named.session_id)
     if session is not None:
         _check_agent(session, named.agent_id)
-        return Conversation(session, _given(named, _PLACES))
+        return ResolvedConversation(session, _given_members(named, _ADDRESS_MEMBERS))
     agent = (named.agent_id or default_agent).lower()
     if named.to is not None and named.group_id is not None:
         raise UsageError("to and groupId name two conversations; give one of them, or sessionKey")
     if named.group_id is not None:
-        return Conversation(_group(named, agent), _given(named, ("group_channel", "group_space")))
-    for member in _given(named, _ONLY_WITH_A_GROUP):
+        return ResolvedConversation(
+            _group_session(named, agent), _given_members(named, ("group_channel", "group_space"))
+        )
+    for member in _given_members(named, _GROUP_ONLY_MEMBERS):
         raise UsageError(f"{member} names a conversation only together with groupId; give that, or sessionKey")
     if named.to is not None:
-        return Conversation(_person(named, agent), [])
-    return Conversation(main_session_key(agent), _given(named, ("channel", "account_id")))
+        return ResolvedConversation(_dm_session(named, agent), [])
+    return ResolvedConversation(main_session_key(agent), _given_members(named, ("channel", "account_id")))
 
 
-def _checked(**members: str | None) -> Iterator[tuple[str, str]]:
+def _checked_keys(**members: str | None) -> Iterator[tuple[str, str]]:
     for member, text in members.items():
         if text is None:
             continue
         try:
-            yield member, check_session_key(text)
+            yield member, normalize_session_key(text)
         except UsageError as exc:
             raise UsageError(f"{member}: {exc.message}") from exc
 
@@ -89,12 +91,12 @@ def _check_agent(session: str, agent: str | None) -> None:
         raise UsageError(f"session {session} is agent {owner}'s, not {agent[:64]}'s", session=session)
 
 
-def _given(named: ConversationMembers, fields: tuple[str, ...]) -> list[str]:
+def _given_members(named: ConversationMembers, fields: tuple[str, ...]) -> list[str]:
     names = {field.name: field.encode_name for field in msgspec.structs.fields(ConversationMembers)}
     return [names[field] for field in fields if getattr(named, field) is not None]
 
 
-def _group(named: ConversationMembers, agent: str) -> str:
+def _group_session(named: ConversationMembers, agent: str) -> str:
     if named.channel is None:
         raise UsageError("groupId names a conversation only together with channel; give that, or sessionKey")
     source = MessageSource(
@@ -108,7 +110,7 @@ def _group(named: ConversationMembers, agent: str) -> str:
     return find_session(RouterSettings(), source, agent).key
 
 
-def _person(named: ConversationMembers, agent: str) -> str:
+def _dm_session(named: ConversationMembers, agent: str) -> str:
     """The person's own session: never the main one, which ``dm_scope`` could choose."""
     person = named.to or ""
     if named.channel is None:

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from errors import PoolError, UsageError
-from rpc.passthrough import RawObject, read_object, text_of
+from rpc.passthrough import RawObject, read_object, text_member
 from wire.framing import DECODE_ERRORS
 from wire.messages import ErrorBody, Ready
 
 _encode = msgspec.json.Encoder().encode
 
 
-class Kind(Enum):
+class RequestKind(Enum):
     """What a request means for the session."""
 
     PROMPT = auto()
@@ -39,7 +39,7 @@ class Kind(Enum):
     UNKNOWN = auto()
 
 
-class RunSeen(NamedTuple):
+class ObservedRun(NamedTuple):
     """What the lines of a program have said of its runs.
 
     ``settles``: the program says when it will not go on by itself, which is later than the end of a run.
@@ -49,14 +49,14 @@ class RunSeen(NamedTuple):
     settles: bool = False
 
 
-class Manners(Protocol):
+class FrontEndProtocol(Protocol):
     """One dialect's. ``name`` is what the dialect calls a request."""
 
     def name_of(self, command: RawObject) -> str | None:
         """What is asked for."""
         ...
 
-    def kind_of(self, command: RawObject) -> Kind:
+    def kind_of(self, command: RawObject) -> RequestKind:
         """What that means."""
         ...
 
@@ -68,27 +68,27 @@ class Manners(Protocol):
         """What a prompt says."""
         ...
 
-    def garbage(self, text: str) -> bytes | None:
+    def parse_error(self, text: str) -> bytes | None:
         """The answer to a line that is no JSON object; None where the program says nothing."""
         ...
 
-    def refusal(self, command: RawObject, error: PoolError) -> bytes:
+    def error_reply(self, command: RawObject, error: PoolError) -> bytes:
         """The answer to a request that failed."""
         ...
 
-    def farewell(self, command: RawObject) -> bytes | None:
+    def shutdown_reply(self, command: RawObject) -> bytes | None:
         """The answer to a request of kind LEAVING."""
         ...
 
-    def greeting(self, ready: Ready | None) -> Sequence[bytes]:
+    def startup_lines(self, ready: Ready | None) -> Sequence[bytes]:
         """What the program says first."""
         ...
 
-    def lost(self, error: PoolError) -> Sequence[bytes]:
+    def worker_lost(self, error: PoolError) -> Sequence[bytes]:
         """What ends a run whose worker is gone, for those who watched it begin."""
         ...
 
-    def run_after(self, seen: RunSeen, line: bytes) -> RunSeen:
+    def next_run_state(self, seen: ObservedRun, line: bytes) -> ObservedRun:
         """Whether a run is on after this line of the program."""
         ...
 
@@ -97,7 +97,7 @@ class Manners(Protocol):
         ...
 
 
-def why_garbage(text: str) -> str:
+def describe_parse_error(text: str) -> str:
     """What is wrong with a line that is no request."""
     try:
         read_object(text.encode())
@@ -119,94 +119,94 @@ def raw_object(**members: Any) -> RawObject:
 T = TypeVar("T")
 
 _NATIVE_KINDS = {
-    "prompt": Kind.PROMPT,
-    "abort": Kind.ABORT,
-    "new_session": Kind.MOVING,
-    "switch_session": Kind.RESUMING,
-    "set_model": Kind.SETTER,
-    "set_thinking": Kind.SETTER,
-    "shutdown": Kind.LEAVING,
+    "prompt": RequestKind.PROMPT,
+    "abort": RequestKind.ABORT,
+    "new_session": RequestKind.MOVING,
+    "switch_session": RequestKind.RESUMING,
+    "set_model": RequestKind.SETTER,
+    "set_thinking": RequestKind.SETTER,
+    "shutdown": RequestKind.LEAVING,
 }
 _NO_ID = msgspec.Raw(b"null")
 
 
-class _Refused(msgspec.Struct):
+class _NativeErrorReply(msgspec.Struct):
     id: msgspec.Raw
     error: ErrorBody
 
 
-class _File(msgspec.Struct):
+class _SessionFileParam(msgspec.Struct):
     session_file: str = ""
 
 
-class _Text(msgspec.Struct):
+class _TextParam(msgspec.Struct):
     text: str = ""
 
 
-class NativeManners:
-    """Implements ``Manners``. Methods that are not listed here are the worker's to know."""
+class NativeFrontEnd:
+    """Implements ``FrontEndProtocol``. Methods that are not listed here are the worker's to know."""
 
     def name_of(self, command: RawObject) -> str | None:
-        """See ``Manners``."""
-        return text_of(command, "method")
+        """See ``FrontEndProtocol``."""
+        return text_member(command, "method")
 
-    def kind_of(self, command: RawObject) -> Kind:
-        """See ``Manners``."""
+    def kind_of(self, command: RawObject) -> RequestKind:
+        """See ``FrontEndProtocol``."""
         method = self.name_of(command)
         if method is None or not _is_id(command.get("id")):
-            return Kind.UNKNOWN
-        return _NATIVE_KINDS.get(method, Kind.PLAIN)
+            return RequestKind.UNKNOWN
+        return _NATIVE_KINDS.get(method, RequestKind.PLAIN)
 
     def file_of(self, command: RawObject) -> str | None:
-        """See ``Manners``."""
-        return _read(command, _File()).session_file or None
+        """See ``FrontEndProtocol``."""
+        return _decode_params(command, _SessionFileParam()).session_file or None
 
     def text_of(self, command: RawObject) -> str:
-        """See ``Manners``."""
-        return _read(command, _Text()).text
+        """See ``FrontEndProtocol``."""
+        return _decode_params(command, _TextParam()).text
 
-    def garbage(self, text: str) -> bytes | None:
-        """See ``Manners``; a blank line is passed over."""
-        return _refusal(_NO_ID, "parse_error", why_garbage(text)) if text.strip() else None
+    def parse_error(self, text: str) -> bytes | None:
+        """See ``FrontEndProtocol``; a blank line is passed over."""
+        return _native_error(_NO_ID, "parse_error", describe_parse_error(text)) if text.strip() else None
 
-    def refusal(self, command: RawObject, error: PoolError) -> bytes:
-        """See ``Manners``."""
+    def error_reply(self, command: RawObject, error: PoolError) -> bytes:
+        """See ``FrontEndProtocol``."""
         identity = command.get("id", _NO_ID)
         if not _is_id(identity):
-            return _refusal(_NO_ID, "parse_error", "the id is neither a string nor an integer")
+            return _native_error(_NO_ID, "parse_error", "the id is neither a string nor an integer")
         if self.name_of(command) is None:
-            return _refusal(identity, "unknown_method", "the request names no method")
-        return _refusal(identity, error.code, error.message)
+            return _native_error(identity, "unknown_method", "the request names no method")
+        return _native_error(identity, error.code, error.message)
 
-    def farewell(self, command: RawObject) -> bytes | None:
-        """See ``Manners``."""
+    def shutdown_reply(self, command: RawObject) -> bytes | None:
+        """See ``FrontEndProtocol``."""
         return _encode({"id": command["id"], "result": {}}) if "id" in command else None
 
-    def greeting(self, ready: Ready | None) -> Sequence[bytes]:
-        """See ``Manners``."""
+    def startup_lines(self, ready: Ready | None) -> Sequence[bytes]:
+        """See ``FrontEndProtocol``."""
         return () if ready is None else (_encode({"event": "ready", "data": ready}),)
 
-    def lost(self, error: PoolError) -> Sequence[bytes]:
-        """See ``Manners``: who asked is answered with an error, who watched is told."""
+    def worker_lost(self, error: PoolError) -> Sequence[bytes]:
+        """See ``FrontEndProtocol``: who asked is answered with an error, who watched is told."""
         facts = {"severity": "error", "phase": "lifecycle", "message": error.message}
         return (
             _encode({"event": "error", "data": facts}),
             _encode({"event": "done", "data": {"stop_reason": "error"}}),
         )
 
-    def run_after(self, seen: RunSeen, line: bytes) -> RunSeen:
-        """See ``Manners``."""
+    def next_run_state(self, seen: ObservedRun, line: bytes) -> ObservedRun:
+        """See ``FrontEndProtocol``."""
         if line.startswith(b'{"event":"run_start"'):
-            return RunSeen(is_open=True)
-        return RunSeen() if line.startswith(b'{"event":"done"') else seen
+            return ObservedRun(is_open=True)
+        return ObservedRun() if line.startswith(b'{"event":"done"') else seen
 
     def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:  # noqa: ARG002 - the request says it all
-        """See ``Manners``."""
+        """See ``FrontEndProtocol``."""
         return {str(self.name_of(command)): without_id(command)}
 
 
-def _refusal(identity: msgspec.Raw, code: str, message: str) -> bytes:
-    return _encode(_Refused(identity, ErrorBody(code, message)))
+def _native_error(identity: msgspec.Raw, code: str, message: str) -> bytes:
+    return _encode(_NativeErrorReply(identity, ErrorBody(code, message)))
 
 
 def _is_id(identity: msgspec.Raw | None) -> bool:
@@ -219,7 +219,7 @@ def _is_id(identity: msgspec.Raw | None) -> bool:
     return known is None or (isinstance(known, str | int) and not isinstance(known, bool))
 
 
-def _read(command: RawObject, empty: T) -> T:
+def _decode_params(command: RawObject, empty: T) -> T:
     try:
         return msgspec.json.decode(command["params"], type=type(empty))
     except (KeyError, *DECODE_ERRORS):
@@ -227,14 +227,16 @@ def _read(command: RawObject, empty: T) -> T:
 
 
 _PI_KINDS = {
-    "prompt": Kind.PROMPT,
-    "abort": Kind.ABORT,
-    "new_session": Kind.MOVING,
-    "fork": Kind.MOVING,
-    "clone": Kind.MOVING,
-    "switch_session": Kind.RESUMING,
-    **dict.fromkeys(("set_model", "cycle_model", "set_thinking_level", "cycle_thinking_level"), Kind.SETTER),
-    **dict.fromkeys(("set_steering_mode", "set_follow_up_mode", "set_auto_compaction", "set_auto_retry"), Kind.SETTER),
+    "prompt": RequestKind.PROMPT,
+    "abort": RequestKind.ABORT,
+    "new_session": RequestKind.MOVING,
+    "fork": RequestKind.MOVING,
+    "clone": RequestKind.MOVING,
+    "switch_session": RequestKind.RESUMING,
+    **dict.fromkeys(("set_model", "cycle_model", "set_thinking_level", "cycle_thinking_level"), RequestKind.SETTER),
+    **dict.fromkeys(
+        ("set_steering_mode", "set_follow_up_mode", "set_auto_compaction", "set_auto_retry"), RequestKind.SETTER
+    ),
 }
 _PARSE = msgspec.Raw(b'"parse"')
 
@@ -244,7 +246,7 @@ class _Model(msgspec.Struct):
     provider: str
 
 
-class _Cycled(msgspec.Struct, rename="camel"):
+class _CycleResult(msgspec.Struct, rename="camel"):
     """What ``cycle_model`` and ``cycle_thinking_level`` answer; null where there is nothing to choose from."""
 
     model: _Model | None = None
@@ -252,55 +254,55 @@ class _Cycled(msgspec.Struct, rename="camel"):
     level: str | None = None
 
 
-class PiManners:
-    """Implements ``Manners``, as pi 0.73 and 0.87 behave."""
+class PiFrontEnd:
+    """Implements ``FrontEndProtocol``, as pi 0.73 and 0.87 behave."""
 
     def name_of(self, command: RawObject) -> str | None:
-        """See ``Manners``."""
-        return text_of(command, "type")
+        """See ``FrontEndProtocol``."""
+        return text_member(command, "type")
 
-    def kind_of(self, command: RawObject) -> Kind:
-        """See ``Manners``; commands with other names are passed on to pi."""
+    def kind_of(self, command: RawObject) -> RequestKind:
+        """See ``FrontEndProtocol``; commands with other names are passed on to pi."""
         name = self.name_of(command)
-        return Kind.UNKNOWN if name is None else _PI_KINDS.get(name, Kind.PLAIN)
+        return RequestKind.UNKNOWN if name is None else _PI_KINDS.get(name, RequestKind.PLAIN)
 
     def file_of(self, command: RawObject) -> str | None:
-        """See ``Manners``."""
-        return text_of(command, "sessionPath")
+        """See ``FrontEndProtocol``."""
+        return text_member(command, "sessionPath")
 
     def text_of(self, command: RawObject) -> str:
-        """See ``Manners``."""
-        return text_of(command, "message") or ""
+        """See ``FrontEndProtocol``."""
+        return text_member(command, "message") or ""
 
-    def garbage(self, text: str) -> bytes | None:
-        """See ``Manners``; pi takes anything that JavaScript can read for a command, and dies of ``null``."""
+    def parse_error(self, text: str) -> bytes | None:
+        """See ``FrontEndProtocol``; pi takes anything that JavaScript can read for a command, and dies of ``null``."""
         try:
             is_value = msgspec.json.decode(text) is not None
         except DECODE_ERRORS:
             is_value = False
         if is_value:
-            return _answer(None, None, "Unknown command: undefined")
-        why = why_garbage(text) if text.strip() else "Unexpected end of JSON input"
-        return _answer(None, _PARSE, f"Failed to parse command: {why}")
+            return _pi_error(None, None, "Unknown command: undefined")
+        why = describe_parse_error(text) if text.strip() else "Unexpected end of JSON input"
+        return _pi_error(None, _PARSE, f"Failed to parse command: {why}")
 
-    def refusal(self, command: RawObject, error: PoolError) -> bytes:
-        """See ``Manners``."""
+    def error_reply(self, command: RawObject, error: PoolError) -> bytes:
+        """See ``FrontEndProtocol``."""
         told = command.get("type")
-        if self.kind_of(command) is Kind.UNKNOWN:
+        if self.kind_of(command) is RequestKind.UNKNOWN:
             shown = "undefined" if told is None else self.name_of(command) or bytes(told).decode(errors="replace")
-            return _answer(command.get("id"), told, f"Unknown command: {shown}")
-        return _answer(command.get("id"), told, error.message)
+            return _pi_error(command.get("id"), told, f"Unknown command: {shown}")
+        return _pi_error(command.get("id"), told, error.message)
 
-    def farewell(self, command: RawObject) -> bytes | None:  # noqa: ARG002 - there is no such command
-        """See ``Manners``."""
+    def shutdown_reply(self, command: RawObject) -> bytes | None:  # noqa: ARG002 - there is no such command
+        """See ``FrontEndProtocol``."""
         return None
 
-    def greeting(self, ready: Ready | None) -> Sequence[bytes]:  # noqa: ARG002 - pi says nothing
-        """See ``Manners``."""
+    def startup_lines(self, ready: Ready | None) -> Sequence[bytes]:  # noqa: ARG002 - pi says nothing
+        """See ``FrontEndProtocol``."""
         return ()
 
-    def lost(self, error: PoolError) -> Sequence[bytes]:
-        """See ``Manners``; clients of old releases wait for the run's end, those of newer ones for it to settle."""
+    def worker_lost(self, error: PoolError) -> Sequence[bytes]:
+        """Clients of old releases wait for the end of the run, those of newer ones for it to settle."""
         message = {"role": "assistant", "content": [], "stopReason": "error", "errorMessage": error.message}
         return (
             _encode({"type": "message_end", "message": message}),
@@ -308,23 +310,23 @@ class PiManners:
             _encode({"type": "agent_settled"}),
         )
 
-    def run_after(self, seen: RunSeen, line: bytes) -> RunSeen:
-        """See ``Manners``; releases that settle may go on after the end of a run, with a retry or queued texts."""
+    def next_run_state(self, seen: ObservedRun, line: bytes) -> ObservedRun:
+        """Releases that settle may go on after the end of a run, with a retry or queued texts."""
         if line.startswith(b'{"type":"agent_start"'):
             return seen._replace(is_open=True)
         if line.startswith(b'{"type":"agent_settled"'):
-            return RunSeen(is_open=False, settles=True)
+            return ObservedRun(is_open=False, settles=True)
         if line.startswith(b'{"type":"agent_end"'):
-            return seen._replace(is_open=seen.is_open and _goes_on(seen, line))
+            return seen._replace(is_open=seen.is_open and _continues(seen, line))
         return seen
 
     def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:
-        """See ``Manners``; what a cycle has come to is set by name."""
+        """See ``FrontEndProtocol``; what a cycle has come to is set by name."""
         name = str(self.name_of(command))
         if not name.startswith("cycle_"):
             return {name: without_id(command)}
         try:
-            cycled = msgspec.json.decode(result, type=_Cycled | None) or _Cycled()
+            cycled = msgspec.json.decode(result, type=_CycleResult | None) or _CycleResult()
         except DECODE_ERRORS:
             return {}
         found: dict[str, RawObject] = {}
@@ -335,11 +337,11 @@ class PiManners:
         return found
 
 
-def _goes_on(seen: RunSeen, end: bytes) -> bool:
+def _continues(seen: ObservedRun, end: bytes) -> bool:
     return seen.settles or end.rstrip().endswith(b'"willRetry":true}')
 
 
-def _answer(identity: msgspec.Raw | None, command: msgspec.Raw | None, error: str) -> bytes:
+def _pi_error(identity: msgspec.Raw | None, command: msgspec.Raw | None, error: str) -> bytes:
     members: dict[str, Any] = {} if identity is None else {"id": identity}
     members["type"] = "response"
     if command is not None:

@@ -19,7 +19,7 @@ from gateway.runs.requests import AttachRequest
 from gateway.sessions.sessions import Sessions
 from profiles import AgentSettings
 from profiles.command_line import AgentFlags
-from router.keys import check_session_key
+from router.keys import normalize_session_key
 from wire.files import open_regular
 from wire.framing import DECODE_ERRORS
 
@@ -43,7 +43,7 @@ class _Header(msgspec.Struct):
     cwd: str = ""
 
 
-_headers = msgspec.json.Decoder(_Header)
+_header_decoder = msgspec.json.Decoder(_Header)
 
 
 def looks_like_id(text: str) -> bool:
@@ -71,16 +71,16 @@ def find_transcripts(wanted: IdPattern, directories: Iterable[Path]) -> list[Tra
 
     Where no file name matches, the headers of all files are read.
     """
-    files = [file for directory in directories for file in _files_of(directory)]
+    files = [file for directory in directories for file in _transcript_files(directory)]
     found = _with_id(wanted, filter(wanted.is_in_name, files)) or _with_id(wanted, files)
     return sorted(found, key=lambda transcript: _changed_at(transcript.path), reverse=True)
 
 
 def _with_id(wanted: IdPattern, files: Iterable[str]) -> list[Transcript]:
-    return [found for file in files if (found := _read(file)) is not None and wanted.matches(found.id)]
+    return [found for file in files if (found := _read_header(file)) is not None and wanted.matches(found.id)]
 
 
-def _files_of(directory: Path) -> Iterator[str]:
+def _transcript_files(directory: Path) -> Iterator[str]:
     try:
         with os.scandir(directory) as entries:
             yield from [entry.path for entry in entries if entry.name.endswith(".jsonl")]
@@ -95,7 +95,7 @@ def _changed_at(path: str) -> float:
         return 0.0
 
 
-def _read(path: str) -> Transcript | None:
+def _read_header(path: str) -> Transcript | None:
     """The header of a transcript; None for any other file."""
     try:
         with os.fdopen(open_regular(Path(path), os.O_RDONLY), "rb") as file:
@@ -104,7 +104,7 @@ def _read(path: str) -> Transcript | None:
         return None
     for line in lines:
         try:
-            header = _headers.decode(line)
+            header = _header_decoder.decode(line)
         except DECODE_ERRORS:
             continue
         if header.type == "session" and header.id:
@@ -112,7 +112,7 @@ def _read(path: str) -> Transcript | None:
     return None
 
 
-_searches = trio.CapacityLimiter(2)
+_search_limiter = trio.CapacityLimiter(2)
 """Bounds how many directories are read at once for front ends that attach."""
 
 
@@ -123,7 +123,7 @@ class NamedConversation(msgspec.Struct, frozen=True):
     file: str | None = None
 
 
-class Naming:
+class ConversationLookup:
     """``owner_of``: the session of a transcript. ``data_dir``: holds the workers' transcripts, by agent."""
 
     def __init__(self, sessions: Sessions, owner_of: Callable[[str], str | None], data_dir: Path) -> None:
@@ -143,13 +143,13 @@ class Naming:
         if name is None:
             return NamedConversation()
         if "/" in name or name.endswith(".jsonl"):
-            return await self._by_path(_normal(request.cwd, name))
-        if check_session_key(name) in self._sessions or not looks_like_id(name):
+            return await self._by_path(_normalize_path(request.cwd, name))
+        if normalize_session_key(name) in self._sessions or not looks_like_id(name):
             return NamedConversation(session=name)
         return await self._by_id(IdPattern(name), request, flags, agent, definition)
 
     async def _by_path(self, file: str) -> NamedConversation:
-        real = await trio.to_thread.run_sync(_real_file, file, limiter=_searches)
+        real = await trio.to_thread.run_sync(_real_file, file, limiter=_search_limiter)
         for path in (file, real):
             owner = None if path is None else self._owner_of(path)
             if owner is not None:
@@ -166,11 +166,11 @@ class Naming:
             latest = max(known, key=lambda entry: entry.updated_at)
             return NamedConversation(latest.key, latest.transcript)
         home = _pi_home(request, definition) if definition.dialect == "pi" else None
-        near = [*_asked_dirs(request, flags), self._data_dir / "sessions" / agent, *_pi_dir(home, request.cwd)]
-        found = await trio.to_thread.run_sync(find_transcripts, wanted, near, limiter=_searches)
+        near = [*_requested_dirs(request, flags), self._data_dir / "sessions" / agent, *_pi_dir(home, request.cwd)]
+        found = await trio.to_thread.run_sync(find_transcripts, wanted, near, limiter=_search_limiter)
         if found:
             return NamedConversation(self._owner_of(found[0].path), found[0].path)
-        far = await trio.to_thread.run_sync(_find_elsewhere, wanted, home, limiter=_searches)
+        far = await trio.to_thread.run_sync(_find_elsewhere, wanted, home, limiter=_search_limiter)
         if far:
             raise UsageError(
                 f"conversation {far[0].id} was begun in another directory, {far[0].cwd}; start there, or go on with it "
@@ -187,7 +187,7 @@ class Naming:
         )
 
 
-def _normal(cwd: str, name: str) -> str:
+def _normalize_path(cwd: str, name: str) -> str:
     """The path that the name means to a worker in this directory."""
     return os.path.normpath(os.path.join(cwd, name))  # noqa: PTH118  # a Path would keep the dots
 
@@ -197,7 +197,7 @@ def _real_file(file: str) -> str | None:
     return str(path) if path.is_file() else None
 
 
-def _asked_dirs(request: AttachRequest, flags: AgentFlags) -> Iterator[Path]:
+def _requested_dirs(request: AttachRequest, flags: AgentFlags) -> Iterator[Path]:
     """The transcript directories of the command line and the environment."""
     for flag, value in pairwise(flags.arguments):
         if flag == "--session-dir":

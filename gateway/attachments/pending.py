@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import trio
 
 from errors import PoolError
-from gateway.attachments.front_end_rules import Kind, Manners
+from gateway.attachments.front_end_rules import FrontEndProtocol, RequestKind
 from gateway.runs.run import Run
 from pool import Lease, Pool
 from profiles import CapabilityProfile
@@ -19,16 +19,16 @@ from rpc.passthrough import RawObject, RawRequest
 from wire.messages import SessionResult
 
 
-class _Port(Protocol):
+class _AttachedSession(Protocol):
     @property
-    def manners(self) -> Manners: ...
+    def protocol(self) -> FrontEndProtocol: ...
 
 
-class Asker(Protocol):
+class FrontEnd(Protocol):
     """Whose request it is."""
 
     @property
-    def port(self) -> _Port:
+    def attached_session(self) -> _AttachedSession:
         """What it is attached to."""
         ...
 
@@ -37,67 +37,67 @@ class Asker(Protocol):
         """Who asks."""
         ...
 
-    def tell(self, lines: Iterable[bytes]) -> None:
+    def send_lines(self, lines: Iterable[bytes]) -> None:
         """Hand over lines."""
         ...
 
-    def tell_words(self, words: str) -> None:
+    def send_stderr(self, words: str) -> None:
         """Hand over what the worker has written to its stderr."""
         ...
 
-    def settled(self, pending: "Pending") -> None:
+    def on_settled(self, pending: "ForwardedRequest") -> None:
         """It is over."""
         ...
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """The front end wants to be left."""
         ...
 
 
-class Pending:
+class ForwardedRequest:
     """``begun`` is set once the worker was sent it, or never will be."""
 
-    def __init__(self, asker: Asker, command: RawObject) -> None:
-        manners = asker.port.manners
-        self.asker = asker
+    def __init__(self, asker: FrontEnd, command: RawObject) -> None:
+        manners = asker.attached_session.protocol
+        self.front_end = asker
         self.command = command
-        self.kind: Kind = manners.kind_of(command)
+        self.kind: RequestKind = manners.kind_of(command)
         self.name = manners.name_of(command) or ""
-        self.begun = trio.Event()
+        self.dispatched = trio.Event()
         self.run: Run | None = None
-        self.request: str | None = None
+        self.request_id: str | None = None
         """By which the worker's answer is known."""
         self.is_answered = False
 
     @property
-    def is_owed(self) -> bool:
+    def needs_answer(self) -> bool:
         """Whether a front end that says nothing more still waits for the answer: a run may take as long as it takes."""
-        return not (self.kind is Kind.PROMPT and self.begun.is_set())
+        return not (self.kind is RequestKind.PROMPT and self.dispatched.is_set())
 
-    def sent(self, request: str) -> None:
+    def mark_sent(self, request: str) -> None:
         """The worker was sent it."""
-        self.request = request
-        self.begun.set()
+        self.request_id = request
+        self.dispatched.set()
 
-    def refuse(self, error: PoolError) -> None:
+    def fail(self, error: PoolError) -> None:
         """It failed: say so, unless the worker has answered."""
         if not self.is_answered:
-            self.answer(self.asker.port.manners.refusal(self.command, error))
+            self.answer(self.front_end.attached_session.protocol.error_reply(self.command, error))
         self.finish()
 
     def answer(self, line: bytes) -> None:
         """This is its answer."""
         self.is_answered = True
-        self.asker.tell((line,))
+        self.front_end.send_lines((line,))
 
     def finish(self) -> None:
         """Nothing more will come of it."""
-        self.begun.set()
-        self.asker.settled(self)
+        self.dispatched.set()
+        self.front_end.on_settled(self)
 
 
 @runtime_checkable
-class QuickCaller(Protocol):
+class NonBlockingCaller(Protocol):
     """A ``Caller`` of a door that can push without waiting."""
 
     def push_now(self, event: str, data: bytes) -> bool:
@@ -105,7 +105,7 @@ class QuickCaller(Protocol):
         ...
 
 
-class AttachmentDesk(Protocol):
+class AttachmentContext(Protocol):
     """Implemented by ``gateway.attachments.attachments.Attachments``."""
 
     @property
@@ -121,7 +121,7 @@ class AttachmentDesk(Protocol):
         """What the session's worker must be able to do now."""
         ...
 
-    def accept_raw(self, session: str, text: str, principal: str, raw: RawRequest) -> Run:
+    def accept_passthrough(self, session: str, text: str, principal: str, raw: RawRequest) -> Run:
         """See ``Intake.accept_raw``."""
         ...
 
@@ -133,7 +133,7 @@ class AttachmentDesk(Protocol):
         """The worker on which a turn of the session runs now."""
         ...
 
-    def running(self, session: str) -> list[str]:
+    def background_commands(self, session: str) -> list[str]:
         """The session's commands in the background, in words."""
         ...
 
@@ -141,7 +141,7 @@ class AttachmentDesk(Protocol):
         """Whose conversation lies in this file; None for nobody's."""
         ...
 
-    async def give_up(self, session: str) -> bool:
+    async def release_transcript(self, session: str) -> bool:
         """Forget a session that was made for a front end, so that another one can use its transcript.
 
         False where it was not made for one, where a front end is attached to it, or something runs in it. Raises
@@ -149,10 +149,10 @@ class AttachmentDesk(Protocol):
         """
         ...
 
-    def altered(self, worker: str) -> None:
+    def mark_modified(self, worker: str) -> None:
         """The worker was changed at run time: nobody else may have it."""
         ...
 
-    def moved(self, lease: Lease, held: SessionResult) -> None:
+    def conversation_changed(self, lease: Lease, held: SessionResult) -> None:
         """The session has another conversation now."""
         ...

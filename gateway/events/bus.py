@@ -19,49 +19,49 @@ import msgspec
 import trio
 
 from errors import UsageError
-from gateway.events.cursor import EventCursor, EventFilter, EventStore, News
-from gateway.events.ring import Item, Ring, TextBlock, first_of, last_of
+from gateway.events.cursor import EventCursor, EventFilter, EventNotifier, EventStore
+from gateway.events.ring import Item, Ring, TextPieceBlock, first_of, last_of
 from gateway.events.snapshots import blocks_between, compact
 from gateway.settings import EventSettings
 from store.records import EventRow
-from wire.files import encode_to_keep
-from wire.messages import EMPTY, Channel, EventEnvelope
+from wire.files import encode_compact
+from wire.messages import EMPTY, EventChannel, EventEnvelope
 
 
-class Gate:
+class CommitBarrier:
     """Pure. ``last`` is the last seq given out, ``head`` the last one that readers may see."""
 
     def __init__(self, first_seq: int) -> None:
         self.last = self.head = first_seq - 1
-        self._held: deque[int] = deque()
+        self._uncommitted: deque[int] = deque()
 
     @property
     def is_open(self) -> bool:
         """Whether nothing waits for a commit."""
-        return not self._held
+        return not self._uncommitted
 
-    def number(self, count: int = 1, *, hold: bool = False) -> int:
+    def allocate(self, count: int = 1, *, hold: bool = False) -> int:
         """Give out ``count`` seqs, return the first; with ``hold`` nothing from it on is seen before ``commit``."""
         first = self.last + 1
         self.last += count
         if hold:
-            self._held.append(first)
-        elif not self._held:
+            self._uncommitted.append(first)
+        elif not self._uncommitted:
             self.head = self.last
         return first
 
     def commit(self, upto: int) -> None:
         """Everything up to this seq is durable, or never will be."""
-        while self._held and self._held[0] <= upto:
-            self._held.popleft()
-        self.head = self._held[0] - 1 if self._held else self.last
+        while self._uncommitted and self._uncommitted[0] <= upto:
+            self._uncommitted.popleft()
+        self.head = self._uncommitted[0] - 1 if self._uncommitted else self.last
 
     def cuts(self) -> Iterator[int]:
         """The seqs that ``head`` may stop short of, ascending."""
-        return iter(self._held)
+        return iter(self._uncommitted)
 
 
-Handler: TypeAlias = Callable[[EventEnvelope], None]
+EventHandler: TypeAlias = Callable[[EventEnvelope], None]
 
 _PROGRESS = frozenset({"run:accepted", "run:start", "done", "text_chunk", "think_chunk", "reply"})
 _PROGRESS_FAMILIES = ("tool:", "compaction:")
@@ -72,20 +72,20 @@ class Listeners:
     """Handlers by type of event; control and monitor events only."""
 
     def __init__(self) -> None:
-        self._handlers: dict[str, list[Handler]] = {}
+        self._handlers: dict[str, list[EventHandler]] = {}
         self._waiting: deque[EventEnvelope] = deque()
-        self._is_telling = False
+        self._is_notifying = False
         self.failures = 0
 
     def __len__(self) -> int:
         return sum(map(len, self._handlers.values()))
 
-    def on(self, type_: str, handler: Handler) -> Callable[[], None]:
+    def on(self, type_: str, handler: EventHandler) -> Callable[[], None]:
         """Call ``handler`` for each event of the type; what is returned undoes it, any number of times."""
         if type_ in _PROGRESS or type_.startswith(_PROGRESS_FAMILIES):
             raise UsageError(f"{type_} is a progress event: those are read with a cursor, not with a handler")
         # a registration is an object of its own: the same function may be registered twice and undone once
-        registered: list[Handler] = [handler]
+        registered: list[EventHandler] = [handler]
 
         def call(event: EventEnvelope) -> None:
             for each in registered:
@@ -100,27 +100,27 @@ class Listeners:
 
         return undo
 
-    def _remove(self, type_: str, call: Handler) -> None:
+    def _remove(self, type_: str, call: EventHandler) -> None:
         handlers = self._handlers[type_]
         handlers.remove(call)
         if not handlers:
             del self._handlers[type_]
 
-    def tell(self, event: EventEnvelope) -> None:
+    def notify(self, event: EventEnvelope) -> None:
         """An event can be seen. What a handler publishes is told after the event that it was called for."""
-        if event.type not in self._handlers or event.channel is Channel.PROGRESS:
+        if event.type not in self._handlers or event.channel is EventChannel.PROGRESS:
             return
         self._waiting.append(event)
-        if self._is_telling:
+        if self._is_notifying:
             return
-        self._is_telling = True
+        self._is_notifying = True
         try:
             while self._waiting:
-                self._tell_all(self._waiting.popleft())
+                self._call_handlers(self._waiting.popleft())
         finally:
-            self._is_telling = False
+            self._is_notifying = False
 
-    def _tell_all(self, event: EventEnvelope) -> None:
+    def _call_handlers(self, event: EventEnvelope) -> None:
         for handler in tuple(self._handlers.get(event.type, ())):
             try:
                 handler(event)
@@ -171,15 +171,15 @@ class EventBus:
     ) -> None:
         """``first_seq`` is above every seq that was ever given out; ``clock`` gives Unix time in seconds."""
         self.store = store
-        self.news = News()
+        self.notifier = EventNotifier()
         self.ring = Ring(settings.ring, first_seq - 1)
         self._clock = clock
-        self._gate = Gate(first_seq)
+        self._barrier = CommitBarrier(first_seq)
         self._listeners = Listeners()
         self._unseen: deque[Item] = deque()
-        self._settling: list[tuple[int, int, trio.Event]] = []
-        self._tickets = count()
-        self._held = trio.lowlevel.ParkingLot()
+        self._visibility_waiters: list[tuple[int, int, trio.Event]] = []
+        self._waiter_ids = count()
+        self._commit_requested = trio.lowlevel.ParkingLot()
         self._oldest = 0
         self._is_closed = False
         self._events = self._text_pieces = self._snapshots = 0
@@ -195,12 +195,12 @@ class EventBus:
             self._oldest = await self.store.oldest_seq()
             task_status.started()
             while True:
-                while self._gate.is_open:
-                    await self._held.park()
-                upto = self._gate.last
+                while self._barrier.is_open:
+                    await self._commit_requested.park()
+                upto = self._barrier.last
                 is_durable = await self.store.flush()
-                self._open_gate(upto if is_durable else self._gate.last)
-                self.discarded_below(await self.store.oldest_seq())
+                self._commit(upto if is_durable else self._barrier.last)
+                self.mark_discarded_below(await self.store.oldest_seq())
         finally:
             self.close()
 
@@ -210,43 +210,43 @@ class EventBus:
         Nothing waits for a commit any more: closing the store is one.
         """
         self._is_closed = True
-        self._open_gate(self._gate.last)
+        self._commit(self._barrier.last)
         self._evict(self.ring.evict_all())
 
-    async def settled(self, seq: int) -> None:
+    async def wait_visible(self, seq: int) -> None:
         """Wait until readers may see ``seq``: it is durable, or the disk refuses."""
         if seq <= self.head:
             await trio.lowlevel.checkpoint()
             return
         seen = trio.Event()
-        heapq.heappush(self._settling, (seq, next(self._tickets), seen))
+        heapq.heappush(self._visibility_waiters, (seq, next(self._waiter_ids), seen))
         await seen.wait()
 
-    def _open_gate(self, upto: int) -> None:
-        self._gate.commit(upto)
-        self._reveal()
+    def _commit(self, upto: int) -> None:
+        self._barrier.commit(upto)
+        self._notify_visible()
 
-    def _reveal(self) -> None:
+    def _notify_visible(self) -> None:
         """Tell everybody of what can be seen by now."""
-        while self._unseen and last_of(self._unseen[0]) <= self._gate.head:
+        while self._unseen and last_of(self._unseen[0]) <= self._barrier.head:
             item = self._unseen.popleft()
-            self.news.tell(item.session, first_of(item))
+            self.notifier.notify(item.session, first_of(item))
             if isinstance(item, EventEnvelope):
-                self._listeners.tell(item)
-        while self._settling and self._settling[0][0] <= self._gate.head:
-            heapq.heappop(self._settling)[2].set()
+                self._listeners.notify(item)
+        while self._visibility_waiters and self._visibility_waiters[0][0] <= self._barrier.head:
+            heapq.heappop(self._visibility_waiters)[2].set()
 
     # --- publishing ---------------------------------------------------------------------------------------------------
 
     @property
     def head(self) -> int:
         """The last seq that readers may see."""
-        return self._gate.head
+        return self._barrier.head
 
     def publish(
         self,
         session: str,
-        channel: Channel,
+        channel: EventChannel,
         type_: str,
         data: Any = None,
         *,
@@ -258,9 +258,9 @@ class EventBus:
         Readers see it at once, or after the commit of the last durable event up to it. Control events,
         ``run:accepted``, ``run:start`` and ``done`` are always durable.
         """
-        encoded = encode_to_keep(data)
-        is_held = (durable or channel is Channel.CONTROL or type_ in _DURABLE) and self._may_hold
-        seq, ts = self._gate.number(hold=is_held), self._clock()
+        encoded = encode_compact(data)
+        is_held = (durable or channel is EventChannel.CONTROL or type_ in _DURABLE) and self._can_hold
+        seq, ts = self._barrier.allocate(hold=is_held), self._clock()
         row = EventRow(seq=seq, ts=ts, session=session, channel=channel.value, type=type_, data=encoded, run_id=run_id)
         self.store.put_events((row,))
         raw = EMPTY if data is None else msgspec.Raw(encoded)
@@ -274,44 +274,46 @@ class EventBus:
             return
         if b"\n".join(pieces).count(b"\n") >= len(pieces):
             raise UsageError(f"a piece of session {session} is no JSON string: it holds a line end")
-        first, ts = self._gate.number(len(pieces)), self._clock()
+        first, ts = self._barrier.allocate(len(pieces)), self._clock()
         self._text_pieces += len(pieces)
         self._add(
             [
-                TextBlock(begin, end - 1, ts, session, run_id, type_, b"\n".join(pieces[begin - first : end - first]))
+                TextPieceBlock(
+                    begin, end - 1, ts, session, run_id, type_, b"\n".join(pieces[begin - first : end - first])
+                )
                 for begin, end in blocks_between(first, first + len(pieces))
             ]
         )
 
     @property
-    def _may_hold(self) -> bool:
+    def _can_hold(self) -> bool:
         return not (self._is_closed or self.store.is_degraded)
 
     def _add(self, items: list[Item]) -> None:
-        self.store.note_seq(self._gate.last)
+        self.store.record_seq(self._barrier.last)
         for item in items:
             self.ring.append(item)
         self._unseen.extend(items)
-        if self._gate.is_open:
-            self._reveal()
-        elif self._may_hold:
-            self._held.unpark()
+        if self._barrier.is_open:
+            self._notify_visible()
+        elif self._can_hold:
+            self._commit_requested.unpark()
         else:
-            self._open_gate(self._gate.last)
+            self._commit(self._barrier.last)
         if self._is_closed:
             self._evict(self.ring.evict_all())
-        elif self.ring.is_over:
+        elif self.ring.is_over_limit:
             self._evict(self.ring.evict())
 
     def _evict(self, items: list[Item]) -> None:
-        rows = compact(items, self._gate.cuts())
+        rows = compact(items, self._barrier.cuts())
         self._snapshots += len(rows)
         if rows:
             self.store.put_events(rows)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def on(self, type_: str, handler: Handler) -> Callable[[], None]:
+    def on(self, type_: str, handler: EventHandler) -> Callable[[], None]:
         """Call ``handler`` for each control or monitor event of this type from now on; call the result to undo it.
 
         It is called while the event is shown to readers, in order; it must be quick. One that raises is logged.
@@ -323,7 +325,7 @@ class EventBus:
         *,
         session: str | None = None,
         run_id: str | None = None,
-        channels: frozenset[Channel] | None = None,
+        channels: frozenset[EventChannel] | None = None,
         kinds: frozenset[str] | None = None,
         since: int | None = None,
     ) -> EventCursor:
@@ -337,7 +339,7 @@ class EventBus:
         complete = is_ours and position + 1 >= self._oldest
         return EventCursor(self, EventFilter.of(session, run_id, channels, kinds), position, complete=complete)
 
-    def discarded_below(self, seq: int) -> None:
+    def mark_discarded_below(self, seq: int) -> None:
         """A cursor has learned what retention has left."""
         self._oldest = max(self._oldest, seq)
 
@@ -345,12 +347,12 @@ class EventBus:
         """Figures of this moment."""
         return BusStatistics(
             head=self.head,
-            last_seq=self._gate.last,
+            last_seq=self._barrier.last,
             ring_floor=self.ring.floor,
             ring_bytes=self.ring.bytes,
             ring_sessions=self.ring.sessions,
             unseen=len(self._unseen),
-            sleeping=self.news.sleeping,
+            sleeping=self.notifier.waiter_count,
             handlers=len(self._listeners),
             handler_failures=self._listeners.failures,
             events=self._events,

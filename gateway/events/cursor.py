@@ -19,12 +19,12 @@ import msgspec
 import trio
 
 from errors import SubscriberBehind
-from gateway.events.ring import Batch, EncodedEvents, Item, Ring, TextBlock
-from gateway.events.snapshots import CHUNK_OF, SNAPSHOT_OF, unfold, window_of
+from gateway.events.ring import EncodedEvents, EventBatch, Item, Ring, TextPieceBlock
+from gateway.events.snapshots import CHUNK_OF, SNAPSHOT_OF, expand, window_of
 from store.records import EventRow
-from wire.messages import Channel, EventEnvelope
+from wire.messages import EventChannel, EventEnvelope
 
-_OF_NO_RUN = frozenset({"agent_resumed", "exec_exit", "alert"})
+_SESSION_WIDE_TYPES = frozenset({"agent_resumed", "exec_exit", "alert"})
 """What happens in a session between its runs, or beside them: the followers of each run see it too."""
 
 
@@ -37,7 +37,7 @@ class EventFilter(msgspec.Struct, frozen=True):
 
     session: str | None = None
     run_id: str | None = None
-    channels: frozenset[Channel] | None = None
+    channels: frozenset[EventChannel] | None = None
     kinds: frozenset[str] | None = None
 
     @classmethod
@@ -45,7 +45,7 @@ class EventFilter(msgspec.Struct, frozen=True):
         cls,
         session: str | None,
         run_id: str | None,
-        channels: frozenset[Channel] | None,
+        channels: frozenset[EventChannel] | None,
         kinds: frozenset[str] | None,
     ) -> "EventFilter":
         """A filter in which text and the snapshots of it are one kind: a reader cannot know which it will meet."""
@@ -58,11 +58,15 @@ class EventFilter(msgspec.Struct, frozen=True):
         """Whether an event of the right session is wanted."""
         return (
             (self.kinds is None or item.type in self.kinds)
-            and (self.run_id is None or item.run_id == self.run_id or (not item.run_id and item.type in _OF_NO_RUN))
+            and (
+                self.run_id is None
+                or item.run_id == self.run_id
+                or (not item.run_id and item.type in _SESSION_WIDE_TYPES)
+            )
             and (self.channels is None or _channel_of(item) in self.channels)
         )
 
-    def hears(self, session: str, channel: Channel, kind: str) -> bool:
+    def admits_type(self, session: str, channel: EventChannel, kind: str) -> bool:
         """Whether an event of that kind would be wanted, whatever its run."""
         return (
             self.session in (None, session)
@@ -72,7 +76,7 @@ class EventFilter(msgspec.Struct, frozen=True):
 
 
 def _channel_of(item: Item | EventRow) -> str:
-    return Channel.PROGRESS if isinstance(item, TextBlock) else item.channel
+    return EventChannel.PROGRESS if isinstance(item, TextPieceBlock) else item.channel
 
 
 class EventStore(Protocol):
@@ -87,7 +91,7 @@ class EventStore(Protocol):
         """Write these, some time soon."""
         ...
 
-    def note_seq(self, seq: int) -> None:
+    def record_seq(self, seq: int) -> None:
         """This is the highest seq that was given out."""
         ...
 
@@ -104,23 +108,23 @@ class EventStore(Protocol):
         ...
 
 
-_ROWS = 128
+_PAGE_ROWS = 128
 
 
-class Page(msgspec.Struct, frozen=True):
+class ReplayPage(msgspec.Struct, frozen=True):
     """``events`` are all that the filter admits above the seq asked for, up to ``reaches``."""
 
     events: list[EventEnvelope]
-    reaches: int
+    end_seq: int
 
 
-async def read_page(store: EventStore, wanted: EventFilter, after: int, upto: int) -> Page:
+async def read_page(store: EventStore, wanted: EventFilter, after: int, upto: int) -> ReplayPage:
     """Read on behind ``after``, not beyond ``upto``: a seq that no snapshot crosses."""
-    rows = await store.read_events(after, upto + 1, session=wanted.session, limit=_ROWS)
+    rows = await store.read_events(after, upto + 1, session=wanted.session, limit=_PAGE_ROWS)
     reaches = upto
-    if len(rows) == _ROWS:
+    if len(rows) == _PAGE_ROWS:
         rows, reaches = await _whole_windows(store, wanted, rows, upto)
-    return Page(list(unfold(filter(wanted.admits, rows), after)), reaches)
+    return ReplayPage(list(expand(filter(wanted.admits, rows), after)), reaches)
 
 
 async def _whole_windows(
@@ -141,7 +145,7 @@ async def _whole_windows(
     return rows + await store.read_events(last, end + 1, session=None, limit=len(window)), end
 
 
-class _Sleepers:
+class _Waiters:
     """Those who wait for the next event of one session; ``seq`` is that event's, once it is there."""
 
     __slots__ = ("lot", "seq")
@@ -151,39 +155,39 @@ class _Sleepers:
         self.seq = 0
 
 
-class News:
+class EventNotifier:
     """A parking lot for each session that somebody waits for, and one (None) for those who wait for any."""
 
     def __init__(self) -> None:
-        self._sleepers: dict[str | None, _Sleepers] = {}
+        self._waiters: dict[str | None, _Waiters] = {}
 
     @property
-    def sleeping(self) -> int:
+    def waiter_count(self) -> int:
         """How many wait."""
-        return sum(len(sleepers.lot) for sleepers in self._sleepers.values())
+        return sum(len(sleepers.lot) for sleepers in self._waiters.values())
 
     async def wait(self, session: str | None) -> int:
         """Sleep until the session's next event; return its seq: nothing has happened there in between."""
-        sleepers = self._sleepers.get(session)
+        sleepers = self._waiters.get(session)
         if sleepers is None:
-            sleepers = self._sleepers[session] = _Sleepers()
+            sleepers = self._waiters[session] = _Waiters()
         try:
             await sleepers.lot.park()
         finally:
-            if not sleepers.lot and self._sleepers.get(session) is sleepers:
-                del self._sleepers[session]
+            if not sleepers.lot and self._waiters.get(session) is sleepers:
+                del self._waiters[session]
         return sleepers.seq
 
-    def tell(self, session: str, seq: int) -> None:
+    def notify(self, session: str, seq: int) -> None:
         """Something of the session can be seen from ``seq`` on."""
         for key in (session, None):
-            sleepers = self._sleepers.pop(key, None)
+            sleepers = self._waiters.pop(key, None)
             if sleepers is not None:
                 sleepers.seq = seq
                 sleepers.lot.unpark_all()
 
 
-class Stream(Protocol):
+class EventLog(Protocol):
     """What a cursor reads."""
 
     @property
@@ -197,7 +201,7 @@ class Stream(Protocol):
         ...
 
     @property
-    def news(self) -> News:
+    def notifier(self) -> EventNotifier:
         """What to wait for."""
         ...
 
@@ -206,7 +210,7 @@ class Stream(Protocol):
         """The last seq that readers may see."""
         ...
 
-    def discarded_below(self, seq: int) -> None:
+    def mark_discarded_below(self, seq: int) -> None:
         """Tell that retention has dropped what lies below ``seq``."""
         ...
 
@@ -220,16 +224,16 @@ class EventCursor:
         complete: False once events behind the position it began at turn out to have been discarded by retention.
     """
 
-    def __init__(self, stream: Stream, wanted: EventFilter, position: int, *, complete: bool) -> None:
+    def __init__(self, stream: EventLog, wanted: EventFilter, position: int, *, complete: bool) -> None:
         self.position = position
         self.complete = complete
-        self._stream = stream
-        self.wanted = wanted
+        self._log = stream
+        self.event_filter = wanted
         self._replayed: deque[EventEnvelope] = deque()
-        self._replay_reaches = position
+        self._replay_end_seq = position
         self._had_caught_up = False
 
-    async def take(self, max_bytes: int = 128 * 1024) -> EncodedEvents:
+    async def read(self, max_bytes: int = 128 * 1024) -> EncodedEvents:
         """The next events, at least one; waits for them. More than ``max_bytes`` only where a single one is longer.
 
         Cancelled, it has taken nothing. Raises SubscriberBehind once this reader had seen everything there was, and
@@ -239,30 +243,30 @@ class EventCursor:
         await trio.lowlevel.checkpoint()
         while True:
             if self._replayed:
-                return self._take_replayed(max_bytes)
-            if self.position < self._stream.ring.floor and self.position < self._stream.head:
+                return self._read_replayed(max_bytes)
+            if self.position < self._log.ring.floor and self.position < self._log.head:
                 await self._replay()
-            elif self.position < self._stream.head:
-                taken = self._take_live(max_bytes)
+            elif self.position < self._log.head:
+                taken = self._read_live(max_bytes)
                 if taken.count:
                     return taken
             else:
-                await self._sleep()
+                await self._wait()
 
-    async def _sleep(self) -> None:
+    async def _wait(self) -> None:
         """Until something happens here; meanwhile the ring may have moved far, which is not this reader's delay."""
         self._had_caught_up = True
-        news = await self._stream.news.wait(self.wanted.session)
+        news = await self._log.notifier.wait(self.event_filter.session)
         self.position = max(self.position, news - 1)
 
     # --- live ---------------------------------------------------------------------------------------------------------
 
-    def _take_live(self, max_bytes: int) -> EncodedEvents:
-        batch, upto = Batch(max_bytes), self._stream.head
-        for item in self._stream.ring.read(self.wanted.session, self.position, upto):
-            if not self.wanted.admits(item):
+    def _read_live(self, max_bytes: int) -> EncodedEvents:
+        batch, upto = EventBatch(max_bytes), self._log.head
+        for item in self._log.ring.read(self.event_filter.session, self.position, upto):
+            if not self.event_filter.admits(item):
                 continue
-            fits = batch.add_text(item, self.position) if isinstance(item, TextBlock) else batch.add(item)
+            fits = batch.add_text(item, self.position) if isinstance(item, TextPieceBlock) else batch.add(item)
             if not fits:
                 self.position = batch.last_seq
                 return batch.finish()
@@ -273,8 +277,8 @@ class EventCursor:
     # --- replay -------------------------------------------------------------------------------------------------------
 
     async def _replay(self) -> None:
-        upto = min(self._stream.ring.floor, self._stream.head)
-        page = await read_page(self._stream.store, self.wanted, self.position, upto)
+        upto = min(self._log.ring.floor, self._log.head)
+        page = await read_page(self._log.store, self.event_filter, self.position, upto)
         await self._check_retention()
         if page.events and self._had_caught_up:
             raise SubscriberBehind(
@@ -283,19 +287,19 @@ class EventCursor:
                 bookmark=self.position,
             )
         self._replayed.extend(page.events)
-        self._replay_reaches = page.reaches
+        self._replay_end_seq = page.end_seq
         if not page.events:
-            self.position = page.reaches
+            self.position = page.end_seq
 
     async def _check_retention(self) -> None:
-        oldest = await self._stream.store.oldest_seq()
-        self._stream.discarded_below(oldest)
+        oldest = await self._log.store.oldest_seq()
+        self._log.mark_discarded_below(oldest)
         if self.position + 1 < oldest:
             self.complete = False
 
-    def _take_replayed(self, max_bytes: int) -> EncodedEvents:
-        batch = Batch(max_bytes)
+    def _read_replayed(self, max_bytes: int) -> EncodedEvents:
+        batch = EventBatch(max_bytes)
         while self._replayed and batch.add(self._replayed[0]):
             self._replayed.popleft()
-        self.position = batch.last_seq if self._replayed else self._replay_reaches
+        self.position = batch.last_seq if self._replayed else self._replay_end_seq
         return batch.finish()

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from wire.messages import Channel, EventEnvelope
+from wire.messages import EventChannel, EventEnvelope
 
 ITEM_BYTES = 256
 """What an item costs beside its text or data: the objects it is made of, and its places in the two indexes."""
@@ -21,7 +21,7 @@ _EVICTED_SHARE = 32
 """A full ring gives up this part of itself at once: often enough not to be felt, rarely enough for long snapshots."""
 
 
-class TextBlock(msgspec.Struct, frozen=True, gc=False):
+class TextPieceBlock(msgspec.Struct, frozen=True, gc=False):
     """Pieces of one text that came together, one seq each; ``texts`` are their JSON strings, joined by LF."""
 
     first: int
@@ -37,26 +37,26 @@ class TextBlock(msgspec.Struct, frozen=True, gc=False):
         return self.texts.decode().split("\n")
 
 
-Item: TypeAlias = TextBlock | EventEnvelope
+Item: TypeAlias = TextPieceBlock | EventEnvelope
 
 
 def first_of(item: Item) -> int:
     """The first seq that it stands for."""
-    return item.first if isinstance(item, TextBlock) else item.seq
+    return item.first if isinstance(item, TextPieceBlock) else item.seq
 
 
 def last_of(item: Item) -> int:
     """The last seq that it stands for."""
-    return item.last if isinstance(item, TextBlock) else item.seq
+    return item.last if isinstance(item, TextPieceBlock) else item.seq
 
 
 def size_of(item: Item) -> int:
     """About how many bytes of memory it takes."""
-    content = item.texts if isinstance(item, TextBlock) else memoryview(item.data)
+    content = item.texts if isinstance(item, TextPieceBlock) else memoryview(item.data)
     return ITEM_BYTES + len(content)
 
 
-class Index:
+class SeqIndex:
     """Items in seq order. Reading from a seq on costs O(log n) and what is read."""
 
     __slots__ = ("_items", "_lasts")
@@ -88,18 +88,18 @@ class Index:
 
 
 class Ring:
-    """Everything after ``floor``. Bounded by whoever calls ``evict`` while ``is_over``."""
+    """Everything after ``floor``. Bounded by whoever calls ``evict`` while ``is_final``."""
 
     def __init__(self, limit: int, floor: int) -> None:
         """``limit`` in bytes."""
         self._limit = limit
-        self._whole = Index()
-        self._sessions: dict[str, Index] = {}
+        self._all = SeqIndex()
+        self._sessions: dict[str, SeqIndex] = {}
         self.floor = floor
         self.bytes = 0
 
     def __len__(self) -> int:
-        return len(self._whole)
+        return len(self._all)
 
     @property
     def sessions(self) -> int:
@@ -107,36 +107,36 @@ class Ring:
         return len(self._sessions)
 
     @property
-    def is_over(self) -> bool:
+    def is_over_limit(self) -> bool:
         """Whether the oldest part has to give way."""
         return self.bytes > self._limit
 
     def append(self, item: Item) -> None:
         """Add the newest item."""
-        self._whole.append(item)
+        self._all.append(item)
         index = self._sessions.get(item.session)
         if index is None:
-            index = self._sessions[item.session] = Index()
+            index = self._sessions[item.session] = SeqIndex()
         index.append(item)
         self.bytes += size_of(item)
 
     def read(self, session: str | None, after: int, upto: int) -> Iterator[Item]:
-        """The items of a session (None = of all) between two seqs, see ``Index.read``."""
-        index = self._whole if session is None else self._sessions.get(session)
+        """The items of a session (None = of all) between two seqs, see ``SeqIndex.read``."""
+        index = self._all if session is None else self._sessions.get(session)
         return iter(()) if index is None else index.read(after, upto)
 
     def evict(self) -> list[Item]:
         """Take out the oldest part and raise ``floor`` to its last seq."""
-        return self._take_out(self.bytes - self._limit + self._limit // _EVICTED_SHARE)
+        return self._evict_bytes(self.bytes - self._limit + self._limit // _EVICTED_SHARE)
 
     def evict_all(self) -> list[Item]:
         """Take out everything."""
-        return self._take_out(self.bytes)
+        return self._evict_bytes(self.bytes)
 
-    def _take_out(self, size: int) -> list[Item]:
+    def _evict_bytes(self, size: int) -> list[Item]:
         evicted: list[Item] = []
         left = size
-        for item in self._whole.read(self.floor, _EVERYTHING):
+        for item in self._all.read(self.floor, _EVERYTHING):
             if left <= 0:
                 break
             evicted.append(item)
@@ -144,11 +144,11 @@ class Ring:
         if evicted:
             self.bytes -= size - left
             self.floor = last_of(evicted[-1])
-            self._forget(evicted)
+            self._unindex(evicted)
         return evicted
 
-    def _forget(self, evicted: list[Item]) -> None:
-        self._whole.drop(self.floor)
+    def _unindex(self, evicted: list[Item]) -> None:
+        self._all.drop(self.floor)
         for session in {item.session for item in evicted}:
             index = self._sessions[session]
             index.drop(self.floor)
@@ -168,10 +168,10 @@ class EncodedEvents(msgspec.Struct, frozen=True):
     count: int
     body: bytes
     last_seq: int
-    has: frozenset[str]
+    types: frozenset[str]
 
 
-class Batch:
+class EventBatch:
     """Collects envelopes up to ``max_bytes``; the first one is taken whatever its size."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -191,10 +191,10 @@ class Batch:
         encoded = _encode(envelope)
         if self.count and self._size + len(encoded) >= self._max_bytes:
             return False
-        self._keep(encoded, 1, envelope.seq, envelope.type)
+        self._append(encoded, 1, envelope.seq, envelope.type)
         return True
 
-    def add_text(self, block: TextBlock, after: int) -> bool:
+    def add_text(self, block: TextPieceBlock, after: int) -> bool:
         """Take the pieces with a seq above ``after``; False = not all of them have room here."""
         pieces = block.pieces()
         first = block.first
@@ -202,13 +202,13 @@ class Batch:
             del pieces[: after + 1 - first]
             first = after + 1
         head = _head_of(block)
-        fitting = self._fitting(pieces, len(head), block)
+        fitting = self._count_fitting(pieces, len(head), block)
         if fitting:
             last = first + fitting - 1
-            self._keep(_join(head, pieces[:fitting], first), fitting, last, block.type)
+            self._append(_join(head, pieces[:fitting], first), fitting, last, block.type)
         return fitting == len(pieces)
 
-    def _fitting(self, pieces: list[str], head: int, block: TextBlock) -> int:
+    def _count_fitting(self, pieces: list[str], head: int, block: TextPieceBlock) -> int:
         """How many of the pieces have room, each with its head and its seq."""
         around = head + len(_BEFORE_SEQ) + len(str(block.last)) + len("},")
         room = self._max_bytes - self._size
@@ -218,7 +218,7 @@ class Batch:
         sizes = accumulate(around + len(piece.encode()) for piece in pieces)
         return bisect_right(list(sizes), room) or (0 if self.count else 1)
 
-    def _keep(self, encoded: bytes, count: int, last_seq: int, type_: str) -> None:
+    def _append(self, encoded: bytes, count: int, last_seq: int, type_: str) -> None:
         self._parts.append(encoded)
         self._size += len(encoded) + 1
         self._types.add(type_)
@@ -229,11 +229,11 @@ class Batch:
 _BEFORE_SEQ = '},"seq":'
 
 
-def _head_of(block: TextBlock) -> str:
+def _head_of(block: TextPieceBlock) -> str:
     """What all its envelopes begin with: ``seq`` comes last in them, so that they differ in their ends only."""
     run = "" if block.run_id is None else f',"run_id":{_text(block.run_id)}'
     return (
-        f'{{"ts":{_text(block.ts)},"session":{_text(block.session)},"channel":"{Channel.PROGRESS.value}",'
+        f'{{"ts":{_text(block.ts)},"session":{_text(block.session)},"channel":"{EventChannel.PROGRESS.value}",'
         f'"type":"{block.type}"{run},"data":{{"delta":'
     )
 

@@ -16,10 +16,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from gateway.events.ring import Item, TextBlock, first_of
+from gateway.events.ring import Item, TextPieceBlock, first_of
 from store.records import EventRow
 from wire.framing import DECODE_ERRORS
-from wire.messages import EMPTY, Channel, EventEnvelope
+from wire.messages import EMPTY, EventChannel, EventEnvelope
 
 BLOCK = 512
 """Pieces of one block at most; blocks lie between two multiples of it."""
@@ -50,14 +50,14 @@ def window_of(seq: int) -> range:
 # --- into rows --------------------------------------------------------------------------------------------------------
 
 
-class _Growing:
+class _SnapshotBuilder:
     """A row in the making."""
 
-    def __init__(self, block: TextBlock) -> None:
+    def __init__(self, block: TextPieceBlock) -> None:
         self._blocks = [block]
         self._size = len(block.texts)
 
-    def take(self, block: TextBlock) -> bool:
+    def append(self, block: TextPieceBlock) -> bool:
         """Append a block; False = it belongs into another row."""
         begin = self._blocks[0]
         if (block.type, block.run_id) != (begin.type, begin.run_id) or self._size + len(block.texts) > _MAX_ROW_BYTES:
@@ -66,7 +66,7 @@ class _Growing:
         self._size += len(block.texts)
         return True
 
-    def row(self) -> EventRow:
+    def build(self) -> EventRow:
         """It, complete."""
         last = self._blocks[-1]
         groups = b",".join(b"[%d,[%b]]" % (block.first, block.texts.replace(b"\n", b",")) for block in self._blocks)
@@ -74,7 +74,7 @@ class _Growing:
             seq=last.last,
             ts=last.ts,
             session=last.session,
-            channel=Channel.PROGRESS.value,
+            channel=EventChannel.PROGRESS.value,
             type=SNAPSHOT_OF[last.type],
             data=b"[%b]" % groups,
             run_id=last.run_id,
@@ -87,43 +87,43 @@ def compact(items: Iterable[Item], cuts: Iterable[int]) -> list[EventRow]:
     No row holds pieces from both sides of one of the ``cuts`` (ascending seqs): readers may have to stop there.
     """
     rows: list[EventRow] = []
-    growing: dict[str, _Growing] = {}
+    growing: dict[str, _SnapshotBuilder] = {}
     coming = iter(cuts)
     cut, barrier = next(coming, None), -1
     for item in items:
         first = first_of(item)
         if first >= barrier:
-            rows += [each.row() for each in growing.values()]
+            rows += [each.build() for each in growing.values()]
             growing.clear()
             while cut is not None and cut <= first:
                 cut = next(coming, None)
             window = window_of(first).stop
             barrier = window if cut is None else min(window, cut)
         before = growing.get(item.session)
-        if isinstance(item, TextBlock):
-            if before is None or not before.take(item):
-                rows += [before.row()] if before else []
-                growing[item.session] = _Growing(item)
+        if isinstance(item, TextPieceBlock):
+            if before is None or not before.append(item):
+                rows += [before.build()] if before else []
+                growing[item.session] = _SnapshotBuilder(item)
         elif before is not None:
-            rows.append(growing.pop(item.session).row())
-    return rows + [each.row() for each in growing.values()]
+            rows.append(growing.pop(item.session).build())
+    return rows + [each.build() for each in growing.values()]
 
 
 # --- and back ---------------------------------------------------------------------------------------------------------
 
-_Group: TypeAlias = tuple[int, list[str]]
-_Entry: TypeAlias = tuple[int, EventRow, list[str]]
-_groups = msgspec.json.Decoder(list[_Group])
+_PieceGroup: TypeAlias = tuple[int, list[str]]
+_ReplayEntry: TypeAlias = tuple[int, EventRow, list[str]]
+_groups = msgspec.json.Decoder(list[_PieceGroup])
 _encode = msgspec.json.Encoder().encode
 
 
-def unfold(rows: Iterable[EventRow], after: int) -> Iterator[EventEnvelope]:
+def expand(rows: Iterable[EventRow], after: int) -> Iterator[EventEnvelope]:
     """The events that ``rows`` stand for, in order, without what lies at or below ``after``.
 
     Pieces that follow each other here become one snapshot; one of several sessions ends where an event of another
     comes, so that whoever stops reading at any event has seen everything up to its seq.
     """
-    pending: list[_Entry] = []
+    pending: list[_ReplayEntry] = []
     for entry in sorted(_entries(rows, after), key=itemgetter(0)):
         if pending and not (entry[2] and _belong_together(pending[0][1], entry[1])):
             yield from _snapshots(pending)
@@ -136,7 +136,7 @@ def unfold(rows: Iterable[EventRow], after: int) -> Iterator[EventEnvelope]:
         yield from _snapshots(pending)
 
 
-def _entries(rows: Iterable[EventRow], after: int) -> Iterator[_Entry]:
+def _entries(rows: Iterable[EventRow], after: int) -> Iterator[_ReplayEntry]:
     for row in rows:
         if row.type in CHUNK_OF:
             for first, texts in _groups.decode(row.data):
@@ -151,7 +151,7 @@ def _belong_together(one: EventRow, other: EventRow) -> bool:
     return (one.session, one.run_id, one.type) == (other.session, other.run_id, other.type)
 
 
-def _snapshots(entries: list[_Entry]) -> Iterator[EventEnvelope]:
+def _snapshots(entries: list[_ReplayEntry]) -> Iterator[EventEnvelope]:
     """One snapshot, or several where the text is long."""
     texts: list[str] = []
     size, from_seq, to_seq, row = 0, 0, 0, entries[0][1]
@@ -179,20 +179,20 @@ def _envelope(row: EventRow, seq: int | None = None, data: bytes | None = None) 
         seq=row.seq if seq is None else seq,
         ts=row.ts,
         session=row.session,
-        channel=Channel(row.channel),
+        channel=EventChannel(row.channel),
         type=row.type,
         data=EMPTY if content == bytes(EMPTY) else msgspec.Raw(content),
         run_id=row.run_id,
     )
 
 
-class _Piece(msgspec.Struct, frozen=True, gc=False):
+class _PartialText(msgspec.Struct, frozen=True, gc=False):
     """What of ``assistant_message`` and ``thinking`` is published."""
 
     partial: msgspec.Raw = msgspec.Raw(b'""')
 
 
-_pieces = msgspec.json.Decoder(list[_Piece])
+_pieces = msgspec.json.Decoder(list[_PartialText])
 _strings = msgspec.json.Decoder(list[str])
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.events import worker_events as words
 from gateway.events.snapshots import read_pieces
-from gateway.events.worker_events import Malformed, Single
+from gateway.events.worker_events import MalformedEvent, PublishedEvent
 from wire.framing import DECODE_ERRORS
 from wire.messages import Message
 
@@ -21,13 +21,13 @@ class TextPieces(msgspec.Struct, frozen=True):
     pieces: list[msgspec.Raw]
 
 
-Step: TypeAlias = TextPieces | Single
+TurnOutput: TypeAlias = TextPieces | PublishedEvent
 
 _TEXTS: dict[str, Literal["text_chunk", "think_chunk"]] = {
     "assistant_message": "text_chunk",
     "thinking": "think_chunk",
 }
-_OURS = frozenset({"run_start", "done", "state_changed", "ready", "start_failed", "exec_exit"})
+_GATEWAY_EVENTS = frozenset({"run_start", "done", "state_changed", "ready", "start_failed", "exec_exit"})
 """What the gateway says in its own words, which are about runs and sessions, also between two turns."""
 _MAX_NAME = 64
 _name_of = attrgetter("event")
@@ -44,54 +44,54 @@ class Translator:
     """
 
     def __init__(self) -> None:
-        self.steers_left = 0
-        self.steers_seen = 0
+        self.queued_steers = 0
+        self.consumed_steers = 0
         self.is_compacting = False
         self.compaction_changed = False
         self._is_done = False
         self._warned: set[str] = set()
-        self._facts: dict[str, Callable[[msgspec.Raw], None]] = {
+        self._observers: dict[str, Callable[[msgspec.Raw], None]] = {
             "queue_update": self._queue,
             "compaction": self._compaction,
             "done": self._done,
         }
 
-    def take(self, messages: list[Message]) -> list[Step]:
+    def translate(self, messages: list[Message]) -> list[TurnOutput]:
         """What to publish of a batch, in order."""
         was_compacting = self.is_compacting
-        steps: list[Step] = []
+        steps: list[TurnOutput] = []
         for name, group in groupby(messages, _name_of):
             if name in _TEXTS:
                 steps += self._text(name, [message.data for message in group])
             elif name is not None:
                 for message in group:
-                    steps += self._single(name, message.data)
+                    steps += self._translate_event(name, message.data)
         self.compaction_changed = self.is_compacting != was_compacting
         return steps
 
-    def _text(self, name: str, raws: list[msgspec.Raw]) -> list[Step]:
+    def _text(self, name: str, raws: list[msgspec.Raw]) -> list[TurnOutput]:
         pieces, odd = read_pieces(raws)
         warnings = self._warn(name, odd) if odd else []
         return [*([TextPieces(_TEXTS[name], pieces)] if pieces else []), *warnings]
 
-    def _single(self, name: str, data: msgspec.Raw) -> Iterable[Step]:
+    def _translate_event(self, name: str, data: msgspec.Raw) -> Iterable[TurnOutput]:
         try:
-            if name in self._facts:
-                self._facts[name](data)
+            if name in self._observers:
+                self._observers[name](data)
             reader = words.READERS.get(name)
             if reader is not None:
                 return [reader(data)]
-        except (*DECODE_ERRORS, Malformed) as exc:
+        except (*DECODE_ERRORS, MalformedEvent) as exc:
             return self._warn(name, str(exc))
-        if name in _OURS or name in self._facts:
+        if name in _GATEWAY_EVENTS or name in self._observers:
             return []
-        return [words.unknown(name[:_MAX_NAME], data)]
+        return [words.unknown_event(name[:_MAX_NAME], data)]
 
-    def _warn(self, name: str, why: str) -> list[Step]:
+    def _warn(self, name: str, why: str) -> list[TurnOutput]:
         if name in self._warned:
             return []
         self._warned.add(name)
-        return [words.warning(f"the worker's event {name} was not understood: {why}")]
+        return [words.warning_event(f"the worker's event {name} was not understood: {why}")]
 
     # --- what the gateway itself wants to know ------------------------------------------------------------------------
 
@@ -99,8 +99,8 @@ class Translator:
         """What a worker throws away at the end of a run was not taken by the model."""
         if self._is_done:
             return
-        before, self.steers_left = self.steers_left, words.steers_of(data)
-        self.steers_seen += max(0, before - self.steers_left)
+        before, self.queued_steers = self.queued_steers, words.steers_of(data)
+        self.consumed_steers += max(0, before - self.queued_steers)
 
     def _done(self, _data: msgspec.Raw) -> None:
         self._is_done = True

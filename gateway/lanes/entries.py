@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from gateway.lanes.messages import Submit
 from gateway.settings import QueueMode
-from pool.states import checked
+from pool.states import transition
 
 
 class EntryState(StrEnum):
@@ -33,7 +33,7 @@ class EntryState(StrEnum):
     """Answered, refused or withdrawn; the machine knows it no more."""
 
 
-class SessionState(StrEnum):
+class LaneSessionState(StrEnum):
     """What a session waits for."""
 
     FREE = "free"
@@ -48,7 +48,7 @@ class SessionState(StrEnum):
     """The same, but the turn has been told to end, for a message that interrupts it."""
 
 
-ENTRY_MOVES: Mapping[EntryState, frozenset[EntryState]] = {
+ENTRY_TRANSITIONS: Mapping[EntryState, frozenset[EntryState]] = {
     EntryState.NEW: frozenset({EntryState.WAITING, EntryState.STEERED, EntryState.RUNNING, EntryState.ENDED}),
     EntryState.WAITING: frozenset({EntryState.SUMMARIZED, EntryState.RUNNING, EntryState.ENDED}),
     EntryState.SUMMARIZED: frozenset({EntryState.RUNNING, EntryState.ENDED}),
@@ -57,39 +57,39 @@ ENTRY_MOVES: Mapping[EntryState, frozenset[EntryState]] = {
     EntryState.ENDED: frozenset(),
 }
 
-SESSION_MOVES: Mapping[SessionState, frozenset[SessionState]] = {
-    SessionState.FREE: frozenset({SessionState.QUEUED, SessionState.RUNNING}),
-    SessionState.GATHERING: frozenset({SessionState.QUEUED, SessionState.FREE}),
-    SessionState.QUEUED: frozenset({SessionState.GATHERING, SessionState.RUNNING, SessionState.FREE}),
-    SessionState.RUNNING: frozenset(
-        {SessionState.ABORTING, SessionState.GATHERING, SessionState.QUEUED, SessionState.FREE}
+LANE_SESSION_TRANSITIONS: Mapping[LaneSessionState, frozenset[LaneSessionState]] = {
+    LaneSessionState.FREE: frozenset({LaneSessionState.QUEUED, LaneSessionState.RUNNING}),
+    LaneSessionState.GATHERING: frozenset({LaneSessionState.QUEUED, LaneSessionState.FREE}),
+    LaneSessionState.QUEUED: frozenset({LaneSessionState.GATHERING, LaneSessionState.RUNNING, LaneSessionState.FREE}),
+    LaneSessionState.RUNNING: frozenset(
+        {LaneSessionState.ABORTING, LaneSessionState.GATHERING, LaneSessionState.QUEUED, LaneSessionState.FREE}
     ),
-    SessionState.ABORTING: frozenset({SessionState.GATHERING, SessionState.QUEUED, SessionState.FREE}),
+    LaneSessionState.ABORTING: frozenset({LaneSessionState.GATHERING, LaneSessionState.QUEUED, LaneSessionState.FREE}),
 }
 
 
-Rank = tuple[int, int]
+HeapRank = tuple[int, int]
 T = TypeVar("T")
-_COMPACT_FROM = 64
+_COMPACT_THRESHOLD = 64
 
 
-class Place(Generic[T]):
-    """Where an item stands in an ``Ordered``; empty once it has been taken out."""
+class HeapEntry(Generic[T]):
+    """Where an item stands in an ``IndexedHeap``; empty once it has been taken out."""
 
     __slots__ = ("item", "rank")
 
-    def __init__(self, rank: Rank, item: T) -> None:
+    def __init__(self, rank: HeapRank, item: T) -> None:
         self.rank = rank
         self.item: T | None = item
 
 
-class Ordered(Generic[T]):
+class IndexedHeap(Generic[T]):
     """A heap with lazy deletion: empty places leave when they come up, or when they are the majority."""
 
     __slots__ = ("_heap", "_sequence", "_size")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Rank, int, Place[T]]] = []
+        self._heap: list[tuple[HeapRank, int, HeapEntry[T]]] = []
         self._sequence = 0
         self._size = 0
 
@@ -100,19 +100,19 @@ class Ordered(Generic[T]):
         """The items, in no order."""
         return (place.item for _, _, place in self._heap if place.item is not None)
 
-    def add(self, rank: Rank, item: T) -> Place[T]:
+    def add(self, rank: HeapRank, item: T) -> HeapEntry[T]:
         """Put an item in; among equal ranks the first comes first."""
-        place = Place(rank, item)
+        place = HeapEntry(rank, item)
         self._sequence += 1
         self._size += 1
         heapq.heappush(self._heap, (rank, self._sequence, place))
         return place
 
-    def remove(self, place: Place[T]) -> None:
+    def remove(self, place: HeapEntry[T]) -> None:
         """Take an item out, wherever it stands. It must be in."""
         place.item = None
         self._size -= 1
-        if len(self._heap) > _COMPACT_FROM and len(self._heap) > 2 * self._size:
+        if len(self._heap) > _COMPACT_THRESHOLD and len(self._heap) > 2 * self._size:
             self._heap = [entry for entry in self._heap if entry[2].item is not None]
             heapq.heapify(self._heap)
 
@@ -127,16 +127,16 @@ class Ordered(Generic[T]):
         return None
 
 
-class Entry:
+class LaneEntry:
     """A run, where it stands, and what is left of its text."""
 
     __slots__ = (
         "arrived",
         "exclusive",
+        "heap_entry",
         "lane",
         "mergeable",
-        "pending",
-        "place",
+        "pending_entry",
         "priority",
         "rank",
         "run",
@@ -157,18 +157,18 @@ class Entry:
         """The whole message; once it is summarized, the line of it that is kept."""
         self.sequence = sequence
         """The order of arrival: smaller came earlier, also after it was steered and came back."""
-        self.rank: Rank = (-submit.priority, sequence)
+        self.rank: HeapRank = (-submit.priority, sequence)
         """Smaller is served first."""
         self.arrived = now
         self.state = EntryState.NEW
-        self.place: Place[Entry] | None = None
+        self.heap_entry: HeapEntry[LaneEntry] | None = None
         """In its tier, behind the group that goes next."""
-        self.pending: Place[Entry] | None = None
+        self.pending_entry: HeapEntry[LaneEntry] | None = None
         """Among all that wait anywhere."""
 
-    def move(self, state: EntryState) -> None:
+    def transition_to(self, state: EntryState) -> None:
         """Take the run to ``state``; raises IllegalMoveError where the table has no such step."""
-        self.state = checked(ENTRY_MOVES, self.state, state)
+        self.state = transition(ENTRY_TRANSITIONS, self.state, state)
 
     @property
     def is_waiting(self) -> bool:

@@ -15,39 +15,39 @@ from typing import Any
 
 from errors import UsageError
 from gateway.lanes import messages
-from gateway.lanes.entries import Entry, EntryState, SessionState
+from gateway.lanes.entries import EntryState, LaneEntry, LaneSessionState
 from gateway.lanes.messages import (
     AbortTurn,
-    Action,
-    LaneFigures,
+    LaneAction,
     LanesSnapshot,
-    RefusalReason,
-    SessionLaneFigures,
+    LaneStats,
+    LaneStimulus,
+    RejectionReason,
+    SessionLaneStats,
     Steer,
-    Stimulus,
     Submit,
 )
-from gateway.lanes.state import Book, Session, Turn
+from gateway.lanes.state import LaneSession, LaneState, LaneTurn
 from gateway.settings import Overflow, QueueMode, QueueSettings
 from wire.timers import Timers
 
-_MOST_STEERED = 1000
+_MAX_STEERED = 1000
 """Messages that one turn may be given while it runs; more become follow-ups, which the queue's cap bounds."""
-_MOST_SUMMARIZED = 1000
+_MAX_SUMMARIZED = 1000
 """Runs of one session of which only a line is left; of more, the one that gave way first is refused after all."""
 
 
-class Arrivals:
+class QueuePolicy:
     """The queue modes and the limits. Limits are for newcomers: nobody who waits gives way unless one comes in."""
 
-    __slots__ = ("_book",)
+    __slots__ = ("_state",)
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, book: LaneState) -> None:
+        self._state = book
 
     def admit(self, submit: Submit) -> None:
         """Take a run in, or refuse it. It must not be known."""
-        session = self._book.sessions.get(submit.session)
+        session = self._state.sessions.get(submit.session)
         if session is None:
             self._begin_or_wait(submit)
         elif (turn := _turn_to_steer(session, submit)) is not None:
@@ -59,141 +59,141 @@ class Arrivals:
 
     def _begin_or_wait(self, submit: Submit) -> None:
         """The session is free: the message begins a turn, or waits for a slot of its lane and for nothing else."""
-        book = self._book
+        book = self._state
         has_slot = book.slots.has_room(submit.lane)
         if not has_slot and not self._has_room(submit):
             return
-        session = book.sessions[submit.session] = Session(submit.session)
+        session = book.sessions[submit.session] = LaneSession(submit.session)
         entry = book.new_entry(submit)
         if has_slot:
             book.begin(session, submit.lane, [entry])
         else:
-            book.wait(session, entry)
-            session.queue.ripen()
+            book.enqueue(session, entry)
+            session.queue.mark_ready()
 
-    def _steer(self, turn: Turn, submit: Submit) -> None:
-        entry = self._book.new_entry(submit)
-        entry.move(EntryState.STEERED)
+    def _steer(self, turn: LaneTurn, submit: Submit) -> None:
+        entry = self._state.new_entry(submit)
+        entry.transition_to(EntryState.STEERED)
         turn.steers[entry.run] = entry
-        self._book.actions.append(Steer(turn.name, entry.run))
+        self._state.actions.append(Steer(turn.name, entry.run))
 
-    def _interrupt(self, session: Session, submit: Submit) -> None:
+    def _interrupt(self, session: LaneSession, submit: Submit) -> None:
         """The newest message takes the place of the turn and of all that waits, unless it may not even wait."""
-        book = self._book
+        book = self._state
         if not session.queue and not self._has_room(submit):
             return
-        if session.turn is not None and session.state is SessionState.RUNNING:
-            session.move(SessionState.ABORTING)
+        if session.turn is not None and session.state is LaneSessionState.RUNNING:
+            session.transition_to(LaneSessionState.ABORTING)
             book.actions.append(AbortTurn(session.turn.name))
-        book.refuse_all(list(session.queue), RefusalReason.INTERRUPTED)
-        book.wait(session, book.new_entry(submit))
+        book.reject_all(list(session.queue), RejectionReason.INTERRUPTED)
+        book.enqueue(session, book.new_entry(submit))
 
-    def _queue(self, session: Session, submit: Submit) -> None:
+    def _queue(self, session: LaneSession, submit: Submit) -> None:
         """Let the message wait; where the session's queue is full somebody gives way, perhaps the message itself."""
-        book, cap, overflow = self._book, self._book.settings.cap, self._book.settings.overflow
+        book, cap, overflow = self._state, self._state.settings.cap, self._state.settings.overflow
         is_full = session.queue.size >= cap
         if is_full and overflow is Overflow.NEW:
-            book.turn_away(submit.run, submit.session, RefusalReason.FULL)
+            book.emit_rejection(submit.run, submit.session, RejectionReason.FULL)
             return
         replaces = is_full and overflow is Overflow.OLD
         if not replaces and not self._has_room(submit):
             return
-        book.wait(session, book.new_entry(submit))
+        book.enqueue(session, book.new_entry(submit))
         # Only one goes, however many are too many; and only after the newcomer has joined, so that a group that
         # gathers is never empty in between and goes on counting how long it has waited.
         if session.queue.size > cap:
-            self._give_way(session)
+            self._apply_overflow(session)
 
-    def _give_way(self, session: Session) -> None:
-        book, queue = self._book, session.queue
-        oldest = queue.gives_way()
+    def _apply_overflow(self, session: LaneSession) -> None:
+        book, queue = self._state, session.queue
+        oldest = queue.pick_victim()
         if oldest.exclusive or book.settings.overflow is not Overflow.SUMMARIZE:
-            book.refuse(oldest, RefusalReason.DROPPED)
+            book.reject(oldest, RejectionReason.DROPPED)
             return
         queue.summarize(oldest, messages.summary_line(oldest.text))
         surplus = queue.summaries.first
-        if surplus is not None and len(queue.summaries) > _MOST_SUMMARIZED:
-            book.refuse(surplus, RefusalReason.DROPPED)
+        if surplus is not None and len(queue.summaries) > _MAX_SUMMARIZED:
+            book.reject(surplus, RejectionReason.DROPPED)
 
     def _has_room(self, submit: Submit) -> bool:
         """Whether the message may wait. Where too many do, the lowest priority gives way, the latest among equals."""
-        book = self._book
+        book = self._state
         if len(book.pending) < book.settings.pending:
             return True
         lowest = book.pending.first()
         if lowest is None or lowest.priority >= submit.priority:
-            book.turn_away(submit.run, submit.session, RefusalReason.EVICTED)
+            book.emit_rejection(submit.run, submit.session, RejectionReason.EVICTED)
             return False
-        book.refuse(lowest, RefusalReason.EVICTED)
+        book.reject(lowest, RejectionReason.EVICTED)
         return True
 
 
-def _turn_to_steer(session: Session, submit: Submit) -> Turn | None:
+def _turn_to_steer(session: LaneSession, submit: Submit) -> LaneTurn | None:
     """The turn that takes the message; None where there is none, or where it would overtake another message."""
     turn = session.turn
-    if turn is None or session.state is not SessionState.RUNNING or not turn.is_steerable or turn.is_exclusive:
+    if turn is None or session.state is not LaneSessionState.RUNNING or not turn.is_steerable or turn.is_exclusive:
         return None
-    if submit.mode is not QueueMode.STEER or submit.exclusive or len(turn.steers) >= _MOST_STEERED:
+    if submit.mode is not QueueMode.STEER or submit.exclusive or len(turn.steers) >= _MAX_STEERED:
         return None
     return None if session.queue.has_ahead(submit.priority) else turn
 
 
-class Pump:
+class Dispatcher:
     """Runs after every step, over what the step has touched.
 
     First every touched session takes its place (free, gathering, or in line), then the lanes give their slots: so a
     slot goes to the best of all who are due, in whatever order they became so.
     """
 
-    __slots__ = ("_book", "timers")
+    __slots__ = ("_state", "timers")
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, book: LaneState) -> None:
+        self._state = book
         self.timers = Timers()
         """The ends of debounces."""
 
     def run(self) -> None:
         """Settle everything that was touched."""
-        sessions, lanes, slots = self._book.touched_sessions, self._book.touched_lanes, self._book.slots
+        sessions, lanes, slots = self._state.touched_sessions, self._state.touched_lanes, self._state.slots
         while sessions:
             _, session = sessions.popitem()
             if session.turn is None:
-                self._place(session)
+                self._update_session(session)
         while lanes:
             lane, _ = lanes.popitem()
-            while (best := slots.next_in(lane)) is not None:
+            while (best := slots.peek(lane)) is not None:
                 self._begin_next(best, lane)
 
-    def _place(self, session: Session) -> None:
-        book = self._book
+    def _update_session(self, session: LaneSession) -> None:
+        book = self._state
         self.timers.cancel(session.timer)
-        leader = session.queue.leader()
+        leader = session.queue.head()
         if leader is None:
-            book.slots.leave(session)
-            session.move(SessionState.FREE)
+            book.slots.remove(session)
+            session.transition_to(LaneSessionState.FREE)
             del book.sessions[session.key]
         elif (due := session.queue.due(book.settings.debounce)) > book.now:
-            book.slots.leave(session)
-            session.move(SessionState.GATHERING)
+            book.slots.remove(session)
+            session.transition_to(LaneSessionState.GATHERING)
             session.timer = self.timers.at(due, book.touch, session)
         else:
-            session.queue.ripen()
-            session.move(SessionState.QUEUED)
-            book.slots.line_up(session, leader.lane, leader.rank)
+            session.queue.mark_ready()
+            session.transition_to(LaneSessionState.QUEUED)
+            book.slots.enqueue(session, leader.lane, leader.rank)
             book.touched_lanes[leader.lane] = None
 
-    def _begin_next(self, session: Session, lane: str) -> None:
-        book = self._book
-        book.slots.leave(session)
-        entries = session.queue.take()
+    def _begin_next(self, session: LaneSession, lane: str) -> None:
+        book = self._state
+        book.slots.remove(session)
+        entries = session.queue.pop()
         for entry in entries:
-            book.no_longer_pending(entry)
+            book.unindex(entry)
         book.begin(session, lane, entries)
 
 
-_WAITS = {
-    SessionState.GATHERING: "more messages may follow, to be answered together",
-    SessionState.QUEUED: "its lane has as many turns as it may",
+_WAIT_REASONS = {
+    LaneSessionState.GATHERING: "more messages may follow, to be answered together",
+    LaneSessionState.QUEUED: "its lane has as many turns as it may",
 }
 
 
@@ -204,13 +204,13 @@ class LaneMachine:
     """
 
     def __init__(self, settings: QueueSettings) -> None:
-        self._book = Book(settings)
-        self._arrivals = Arrivals(self._book)
-        self._pump = Pump(self._book)
+        self._state = LaneState(settings)
+        self._policy = QueuePolicy(self._state)
+        self._dispatcher = Dispatcher(self._state)
         self._handlers: dict[type, Callable[[Any], None]] = {
             messages.Submit: self._submit,
             messages.TurnSteerable: self._turn_steerable,
-            messages.SteerRefused: self._steer_refused,
+            messages.SteerRejected: self._steer_rejected,
             messages.TurnEnded: self._turn_ended,
             messages.Withdraw: self._withdraw,
             messages.Clear: self._clear,
@@ -218,132 +218,132 @@ class LaneMachine:
             messages.Reconfigure: self._reconfigure,
         }
 
-    def handle(self, stimulus: Stimulus, now: float) -> list[Action]:
+    def handle(self, stimulus: LaneStimulus, now: float) -> list[LaneAction]:
         """Take in one fact and say what is to be done, in order. ``now``: seconds on a clock that never goes back.
 
         Everything that was due by ``now`` happens first. Raises UsageError where the stimulus makes no sense; it then
         changes nothing, and what was due is returned by the next call (``next_wakeup`` says at once).
         """
-        book = self._book
+        book = self._state
         book.now = max(book.now, now)
-        if self._pump.timers.fire(book.now):
-            self._pump.run()
+        if self._dispatcher.timers.fire(book.now):
+            self._dispatcher.run()
         self._handlers[type(stimulus)](stimulus)
-        self._pump.run()
+        self._dispatcher.run()
         actions, book.actions = book.actions, []
         return actions
 
     def next_wakeup(self) -> float | None:
         """When the next Tick is needed, on the clock of ``now``; None = nothing is due."""
-        return self._book.now if self._book.actions else self._pump.timers.next_at()
+        return self._state.now if self._state.actions else self._dispatcher.timers.next_at()
 
     # --- questions --------------------------------------------------------------------------------------------------
 
     def depth(self, session: str) -> int:
         """How many runs of the session wait for a turn, those of which only a line is left among them."""
-        known = self._book.sessions.get(session)
+        known = self._state.sessions.get(session)
         return len(known.queue) if known else 0
 
     def why_waiting(self, session: str) -> str | None:
         """What the session waits for before its next turn begins, in words; None where it does not wait."""
-        known = self._book.sessions.get(session)
-        return _WAITS.get(known.state) if known else None
+        known = self._state.sessions.get(session)
+        return _WAIT_REASONS.get(known.state) if known else None
 
     def waiting(self, session: str) -> tuple[str, ...]:
         """Those runs: first the summarized ones, which go with whatever is next, then as they will be served."""
-        known = self._book.sessions.get(session)
+        known = self._state.sessions.get(session)
         return tuple(entry.run for entry in known.queue) if known else ()
 
     def running_turn(self, session: str) -> str | None:
         """The session's turn; None while it has none."""
-        known = self._book.sessions.get(session)
+        known = self._state.sessions.get(session)
         return known.turn.name if known and known.turn else None
 
     def snapshot(self) -> LanesSnapshot:
         """A frozen picture, consistent with itself."""
-        book = self._book
+        book = self._state
         return LanesSnapshot(
             running=len(book.turns),
             waiting=len(book.pending),
             lanes=tuple(
-                LaneFigures(
-                    name=lane.name, limit=book.slots.limit(lane.name), running=lane.running, waiting=len(lane.line)
+                LaneStats(
+                    name=lane.name, limit=book.slots.limit(lane.name), running=lane.running, waiting=len(lane.queue)
                 )
                 for lane in sorted(book.slots, key=lambda lane: lane.name)
             ),
-            sessions=tuple(_figures(session) for session in book.sessions.values()),
+            sessions=tuple(_session_stats(session) for session in book.sessions.values()),
         )
 
     # --- stimuli ----------------------------------------------------------------------------------------------------
 
     def _submit(self, submit: Submit) -> None:
-        if submit.run in self._book.runs:
+        if submit.run in self._state.runs:
             raise UsageError(f"run {submit.run!r} is in the lanes already", run=submit.run)
-        self._arrivals.admit(submit)
+        self._policy.admit(submit)
 
     def _turn_steerable(self, news: messages.TurnSteerable) -> None:
-        self._turn(news.turn).is_steerable = news.steerable
+        self._find_turn(news.turn).is_steerable = news.steerable
 
-    def _steer_refused(self, refused: messages.SteerRefused) -> None:
-        turn = self._turn(refused.turn)
-        self._take_back(turn, _steer_of(turn, refused.run))
+    def _steer_rejected(self, refused: messages.SteerRejected) -> None:
+        turn = self._find_turn(refused.turn)
+        self._requeue_steer(turn, _find_steer(turn, refused.run))
 
     def _turn_ended(self, ended: messages.TurnEnded) -> None:
-        turn = self._turn(ended.turn)
-        unconsumed = [_steer_of(turn, run) for run in ended.unconsumed]
+        turn = self._find_turn(ended.turn)
+        unconsumed = [_find_steer(turn, run) for run in ended.unconsumed]
         if len(set(unconsumed)) < len(unconsumed):
             raise UsageError(f"turn {turn.name!r} gives the same run back twice", turn=turn.name)
         for entry in unconsumed:
-            self._take_back(turn, entry)
+            self._requeue_steer(turn, entry)
         for entry in (*turn.entries, *turn.steers.values()):
-            self._book.end(entry)
-        self._book.finish(turn)
+            self._state.end(entry)
+        self._state.finish(turn)
 
     def _withdraw(self, withdraw: messages.Withdraw) -> None:
-        entry = self._book.runs.get(withdraw.run)
+        entry = self._state.runs.get(withdraw.run)
         if entry is not None and entry.is_waiting:
-            self._book.leave(entry)
+            self._state.remove(entry)
 
     def _clear(self, clear: messages.Clear) -> None:
-        session = self._book.sessions.get(clear.session)
+        session = self._state.sessions.get(clear.session)
         if session is not None:
-            self._book.refuse_all(list(session.queue), RefusalReason.CLEARED)
+            self._state.reject_all(list(session.queue), RejectionReason.CLEARED)
 
     def _tick(self, _: messages.Tick) -> None:
         """What was due has happened before."""
 
     def _reconfigure(self, reconfigure: messages.Reconfigure) -> None:
-        book = self._book
+        book = self._state
         book.settings = reconfigure.settings
         book.slots.limits = reconfigure.settings.lanes
         book.touched_sessions.update(book.sessions)  # debounces may be shorter, lanes wider
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
-    def _turn(self, name: str) -> Turn:
-        turn = self._book.turns.get(name)
+    def _find_turn(self, name: str) -> LaneTurn:
+        turn = self._state.turns.get(name)
         if turn is None:
             raise UsageError(f"no turn {name!r} is running", turn=name)
         return turn
 
-    def _take_back(self, turn: Turn, entry: Entry) -> None:
+    def _requeue_steer(self, turn: LaneTurn, entry: LaneEntry) -> None:
         """A steer that was not consumed waits at the place of its arrival; what interrupts the turn has replaced it."""
         del turn.steers[entry.run]
-        self._book.wait(turn.session, entry)
-        if turn.session.state is SessionState.ABORTING:
-            self._book.refuse(entry, RefusalReason.INTERRUPTED)
+        self._state.enqueue(turn.session, entry)
+        if turn.session.state is LaneSessionState.ABORTING:
+            self._state.reject(entry, RejectionReason.INTERRUPTED)
 
 
-def _steer_of(turn: Turn, run: str) -> Entry:
+def _find_steer(turn: LaneTurn, run: str) -> LaneEntry:
     entry = turn.steers.get(run)
     if entry is None:
         raise UsageError(f"run {run!r} was not steered into turn {turn.name!r}", run=run, turn=turn.name)
     return entry
 
 
-def _figures(session: Session) -> SessionLaneFigures:
+def _session_stats(session: LaneSession) -> SessionLaneStats:
     turn = session.turn
-    return SessionLaneFigures(
+    return SessionLaneStats(
         session=session.key,
         state=session.state.value,
         turn=turn.name if turn else None,

@@ -45,7 +45,7 @@ class TurnSteerable(msgspec.Struct, frozen=True):
     steerable: bool
 
 
-class SteerRefused(msgspec.Struct, frozen=True):
+class SteerRejected(msgspec.Struct, frozen=True):
     """The worker did not take the steer: the run becomes a follow-up, ahead of what came after it."""
 
     turn: str
@@ -81,7 +81,7 @@ class Reconfigure(msgspec.Struct, frozen=True):
     settings: QueueSettings
 
 
-Stimulus = Submit | TurnSteerable | SteerRefused | TurnEnded | Withdraw | Clear | Tick | Reconfigure
+LaneStimulus = Submit | TurnSteerable | SteerRejected | TurnEnded | Withdraw | Clear | Tick | Reconfigure
 
 
 class StartTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ class AbortTurn(msgspec.Struct, frozen=True):
     turn: str
 
 
-class RefusalReason(StrEnum):
+class RejectionReason(StrEnum):
     """Why a run will not have a turn."""
 
     FULL = "full"
@@ -126,18 +126,18 @@ class RefusalReason(StrEnum):
     """Somebody cleared the lane."""
 
 
-class Refuse(msgspec.Struct, frozen=True):
+class RejectRun(msgspec.Struct, frozen=True):
     """The run ends here, without a turn; ``text`` says why, for its caller."""
 
     run: str
-    reason: RefusalReason
+    reason: RejectionReason
     text: str
 
 
-Action = StartTurn | Steer | AbortTurn | Refuse
+LaneAction = StartTurn | Steer | AbortTurn | RejectRun
 
 
-class LaneFigures(msgspec.Struct, frozen=True, kw_only=True):
+class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     """One named lane in use."""
 
     name: str
@@ -148,7 +148,7 @@ class LaneFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Sessions that wait for a slot."""
 
 
-class SessionLaneFigures(msgspec.Struct, frozen=True, kw_only=True):
+class SessionLaneStats(msgspec.Struct, frozen=True, kw_only=True):
     """One busy session."""
 
     session: str
@@ -171,25 +171,25 @@ class LanesSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Turns."""
     waiting: int
     """Messages without a turn, the summarized ones among them."""
-    lanes: tuple[LaneFigures, ...]
+    lanes: tuple[LaneStats, ...]
     """By name."""
-    sessions: tuple[SessionLaneFigures, ...]
+    sessions: tuple[SessionLaneStats, ...]
     """Those that have been busy longest first."""
 
 
-LINE_LENGTH = 160
+SUMMARY_LENGTH = 160
 """Characters that are left of a summarized message."""
-MOST_LINES = 20
+MAX_SUMMARY_LINES = 20
 """Summarized messages that a prompt shows; of more, the latest."""
 
 
 def summary_line(text: str) -> str:
     """The beginning of a message as one line of at most 160 characters."""
-    line = " ".join(text.split(maxsplit=LINE_LENGTH)) or "(no text)"  # so many words fill the line, whatever follows
-    return line if len(line) <= LINE_LENGTH else line[: LINE_LENGTH - 1].rstrip() + "…"
+    line = " ".join(text.split(maxsplit=SUMMARY_LENGTH)) or "(no text)"  # so many words fill the line, whatever follows
+    return line if len(line) <= SUMMARY_LENGTH else line[: SUMMARY_LENGTH - 1].rstrip() + "…"
 
 
-def compose(texts: Sequence[str], lines: Sequence[str]) -> str:
+def merge_messages(texts: Sequence[str], lines: Sequence[str]) -> str:
     """One prompt out of whole messages and the lines of summarized ones, both oldest first.
 
     A single message with no lines is the prompt as it is.
@@ -198,7 +198,7 @@ def compose(texts: Sequence[str], lines: Sequence[str]) -> str:
         return texts[0]
     parts = [_heading(len(texts), len(lines))]
     if lines:
-        parts.append(_shortened(lines))
+        parts.append(_summary_list(lines))
     if len(texts) == 1:
         parts.append(f"[In full]\n{texts[0]}")
     else:
@@ -224,30 +224,30 @@ def _heading(whole: int, dropped: int) -> str:
     return f"[{came}, too many to keep: {cut}, {kept}. {read}]"
 
 
-def _shortened(lines: Sequence[str]) -> str:
-    shown = [f"- {line}" for line in lines[-MOST_LINES:]]
+def _summary_list(lines: Sequence[str]) -> str:
+    shown = [f"- {line}" for line in lines[-MAX_SUMMARY_LINES:]]
     more = len(lines) - len(shown)
     if more:
         shown.append(f"and {more} more, older than these")
     return "\n".join([f"[Dropped: {len(lines)}]", *shown])
 
 
-def refusal(reason: RefusalReason, session: str, *, cap: int, pending: int) -> str:
+def rejection_text(reason: RejectionReason, session: str, *, cap: int, pending: int) -> str:
     """Why a run of ``session`` ends without a turn, in a sentence for its caller."""
     match reason:
-        case RefusalReason.FULL:
+        case RejectionReason.FULL:
             return (
                 f"session {session} has {cap} messages waiting already (gateway.queue.cap); "
                 "wait until one has been answered, or abort the running turn"
             )
-        case RefusalReason.DROPPED:
+        case RejectionReason.DROPPED:
             return f"too many newer messages wait in session {session} (gateway.queue.cap); this one gave way to them"
-        case RefusalReason.EVICTED:
+        case RejectionReason.EVICTED:
             return (
                 f"{pending} messages wait in all (gateway.queue.pending), and of the least important ones this was "
                 "the latest; try again later"
             )
-        case RefusalReason.INTERRUPTED:
+        case RejectionReason.INTERRUPTED:
             return f"a newer message interrupted session {session} and took this one's place"
-        case RefusalReason.CLEARED:
+        case RejectionReason.CLEARED:
             return f"the waiting messages of session {session} were cleared"

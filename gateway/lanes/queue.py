@@ -14,125 +14,125 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 
-from gateway.lanes.entries import Entry, EntryState, Ordered
+from gateway.lanes.entries import EntryState, IndexedHeap, LaneEntry
 
-_LONGEST_DEBOUNCE = 4
+_MAX_DEBOUNCE_FACTOR = 4
 """Collected messages wait at most so many times the debounce, however fast others follow."""
 
 
-class Group:
+class PromptBatch:
     """Messages that become one prompt: a single one of any kind, or collected ones of one lane.
 
     ``since`` and ``last`` outlive the messages that set them: a group whose oldest message is dropped again and again
     would otherwise begin its wait anew each time, and a debounce could starve.
     """
 
-    __slots__ = ("entries", "is_ripe", "lane", "last", "mergeable", "since")
+    __slots__ = ("entries", "is_ready", "lane", "last", "mergeable", "since")
 
-    def __init__(self, first: Entry) -> None:
-        self.entries: OrderedDict[str, Entry] = OrderedDict()
+    def __init__(self, first: LaneEntry) -> None:
+        self.entries: OrderedDict[str, LaneEntry] = OrderedDict()
         self.mergeable = first.mergeable
         self.lane = first.lane
         self.since = self.last = first.arrived
-        self.is_ripe = False
+        self.is_ready = False
         """Whether its debounce was over once; what joins it later delays it no more."""
-        self.join(first)
+        self.append(first)
 
-    def takes(self, entry: Entry) -> bool:
+    def accepts(self, entry: LaneEntry) -> bool:
         """Whether the message may be merged into the same prompt."""
         return self.mergeable and entry.mergeable and entry.lane == self.lane
 
-    def join(self, entry: Entry) -> None:
+    def append(self, entry: LaneEntry) -> None:
         """Add the message that follows."""
         self.entries[entry.run] = entry
         self.last = entry.arrived
 
     @property
-    def first(self) -> Entry:
+    def first(self) -> LaneEntry:
         """The oldest message."""
         return next(iter(self.entries.values()))
 
 
-class Tier:
+class PriorityQueue:
     """All waiting messages of one session and priority."""
 
-    __slots__ = ("group", "rest")
+    __slots__ = ("batch", "rest")
 
     def __init__(self) -> None:
-        self.group: Group | None = None
-        self.rest: Ordered[Entry] = Ordered()
+        self.batch: PromptBatch | None = None
+        self.rest: IndexedHeap[LaneEntry] = IndexedHeap()
 
     def __len__(self) -> int:
-        return len(self.rest) + (len(self.group.entries) if self.group else 0)
+        return len(self.rest) + (len(self.batch.entries) if self.batch else 0)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[LaneEntry]:
         """The messages, in no order."""
-        if self.group is not None:
-            yield from self.group.entries.values()
+        if self.batch is not None:
+            yield from self.batch.entries.values()
         yield from self.rest
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LaneEntry) -> None:
         """Let a message wait, at its place by arrival."""
-        if self.group is not None and not self.rest and self.group.takes(entry):
-            self.group.join(entry)
+        if self.batch is not None and not self.rest and self.batch.accepts(entry):
+            self.batch.append(entry)
         else:
-            entry.place = self.rest.add(entry.rank, entry)
+            entry.heap_entry = self.rest.add(entry.rank, entry)
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: LaneEntry) -> None:
         """Take a message out."""
-        if entry.place is not None:
-            self.rest.remove(entry.place)
-            entry.place = None
-        elif self.group is not None:
-            del self.group.entries[entry.run]
-            if not self.group.entries:
-                self.group = None
+        if entry.heap_entry is not None:
+            self.rest.remove(entry.heap_entry)
+            entry.heap_entry = None
+        elif self.batch is not None:
+            del self.batch.entries[entry.run]
+            if not self.batch.entries:
+                self.batch = None
 
-    def oldest(self) -> Entry | None:
+    def oldest(self) -> LaneEntry | None:
         """The message that came first; None in an empty tier."""
-        return self.group.first if self.group is not None else self.rest.first()
+        return self.batch.first if self.batch is not None else self.rest.first()
 
-    def front(self) -> Group | None:
+    def front_batch(self) -> PromptBatch | None:
         """The group that goes next, formed where there is none and filled with all that it may take."""
         following = self.rest.first()
-        while following is not None and (self.group is None or self.group.takes(following)):
+        while following is not None and (self.batch is None or self.batch.accepts(following)):
             self.remove(following)
-            if self.group is None:
-                self.group = Group(following)
+            if self.batch is None:
+                self.batch = PromptBatch(following)
             else:
-                self.group.join(following)
+                self.batch.append(following)
             following = self.rest.first()
-        return self.group
+        return self.batch
 
     def due(self, debounce: float) -> float:
         """When the front group may go; a group that nothing can join any more need not wait at all."""
-        group = self.front()
-        if group is None or not group.mergeable or group.is_ripe or self.rest:
+        group = self.front_batch()
+        if group is None or not group.mergeable or group.is_ready or self.rest:
             return -math.inf
-        return min(group.last + debounce, group.since + _LONGEST_DEBOUNCE * debounce)
+        return min(group.last + debounce, group.since + _MAX_DEBOUNCE_FACTOR * debounce)
 
 
-class Summaries:
+class DroppedSummaries:
     """Runs of which a line is left, in the order in which they gave way."""
 
     __slots__ = ("_entries", "_priorities")
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[str, Entry] = OrderedDict()
+        self._entries: OrderedDict[str, LaneEntry] = OrderedDict()
         self._priorities: Counter[int] = Counter()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[LaneEntry]:
         return iter(self._entries.values())
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LaneEntry) -> None:
         """Keep a run that has just been summarized."""
         self._entries[entry.run] = entry
         self._priorities[entry.priority] += 1
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: LaneEntry) -> None:
         """Forget a run."""
         del self._entries[entry.run]
         self._priorities[entry.priority] -= 1
@@ -140,7 +140,7 @@ class Summaries:
             del self._priorities[entry.priority]
 
     @property
-    def first(self) -> Entry | None:
+    def first(self) -> LaneEntry | None:
         """The run that gave way first."""
         return next(iter(self), None)
 
@@ -156,35 +156,35 @@ class SessionQueue:
     __slots__ = ("_priorities", "_texts", "_tiers", "size", "summaries")
 
     def __init__(self) -> None:
-        self._tiers: dict[int, Tier] = {}
+        self._tiers: dict[int, PriorityQueue] = {}
         self._priorities: list[int] = []
         """Those of the tiers, ascending."""
         self._texts = 0
         """Messages whose prompt can carry the lines of summarized ones: all but the exclusive."""
         self.size = 0
         """Messages that wait whole."""
-        self.summaries = Summaries()
+        self.summaries = DroppedSummaries()
 
     def __len__(self) -> int:
         return self.size + len(self.summaries)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[LaneEntry]:
         """Summarized runs first, which go with whatever is next; then the others as they will be served."""
         yield from self.summaries
         for priority in reversed(self._priorities):
             yield from sorted(self._tiers[priority], key=lambda entry: entry.rank)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LaneEntry) -> None:
         """Let a message wait that has just become WAITING."""
         tier = self._tiers.get(entry.priority)
         if tier is None:
-            tier = self._tiers[entry.priority] = Tier()
+            tier = self._tiers[entry.priority] = PriorityQueue()
             bisect.insort(self._priorities, entry.priority)
         tier.add(entry)
         self.size += 1
         self._texts += not entry.exclusive
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: LaneEntry) -> None:
         """Take out a run before its state changes: one that waits, or a summarized one."""
         if entry.state is EntryState.SUMMARIZED:
             self.summaries.remove(entry)
@@ -202,26 +202,26 @@ class SessionQueue:
         highest = max(self._priorities[-1], self.summaries.highest) if self._priorities else self.summaries.highest
         return highest >= priority
 
-    def summarize(self, entry: Entry, line: str) -> None:
+    def summarize(self, entry: LaneEntry, line: str) -> None:
         """Keep ``line`` of a message that waits, for the session's next prompt."""
         self.remove(entry)
-        entry.move(EntryState.SUMMARIZED)
+        entry.transition_to(EntryState.SUMMARIZED)
         entry.text = line
         self.summaries.add(entry)
 
-    def gives_way(self) -> Entry:
+    def pick_victim(self) -> LaneEntry:
         """Who goes when the queue overflows: the oldest message of the lowest priority. It must not be empty."""
         oldest = self._tiers[self._priorities[0]].oldest()
         assert oldest is not None, "a tier exists only while somebody is in it"  # noqa: S101 - tells the type checker
         return oldest
 
-    def leader(self) -> Entry | None:
+    def head(self) -> LaneEntry | None:
         """The run whose lane, priority and arrival count for the session's next turn; None when nobody waits.
 
         Summarized runs have a turn of their own where no message is left that could carry their lines.
         """
         summarized = self.summaries.first
-        group = self._front_group()
+        group = self._front_batch()
         if group is None:
             return summarized
         if summarized is None or self._texts or group.first.rank < summarized.rank:
@@ -230,29 +230,29 @@ class SessionQueue:
 
     def due(self, debounce: float) -> float:
         """When the next turn may begin, as far as the session's own messages are concerned; -inf = at once."""
-        leader = self.leader()
+        leader = self.head()
         if leader is None or leader.state is EntryState.SUMMARIZED:
             return -math.inf
         return self._tiers[leader.priority].due(debounce)
 
-    def ripen(self) -> None:
+    def mark_ready(self) -> None:
         """The next turn waits for a slot from now on: what joins it delays it no more."""
-        group = self._front_group()
+        group = self._front_batch()
         if group is not None:
-            group.is_ripe = True
+            group.is_ready = True
 
-    def take(self) -> list[Entry]:
+    def pop(self) -> list[LaneEntry]:
         """Take out everything that the next turn answers for, oldest first; states are the caller's to change."""
-        leader = self.leader()
+        leader = self.head()
         if leader is None:
             return []
         taken = [] if leader.exclusive else list(self.summaries)
-        group = self._front_group()
+        group = self._front_batch()
         if group is not None and leader.state is EntryState.WAITING:
             taken += group.entries.values()
         for entry in taken:
             self.remove(entry)
         return sorted(taken, key=lambda entry: entry.sequence)
 
-    def _front_group(self) -> Group | None:
-        return self._tiers[self._priorities[-1]].front() if self._priorities else None
+    def _front_batch(self) -> PromptBatch | None:
+        return self._tiers[self._priorities[-1]].front_batch() if self._priorities else None

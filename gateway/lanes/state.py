@@ -11,70 +11,77 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gateway.lanes import messages
-from gateway.lanes.entries import SESSION_MOVES, Entry, EntryState, Ordered, Place, SessionState
-from gateway.lanes.messages import Action, RefusalReason, Refuse, StartTurn, Submit
+from gateway.lanes.entries import (
+    LANE_SESSION_TRANSITIONS,
+    EntryState,
+    HeapEntry,
+    IndexedHeap,
+    LaneEntry,
+    LaneSessionState,
+)
+from gateway.lanes.messages import LaneAction, RejectionReason, RejectRun, StartTurn, Submit
 from gateway.lanes.queue import SessionQueue
 from gateway.settings import QueueSettings
-from pool.states import checked
+from pool.states import transition
 from wire.timers import Timer
 
 
-class Turn:
+class LaneTurn:
     """One prompt to a worker and the runs it answers for."""
 
     __slots__ = ("entries", "is_exclusive", "is_steerable", "lane", "name", "session", "steers")
 
-    def __init__(self, name: str, session: "Session", lane: str, entries: Sequence[Entry]) -> None:
+    def __init__(self, name: str, session: "LaneSession", lane: str, entries: Sequence[LaneEntry]) -> None:
         self.name = name
         self.session = session
         self.lane = lane
         self.entries = entries
         self.is_exclusive = entries[0].exclusive
         self.is_steerable = False
-        self.steers: dict[str, Entry] = {}
+        self.steers: dict[str, LaneEntry] = {}
 
 
-class Spot:
+class QueuePosition:
     """Where a session stands in line for a slot."""
 
-    __slots__ = ("lane", "place")
+    __slots__ = ("entry", "lane")
 
-    def __init__(self, lane: str, place: "Place[Session]") -> None:
+    def __init__(self, lane: str, place: "HeapEntry[LaneSession]") -> None:
         self.lane = lane
-        self.place = place
+        self.entry = place
 
 
-class Session:
+class LaneSession:
     """A session that has a turn or messages; free ones are not kept."""
 
-    __slots__ = ("key", "queue", "spot", "state", "timer", "turn")
+    __slots__ = ("key", "position", "queue", "state", "timer", "turn")
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.state = SessionState.FREE
-        self.turn: Turn | None = None
+        self.state = LaneSessionState.FREE
+        self.turn: LaneTurn | None = None
         self.queue = SessionQueue()
-        self.spot: Spot | None = None
+        self.position: QueuePosition | None = None
         self.timer: Timer | None = None
 
-    def move(self, state: SessionState) -> None:
+    def transition_to(self, state: LaneSessionState) -> None:
         """Take the session to ``state``, where it may be; raises IllegalMoveError where the table has no such step."""
         if state is not self.state:
-            self.state = checked(SESSION_MOVES, self.state, state)
+            self.state = transition(LANE_SESSION_TRANSITIONS, self.state, state)
 
 
 class Lane:
     """One lane in use."""
 
-    __slots__ = ("line", "name", "running")
+    __slots__ = ("name", "queue", "running")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.running = 0
-        self.line: Ordered[Session] = Ordered()
+        self.queue: IndexedHeap[LaneSession] = IndexedHeap()
 
 
-class Slots:
+class LaneSlots:
     """All lanes in use. A lane exists only while a turn runs in it or a session waits for it."""
 
     __slots__ = ("_lanes", "limits")
@@ -97,37 +104,37 @@ class Slots:
         limit, lane = self.limit(name), self._lanes.get(name)
         return limit is None or lane is None or lane.running < limit
 
-    def occupy(self, name: str) -> None:
+    def acquire(self, name: str) -> None:
         """A turn begins in the lane."""
         self._lane(name).running += 1
 
-    def vacate(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """A turn of the lane has ended."""
         lane = self._lanes[name]
         lane.running -= 1
         self._drop_if_unused(lane)
 
-    def line_up(self, session: Session, name: str, rank: tuple[int, int]) -> None:
+    def enqueue(self, session: LaneSession, name: str, rank: tuple[int, int]) -> None:
         """Have the session wait for a slot of the lane, at the place of its next message."""
-        spot = session.spot
-        if spot is not None and spot.lane == name and spot.place.rank == rank:
+        spot = session.position
+        if spot is not None and spot.lane == name and spot.entry.rank == rank:
             return
-        self.leave(session)
-        session.spot = Spot(name, self._lane(name).line.add(rank, session))
+        self.remove(session)
+        session.position = QueuePosition(name, self._lane(name).queue.add(rank, session))
 
-    def leave(self, session: Session) -> None:
+    def remove(self, session: LaneSession) -> None:
         """Take the session out of whatever line it stands in."""
-        spot = session.spot
+        spot = session.position
         if spot is not None:
-            session.spot = None
+            session.position = None
             lane = self._lanes[spot.lane]
-            lane.line.remove(spot.place)
+            lane.queue.remove(spot.entry)
             self._drop_if_unused(lane)
 
-    def next_in(self, name: str) -> Session | None:
+    def peek(self, name: str) -> LaneSession | None:
         """The session whose turn may begin now; None where nobody waits or the lane is full."""
         lane = self._lanes.get(name)
-        return lane.line.first() if lane is not None and self.has_room(name) else None
+        return lane.queue.first() if lane is not None and self.has_room(name) else None
 
     def _lane(self, name: str) -> Lane:
         lane = self._lanes.get(name)
@@ -136,11 +143,11 @@ class Slots:
         return lane
 
     def _drop_if_unused(self, lane: Lane) -> None:
-        if not lane.running and not lane.line:
+        if not lane.running and not lane.queue:
             del self._lanes[lane.name]
 
 
-class Book:
+class LaneState:
     """What the parts of the machine share. ``touched_*``: what has to be looked at again before the step ends."""
 
     __slots__ = (
@@ -161,85 +168,85 @@ class Book:
     def __init__(self, settings: QueueSettings) -> None:
         self.settings = settings
         self.now = -math.inf
-        self.runs: dict[str, Entry] = {}
-        self.turns: dict[str, Turn] = {}
-        self.sessions: dict[str, Session] = {}
+        self.runs: dict[str, LaneEntry] = {}
+        self.turns: dict[str, LaneTurn] = {}
+        self.sessions: dict[str, LaneSession] = {}
         """Those that are not free."""
-        self.pending: Ordered[Entry] = Ordered()
+        self.pending: IndexedHeap[LaneEntry] = IndexedHeap()
         """All that waits anywhere, summarized or whole: the lowest priority first, then the latest."""
-        self.slots = Slots(settings.lanes)
-        self.actions: list[Action] = []
-        self.touched_sessions: dict[str, Session] = {}
+        self.slots = LaneSlots(settings.lanes)
+        self.actions: list[LaneAction] = []
+        self.touched_sessions: dict[str, LaneSession] = {}
         self.touched_lanes: dict[str, None] = {}
         self._arrivals = 0
         self._turns_begun = 0
 
-    def touch(self, session: Session) -> None:
+    def touch(self, session: LaneSession) -> None:
         """Have the session looked at again."""
         self.touched_sessions[session.key] = session
 
     # --- runs -------------------------------------------------------------------------------------------------------
 
-    def new_entry(self, submit: Submit) -> Entry:
+    def new_entry(self, submit: Submit) -> LaneEntry:
         """Take a run in."""
         self._arrivals += 1
-        entry = self.runs[submit.run] = Entry(submit, self._arrivals, self.now)
+        entry = self.runs[submit.run] = LaneEntry(submit, self._arrivals, self.now)
         return entry
 
-    def wait(self, session: Session, entry: Entry) -> None:
+    def enqueue(self, session: LaneSession, entry: LaneEntry) -> None:
         """Let a run wait in its session's queue."""
-        entry.move(EntryState.WAITING)
+        entry.transition_to(EntryState.WAITING)
         session.queue.add(entry)
-        entry.pending = self.pending.add((entry.priority, -entry.sequence), entry)
+        entry.pending_entry = self.pending.add((entry.priority, -entry.sequence), entry)
         self.touch(session)
 
-    def leave(self, entry: Entry) -> None:
+    def remove(self, entry: LaneEntry) -> None:
         """Take a run, whole or summarized, out of everything that keeps those who wait. It ends here."""
         session = self.sessions[entry.session]
         session.queue.remove(entry)
-        self.no_longer_pending(entry)
+        self.unindex(entry)
         self.touch(session)
         self.end(entry)
 
-    def no_longer_pending(self, entry: Entry) -> None:
+    def unindex(self, entry: LaneEntry) -> None:
         """The run has left its session's queue."""
-        if entry.pending is not None:
-            self.pending.remove(entry.pending)
-            entry.pending = None
+        if entry.pending_entry is not None:
+            self.pending.remove(entry.pending_entry)
+            entry.pending_entry = None
 
-    def end(self, entry: Entry) -> None:
+    def end(self, entry: LaneEntry) -> None:
         """Forget a run."""
-        entry.move(EntryState.ENDED)
+        entry.transition_to(EntryState.ENDED)
         del self.runs[entry.run]
 
-    def refuse(self, entry: Entry, reason: RefusalReason) -> None:
+    def reject(self, entry: LaneEntry, reason: RejectionReason) -> None:
         """End a run that waits, and tell its caller why."""
-        self.leave(entry)
-        self.turn_away(entry.run, entry.session, reason)
+        self.remove(entry)
+        self.emit_rejection(entry.run, entry.session, reason)
 
-    def refuse_all(self, entries: Iterable[Entry], reason: RefusalReason) -> None:
+    def reject_all(self, entries: Iterable[LaneEntry], reason: RejectionReason) -> None:
         """The same for several."""
         for entry in entries:
-            self.refuse(entry, reason)
+            self.reject(entry, reason)
 
-    def turn_away(self, run: str, session: str, reason: RefusalReason) -> None:
+    def emit_rejection(self, run: str, session: str, reason: RejectionReason) -> None:
         """Say no to the caller of a run that is not, or no longer, in the books."""
-        text = messages.refusal(reason, session, cap=self.settings.cap, pending=self.settings.pending)
-        self.actions.append(Refuse(run, reason, text))
+        text = messages.rejection_text(reason, session, cap=self.settings.cap, pending=self.settings.pending)
+        self.actions.append(RejectRun(run, reason, text))
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
-    def begin(self, session: Session, lane: str, entries: list[Entry]) -> None:
+    def begin(self, session: LaneSession, lane: str, entries: list[LaneEntry]) -> None:
         """Begin a turn that answers for ``entries``, oldest first, which wait no more. The lane has room."""
         texts = [entry.text for entry in entries if entry.state is not EntryState.SUMMARIZED]
         lines = [entry.text for entry in entries if entry.state is EntryState.SUMMARIZED]
         for entry in entries:
-            entry.move(EntryState.RUNNING)
+            entry.transition_to(EntryState.RUNNING)
         self._turns_begun += 1
-        turn = Turn(f"t{self._turns_begun}", session, lane, entries)
-        session.move(SessionState.RUNNING)
+        turn = LaneTurn(f"t{self._turns_begun}", session, lane, entries)
+        session.transition_to(LaneSessionState.RUNNING)
         session.turn = self.turns[turn.name] = turn
-        self.slots.occupy(lane)
+        self.slots.acquire(lane)
         self.actions.append(
             StartTurn(
                 turn=turn.name,
@@ -247,15 +254,15 @@ class Book:
                 lane=lane,
                 priority=max(entry.priority for entry in entries),
                 runs=tuple(entry.run for entry in entries),
-                text=messages.compose(texts, lines),
+                text=messages.merge_messages(texts, lines),
             )
         )
 
-    def finish(self, turn: Turn) -> None:
+    def finish(self, turn: LaneTurn) -> None:
         """Close a turn; whoever it answered for has been ended, whoever it did not waits again."""
         session = turn.session
         del self.turns[turn.name]
         session.turn = None
-        self.slots.vacate(turn.lane)
+        self.slots.release(turn.lane)
         self.touched_lanes[turn.lane] = None
         self.touch(session)

@@ -12,11 +12,11 @@ import msgspec
 from gateway.autonomy import Autonomy
 from gateway.caller import Caller
 from gateway.gateway import Gateway
-from gateway.runs.requests import DrainRequest, ExplainRequest, LogTailRequest, NoParams, WorkerRequest
-from gateway.status import GatewayFigures, StatusDocument
+from gateway.runs.requests import DrainRequest, EmptyRequest, ExplainRequest, LogTailRequest, WorkerRequest
+from gateway.status import GatewayStats, StatusDocument
 from pool import stimuli
-from pool.snapshot import SessionFigures
-from router.keys import check_session_key
+from pool.snapshot import SessionSnapshot
+from router.keys import normalize_session_key
 
 
 class LogPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,80 +62,80 @@ class OperatorMethods:
         self._pool = gateway.pool
         self._supervisor = supervisor
 
-    async def ping(self, _params: NoParams, _caller: Caller) -> Any:
+    async def ping(self, _params: EmptyRequest, _caller: Caller) -> Any:
         """Answer."""
         return {}
 
-    async def status(self, _params: NoParams, _caller: Caller) -> StatusDocument:
+    async def status(self, _params: EmptyRequest, _caller: Caller) -> StatusDocument:
         """Everything at one moment: the pool, its workers and waiters, sessions, runs, events, the store."""
         statistics, gateway = self._pool.statistics(), self._gateway
-        figures = GatewayFigures(
-            runs=gateway.ledger.live,
+        figures = GatewayStats(
+            runs=gateway.run_registry.live,
             sessions=len(gateway.sessions),
-            lanes=gateway.conductor.lanes.snapshot(),
-            holds=gateway.holds.figures(),
-            permissions=gateway.permissions.snapshot(),
-            system_events=gateway.system_events.figures(),
+            lanes=gateway.scheduler.lanes.snapshot(),
+            holds=gateway.holds.stats(),
+            permissions=gateway.pending_permissions.snapshot(),
+            system_events=gateway.system_events.stats(),
             events=gateway.bus.statistics(),
-            autonomy=self._autonomy.figures(),
+            autonomy=self._autonomy.stats(),
             store=gateway.store.statistics(),
         )
         facts = msgspec.structs.asdict(statistics)
         sessions = tuple(map(self._with_queued, statistics.sessions))
         return StatusDocument(**{**facts, "sessions": sessions}, gateway=figures, supervisor=self._supervisor.facts())
 
-    def _with_queued(self, session: SessionFigures) -> SessionFigures:
+    def _with_queued(self, session: SessionSnapshot) -> SessionSnapshot:
         """The pool's session, with the runs that wait behind another of the same session counted as waiting."""
-        queued = self._gateway.conductor.lanes.depth(session.key)
+        queued = self._gateway.scheduler.lanes.depth(session.key)
         return msgspec.structs.replace(session, waiting=session.waiting + queued)
 
-    async def workers(self, _params: NoParams, _caller: Caller) -> Any:
+    async def workers(self, _params: EmptyRequest, _caller: Caller) -> Any:
         """The worker processes."""
         return self._pool.statistics().workers
 
-    async def waiting(self, _params: NoParams, _caller: Caller) -> Any:
+    async def waiting(self, _params: EmptyRequest, _caller: Caller) -> Any:
         """Who waits for a worker, and why."""
         return self._pool.statistics().waiting
 
     async def stop_worker(self, params: WorkerRequest, _caller: Caller) -> Any:
         """End a worker now."""
-        self._pool.tell(stimuli.StopWorker(params.worker))
+        self._pool.submit(stimuli.StopWorker(params.worker))
         return {"worker": params.worker, "stopping": True}
 
     async def recycle_worker(self, params: WorkerRequest, _caller: Caller) -> Any:
         """Replace a worker at its next turn boundary."""
-        self._pool.tell(stimuli.RecycleWorker(params.worker))
+        self._pool.submit(stimuli.RecycleWorker(params.worker))
         return {"worker": params.worker, "recycling": True}
 
     async def explain(self, params: ExplainRequest, _caller: Caller) -> Any:
         """How well every worker fits a session or an agent, and what rules it out."""
-        session = None if params.session is None else check_session_key(params.session)
+        session = None if params.session is None else normalize_session_key(params.session)
         profile = await self._gateway.profile_of(session) if session is not None else None
         if profile is None or params.agent is not None or params.role is not None:
             entry = None if session is None else self._gateway.sessions.get(session)
-            usual = self._gateway.shelf.parts.router.default_agent if entry is None else entry.agent
-            profile = await self._gateway.shelf.get(params.agent or usual, params.role or "default")
+            usual = self._gateway.profile_cache.parts.router.default_agent if entry is None else entry.agent
+            profile = await self._gateway.profile_cache.get(params.agent or usual, params.role or "default")
         return {
             "session": session,
             "profile": {"signature": profile.short, "agent": profile.agent, "role": profile.role, "cwd": profile.cwd},
             "workers": self._pool.explain(session, profile),
         }
 
-    async def pause(self, _params: NoParams, _caller: Caller) -> Any:
+    async def pause(self, _params: EmptyRequest, _caller: Caller) -> Any:
         """Grant no more workers."""
-        self._pool.tell(stimuli.Pause())
+        self._pool.submit(stimuli.Pause())
         return {"paused": True}
 
-    async def resume(self, _params: NoParams, _caller: Caller) -> Any:
+    async def resume(self, _params: EmptyRequest, _caller: Caller) -> Any:
         """Undo ``pause`` or ``drain``."""
-        self._pool.tell(stimuli.Resume())
+        self._pool.submit(stimuli.Resume())
         return {"paused": False}
 
     async def drain(self, params: DrainRequest, _caller: Caller) -> Any:
         """Take nothing new, let turns end, stop all workers."""
         return {"drained": await self._pool.drain(params.timeout)}
 
-    async def config(self, _params: NoParams, _caller: Caller) -> Any:
+    async def config(self, _params: EmptyRequest, _caller: Caller) -> Any:
         """The settings that hold, secrets hidden."""
         return {"config": self._supervisor.config()}
 
@@ -143,11 +143,11 @@ class OperatorMethods:
         """The latest lines of the supervisor's log."""
         return self._supervisor.log_tail(params.cursor, params.limit, params.max_bytes)
 
-    async def reload(self, _params: NoParams, _caller: Caller) -> Any:
+    async def reload(self, _params: EmptyRequest, _caller: Caller) -> Any:
         """Read the settings file again; the last good settings stay where it is refused."""
         return await self._supervisor.reload()
 
-    async def shutdown(self, _params: NoParams, _caller: Caller) -> Any:
+    async def shutdown(self, _params: EmptyRequest, _caller: Caller) -> Any:
         """Stop the supervisor."""
         self._gateway.shut_down()
-        return {"stopping": True, "waits_for": self._gateway.waits_for()}
+        return {"stopping": True, "waits_for": self._gateway.shutdown_blockers()}

@@ -16,7 +16,7 @@ from gateway.runs.requests import (
     ApprovalRequest,
     DecideRequest,
     DelegateRequest,
-    NoParams,
+    EmptyRequest,
     ProcessRequest,
     PromptRequest,
     ReleaseRequest,
@@ -28,8 +28,8 @@ from gateway.runs.requests import (
 from gateway.runs.run import Run, RunOutcome
 from gateway.sessions.commands import parse_command
 from gateway.settings import QueueMode
-from gateway.turns.approvals import ShownCall
-from router.keys import check_session_key
+from gateway.turns.approvals import PendingCallPage
+from router.keys import normalize_session_key
 from router.route import RouteDecision
 
 
@@ -45,8 +45,8 @@ class RunMethods:
 
     async def wait(self, params: WaitRequest, caller: Caller) -> Any:
         """The outcome of a run; ``status: timeout`` when it has none within the time."""
-        session = None if params.session is None else check_session_key(params.session)
-        run = self._gateway.ledger.find(caller.principal, params.run_id, session)
+        session = None if params.session is None else normalize_session_key(params.session)
+        run = self._gateway.run_registry.find(caller.principal, params.run_id, session)
         with trio.move_on_after(params.timeout_ms / 1000):
             return await run.wait()
         if run.outcome is not None:
@@ -68,8 +68,8 @@ class RunMethods:
 
     async def steer(self, params: SteerRequest, caller: Caller) -> Any:
         """Put a text into the running turn now."""
-        session = check_session_key(params.session)
-        if not self._gateway.conductor.is_steerable(session):
+        session = normalize_session_key(params.session)
+        if not self._gateway.scheduler.is_steerable(session):
             raise UsageError(f"no turn of session {session} takes messages now; send it as a run", session=session)
         if parse_command(params.text) is not None:
             raise UsageError("a slash command is no message for a turn; send it as a run", session=session)
@@ -78,14 +78,14 @@ class RunMethods:
 
     async def abort(self, params: AbortRequest, caller: Caller) -> Any:
         """End a run, or a session's running turn; ``clear`` refuses what waits there too."""
-        session = check_session_key(params.session)
-        conductor = self._gateway.conductor
+        session = normalize_session_key(params.session)
+        conductor = self._gateway.scheduler
         if params.clear:
             conductor.clear(session)
         if params.run is None:
             aborted = conductor.abort_session(session)
         else:
-            run = self._gateway.ledger.known(caller.principal, params.run, session)
+            run = self._gateway.run_registry.get(caller.principal, params.run, session)
             aborted = run is not None and conductor.abort(run)
         return {"session": session, "aborted": aborted}
 
@@ -100,19 +100,19 @@ class RunMethods:
 
     async def decide(self, params: DecideRequest, caller: Caller) -> Any:
         """Decide about a tool call that awaits approval."""
-        session = None if params.session is None else check_session_key(params.session)
+        session = None if params.session is None else normalize_session_key(params.session)
         session = await self._gateway.decisions.decide(
             params.call_id, params.decision, by=caller.name, note=params.note, session=session, seen=params.seen
         )
         return {"session": session, "call_id": params.call_id, "decision": params.decision, "by": caller.name}
 
-    async def approvals(self, _params: NoParams, _caller: Caller) -> Any:
+    async def approvals(self, _params: EmptyRequest, _caller: Caller) -> Any:
         """The tool calls that await approval."""
-        return self._gateway.permissions.snapshot()
+        return self._gateway.pending_permissions.snapshot()
 
-    async def show_approval(self, params: ApprovalRequest, _caller: Caller) -> ShownCall:
+    async def show_approval(self, params: ApprovalRequest, _caller: Caller) -> PendingCallPage:
         """A page of what one of these calls would do."""
-        session = None if params.session is None else check_session_key(params.session)
+        session = None if params.session is None else normalize_session_key(params.session)
         return await self._gateway.decisions.show(params.call_id, session, params.offset)
 
     async def ui_respond(self, params: UiRespondRequest, _caller: Caller) -> Any:
@@ -121,12 +121,12 @@ class RunMethods:
         given = {name: value for name, value in answers.items() if value is not None}
         if len(given) != 1:
             raise UsageError("a dialog is answered with exactly one of value, confirmed and cancelled")
-        session = check_session_key(params.session)
+        session = normalize_session_key(params.session)
         return await self._gateway.ask_worker(session, "ui_respond", {"id": params.id, **given})
 
     async def process(self, params: ProcessRequest, _caller: Caller) -> Any:
         """Look at, or end, a session's background processes."""
-        session = check_session_key(params.session)
+        session = normalize_session_key(params.session)
         return await self._gateway.ask_worker(session, "process", {**params.params, "action": params.action})
 
     async def delegate(self, params: DelegateRequest, caller: Caller) -> Any:
@@ -144,21 +144,21 @@ class RunMethods:
         if params.hold is None:
             return await self._gateway.intake.accept(params, caller.principal)
         hold = self._gateway.holds.find(params.hold, caller.principal)
-        if params.session is not None and check_session_key(params.session) != hold.session:
+        if params.session is not None and normalize_session_key(params.session) != hold.session:
             raise UsageError(f"this hold is on session {hold.session}, not on {params.session}", session=hold.session)
-        return await self._gateway.intake.accept_on(hold, params, caller.principal)
+        return await self._gateway.intake.accept_with_hold(hold, params, caller.principal)
 
     async def _follow(self, run: Run, caller: Caller) -> None:
         """Push the run's events up to its ``done``; a reader that is too slow goes on from the store."""
         cursor = self._open(run, run.accepted_seq - 1)
         while True:
             try:
-                events = await cursor.take()
+                events = await cursor.read()
             except SubscriberBehind:
                 cursor = self._open(run, cursor.position)
                 continue
             await caller.push_encoded("events", events_frame("request", caller.request_id, events.body))
-            if "done" in events.has:
+            if "done" in events.types:
                 return
 
     def _open(self, run: Run, since: int) -> EventCursor:

@@ -15,9 +15,9 @@ from errors import SubscriberBehind, UsageError
 from gateway.caller import Caller
 from gateway.events import EventBus, EventCursor
 from gateway.runs.requests import SubscribeRequest, UnsubscribeRequest
-from router.keys import check_session_key
+from router.keys import normalize_session_key
 from store.records import StoreUnusable
-from wire.messages import Channel
+from wire.messages import EventChannel
 
 _encode = msgspec.json.Encoder().encode
 
@@ -52,12 +52,15 @@ class SubscriptionMethods:
 
     def attended(self, session: str) -> bool:
         """Whether somebody hears of an extension's questions in the session."""
-        return any(each.cursor.wanted.hears(session, Channel.CONTROL, "ui_request") for each in self._open.values())
+        return any(
+            each.cursor.event_filter.admits_type(session, EventChannel.CONTROL, "ui_request")
+            for each in self._open.values()
+        )
 
     async def subscribe(self, params: SubscribeRequest, caller: Caller) -> Any:
         """Answer with the subscription; its events follow, each exactly once and in order."""
         cursor = self._bus.open_cursor(
-            session=None if params.session == "*" else check_session_key(params.session),
+            session=None if params.session == "*" else normalize_session_key(params.session),
             channels=frozenset(params.channels) if params.channels else None,
             kinds=frozenset(params.kinds) if params.kinds else None,
             since=params.since,
@@ -95,7 +98,7 @@ class SubscriptionMethods:
         """Until it is cancelled; otherwise returns why it cannot go on."""
         while True:
             try:
-                events = await subscription.cursor.take(_FRAME_BYTES)
+                events = await subscription.cursor.read(_FRAME_BYTES)
             except SubscriberBehind:
                 return "behind"
             except StoreUnusable:

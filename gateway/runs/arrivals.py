@@ -35,10 +35,10 @@ class Dedupe(Generic[RunT]):
 
     def check(self, source: MessageSource, text: str, run: RunT, now: float) -> RunT | None:
         """The run that this message has started already; None = it is new, and ``run`` is remembered for it."""
-        self._forget_old(now)
+        self._expire(now)
         if self._settings.window <= 0 or self._settings.entries <= 0:
             return None
-        name = _name(source, text)
+        name = _message_digest(source, text)
         known = self._seen.get(name)
         if known is not None:
             return known[1]
@@ -47,9 +47,9 @@ class Dedupe(Generic[RunT]):
             self._seen.popitem(last=False)
         return None
 
-    def forget(self, source: MessageSource, text: str) -> None:
+    def discard(self, source: MessageSource, text: str) -> None:
         """The message's run was refused after all: when it comes again it is new."""
-        self._seen.pop(_name(source, text), None)
+        self._seen.pop(_message_digest(source, text), None)
 
     def reconfigure(self, settings: DedupeSettings) -> None:
         """New limits, at once."""
@@ -57,7 +57,7 @@ class Dedupe(Generic[RunT]):
         while len(self._seen) > max(0, settings.entries):
             self._seen.popitem(last=False)
 
-    def _forget_old(self, now: float) -> None:
+    def _expire(self, now: float) -> None:
         while self._seen:
             since, _run = next(iter(self._seen.values()))
             if now - since < self._settings.window:
@@ -65,7 +65,7 @@ class Dedupe(Generic[RunT]):
             self._seen.popitem(last=False)
 
 
-def _name(source: MessageSource, text: str) -> bytes:
+def _message_digest(source: MessageSource, text: str) -> bytes:
     """A digest of whose message it is and which; length-prefixed, so that no two lists of parts read the same."""
     which = ("text", text) if source.message_id is None else ("id", source.message_id)
     digest = hashlib.sha256()
@@ -86,7 +86,7 @@ class SessionOrder:
         return len(self._locks)
 
     @asynccontextmanager
-    async def turn(self, session: str) -> AsyncGenerator[None, None]:
+    async def lock(self, session: str) -> AsyncGenerator[None, None]:
         """Hold the session's lock during the block."""
         lock = self._locks.setdefault(session, trio.StrictFIFOLock())
         try:

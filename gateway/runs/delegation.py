@@ -14,20 +14,20 @@ import trio
 
 from errors import NestedSaturated, PoolError
 from gateway.events import EventBus
-from gateway.runs.intake import Intake, Lineage
+from gateway.runs.intake import Intake, RunOrigin
 from gateway.runs.requests import AgentRequest, DelegateRequest
 from gateway.runs.run import Run, RunOutcome
-from gateway.sessions.admin import SessionDesk
+from gateway.sessions.admin import SessionAdmin
 from gateway.sessions.sessions import Sessions
 from gateway.sessions.system_events import SystemEvents
 from gateway.settings import GatewaySettings, QueueMode
-from gateway.turns.scheduler import Conductor
-from heartbeat.system_events import EventKind
+from gateway.turns.scheduler import TurnScheduler
+from heartbeat.system_events import SystemEventKind
 from pool import Pool
-from router.keys import check_session_key
-from wire.messages import Channel
+from router.keys import normalize_session_key
+from wire.messages import EventChannel
 
-TASKS = "subagent:"
+TASK_KEY_PREFIX = "subagent:"
 """Prefix of their keys, before the id of the task's run."""
 _logger = logging.getLogger("pool.gateway")
 
@@ -39,42 +39,42 @@ class TaskSessions:
         self,
         *,
         pool: Pool,
-        conductor: Conductor,
+        conductor: TurnScheduler,
         sessions: Sessions,
-        desk: SessionDesk,
+        desk: SessionAdmin,
         start_soon: Callable[..., None],
     ) -> None:
         self._pool = pool
-        self._conductor = conductor
+        self._scheduler = conductor
         self._sessions = sessions
-        self._desk = desk
+        self._session_admin = desk
         self._start_soon = start_soon
 
-    def forget_later(self, key: str, seconds: float) -> None:
+    def delete_later(self, key: str, seconds: float) -> None:
         """Delete the session after this time, or later, when nothing runs in it, not even in the background."""
-        self._start_soon(self._forget, key, seconds)
+        self._start_soon(self._delete_when_idle, key, seconds)
 
-    def take_over(self, seconds: float) -> None:
+    def delete_leftovers(self, seconds: float) -> None:
         """The same for all sessions that an earlier supervisor has left."""
         for entry in list(self._sessions):
-            if entry.key.startswith(TASKS):
-                self.forget_later(entry.key, seconds)
+            if entry.key.startswith(TASK_KEY_PREFIX):
+                self.delete_later(entry.key, seconds)
 
-    async def _forget(self, key: str, seconds: float) -> None:
+    async def _delete_when_idle(self, key: str, seconds: float) -> None:
         while True:
             await trio.sleep(seconds)
             entry = self._sessions.get(key)
-            if entry is None or entry.last_run != key.removeprefix(TASKS):
+            if entry is None or entry.last_run != key.removeprefix(TASK_KEY_PREFIX):
                 return
-            if not self._conductor.is_busy(key) and self._pool.is_quiescent(key):
+            if not self._scheduler.is_busy(key) and self._pool.is_quiescent(key):
                 break
         try:
-            await self._desk.delete(key)
+            await self._session_admin.delete(key)
         except PoolError as exc:
             _logger.warning("could not delete session %s of a delegated task: %s", key, exc)
 
 
-_MOST_TOLD = 2_000
+_MAX_SUMMARY_CHARS = 2_000
 """Characters of a task's answer."""
 
 
@@ -86,7 +86,7 @@ class Delegation:
         settings: GatewaySettings,
         *,
         intake: Intake,
-        conductor: Conductor,
+        conductor: TurnScheduler,
         bus: EventBus,
         system_events: SystemEvents,
         task_sessions: TaskSessions,
@@ -94,7 +94,7 @@ class Delegation:
     ) -> None:
         self._settings = settings
         self._intake = intake
-        self._conductor = conductor
+        self._scheduler = conductor
         self._bus = bus
         self._system_events = system_events
         self._task_sessions = task_sessions
@@ -111,14 +111,14 @@ class Delegation:
 
         When it has ended, its outcome is told in the session that gave it (``delegate_done``).
         """
-        session = check_session_key(request.session)
-        giver = self._conductor.turn_of(session)
+        session = normalize_session_key(request.session)
+        giver = self._scheduler.turn_of(session)
         depth = 1 + (giver.leader.request.depth if giver is not None else 0)
         self._check(session, depth)
         task = uuid.uuid4().hex
         message = AgentRequest(
             text=request.task,
-            session=f"{TASKS}{task}",
+            session=f"{TASK_KEY_PREFIX}{task}",
             run=task,
             agent=request.agent,
             role=request.role,
@@ -129,10 +129,10 @@ class Delegation:
         self._running[session] += 1
         try:
             run = await self._intake.accept(
-                message, principal, Lineage(depth, nested=giver is not None, from_session=session)
+                message, principal, RunOrigin(depth, nested=giver is not None, from_session=session)
             )
         except BaseException:
-            self._forget(session)
+            self._decrement_running(session)
             raise
         self._start_soon(self._watch, session, run, request.mode == "async")
         return run
@@ -140,7 +140,7 @@ class Delegation:
     def resume(self, run: Run) -> None:
         """A run of an earlier life goes on, or has been ended: where it is a task, tell who gave it what came of it."""
         giver = run.request.from_session
-        if giver is not None and run.request.session.startswith(TASKS):
+        if giver is not None and run.request.session.startswith(TASK_KEY_PREFIX):
             self._running[giver] += 1
             self._start_soon(self._watch, giver, run, True)  # noqa: FBT003  # start_soon takes no names
 
@@ -163,23 +163,25 @@ class Delegation:
         """``injects``: whoever gave the task does not wait for its outcome, and is told it with the next turn."""
         try:
             outcome = await run.wait()
-            self._tell(session, run, outcome)
+            self._publish_done(session, run, outcome)
             if injects:
                 context = f"delegate:{outcome.run_id}"
-                self._system_events.inject(session, _summary(run, outcome), kind=EventKind.DELEGATE, context=context)
+                self._system_events.inject(
+                    session, _summary(run, outcome), kind=SystemEventKind.DELEGATE, context=context
+                )
         finally:
-            self._forget(session)
-        self._task_sessions.forget_later(run.request.session, float(self._settings.outcome_age))
+            self._decrement_running(session)
+        self._task_sessions.delete_later(run.request.session, float(self._settings.outcome_age))
 
-    def _tell(self, session: str, run: Run, outcome: RunOutcome) -> None:
+    def _publish_done(self, session: str, run: Run, outcome: RunOutcome) -> None:
         self._bus.publish(
             session,
-            Channel.MONITOR,
+            EventChannel.MONITOR,
             "delegate_done",
             {"run_id": outcome.run_id, "session": run.request.session, "status": outcome.status, "text": outcome.text},
         )
 
-    def _forget(self, session: str) -> None:
+    def _decrement_running(self, session: str) -> None:
         self._running[session] -= 1
         if self._running[session] <= 0:
             del self._running[session]
@@ -189,4 +191,4 @@ def _summary(run: Run, outcome: RunOutcome) -> str:
     how = "completed" if outcome.status == "ok" else "failed"
     said = outcome.text or (outcome.error.message if outcome.error is not None else "")
     summary = f"Task {how} (agent {run.request.agent}, run {outcome.run_id})"
-    return f"{summary} :: {said[:_MOST_TOLD]}" if said.strip() else summary
+    return f"{summary} :: {said[:_MAX_SUMMARY_CHARS]}" if said.strip() else summary

@@ -18,21 +18,21 @@ import msgspec
 
 from errors import Conflict, PoolSaturated, UsageError
 from gateway.settings import GatewaySettings
-from pool.states import checked
+from pool.states import transition
 from store.records import RunKey, RunRow, RunState
 
-RUN_MOVES: Mapping[RunState, frozenset[RunState]] = {
+RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     RunState.ACCEPTED: frozenset({RunState.STARTED, RunState.ENDED}),
     RunState.STARTED: frozenset({RunState.ENDED}),
     RunState.ENDED: frozenset(),
 }
 
-_CLEARED_KEPT = 64
-_GRACE = 60.0
+_COMPACT_THRESHOLD = 64
+_RESTART_GRACE = 60.0
 """Seconds for which a key and an outcome outlive a restart at least, however old the wall clock makes them."""
 
 
-class KnownRun(msgspec.Struct, eq=False, kw_only=True, gc=False):
+class RunRecord(msgspec.Struct, eq=False, kw_only=True, gc=False):
     """One run, live or ended. To be changed by its table only.
 
     ``request`` is the gateway's own JSON, empty once the run has ended; ``outcome`` is None until then, and again when
@@ -49,7 +49,7 @@ class KnownRun(msgspec.Struct, eq=False, kw_only=True, gc=False):
     started_at: float | None = None
     ended_at: float | None = None
     outcome: bytes | None = None
-    alarm: int = 0
+    timer_id: int = 0
 
     @property
     def is_live(self) -> bool:
@@ -73,86 +73,89 @@ class KnownRun(msgspec.Struct, eq=False, kw_only=True, gc=False):
         )
 
 
-class Accepted(NamedTuple):
+class AcceptedRun(NamedTuple):
     """The run is new and is to be run. ``evicted``: ended runs that made room for it; the store forgets them too.
 
     Among them is the run that this key stood for long ago; to be deleted before the new one is written.
     """
 
-    run: KnownRun
+    run: RunRecord
     evicted: list[RunKey]
 
 
-class Repeated(NamedTuple):
+class RepeatedRun(NamedTuple):
     """The same request came before: this is its run, live or ended. Nothing is to be started."""
 
-    run: KnownRun
+    run: RunRecord
 
 
-class Recovered(NamedTuple):
+class RecoveredRuns(NamedTuple):
     """What an earlier life left behind, each in the order of acceptance."""
 
-    to_run: list[KnownRun]
+    to_run: list[RunRecord]
     """Accepted and never started."""
-    interrupted: list[KnownRun]
+    interrupted: list[RunRecord]
     """Started and never ended; live until their end is told."""
     dropped: list[RunKey]
     """Ended ones for which there is no room; the store forgets them too."""
 
 
-class _Alarms:
+class _RunTimers:
     """When which run is due: a heap of plain numbers, with lazy deletion, so that each call costs O(log n)."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int]] = []
-        self._runs: dict[int, KnownRun] = {}
+        self._runs: dict[int, RunRecord] = {}
         self._last = 0
 
-    def set(self, run: KnownRun, when: float) -> None:
+    def set(self, run: RunRecord, when: float) -> None:
         """Let it be due at ``when``, and no more at any other time."""
         self.clear(run)
         self._last += 1
-        run.alarm = self._last
-        self._runs[run.alarm] = run
-        heapq.heappush(self._heap, (when, run.alarm))
+        run.timer_id = self._last
+        self._runs[run.timer_id] = run
+        heapq.heappush(self._heap, (when, run.timer_id))
 
-    def clear(self, run: KnownRun) -> None:
+    def clear(self, run: RunRecord) -> None:
         """Let it not be due any more; cleared entries leave when they come up, or when they are the majority."""
-        if self._runs.pop(run.alarm, None) is not None and len(self._heap) > 2 * len(self._runs) + _CLEARED_KEPT:
+        if (
+            self._runs.pop(run.timer_id, None) is not None
+            and len(self._heap) > 2 * len(self._runs) + _COMPACT_THRESHOLD
+        ):
             self._heap = [entry for entry in self._heap if entry[1] in self._runs]
             heapq.heapify(self._heap)
-        run.alarm = 0
+        run.timer_id = 0
 
-    def due(self, now: float) -> Iterator[KnownRun]:
+    def due(self, now: float) -> Iterator[RunRecord]:
         """Each that is due, cleared; those that are set meanwhile may be among them."""
         while self._heap and self._heap[0][0] <= now:
             _, number = heapq.heappop(self._heap)
             run = self._runs.pop(number, None)
             if run is not None:
-                run.alarm = 0
+                run.timer_id = 0
                 yield run
 
 
-class RunTable:
+class RunIndex:
     """Every run known, by principal, session and run id. Every method costs O(log n) or less."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
-        self._named: dict[tuple[str, str], KnownRun | dict[str, KnownRun]] = {}
+        self._by_name: dict[tuple[str, str], RunRecord | dict[str, RunRecord]] = {}
         """By principal and run id; and where several sessions have a run of that name, by session."""
         self._size = 0
         self._live_bytes = 0
         self._outcome_bytes = 0
-        self._ended: OrderedDict[RunKey, KnownRun] = OrderedDict()
+        self._ended: OrderedDict[RunKey, RunRecord] = OrderedDict()
         """In the order of their ends, as ``_outcomes``: those of them whose outcome is kept."""
-        self._outcomes: OrderedDict[RunKey, KnownRun] = OrderedDict()
-        self._alarms = _Alarms()
+        self._outcomes: OrderedDict[RunKey, RunRecord] = OrderedDict()
+        self._timers = _RunTimers()
 
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[KnownRun]:
-        return (run for name in self._named for run in self._of_name(name))
+    def __iter__(self) -> Iterator[RunRecord]:
+        return (run for name in self._by_name for run in self._of_name(name))
 
     @property
     def live(self) -> int:
@@ -163,15 +166,15 @@ class RunTable:
         """New limits. What is remembered already keeps its time; numbers hold from the next run on."""
         self._settings = settings
 
-    def get(self, key: RunKey) -> KnownRun | None:
+    def get(self, key: RunKey) -> RunRecord | None:
         """The run of exactly this key."""
         principal, session, run_id = key
-        found = self._named.get((principal, run_id))
+        found = self._by_name.get((principal, run_id))
         if isinstance(found, dict):
             return found.get(session)
         return found if found is not None and found.key == key else None
 
-    def find(self, principal: str, run_id: str, session: str | None = None) -> KnownRun | None:
+    def find(self, principal: str, run_id: str, session: str | None = None) -> RunRecord | None:
         """The principal's run of this id; None when there is none.
 
         Raises UsageError when several sessions have one and ``session`` does not say which is meant.
@@ -195,7 +198,7 @@ class RunTable:
         *,
         wall_now: float,
         request: bytes = b"{}",
-    ) -> Accepted | Repeated:
+    ) -> AcceptedRun | RepeatedRun:
         """Take a request: as a new run, or as one that is known, for as long as its key stands for it.
 
         A key stands for its run while that is live, and for ``idempotency_window`` from its acceptance. Raises
@@ -209,7 +212,7 @@ class RunTable:
         if known is not None:
             self._remove(known)
         evicted = self._make_room() if known is None else [key]
-        run = KnownRun(
+        run = RunRecord(
             key=key,
             body_hash=body_hash,
             request=request,
@@ -217,28 +220,28 @@ class RunTable:
             key_until=now + self._settings.idempotency_window,
         )
         self._insert(run)
-        return Accepted(run, evicted)
+        return AcceptedRun(run, evicted)
 
-    def start(self, run: KnownRun, *, wall_now: float) -> None:
+    def start(self, run: RunRecord, *, wall_now: float) -> None:
         """Its turn may reach the worker from now on. Raises IllegalMoveError unless it was only accepted."""
-        run.state = checked(RUN_MOVES, run.state, RunState.STARTED)
+        run.state = transition(RUN_TRANSITIONS, run.state, RunState.STARTED)
         run.started_at = wall_now
 
-    def end(self, run: KnownRun, outcome: bytes, now: float, *, wall_now: float) -> None:
+    def end(self, run: RunRecord, outcome: bytes, now: float, *, wall_now: float) -> None:
         """It has its outcome. Raises IllegalMoveError when it had one already."""
-        run.state = checked(RUN_MOVES, run.state, RunState.ENDED)
+        run.state = transition(RUN_TRANSITIONS, run.state, RunState.ENDED)
         run.ended_at = wall_now
         run.outcome = outcome
         self._live_bytes -= len(run.request)
         run.request = b""
         self._keep_outcome(run, now + self._settings.outcome_age)
 
-    def discard(self, run: KnownRun) -> None:
+    def discard(self, run: RunRecord) -> None:
         """Forget a run that could not be taken up after all, so that its key is free again.
 
         Raises IllegalMoveError for one that has started: it may have had effects, and its key must stand for it.
         """
-        checked(RUN_MOVES, run.state, RunState.STARTED)
+        transition(RUN_TRANSITIONS, run.state, RunState.STARTED)
         self._remove(run)
 
     # --- forgetting -----------------------------------------------------------------------------------------------
@@ -246,10 +249,10 @@ class RunTable:
     def expire(self, now: float) -> list[RunKey]:
         """Forget what is due; returns the keys of the runs that are known no longer."""
         forgotten: list[RunKey] = []
-        for run in self._alarms.due(now):
+        for run in self._timers.due(now):
             if run.key in self._outcomes or now < run.key_until:
                 self._drop_outcome(run)  # the key stays for as long as it stands for the run
-                self._alarms.set(run, run.key_until)
+                self._timers.set(run, run.key_until)
             else:
                 self._remove(run)
                 forgotten.append(run.key)
@@ -257,7 +260,7 @@ class RunTable:
 
     # --- recovery -------------------------------------------------------------------------------------------------
 
-    def load(self, rows: Iterable[RunRow], *, wall_now: float, now: float) -> Recovered:
+    def load(self, rows: Iterable[RunRow], *, wall_now: float, now: float) -> RecoveredRuns:
         """Take over what an earlier life left, into an empty table; ``rows`` in the order of acceptance.
 
         A stored time becomes the monotonic ``now`` minus its age by the wall clock. That clock may have been set
@@ -273,14 +276,14 @@ class RunTable:
             self._keep_outcome(run, now + _time_left(self._settings.outcome_age, age))
         over = min(self._size - self._settings.runs, len(self._ended))
         dropped = [self._evict() for _ in range(over)]
-        return Recovered(
+        return RecoveredRuns(
             to_run=[run for run in runs if run.state is RunState.ACCEPTED],
             interrupted=[run for run in runs if run.state is RunState.STARTED],
             dropped=dropped,
         )
 
-    def _restored(self, row: RunRow, wall_now: float, now: float) -> KnownRun:
-        return KnownRun(
+    def _restored(self, row: RunRow, wall_now: float, now: float) -> RunRecord:
+        return RunRecord(
             key=row.key,
             body_hash=row.body_hash,
             request=row.request,
@@ -295,7 +298,7 @@ class RunTable:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _repeat(known: KnownRun, body_hash: str) -> Repeated:
+    def _repeat(known: RunRecord, body_hash: str) -> RepeatedRun:
         if known.body_hash != body_hash:
             _principal, session, run_id = known.key
             raise Conflict(
@@ -303,7 +306,7 @@ class RunTable:
                 session=session,
                 run_id=run_id,
             )
-        return Repeated(known)
+        return RepeatedRun(known)
 
     def _check_bytes(self, more: int) -> None:
         if self._live_bytes + more > self._settings.pending_bytes:
@@ -326,11 +329,11 @@ class RunTable:
         self._remove(run)
         return run.key
 
-    def _keep_outcome(self, run: KnownRun, until: float) -> None:
+    def _keep_outcome(self, run: RunRecord, until: float) -> None:
         self._ended[run.key] = run
         self._outcomes[run.key] = run
         self._outcome_bytes += len(run.outcome or b"")
-        self._alarms.set(run, until)
+        self._timers.set(run, until)
         while self._has_too_many_outcomes():
             self._drop_outcome(next(iter(self._outcomes.values())))  # that there was one is known until it is too old
 
@@ -338,33 +341,33 @@ class RunTable:
         kept = len(self._outcomes)
         return kept > self._settings.outcomes or (kept > 1 and self._outcome_bytes > self._settings.outcome_bytes)
 
-    def _drop_outcome(self, run: KnownRun) -> None:
+    def _drop_outcome(self, run: RunRecord) -> None:
         if self._outcomes.pop(run.key, None) is not None:
             self._outcome_bytes -= len(run.outcome or b"")
         run.outcome = None
 
-    def _of_name(self, name: tuple[str, str]) -> Collection[KnownRun]:
-        found = self._named.get(name, {})
+    def _of_name(self, name: tuple[str, str]) -> Collection[RunRecord]:
+        found = self._by_name.get(name, {})
         return found.values() if isinstance(found, dict) else (found,)
 
-    def _insert(self, run: KnownRun) -> None:
+    def _insert(self, run: RunRecord) -> None:
         principal, session, run_id = run.key
-        found = self._named.setdefault((principal, run_id), run)
+        found = self._by_name.setdefault((principal, run_id), run)
         if isinstance(found, dict):
             found[session] = run
         elif found is not run:
-            self._named[principal, run_id] = {found.key[1]: found, session: run}
+            self._by_name[principal, run_id] = {found.key[1]: found, session: run}
         self._size += 1
         self._live_bytes += len(run.request) if run.is_live else 0
 
-    def _remove(self, run: KnownRun) -> None:
+    def _remove(self, run: RunRecord) -> None:
         principal, session, run_id = run.key
-        self._alarms.clear(run)
-        found = self._named[principal, run_id]
+        self._timers.clear(run)
+        found = self._by_name[principal, run_id]
         if isinstance(found, dict):
             del found[session]
         if not isinstance(found, dict) or not found:
-            del self._named[principal, run_id]
+            del self._by_name[principal, run_id]
         self._size -= 1
         self._live_bytes -= len(run.request) if run.is_live else 0
         self._ended.pop(run.key, None)
@@ -372,7 +375,7 @@ class RunTable:
 
 
 def _time_left(whole: float, age: float) -> float:
-    return min(max(whole - age, _GRACE), whole)
+    return min(max(whole - age, _RESTART_GRACE), whole)
 
 
 def hash_body(body: Mapping[str, Any] | msgspec.Struct) -> str:

@@ -10,30 +10,30 @@ import trio
 
 from errors import PoolClosed, PoolError, RunAborted, UsageError
 from gateway.hook_runner import HookRunner
-from gateway.hooks import Drop, MessageSeen
+from gateway.hooks import Drop, HookMessage
 from gateway.runs.arrivals import Dedupe, SessionOrder
 from gateway.runs.index import hash_body
-from gateway.runs.registry import Ledger
+from gateway.runs.registry import RunRegistry
 from gateway.runs.requests import AgentRequest
 from gateway.runs.run import Run, RunOutcome, RunRequest, outcome_of_error
-from gateway.sessions.admin import CommandDesk
-from gateway.sessions.agent_profiles import ProfileShelf
-from gateway.sessions.commands import COMMANDS, Parsed, QueueOnce, parse_command
+from gateway.sessions.admin import SlashCommands
+from gateway.sessions.agent_profiles import ProfileCache
+from gateway.sessions.commands import COMMANDS, ParsedCommand, QueueOnceCommand, parse_command
 from gateway.sessions.sessions import Sessions, SessionStatus
 from gateway.settings import GatewaySettings, QueueMode
-from gateway.turns.client_tools import check_answer, check_client_tools
+from gateway.turns.client_tools import check_answer_options, check_client_tools
 from gateway.turns.holds import Hold
-from gateway.turns.scheduler import Conductor
+from gateway.turns.scheduler import TurnScheduler
 from heartbeat.ports import BeatRequest
 from pool import Lease
-from router.keys import check_session_key
+from router.keys import normalize_session_key
 from router.route import RouteDecision, find_priority, route
 from router.source import MessageSource
 from rpc.passthrough import RawRequest
 from store.records import RunKey
 
 
-class Address(NamedTuple):
+class RunTarget(NamedTuple):
     """Whose a message is."""
 
     session: str
@@ -42,7 +42,7 @@ class Address(NamedTuple):
     text: str
 
 
-class Lineage(NamedTuple):
+class RunOrigin(NamedTuple):
     """Where a run comes from: how many delegations deep, with an ancestor that holds a worker or not, which session."""
 
     depth: int = 0
@@ -57,20 +57,20 @@ class Intake:
         self,
         settings: GatewaySettings,
         *,
-        ledger: Ledger,
+        ledger: RunRegistry,
         sessions: Sessions,
-        shelf: ProfileShelf,
-        conductor: Conductor,
+        shelf: ProfileCache,
+        conductor: TurnScheduler,
         hooks: HookRunner,
-        commands: CommandDesk,
+        commands: SlashCommands,
         data_dir: Path,
         start_soon: Callable[..., None],
     ) -> None:
         self._settings = settings
-        self._ledger = ledger
+        self._run_registry = ledger
         self._sessions = sessions
-        self._shelf = shelf
-        self._conductor = conductor
+        self._profile_cache = shelf
+        self._scheduler = conductor
         self._hooks = hooks
         self._commands = commands
         self._data_dir = data_dir
@@ -86,22 +86,22 @@ class Intake:
 
     def route(self, source: MessageSource, text: str) -> RouteDecision:
         """Whose a message would be, with every layer's reasons. Raises UsageError."""
-        parts = self._shelf.parts
+        parts = self._profile_cache.parts
         return route(parts.router, parts.profiles, source, text, data_dir=self._data_dir, commands=COMMANDS)
 
-    async def accept(self, message: AgentRequest, principal: str, lineage: Lineage = Lineage()) -> Run:  # noqa: B008  # a constant
+    async def accept(self, message: AgentRequest, principal: str, lineage: RunOrigin = RunOrigin()) -> Run:  # noqa: B008  # a constant
         """The run of a message: a new one, or the one that the same key, or the same message, stands for already.
 
         Raises UsageError, Conflict, PoolSaturated, PoolClosed.
         """
         self._check_open()
-        address = self._address(message)
-        text = await self._received(address, message.source)
+        address = self._resolve_target(message)
+        text = await self._filter_text(address, message.source)
         if text is None:
-            return await self._dropped(message, address, principal)
+            return await self._accept_dropped(message, address, principal)
         command = parse_command(text)
         mode = message.queue
-        if isinstance(command, QueueOnce):
+        if isinstance(command, QueueOnceCommand):
             mode, text, command = message.queue or command.mode, command.text, None
         if not text.strip() and not message.images and not message.tool_results:
             raise UsageError("the message is empty; say something")
@@ -109,10 +109,10 @@ class Intake:
         if command is not None:
             if request.tool_results:
                 raise UsageError("a slash command is carried out by the supervisor and takes no tool results")
-            return await self._command(command, request, message.text)
-        return await self._take_up(request, message.text)
+            return await self._run_command(command, request, message.text)
+        return await self._accept(request, message.text)
 
-    async def accept_on(self, hold: Hold, message: AgentRequest, principal: str) -> Run:
+    async def accept_with_hold(self, hold: Hold, message: AgentRequest, principal: str) -> Run:
         """The run of a message on a worker that its caller holds: it waits for nobody. Raises as ``accept`` does."""
         self._check_open()
         entry = self._sessions.get(hold.session)
@@ -122,21 +122,21 @@ class Intake:
             raise UsageError("a slash command is no message for a worker; send it without the hold")
         if message.model is not None:
             raise UsageError("a held worker keeps its model; send the message without the hold, or without a model")
-        address = Address(hold.session, entry.agent, entry.role, message.text)
-        request = self._request(message, address, principal, QueueMode.FOLLOWUP, Lineage())
-        run, is_new = self._ledger.accept(request, _body(request, message.text))
+        address = RunTarget(hold.session, entry.agent, entry.role, message.text)
+        request = self._request(message, address, principal, QueueMode.FOLLOWUP, RunOrigin())
+        run, is_new = self._run_registry.accept(request, _request_body(request, message.text))
         if is_new:
-            self._ledger.announce(run)
-            self._start_soon(self._run_on, hold, hold.lease, run)
-        await self._ledger.settled(run)
+            self._run_registry.announce(run)
+            self._start_soon(self._run_with_hold, hold, hold.lease, run)
+        await self._run_registry.wait_durable(run)
         return run
 
-    async def _run_on(self, hold: Hold, lease: Lease, run: Run) -> None:
-        await self._conductor.run_on(lease, run)
+    async def _run_with_hold(self, hold: Hold, lease: Lease, run: Run) -> None:
+        await self._scheduler.run_with_lease(lease, run)
         if self.is_closed:
-            hold.give_back_unused()
+            hold.release_unused()
 
-    def accept_raw(self, session: str, text: str, principal: str, raw: RawRequest) -> Run:
+    def accept_passthrough(self, session: str, text: str, principal: str, raw: RawRequest) -> Run:
         """The run of a prompt that a front end of the session has written itself: a turn of its own, without a limit.
 
         ``text`` is what is known of it elsewhere. It is durable before it reaches the worker, as every run is. Raises
@@ -149,23 +149,23 @@ class Intake:
             session=session,
             run_id=uuid.uuid4().hex,
             text=text,
-            agent=entry.agent if entry else self._shelf.parts.router.default_agent,
+            agent=entry.agent if entry else self._profile_cache.parts.router.default_agent,
             role=entry.role if entry else "default",
             timeout=0.0,
             mode=QueueMode.FOLLOWUP,
             attached=True,
         )
-        run, _ = self._ledger.accept(request, _body(request, text))
+        run, _ = self._run_registry.accept(request, _request_body(request, text))
         run.raw = raw
-        self._place(run)
+        self._enqueue(run)
         return run
 
     async def accept_beat(self, beat: BeatRequest, principal: str) -> Run:
         """The run of a heartbeat or a scheduled task: taken as it is, whatever its text looks like. Raises likewise."""
         self._check_open()
-        default = self._shelf.parts.router.default_agent
-        session, agent, role = self._sessions.whose(beat.session, beat.agent, None, default=default)
-        self._shelf.check(agent, role)
+        default = self._profile_cache.parts.router.default_agent
+        session, agent, role = self._sessions.resolve(beat.session, beat.agent, None, default=default)
+        self._profile_cache.check(agent, role)
         request = RunRequest(
             principal=principal,
             session=session,
@@ -181,7 +181,7 @@ class Intake:
             tells_events=False,
             is_quiet=not beat.touch,
         )
-        return await self._take_up(request, beat.text)
+        return await self._accept(request, beat.text)
 
     def _check_open(self) -> None:
         if self.is_closed:
@@ -189,32 +189,34 @@ class Intake:
 
     # --- whose it is --------------------------------------------------------------------------------------------------
 
-    def _address(self, message: AgentRequest) -> Address:
+    def _resolve_target(self, message: AgentRequest) -> RunTarget:
         if (message.source is None) == (message.session is None):
             raise UsageError("a message has either a session or a source; give one of them")
         if message.source is not None:
             decision = self.route(message.source, message.text)
-            self._shelf.check(decision.agent, decision.role)
-            return Address(decision.session, decision.agent, decision.role, decision.text)
-        default = self._shelf.parts.router.default_agent
-        session, agent, role = self._sessions.whose(message.session or "", message.agent, message.role, default=default)
-        self._shelf.check(agent, role)
-        return Address(session, agent, role, message.text)
+            self._profile_cache.check(decision.agent, decision.role)
+            return RunTarget(decision.session, decision.agent, decision.role, decision.text)
+        default = self._profile_cache.parts.router.default_agent
+        session, agent, role = self._sessions.resolve(
+            message.session or "", message.agent, message.role, default=default
+        )
+        self._profile_cache.check(agent, role)
+        return RunTarget(session, agent, role, message.text)
 
-    async def _received(self, address: Address, source: MessageSource | None) -> str | None:
+    async def _filter_text(self, address: RunTarget, source: MessageSource | None) -> str | None:
         """What the hooks make of the text; None = nothing is to be done."""
         if not self._hooks.has("message:received"):
             return address.text
-        seen = MessageSeen(session=address.session, text=address.text, source=source)
-        async with self._order.turn(address.session):  # a slow hook must not reorder messages
+        seen = HookMessage(session=address.session, text=address.text, source=source)
+        async with self._order.lock(address.session):  # a slow hook must not reorder messages
             heard = await self._hooks.filter("message:received", seen)
         return None if isinstance(heard, Drop) else heard.text
 
     def _request(
-        self, message: AgentRequest, address: Address, principal: str, mode: QueueMode | None, lineage: Lineage
+        self, message: AgentRequest, address: RunTarget, principal: str, mode: QueueMode | None, lineage: RunOrigin
     ) -> RunRequest:
-        parts = self._shelf.parts
-        timeout = self._shelf.timeout_of(address.agent) if message.timeout is None else message.timeout
+        parts = self._profile_cache.parts
+        timeout = self._profile_cache.timeout_of(address.agent) if message.timeout is None else message.timeout
         self._check_tools(message, address.agent)
         self._check_model(message.model, address.agent)
         return RunRequest(
@@ -239,22 +241,22 @@ class Intake:
             tool_results=message.tool_results,
             answer=message.answer,
             model=message.model,
-            from_session=lineage.from_session or _origin(message.source),
+            from_session=lineage.from_session or _origin_session(message.source),
         )
 
     def _check_tools(self, message: AgentRequest, agent: str) -> None:
         """Refuse before anything is kept what no worker of that agent could do. Raises UsageError."""
-        check_answer(message.answer, message.client_tools)
+        check_answer_options(message.answer, message.client_tools)
         if not (message.client_tools or message.tool_results):
             return
-        if self._shelf.parts.profiles.dialect_of(agent) == "pi":
+        if self._profile_cache.parts.profiles.dialect_of(agent) == "pi":
             raise UsageError(f"the agent {agent!r} speaks pi, which takes no tools from its client; ask another agent")
         check_client_tools(message.client_tools, message.tool_results)
 
     def _check_model(self, model: str | None, agent: str) -> None:
         """Raise UsageError for another provider than the agent's definition names: its keys are for that one."""
         provider, slash, _ = (model or "").partition("/")
-        profiles = self._shelf.parts.profiles
+        profiles = self._profile_cache.parts.profiles
         own = profiles.provider_of(agent)
         if slash and own is not None and provider != own and profiles.dialect_of(agent) == "native":
             raise UsageError(
@@ -271,23 +273,23 @@ class Intake:
 
     # --- taking it up -------------------------------------------------------------------------------------------------
 
-    async def _take_up(self, request: RunRequest, said: str) -> Run:
+    async def _accept(self, request: RunRequest, said: str) -> Run:
         """``said``: the message as it came, by which it is known again."""
-        earlier = self._earlier(request, said)
+        earlier = self._find_duplicate(request, said)
         if earlier is not None:
-            await self._ledger.settled(earlier)
+            await self._run_registry.wait_durable(earlier)
             return earlier
         try:
-            run, is_new = self._ledger.accept(request, _body(request, said))
+            run, is_new = self._run_registry.accept(request, _request_body(request, said))
             if is_new:
-                self._place(run)
+                self._enqueue(run)
         except PoolError:
-            self._forget(request, said)
+            self._forget_message(request, said)
             raise
-        await self._ledger.settled(run)
+        await self._run_registry.wait_durable(run)
         return run
 
-    def _earlier(self, request: RunRequest, said: str) -> Run | None:
+    def _find_duplicate(self, request: RunRequest, said: str) -> Run | None:
         """The run that the same message of a channel has started already."""
         if request.source is None:
             return None
@@ -295,70 +297,72 @@ class Intake:
         if key is None or key == request.key:
             return None
         principal, session, run_id = key
-        return self._ledger.known(principal, run_id, session)
+        return self._run_registry.get(principal, run_id, session)
 
-    def _forget(self, request: RunRequest, said: str) -> None:
+    def _forget_message(self, request: RunRequest, said: str) -> None:
         """The message was refused after all: when it comes again it is new."""
         if request.source is not None:
-            self._dedupe.forget(request.source, _fingerprint(request, said))
+            self._dedupe.discard(request.source, _fingerprint(request, said))
 
-    def _place(self, run: Run) -> None:
+    def _enqueue(self, run: Run) -> None:
         """Give a new run its place, then tell of it. No step in between can be seen from outside."""
         request = run.request
         try:
             if not (request.is_quiet and request.session in self._sessions):
-                self._sessions.use(
+                self._sessions.ensure(
                     request.session, request.agent, request.role, source=request.source, run=request.run_id
                 )
-            self._conductor.submit(run)
+            self._scheduler.submit(run)
         except PoolError:
-            self._ledger.discard(run)
+            self._run_registry.discard(run)
             raise
         entry = self._sessions.get(request.session)
-        self._ledger.announce(run, awaits_person=entry is not None and entry.status is SessionStatus.PAUSED)
+        self._run_registry.announce(run, awaits_person=entry is not None and entry.status is SessionStatus.PAUSED)
 
-    async def _command(self, command: Parsed, request: RunRequest, said: str) -> Run:
+    async def _run_command(self, command: ParsedCommand, request: RunRequest, said: str) -> Run:
         """A slash command is carried out at once and never waits for the session; its answer is the run's outcome.
 
         It is written down when it is done: a command that a crash cut off was never accepted. Without a message id
         the same words are another command: somebody asks for the status again.
         """
         has_id = request.source is not None and request.source.message_id is not None
-        earlier = self._earlier(request, said) if has_id else None
+        earlier = self._find_duplicate(request, said) if has_id else None
         if earlier is not None:
-            await self._ledger.settled(earlier)
+            await self._run_registry.wait_durable(earlier)
             return earlier
-        run, is_new = self._ledger.accept(request, _body(request, said))
+        run, is_new = self._run_registry.accept(request, _request_body(request, said))
         if not is_new:
-            await self._ledger.settled(run)
+            await self._run_registry.wait_durable(run)
             return run
         try:
-            self._sessions.use(request.session, request.agent, request.role, source=request.source, run=request.run_id)
+            self._sessions.ensure(
+                request.session, request.agent, request.role, source=request.source, run=request.run_id
+            )
             reply = await self._commands.execute(command, request)
         except BaseException as exc:
-            self._ledger.discard(run)
-            self._forget(request, said)
+            self._run_registry.discard(run)
+            self._forget_message(request, said)
             error = exc if isinstance(exc, PoolError) else RunAborted("whoever gave the command has left")
-            run.settle(outcome_of_error(run, error, ended_at=self._ledger.now()))  # for those who share its key
+            run.settle(outcome_of_error(run, error, ended_at=self._run_registry.now()))  # for those who share its key
             raise
-        await self._conclude(run, reply)
+        await self._finish(run, reply)
         return run
 
-    async def _dropped(self, message: AgentRequest, address: Address, principal: str) -> Run:
+    async def _accept_dropped(self, message: AgentRequest, address: RunTarget, principal: str) -> Run:
         """A hook has dropped the message: its run ends before it begins, and says nothing."""
-        request = self._request(message, address, principal, QueueMode.FOLLOWUP, Lineage())
-        run, is_new = self._ledger.accept(request, _body(request, message.text))
+        request = self._request(message, address, principal, QueueMode.FOLLOWUP, RunOrigin())
+        run, is_new = self._run_registry.accept(request, _request_body(request, message.text))
         if is_new:
-            await self._conclude(run, "", silent=True)
-        await self._ledger.settled(run)
+            await self._finish(run, "", silent=True)
+        await self._run_registry.wait_durable(run)
         return run
 
-    async def _conclude(self, run: Run, reply: str, *, silent: bool = False) -> None:
-        outcome = _said(run, reply, self._ledger.now(), silent=silent)
-        await self._ledger.release([(run, outcome)], self._ledger.conclude(run, outcome))
+    async def _finish(self, run: Run, reply: str, *, silent: bool = False) -> None:
+        outcome = _reply_outcome(run, reply, self._run_registry.now(), silent=silent)
+        await self._run_registry.settle([(run, outcome)], self._run_registry.announce_ended(run, outcome))
 
 
-def _body(request: RunRequest, said: str) -> dict[str, object]:
+def _request_body(request: RunRequest, said: str) -> dict[str, object]:
     """What tells a repeated request from another one under the same key: what its caller ``said``, not a hook."""
     return {
         "text": said,
@@ -375,15 +379,15 @@ def _body(request: RunRequest, said: str) -> dict[str, object]:
 
 def _fingerprint(request: RunRequest, said: str) -> str:
     """By what a channel's message is known again: of one that is more than its text, all of it counts."""
-    return said if request.is_plain else hash_body(_body(request, said))
+    return said if request.is_plain else hash_body(_request_body(request, said))
 
 
-def _origin(source: MessageSource | None) -> str | None:
+def _origin_session(source: MessageSource | None) -> str | None:
     """The session that the message comes from, in its one spelling. Raises UsageError for what is no key."""
-    return None if source is None or source.from_session is None else check_session_key(source.from_session)
+    return None if source is None or source.from_session is None else normalize_session_key(source.from_session)
 
 
-def _said(run: Run, text: str, now: float, *, silent: bool = False) -> RunOutcome:
+def _reply_outcome(run: Run, text: str, now: float, *, silent: bool = False) -> RunOutcome:
     return RunOutcome(
         run_id=run.request.run_id,
         session=run.request.session,

@@ -10,15 +10,15 @@ import trio
 
 from errors import InternalError, PoolError, UsageError
 from gateway.events import EventBus
-from gateway.runs.index import Accepted, KnownRun, RunTable, hash_body
-from gateway.runs.run import Run, RunOutcome, RunRequest, interrupted, outcome_of_error
+from gateway.runs.index import AcceptedRun, RunIndex, RunRecord, hash_body
+from gateway.runs.run import Run, RunOutcome, RunRequest, interrupted_error, outcome_of_error
 from gateway.settings import GatewaySettings
 from gateway.turns.client_tools import bounded_calls
 from store import Store
 from store.records import RunKey, RunRow
-from wire.files import encode_to_keep
+from wire.files import encode_compact
 from wire.framing import DECODE_ERRORS
-from wire.messages import Channel
+from wire.messages import EventChannel
 
 _DONE_TEXT = 256 * 1024
 """Characters."""
@@ -34,19 +34,19 @@ class UnknownRun(UsageError):
     """The principal has no such run, or it is no longer kept."""
 
 
-class Ledger:
+class RunRegistry:
     """Every run known, live ones as ``Run`` for those who follow them. Wall times come from ``clock``."""
 
     def __init__(
         self, settings: GatewaySettings, store: Store, bus: EventBus, *, clock: Callable[[], float] = time.time
     ) -> None:
-        self._table = RunTable(settings)
+        self._index = RunIndex(settings)
         self._outcome_age = settings.outcome_age
         self._store = store
         self._bus = bus
         self._clock = clock
         self._live: dict[RunKey, Run] = {}
-        self._names = 0
+        self._run_count = 0
 
     @property
     def live(self) -> int:
@@ -55,7 +55,7 @@ class Ledger:
 
     def reconfigure(self, settings: GatewaySettings) -> None:
         """New limits."""
-        self._table.reconfigure(settings)
+        self._index.reconfigure(settings)
         self._outcome_age = settings.outcome_age
 
     # --- acceptance -------------------------------------------------------------------------------------------------
@@ -66,16 +66,16 @@ class Ledger:
         ``body`` is what tells a repeated request from another one under the same key. Raises Conflict, PoolSaturated.
         """
         self._expire()
-        known = self._table.accept(
+        known = self._index.accept(
             *request.key,
             hash_body(body),
             trio.current_time(),
             wall_now=self._clock(),
-            request=encode_to_keep(request),
+            request=encode_compact(request),
         )
-        if isinstance(known, Accepted):
+        if isinstance(known, AcceptedRun):
             self._store.delete_runs(known.evicted)
-            return self._follow(known.run, request), True
+            return self._track(known.run, request), True
         return self._run_of(known.run), False
 
     def announce(self, run: Run, *, awaits_person: bool = False) -> None:
@@ -85,17 +85,19 @@ class Ledger:
         """
         request = run.request
         facts: dict[str, Any] = {"lane": request.lane, "priority": request.priority, "mode": request.mode}
-        facts |= {} if request.is_quiet else _said(request.text)
-        run.accepted_seq = self._step(run, "run:accepted", {**facts, "awaits_person": True} if awaits_person else facts)
+        facts |= {} if request.is_quiet else _text_facts(request.text)
+        run.accepted_seq = self._record_step(
+            run, "run:accepted", {**facts, "awaits_person": True} if awaits_person else facts
+        )
 
     def discard(self, run: Run) -> None:
         """Forget a run that found no place; its key is free again."""
-        self._table.discard(self._known(run))
+        self._index.discard(self._record_of(run))
         del self._live[run.request.key]
 
-    async def settled(self, run: Run) -> None:
+    async def wait_durable(self, run: Run) -> None:
         """Wait until the acceptance is durable: only then may the caller be told."""
-        await self._bus.settled(run.accepted_seq)
+        await self._bus.wait_visible(run.accepted_seq)
 
     # --- a run's life ---------------------------------------------------------------------------------------------
 
@@ -105,35 +107,35 @@ class Ledger:
         for run in runs:
             if run.started_at is not None:
                 continue  # steered in vain before, or a worker that never saw it
-            known = self._known(run)
-            self._table.start(known, wall_now=self._clock())
+            known = self._record_of(run)
+            self._index.start(known, wall_now=self._clock())
             run.started_at = known.started_at
-            seq = self._step(run, "run:start", {"worker": worker, "turn": turn, "leader": leader.request.run_id})
+            seq = self._record_step(run, "run:start", {"worker": worker, "turn": turn, "leader": leader.request.run_id})
         if seq:
-            await self._bus.settled(seq)
+            await self._bus.wait_visible(seq)
 
     def end(self, run: Run, outcome: RunOutcome) -> int:
         """Keep a run's outcome and tell of it; returns the seq of its ``done`` event, see ``release``."""
-        known = self._known(run)
-        self._table.end(known, encode_to_keep(outcome), trio.current_time(), wall_now=self._clock())
-        return self._step(run, "done", _done(_unsaid(outcome) if run.request.is_quiet else outcome))
+        known = self._record_of(run)
+        self._index.end(known, encode_compact(outcome), trio.current_time(), wall_now=self._clock())
+        return self._record_step(run, "done", _done_data(_without_text(outcome) if run.request.is_quiet else outcome))
 
-    def together(self) -> AbstractContextManager[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """What is written inside, by whomever, outlives a crash as a whole or not at all."""
-        return self._store.together()
+        return self._store.transaction()
 
-    def conclude(self, run: Run, outcome: RunOutcome) -> int:
+    def announce_ended(self, run: Run, outcome: RunOutcome) -> int:
         """Tell of a new run that has its outcome already: after a crash nobody takes it for one that is yet to be run.
 
         Returns as ``end`` does.
         """
-        with self._store.together():
+        with self._store.transaction():
             self.announce(run)
             return self.end(run, outcome)
 
-    async def release(self, ended: Iterable[tuple[Run, RunOutcome]], seq: int) -> None:
+    async def settle(self, ended: Iterable[tuple[Run, RunOutcome]], seq: int) -> None:
         """Once the ``done`` events up to ``seq`` are durable, wake who waits for the outcomes."""
-        await self._bus.settled(seq)
+        await self._bus.wait_visible(seq)
         for run, outcome in ended:
             del self._live[run.request.key]
             run.settle(outcome)
@@ -152,16 +154,16 @@ class Ledger:
     def find(self, principal: str, run_id: str, session: str | None = None) -> Run:
         """The principal's run of that id. Raises UnknownRun, and UsageError where several sessions have one."""
         self._expire()
-        known = self._table.find(principal, run_id, session)
+        known = self._index.find(principal, run_id, session)
         if known is None:
-            raise _too_old(run_id)
+            raise _unknown_run(run_id)
         if not known.is_live and known.outcome is None:
-            raise self._why_gone(known)
+            raise self._missing_outcome_error(known)
         return self._run_of(known)
 
-    def known(self, principal: str, run_id: str, session: str) -> Run | None:
+    def get(self, principal: str, run_id: str, session: str) -> Run | None:
         """The same without an error, for one session's run."""
-        known = self._table.find(principal, run_id, session)
+        known = self._index.find(principal, run_id, session)
         return None if known is None or (not known.is_live and known.outcome is None) else self._run_of(known)
 
     # --- recovery -------------------------------------------------------------------------------------------------
@@ -171,29 +173,29 @@ class Ledger:
 
         Those that may have reached a worker are ended as interrupted, and told so; returns them too.
         """
-        recovered = self._table.load(rows, wall_now=self._clock(), now=trio.current_time())
+        recovered = self._index.load(rows, wall_now=self._clock(), now=trio.current_time())
         self._store.delete_runs(recovered.dropped)
         ended = [self._interrupt(known) for known in recovered.interrupted]
-        revived = [self._revive(known) for known in recovered.to_run]
+        revived = [self._restore(known) for known in recovered.to_run]
         return [run for run in revived if run is not None], ended
 
-    def _interrupt(self, known: KnownRun) -> Run:
-        run = self._follow(known, _read_request(known) or _bare_request(known))
+    def _interrupt(self, known: RunRecord) -> Run:
+        run = self._track(known, _read_request(known) or _bare_request(known))
         run.started_at = known.started_at
-        self._end_now(run, interrupted(run.request))
+        self._end_now(run, interrupted_error(run.request))
         return run
 
-    def _revive(self, known: KnownRun) -> Run | None:
+    def _restore(self, known: RunRecord) -> Run | None:
         """A run that is to be run now; one whose request cannot be read is ended with that error."""
         request = _read_request(known)
-        run = self._follow(known, request or _bare_request(known))
+        run = self._track(known, request or _bare_request(known))
         run.accepted_seq = self._bus.head
         if request is None:
             text = f"run {run.request.run_id} was accepted by another version and cannot be read; send it again"
             self._end_now(run, InternalError(text, session=run.request.session))
             return None
         if request.attached:  # whoever said it has left with the supervisor
-            self._end_now(run, interrupted(request))
+            self._end_now(run, interrupted_error(request))
             return None
         return run
 
@@ -205,19 +207,19 @@ class Ledger:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _step(self, run: Run, type_: str, data: dict[str, Any]) -> int:
+    def _record_step(self, run: Run, type_: str, data: dict[str, Any]) -> int:
         """Write down how far the run has come and tell of it: both outlive a crash, or neither does."""
         session, run_id = run.request.session, run.request.run_id
-        with self._store.together():
-            self._store.put_run(self._known(run).row())
-            return self._bus.publish(session, Channel.PROGRESS, type_, data, run_id=run_id, durable=True)
+        with self._store.transaction():
+            self._store.put_run(self._record_of(run).row())
+            return self._bus.publish(session, EventChannel.PROGRESS, type_, data, run_id=run_id, durable=True)
 
-    def _follow(self, known: KnownRun, request: RunRequest) -> Run:
-        self._names += 1
-        run = self._live[known.key] = Run(f"r{self._names}", request, known.accepted_at)
+    def _track(self, known: RunRecord, request: RunRequest) -> Run:
+        self._run_count += 1
+        run = self._live[known.key] = Run(f"r{self._run_count}", request, known.accepted_at)
         return run
 
-    def _run_of(self, known: KnownRun) -> Run:
+    def _run_of(self, known: RunRecord) -> Run:
         """The live run itself, or a record of an ended one, whose outcome may be known no longer."""
         run = self._live.get(known.key)
         if run is not None:
@@ -225,27 +227,27 @@ class Ledger:
         run = Run("", _bare_request(known), known.accepted_at)
         run.started_at = known.started_at
         if known.outcome is None:
-            run.settle(outcome_of_error(run, self._why_gone(known), ended_at=known.ended_at or 0.0))
+            run.settle(outcome_of_error(run, self._missing_outcome_error(known), ended_at=known.ended_at or 0.0))
         else:
             run.settle(_outcomes.decode(known.outcome))
         return run
 
-    def _why_gone(self, known: KnownRun) -> UsageError:
+    def _missing_outcome_error(self, known: RunRecord) -> UsageError:
         """Why the outcome of an ended run is no longer kept."""
         _principal, session, run_id = known.key
         is_young = self._clock() - (known.ended_at or 0.0) < self._outcome_age
-        return _evicted(run_id, session) if is_young else _too_old(run_id)
+        return _evicted_error(run_id, session) if is_young else _unknown_run(run_id)
 
-    def _known(self, run: Run) -> KnownRun:
-        known = self._table.get(run.request.key)
+    def _record_of(self, run: Run) -> RunRecord:
+        known = self._index.get(run.request.key)
         assert known is not None, run.request.key  # noqa: S101 - a live run is never forgotten
         return known
 
     def _expire(self) -> None:
-        self._store.delete_runs(self._table.expire(trio.current_time()))
+        self._store.delete_runs(self._index.expire(trio.current_time()))
 
 
-def _read_request(known: KnownRun) -> RunRequest | None:
+def _read_request(known: RunRecord) -> RunRequest | None:
     """What was asked for; None when another version wrote it in another shape."""
     try:
         return _requests.decode(known.request)
@@ -253,22 +255,22 @@ def _read_request(known: KnownRun) -> RunRequest | None:
         return None
 
 
-def _bare_request(known: KnownRun) -> RunRequest:
+def _bare_request(known: RunRecord) -> RunRequest:
     """Whose run it is, without what was asked for."""
     principal, session, run_id = known.key
     return RunRequest(principal=principal, session=session, run_id=run_id, text="")
 
 
-def _too_old(run_id: str) -> UnknownRun:
+def _unknown_run(run_id: str) -> UnknownRun:
     return UnknownRun(f"there is no run {run_id!r}, or it ended too long ago", run_id=run_id)
 
 
-def _said(text: str) -> dict[str, Any]:
+def _text_facts(text: str) -> dict[str, Any]:
     """The text of a message for its event, cut where it is long."""
     return {"text": text[:_ACCEPTED_TEXT], **({"truncated": True} if len(text) > _ACCEPTED_TEXT else {})}
 
 
-def _evicted(run_id: str, session: str) -> UsageError:
+def _evicted_error(run_id: str, session: str) -> UsageError:
     return UsageError(
         f"run {run_id!r} has ended, and its outcome is no longer kept: later outcomes have taken its place "
         f"(gateway.outcomes, gateway.outcome_bytes); what it said is in the history of session {session}",
@@ -277,12 +279,12 @@ def _evicted(run_id: str, session: str) -> UsageError:
     )
 
 
-def _unsaid(outcome: RunOutcome) -> RunOutcome:
+def _without_text(outcome: RunOutcome) -> RunOutcome:
     """Of a quiet run: what it said is told by who asked for it, if at all."""
     return msgspec.structs.replace(outcome, text="", media=[], silent=True)
 
 
-def _done(outcome: RunOutcome) -> dict[str, Any]:
+def _done_data(outcome: RunOutcome) -> dict[str, Any]:
     """The data of the ``done`` event: how it ended, with its text, so that the event alone tells the outcome.
 
     A very long text is cut, calls that are too many are left out, and it is ``truncated`` then: every subscriber gets

@@ -11,13 +11,13 @@ import msgspec
 
 from errors import UsageError
 from gateway.settings import QueueMode
-from gateway.turns.client_tools import MOST_RESULTS, MOST_TOOLS, ClientTool, ToolResult
+from gateway.turns.client_tools import MAX_CLIENT_TOOLS, MAX_TOOL_RESULTS, ClientTool, ToolResult
 from gateway.turns.replies import Blocks
-from heartbeat.system_events import EventKind
+from heartbeat.system_events import SystemEventKind
 from profiles.settings import ThinkingLevel
 from router.source import MessageSource
 from wire.framing import DECODE_ERRORS
-from wire.messages import AnswerOptions, Channel, ImageContent
+from wire.messages import AnswerOptions, EventChannel, ImageContent
 
 P = TypeVar("P")
 
@@ -25,15 +25,15 @@ Priority = Annotated[int, msgspec.Meta(ge=-1000, le=1000)]
 """Far more than any policy needs; a number without bounds could not be ordered by the waiting list."""
 Timeout = Annotated[float, msgspec.Meta(ge=0)]
 """Seconds."""
-Key = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+CallerKey = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 """What a caller names something of its own by: a run's idempotency key, a hold, a subscription."""
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^\S(.*\S)?$")]
-Model = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\s/](\S*[^\s/])?$")]
-SessionKey = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\s/](\S*[^\s/])?$")]
+SessionKeyText = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 
 
-class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EmptyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A method without parameters."""
 
 
@@ -52,11 +52,11 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     text: str
-    session: SessionKey | None = None
+    session: SessionKeyText | None = None
     source: MessageSource | None = None
     agent: Name | None = None
     role: Name | None = None
-    run: Key | None = None
+    run: CallerKey | None = None
     priority: Priority | None = None
     timeout: Timeout | None = None
     retry_safe: bool = False
@@ -64,41 +64,41 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     queue: QueueMode | None = None
     images: Annotated[list[ImageContent], msgspec.Meta(max_length=32)] = []
     spawn: bool = True
-    model: Model | None = None
+    model: ModelName | None = None
     blocks: Blocks = Blocks.OFF
-    client_tools: Annotated[list[ClientTool], msgspec.Meta(max_length=MOST_TOOLS)] = []
-    tool_results: Annotated[list[ToolResult], msgspec.Meta(max_length=MOST_RESULTS)] = []
+    client_tools: Annotated[list[ClientTool], msgspec.Meta(max_length=MAX_CLIENT_TOOLS)] = []
+    tool_results: Annotated[list[ToolResult], msgspec.Meta(max_length=MAX_TOOL_RESULTS)] = []
     answer: AnswerOptions | None = None
 
 
 class PromptRequest(AgentRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``prompt``: accept a run and follow it to its end. ``hold``: on the worker of a hold of the same principal."""
 
-    hold: Key | None = None
+    hold: CallerKey | None = None
 
 
 class WaitRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``agent.wait``: the outcome of a run, within ``timeout_ms``; 0 = only look. Ends the wait, never the run."""
 
-    run_id: Key
-    session: SessionKey | None = None
+    run_id: CallerKey
+    session: SessionKeyText | None = None
     timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=86_400_000)] = 30_000
 
 
 class AbortRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``abort``: end the run of that id; without one the session's running turn. ``clear``: and all that waits."""
 
-    session: SessionKey
-    run: Key | None = None
+    session: SessionKeyText
+    run: CallerKey | None = None
     clear: bool = False
 
 
 class SteerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``steer``: put a text into the session's running turn now; an error where there is none to take it."""
 
-    session: SessionKey
+    session: SessionKeyText
     text: str
-    run: Key | None = None
+    run: CallerKey | None = None
 
 
 class AcquireRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,7 +107,7 @@ class AcquireRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ``timeout``: for the wait, both for the session and for a worker; None = ``pool.waiting_timeout``.
     """
 
-    session: SessionKey
+    session: SessionKeyText
     agent: Name | None = None
     role: Name | None = None
     priority: Priority = 5
@@ -118,14 +118,14 @@ class AcquireRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class ReleaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``release``: give a hold back."""
 
-    hold: Key
+    hold: CallerKey
 
 
 class SubscribeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``subscribe``: events from now on, or after the bookmark ``since``; empty lists let everything through."""
 
-    session: SessionKey = "*"
-    channels: Annotated[list[Channel], msgspec.Meta(max_length=3)] = []
+    session: SessionKeyText = "*"
+    channels: Annotated[list[EventChannel], msgspec.Meta(max_length=3)] = []
     kinds: Annotated[list[Name], msgspec.Meta(max_length=64)] = []
     since: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
@@ -133,7 +133,7 @@ class SubscribeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class UnsubscribeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``unsubscribe``: end a subscription of the same principal."""
 
-    subscription: Key
+    subscription: CallerKey
 
 
 class DecideRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,26 +142,26 @@ class DecideRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ``seen``: from the last page of ``approvals.show``, for a call whose event shows only its beginning.
     """
 
-    call_id: Key
+    call_id: CallerKey
     decision: Literal["allow", "deny"]
     note: Annotated[str, msgspec.Meta(max_length=10_000)] | None = None
-    session: SessionKey | None = None
+    session: SessionKeyText | None = None
     seen: Annotated[str, msgspec.Meta(max_length=100)] | None = None
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``approvals.show``: what a call that awaits approval would do, a page from ``offset`` characters on."""
 
-    call_id: Key
-    session: SessionKey | None = None
+    call_id: CallerKey
+    session: SessionKeyText | None = None
     offset: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class UiRespondRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``ui.respond``: answer an extension's dialog with exactly one of the three."""
 
-    session: SessionKey
-    id: Key
+    session: SessionKeyText
+    id: CallerKey
     value: str | None = None
     confirmed: bool | None = None
     cancelled: bool | None = None
@@ -170,36 +170,36 @@ class UiRespondRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A method about one session."""
 
-    session: SessionKey
+    session: SessionKeyText
 
 
 class ResetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``sessions.reset``; ``force``: even if that ends commands in the background."""
 
-    session: SessionKey
+    session: SessionKeyText
     force: bool = False
 
 
 class InjectRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``events.inject``: what the session is to be told with its next turn."""
 
-    session: SessionKey
+    session: SessionKeyText
     text: Annotated[str, msgspec.Meta(max_length=40_000)]
-    kind: EventKind = EventKind.OTHER
+    kind: SystemEventKind = SystemEventKind.OTHER
 
 
-class BeatNow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HeartbeatRunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``heartbeat.run``: have an agent beat now, in its own conversation or the one named."""
 
     agent: Name | None = None
-    session: SessionKey | None = None
+    session: SessionKeyText | None = None
     reason: Literal["manual", "wake", "hook"] = "manual"
 
 
 class HistoryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``sessions.history``: the latest messages of the conversation."""
 
-    session: SessionKey
+    session: SessionKeyText
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
 
 
@@ -212,7 +212,7 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``explain``: for a session, or for what an agent in a role would need."""
 
-    session: SessionKey | None = None
+    session: SessionKeyText | None = None
     agent: Name | None = None
     role: Name | None = None
 
@@ -227,7 +227,7 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ProcessRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``process``: a session's background processes. ``params`` are the worker's own for the action."""
 
-    session: SessionKey
+    session: SessionKeyText
     action: Literal["list", "poll", "log", "kill"]
     params: dict[str, Any] = {}
 
@@ -235,7 +235,7 @@ class ProcessRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class DelegateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``delegate``: another agent does a task for a session; ``sync`` answers with the outcome, ``async`` at once."""
 
-    session: SessionKey
+    session: SessionKeyText
     agent: Name
     task: str
     role: Name | None = None
@@ -258,9 +258,9 @@ class PatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ``verbose``, ``reasoning``: whether answers show tool calls, and the model's thinking.
     """
 
-    session: SessionKey
+    session: SessionKeyText
     label: Label | msgspec.UnsetType | None = msgspec.UNSET
-    model: Model | msgspec.UnsetType | None = msgspec.UNSET
+    model: ModelName | msgspec.UnsetType | None = msgspec.UNSET
     thinking: ThinkingLevel | msgspec.UnsetType | None = msgspec.UNSET
     queue_mode: QueueMode | msgspec.UnsetType | None = msgspec.UNSET
     verbose: bool | msgspec.UnsetType | None = msgspec.UNSET
@@ -293,7 +293,7 @@ class AttachRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     the program, but for ``--mode rpc``. ``cwd``: where it was started. ``env``: what of its environment it looks at.
     """
 
-    session: SessionKey | None = None
+    session: SessionKeyText | None = None
     agent: Name | None = None
     role: Name | None = None
     arguments: Annotated[list[_Text], msgspec.Meta(max_length=1_000)] = []
@@ -304,7 +304,7 @@ class AttachRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class AttachmentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``attach.end``: nothing more comes; answered when what was asked for is answered, or cannot be soon."""
 
-    attachment: Key
+    attachment: CallerKey
 
 
 class SendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -313,7 +313,7 @@ class SendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ``refusal``: why whoever read it could not pass it on as it was; it is answered with that.
     """
 
-    attachment: Key
+    attachment: CallerKey
     line: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     text: str = ""
     refusal: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None

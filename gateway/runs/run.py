@@ -143,7 +143,7 @@ class Run:
         """Whether it has no outcome yet."""
         return self.outcome is None
 
-    def begin_time(self, now: float) -> None:
+    def start_clock(self, now: float) -> None:
         """Its time for waiting and running begins; ``now`` is on the event loop's clock."""
         self.deadline = now + (self.request.timeout or math.inf)
 
@@ -173,7 +173,7 @@ def outcome_of_error(run: Run, error: PoolError, *, ended_at: float, **facts: An
             reason or DoneReason.ERROR, "error"
         ),
         reason=reason or DoneReason.ERROR,
-        error=ErrorBody(error.code, error.message, encodable(error.details)),
+        error=ErrorBody(error.code, error.message, encodable_details(error.details)),
         accepted_at=run.accepted_at,
         started_at=run.started_at,
         ended_at=ended_at,
@@ -181,7 +181,7 @@ def outcome_of_error(run: Run, error: PoolError, *, ended_at: float, **facts: An
     )
 
 
-def interrupted(request: RunRequest) -> RunInterrupted:
+def interrupted_error(request: RunRequest) -> RunInterrupted:
     """What becomes of a run that was in its turn when the supervisor ended."""
     return RunInterrupted(
         f"the supervisor ended while run {request.run_id} of session {request.session} was in its turn; what it did "
@@ -190,7 +190,7 @@ def interrupted(request: RunRequest) -> RunInterrupted:
     )
 
 
-def encodable(details: dict[str, Any]) -> dict[str, Any]:
+def encodable_details(details: dict[str, Any]) -> dict[str, Any]:
     """The details that JSON can hold."""
     kept = {}
     for key, value in details.items():

@@ -12,39 +12,39 @@ import trio
 from errors import PoolError, UsageError
 from gateway.events import EventBus
 from gateway.hook_runner import HookRunner
-from gateway.hooks import CommandGiven, HookName, SessionLife
+from gateway.hooks import CommandReceived, HookName, SessionLifecycle
 from gateway.runs.requests import PatchRequest
 from gateway.runs.run import RunRequest
-from gateway.sessions.agent_profiles import ProfileShelf
+from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.commands import (
-    Compact,
-    NewConversation,
-    Parsed,
-    QueueOnce,
-    Reply,
-    SetModel,
-    SetQueueMode,
-    SetReasoning,
-    SetThinking,
-    SetVerbose,
-    Status,
-    Stop,
+    CommandReply,
+    CompactCommand,
+    NewConversationCommand,
+    ParsedCommand,
+    QueueOnceCommand,
+    SetModelCommand,
+    SetQueueModeCommand,
+    SetReasoningCommand,
+    SetThinkingCommand,
+    SetVerboseCommand,
+    StatusCommand,
+    StopCommand,
 )
 from gateway.sessions.history import read_history
 from gateway.sessions.sessions import SessionEntry, Sessions
 from gateway.sessions.system_events import SystemEvents
-from gateway.turns.approvals import PendingCall, Permissions
-from gateway.turns.scheduler import Conductor
-from heartbeat.system_events import RESULTS, EventKind
+from gateway.turns.approvals import PendingCall, PendingPermissions
+from gateway.turns.scheduler import TurnScheduler
+from heartbeat.system_events import RESULT_KINDS, SystemEventKind
 from pool import Pool
 from pool.stimuli import ForgetSession
-from router.keys import check_session_key
-from wire.messages import Channel
-from wire.outputs import outputs_of
+from router.keys import normalize_session_key
+from wire.messages import EventChannel
+from wire.outputs import outputs_directory
 
-_SETTINGS = ("label", "model", "thinking", "queue_mode", "verbose", "reasoning")
+_PATCHABLE = ("label", "model", "thinking", "queue_mode", "verbose", "reasoning")
 _SWITCHES = ("verbose", "reasoning")
-_FIRST = 1000
+_ADMIN_PRIORITY = 1000
 """Above every priority that a front end can ask for: what an operator does to a session comes next."""
 
 
@@ -75,7 +75,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     pending_permissions: list[PendingCall]
 
 
-class SessionDesk:
+class SessionAdmin:
     """What people and commands do to sessions."""
 
     def __init__(
@@ -84,9 +84,9 @@ class SessionDesk:
         pool: Pool,
         bus: EventBus,
         sessions: Sessions,
-        conductor: Conductor,
-        shelf: ProfileShelf,
-        permissions: Permissions,
+        conductor: TurnScheduler,
+        shelf: ProfileCache,
+        permissions: PendingPermissions,
         system_events: SystemEvents,
         hooks: HookRunner,
         data_dir: Path,
@@ -95,9 +95,9 @@ class SessionDesk:
         self._pool = pool
         self._bus = bus
         self._sessions = sessions
-        self._conductor = conductor
-        self._shelf = shelf
-        self._permissions = permissions
+        self._scheduler = conductor
+        self._profile_cache = shelf
+        self._pending_permissions = permissions
         self._system_events = system_events
         self._hooks = hooks
         self._data_dir = data_dir
@@ -107,7 +107,7 @@ class SessionDesk:
 
     def view(self, key: str) -> SessionView:
         """One session. Raises UsageError for an unknown one."""
-        return self._view(self._known(key))
+        return self._view(self._require(key))
 
     def views(self) -> list[SessionView]:
         """Every session, the one used last first."""
@@ -115,12 +115,12 @@ class SessionDesk:
 
     async def history(self, key: str, limit: int) -> list[dict[str, Any]]:
         """The latest messages, oldest first. Raises UsageError: unknown, or its transcript cannot be read."""
-        transcript = self._known(key).transcript
+        transcript = self._require(key).transcript
         return [] if transcript is None else await read_history(transcript, limit)
 
     def describe(self, session: str) -> str:
         """The session in a few lines."""
-        view = self._view(self._known(session))
+        view = self._view(self._require(session))
         lines = [f"Session {view.key}: {view.state}, agent {view.agent}, role {view.role}."]
         if view.turn is not None:
             lines.append(f"A turn runs on worker {view.worker or '(none yet)'}.")
@@ -134,10 +134,10 @@ class SessionDesk:
         return "\n".join(lines)
 
     def _view(self, entry: SessionEntry) -> SessionView:
-        turn = self._conductor.turn_of(entry.key)
+        turn = self._scheduler.turn_of(entry.key)
         worker = turn.worker if turn else None
-        standing = self._pool.standing(entry.key)
-        waits_for = standing.waits_for or self._conductor.lanes.why_waiting(entry.key)
+        standing = self._pool.placement(entry.key)
+        waits_for = standing.waits_for or self._scheduler.lanes.why_waiting(entry.key)
         return SessionView(
             key=entry.key,
             agent=entry.agent,
@@ -146,7 +146,7 @@ class SessionDesk:
             worker=worker or standing.worker,
             waits_for=None if worker else waits_for,
             turn=turn.id if turn else None,
-            waiting=self._conductor.lanes.depth(entry.key),
+            waiting=self._scheduler.lanes.depth(entry.key),
             transcript=entry.transcript,
             created_at=entry.created_at,
             updated_at=entry.updated_at,
@@ -156,11 +156,11 @@ class SessionDesk:
             label=entry.label,
             last_run=entry.last_run,
             channel=entry.source.channel if entry.source else None,
-            pending_permissions=self._permissions.pending(entry.key),
+            pending_permissions=self._pending_permissions.pending(entry.key),
         )
 
-    def _known(self, key: str) -> SessionEntry:
-        entry = self._sessions.get(check_session_key(key))
+    def _require(self, key: str) -> SessionEntry:
+        entry = self._sessions.get(normalize_session_key(key))
         if entry is None:
             raise UsageError(f"there is no session {key!r}", session=key)
         return entry
@@ -169,15 +169,15 @@ class SessionDesk:
 
     def patch(self, changes: PatchRequest) -> SessionView:
         """Change a session's own settings. Raises UsageError: it is unknown, or another session has the label."""
-        entry = self._known(changes.session)
-        given = {name: value for name in _SETTINGS if (value := getattr(changes, name)) is not msgspec.UNSET}
+        entry = self._require(changes.session)
+        given = {name: value for name in _PATCHABLE if (value := getattr(changes, name)) is not msgspec.UNSET}
         if given.get("label") is not None:
             self._check_label(entry.key, given["label"])
         for name, value in given.items():
             setattr(entry, name, bool(value) if name in _SWITCHES else value)
         if given:
             self._sessions.save(entry)
-            self._bus.publish(entry.key, Channel.MONITOR, "session_patched", {"changed": sorted(given)})
+            self._bus.publish(entry.key, EventChannel.MONITOR, "session_patched", {"changed": sorted(given)})
         return self._view(entry)
 
     def _check_label(self, session: str, label: str) -> None:
@@ -192,17 +192,17 @@ class SessionDesk:
     async def stop(self, session: str) -> int:
         """Abort the running turn, refuse what waits; how much that was."""
         ended = self._stop(session)
-        await self._tell_command("stop", self._known(session))
+        await self._notify_command("stop", self._require(session))
         return ended
 
     def _stop(self, session: str) -> int:
-        waiting = self._conductor.lanes.depth(session)
-        self._conductor.clear(session)
-        return waiting + int(self._conductor.abort_session(session))
+        waiting = self._scheduler.lanes.depth(session)
+        self._scheduler.clear(session)
+        return waiting + int(self._scheduler.abort_session(session))
 
-    def running(self, session: str) -> list[str]:
+    def background_commands(self, session: str) -> list[str]:
         """The session's background commands: their ids, or how many there are."""
-        return self._system_events.running(session)
+        return self._system_events.background_commands(session)
 
     async def reset(
         self, session: str, command: Literal["new", "reset"] = "reset", *, force: bool = False
@@ -211,8 +211,8 @@ class SessionDesk:
 
         Its background commands end, and are returned. Raises UsageError for these without ``force``.
         """
-        entry = self._known(session)
-        running = self.running(session)
+        entry = self._require(session)
+        running = self.background_commands(session)
         if running and not force:
             raise UsageError(
                 f"{', '.join(running)} of session {session!r} still runs in the background and would end; "
@@ -221,159 +221,164 @@ class SessionDesk:
                 running=running,
             )
         self._stop(session)
-        async with self._conductor.occupy(session, priority=_FIRST):
-            old = self._new_conversation(session)
-        await self._tell_end(entry, "reset", old)
-        await self._tell_command(command, entry)
-        await self._hooks.notify("session:start", _life(entry, "reset"))
+        async with self._scheduler.acquire_session(session, priority=_ADMIN_PRIORITY):
+            old = self._drop_conversation(session)
+        await self._notify_end(entry, "reset", old)
+        await self._notify_command(command, entry)
+        await self._hooks.notify("session:start", _lifecycle(entry, "reset"))
         return running
 
-    async def renew(self, session: str, *, earlier: Collection[str], within: float) -> None:
+    async def start_new_conversation(self, session: str, *, earlier: Collection[str], within: float) -> None:
         """Begin a new conversation once no turn runs there, unless a command of the old one runs in the background.
 
         The old transcript is removed where the session's latest run is one of ``earlier``, and stays otherwise. Raises
         AcquireTimeout where a turn lasts for more than ``within`` seconds.
         """
-        async with self._conductor.occupy(session, priority=_FIRST, timeout=within):
+        async with self._scheduler.acquire_session(session, priority=_ADMIN_PRIORITY, timeout=within):
             entry = self._sessions.get(session)
-            if entry is None or self.running(session):
+            if entry is None or self.background_commands(session):
                 return
-            old = self._new_conversation(session)
-        await self._tell_end(entry, "reset", old)
+            old = self._drop_conversation(session)
+        await self._notify_end(entry, "reset", old)
         if old is not None and entry.last_run in earlier:
-            await trio.to_thread.run_sync(_remove, old, self._data_dir / "sessions")
+            await trio.to_thread.run_sync(_remove_transcript, old, self._data_dir / "sessions")
 
     async def delete(self, key: str) -> str | None:
         """Forget a session with its conversation; returns the file that was removed.
 
         A transcript that does not lie where the supervisor keeps them is the agent's own affair and stays.
         """
-        entry = self._known(key)
+        entry = self._require(key)
         self._stop(entry.key)
-        async with self._conductor.occupy(entry.key, priority=_FIRST):
-            transcript = self._new_conversation(entry.key)
-            self._sessions.forget(entry.key)
-            self._system_events.forget(entry.key, tuple(EventKind))
-        self._bus.publish(entry.key, Channel.MONITOR, "session_deleted", {"transcript": transcript})
-        await self._tell_end(entry, "deleted", transcript)
+        async with self._scheduler.acquire_session(entry.key, priority=_ADMIN_PRIORITY):
+            transcript = self._drop_conversation(entry.key)
+            self._sessions.remove(entry.key)
+            self._system_events.discard(entry.key, tuple(SystemEventKind))
+        self._bus.publish(entry.key, EventChannel.MONITOR, "session_deleted", {"transcript": transcript})
+        await self._notify_end(entry, "deleted", transcript)
         if transcript is None:
             return None
-        return await trio.to_thread.run_sync(_remove, transcript, self._data_dir / "sessions")
+        return await trio.to_thread.run_sync(_remove_transcript, transcript, self._data_dir / "sessions")
 
-    async def give_up(self, key: str) -> None:
+    async def release_transcript(self, key: str) -> None:
         """Forget a session in which nothing runs, but not its transcript, which another session is to use.
 
         Returns once no worker has the transcript open. Raises PoolError where a worker does not close it.
         """
-        entry = self._known(key)
-        async with self._conductor.occupy(entry.key, priority=_FIRST):
-            if self._pool.standing(entry.key).worker:
-                profile = await self._shelf.of(entry)
+        entry = self._require(key)
+        async with self._scheduler.acquire_session(entry.key, priority=_ADMIN_PRIORITY):
+            if self._pool.placement(entry.key).worker:
+                profile = await self._profile_cache.for_session(entry)
                 async with self._pool.lease(entry.key, profile, spawn=False) as lease:
                     await lease.request("new_session", {})
-            transcript = self._new_conversation(entry.key)
-            self._sessions.forget(entry.key)
-            self._system_events.forget(entry.key, tuple(EventKind))
-        self._bus.publish(entry.key, Channel.MONITOR, "session_deleted", {"transcript": None})
-        await self._tell_end(entry, "moved", transcript)
+            transcript = self._drop_conversation(entry.key)
+            self._sessions.remove(entry.key)
+            self._system_events.discard(entry.key, tuple(SystemEventKind))
+        self._bus.publish(entry.key, EventChannel.MONITOR, "session_deleted", {"transcript": None})
+        await self._notify_end(entry, "moved", transcript)
 
     def compact(self, session: str, instructions: str | None) -> None:
         """Summarise the conversation as soon as the session is free."""
         self._start_soon(self._compact, session, instructions)
 
-    async def _tell_command(self, command: Literal["new", "reset", "stop"], entry: SessionEntry) -> None:
+    async def _notify_command(self, command: Literal["new", "reset", "stop"], entry: SessionEntry) -> None:
         names: dict[str, HookName] = {"new": "command:new", "reset": "command:reset", "stop": "command:stop"}
-        await self._hooks.notify(names[command], CommandGiven(command=command, session=entry.key, source=entry.source))
+        await self._hooks.notify(
+            names[command], CommandReceived(command=command, session=entry.key, source=entry.source)
+        )
 
-    async def _tell_end(self, entry: SessionEntry, reason: str, transcript: str | None) -> None:
-        await self._hooks.notify("session:end", _life(entry, reason, transcript))
+    async def _notify_end(self, entry: SessionEntry, reason: str, transcript: str | None) -> None:
+        await self._hooks.notify("session:end", _lifecycle(entry, reason, transcript))
 
-    def _new_conversation(self, session: str) -> str | None:
+    def _drop_conversation(self, session: str) -> str | None:
         """Only while nothing runs in the session."""
-        self._pool.tell(ForgetSession(session))
-        self._system_events.forget(session, RESULTS)  # the new conversation knows nothing of them
+        self._pool.submit(ForgetSession(session))
+        self._system_events.discard(session, RESULT_KINDS)  # the new conversation knows nothing of them
         old = self._sessions.drop_transcript(session)
-        self._bus.publish(session, Channel.MONITOR, "session_reset", {"transcript": old})
+        self._bus.publish(session, EventChannel.MONITOR, "session_reset", {"transcript": old})
         return old
 
     async def _compact(self, session: str, instructions: str | None) -> None:
         try:
-            entry = self._known(session)
-            profile = await self._shelf.of(entry)
-            async with self._conductor.occupy(session), self._pool.lease(session, profile, bounded=False) as lease:
+            entry = self._require(session)
+            profile = await self._profile_cache.for_session(entry)
+            async with (
+                self._scheduler.acquire_session(session),
+                self._pool.lease(session, profile, bounded=False) as lease,
+            ):
                 await lease.request("compact", {} if instructions is None else {"instructions": instructions})
         except PoolError as exc:
             self._bus.publish(
                 session,
-                Channel.MONITOR,
+                EventChannel.MONITOR,
                 "error",
                 {"severity": "error", "phase": "model", "message": f"the conversation was not summarised: {exc}"},
             )
 
 
-def _life(entry: SessionEntry, reason: str, transcript: str | None = None) -> SessionLife:
-    return SessionLife(session=entry.key, agent=entry.agent, role=entry.role, reason=reason, transcript=transcript)
+def _lifecycle(entry: SessionEntry, reason: str, transcript: str | None = None) -> SessionLifecycle:
+    return SessionLifecycle(session=entry.key, agent=entry.agent, role=entry.role, reason=reason, transcript=transcript)
 
 
-def _remove(path: str, ours: Path) -> str | None:
+def _remove_transcript(path: str, ours: Path) -> str | None:
     """Remove a transcript that a worker has named, if its real path is below ``ours``, and the outputs beside it."""
     try:
         real = Path(path).resolve(strict=True)
         if not real.is_relative_to(ours.resolve()):
             return None
-        shutil.rmtree(outputs_of(str(real)), ignore_errors=True)  # most conversations have none
+        shutil.rmtree(outputs_directory(str(real)), ignore_errors=True)  # most conversations have none
         os.unlink(path)  # noqa: PTH108  # a thread's work, on the string as the worker gave it
     except (OSError, ValueError):  # it is not there, or cannot be removed: it is not said to be
         return None
     return path
 
 
-class CommandDesk:
+class SlashCommands:
     """Carries commands out. Raises PoolError where one fails."""
 
-    def __init__(self, sessions: Sessions, actions: SessionDesk) -> None:
+    def __init__(self, sessions: Sessions, actions: SessionAdmin) -> None:
         self._sessions = sessions
-        self._actions = actions
+        self._session_admin = actions
 
-    async def execute(self, command: Parsed, request: RunRequest) -> str:  # noqa: C901, PLR0911  # one line a command
+    async def execute(self, command: ParsedCommand, request: RunRequest) -> str:  # noqa: C901, PLR0911  # one line a command
         """Do what it says; the answer for whoever gave it."""
         session = request.session
         match command:
-            case NewConversation():
+            case NewConversationCommand():
                 return await self._new_conversation(session, command)
-            case Stop():
-                ended = await self._actions.stop(session)
+            case StopCommand():
+                ended = await self._session_admin.stop(session)
                 return f"Stopped: {ended} {'run' if ended == 1 else 'runs'} ended." if ended else "Nothing was running."
-            case Status():
-                return self._actions.describe(session)
-            case Compact():
-                self._actions.compact(session, command.instructions)
+            case StatusCommand():
+                return self._session_admin.describe(session)
+            case CompactCommand():
+                self._session_admin.compact(session, command.instructions)
                 return "The conversation will be summarised as soon as the session is free."
-            case SetModel():
+            case SetModelCommand():
                 return self._set(session, "model", command.model, "Model")
-            case SetThinking():
+            case SetThinkingCommand():
                 return self._set(session, "thinking", command.level, "Thinking")
-            case SetQueueMode():
+            case SetQueueModeCommand():
                 return self._set(session, "queue_mode", command.mode, "Messages while the session is busy")
-            case SetVerbose():
+            case SetVerboseCommand():
                 return self._set(session, "verbose", command.on, "Tool summaries")
-            case SetReasoning():
+            case SetReasoningCommand():
                 return self._set(session, "reasoning", command.on, "Reasoning")
-            case Reply():
+            case CommandReply():
                 return command.text
-            case QueueOnce():
+            case QueueOnceCommand():
                 raise AssertionError(command)  # a message, not a command: the intake has seen to it
             case _:
                 assert_never(command)
 
-    async def _new_conversation(self, session: str, command: NewConversation) -> str:
-        running = ", ".join(self._actions.running(session))
+    async def _new_conversation(self, session: str, command: NewConversationCommand) -> str:
+        running = ", ".join(self._session_admin.background_commands(session))
         if running and not command.force:
             return (
                 f"Nothing is changed: {running} still runs in the background and would end. "
                 f"/{command.command} force begins a new conversation all the same."
             )
-        await self._actions.reset(session, command.command, force=command.force)
+        await self._session_admin.reset(session, command.command, force=command.force)
         ended = f" Ended with it: {running}." if running else ""
         return f"A new conversation begins; the earlier one is kept.{ended}"
 

@@ -14,7 +14,7 @@ from profiles import CapabilityProfile, ProfilesSettings, build_profile, has_wor
 from router.settings import RouterSettings
 from router.workspaces import find_workspace, make_workspace
 
-_MOST = 2_000
+_MAX_PROFILES = 2_000
 """Profiles that are kept. There is one for each agent in each role, or for each session where these have workspaces of
 their own; of these the one used longest ago is built again when it is wanted."""
 
@@ -28,24 +28,24 @@ class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
     profiles: ProfilesSettings
     router: RouterSettings
     prompts: GatewayPrompts
-    woken: frozenset[str] = frozenset()
-    scheduled: frozenset[str] = frozenset()
+    heartbeat_agents: frozenset[str] = frozenset()
+    cron_agents: frozenset[str] = frozenset()
 
 
-_Place: TypeAlias = tuple[str, str, str | None]
+_CacheKey: TypeAlias = tuple[str, str, str | None]
 """Agent, role, and the session where it has a profile of its own."""
 
 
-class ProfileShelf:
+class ProfileCache:
     """Builds a profile when it is first wanted; new settings empty the shelf."""
 
     def __init__(self, parts: AgentParts, hooks: HookRunner, *, data_dir: Path) -> None:
         self._parts = parts
         self._hooks = hooks
         self._data_dir = data_dir
-        self._shelf: OrderedDict[_Place, CapabilityProfile] = OrderedDict()
+        self._cache: OrderedDict[_CacheKey, CapabilityProfile] = OrderedDict()
         self._checked: set[tuple[str, str]] = set()
-        self._lent: dict[str, CapabilityProfile] = {}
+        self._overrides: dict[str, CapabilityProfile] = {}
 
     @property
     def parts(self) -> AgentParts:
@@ -55,7 +55,7 @@ class ProfileShelf:
     def reconfigure(self, parts: AgentParts) -> None:
         """Other settings: every profile is built again."""
         self._parts = parts
-        self._shelf.clear()
+        self._cache.clear()
         self._checked.clear()
 
     def check(self, agent: str, role: str) -> None:
@@ -68,23 +68,23 @@ class ProfileShelf:
         """Seconds that a run of this agent may take; 0 = no limit."""
         return float(self._parts.profiles.timeout_of(agent) or 0)  # msgspec encodes no subclass of float
 
-    def lend(self, session: str, profile: CapabilityProfile | None) -> None:
+    def set_override(self, session: str, profile: CapabilityProfile | None) -> None:
         """Have all who work for the session use this profile; None = that of its agent and role again."""
         if profile is None:
-            self._lent.pop(session, None)
+            self._overrides.pop(session, None)
         else:
-            self._lent[session] = profile
+            self._overrides[session] = profile
 
-    def lent(self, session: str) -> CapabilityProfile | None:
+    def override(self, session: str) -> CapabilityProfile | None:
         """What ``lend`` was given."""
-        return self._lent.get(session)
+        return self._overrides.get(session)
 
-    def at_hand(
+    def peek(
         self, session: str, agent: str, role: str, *, model: str | None = None, thinking: str | None = None
     ) -> CapabilityProfile | None:
         """The same as ``get`` without waiting; None for one that is not kept: not wanted yet, or too long ago."""
-        profile = self._lent.get(session) or self._shelf.get(self._place(agent, role, session))
-        return None if profile is None else _of_session(profile, model, thinking)
+        profile = self._overrides.get(session) or self._cache.get(self._cache_key(agent, role, session))
+        return None if profile is None else _with_session_model(profile, model, thinking)
 
     def workspace_of(self, agent: str, role: str, session: str) -> str:
         """Where the agent works in that role, for that session; need not be there yet. Raises UsageError."""
@@ -92,7 +92,7 @@ class ProfileShelf:
             self._parts.router, self._parts.profiles, agent, role, self._data_dir, session=session
         ).path
 
-    def is_each_sessions_own(self, agent: str) -> bool:
+    def is_per_session(self, agent: str) -> bool:
         """Whether each session of the agent has a profile of its own, since it works in a directory of its own."""
         return has_workspace_per_session(self._parts.profiles, agent)
 
@@ -111,40 +111,40 @@ class ProfileShelf:
 
         Raises UsageError for an unknown agent or role, and where the workspace cannot be had.
         """
-        place = self._place(agent, role, session)
-        profile = self._lent.get(session or "") or self._shelf.get(place) or await self._make(place)
-        if place in self._shelf:
-            self._shelf.move_to_end(place)
-        return _of_session(profile, model, thinking)
+        place = self._cache_key(agent, role, session)
+        profile = self._overrides.get(session or "") or self._cache.get(place) or await self._build_and_cache(place)
+        if place in self._cache:
+            self._cache.move_to_end(place)
+        return _with_session_model(profile, model, thinking)
 
-    async def of(self, entry: SessionEntry) -> CapabilityProfile:
+    async def for_session(self, entry: SessionEntry) -> CapabilityProfile:
         """The same for a session as it is set now."""
         return await self.get(entry.agent, entry.role, model=entry.model, thinking=entry.thinking, session=entry.key)
 
-    def _place(self, agent: str, role: str, session: str | None) -> _Place:
-        return agent, role, session if self.is_each_sessions_own(agent) else None
+    def _cache_key(self, agent: str, role: str, session: str | None) -> _CacheKey:
+        return agent, role, session if self.is_per_session(agent) else None
 
-    async def _make(self, place: _Place) -> CapabilityProfile:
+    async def _build_and_cache(self, place: _CacheKey) -> CapabilityProfile:
         while True:
             parts = self._parts
             profile = await self._build(parts, *place)
             if parts is self._parts:  # they may have changed while hooks were asked
-                self._shelf[place] = profile
-                while len(self._shelf) > _MOST:
-                    self._shelf.popitem(last=False)
+                self._cache[place] = profile
+                while len(self._cache) > _MAX_PROFILES:
+                    self._cache.popitem(last=False)
                 return profile
 
     async def _build(self, parts: AgentParts, agent: str, role: str, session: str | None) -> CapabilityProfile:
         cwd = make_workspace(parts.router, parts.profiles, agent, role, self._data_dir, session=session)
         conventions = build_gateway_prompt(
-            parts.prompts, is_woken=agent in parts.woken, has_tasks=agent in parts.scheduled
+            parts.prompts, is_woken=agent in parts.heartbeat_agents, has_tasks=agent in parts.cron_agents
         )
         more = await self._hooks.bootstrap(AgentBootstrap(agent=agent, role=role, workspace=cwd))
         prompt = "\n\n".join(text for text in [conventions, *more.texts] if text)
         return build_profile(parts.profiles, agent, role, cwd, gateway_prompt=prompt or None, left_out=more.left_out)
 
 
-def _of_session(profile: CapabilityProfile, model: str | None, thinking: str | None) -> CapabilityProfile:
+def _with_session_model(profile: CapabilityProfile, model: str | None, thinking: str | None) -> CapabilityProfile:
     if model is None and thinking is None:
         return profile
     provider, slash, name = (model or "").partition("/")

@@ -16,7 +16,7 @@ from gateway.settings import QueueMode
 from profiles.settings import ThinkingLevel
 
 
-class NewConversation(msgspec.Struct, frozen=True):
+class NewConversationCommand(msgspec.Struct, frozen=True):
     """Begin a new conversation; the old transcript is kept. ``command``, ``new`` or ``reset``, is for hooks.
 
     ``force``: even if that ends commands in the background.
@@ -26,79 +26,79 @@ class NewConversation(msgspec.Struct, frozen=True):
     force: bool = False
 
 
-class Stop(msgspec.Struct, frozen=True):
+class StopCommand(msgspec.Struct, frozen=True):
     """Abort the running turn and clear what waits behind it."""
 
 
-class Status(msgspec.Struct, frozen=True):
+class StatusCommand(msgspec.Struct, frozen=True):
     """Answer with the state of the session."""
 
 
-class SetModel(msgspec.Struct, frozen=True):
+class SetModelCommand(msgspec.Struct, frozen=True):
     """Use this model in the session from the next turn on; None = the agent's own again. May not exist."""
 
     model: str | None
 
 
-class SetThinking(msgspec.Struct, frozen=True):
+class SetThinkingCommand(msgspec.Struct, frozen=True):
     """Think this hard in the session; None = as the agent's definition says."""
 
     level: ThinkingLevel | None
 
 
-class Compact(msgspec.Struct, frozen=True):
+class CompactCommand(msgspec.Struct, frozen=True):
     """Summarise the conversation so far; ``instructions`` say what the summary is for."""
 
     instructions: str | None
 
 
-class SetQueueMode(msgspec.Struct, frozen=True):
+class SetQueueModeCommand(msgspec.Struct, frozen=True):
     """What happens to messages of the session while it is busy; None = as the settings say."""
 
     mode: QueueMode | None
 
 
-class QueueOnce(msgspec.Struct, frozen=True):
+class QueueOnceCommand(msgspec.Struct, frozen=True):
     """No command to answer but a message for the agent: ``text``, with a queue mode of its own."""
 
     mode: QueueMode
     text: str
 
 
-class SetVerbose(msgspec.Struct, frozen=True):
+class SetVerboseCommand(msgspec.Struct, frozen=True):
     """Show what the tools do, in the session's answers."""
 
     on: bool
 
 
-class SetReasoning(msgspec.Struct, frozen=True):
+class SetReasoningCommand(msgspec.Struct, frozen=True):
     """Show what the model thinks, in the session's answers."""
 
     on: bool
 
 
-class Reply(msgspec.Struct, frozen=True):
+class CommandReply(msgspec.Struct, frozen=True):
     """Answer with this text: help, or what is wrong with the command."""
 
     text: str
 
 
-Parsed = (
-    NewConversation
-    | Stop
-    | Status
-    | SetModel
-    | SetThinking
-    | Compact
-    | SetQueueMode
-    | QueueOnce
-    | SetVerbose
-    | SetReasoning
-    | Reply
+ParsedCommand = (
+    NewConversationCommand
+    | StopCommand
+    | StatusCommand
+    | SetModelCommand
+    | SetThinkingCommand
+    | CompactCommand
+    | SetQueueModeCommand
+    | QueueOnceCommand
+    | SetVerboseCommand
+    | SetReasoningCommand
+    | CommandReply
 )
 
 _COMMAND = re.compile(r"/([A-Za-z]{1,16})(?:@\w{1,64})?(?:\s|$)")
-_LONGEST_MODEL = 200
+_MAX_MODEL_CHARS = 200
 _DEFAULT = "default"
 _FORCE = "force"
 _LEVELS: Mapping[str, ThinkingLevel] = {level: level for level in get_args(ThinkingLevel)}
@@ -106,22 +106,22 @@ _MODES: Mapping[str, QueueMode] = {mode.value: mode for mode in QueueMode}
 _SWITCH: Mapping[str, bool] = {"on": True, "off": False}
 
 
-class CommandHelp(NamedTuple):
+class CommandSpec(NamedTuple):
     """One command: how it is written, what it does in one line, and what its arguments mean (None: they are wrong)."""
 
     usage: str
     help: str
-    read: Callable[[str], Parsed | None]
+    parse: Callable[[str], ParsedCommand | None]
 
 
-def parse_command(text: str) -> Parsed | None:
+def parse_command(text: str) -> ParsedCommand | None:
     """What a message asks of the gateway; None = nothing, it is for the agent."""
     text = text.strip()
     match = _COMMAND.match(text)
     command = COMMANDS.get(match[1].lower()) if match else None
     if match is None or command is None:
         return None
-    return command.read(text[match.end() :].strip()) or Reply(f"Usage: {command.usage}\n{command.help}")
+    return command.parse(text[match.end() :].strip()) or CommandReply(f"Usage: {command.usage}\n{command.help}")
 
 
 def help_text() -> str:
@@ -129,73 +129,73 @@ def help_text() -> str:
     return "\n".join(f"{command.usage} - {command.help}" for command in COMMANDS.values())
 
 
-def _without_arguments(parsed: Parsed) -> Callable[[str], Parsed | None]:
+def _without_arguments(parsed: ParsedCommand) -> Callable[[str], ParsedCommand | None]:
     return lambda rest: None if rest else parsed
 
 
-def _new_conversation(command: Literal["new", "reset"]) -> Callable[[str], Parsed | None]:
-    forms = {"": NewConversation(command), _FORCE: NewConversation(command, force=True)}
+def _new_conversation(command: Literal["new", "reset"]) -> Callable[[str], ParsedCommand | None]:
+    forms = {"": NewConversationCommand(command), _FORCE: NewConversationCommand(command, force=True)}
     return lambda rest: forms.get(rest.lower())
 
 
-def _model(rest: str) -> Parsed | None:
-    if not rest or len(rest) > _LONGEST_MODEL or rest.split() != [rest] or not rest.isprintable():
+def _model(rest: str) -> ParsedCommand | None:
+    if not rest or len(rest) > _MAX_MODEL_CHARS or rest.split() != [rest] or not rest.isprintable():
         return None
-    return SetModel(None if rest.lower() == _DEFAULT else rest)
+    return SetModelCommand(None if rest.lower() == _DEFAULT else rest)
 
 
-def _thinking(rest: str) -> Parsed | None:
+def _thinking(rest: str) -> ParsedCommand | None:
     level = _LEVELS.get(rest.lower())
-    return SetThinking(level) if level or rest.lower() == _DEFAULT else None
+    return SetThinkingCommand(level) if level or rest.lower() == _DEFAULT else None
 
 
-def _queue(rest: str) -> Parsed | None:
+def _queue(rest: str) -> ParsedCommand | None:
     word, text = (*rest.split(maxsplit=1), "", "")[:2]
     mode = _MODES.get(word.lower())
     if text:
-        return QueueOnce(mode, text) if mode else None
-    return SetQueueMode(mode) if mode or word.lower() == _DEFAULT else None
+        return QueueOnceCommand(mode, text) if mode else None
+    return SetQueueModeCommand(mode) if mode or word.lower() == _DEFAULT else None
 
 
-def _switch(kind: Callable[[bool], Parsed]) -> Callable[[str], Parsed | None]:
-    def read(rest: str) -> Parsed | None:
+def _switch(kind: Callable[[bool], ParsedCommand]) -> Callable[[str], ParsedCommand | None]:
+    def read(rest: str) -> ParsedCommand | None:
         on = _SWITCH.get(rest.lower())
         return None if on is None else kind(on)
 
     return read
 
 
-def _help(rest: str) -> Parsed | None:
+def _help(rest: str) -> ParsedCommand | None:
     if not rest:
-        return Reply(help_text())
+        return CommandReply(help_text())
     command = COMMANDS.get(rest.removeprefix("/").lower())
-    return Reply(f"{command.usage} - {command.help}") if command else None
+    return CommandReply(f"{command.usage} - {command.help}") if command else None
 
 
-COMMANDS: Mapping[str, CommandHelp] = {
-    "new": CommandHelp(
+COMMANDS: Mapping[str, CommandSpec] = {
+    "new": CommandSpec(
         "/new [force]",
         "begin a new conversation; the old one is kept; with force also where commands run in the background",
         _new_conversation("new"),
     ),
-    "reset": CommandHelp("/reset [force]", "the same as /new", _new_conversation("reset")),
+    "reset": CommandSpec("/reset [force]", "the same as /new", _new_conversation("reset")),
     # whatever else is said with it: who wants something stopped does not want to be told how to write it
-    "stop": CommandHelp("/stop", "end the running turn and drop what waits behind it", lambda _rest: Stop()),
-    "status": CommandHelp("/status", "what the session is doing", _without_arguments(Status())),
-    "model": CommandHelp("/model NAME|default", "use another model in this session", _model),
-    "think": CommandHelp(f"/think {'|'.join(_LEVELS)}|default", "how hard the model thinks in this session", _thinking),
-    "compact": CommandHelp(
+    "stop": CommandSpec("/stop", "end the running turn and drop what waits behind it", lambda _rest: StopCommand()),
+    "status": CommandSpec("/status", "what the session is doing", _without_arguments(StatusCommand())),
+    "model": CommandSpec("/model NAME|default", "use another model in this session", _model),
+    "think": CommandSpec(f"/think {'|'.join(_LEVELS)}|default", "how hard the model thinks in this session", _thinking),
+    "compact": CommandSpec(
         "/compact [INSTRUCTIONS]",
         "summarise the conversation so far, to make room",
-        lambda rest: Compact(rest or None),
+        lambda rest: CompactCommand(rest or None),
     ),
-    "queue": CommandHelp(
+    "queue": CommandSpec(
         f"/queue {'|'.join(_MODES)}|default [TEXT]",
         "what becomes of messages while the session is busy; with a text, for that message only",
         _queue,
     ),
-    "verbose": CommandHelp("/verbose on|off", "show what the tools do", _switch(SetVerbose)),
-    "reasoning": CommandHelp("/reasoning on|off", "show what the model thinks", _switch(SetReasoning)),
-    "help": CommandHelp("/help [COMMAND]", "this list, or one line of it", _help),
+    "verbose": CommandSpec("/verbose on|off", "show what the tools do", _switch(SetVerboseCommand)),
+    "reasoning": CommandSpec("/reasoning on|off", "show what the model thinks", _switch(SetReasoningCommand)),
+    "help": CommandSpec("/help [COMMAND]", "this list, or one line of it", _help),
 }
 """Every command by its name, in the order of the help."""

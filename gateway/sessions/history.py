@@ -9,17 +9,17 @@ import msgspec
 import trio
 
 from errors import UsageError
-from wire.entries import STEER_MARK
+from wire.entries import STEER_PREFIX
 from wire.files import open_regular
 from wire.framing import DECODE_ERRORS
 
 _MAX_BYTES = 16 * 1024 * 1024
 """Of a longer transcript only so much of its end is looked at. Twice the longest prompt; decoded it takes more."""
-_readers = trio.CapacityLimiter(2)
+_read_limiter = trio.CapacityLimiter(2)
 """However many ask, only so many transcripts are in memory for it."""
 
 
-class _Line(msgspec.Struct):
+class _HistoryLine(msgspec.Struct):
     """A line of a native or a pi transcript, as far as both have it."""
 
     type: str = ""
@@ -34,16 +34,16 @@ async def read_history(transcript: str, limit: int) -> list[dict[str, Any]]:
     Raises UsageError when the file cannot be read.
     """
     try:
-        return await trio.to_thread.run_sync(_read, Path(transcript), limit, limiter=_readers)
+        return await trio.to_thread.run_sync(_read_tail, Path(transcript), limit, limiter=_read_limiter)
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as exc:
         raise UsageError(f"the transcript {transcript} cannot be read: {exc}") from exc
 
 
-def _read(path: Path, limit: int) -> list[dict[str, Any]]:
+def _read_tail(path: Path, limit: int) -> list[dict[str, Any]]:
     messages: deque[dict[str, Any]] = deque(maxlen=limit)
-    decoder = msgspec.json.Decoder(_Line)
+    decoder = msgspec.json.Decoder(_HistoryLine)
     with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _MAX_BYTES))
@@ -57,11 +57,11 @@ def _read(path: Path, limit: int) -> list[dict[str, Any]]:
             if line.type == "message" and line.message is not None:
                 messages.append(line.message)
     for message in messages:
-        _unmark(message)
+        _strip_steer_mark(message)
     return list(messages)
 
 
-def _unmark(message: dict[str, Any]) -> None:
+def _strip_steer_mark(message: dict[str, Any]) -> None:
     match message:
         case {"origin": "steer", "content": [{"type": "text", "text": str(text)} as block, *_]}:
-            block["text"] = text.removeprefix(STEER_MARK)
+            block["text"] = text.removeprefix(STEER_PREFIX)

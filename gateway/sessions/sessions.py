@@ -17,7 +17,7 @@ import msgspec
 from errors import PoolSaturated, UsageError
 from gateway.events import EventBus
 from gateway.hook_runner import HookRunner
-from gateway.hooks import SessionLife
+from gateway.hooks import SessionLifecycle
 from gateway.settings import GatewaySettings, QueueMode
 from pool import Pool
 from pool.stimuli import SessionKnown
@@ -26,7 +26,7 @@ from router.keys import format_session_key, parse_session_key
 from router.source import MessageSource
 from store import Store
 from store.records import SessionRow
-from wire.messages import Channel
+from wire.messages import EventChannel
 
 
 class SessionStatus(StrEnum):
@@ -38,7 +38,7 @@ class SessionStatus(StrEnum):
     """In a turn that waits for a person's approval."""
 
 
-class _Memory(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+class SessionData(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """What of a session is kept as JSON in its row's ``data``. ``gc=False``: nothing in here can point back to it."""
 
     queue_mode: QueueMode | None = None
@@ -56,7 +56,7 @@ class _Memory(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """A name for people, of this session only."""
 
 
-class SessionEntry(_Memory, kw_only=True, eq=False, gc=False):
+class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
     """One session. Times are Unix times in seconds. Its fields may be changed, but ``transcript`` only by the book.
 
     ``unknown``: fields of ``data`` that a newer version wrote, kept as they are.
@@ -73,7 +73,7 @@ class SessionEntry(_Memory, kw_only=True, eq=False, gc=False):
 
     def row(self) -> SessionRow:
         """As the store keeps it."""
-        known = {name: getattr(self, name) for name in _FIELDS}
+        known = {name: getattr(self, name) for name in _DATA_FIELDS}
         data = {**(self.unknown or {}), **{name: value for name, value in known.items() if value not in (None, False)}}
         return SessionRow(
             key=self.key,
@@ -86,7 +86,7 @@ class SessionEntry(_Memory, kw_only=True, eq=False, gc=False):
         )
 
 
-_FIELDS = {field.name: field.type for field in msgspec.structs.fields(_Memory)}
+_DATA_FIELDS = {field.name: field.type for field in msgspec.structs.fields(SessionData)}
 
 
 def entry_of(row: SessionRow) -> SessionEntry:
@@ -95,7 +95,7 @@ def entry_of(row: SessionRow) -> SessionEntry:
     Raises msgspec.DecodeError when the row's ``data`` is no JSON object.
     """
     data = msgspec.json.decode(row.data, type=dict[str, Any])
-    known = {name: value for name in _FIELDS if (value := _read(name, data)) is not None}
+    known = {name: value for name in _DATA_FIELDS if (value := _read_field(name, data)) is not None}
     unknown = {name: value for name, value in data.items() if name not in known}
     return SessionEntry(
         key=row.key,
@@ -109,14 +109,14 @@ def entry_of(row: SessionRow) -> SessionEntry:
     )
 
 
-def _read(name: str, data: dict[str, Any]) -> Any:
+def _read_field(name: str, data: dict[str, Any]) -> Any:
     try:
-        return msgspec.convert(data.get(name), _FIELDS[name])
+        return msgspec.convert(data.get(name), _DATA_FIELDS[name])
     except msgspec.ValidationError:
         return None  # the value itself stays in ``unknown``
 
 
-class SessionBook:
+class SessionTable:
     """All sessions by key, the one used longest ago first. No method looks at more than the busy ones.
 
     The book is full at ``gateway.sessions``: then a new session makes it forget one that is doing nothing, of those
@@ -124,30 +124,30 @@ class SessionBook:
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
-        self._most = settings.sessions
-        self._bare: OrderedDict[str, SessionEntry] = OrderedDict()
-        self._told: OrderedDict[str, SessionEntry] = OrderedDict()
+        self._max_sessions = settings.sessions
+        self._without_transcript: OrderedDict[str, SessionEntry] = OrderedDict()
+        self._with_transcript: OrderedDict[str, SessionEntry] = OrderedDict()
         """Those with a transcript."""
 
     def __len__(self) -> int:
-        return len(self._bare) + len(self._told)
+        return len(self._without_transcript) + len(self._with_transcript)
 
     def __iter__(self) -> Iterator[SessionEntry]:
-        yield from self._bare.values()
-        yield from self._told.values()
+        yield from self._without_transcript.values()
+        yield from self._with_transcript.values()
 
     def __contains__(self, key: str) -> bool:
-        return key in self._bare or key in self._told
+        return key in self._without_transcript or key in self._with_transcript
 
     def reconfigure(self, settings: GatewaySettings) -> None:
         """Another limit; it holds from the next new session on."""
-        self._most = settings.sessions
+        self._max_sessions = settings.sessions
 
     def get(self, key: str) -> SessionEntry | None:
         """The session of this key, if it is remembered. Looking is no use of it."""
-        return self._bare.get(key) or self._told.get(key)
+        return self._without_transcript.get(key) or self._with_transcript.get(key)
 
-    def use(self, key: str, agent: str, role: str, *, wall_now: float) -> tuple[SessionEntry, list[SessionEntry]]:
+    def ensure(self, key: str, agent: str, role: str, *, wall_now: float) -> tuple[SessionEntry, list[SessionEntry]]:
         """The session of this key, made if need be, as the one used last; with those that were forgotten for it.
 
         ``agent`` and ``role`` become the session's. Raises PoolSaturated when the book is full of busy sessions.
@@ -157,22 +157,22 @@ class SessionBook:
         if entry is None:
             forgotten = self._make_room()
             entry = SessionEntry(key=key, agent="", role="", transcript=None, created_at=wall_now, updated_at=wall_now)
-            self._bare[key] = entry
+            self._without_transcript[key] = entry
         entry.agent, entry.role, entry.updated_at = sys.intern(agent), sys.intern(role), wall_now
-        self._place(entry).move_to_end(key)
+        self._table_of(entry).move_to_end(key)
         return entry, forgotten
 
     def set_transcript(self, key: str, transcript: str | None) -> SessionEntry | None:
         """The session's conversation is in this file from now on; None = in none yet. No-op for an unknown session."""
-        entry = self.forget(key)
+        entry = self.remove(key)
         if entry is not None:
             entry.transcript = transcript
-            self._place(entry)[key] = entry
+            self._table_of(entry)[key] = entry
         return entry
 
-    def forget(self, key: str) -> SessionEntry | None:
+    def remove(self, key: str) -> SessionEntry | None:
         """Remove a session; returns what it was."""
-        return self._bare.pop(key, None) or self._told.pop(key, None)
+        return self._without_transcript.pop(key, None) or self._with_transcript.pop(key, None)
 
     def load(self, rows: Iterable[SessionRow]) -> list[str]:
         """Take over what the store held; returns the keys of those whose ``data`` was damaged and is lost.
@@ -186,16 +186,16 @@ class SessionBook:
             except msgspec.DecodeError:
                 damaged.append(row.key)
                 entry = entry_of(msgspec.structs.replace(row, data=b"{}"))
-            self._place(entry)[row.key] = entry
+            self._table_of(entry)[row.key] = entry
         return damaged
 
-    def _place(self, entry: SessionEntry) -> OrderedDict[str, SessionEntry]:
-        return self._bare if entry.transcript is None else self._told
+    def _table_of(self, entry: SessionEntry) -> OrderedDict[str, SessionEntry]:
+        return self._without_transcript if entry.transcript is None else self._with_transcript
 
     def _make_room(self) -> list[SessionEntry]:
         forgotten: list[SessionEntry] = []
-        while len(self) >= self._most:
-            entry = _take_idle(self._bare) or _take_idle(self._told)
+        while len(self) >= self._max_sessions:
+            entry = _pop_idle(self._without_transcript) or _pop_idle(self._with_transcript)
             if entry is None:
                 raise PoolSaturated(
                     f"{len(self)} sessions are busy, which is the limit (gateway.sessions); try again later",
@@ -205,7 +205,7 @@ class SessionBook:
         return forgotten
 
 
-def _take_idle(entries: OrderedDict[str, SessionEntry]) -> SessionEntry | None:
+def _pop_idle(entries: OrderedDict[str, SessionEntry]) -> SessionEntry | None:
     """Remove the one used longest ago that does nothing; busy ones in its way are in use and go to the end."""
     for _ in range(len(entries)):
         key, entry = next(iter(entries.items()))
@@ -232,7 +232,7 @@ class Sessions:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """``is_busy``: whether a run of the session is running or waiting."""
-        self._book = SessionBook(settings)
+        self._table = SessionTable(settings)
         self._is_busy = is_busy
         self._store = store
         self._bus = bus
@@ -242,34 +242,34 @@ class Sessions:
         self._clock = clock
 
     def __iter__(self) -> Iterator[SessionEntry]:
-        return iter(self._book)
+        return iter(self._table)
 
     def __len__(self) -> int:
-        return len(self._book)
+        return len(self._table)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._book
+        return key in self._table
 
     def load(self, rows: Iterable[SessionRow]) -> list[str]:
         """Take over what the store held; the pool learns which conversation is in which file.
 
         Returns the keys of those whose settings were damaged and are lost.
         """
-        damaged = self._book.load(rows)
-        for entry in self._book:
+        damaged = self._table.load(rows)
+        for entry in self._table:
             if entry.transcript is not None:
-                self._pool.tell(SessionKnown(entry.key, entry.transcript))
+                self._pool.submit(SessionKnown(entry.key, entry.transcript))
         return damaged
 
     def reconfigure(self, settings: GatewaySettings) -> None:
         """Another limit."""
-        self._book.reconfigure(settings)
+        self._table.reconfigure(settings)
 
     def get(self, key: str) -> SessionEntry | None:
         """The session of this key, if it is known."""
-        return self._book.get(key)
+        return self._table.get(key)
 
-    def whose(self, text: str, agent: str | None, role: str | None, *, default: str) -> tuple[str, str, str]:
+    def resolve(self, text: str, agent: str | None, role: str | None, *, default: str) -> tuple[str, str, str]:
         """The session that a key means, in its one spelling, with the agent and the role that it is to have.
 
         Those that are named, else the key's own, else those it has had; a new session has the ``default`` agent.
@@ -290,21 +290,21 @@ class Sessions:
         known = self.get(key)
         if known is None or known.agent == agent:
             return
-        if known.transcript is not None or self._pool.knows(key) or self._is_busy(key):
+        if known.transcript is not None or self._pool.has_session(key) or self._is_busy(key):
             raise UsageError(
                 f"session {key} is a conversation with agent {known.agent!r}; to ask {agent!r}, name another session, "
                 f"or begin this one again first (pool sessions reset {key})",
                 session=key,
             )
 
-    def use(self, key: str, agent: str, role: str, *, source: MessageSource | None, run: str | None) -> SessionEntry:
+    def ensure(self, key: str, agent: str, role: str, *, source: MessageSource | None, run: str | None) -> SessionEntry:
         """A message for the session has come (``run``), or a hold: make it known, as this agent's in this role.
 
         Raises PoolSaturated; UsageError as ``check_agent``.
         """
         self.check_agent(key, agent)
-        is_new = key not in self._book
-        entry, forgotten = self._book.use(key, agent, role, wall_now=self._clock())
+        is_new = key not in self._table
+        entry, forgotten = self._table.ensure(key, agent, role, wall_now=self._clock())
         for old in forgotten:
             self._store.delete_session(old.key)
         if source is not None:
@@ -313,56 +313,56 @@ class Sessions:
             entry.last_run = run
         self.save(entry)
         if is_new and self._hooks.has("session:start"):
-            life = SessionLife(session=key, agent=agent, role=role, reason="first message" if run else "held")
+            life = SessionLifecycle(session=key, agent=agent, role=role, reason="first message" if run else "held")
             self._start_soon(self._hooks.notify, "session:start", life)
         return entry
 
-    def touch(self, key: str) -> None:
+    def mark_active(self, key: str) -> None:
         """A known session has said something by itself: that is activity."""
-        entry = self._book.get(key)
+        entry = self._table.get(key)
         if entry is not None:
-            self._book.use(key, entry.agent, entry.role, wall_now=self._clock())
+            self._table.ensure(key, entry.agent, entry.role, wall_now=self._clock())
             self.save(entry)
 
     def save(self, entry: SessionEntry) -> None:
         """Write a session whose fields were changed."""
         self._store.put_session(entry.row())
 
-    def note_move(self, key: str) -> None:
+    def clear_last_run(self, key: str) -> None:
         """The session has a conversation that somebody has chosen: it is not the one of its latest run."""
-        entry = self._book.get(key)
+        entry = self._table.get(key)
         if entry is not None:
             entry.last_run = None
             self.save(entry)
 
-    def note_transcript(self, key: str) -> None:
+    def record_transcript(self, key: str) -> None:
         """Write down which file the session's conversation is in, where that is news."""
         transcript = self._pool.transcript_of(key)
-        entry = self._book.get(key)
+        entry = self._table.get(key)
         if entry is not None and transcript is not None and entry.transcript != transcript:
-            self._book.set_transcript(key, transcript)
+            self._table.set_transcript(key, transcript)
             self.save(entry)
 
     def drop_transcript(self, key: str) -> str | None:
         """The session begins a new conversation; returns the file of the old one."""
-        entry = self._book.get(key)
+        entry = self._table.get(key)
         old = entry.transcript if entry is not None else None
-        entry = self._book.set_transcript(key, None)
+        entry = self._table.set_transcript(key, None)
         if entry is not None:
             self.save(entry)
         return old
 
-    def forget(self, key: str) -> SessionEntry | None:
+    def remove(self, key: str) -> SessionEntry | None:
         """Remove the session; returns what it was."""
-        entry = self._book.forget(key)
+        entry = self._table.remove(key)
         if entry is not None:
             self._store.delete_session(key)
         return entry
 
     def set_status(self, key: str, status: SessionStatus, reason: str) -> None:
         """Tell what the session is doing now, where that has changed."""
-        entry = self._book.get(key)
+        entry = self._table.get(key)
         if entry is None or entry.status is status:
             return
         was, entry.status = entry.status, status
-        self._bus.publish(key, Channel.MONITOR, "state_changed", {"from": was, "to": status, "reason": reason})
+        self._bus.publish(key, EventChannel.MONITOR, "state_changed", {"from": was, "to": status, "reason": reason})

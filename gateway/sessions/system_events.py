@@ -17,34 +17,34 @@ import msgspec
 import trio
 
 from gateway.events import EventBus
-from heartbeat.system_events import EventKind, EventLimits, QueueFigures, SystemEvent, SystemEventQueue
-from pool.tickets import ExecEnded, ExecLost, ExecNews, ExecRunning
+from heartbeat.system_events import SystemEvent, SystemEventKind, SystemEventLimits, SystemEventQueue, SystemEventStats
+from pool.tickets import BackgroundEvent, BackgroundExited, BackgroundLost, BackgroundRunning
 from store import Store
 from store.store import StoredDocuments
 from wire.framing import DECODE_ERRORS
-from wire.messages import Background, Channel
+from wire.messages import BackgroundProcesses, EventChannel
 
 _RUNNING_KIND = "exec_running"
 _encode = msgspec.json.Encoder().encode
-_decode_running = msgspec.json.Decoder(Background).decode
+_decode_running = msgspec.json.Decoder(BackgroundProcesses).decode
 
 
-class RunningCommands:
+class BackgroundCommands:
     """One document for each session with background commands. Only ``left`` waits for the disk."""
 
     def __init__(self, documents: StoredDocuments) -> None:
         self._documents = documents
-        self._of_worker: dict[str, tuple[str, Background]] = {}
+        self._of_worker: dict[str, tuple[str, BackgroundProcesses]] = {}
 
-    async def left(self) -> dict[str, Background]:
+    async def leftovers(self) -> dict[str, BackgroundProcesses]:
         """The commands that ran when the last supervisor was killed, by session. Raises StoreUnusable."""
-        return {session: _read(body) for session, body in (await self._documents.load(_RUNNING_KIND)).items()}
+        return {session: _read_commands(body) for session, body in (await self._documents.load(_RUNNING_KIND)).items()}
 
     def drop(self, session: str) -> None:
         """Remove a session's entry of ``left`` after it was reported."""
         self._documents.put(_RUNNING_KIND, session, None)
 
-    def note(self, worker: str, session: str | None, commands: Background) -> None:
+    def record(self, worker: str, session: str | None, commands: BackgroundProcesses) -> None:
         """The commands on a worker now, and their session (None: the conversation is over)."""
         was = self._of_worker.pop(worker, None)
         if session is not None and commands.running:
@@ -53,32 +53,32 @@ class RunningCommands:
         if was is not None and (was[0] != session or not commands.running):
             self._documents.put(_RUNNING_KIND, was[0], None)
 
-    def note_end(self, worker: str, name: str) -> None:
+    def record_end(self, worker: str, name: str) -> None:
         """Remove a command whose end is reported now, so that it is not reported as killed later."""
-        session, commands = self._of_worker.get(worker, (None, Background()))
+        session, commands = self._of_worker.get(worker, (None, BackgroundProcesses()))
         if session is not None and (name in commands.names or not commands.names):
             names = [other for other in commands.names if other != name]
-            self.note(worker, session, Background(commands.running - 1, names))
+            self.record(worker, session, BackgroundProcesses(commands.running - 1, names))
 
-    def of(self, session: str) -> Background:
+    def of_session(self, session: str) -> BackgroundProcesses:
         """The session's commands now."""
-        return next((commands for key, commands in self._of_worker.values() if key == session), Background())
+        return next((commands for key, commands in self._of_worker.values() if key == session), BackgroundProcesses())
 
-    def forget(self, session: str) -> None:
+    def discard(self, session: str) -> None:
         """The session's conversation is over; its commands are no longer reported."""
         for worker in [worker for worker, (key, _) in self._of_worker.items() if key == session]:
-            self.note(worker, None, Background())
+            self.record(worker, None, BackgroundProcesses())
 
 
-def _read(body: bytes) -> Background:
+def _read_commands(body: bytes) -> BackgroundProcesses:
     try:
         return _decode_running(body)
     except DECODE_ERRORS:
-        return Background(1)  # how many they were is not known
+        return BackgroundProcesses(1)  # how many they were is not known
 
 
 _KIND = "system_events"
-_KILLED = "the supervisor was killed, and its workers with it"
+_KILLED_REASON = "the supervisor was killed, and its workers with it"
 _GC_INTERVAL = 30.0
 _MAX_ID = 256
 _MAX_SUMMARY = 2_000
@@ -90,12 +90,12 @@ class SystemEvents:
     """One for all sessions. That an event is queued is told as a monitor event ``system_event``, once it is durable."""
 
     def __init__(
-        self, store: Store, bus: EventBus, *, clock: Callable[[], float], limits: EventLimits | None = None
+        self, store: Store, bus: EventBus, *, clock: Callable[[], float], limits: SystemEventLimits | None = None
     ) -> None:
         """``clock`` gives Unix time in seconds."""
         self._queue = SystemEventQueue(lambda: uuid.uuid4().hex, limits)
         self._documents = StoredDocuments(store)
-        self._running = RunningCommands(self._documents)
+        self._commands = BackgroundCommands(self._documents)
         self._store = store
         self._bus = bus
         self._clock = clock
@@ -117,13 +117,15 @@ class SystemEvents:
             except DECODE_ERRORS as exc:
                 self._documents.put(_KIND, session, None)
                 message = f"what the session was to be told could not be read and is lost: {exc}"
-                self._tell(session, "error", {"severity": "error", "phase": "system", "message": message})
+                self._publish(session, "error", {"severity": "error", "phase": "system", "message": message})
         self._queue.restore(events, now=trio.current_time(), wall_now=self._clock())
-        self._keep()
-        for session, commands in (await self._running.left()).items():
-            with self._store.together():
-                self._note_loss(ExecLost(worker=None, session=session, commands=commands, reason=_KILLED))
-                self._running.drop(session)
+        self._persist()
+        for session, commands in (await self._commands.leftovers()).items():
+            with self._store.transaction():
+                self._on_background_lost(
+                    BackgroundLost(worker=None, session=session, commands=commands, reason=_KILLED_REASON)
+                )
+                self._commands.drop(session)
 
     async def run(self) -> None:
         """Drop events when they are too old, until cancelled; sleeps while there are none."""
@@ -133,43 +135,45 @@ class SystemEvents:
             with trio.move_on_at(math.inf if due is None else max(due, trio.current_time() + _GC_INTERVAL)):
                 await self._arrived.wait()
             self._queue.gc(trio.current_time())
-            self._keep()
+            self._persist()
 
     # --- in -----------------------------------------------------------------------------------------------------------
 
-    def inject(self, session: str, text: str, *, kind: EventKind, context: str | None = None) -> SystemEvent | None:
+    def inject(
+        self, session: str, text: str, *, kind: SystemEventKind, context: str | None = None
+    ) -> SystemEvent | None:
         """Queue an event; None where it tells nothing (``SystemEventQueue.inject``). See ``kept``."""
         now, wall_now = trio.current_time(), self._clock()
         event = self._queue.inject(session, text, kind=kind, now=now, wall_now=wall_now, context=context)
-        with self._store.together():
-            self._keep()
+        with self._store.transaction():
+            self._persist()
             if event is not None:
                 facts = {"id": event.id, "kind": kind, "text": event.text[:_PREVIEW], "context": context}
-                self._tell(session, "system_event", facts)
+                self._publish(session, "system_event", facts)
         if event is not None and self._listener is not None:
             self._listener(event)
         return event
 
-    async def kept(self) -> None:
+    async def wait_durable(self) -> None:
         """Wait until everything so far is durable, or the disk refuses."""
         await self._store.flush()
 
-    def note(self, news: ExecNews) -> None:
+    def on_background(self, news: BackgroundEvent) -> None:
         """Take news of background commands from the pool: which run, and their ends."""
-        with self._store.together():
+        with self._store.transaction():
             match news:
-                case ExecEnded():
-                    self._note_end(news)
-                case ExecLost():
-                    self._note_loss(news)
-                case ExecRunning():
-                    self._running.note(news.worker, news.session, news.commands)
+                case BackgroundExited():
+                    self._on_background_exit(news)
+                case BackgroundLost():
+                    self._on_background_lost(news)
+                case BackgroundRunning():
+                    self._commands.record(news.worker, news.session, news.commands)
                 case _:
                     assert_never(news)
 
-    def _note_end(self, news: ExecEnded) -> None:
+    def _on_background_exit(self, news: BackgroundExited) -> None:
         ended = news.exit
-        self._running.note_end(news.worker, ended.session_id)
+        self._commands.record_end(news.worker, ended.session_id)
         name = ended.session_id[:_MAX_ID]
         summary = ended.summary[:_MAX_SUMMARY].strip() or f"Exec ended ({name})"
         facts = {
@@ -181,21 +185,21 @@ class SystemEvents:
             "timed_out": ended.timed_out or None,
         }
         if news.session is not None:
-            self.inject(news.session, summary, kind=EventKind.EXEC, context=f"exec:{name}:exit")
-        self._tell(news.session or "", "exec_exit", facts)
+            self.inject(news.session, summary, kind=SystemEventKind.EXEC, context=f"exec:{name}:exit")
+        self._publish(news.session or "", "exec_exit", facts)
 
-    def _note_loss(self, news: ExecLost) -> None:
+    def _on_background_lost(self, news: BackgroundLost) -> None:
         count, names = news.commands.running, news.commands.names
-        what = ", ".join(names) or _counted(count)
+        what = ", ".join(names) or _describe_count(count)
         text = f"Exec failed ({what}) :: ended with what it ran on: {news.reason}"[:_MAX_SUMMARY]
-        self.inject(news.session, text, kind=EventKind.EXEC, context="exec:lost")
+        self.inject(news.session, text, kind=SystemEventKind.EXEC, context="exec:lost")
         facts = {"worker": news.worker, "commands": count, "names": names or None, "reason": news.reason}
-        self._tell(news.session, "exec_lost", facts)
+        self._publish(news.session, "exec_lost", facts)
 
-    def running(self, session: str) -> list[str]:
+    def background_commands(self, session: str) -> list[str]:
         """The session's background commands: their ids, or how many there are."""
-        commands = self._running.of(session)
-        return commands.names or ([_counted(commands.running)] if commands.running else [])
+        commands = self._commands.of_session(session)
+        return commands.names or ([_describe_count(commands.running)] if commands.running else [])
 
     # --- looking, and out ---------------------------------------------------------------------------------------------
 
@@ -203,12 +207,12 @@ class SystemEvents:
         """What the session is to be told, the oldest first."""
         return self._queue.peek(session, trio.current_time())
 
-    def untold(self, session: str) -> list[SystemEvent]:
+    def unclaimed(self, session: str) -> list[SystemEvent]:
         """Those of them that no turn is telling."""
         claimed = self._claimed.get(session, ())
         return [event for event in self.peek(session) if event.id not in claimed]
 
-    def waiting(self) -> list[str]:
+    def pending_sessions(self) -> list[str]:
         """The sessions that are to be told something."""
         return self._queue.sessions()
 
@@ -216,7 +220,7 @@ class SystemEvents:
         """A turn tells these, and no other one is to, until they are released or acknowledged; in this life only."""
         if ids:
             self._claimed.setdefault(session, set()).update(ids)
-            self._queue.note_shown(session, ids)
+            self._queue.mark_shown(session, ids)
 
     def release(self, session: str, ids: Collection[str]) -> None:
         """The turn is over: what of these is still there is the next one's. Unknown ids are fine."""
@@ -230,31 +234,31 @@ class SystemEvents:
         """The session has been told these: they are gone. Unknown ids are fine. See ``kept``."""
         self._queue.consume(session, ids)
         self.release(session, ids)
-        self._keep()
+        self._persist()
 
-    def forget(self, session: str, kinds: Collection[EventKind]) -> None:
+    def discard(self, session: str, kinds: Collection[SystemEventKind]) -> None:
         """The session is not to be told of these kinds any more."""
-        if EventKind.EXEC in kinds:
-            self._running.forget(session)
-        self._queue.forget(session, kinds)
-        self._keep()
+        if SystemEventKind.EXEC in kinds:
+            self._commands.discard(session)
+        self._queue.discard(session, kinds)
+        self._persist()
 
-    def figures(self) -> QueueFigures:
+    def stats(self) -> SystemEventStats:
         """Figures of this moment."""
-        return self._queue.figures()
+        return self._queue.stats()
 
     # --- keeping ------------------------------------------------------------------------------------------------------
 
-    def _keep(self) -> None:
-        for session, events in self._queue.take_changed().items():
+    def _persist(self) -> None:
+        for session, events in self._queue.pop_changed().items():
             self._documents.put(_KIND, session, _encode(events) if events else None)
             self._arrived.set()
 
-    def _tell(self, session: str, type_: str, facts: dict[str, Any]) -> None:
+    def _publish(self, session: str, type_: str, facts: dict[str, Any]) -> None:
         """Readers see it once it is durable, and with it what was kept before."""
         data = {name: value for name, value in facts.items() if value is not None}
-        self._bus.publish(session, Channel.MONITOR, type_, data, durable=True)
+        self._bus.publish(session, EventChannel.MONITOR, type_, data, durable=True)
 
 
-def _counted(commands: int) -> str:
+def _describe_count(commands: int) -> str:
     return "a background command" if commands == 1 else f"{commands} background commands"

@@ -11,19 +11,19 @@ from typing import Literal
 import msgspec
 
 from errors import ProtocolViolation, UsageError, WorkerRefused
-from gateway.events.worker_events import Single
-from gateway.turns.scheduler import Conductor
+from gateway.events.worker_events import PublishedEvent
+from gateway.turns.scheduler import TurnScheduler
 from pool.lease import Lease
-from wire.call_parts import PAGE_CHARS, CallPage, CallPart, bounded
+from wire.call_parts import PAGE_CHARS, CallPage, CallPart, bounded_page
 from wire.framing import DECODE_ERRORS
 from wire.messages import ToolCallView
 
-_MOST = 10_000
-_MOST_OF_A_SESSION = 256
+_MAX_CALLS = 10_000
+_MAX_SESSION_CALLS = 256
 """As many as its worker's client counts; one that asks without end must not take the place of all others."""
-_REMEMBERED = 1_000
+_MAX_CLOSED = 1_000
 """Calls no longer open of which is known why; older ones are as unknown as any."""
-_SHOWN = 10
+_MAX_LISTED = 10
 
 
 class PendingCall(ToolCallView, frozen=True, omit_defaults=True):
@@ -39,7 +39,7 @@ class PendingPermission(msgspec.Struct, frozen=True, kw_only=True):
     call: PendingCall
 
 
-class Permissions:
+class PendingPermissions:
     """Learns from what turns publish; a call is open until it is decided or its turn is over."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Permissions:
         self._closed: dict[tuple[str, str], str] = {}
         """Of the latest calls that were open, by call and session: why they are not any more."""
 
-    def note(self, session: str, event: Single) -> None:
+    def observe(self, session: str, event: PublishedEvent) -> None:
         """Take an event of a turn; only those about permissions change anything."""
         if event.type == "permission_required":
             self._open(session, event.data.call, event.data.reason)
@@ -58,10 +58,10 @@ class Permissions:
                 self._close(session, [decided.call_id], f"was decided already ({decided.decision}{by})")
 
     def _open(self, session: str, call: ToolCallView, reason: str | None) -> None:
-        if len(self._sessions.get(session, {})) < _MOST_OF_A_SESSION and self.count < _MOST:
+        if len(self._sessions.get(session, {})) < _MAX_SESSION_CALLS and self.count < _MAX_CALLS:
             self._sessions.setdefault(session, {})[call.id] = PendingCall(**msgspec.structs.asdict(call), reason=reason)
 
-    def forget(self, session: str) -> None:
+    def close_session(self, session: str) -> None:
         """The session's turn is over: nothing of it waits any more."""
         self._close(session, self._sessions.pop(session, {}), "waits no more: its turn is over")
 
@@ -78,7 +78,7 @@ class Permissions:
         """The session whose call this is. Raises UsageError: decided, over, unknown, or of several sessions."""
         found = [key for key, calls in self._sessions.items() if call_id in calls and session in (None, key)]
         if not found:
-            raise UsageError(self._refusal(call_id, session), call=call_id, pending=self._shown())
+            raise UsageError(self._describe_missing(call_id, session), call=call_id, pending=self._first_calls())
         if session is None:  # the caller may mean an earlier call of that id
             had = {*found, *(key for call, key in self._closed if call == call_id)}
             if len(had) > 1:
@@ -97,28 +97,28 @@ class Permissions:
         for call in calls:
             self._closed.pop((call, session), None)
             self._closed[call, session] = why
-        while len(self._closed) > _REMEMBERED:
+        while len(self._closed) > _MAX_CLOSED:
             del self._closed[next(iter(self._closed))]
 
-    def _refusal(self, call_id: str, session: str | None) -> str:
+    def _describe_missing(self, call_id: str, session: str | None) -> str:
         """Why nothing can be decided about the call; what can be, where its name may be a mistake."""
         for (call, key), why in reversed(self._closed.items()):
             if call == call_id and session in (None, key):
                 return f"the tool call {call_id!r} of session {key} {why}"
         where = "" if session is None else f" in session {session}"
-        waiting = self._shown()
+        waiting = self._first_calls()
         if not waiting:
             return f"no tool call {call_id!r} awaits approval{where}; none does at all"
         more = f" and {self.count - len(waiting)} more" if self.count > len(waiting) else ""
         calls = ", ".join(f"{asked['call']} ({asked['tool']}, session {asked['session']})" for asked in waiting)
         return f"no tool call {call_id!r} awaits approval{where}; these do: {calls}{more}"
 
-    def _shown(self) -> list[dict[str, str]]:
-        first = self.snapshot()[:_SHOWN]
+    def _first_calls(self) -> list[dict[str, str]]:
+        first = self.snapshot()[:_MAX_LISTED]
         return [{"session": one.session, "call": one.call.id, "tool": one.call.name} for one in first]
 
 
-class ShownCall(msgspec.Struct, frozen=True, omit_defaults=True):
+class PendingCallPage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A page of a pending call. ``is_partial``: its agent shows only the beginning of its calls."""
 
     session: str
@@ -127,12 +127,12 @@ class ShownCall(msgspec.Struct, frozen=True, omit_defaults=True):
     is_partial: bool = False
 
 
-class Decisions:
+class ApprovalDecisions:
     """Who asks is found by the call's id; the worker writes the decision down before it acts on it."""
 
-    def __init__(self, permissions: Permissions, conductor: Conductor) -> None:
-        self._permissions = permissions
-        self._conductor = conductor
+    def __init__(self, permissions: PendingPermissions, conductor: TurnScheduler) -> None:
+        self._pending_permissions = permissions
+        self._scheduler = conductor
 
     async def decide(
         self,
@@ -151,29 +151,29 @@ class Decisions:
         Raises UsageError where nothing waits under that name, WorkerError where the worker does not take it; then
         nothing was run.
         """
-        session, lease = self._found(call_id, session)
+        session, lease = self._locate(call_id, session)
         facts = {"call_id": call_id, "decision": decision, "note": note or None, "by": by, "seen": seen}
         await lease.request("decide", {name: fact for name, fact in facts.items() if fact is not None})
         return session
 
-    async def show(self, call_id: str, session: str | None, offset: int) -> ShownCall:
+    async def show(self, call_id: str, session: str | None, offset: int) -> PendingCallPage:
         """The description of a pending call, from ``offset`` characters on. Raises what ``decide`` raises."""
-        session, lease = self._found(call_id, session)
-        call = next(call for call in self._permissions.pending(session) if call.id == call_id)
+        session, lease = self._locate(call_id, session)
+        call = next(call for call in self._pending_permissions.pending(session) if call.id == call_id)
         try:
             answer = await lease.request("describe_call", {"call_id": call_id, "offset": offset})
             page = msgspec.json.decode(answer, type=CallPage)
         except WorkerRefused as exc:
             if exc.details.get("worker_code") != "unknown_method":
                 raise
-            return ShownCall(session, call, CallPage([CallPart("input", call.input_preview)]), is_partial=True)
+            return PendingCallPage(session, call, CallPage([CallPart("input", call.input_preview)]), is_partial=True)
         except DECODE_ERRORS as exc:
             raise ProtocolViolation(f"the worker's description of the call {call_id!r} makes no sense: {exc}") from exc
-        return ShownCall(session, call, bounded(page, chars=2 * PAGE_CHARS))
+        return PendingCallPage(session, call, bounded_page(page, chars=2 * PAGE_CHARS))
 
-    def _found(self, call_id: str, session: str | None) -> tuple[str, Lease]:
-        session = self._permissions.session_of(call_id, session)
-        lease = self._conductor.lease_of(session)
+    def _locate(self, call_id: str, session: str | None) -> tuple[str, Lease]:
+        session = self._pending_permissions.session_of(call_id, session)
+        lease = self._scheduler.lease_of(session)
         if lease is None:
             # No other worker, and no later turn, may be asked: there the same name would be another call's.
             raise UsageError(f"the tool call {call_id!r} waits no more: its turn is over", call=call_id)

@@ -8,12 +8,12 @@ import msgspec
 from errors import UsageError
 from wire.messages import AnswerOptions
 
-MOST_TOOLS = 128
-MOST_RESULTS = 256
-_TOOLS_BYTES = 512 * 1024
-_RESULTS_BYTES = 4 * 1024 * 1024
-_ANSWER_BYTES = 512 * 1024
-_MOST_STOPS = 4
+MAX_CLIENT_TOOLS = 128
+MAX_TOOL_RESULTS = 256
+_MAX_TOOLS_BYTES = 512 * 1024
+_MAX_RESULTS_BYTES = 4 * 1024 * 1024
+_MAX_ANSWER_BYTES = 512 * 1024
+_MAX_STOP_TEXTS = 4
 
 Calls = list[dict[str, Any]]
 
@@ -36,29 +36,32 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def check_client_tools(tools: Sequence[ClientTool], results: Sequence[ToolResult]) -> None:
     """Raise UsageError for two of one name, and for more than anybody should send with every message."""
-    _check("client_tools", "tool", (tool.name for tool in tools))
-    _check("tool_results", "result of the call", (result.tool_use_id for result in results))
-    for name, value, limit in (("client_tools", tools, _TOOLS_BYTES), ("tool_results", results, _RESULTS_BYTES)):
+    _check_unique("client_tools", "tool", (tool.name for tool in tools))
+    _check_unique("tool_results", "result of the call", (result.tool_use_id for result in results))
+    for name, value, limit in (
+        ("client_tools", tools, _MAX_TOOLS_BYTES),
+        ("tool_results", results, _MAX_RESULTS_BYTES),
+    ):
         size = len(msgspec.json.encode(value)) if value else 0
         if size > limit:
             raise UsageError(f"{name}: {size:,} bytes, more than {limit:,}")
 
 
-def check_answer(wanted: AnswerOptions | None, tools: Sequence[ClientTool]) -> None:
+def check_answer_options(wanted: AnswerOptions | None, tools: Sequence[ClientTool]) -> None:
     """Raise UsageError for options that are too large, or require a tool that is not among ``tools``."""
     if wanted is None:
         return
     size = len(msgspec.json.encode(wanted))
-    if size > _ANSWER_BYTES:
-        raise UsageError(f"answer: {size:,} bytes, more than {_ANSWER_BYTES:,}")
-    if len(wanted.stop) > _MOST_STOPS or not all(wanted.stop):
-        raise UsageError(f"answer.stop: at most {_MOST_STOPS} texts, none of them empty")
+    if size > _MAX_ANSWER_BYTES:
+        raise UsageError(f"answer: {size:,} bytes, more than {_MAX_ANSWER_BYTES:,}")
+    if len(wanted.stop) > _MAX_STOP_TEXTS or not all(wanted.stop):
+        raise UsageError(f"answer.stop: at most {_MAX_STOP_TEXTS} texts, none of them empty")
     for name in wanted.must_call:
         if name not in {tool.name for tool in tools}:
             raise UsageError(f"answer.must_call: there is no {name[:100]!r} among client_tools")
 
 
-def _check(field: str, what: str, names: Iterable[str]) -> None:
+def _check_unique(field: str, what: str, names: Iterable[str]) -> None:
     seen = set()
     for name in names:
         if name in seen:

@@ -7,18 +7,18 @@ from typing import Any
 import trio
 
 from errors import AcquireTimeout, InternalError, PoolSaturated
-from gateway.events.translate import Step, TextPieces
-from gateway.events.worker_events import Single
-from gateway.runs.registry import Ledger
+from gateway.events.translate import TextPieces, TurnOutput
+from gateway.events.worker_events import PublishedEvent
+from gateway.runs.registry import RunRegistry
 from gateway.runs.run import DoneReason, Run, RunOutcome, RunRequest, history_turns, outcome_of_error
-from gateway.sessions.agent_profiles import ProfileShelf
+from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.sessions import SessionEntry, Sessions, SessionStatus
 from gateway.sessions.system_events import SystemEvents
 from gateway.settings import GatewaySettings
-from gateway.turns.approvals import Permissions
-from gateway.turns.replies import Answer, Reply, ReplyStyle
-from gateway.turns.reply_stream import Answers
-from gateway.turns.turn import Turn, TurnReport
+from gateway.turns.approvals import PendingPermissions
+from gateway.turns.replies import FinalReply, ReplyContent, ReplyStyle
+from gateway.turns.reply_stream import ReplyStream
+from gateway.turns.turn import Turn, TurnResult
 from heartbeat.system_events import SystemEvent
 from pool import Lease, Pool
 from profiles import CapabilityProfile
@@ -34,11 +34,11 @@ _REASONS = {
     "length": DoneReason.LENGTH,
     "max_steps": DoneReason.LENGTH,
 }
-_FAILED = frozenset({"error", "timeout", "aborted"})
+_FAILED_REASONS = frozenset({"error", "timeout", "aborted"})
 """What of a turn that ended so was taken in nobody knows."""
 
 
-class Desk:
+class TurnContext:
     """Implements ``gateway.turns.scheduler.ConductorDesk``."""
 
     def __init__(
@@ -47,21 +47,21 @@ class Desk:
         *,
         pool: Pool,
         store: Store,
-        answers: Answers,
-        ledger: Ledger,
+        answers: ReplyStream,
+        ledger: RunRegistry,
         sessions: Sessions,
-        shelf: ProfileShelf,
-        permissions: Permissions,
+        shelf: ProfileCache,
+        permissions: PendingPermissions,
         system_events: SystemEvents,
     ) -> None:
         self._settings = settings
         self._pool = pool
         self._store = store
-        self._answers = answers
-        self._ledger = ledger
+        self._reply_stream = answers
+        self._run_registry = ledger
         self._sessions = sessions
-        self._shelf = shelf
-        self._permissions = permissions
+        self._profile_cache = shelf
+        self._pending_permissions = permissions
         self._system_events = system_events
 
     def reconfigure(self, settings: GatewaySettings) -> None:
@@ -95,7 +95,7 @@ class Desk:
     async def profile_of(self, request: RunRequest) -> CapabilityProfile:
         """What the run's worker must be able to do, with the session's own model and thinking level."""
         entry = self._sessions.get(request.session)
-        return await self._shelf.get(
+        return await self._profile_cache.get(
             request.agent,
             request.role,
             model=request.model or (entry.model if entry else None),
@@ -105,43 +105,43 @@ class Desk:
 
     async def mark_started(self, runs: list[Run], turn: Turn, worker: str) -> None:
         """See ``TurnDesk.mark_started``; the session's transcript becomes durable with it."""
-        self._sessions.note_transcript(turn.session)
-        await self._ledger.start(runs, worker=worker, turn=turn.id, leader=turn.leader)
+        self._sessions.record_transcript(turn.session)
+        await self._run_registry.start(runs, worker=worker, turn=turn.id, leader=turn.leader)
 
     def history_turns(self, turn: Turn) -> int | None:
         """See ``TurnDesk.history_turns``; of a session whose message names no source, its latest source counts."""
         request, entry = turn.leader.request, self._sessions.get(turn.session)
         source = request.source or (entry.source if entry is not None else None)
-        profiles = self._shelf.parts.profiles
+        profiles = self._profile_cache.parts.profiles
         if profiles.dialect_of(request.agent) == "pi":
             return None
         return history_turns(profiles.history_turns_of(request.agent), self._settings.dm_history_limit, source)
 
-    def pending(self, turn: Turn) -> list[SystemEvent]:
+    def claim_events(self, turn: Turn) -> list[SystemEvent]:
         """See ``TurnDesk.pending``. A command for the agent must begin its prompt, results of tools must be alone."""
-        self._system_events.release(turn.session, turn.shown)  # of a worker that has died under it
+        self._system_events.release(turn.session, turn.event_ids)  # of a worker that has died under it
         has_its_own = any(run.request.tool_results or not run.request.tells_events for run in turn.runs)
         if has_its_own or turn.text.lstrip().startswith("/"):
             return []
-        events = self._system_events.untold(turn.session)
+        events = self._system_events.unclaimed(turn.session)
         self._system_events.claim(turn.session, [event.id for event in events])
         return events
 
-    async def publish(self, turn: Turn, steps: list[Step]) -> None:
+    async def publish(self, turn: Turn, steps: list[TurnOutput]) -> None:
         """See ``TurnDesk.publish``."""
         for step in steps:
             match step:
                 case TextPieces():
-                    await self._answers.take_text(turn, step)
-                case Single():
-                    await self._answers.take_event(turn, step)
-                    self._permissions.note(turn.session, step)
+                    await self._reply_stream.on_text(turn, step)
+                case PublishedEvent():
+                    await self._reply_stream.on_event(turn, step)
+                    self._pending_permissions.observe(turn.session, step)
 
-    async def room(self) -> None:
+    async def wait_store_room(self) -> None:
         """See ``TurnDesk.room``."""
-        await self._store.room()
+        await self._store.wait_room()
 
-    def awaits_person(self, turn: Turn, over: str | None) -> None:
+    def set_awaiting_person(self, turn: Turn, over: str | None) -> None:
         """See ``TurnDesk.awaits_person``."""
         if over is None:
             self._sessions.set_status(turn.session, SessionStatus.PAUSED, "awaiting a person's answer")
@@ -150,47 +150,47 @@ class Desk:
 
     # --- its ends -----------------------------------------------------------------------------------------------------
 
-    def began(self, turn: Turn) -> None:
+    def on_begun(self, turn: Turn) -> None:
         """The session is in its turn."""
         request = turn.leader.request
-        entry = self._sessions.get(turn.session) or self._anew(request)
+        entry = self._sessions.get(turn.session) or self._recreate_session(request)
         verbose, reasoning = (entry.verbose, entry.reasoning) if entry is not None else (False, False)
-        turn.answer_as(ReplyStyle(verbose=verbose, reasoning=reasoning, blocks=request.blocks))
+        turn.begin_reply(ReplyStyle(verbose=verbose, reasoning=reasoning, blocks=request.blocks))
         self._sessions.set_status(turn.session, SessionStatus.WORKING, "run started")
 
-    def _anew(self, request: RunRequest) -> SessionEntry | None:
+    def _recreate_session(self, request: RunRequest) -> SessionEntry | None:
         """The session was deleted, or forgotten, while the message waited; None where there is no room for it."""
         try:
-            return self._sessions.use(
+            return self._sessions.ensure(
                 request.session, request.agent, request.role, source=request.source, run=request.run_id
             )
         except PoolSaturated:
             return None
 
-    def ended(self, turn: Turn, report: TurnReport) -> None:
+    def on_ended(self, turn: Turn, report: TurnResult) -> None:
         """The session's turn is over, however it ended."""
-        if report.result is not None and report.result.stop_reason not in _FAILED:
-            self._system_events.acknowledge(turn.session, turn.shown)
-        self._system_events.release(turn.session, turn.shown)
-        self._permissions.forget(turn.session)
-        self._sessions.note_transcript(turn.session)
+        if report.result is not None and report.result.stop_reason not in _FAILED_REASONS:
+            self._system_events.acknowledge(turn.session, turn.event_ids)
+        self._system_events.release(turn.session, turn.event_ids)
+        self._pending_permissions.close_session(turn.session)
+        self._sessions.record_transcript(turn.session)
         reason = "run completed" if report.error is None else f"run ended: {report.error.code}"
         self._sessions.set_status(turn.session, SessionStatus.READY, reason)
 
-    async def answer(self, turn: Turn, report: TurnReport) -> Answer | None:
+    async def final_reply(self, turn: Turn, report: TurnResult) -> FinalReply | None:
         """See ``ConductorDesk.answer``."""
-        return await self._answers.finish(turn, report.result)
+        return await self._reply_stream.finish(turn, report.result)
 
-    async def sent(self, turn: Turn, answer: Answer) -> None:
+    async def after_delivery(self, turn: Turn, answer: FinalReply) -> None:
         """See ``ConductorDesk.sent``."""
-        await self._answers.sent(turn, answer)
+        await self._reply_stream.after_delivery(turn, answer)
 
-    def outcome(self, report: TurnReport, reply: Reply | None, run: Run) -> RunOutcome:
+    def outcome(self, report: TurnResult, reply: ReplyContent | None, run: Run) -> RunOutcome:
         """See ``ConductorDesk.outcome``."""
         facts: dict[str, Any] = {"worker": report.worker, "level": report.level, "waited": report.waited}
-        now, result = self._ledger.now(), report.result
-        if run in report.cut_off and report.why is not None:
-            return outcome_of_error(run, report.why, ended_at=now, **facts)
+        now, result = self._run_registry.now(), report.result
+        if run in report.discarded and report.end_error is not None:
+            return outcome_of_error(run, report.end_error, ended_at=now, **facts)
         if report.error is not None or result is None or reply is None:
             why = report.error or InternalError("the turn ended without a result")
             said = {} if result is None or reply is None else {"text": reply.text, "usage": result.usage}

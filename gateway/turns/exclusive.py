@@ -8,36 +8,36 @@ from itertools import count
 import trio
 
 from errors import AcquireTimeout, PoolSaturated
-from gateway.lanes.messages import Refuse, StartTurn, Stimulus, Submit, TurnEnded, Withdraw
+from gateway.lanes.messages import LaneStimulus, RejectRun, StartTurn, Submit, TurnEnded, Withdraw
 from gateway.settings import QueueMode
 
 
-class _Job:
+class _AccessRequest:
     """One job on its way: ``decided`` once it has its turn, or never will."""
 
     def __init__(self) -> None:
         self.turn: str | None = None
-        self.refusal: str | None = None
+        self.rejection: str | None = None
         self.decided = trio.Event()
 
 
-class Jobs:
+class ExclusiveAccess:
     """All jobs by their names in the lanes. While one has its turn no other turn of its session runs, none starts."""
 
-    def __init__(self, tell: Callable[[Stimulus], None]) -> None:
+    def __init__(self, tell: Callable[[LaneStimulus], None]) -> None:
         """``tell`` takes what the lanes are to know."""
-        self._tell = tell
-        self._jobs: dict[str, _Job] = {}
+        self._send = tell
+        self._requests: dict[str, _AccessRequest] = {}
         self._names = count(1)
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self._requests)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._jobs
+        return name in self._requests
 
     @asynccontextmanager
-    async def occupy(
+    async def acquire(
         self,
         session: str,
         *,
@@ -49,8 +49,8 @@ class Jobs:
         Raises PoolSaturated when the lane refuses, AcquireTimeout when it takes longer than ``timeout`` seconds.
         """
         name = f"j{next(self._names)}"
-        job = self._jobs[name] = _Job()
-        self._tell(
+        job = self._requests[name] = _AccessRequest()
+        self._send(
             Submit(run=name, session=session, text="", mode=QueueMode.FOLLOWUP, priority=priority, exclusive=True)
         )
         try:
@@ -58,24 +58,24 @@ class Jobs:
                 await job.decided.wait()
             if not job.decided.is_set():
                 raise AcquireTimeout(f"session {session} was busy for all of {timeout:.4g} s", session=session)
-            if job.refusal is not None:
-                raise PoolSaturated(job.refusal, session=session, retry_after=1.0)
+            if job.rejection is not None:
+                raise PoolSaturated(job.rejection, session=session, retry_after=1.0)
             yield
         finally:
-            del self._jobs[name]
+            del self._requests[name]
             if job.turn is not None:
-                self._tell(TurnEnded(job.turn))
-            elif job.refusal is None:
-                self._tell(Withdraw(name))
+                self._send(TurnEnded(job.turn))
+            elif job.rejection is None:
+                self._send(Withdraw(name))
 
-    def start(self, start: StartTurn) -> None:
+    def grant(self, start: StartTurn) -> None:
         """The job has its turn."""
-        job = self._jobs[start.runs[0]]
+        job = self._requests[start.runs[0]]
         job.turn = start.turn
         job.decided.set()
 
-    def refuse(self, refusal: Refuse) -> None:
+    def reject(self, refusal: RejectRun) -> None:
         """The job will have none."""
-        job = self._jobs[refusal.run]
-        job.refusal = refusal.text
+        job = self._requests[refusal.run]
+        job.rejection = refusal.text
         job.decided.set()

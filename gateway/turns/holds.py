@@ -9,9 +9,9 @@ import trio
 from errors import PoolClosed, PoolError, UsageError
 from gateway.caller import Caller
 from gateway.runs.requests import AcquireRequest
-from gateway.sessions.agent_profiles import ProfileShelf
+from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.sessions import SessionEntry, Sessions
-from gateway.turns.scheduler import Conductor
+from gateway.turns.scheduler import TurnScheduler
 from pool import Lease, Pool
 
 
@@ -28,15 +28,15 @@ class Hold:
         """When its caller stops waiting."""
         self.lease: Lease | None = None
         self.error: PoolError | None = None
-        self.decided = trio.Event()
-        self.given_back = trio.Event()
+        self.resolved = trio.Event()
+        self.released = trio.Event()
 
-    def give_back_unused(self) -> None:
+    def release_unused(self) -> None:
         """Give it back unless a turn runs on it."""
         if self.lease is not None and self.lease.running_since is None:
-            self.given_back.set()
+            self.released.set()
 
-    def left(self) -> float:
+    def time_left(self) -> float:
         """Seconds until its caller stops waiting."""
         return max(0.0, self.deadline - trio.current_time())
 
@@ -51,7 +51,7 @@ class HoldView(msgspec.Struct, frozen=True, kw_only=True):
     waited: float
 
 
-class HoldFigures(msgspec.Struct, frozen=True, kw_only=True):
+class HoldInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One hold. ``worker`` None: its caller waits for the session or for a worker. Times in seconds."""
 
     session: str
@@ -63,38 +63,38 @@ class HoldFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Until its caller stops waiting; None once it is granted."""
 
 
-class HoldsFigures(msgspec.Struct, frozen=True, kw_only=True):
+class HoldStats(msgspec.Struct, frozen=True, kw_only=True):
     """``oldest``: at most 20 of them."""
 
     granted: int
     waiting: int
-    oldest: list[HoldFigures]
+    oldest: list[HoldInfo]
 
 
-_SHOWN = 20
+_MAX_LISTED = 20
 
 
 class Holds:
     """All holds by id. A hold occupies its session: messages for it wait until it is given back."""
 
-    def __init__(self, *, pool: Pool, conductor: Conductor, sessions: Sessions, shelf: ProfileShelf) -> None:
+    def __init__(self, *, pool: Pool, conductor: TurnScheduler, sessions: Sessions, shelf: ProfileCache) -> None:
         self._pool = pool
-        self._conductor = conductor
+        self._scheduler = conductor
         self._sessions = sessions
-        self._shelf = shelf
+        self._profile_cache = shelf
         self._holds: dict[str, Hold] = {}
         self._is_closed = False
 
     async def acquire(self, request: AcquireRequest, caller: Caller) -> HoldView:
         """Hold the worker of a session for the caller's connection. Raises what ``Pool.acquire`` raises."""
-        default = self._shelf.parts.router.default_agent
-        session, agent, role = self._sessions.whose(request.session, request.agent, request.role, default=default)
-        self._shelf.check(agent, role)
-        entry = self._sessions.use(session, agent, role, source=None, run=None)
+        default = self._profile_cache.parts.router.default_agent
+        session, agent, role = self._sessions.resolve(request.session, request.agent, request.role, default=default)
+        self._profile_cache.check(agent, role)
+        entry = self._sessions.ensure(session, agent, role, source=None, run=None)
         timeout = self._pool.waiting_timeout if request.timeout is None else request.timeout
         hold = Hold(caller.principal, session, timeout)
-        caller.start(lambda: self._keep(hold, request, entry))
-        await hold.decided.wait()
+        caller.start(lambda: self._serve(hold, request, entry))
+        await hold.resolved.wait()
         if hold.lease is None:
             raise hold.error or UsageError("the hold ended before it was granted", session=hold.session)
         lease = hold.lease
@@ -105,7 +105,7 @@ class Holds:
     def find(self, hold_id: str, principal: str) -> Hold:
         """A caller's own hold. Raises UsageError, PoolClosed."""
         hold = self._holds.get(hold_id)
-        if hold is None or hold.principal != principal or hold.lease is None or hold.given_back.is_set():
+        if hold is None or hold.principal != principal or hold.lease is None or hold.released.is_set():
             if self._is_closed:
                 raise PoolClosed("the supervisor is shutting down and has taken back unused holds")
             raise UsageError(f"there is no hold {hold_id!r}; it was given back, or its connection has ended")
@@ -114,48 +114,48 @@ class Holds:
     def release(self, hold_id: str, principal: str) -> Hold:
         """Give a hold back. Raises UsageError."""
         hold = self.find(hold_id, principal)
-        hold.given_back.set()
+        hold.released.set()
         return hold
 
     def close(self) -> None:
         """Take back the holds without a turn; those with one end with it."""
         self._is_closed = True
         for hold in self._holds.values():
-            hold.give_back_unused()
+            hold.release_unused()
 
-    def figures(self) -> HoldsFigures:
+    def stats(self) -> HoldStats:
         """All holds at this moment."""
         granted = sum(hold.lease is not None for hold in self._holds.values())
-        oldest = [_figures(hold, trio.current_time()) for hold in islice(self._holds.values(), _SHOWN)]
-        return HoldsFigures(granted=granted, waiting=len(self._holds) - granted, oldest=oldest)
+        oldest = [_hold_info(hold, trio.current_time()) for hold in islice(self._holds.values(), _MAX_LISTED)]
+        return HoldStats(granted=granted, waiting=len(self._holds) - granted, oldest=oldest)
 
-    async def _keep(self, hold: Hold, request: AcquireRequest, entry: SessionEntry) -> None:
+    async def _serve(self, hold: Hold, request: AcquireRequest, entry: SessionEntry) -> None:
         self._holds[hold.id] = hold
         try:
-            await self._hold(hold, request, entry)
+            await self._acquire_and_wait(hold, request, entry)
         except PoolError as exc:
             hold.error = exc
         finally:
             del self._holds[hold.id]
             hold.lease = None
-            hold.decided.set()
+            hold.resolved.set()
 
-    async def _hold(self, hold: Hold, request: AcquireRequest, entry: SessionEntry) -> None:
-        profile = await self._shelf.of(entry)
+    async def _acquire_and_wait(self, hold: Hold, request: AcquireRequest, entry: SessionEntry) -> None:
+        profile = await self._profile_cache.for_session(entry)
         async with (
-            self._conductor.occupy(hold.session, priority=request.priority, timeout=hold.left()),
+            self._scheduler.acquire_session(hold.session, priority=request.priority, timeout=hold.time_left()),
             self._pool.lease(
-                hold.session, profile, priority=request.priority, timeout=hold.left(), spawn=request.spawn
+                hold.session, profile, priority=request.priority, timeout=hold.time_left(), spawn=request.spawn
             ) as lease,
         ):
             hold.lease = lease
-            self._sessions.note_transcript(hold.session)
-            hold.decided.set()
-            await hold.given_back.wait()
+            self._sessions.record_transcript(hold.session)
+            hold.resolved.set()
+            await hold.released.wait()
 
 
-def _figures(hold: Hold, now: float) -> HoldFigures:
-    return HoldFigures(
+def _hold_info(hold: Hold, now: float) -> HoldInfo:
+    return HoldInfo(
         session=hold.session,
         principal=hold.principal,
         worker=None if hold.lease is None else hold.lease.worker_id,

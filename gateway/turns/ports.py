@@ -3,7 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.events.translate import Step
+from gateway.events.translate import TurnOutput
 from gateway.runs.run import Run
 from heartbeat.system_events import SystemEvent
 from pool.lease import Lease
@@ -27,19 +27,19 @@ class TurnDesk(Protocol):
         """How many user messages the model is shown in the turn; None = all."""
         ...
 
-    def pending(self, turn: "Turn") -> list[SystemEvent]:
+    def claim_events(self, turn: "Turn") -> list[SystemEvent]:
         """What the session is to be told with the turn's prompt, and is told by no other turn."""
         ...
 
-    async def publish(self, turn: "Turn", steps: list[Step]) -> None:
+    async def publish(self, turn: "Turn", steps: list[TurnOutput]) -> None:
         """Hand on what the worker said; waits for nothing but hooks that have a say in it."""
         ...
 
-    async def room(self) -> None:
+    async def wait_store_room(self) -> None:
         """Wait while too much of what was published is not yet on the disk."""
         ...
 
-    def awaits_person(self, turn: "Turn", over: str | None) -> None:
+    def set_awaiting_person(self, turn: "Turn", over: str | None) -> None:
         """The turn waits for a person from now on (``over`` None), or no longer; ``over``: why."""
         ...
 
@@ -47,10 +47,10 @@ class TurnDesk(Protocol):
 class TurnLanes(Protocol):
     """What a turn tells its session's lane."""
 
-    def steerable(self, turn: "Turn", *, now: bool) -> None:
+    def set_steerable(self, turn: "Turn", *, now: bool) -> None:
         """The turn takes steers from now on, or no longer."""
         ...
 
-    def take_back(self, turn: "Turn", run: Run) -> None:
+    def requeue_steer(self, turn: "Turn", run: Run) -> None:
         """The worker did not take the steer: it waits for a turn of its own."""
         ...

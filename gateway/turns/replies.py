@@ -6,7 +6,7 @@ What of a turn is shown, and in which form: the gateway's manners between an age
 
 ``ReplyShaper`` takes what one run says and does, in order, and says what is to be delivered: parts of the answer while
 it comes into being, where somebody wants parts, and the reply at its end. It touches nothing; files are looked at by
-the ``check`` that ``finished`` is given. The stream of text pieces goes past it.
+the ``check`` that ``attach_media`` is given. The stream of text pieces goes past it.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,20 +21,20 @@ from wire.messages import ToolCallView
 MESSAGING_TOOLS = frozenset({"message", "send_message", "reply"})
 """Tools that deliver a text themselves; the agent should not be heard twice."""
 
-_MOST_NOTES = 50
-_LONGEST_NOTE = 160
-_LONGEST_ERROR = 200
-_MOST_FAILED_CALLS = 64
-_FAILED: Mapping[str, str] = {
+_MAX_SUMMARIES = 50
+_MAX_SUMMARY_CHARS = 160
+_MAX_ERROR_CHARS = 200
+_MAX_FAILED_CALLS = 64
+_FAILED_STATES: Mapping[str, str] = {
     "FAILED": "no reason was given",
     "DENIED": "it was not allowed",
     "SEALED": "it was interrupted",
 }
 """States in which a call may end without an error of its own, in words."""
-_NO_ADDRESS = frozenset({"text", "message", "content", "action"})
+_CONTENT_KEYS = frozenset({"text", "message", "content", "action"})
 
 
-class ToolNotes:
+class ToolSummaries:
     """Fed with the end of every tool call of a run.
 
     Attributes:
@@ -44,14 +44,14 @@ class ToolNotes:
 
     def __init__(self) -> None:
         self.failure = ""
-        self.has_spoken = False
+        self.has_delivered = False
         self._failed_tool: str | None = None
         self._failed_calls: dict[str, None] = {}
         """Ids of calls whose failure was told and whose end was not; the latest last."""
-        self._notes: list[str] = []
-        self._left_out = 0
+        self._lines: list[str] = []
+        self._dropped = 0
 
-    def ended(self, call: ToolCallView, error: str | None, *, keep_note: bool) -> str | None:
+    def on_tool_end(self, call: ToolCallView, error: str | None, *, keep_note: bool) -> str | None:
         """A call has ended; returns the text that it has delivered to a person, where it did and the event tells it.
 
         A failed call may be told twice, as an error and as an end; the second time adds nothing.
@@ -63,62 +63,62 @@ class ToolNotes:
         if error is not None:
             self._expect_end(call.id)
         else:
-            error = _FAILED.get(call.state)
-        self._judge(name, error)
+            error = _FAILED_STATES.get(call.state)
+        self._update_failure(name, error)
         if keep_note:
-            self._note(_note_of(call, name, error))
+            self._add_line(_summary_line(call, name, error))
         if error is not None or name not in MESSAGING_TOOLS:
             return None
-        self.has_spoken = self.has_spoken or not _goes_elsewhere(call)
-        return _delivered(call)
+        self.has_delivered = self.has_delivered or not _has_recipient(call)
+        return _delivered_text(call)
 
-    def take(self) -> list[str]:
+    def drain(self) -> list[str]:
         """The lines so far, which are not told again; at the end how many more there were."""
-        notes, left_out = self._notes, self._left_out
-        self._notes, self._left_out = [], 0
+        notes, left_out = self._lines, self._dropped
+        self._lines, self._dropped = [], 0
         text = "\n".join([*notes, f"[and {left_out} more tool calls]"] if left_out else notes)
         return [text] if text else []
 
     def _expect_end(self, call_id: str) -> None:
         self._failed_calls[call_id] = None
-        if len(self._failed_calls) > _MOST_FAILED_CALLS:
+        if len(self._failed_calls) > _MAX_FAILED_CALLS:
             del self._failed_calls[next(iter(self._failed_calls))]
 
-    def _judge(self, name: str, error: str | None) -> None:
+    def _update_failure(self, name: str, error: str | None) -> None:
         if error is not None:
-            self._failed_tool, self.failure = name, f"{name} failed: {_line(error, _LONGEST_ERROR)}"
+            self._failed_tool, self.failure = name, f"{name} failed: {_single_line(error, _MAX_ERROR_CHARS)}"
         elif self._failed_tool == name:
             self._failed_tool, self.failure = None, ""
 
-    def _note(self, note: str) -> None:
-        if len(self._notes) < _MOST_NOTES:
-            self._notes.append(note)
+    def _add_line(self, note: str) -> None:
+        if len(self._lines) < _MAX_SUMMARIES:
+            self._lines.append(note)
         else:
-            self._left_out += 1
+            self._dropped += 1
 
 
-def _note_of(call: ToolCallView, name: str, error: str | None) -> str:
+def _summary_line(call: ToolCallView, name: str, error: str | None) -> str:
     took = "" if call.duration_ms is None else f" ({call.duration_ms / 1000:.1f} s)"
     what = f"{name} {call.input_preview}".strip()
-    return _line(f"[{what}]{took}" if error is None else f"[{what}]{took} failed: {error}", _LONGEST_NOTE)
+    return _single_line(f"[{what}]{took}" if error is None else f"[{what}]{took} failed: {error}", _MAX_SUMMARY_CHARS)
 
 
-def _line(text: str, most: int) -> str:
+def _single_line(text: str, most: int) -> str:
     """One line of at most ``most`` characters."""
     line = " ".join(text[: 4 * most].split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def _goes_elsewhere(call: ToolCallView) -> bool:
+def _has_recipient(call: ToolCallView) -> bool:
     """Whether the call's input names an address; False for an input that was cut off."""
     try:
         given = msgspec.json.decode(call.input_preview)
     except msgspec.DecodeError:
         return False
-    return isinstance(given, dict) and not given.keys() <= _NO_ADDRESS
+    return isinstance(given, dict) and not given.keys() <= _CONTENT_KEYS
 
 
-def _delivered(call: ToolCallView) -> str | None:
+def _delivered_text(call: ToolCallView) -> str | None:
     """The text in the call's input, where it can only have gone to this conversation.
 
     A preview that was cut off tells none, nor does an input that says more, such as to whom: better to be heard twice
@@ -128,16 +128,16 @@ def _delivered(call: ToolCallView) -> str | None:
         given = msgspec.json.decode(call.input_preview)
     except msgspec.DecodeError:
         return None
-    if not isinstance(given, dict) or not given.keys() <= _NO_ADDRESS:
+    if not isinstance(given, dict) or not given.keys() <= _CONTENT_KEYS:
         return None
     texts = (given.get(name) for name in ("text", "message", "content"))
     return next((text for text in texts if isinstance(text, str)), None)
 
 
-_LONGEST_REASONING = 20_000
-_LARGEST_PART = 256 * 1024
+_MAX_REASONING_CHARS = 20_000
+_MAX_PART_CHARS = 256 * 1024
 """Characters; a longer stretch of text is delivered in several parts."""
-_MOST_SENT = 50
+_MAX_SENT_TEXTS = 50
 
 
 class Blocks(StrEnum):
@@ -160,7 +160,7 @@ class ReplyStyle(msgspec.Struct, frozen=True, kw_only=True):
     blocks: Blocks = Blocks.OFF
 
 
-class PartKind(StrEnum):
+class ReplyPartKind(StrEnum):
     """What a part of an answer is made of."""
 
     TEXT = "text"
@@ -168,14 +168,14 @@ class PartKind(StrEnum):
     TOOL = "tool"
 
 
-class Part(msgspec.Struct, frozen=True):
-    """A part of the answer to be delivered now. Its text may hold ``MEDIA:`` lines, see ``finished``."""
+class ReplyPart(msgspec.Struct, frozen=True):
+    """A part of the answer to be delivered now. Its text may hold ``MEDIA:`` lines, see ``attach_media``."""
 
     text: str
-    kind: PartKind = PartKind.TEXT
+    kind: ReplyPartKind = ReplyPartKind.TEXT
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class ReplyContent(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be delivered. ``silent``: nothing is, and that is as it should be."""
 
     text: str = ""
@@ -183,17 +183,17 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     silent: bool = False
 
 
-class Answer(NamedTuple):
+class FinalReply(NamedTuple):
     """The end of an answer. Both are one where no part was delivered."""
 
-    rest: Reply
+    remainder: ReplyContent
     """For the run that leads the turn: it was given the parts."""
-    whole: Reply
+    full: ReplyContent
     """For those that were merged or steered into it."""
 
-    def told_to(self, *, leads: bool) -> Reply:
+    def for_run(self, *, leads: bool) -> ReplyContent:
         """What is for one of the turn's runs."""
-        return self.rest if leads else self.whole
+        return self.remainder if leads else self.full
 
 
 class ReplyShaper:
@@ -201,7 +201,7 @@ class ReplyShaper:
 
     def __init__(self, style: ReplyStyle) -> None:
         self._style = style
-        self._tools = ToolNotes()
+        self._tools = ToolSummaries()
         self._pending: list[str] = []
         """The text that was not yet delivered, and its length."""
         self._pending_size = 0
@@ -210,11 +210,11 @@ class ReplyShaper:
         """What messaging tools have sent, white space evened out, the latest last."""
         self._last_part = ""
         """The latest part of text that was delivered, white space evened out."""
-        self._handlers: dict[str, Callable[[Any], list[Part]]] = {
-            "tool:start": lambda _data: self._message_ends(),
-            "tool:end": lambda data: self._tool_ended(data["call"], error=None),
-            "tool:error": lambda data: self._tool_ended(data["call"], error=data.get("error") or "it failed"),
-            "compaction:end": self._compacted,
+        self._handlers: dict[str, Callable[[Any], list[ReplyPart]]] = {
+            "tool:start": lambda _data: self._end_message(),
+            "tool:end": lambda data: self._on_tool_end(data["call"], error=None),
+            "tool:error": lambda data: self._on_tool_end(data["call"], error=data.get("error") or "it failed"),
+            "compaction:end": self._on_compaction_end,
         }
 
     @property
@@ -223,114 +223,114 @@ class ReplyShaper:
         return self._style.blocks is not Blocks.OFF
 
     @property
-    def wants_thoughts(self) -> bool:
+    def wants_reasoning(self) -> bool:
         """Whether it is to be told what the model thinks."""
         return self._style.reasoning or self.wants_text
 
-    def text(self, piece: str) -> list[Part]:
+    def add_text(self, piece: str) -> list[ReplyPart]:
         """Take a piece of text, as the model said it."""
         parts = self._reasoning_as_part()
         self._pending.append(piece)
         self._pending_size += len(piece)
-        return parts if self._pending_size < _LARGEST_PART else [*parts, *self._text_ends()]
+        return parts if self._pending_size < _MAX_PART_CHARS else [*parts, *self._end_text()]
 
-    def thought(self, piece: str) -> list[Part]:
+    def add_reasoning(self, piece: str) -> list[ReplyPart]:
         """Take a piece of what the model thinks."""
-        parts = self._text_ends() if self._style.blocks is Blocks.TEXT_END else []
-        if self._style.reasoning and len(self._reasoning) < _LONGEST_REASONING:
-            self._reasoning += piece[: _LONGEST_REASONING - len(self._reasoning)]
+        parts = self._end_text() if self._style.blocks is Blocks.TEXT_END else []
+        if self._style.reasoning and len(self._reasoning) < _MAX_REASONING_CHARS:
+            self._reasoning += piece[: _MAX_REASONING_CHARS - len(self._reasoning)]
         return parts
 
-    def event(self, type_: str, data: Mapping[str, Any]) -> list[Part]:
+    def add_event(self, type_: str, data: Mapping[str, Any]) -> list[ReplyPart]:
         """Take an event as it is published. Types that say nothing about the reply are passed over."""
         handler = self._handlers.get(type_)
         return handler(data) if handler else []
 
-    def finish(self, final_text: str) -> Answer:
-        """The run has ended with this text (``done``). Its files are not looked at yet, see ``finished``."""
-        left = self._take_pending()
-        notes = [self._reasoning_text(), *self._tools.take()]
+    def finish(self, final_text: str) -> FinalReply:
+        """The run has ended with this text (``done``). Its files are not looked at yet, see ``attach_media``."""
+        left = self._pop_pending()
+        notes = [self._reasoning_text(), *self._tools.drain()]
         whole = self._reply(final_text, notes, is_all=True)
         if not self._last_part:
-            return Answer(whole, whole)
+            return FinalReply(whole, whole)
         if not left.strip():
-            left = "" if evened_out(final_text).endswith(self._last_part) else final_text
-        return Answer(self._reply(left, notes, is_all=False), whole)
+            left = "" if normalize_whitespace(final_text).endswith(self._last_part) else final_text
+        return FinalReply(self._reply(left, notes, is_all=False), whole)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _reply(self, text: str, notes: list[str], *, is_all: bool) -> Reply:
+    def _reply(self, text: str, notes: list[str], *, is_all: bool) -> ReplyContent:
         """``is_all``: nothing was delivered before it. A failed tool is reported only where there is no other text."""
-        failure = self._tools.failure if is_all and not self._tools.has_spoken else ""
+        failure = self._tools.failure if is_all and not self._tools.has_delivered else ""
         if is_silent(text):
-            return Reply(text=failure, silent=not failure)
-        parts = [*notes, "" if evened_out(text) in self._sent else text]
+            return ReplyContent(text=failure, silent=not failure)
+        parts = [*notes, "" if normalize_whitespace(text) in self._sent else text]
         if not text.strip():
             parts.append(failure)
         shown = "\n\n".join(part for part in parts if part.strip())
-        return Reply(text=shown, silent=not shown)
+        return ReplyContent(text=shown, silent=not shown)
 
-    def _take_pending(self) -> str:
+    def _pop_pending(self) -> str:
         text = "".join(self._pending)
         self._pending.clear()
         self._pending_size = 0
         return text
 
-    def _message_ends(self) -> list[Part]:
-        return [*self._reasoning_as_part(), *self._text_ends()]
+    def _end_message(self) -> list[ReplyPart]:
+        return [*self._reasoning_as_part(), *self._end_text()]
 
-    def _text_ends(self) -> list[Part]:
-        text = self._take_pending().strip()
+    def _end_text(self) -> list[ReplyPart]:
+        text = self._pop_pending().strip()
         if not text or is_silent(text):
             return []
-        self._last_part = evened_out(text)
-        return [Part(text)]
+        self._last_part = normalize_whitespace(text)
+        return [ReplyPart(text)]
 
-    def _tool_ended(self, call: object, *, error: str | None) -> list[Part]:
-        sent = self._tools.ended(msgspec.convert(call, ToolCallView), error, keep_note=self._style.verbose)
+    def _on_tool_end(self, call: object, *, error: str | None) -> list[ReplyPart]:
+        sent = self._tools.on_tool_end(msgspec.convert(call, ToolCallView), error, keep_note=self._style.verbose)
         if sent is not None:
-            self._note_sent(sent)
+            self._record_sent(sent)
         if self._style.blocks is Blocks.OFF:
             return []
-        return [Part(note, PartKind.TOOL) for note in self._tools.take()]
+        return [ReplyPart(note, ReplyPartKind.TOOL) for note in self._tools.drain()]
 
-    def _note_sent(self, text: str) -> None:
+    def _record_sent(self, text: str) -> None:
         """A messaging tool has delivered this text here: it need not be delivered again as the final one."""
-        text = evened_out(text)
+        text = normalize_whitespace(text)
         if not text:
             return
         self._sent.pop(text, None)
         self._sent[text] = None
-        if len(self._sent) > _MOST_SENT:
+        if len(self._sent) > _MAX_SENT_TEXTS:
             del self._sent[next(iter(self._sent))]
 
-    def _reasoning_as_part(self) -> list[Part]:
+    def _reasoning_as_part(self) -> list[ReplyPart]:
         if self._style.blocks is Blocks.OFF or not self._reasoning.strip():
             return []
         text, self._reasoning = self._reasoning_text(), ""
-        return [Part(text, PartKind.REASONING)]
+        return [ReplyPart(text, ReplyPartKind.REASONING)]
 
     def _reasoning_text(self) -> str:
         return f"Reasoning:\n{self._reasoning.strip()}" if self._reasoning.strip() else ""
 
-    def _compacted(self, data: Mapping[str, Any]) -> list[Part]:
+    def _on_compaction_end(self, data: Mapping[str, Any]) -> list[ReplyPart]:
         """After a compaction for want of room the model is asked again: what it said before is not its answer."""
         if data.get("reason") == "overflow" and not (data.get("aborted") or data.get("error")):
-            has_spoken, self._tools = self._tools.has_spoken, ToolNotes()
-            self._tools.has_spoken = has_spoken
-            self._take_pending()
+            has_spoken, self._tools = self._tools.has_delivered, ToolSummaries()
+            self._tools.has_delivered = has_spoken
+            self._pop_pending()
             self._reasoning = ""
         return []
 
 
-def finished(reply: Reply, check: Callable[[str], Media | None]) -> Reply:
+def attach_media(reply: ReplyContent, check: Callable[[str], Media | None]) -> ReplyContent:
     """The reply with its files beside the text. ``check`` looks at files (see ``check_media``): call it in a thread."""
     text, media = extract_media(reply.text, check)
     if media and is_silent(text):
         text = ""
-    return Reply(text=text, media=tuple(media), silent=reply.silent)
+    return ReplyContent(text=text, media=tuple(media), silent=reply.silent)
 
 
-def evened_out(text: str) -> str:
+def normalize_whitespace(text: str) -> str:
     """The text without differences that nobody sees."""
     return " ".join(text.split())

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 NO_REPLY = "NO_REPLY"
-_MOST_SPACE = 256
+_MAX_WHITESPACE = 256
 
 
 def is_silent(text: str) -> bool:
@@ -22,7 +22,7 @@ def is_silent(text: str) -> bool:
     return text.strip() == NO_REPLY
 
 
-class HeldBack:
+class NoReplyBuffer:
     """The beginning of a streamed text, for as long as the text may still turn out to be ``NO_REPLY``.
 
     What it holds is bounded: of white space that could be part of a silent answer, 256 characters a side are kept.
@@ -38,7 +38,7 @@ class HeldBack:
             return piece
         text = self._held + piece
         if _may_be_silent(text):
-            self._held = _bounded(text)
+            self._held = _bound_whitespace(text)
             return ""
         self._held, self._is_open = "", True
         return text
@@ -54,29 +54,29 @@ def _may_be_silent(text: str) -> bool:
     return NO_REPLY.startswith(begun) or begun.rstrip() == NO_REPLY
 
 
-def _bounded(text: str) -> str:
+def _bound_whitespace(text: str) -> str:
     token = text.strip()
     start = text.find(token) if token else len(text)
-    return text[:start][-_MOST_SPACE:] + token + text[start + len(token) :][:_MOST_SPACE]
+    return text[:start][-_MAX_WHITESPACE:] + token + text[start + len(token) :][:_MAX_WHITESPACE]
 
 
 _decode = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class LeadingText:
+class NoReplyFilter:
     """Once a piece has shown that the text is an answer, everything passes untouched."""
 
     def __init__(self) -> None:
-        self._held = HeldBack()
+        self._buffer = NoReplyBuffer()
         self._is_open = False
 
-    def take(self, pieces: list[msgspec.Raw]) -> list[msgspec.Raw]:
+    def push(self, pieces: list[msgspec.Raw]) -> list[msgspec.Raw]:
         """The pieces that may be shown now; each is a JSON string."""
         if self._is_open:
             return pieces
         for index, piece in enumerate(pieces):
-            shown = self._held.push(_decode(piece))
+            shown = self._buffer.push(_decode(piece))
             if shown:
                 self._is_open = True
                 return [msgspec.Raw(_encode(shown)), *pieces[index + 1 :]]
@@ -85,7 +85,7 @@ class LeadingText:
     def end(self) -> list[msgspec.Raw]:
         """The text has ended, at a tool call or with the turn: what was held back and is an answer after all."""
         self._is_open = False
-        shown = self._held.end()
+        shown = self._buffer.end()
         return [msgspec.Raw(_encode(shown))] if shown else []
 
 
@@ -112,8 +112,8 @@ MEDIA_TYPES: Mapping[str, str] = {
 
 _PREFIX = "MEDIA:"
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
-_MOST_FILES = 20
-_LARGEST_FILE = 20 * 1024 * 1024
+_MAX_FILES = 20
+_MAX_FILE_BYTES = 20 * 1024 * 1024
 
 
 class Media(msgspec.Struct, frozen=True):
@@ -135,7 +135,7 @@ def extract_media(text: str, check: Callable[[str], Media | None]) -> tuple[str,
     fence: str | None = None
     for line in text.split("\n"):
         fence = _fence_after(line, fence)
-        name = _name_in(line) if fence is None and len(found) < _MOST_FILES else ""
+        name = _name_in(line) if fence is None and len(found) < _MAX_FILES else ""
         media = check(name) if name else None
         if media is None:
             kept.append(line)
@@ -160,7 +160,7 @@ def _fence_after(line: str, fence: str | None) -> str | None:
     return None if mark[1].startswith(fence) and not line[mark.end() :].strip() else fence
 
 
-def check_media(name: str, workspace: Path, *, largest: int = _LARGEST_FILE) -> Media | None:
+def check_media(name: str, workspace: Path, *, largest: int = _MAX_FILE_BYTES) -> Media | None:
     """The file that ``name`` means, if it may be handed over; None otherwise. Reads the file system: use a thread.
 
     It must be a relative path to a regular file of an allowed type and at most ``largest`` bytes, inside the workspace

@@ -11,26 +11,26 @@ from errors import PoolError, PoolSaturated, RequestTimeout, RunAborted
 from gateway.lanes import LaneMachine
 from gateway.lanes.messages import (
     AbortTurn,
-    Action,
     Clear,
-    RefusalReason,
-    Refuse,
+    LaneAction,
+    RejectionReason,
+    RejectRun,
     StartTurn,
     Steer,
-    SteerRefused,
+    SteerRejected,
     Submit,
     TurnEnded,
     TurnSteerable,
     Withdraw,
 )
-from gateway.runs.registry import Ledger
-from gateway.runs.run import Run, RunOutcome, interrupted
+from gateway.runs.registry import RunRegistry
+from gateway.runs.run import Run, RunOutcome, interrupted_error
 from gateway.settings import GatewaySettings
-from gateway.turns.exclusive import Jobs
-from gateway.turns.lane_shell import Scheduler
+from gateway.turns.exclusive import ExclusiveAccess
+from gateway.turns.lane_shell import LaneShell
 from gateway.turns.ports import TurnDesk
-from gateway.turns.replies import Answer, Reply
-from gateway.turns.turn import Ending, Turn, TurnReport
+from gateway.turns.replies import FinalReply, ReplyContent
+from gateway.turns.turn import EndReason, Turn, TurnResult
 from pool.lease import Lease
 from wire.timers import Timer
 
@@ -38,56 +38,58 @@ from wire.timers import Timer
 class ConductorDesk(TurnDesk, Protocol):
     """What the conductor and its turns ask of the gateway."""
 
-    def began(self, turn: Turn) -> None:
+    def on_begun(self, turn: Turn) -> None:
         """The session is in its turn."""
         ...
 
-    async def answer(self, turn: Turn, report: TurnReport) -> Answer | None:
+    async def final_reply(self, turn: Turn, report: TurnResult) -> FinalReply | None:
         """What of the turn's answer is shown; None where it has none. Takes its time, but not for ever."""
         ...
 
-    def outcome(self, report: TurnReport, reply: Reply | None, run: Run) -> RunOutcome:
+    def outcome(self, report: TurnResult, reply: ReplyContent | None, run: Run) -> RunOutcome:
         """What one of the turn's runs is told, with what of the answer is for it."""
         ...
 
-    def ended(self, turn: Turn, report: TurnReport) -> None:
+    def on_ended(self, turn: Turn, report: TurnResult) -> None:
         """The session's turn is over, however it ended."""
         ...
 
-    async def sent(self, turn: Turn, answer: Answer) -> None:
+    async def after_delivery(self, turn: Turn, answer: FinalReply) -> None:
         """Everybody has been told."""
         ...
 
 
-class Conductor:
+class TurnScheduler:
     """Runs and jobs on their way through the lanes; implements ``gateway.turns.turn.TurnLanes``.
 
     All of it belongs to the nursery it is given.
     """
 
-    def __init__(self, settings: GatewaySettings, ledger: Ledger, desk: ConductorDesk, nursery: trio.Nursery) -> None:
-        self._ledger = ledger
-        self._desk = desk
+    def __init__(
+        self, settings: GatewaySettings, ledger: RunRegistry, desk: ConductorDesk, nursery: trio.Nursery
+    ) -> None:
+        self._run_registry = ledger
+        self._context = desk
         self._nursery = nursery
-        self._scheduler = Scheduler(settings.queue, self._perform)
+        self._lane_shell = LaneShell(settings.queue, self._perform)
         self._runs: dict[str, Run] = {}
         """Those that wait in a lane, by their names there."""
-        self._jobs = Jobs(self._scheduler.tell)
-        self.occupy = self._jobs.occupy
+        self._exclusive_access = ExclusiveAccess(self._lane_shell.handle)
+        self.acquire_session = self._exclusive_access.acquire
         self._held_turns = count(1)
         self._turns: dict[str, Turn] = {}
         self._timers: dict[str, Timer] = {}
-        self._refused: dict[str, Refuse] = {}
+        self._rejected: dict[str, RejectRun] = {}
         self._is_closing = False
 
     async def run(self) -> None:
         """Keep the lanes' time until cancelled."""
-        await self._scheduler.run()
+        await self._lane_shell.run()
 
     @property
     def lanes(self) -> LaneMachine:
         """Who waits, and who runs."""
-        return self._scheduler.lanes
+        return self._lane_shell.lanes
 
     def turn_of(self, session: str) -> Turn | None:
         """The session's running turn."""
@@ -108,16 +110,16 @@ class Conductor:
     def is_steerable(self, session: str) -> bool:
         """Whether the session's running turn would take a message now."""
         turn = self.turn_of(session)
-        return turn is not None and turn.takes_steers
+        return turn is not None and turn.is_steerable
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
     def submit(self, run: Run) -> None:
         """Give a run its place; its time begins. Raises PoolSaturated where there is none; it never was in a lane."""
         request = run.request
-        run.begin_time(trio.current_time())
+        run.start_clock(trio.current_time())
         self._runs[run.name] = run
-        self._scheduler.tell(
+        self._lane_shell.handle(
             Submit(
                 run=run.name,
                 session=request.session,
@@ -128,11 +130,11 @@ class Conductor:
                 exclusive=not request.is_plain,
             )
         )
-        refusal = self._refused.pop(run.name, None)
+        refusal = self._rejected.pop(run.name, None)
         if refusal is not None:
             raise PoolSaturated(refusal.text, session=request.session, retry_after=1.0)
         if run.name in self._runs:
-            self._keep_time(run)
+            self._start_timer(run)
 
     def abort(self, run: Run) -> bool:
         """End a run: take it out of its lane, or abort the turn that it began. False when it has ended.
@@ -150,10 +152,10 @@ class Conductor:
             return True
         for turn in self._turns.values():
             if run is turn.leader and run in turn.runs:
-                turn.end(Ending.ABORTED)
+                turn.end(EndReason.ABORTED)
                 return True
-            if turn.let_go(run):
-                self._forget_time(run)
+            if turn.detach_run(run):
+                self._cancel_timer(run)
                 text = "the run was aborted; the running turn, which another began, goes on with its message"
                 self._fail(run, RunAborted(text, session=turn.session, worker=turn.worker))
                 return True
@@ -164,7 +166,7 @@ class Conductor:
         turn = self.turn_of(session)
         if turn is None:
             return False
-        turn.end(Ending.ABORTED)
+        turn.end(EndReason.ABORTED)
         return True
 
     @property
@@ -172,21 +174,21 @@ class Conductor:
         """All running turns."""
         return list(self._turns.values())
 
-    async def end_questions(self) -> None:
+    async def end_turns_awaiting_person(self) -> None:
         """End the turns that wait for a person; their workers record that the calls were not allowed."""
         waiting = [turn for turn in self._turns.values() if turn.lease is not None and turn.lease.awaits_person]
         async with trio.open_nursery() as nursery:
             for turn in waiting:
-                turn.end(Ending.STOPPED)
-                nursery.start_soon(turn.over.wait)
+                turn.end(EndReason.STOPPED)
+                nursery.start_soon(turn.settled.wait)
 
     def clear(self, session: str) -> None:
         """Refuse everything of the session that waits."""
-        self._scheduler.tell(Clear(session))
+        self._lane_shell.handle(Clear(session))
 
     def reconfigure(self, settings: GatewaySettings) -> None:
         """New limits."""
-        self._scheduler.reconfigure(settings.queue)
+        self._lane_shell.reconfigure(settings.queue)
 
     def close(self) -> None:
         """Begin no more turns: what waits is left to the supervisor's next life."""
@@ -194,65 +196,65 @@ class Conductor:
 
     # --- what the lanes decide ----------------------------------------------------------------------------------------
 
-    def _perform(self, action: Action) -> None:
+    def _perform(self, action: LaneAction) -> None:
         match action:
-            case StartTurn(runs=(name, *_)) if name in self._jobs:
-                self._jobs.start(action)
+            case StartTurn(runs=(name, *_)) if name in self._exclusive_access:
+                self._exclusive_access.grant(action)
             case StartTurn() if self._is_closing:
                 for name in action.runs:
-                    self._take(name)
+                    self._pop_run(name)
             case StartTurn():
                 self._start(action)
             case Steer():
-                self._steer(self._turns[action.turn], self._take(action.run))
+                self._steer(self._turns[action.turn], self._pop_run(action.run))
             case AbortTurn():
-                self._turns[action.turn].end(Ending.INTERRUPTED)
-            case Refuse() if action.run in self._jobs:
-                self._jobs.refuse(action)
-            case Refuse():
-                self._refuse(action)
+                self._turns[action.turn].end(EndReason.INTERRUPTED)
+            case RejectRun() if action.run in self._exclusive_access:
+                self._exclusive_access.reject(action)
+            case RejectRun():
+                self._reject(action)
             case _:
                 assert_never(action)
 
-    def _take(self, name: str) -> Run:
+    def _pop_run(self, name: str) -> Run:
         """A run leaves its lane for a turn: from now on the turn keeps its time."""
         run = self._runs.pop(name)
-        self._forget_time(run)
+        self._cancel_timer(run)
         return run
 
     def _start(self, start: StartTurn) -> None:
-        runs = [self._take(name) for name in start.runs]
-        turn = Turn(start, runs, self._desk, self)
+        runs = [self._pop_run(name) for name in start.runs]
+        turn = Turn(start, runs, self._context, self)
         self._turns[turn.id] = turn
-        self._nursery.start_soon(self._conduct, turn)
+        self._nursery.start_soon(self._run_turn, turn)
 
     def _steer(self, turn: Turn, run: Run) -> None:
         """The run becomes a part of the turn, whose time may be longer than its own."""
         turn.steer(run)
         if run in turn.runs and run.deadline < math.inf:
-            self._timers[run.name] = self._scheduler.alarm(run.deadline, self._expire_steered, (turn, run))
+            self._timers[run.name] = self._lane_shell.set_timer(run.deadline, self._expire_steered, (turn, run))
 
     def _expire_steered(self, steered: tuple[Turn, Run]) -> None:
         """A run's time is over before the turn's into which its message went; the message stays there."""
         turn, run = steered
-        self._forget_time(run)
-        if turn.let_go(run):
+        self._cancel_timer(run)
+        if turn.detach_run(run):
             text = "the run's time was over before the running turn, which had been given its message, had ended"
             self._fail(run, RequestTimeout(text, session=turn.session, worker=turn.worker))
 
-    def _forget_time(self, run: Run) -> None:
-        self._scheduler.cancel(self._timers.pop(run.name, None))
+    def _cancel_timer(self, run: Run) -> None:
+        self._lane_shell.cancel_timer(self._timers.pop(run.name, None))
 
-    def _refuse(self, refusal: Refuse) -> None:
-        run = self._take(refusal.run)
+    def _reject(self, refusal: RejectRun) -> None:
+        run = self._pop_run(refusal.run)
         if not run.accepted_seq:
-            self._refused[run.name] = refusal  # its caller is still being told whether it is accepted
+            self._rejected[run.name] = refusal  # its caller is still being told whether it is accepted
         else:
-            self._fail(run, _refusal_error(refusal, run))
+            self._fail(run, _rejection_error(refusal, run))
 
     def _withdraw(self, run: Run, error: PoolError) -> None:
-        self._scheduler.tell(Withdraw(run.name))
-        self._take(run.name)
+        self._lane_shell.handle(Withdraw(run.name))
+        self._pop_run(run.name)
         self._fail(run, error)
 
     def _expire(self, run: Run) -> None:
@@ -267,25 +269,25 @@ class Conductor:
             )
 
     def _fail(self, run: Run, error: PoolError) -> None:
-        outcome, seq = self._ledger.fail(run, error)
-        self._nursery.start_soon(self._ledger.release, [(run, outcome)], seq)
+        outcome, seq = self._run_registry.fail(run, error)
+        self._nursery.start_soon(self._run_registry.settle, [(run, outcome)], seq)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
-    def steerable(self, turn: Turn, *, now: bool) -> None:
+    def set_steerable(self, turn: Turn, *, now: bool) -> None:
         """See ``TurnLanes.steerable``."""
         if turn.held is None:
-            self._scheduler.tell(TurnSteerable(turn.id, now))
+            self._lane_shell.handle(TurnSteerable(turn.id, now))
 
-    def take_back(self, turn: Turn, run: Run) -> None:
+    def requeue_steer(self, turn: Turn, run: Run) -> None:
         """See ``TurnLanes.take_back``."""
-        self._forget_time(run)
-        self._put_back(run)
-        self._scheduler.tell(SteerRefused(turn.id, run.name))
+        self._cancel_timer(run)
+        self._requeue(run)
+        self._lane_shell.handle(SteerRejected(turn.id, run.name))
 
-    async def run_on(self, lease: Lease, run: Run) -> None:
+    async def run_with_lease(self, lease: Lease, run: Run) -> None:
         """Run a turn on a lease that its caller holds, beside the lanes; the run's time begins."""
-        run.begin_time(trio.current_time())
+        run.start_clock(trio.current_time())
         start = StartTurn(
             turn=f"h{next(self._held_turns)}",
             session=run.request.session,
@@ -294,68 +296,70 @@ class Conductor:
             runs=(run.name,),
             text=run.request.text,
         )
-        turn = self._turns[start.turn] = Turn(start, [run], self._desk, self, held=lease)
-        await self._conduct(turn)
+        turn = self._turns[start.turn] = Turn(start, [run], self._context, self, held=lease)
+        await self._run_turn(turn)
 
-    async def _conduct(self, turn: Turn) -> None:
+    async def _run_turn(self, turn: Turn) -> None:
         clear_contextvars()  # whatever request, of whatever session, happened to set it off
         bind_contextvars(session=turn.session, run=turn.leader.request.run_id)
-        self._desk.began(turn)
+        self._context.on_begun(turn)
         try:
             report = await turn.execute()
-            answer = await self._desk.answer(turn, report)
+            answer = await self._context.final_reply(turn, report)
         except BaseException:  # the end of the supervisor: a cancellation, or a group of them
             self._interrupt(turn)
             raise
-        outcomes, seq = self._close(turn, report, answer)
-        await self._ledger.release(outcomes, seq)
-        turn.over.set()
+        outcomes, seq = self._finish_turn(turn, report, answer)
+        await self._run_registry.settle(outcomes, seq)
+        turn.settled.set()
         if answer is not None:
-            await self._desk.sent(turn, answer)
+            await self._context.after_delivery(turn, answer)
 
-    def _close(self, turn: Turn, report: TurnReport, answer: Answer | None) -> tuple[list[tuple[Run, RunOutcome]], int]:
+    def _finish_turn(
+        self, turn: Turn, report: TurnResult, answer: FinalReply | None
+    ) -> tuple[list[tuple[Run, RunOutcome]], int]:
         """Give every run its outcome, and the lane its next turn."""
         outcomes: list[tuple[Run, RunOutcome]] = []
         seq = 0
         del self._turns[turn.id]
         for run in (*turn.runs, *report.unconsumed):
-            self._forget_time(run)
-        with self._ledger.together():
-            for run in self._to_be_told(turn):
-                reply = None if answer is None else answer.told_to(leads=run is turn.leader)
-                outcome = self._desk.outcome(report, reply, run)
-                seq = self._ledger.end(run, outcome)
+            self._cancel_timer(run)
+        with self._run_registry.transaction():
+            for run in self._runs_to_end(turn):
+                reply = None if answer is None else answer.for_run(leads=run is turn.leader)
+                outcome = self._context.outcome(report, reply, run)
+                seq = self._run_registry.end(run, outcome)
                 outcomes.append((run, outcome))
-            self._desk.ended(turn, report)
+            self._context.on_ended(turn, report)
         if turn.held is None:
             for run in report.unconsumed:
-                self._put_back(run)
-            self._scheduler.tell(TurnEnded(turn.id, tuple(run.name for run in report.unconsumed)))
+                self._requeue(run)
+            self._lane_shell.handle(TurnEnded(turn.id, tuple(run.name for run in report.unconsumed)))
         return outcomes, seq
 
     def _interrupt(self, turn: Turn) -> None:
         """The supervisor ends in mid-turn: say so now, the next life need not find out."""
         self._is_closing = True
-        for run in self._to_be_told(turn):
-            self._ledger.fail(run, interrupted(run.request))
+        for run in self._runs_to_end(turn):
+            self._run_registry.fail(run, interrupted_error(run.request))
 
-    def _to_be_told(self, turn: Turn) -> list[Run]:
+    def _runs_to_end(self, turn: Turn) -> list[Run]:
         """The turn's runs that end with it: when the supervisor stops, one that never reached a worker does not."""
         return [run for run in turn.runs if run.started_at is not None or not self._is_closing]
 
-    def _put_back(self, run: Run) -> None:
+    def _requeue(self, run: Run) -> None:
         self._runs[run.name] = run
-        self._keep_time(run)
+        self._start_timer(run)
 
-    def _keep_time(self, run: Run) -> None:
+    def _start_timer(self, run: Run) -> None:
         if run.deadline < math.inf and run.name not in self._timers:  # a steer refused at once has come back already
-            self._timers[run.name] = self._scheduler.alarm(run.deadline, self._expire, run)
+            self._timers[run.name] = self._lane_shell.set_timer(run.deadline, self._expire, run)
 
 
-def _refusal_error(refusal: Refuse, run: Run) -> PoolError:
+def _rejection_error(refusal: RejectRun, run: Run) -> PoolError:
     session = run.request.session
     match refusal.reason:
-        case RefusalReason.INTERRUPTED | RefusalReason.CLEARED:
+        case RejectionReason.INTERRUPTED | RejectionReason.CLEARED:
             return RunAborted(refusal.text, session=session)
-        case RefusalReason.FULL | RefusalReason.DROPPED | RefusalReason.EVICTED:
+        case RejectionReason.FULL | RejectionReason.DROPPED | RejectionReason.EVICTED:
             return PoolSaturated(refusal.text, session=session, retry_after=1.0)

@@ -9,22 +9,30 @@ from enum import StrEnum
 import msgspec
 import trio
 
-from errors import InternalError, PoolError, RequestTimeout, RunAborted, WorkerExited, WorkerStalled, ungrouped
+from errors import (
+    InternalError,
+    PoolError,
+    RequestTimeout,
+    RunAborted,
+    WorkerExited,
+    WorkerStalled,
+    unwrap_exception_groups,
+)
 from gateway.events.translate import Translator
 from gateway.lanes.messages import StartTurn
-from gateway.runs.run import Run, interrupted, prompt_params
+from gateway.runs.run import Run, interrupted_error, prompt_params
 from gateway.turns.ports import TurnDesk, TurnLanes
 from gateway.turns.replies import ReplyShaper, ReplyStyle
-from gateway.turns.reply_filters import LeadingText
+from gateway.turns.reply_filters import NoReplyFilter
 from heartbeat.answers import with_events
 from pool.lease import Lease, PromptStream
 from wire.messages import Message, PromptResult
 
 _MAX_RETRIES = 2
-_ANSWERS = frozenset({"permission_decided", "ui_resolved"})
+_ANSWER_EVENTS = frozenset({"permission_decided", "ui_resolved"})
 
 
-class Ending(StrEnum):
+class EndReason(StrEnum):
     """Why a turn is ended before it has ended by itself."""
 
     ABORTED = "aborted"
@@ -37,7 +45,7 @@ class Ending(StrEnum):
     """The supervisor stops, and the turn waits for a person."""
 
 
-class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
+class TurnResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a turn: a ``result``, an ``error``, or both where it was ended early.
 
     ``unconsumed``: runs steered into it that it never saw. ``cut_off``: those that, unseen, end with it because it was
@@ -50,8 +58,8 @@ class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
     level: str | None
     waited: float | None
     unconsumed: tuple[Run, ...]
-    cut_off: tuple[Run, ...] = ()
-    why: PoolError | None = None
+    discarded: tuple[Run, ...] = ()
+    end_error: PoolError | None = None
 
 
 class Turn:
@@ -67,36 +75,36 @@ class Turn:
         self.held = held
         self.runs = runs
         """Whom it answers for; those whose steers it has taken are added."""
-        self._began_with = len(runs)
+        self._initial_runs = len(runs)
         self.leader = runs[0]
         self.deadline = max(run.deadline for run in runs)
-        self.answer_as(ReplyStyle())
-        self._patience = trio.CancelScope()
+        self.begin_reply(ReplyStyle())
+        self._wait_scope = trio.CancelScope()
         self.text = start.text
-        self._desk = desk
+        self._context = desk
         self._lanes = lanes
         self._translator = Translator()
         self._scope = trio.CancelScope()
-        self._moved = trio.Event()
-        self.takes_steers = False
-        self._ending: Ending | None = None
+        self._deadline_changed = trio.Event()
+        self.is_steerable = False
+        self._end_reason: EndReason | None = None
         self._lease: Lease | None = None
         self._worker: str | None = None
         self._level: str | None = None
         self._waited: float | None = None
         self._prompt_ended = trio.Event()
-        self.over = trio.Event()
+        self.settled = trio.Event()
         """Set when its runs have their outcomes."""
         self._is_prompting = False
         self._result: PromptResult | None = None
         self._error: PoolError | None = None
-        self._steering: deque[Run] = deque()
+        self._steer_queue: deque[Run] = deque()
         self._steer_lock = trio.Lock()
         self._steered: list[Run] = []
         """Given to the worker, in this order."""
-        self.shown: list[str] = []
+        self.event_ids: list[str] = []
         """The system events that its prompt tells, by their ids."""
-        self._seen = 0
+        self._consumed_steers = 0
         """So many of them, the first ones, were looked at before the turn was to be ended."""
         self._paused_at: float | None = None
         self._nursery: trio.Nursery | None = None
@@ -111,28 +119,28 @@ class Turn:
         """The worker it has, or had last."""
         return self._worker
 
-    def answer_as(self, style: ReplyStyle) -> None:
+    def begin_reply(self, style: ReplyStyle) -> None:
         """Begin its answer, in this style."""
         self._style = style
         self.shaper = ReplyShaper(style)
-        self.leading = LeadingText()
+        self.no_reply_filter = NoReplyFilter()
 
     @contextmanager
-    def patience(self) -> Iterator[None]:
+    def cancel_when_ending(self) -> Iterator[None]:
         """For what may take its time while the worker is listened to: cut short where the turn is to be ended."""
-        with trio.CancelScope() as self._patience:
-            if self._ending is not None:
-                self._patience.cancel()
+        with trio.CancelScope() as self._wait_scope:
+            if self._end_reason is not None:
+                self._wait_scope.cancel()
             yield
 
     # --- what others do to it ---------------------------------------------------------------------------------------
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: EndReason) -> None:
         """End it early: politely where its prompt runs, with a deadline. The first reason counts."""
-        if self._ending is not None:
+        if self._end_reason is not None:
             return
-        self._ending = ending
-        self._patience.cancel()
+        self._end_reason = ending
+        self._wait_scope.cancel()
         if self._lease is not None and self._is_prompting and self._nursery is not None:
             self._nursery.start_soon(self._abort, self._lease)
         else:
@@ -140,24 +148,24 @@ class Turn:
 
     def steer(self, run: Run) -> None:
         """Put a run's text into the turn; it waits anew where the worker does not take it."""
-        if self._nursery is None or not self._is_prompting or self._ending is not None:
-            self._lanes.take_back(self, run)
+        if self._nursery is None or not self._is_prompting or self._end_reason is not None:
+            self._lanes.requeue_steer(self, run)
             return
         self.runs.append(run)  # it ends with the turn, unless the worker turns out never to have taken it
-        self._steering.append(run)
+        self._steer_queue.append(run)
         self._nursery.start_soon(self._steer_next)
 
-    def let_go(self, run: Run) -> bool:
+    def detach_run(self, run: Run) -> bool:
         """Answer no longer for a run whose own time is over; False when it ended before."""
         if run not in self.runs:
             return False
-        self._began_with -= run in self.runs[: self._began_with]
+        self._initial_runs -= run in self.runs[: self._initial_runs]
         self.runs.remove(run)
         return True
 
     # --- its life ---------------------------------------------------------------------------------------------------
 
-    async def execute(self) -> TurnReport:
+    async def execute(self) -> TurnResult:
         """Run to the end, whatever end it is; raises nothing that concerns this turn alone."""
         try:
             with self._scope:
@@ -165,16 +173,16 @@ class Turn:
         except PoolError as exc:
             self._error = exc
         except Exception as exc:  # noqa: BLE001 - a defect met in one turn fails this turn, not all the others
-            self._error = self._internal(exc)
-        return TurnReport(
+            self._error = self._internal_error(exc)
+        return TurnResult(
             result=self._result,
-            error=self._error or self._early_end(),
+            error=self._error or self._early_end_error(),
             worker=self._worker,
             level=self._level,
             waited=self._waited,
             unconsumed=tuple(self._unconsumed()),
-            cut_off=tuple(self._cut_off()),
-            why=None if self._ending is None else self._end_of(self._ending),
+            discarded=tuple(self._discarded_steers()),
+            end_error=None if self._end_reason is None else self._end_error(self._end_reason),
         )
 
     async def _lease_and_run(self) -> None:
@@ -185,24 +193,24 @@ class Turn:
             except WorkerExited as exc:
                 attempts += 1
                 may_repeat = not exc.sent or all(run.request.retry_safe for run in self.runs)
-                if not may_repeat or attempts > _MAX_RETRIES or self._ending is not None:
+                if not may_repeat or attempts > _MAX_RETRIES or self._end_reason is not None:
                     raise
-                self._begin_again()
+                self._reset_for_retry()
 
-    def _begin_again(self) -> None:
+    def _reset_for_retry(self) -> None:
         """The prompt alone is sent again, to a worker that knows nothing of this turn."""
         for run in self._steered.copy():
-            self._give_back(run)
-        self._seen = 0
+            self._return_steer(run)
+        self._consumed_steers = 0
         self._translator = Translator()
-        self.answer_as(self._style)
+        self.begin_reply(self._style)
 
     async def _run_once(self) -> None:
-        async with self._desk.lease(self) as lease:
+        async with self._context.lease(self) as lease:
             self._lease = lease
             self._worker, self._level, self._waited = lease.worker_id, lease.level.label, lease.waited
             try:
-                await self._desk.mark_started(self.runs, self, lease.worker_id)
+                await self._context.mark_started(self.runs, self, lease.worker_id)
                 await self._prompt(lease)
             finally:
                 self._lease = None
@@ -210,10 +218,10 @@ class Turn:
     async def _prompt(self, lease: Lease) -> None:
         """The prompt, with a task that keeps its deadline and one for every steer beside it."""
         try:
-            with ungrouped():
+            with unwrap_exception_groups():
                 async with trio.open_nursery() as nursery:
                     self._nursery = nursery
-                    nursery.start_soon(self._keep_deadline)
+                    nursery.start_soon(self._watch_deadline)
                     over = "the turn is over"
                     try:
                         await self._listen(lease)
@@ -225,15 +233,15 @@ class Turn:
                         self._prompt_ended.set()
                         self._set_steerable(now=False)
                         self._pause(now=False, why=over)
-                        self._moved.set()
-                        if self._ending is not None:
+                        self._deadline_changed.set()
+                        if self._end_reason is not None:
                             nursery.cancel_scope.cancel()  # a steer without an answer ends with the turn
         finally:
             self._nursery = None
             self._prompt_ended = trio.Event()
 
     async def _listen(self, lease: Lease) -> None:
-        stream = self._raw_prompt(lease) or self._own_prompt(lease)
+        stream = self._passthrough_prompt(lease) or self._composed_prompt(lease)
         self._is_prompting = True
         try:
             await self._read(lease, stream)
@@ -241,43 +249,43 @@ class Turn:
             with trio.CancelScope(shield=True):  # bounded by the abort grace
                 await stream.aclose()
 
-    def _raw_prompt(self, lease: Lease) -> PromptStream | None:
+    def _passthrough_prompt(self, lease: Lease) -> PromptStream | None:
         """What a front end has written itself reaches the worker as it is."""
         raw = self.leader.raw
         return None if raw is None else lease.prompt(self.text, raw=raw)
 
-    def _own_prompt(self, lease: Lease) -> PromptStream:
-        turns, events = self._desk.history_turns(self), self._desk.pending(self)
-        self.shown = [event.id for event in events]
+    def _composed_prompt(self, lease: Lease) -> PromptStream:
+        turns, events = self._context.history_turns(self), self._context.claim_events(self)
+        self.event_ids = [event.id for event in events]
         text = with_events(events, self.text)
         return lease.prompt(prompt_params(text, [run.request for run in self.runs], turns))
 
     async def _read(self, lease: Lease, stream: PromptStream) -> None:
         is_first = True
-        while (batch := await stream.take()) is not None:
-            await self._desk.publish(self, self._translator.take(batch))
-            if self._ending is None:
-                self._seen = self._translator.steers_seen
+        while (batch := await stream.next_batch()) is not None:
+            await self._context.publish(self, self._translator.translate(batch))
+            if self._end_reason is None:
+                self._consumed_steers = self._translator.consumed_steers
             if is_first or self._translator.compaction_changed:
                 self._set_steerable(now=not self._translator.is_compacting)
                 is_first = False
-            self._pause(now=lease.awaits_person, why="answered" if _answers(batch) else "the turn is over")
-            await self._desk.room()
+            self._pause(now=lease.awaits_person, why="answered" if _has_answer(batch) else "the turn is over")
+            await self._context.wait_store_room()
         self._result = result = stream.result
         was_aborted = result is not None and result.stop_reason == "aborted"
-        if was_aborted and lease.stalled_for is not None and self._ending is None:
+        if was_aborted and lease.stalled_for is not None and self._end_reason is None:
             text = f"worker {self._worker} was silent for {lease.stalled_for:g} s in the turn (pool.turn_stall)"
             self._error = WorkerStalled(f"{text}, which was aborted", session=self.session, worker=self._worker)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
-    async def _keep_deadline(self) -> None:
+    async def _watch_deadline(self) -> None:
         while not self._prompt_ended.is_set():
-            self._moved = trio.Event()
+            self._deadline_changed = trio.Event()
             with trio.move_on_at(math.inf if self._paused_at is not None else self.deadline):
-                await self._moved.wait()
+                await self._deadline_changed.wait()
                 continue
-            self.end(Ending.TIMEOUT)
+            self.end(EndReason.TIMEOUT)
             return
 
     async def _abort(self, lease: Lease) -> None:
@@ -298,49 +306,49 @@ class Turn:
         else:
             self.deadline += trio.current_time() - self._paused_at
             self._paused_at = None
-        self._moved.set()
-        self._desk.awaits_person(self, None if now else why)
+        self._deadline_changed.set()
+        self._context.set_awaiting_person(self, None if now else why)
 
-    def _early_end(self) -> PoolError | None:
+    def _early_end_error(self) -> PoolError | None:
         """The error of a turn that was ended, or that never had a result."""
         result = self._result
-        if result is not None and (self._ending is None or result.stop_reason != "aborted"):
+        if result is not None and (self._end_reason is None or result.stop_reason != "aborted"):
             return None
-        return self._end_of(self._ending)
+        return self._end_error(self._end_reason)
 
-    def _end_of(self, ending: Ending | None) -> PoolError:
+    def _end_error(self, ending: EndReason | None) -> PoolError:
         when = "in its turn" if self._worker is not None else "before its turn began"
         match ending:
-            case Ending.TIMEOUT:
+            case EndReason.TIMEOUT:
                 return RequestTimeout(
                     f"the run of session {self.session} took longer than its timeout and was ended {when}",
                     session=self.session,
                     worker=self._worker,
                 )
-            case Ending.INTERRUPTED:
+            case EndReason.INTERRUPTED:
                 return RunAborted(
                     f"a newer message of session {self.session} interrupted the run", session=self.session
                 )
-            case Ending.STOPPED:
-                return interrupted(self.leader.request)
+            case EndReason.STOPPED:
+                return interrupted_error(self.leader.request)
             case _:
                 return RunAborted(f"the run of session {self.session} was aborted {when}", session=self.session)
 
-    def _internal(self, exc: Exception) -> PoolError:
+    def _internal_error(self, exc: Exception) -> PoolError:
         return InternalError(
             f"the supervisor failed to run this prompt: {type(exc).__name__}: {exc}", session=self.session
         )
 
     def _set_steerable(self, *, now: bool) -> None:
-        self.takes_steers = now
-        self._lanes.steerable(self, now=now)
+        self.is_steerable = now
+        self._lanes.set_steerable(self, now=now)
 
     # --- steers -----------------------------------------------------------------------------------------------------
 
     async def _steer_next(self) -> None:
         """One at a time, in the order of their arrival, whichever task comes first."""
         async with self._steer_lock:
-            await self._steer(self._steering.popleft())
+            await self._steer(self._steer_queue.popleft())
 
     async def _steer(self, run: Run) -> None:
         lease = self._lease
@@ -349,42 +357,42 @@ class Turn:
                 return  # its time was over first
             if lease is None or not self._is_prompting:
                 raise RunAborted("the turn has ended")
-            await self._desk.mark_started([run], self, lease.worker_id)
+            await self._context.mark_started([run], self, lease.worker_id)
             self._steered.append(run)
             await lease.steer(run.request.text)
         except PoolError as exc:
-            ends_with_the_turn = self._ending is not None or (_may_have_been_taken(exc) and not run.request.retry_safe)
+            ends_with_the_turn = self._end_reason is not None or (_may_have_acted(exc) and not run.request.retry_safe)
             if not ends_with_the_turn:
-                self._give_back(run)
+                self._return_steer(run)
 
-    def _give_back(self, run: Run) -> None:
+    def _return_steer(self, run: Run) -> None:
         if run in self._steered:
             self._steered.remove(run)
-        if self.let_go(run):
-            self._lanes.take_back(self, run)
+        if self.detach_run(run):
+            self._lanes.requeue_steer(self, run)
 
     def _unconsumed(self) -> list[Run]:
         """Steers that the worker took and never saw; an abort ends them with the turn, so that they leak nowhere."""
-        left = self._translator.steers_left
-        if self._ending is not None or not left:
+        left = self._translator.queued_steers
+        if self._end_reason is not None or not left:
             return []
         lost = [run for run in self._steered[-left:] if run in self.runs]
         self.runs = [run for run in self.runs if run not in lost]
         return lost
 
-    def _cut_off(self) -> list[Run]:
+    def _discarded_steers(self) -> list[Run]:
         """Of a turn that was to be ended: steers that it had not looked at by then; it throws them away."""
-        if self._ending is None:
+        if self._end_reason is None:
             return []
-        seen = self._steered[: self._seen]
-        return [run for run in self.runs[self._began_with :] if run not in seen]
+        seen = self._steered[: self._consumed_steers]
+        return [run for run in self.runs[self._initial_runs :] if run not in seen]
 
 
-def _answers(batch: list[Message]) -> bool:
+def _has_answer(batch: list[Message]) -> bool:
     """Whether one of these is a person's answer."""
-    return any(message.event in _ANSWERS for message in batch)
+    return any(message.event in _ANSWER_EVENTS for message in batch)
 
 
-def _may_have_been_taken(error: PoolError) -> bool:
+def _may_have_acted(error: PoolError) -> bool:
     """Whether a worker that has died may have acted upon what it was sent and never answered."""
     return isinstance(error, WorkerExited) and error.sent

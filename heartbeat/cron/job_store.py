@@ -6,73 +6,75 @@ from typing import TypeVar
 import msgspec
 
 from errors import Conflict, UsageError
-from heartbeat.cron.jobs import MAX_JOBS, CronJob, CronPorts, JobState, Source, make_job
+from heartbeat.cron.jobs import MAX_JOBS, CronJob, CronPorts, JobSource, JobState, make_job
 from heartbeat.cron.schedule import check_schedule
 from heartbeat.cron.settings import CronSettings
 from wire.framing import DECODE_ERRORS
 
-JOBS = "cron_job"
-STATES = "cron_state"
+JOB_KIND = "cron_job"
+STATE_KIND = "cron_state"
 """Kinds of documents; their keys are the jobs' names."""
 
 T = TypeVar("T")
 
-_MOST_PROBLEMS = 100
+_MAX_PROBLEMS = 100
 
 
-class Book:
+class JobStore:
     """Jobs by name. Where both define one of a name, the settings' holds, and the added one is kept for later."""
 
     def __init__(self, ports: CronPorts) -> None:
         self._ports = ports
         self._added: dict[str, CronJob] = {}
-        self._set: dict[str, CronJob] = {}
-        self._lost: list[str] = []
-        self._refused: list[str] = []
+        self._configured: dict[str, CronJob] = {}
+        self._load_problems: list[str] = []
+        self._settings_problems: list[str] = []
 
     @property
     def problems(self) -> tuple[str, ...]:
         """In words, what could not be taken as it was meant: the first hundred."""
-        shadowed = self._added.keys() & self._set.keys()
+        shadowed = self._added.keys() & self._configured.keys()
         both = [f"job {name} was added, and the settings define it too: theirs holds" for name in sorted(shadowed)]
-        return tuple([*self._refused, *both, *self._lost][:_MOST_PROBLEMS])
+        return tuple([*self._settings_problems, *both, *self._load_problems][:_MAX_PROBLEMS])
 
     async def load(self) -> dict[str, JobState]:
         """Read what an earlier life has kept: the added jobs, and the states of all by name."""
         documents = self._ports.documents
-        jobs = _decoded(await documents.load(JOBS), CronJob, self._lost)
+        jobs = _decoded(await documents.load(JOB_KIND), CronJob, self._load_problems)
         for job in jobs.values():
             try:
                 check_schedule(job.schedule, job.created_at, self._ports.local)
             except UsageError as exc:
-                self._lost.append(f"job {job.id} as it was added cannot be used any more: {exc.message}")
+                self._load_problems.append(f"job {job.id} as it was added cannot be used any more: {exc.message}")
             else:
                 self._added[job.id] = job
-        return _decoded(await documents.load(STATES), JobState, self._lost)
+        return _decoded(await documents.load(STATE_KIND), JobState, self._load_problems)
 
-    def take_settings(self, settings: CronSettings) -> None:
+    def apply_settings(self, settings: CronSettings) -> None:
         """Other settings hold from now on. A job in them that cannot be used is a problem, and is passed over."""
         ports, now = self._ports, self._ports.wall()
-        self._set, self._refused = {}, []
+        self._configured, self._settings_problems = {}, []
         for name, said in settings.jobs.items():
             try:
-                self._set[name] = make_job(
-                    name, said, source=Source.SETTINGS, now=now, local=ports.local, names=ports.names
+                self._configured[name] = make_job(
+                    name, said, source=JobSource.SETTINGS, now=now, local=ports.local, names=ports.names
                 )
             except UsageError as exc:
-                self._refused.append(f"job {name} of the settings cannot be used: {exc.message}")
+                self._settings_problems.append(f"job {name} of the settings cannot be used: {exc.message}")
 
-    def note_too_late(self, job: CronJob) -> None:
+    def record_expired(self, job: CronJob) -> None:
         """A job was first seen after the one moment that it was meant for."""
-        self._refused.append(f"the time of job {job.id} had passed when it was first seen; `pool cron run` runs it")
+        self._settings_problems.append(
+            f"the time of job {job.id} had passed when it was first seen; `pool cron run` runs it"
+        )
 
     def jobs(self) -> dict[str, CronJob]:
         """All that hold."""
-        return {**self._added, **self._set}
+        return {**self._added, **self._configured}
 
     def check_name(self, name: str, *, replace: bool) -> None:
         """Raise UsageError or Conflict where a job of that name cannot be added."""
-        self._refuse_settings(name, "change")
+        self._reject_configured(name, "change")
         if name in self._added and not replace:
             raise Conflict(f"there is a job {name} already; remove it, or add this one in its place (replace)")
         if name not in self._added and len(self.jobs()) >= MAX_JOBS:
@@ -80,29 +82,29 @@ class Book:
 
     def check_removal(self, name: str) -> None:
         """Raise UsageError where the job is not one that was added."""
-        self._refuse_settings(name, "remove")
+        self._reject_configured(name, "remove")
 
-    def keep(self, job: CronJob) -> Awaitable[None]:
+    def save(self, job: CronJob) -> Awaitable[None]:
         """An added job; the result waits until it is durable."""
         self._added[job.id] = job
-        return self._ports.documents.put(JOBS, job.id, msgspec.json.encode(job))
+        return self._ports.documents.put(JOB_KIND, job.id, msgspec.json.encode(job))
 
-    def keep_state(self, name: str, state: JobState) -> Awaitable[None]:
+    def save_state(self, name: str, state: JobState) -> Awaitable[None]:
         """What is known of a job, in place of what was."""
-        return self._ports.documents.put(STATES, name, msgspec.json.encode(state))
+        return self._ports.documents.put(STATE_KIND, name, msgspec.json.encode(state))
 
-    def forget(self, name: str) -> Awaitable[None]:
+    def delete(self, name: str) -> Awaitable[None]:
         """A job is gone, with what is known of it."""
         if self._added.pop(name, None) is not None:
-            self._ports.documents.put(JOBS, name, None)
-        return self.forget_state(name)
+            self._ports.documents.put(JOB_KIND, name, None)
+        return self.delete_state(name)
 
-    def forget_state(self, name: str) -> Awaitable[None]:
+    def delete_state(self, name: str) -> Awaitable[None]:
         """What is known of a job counts for nobody any more."""
-        return self._ports.documents.put(STATES, name, None)
+        return self._ports.documents.put(STATE_KIND, name, None)
 
-    def _refuse_settings(self, name: str, verb: str) -> None:
-        if name in self._set:
+    def _reject_configured(self, name: str, verb: str) -> None:
+        if name in self._configured:
             raise UsageError(f"job {name} is defined by [cron.jobs.{name}] of the settings file; {verb} it there")
 
 

@@ -17,19 +17,19 @@ import msgspec
 
 from errors import UsageError
 from heartbeat.cron.schedule import At, Cron, Every, Schedule, check_schedule, zone_named
-from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
+from heartbeat.cron.settings import CronJobSettings, CronSettings, JobMode
 from heartbeat.delivery.channel import Alert
 from heartbeat.delivery.targets import LAST
 from heartbeat.ports import BeatAnswer, BeatRequest, Documents, Monitor
-from router.keys import check_session_key, main_session_key, parse_session_key
+from router.keys import main_session_key, normalize_session_key, parse_session_key
 
 MAX_JOBS = 10_000
 """In settings and added ones together."""
-_TIMEOUT = 600.0
+_DEFAULT_TIMEOUT = 600.0
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
-class Source(StrEnum):
+class JobSource(StrEnum):
     """Who defines a job, and so who can change it."""
 
     SETTINGS = "settings"
@@ -45,19 +45,19 @@ class CronJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     schedule: Schedule
     text: str
-    mode: Mode
+    mode: JobMode
     agent: str
     session: str
     target: str = LAST
-    timeout: float = _TIMEOUT
+    timeout: float = _DEFAULT_TIMEOUT
     keep: bool = False
     delete_after_run: bool = False
     enabled: bool = True
-    source: Source = Source.ADDED
+    source: JobSource = JobSource.ADDED
     created_at: float = 0.0
 
 
-class Names(msgspec.Struct, frozen=True):
+class NameValidators(msgspec.Struct, frozen=True):
     """What jobs may name: each says what is wrong with a name, or None; and the agent of a job that names none."""
 
     agent_problem: Callable[[str], str | None]
@@ -65,13 +65,15 @@ class Names(msgspec.Struct, frozen=True):
     default_agent: Callable[[], str]
 
 
-def make_job(name: str, said: CronJobSettings, *, source: Source, now: float, local: tzinfo, names: Names) -> CronJob:
+def make_job(
+    name: str, said: CronJobSettings, *, source: JobSource, now: float, local: tzinfo, names: NameValidators
+) -> CronJob:
     """The job of that name. ``now``: Unix time; ``local``: the machine's zone.
 
     Raises UsageError that says which of its keys is wrong, why, and what to write.
     """
     _check_name(name)
-    schedule = _schedule(said, anchor=now if source is Source.ADDED else 0.0, local=local)
+    schedule = _schedule(said, anchor=now if source is JobSource.ADDED else 0.0, local=local)
     check_schedule(schedule, now, local)
     agent = names.default_agent() if said.agent is None else said.agent
     target = LAST if said.delivery is None else said.delivery
@@ -87,24 +89,24 @@ def make_job(name: str, said: CronJobSettings, *, source: Source, now: float, lo
         agent=agent,
         session=_session(said, agent),
         target=target,
-        timeout=_TIMEOUT if said.timeout is None else float(said.timeout),
+        timeout=_DEFAULT_TIMEOUT if said.timeout is None else float(said.timeout),
         keep=said.keep,
         delete_after_run=once if said.delete_after_run is None else said.delete_after_run,
         enabled=said.enabled,
         source=source,
-        created_at=now if source is Source.ADDED else 0.0,
+        created_at=now if source is JobSource.ADDED else 0.0,
     )
 
 
 def cron_problems(
-    settings: CronSettings, *, now: float, local: tzinfo, names: Names
+    settings: CronSettings, *, now: float, local: tzinfo, names: NameValidators
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """Every job of the settings that cannot be meant: the path of its table, and what is wrong with it."""
     if len(settings.jobs) > MAX_JOBS:
         yield ("cron", "jobs"), f"there are {len(settings.jobs)} jobs; {MAX_JOBS} are possible"
     for name, said in settings.jobs.items():
         try:
-            make_job(name, said, source=Source.SETTINGS, now=now, local=local, names=names)
+            make_job(name, said, source=JobSource.SETTINGS, now=now, local=local, names=names)
         except UsageError as exc:
             yield ("cron", "jobs", name), exc.message
 
@@ -118,9 +120,9 @@ def _session(said: CronJobSettings, agent: str) -> str:
     """Its agent's own, or the one named; where it is to speak, that must not be another agent's."""
     if said.session is None:
         return main_session_key(agent)
-    session = check_session_key(said.session)
+    session = normalize_session_key(said.session)
     owner = getattr(parse_session_key(session), "agent", agent)
-    if said.mode is Mode.MAIN and owner != agent:
+    if said.mode is JobMode.MAIN and owner != agent:
         raise UsageError(
             f"session {session} is agent {owner}'s, and the job is agent {agent}'s; write agent = \"{owner}\", "
             f'or mode = "isolated"'
@@ -150,7 +152,7 @@ def _instant(moment: datetime, zone: tzinfo) -> float:
 MAX_HISTORY = 20
 
 
-class Status(StrEnum):
+class CronRunStatus(StrEnum):
     """How a run ended."""
 
     OK = "ok"
@@ -162,7 +164,7 @@ class Status(StrEnum):
     """The supervisor ended meanwhile; how far the agent came is in its conversation."""
 
 
-class Ticket(msgspec.Struct, frozen=True, kw_only=True):
+class ActiveRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run under way. ``due`` None: an operator asked for it. ``since``: the state's ``reached`` before it."""
 
     run: str
@@ -171,22 +173,22 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     since: float
 
 
-class Result(msgspec.Struct, frozen=True):
+class CronRunResult(msgspec.Struct, frozen=True):
     """What a run came to: the agent's answer, or what went wrong."""
 
-    status: Status
+    status: CronRunStatus
     text: str = ""
     error: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CronRunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run of the past. Times are Unix times; ``text`` is the beginning of what the agent answered."""
 
     run: str
     due: float | None
     started_at: float
     ended_at: float
-    status: Status
+    status: CronRunStatus
     text: str = ""
     error: str = ""
 
@@ -201,17 +203,17 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     schedule: Schedule
     reached: float
-    running: Ticket | None = None
+    running: ActiveRun | None = None
     failures: int = 0
     hold_until: float = 0.0
     told_at: float = 0.0
     spent: bool = False
     overlapped: int = 0
-    history: tuple[Outcome, ...] = ()
+    history: tuple[CronRunRecord, ...] = ()
     """The latest ``MAX_HISTORY``, the newest last."""
 
 
-class Runs(Protocol):
+class CronRunPort(Protocol):
     """The gateway, as an isolated job sees it (a ``RunPort`` is one)."""
 
     async def run(self, request: BeatRequest) -> BeatAnswer:
@@ -222,10 +224,10 @@ class Runs(Protocol):
         ...
 
 
-class Voice(Protocol):
+class WakePort(Protocol):
     """System events and wakes, together."""
 
-    def speak(self, *, agent: str, session: str, text: str, context: str) -> None:
+    def inject_and_wake(self, *, agent: str, session: str, text: str, context: str) -> None:
         """Queue a system event of kind ``cron`` for the session, and wake the agent there with reason ``cron``.
 
         It counts from the call on, in the same transaction of the store as what is kept right after it. Never blocks.
@@ -233,16 +235,16 @@ class Voice(Protocol):
         """
         ...
 
-    def problem(self, *, agent: str, session: str) -> str | None:
+    def wake_problem(self, *, agent: str, session: str) -> str | None:
         """Why the agent would not be woken there, and what to do; None = it would be."""
         ...
 
-    def heard_at(self, *, agent: str, session: str) -> float | None:
+    def wakes_at(self, *, agent: str, session: str) -> float | None:
         """When the agent is woken for what is said now, in Unix time; None = at once."""
         ...
 
 
-class Alerts(Protocol):
+class CronAlertPort(Protocol):
     """The courier."""
 
     def accept(self, alert: Alert) -> None:
@@ -253,7 +255,7 @@ class Alerts(Protocol):
         ...
 
 
-class Clock(Protocol):
+class WallClock(Protocol):
     """The calendar's clock."""
 
     def __call__(self) -> float:
@@ -265,10 +267,10 @@ class CronPorts(msgspec.Struct, frozen=True, kw_only=True):
     """All of them, as the application joins them. ``local``: the machine's zone (``zones.machine_zone``)."""
 
     documents: Documents
-    runs: Runs
-    voice: Voice
-    alerts: Alerts
+    runs: CronRunPort
+    waker: WakePort
+    alerts: CronAlertPort
     monitor: Monitor
-    names: Names
-    wall: Clock
+    names: NameValidators
+    wall: WallClock
     local: tzinfo

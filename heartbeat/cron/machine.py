@@ -15,53 +15,62 @@ from datetime import tzinfo
 import msgspec
 
 from errors import Conflict, UsageError
-from heartbeat.cron.jobs import MAX_HISTORY, CronJob, JobState, Outcome, Result, Source, Status, Ticket
+from heartbeat.cron.jobs import (
+    MAX_HISTORY,
+    ActiveRun,
+    CronJob,
+    CronRunRecord,
+    CronRunResult,
+    CronRunStatus,
+    JobSource,
+    JobState,
+)
 from heartbeat.cron.schedule import At, next_due, zone_of
-from heartbeat.cron.settings import Mode
-from wire.timers import Timetable
+from heartbeat.cron.settings import JobMode
+from wire.timers import KeyedTimers
 
 
-class Keep(msgspec.Struct, frozen=True):
-    """Keep the job's state; a ``Start`` after it waits until that is durable."""
+class SaveState(msgspec.Struct, frozen=True):
+    """Keep the job's state; a ``StartRun`` after it waits until that is durable."""
 
     job: str
     state: JobState
 
 
-class Start(msgspec.Struct, frozen=True):
+class StartRun(msgspec.Struct, frozen=True):
     """Run an isolated job. The same ticket again (``is_resumed``) means the same run, begun in an earlier life.
 
     ``earlier``: the job's latest runs.
     """
 
     job: CronJob
-    ticket: Ticket
+    active_run: ActiveRun
     is_resumed: bool = False
     earlier: tuple[str, ...] = ()
 
 
-class Speak(msgspec.Struct, frozen=True):
+class InjectEvent(msgspec.Struct, frozen=True):
     """Tell the job's text to the conversation it belongs to, and say at once what came of that."""
 
     job: CronJob
-    ticket: Ticket
+    active_run: ActiveRun
 
 
-class Tell(msgspec.Struct, frozen=True):
+class ReportFailure(msgspec.Struct, frozen=True):
     """Tell somebody that the job went wrong; ``failures`` in a row, counted with this one."""
 
     job: CronJob
-    outcome: Outcome
+    outcome: CronRunRecord
     failures: int
 
 
-class Forget(msgspec.Struct, frozen=True):
+class DeleteJob(msgspec.Struct, frozen=True):
     """The job is gone: drop its definition and its state."""
 
     job: str
 
 
-Action = Keep | Start | Speak | Tell | Forget
+CronAction = SaveState | StartRun | InjectEvent | ReportFailure | DeleteJob
 
 
 BACKOFF = (30.0, 60.0, 300.0, 900.0, 3600.0)
@@ -69,14 +78,14 @@ BACKOFF = (30.0, 60.0, 300.0, 900.0, 3600.0)
 
 _CLOCK_SLACK = 3 * 3600.0
 """A clock that was further ahead than this was wrong then: what was reached by it does not count."""
-_TOLD_AGAIN = 20 * 3600.0
+_FAILURE_ALERT_INTERVAL = 20 * 3600.0
 """Somewhat less than a day: what fails once a day is told once a day."""
-_LONGEST_NOTE = 500
-_DUE_AT_ONCE = 256
+_EXCERPT_LENGTH = 500
+_MAX_DUE_PER_TICK = 256
 """So many jobs come up in one step, so that whoever performs it can look after others meanwhile."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class JobStatus(msgspec.Struct, frozen=True):
     """A job as it stands; ``next_due`` None = not before something else happens."""
 
     job: CronJob
@@ -85,7 +94,7 @@ class Standing(msgspec.Struct, frozen=True):
     is_waiting: bool
 
 
-class _Entry(msgspec.Struct, eq=False):
+class _JobEntry(msgspec.Struct, eq=False):
     """A job with the zone its schedule goes by, looked up once."""
 
     job: CronJob
@@ -103,8 +112,8 @@ class CronMachine:
         self._new_id = new_id
         self._local = local
         self._max_running = max_running
-        self._entries: dict[str, _Entry] = {}
-        self._due: Timetable[str] = Timetable()
+        self._entries: dict[str, _JobEntry] = {}
+        self._due: KeyedTimers[str] = KeyedTimers()
         self._waiting: dict[str, float | None] = {}
         """Jobs that wait for another's end, the longest first, with the due time (None: an operator's wish)."""
         self._in_flight: dict[str, str] = {}
@@ -119,14 +128,14 @@ class CronMachine:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def standing(self, name: str) -> Standing:
+    def status(self, name: str) -> JobStatus:
         """One job. Raises UsageError where there is none of that name."""
         entry = self._find(name)
-        return Standing(entry.job, entry.state, self._due.due_of(name), name in self._waiting)
+        return JobStatus(entry.job, entry.state, self._due.due_of(name), name in self._waiting)
 
-    def standings(self) -> Iterator[Standing]:
+    def statuses(self) -> Iterator[JobStatus]:
         """All of them, in the order they came."""
-        return map(self.standing, self._entries)
+        return map(self.status, self._entries)
 
     @property
     def running(self) -> int:
@@ -144,7 +153,7 @@ class CronMachine:
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
-    def put(self, job: CronJob, state: JobState | None, now: float) -> list[Action]:
+    def put(self, job: CronJob, state: JobState | None, now: float) -> list[CronAction]:
         """A job is there, or is another than before; ``state`` as it was kept in an earlier life.
 
         It begins anew where its schedule is another: what still runs then is nobody's. A run of an earlier life is
@@ -156,125 +165,127 @@ class CronMachine:
             state = JobState(schedule=job.schedule, reached=now, history=() if kept is None else kept.history)
         else:
             state = kept
-        entry = self._entries[job.id] = _Entry(job, state, zone_of(job.schedule, self._local))
+        entry = self._entries[job.id] = _JobEntry(job, state, zone_of(job.schedule, self._local))
         self._waiting.pop(job.id, None)
         resumed = self._resume(entry, now)
         self._arm(entry, now)
-        changed = [Keep(job.id, state)] if state is not kept else []
+        changed = [SaveState(job.id, state)] if state is not kept else []
         return [*changed, *resumed]
 
-    def remove(self, name: str) -> list[Action]:
+    def remove(self, name: str) -> list[CronAction]:
         """A job is no more. What it has running goes on to its end; a failure of it is nobody's any more."""
         self._find(name)
         del self._entries[name]
         self._due.discard(name)
         self._waiting.pop(name, None)
-        return [Forget(name)]
+        return [DeleteJob(name)]
 
-    def run_now(self, name: str, now: float) -> list[Action]:
+    def run_now(self, name: str, now: float) -> list[CronAction]:
         """An operator wants a run, due or not, enabled or not. Raises Conflict while one is under way or waits."""
         entry = self._find(name)
         if name in self._in_flight:
             raise Conflict(f"job {name} is running; wait for its end, or abort that run")
         if name in self._waiting:
             raise Conflict(f"job {name} waits for its turn already; [cron] max_running = {self._max_running}")
-        actions = self._enter(entry, None, now)
+        actions = self._trigger(entry, None, now)
         return [*actions, *self._start_waiting(now)]
 
-    def ended(self, name: str, run: str, result: Result, now: float) -> list[Action]:
+    def ended(self, name: str, run: str, result: CronRunResult, now: float) -> list[CronAction]:
         """A run has come to its end. One that nobody waits for any more makes room, and that is all."""
         if self._in_flight.get(name) == run:
             del self._in_flight[name]
         entry = self._entries.get(name)
-        actions: list[Action] = []
+        actions: list[CronAction] = []
         if entry is not None and entry.state.running is not None and entry.state.running.run == run:
             actions = self._conclude(entry, entry.state.running, result, now)
         if name in self._entries:
             self._arm(self._entries[name], now)
         return [*actions, *self._start_waiting(now)]
 
-    def tick(self, now: float) -> list[Action]:
+    def tick(self, now: float) -> list[CronAction]:
         """Time has passed."""
         if now < self._latest - _CLOCK_SLACK:
             for entry in self._entries.values():
                 self._arm(entry, now)
             self._latest = now
         self._latest = max(self._latest, now)
-        actions: list[Action] = []
-        for name in self._due.pop_due(now, _DUE_AT_ONCE):
-            actions += self._come_up(self._entries[name], now)
+        actions: list[CronAction] = []
+        for name in self._due.pop_due(now, _MAX_DUE_PER_TICK):
+            actions += self._fire(self._entries[name], now)
         return [*actions, *self._start_waiting(now)]
 
-    def set_max_running(self, max_running: int, now: float) -> list[Action]:
+    def set_max_running(self, max_running: int, now: float) -> list[CronAction]:
         """Another limit (0: nothing more starts); what runs goes on in any case."""
         self._max_running = max_running
         return self._start_waiting(now)
 
     # --- coming due ---------------------------------------------------------------------------------------------------
 
-    def _arm(self, entry: _Entry, now: float) -> None:
-        due = self._next(entry, now)
+    def _arm(self, entry: _JobEntry, now: float) -> None:
+        due = self._next_due(entry, now)
         if due is None:
             self._due.discard(entry.job.id)
         else:
-            self._due.set(entry.job.id, max(due, _held_until(entry.state, now)))
+            self._due.set(entry.job.id, max(due, _backoff_end(entry.state, now)))
 
-    def _next(self, entry: _Entry, now: float) -> float | None:
+    def _next_due(self, entry: _JobEntry, now: float) -> float | None:
         """The first due time that has not been dealt with."""
         name, state = entry.job.id, entry.state
         if not entry.job.enabled or state.spent or name in self._waiting or name in self._in_flight:
             return None
-        return next_due(entry.job.schedule, _believed(state, now), entry.zone)
+        return next_due(entry.job.schedule, _trusted_reached(state, now), entry.zone)
 
-    def _come_up(self, entry: _Entry, now: float) -> list[Action]:
+    def _fire(self, entry: _JobEntry, now: float) -> list[CronAction]:
         """The due time is worked out anew: it was armed by a clock that may have been set since."""
-        due = self._next(entry, now)
+        due = self._next_due(entry, now)
         if due is None or due > now:
             self._arm(entry, now)
             return []
-        return self._enter(entry, due, now)
+        return self._trigger(entry, due, now)
 
-    def _enter(self, entry: _Entry, due: float | None, now: float) -> list[Action]:
+    def _trigger(self, entry: _JobEntry, due: float | None, now: float) -> list[CronAction]:
         """What is said in a conversation is said now; a run of its own gets in line."""
-        if entry.job.mode is Mode.MAIN:
-            return [Speak(entry.job, self._open(entry, due, now))]
+        if entry.job.mode is JobMode.MAIN:
+            return [InjectEvent(entry.job, self._begin_run(entry, due, now))]
         self._waiting[entry.job.id] = due
         self._due.discard(entry.job.id)
         return []
 
-    def _start_waiting(self, now: float) -> list[Action]:
-        actions: list[Action] = []
+    def _start_waiting(self, now: float) -> list[CronAction]:
+        actions: list[CronAction] = []
         while self._waiting and len(self._in_flight) < self._max_running:
             name = next(iter(self._waiting))
             entry, due = self._entries[name], self._waiting.pop(name)
-            ticket = self._open(entry, due, now)
+            ticket = self._begin_run(entry, due, now)
             self._in_flight[name] = ticket.run
-            actions += [Keep(name, entry.state), Start(entry.job, ticket, earlier=_runs_of(entry.state))]
+            actions += [SaveState(name, entry.state), StartRun(entry.job, ticket, earlier=_run_ids(entry.state))]
         return actions
 
-    def _open(self, entry: _Entry, due: float | None, now: float) -> Ticket:
+    def _begin_run(self, entry: _JobEntry, due: float | None, now: float) -> ActiveRun:
         state = entry.state
         reached = state.reached if due is None else max(due, now)
-        ticket = Ticket(run=self._new_id(), due=due, started_at=now, since=state.reached)
+        ticket = ActiveRun(run=self._new_id(), due=due, started_at=now, since=state.reached)
         entry.state = msgspec.structs.replace(state, running=ticket, reached=reached)
         self._due.discard(entry.job.id)
         return ticket
 
-    def _resume(self, entry: _Entry, now: float) -> list[Action]:
+    def _resume(self, entry: _JobEntry, now: float) -> list[CronAction]:
         """Take up what an earlier life had running. In a conversation it was said, or the state were not kept so."""
         ticket = entry.state.running
         if ticket is None or entry.job.id in self._in_flight:
             return []
-        if entry.job.mode is Mode.MAIN:
-            return self._conclude(entry, ticket, Result(Status.INTERRUPTED, error="the job's mode is another now"), now)
+        if entry.job.mode is JobMode.MAIN:
+            return self._conclude(
+                entry, ticket, CronRunResult(CronRunStatus.INTERRUPTED, error="the job's mode is another now"), now
+            )
         self._in_flight[entry.job.id] = ticket.run
-        return [Start(entry.job, ticket, is_resumed=True, earlier=_runs_of(entry.state))]
+        return [StartRun(entry.job, ticket, is_resumed=True, earlier=_run_ids(entry.state))]
 
     # --- coming to an end ---------------------------------------------------------------------------------------------
 
-    def _conclude(self, entry: _Entry, ticket: Ticket, result: Result, now: float) -> list[Action]:
+    def _conclude(self, entry: _JobEntry, ticket: ActiveRun, result: CronRunResult, now: float) -> list[CronAction]:
         job, before = entry.job, entry.state
-        outcome = _outcome(ticket, result, now)
+        outcome = _run_record(ticket, result, now)
         state = msgspec.structs.replace(
             before,
             running=None,
@@ -282,74 +293,78 @@ class CronMachine:
             overlapped=before.overlapped + self._has_overlapped(entry, ticket, now),
             history=(*before.history, outcome)[-MAX_HISTORY:],
         )
-        if result.status is Status.OK:
+        if result.status is CronRunStatus.OK:
             state = msgspec.structs.replace(state, failures=0, hold_until=0.0, told_at=0.0)
             if job.delete_after_run and ticket.due is not None:
                 return self._finish(entry, state)
             entry.state = state
-            return [Keep(job.id, state)]
+            return [SaveState(job.id, state)]
         state = _after_failure(state, result.status, now)
-        is_told = ticket.due is None or result.status is Status.INTERRUPTED or now - before.told_at >= _TOLD_AGAIN
+        is_told = (
+            ticket.due is None
+            or result.status is CronRunStatus.INTERRUPTED
+            or now - before.told_at >= _FAILURE_ALERT_INTERVAL
+        )
         entry.state = msgspec.structs.replace(state, told_at=now) if is_told else state
-        telling = [Tell(job, outcome, state.failures)] if is_told else []
-        return [Keep(job.id, entry.state), *telling]
+        telling = [ReportFailure(job, outcome, state.failures)] if is_told else []
+        return [SaveState(job.id, entry.state), *telling]
 
-    def _finish(self, entry: _Entry, state: JobState) -> list[Action]:
+    def _finish(self, entry: _JobEntry, state: JobState) -> list[CronAction]:
         """It has run for good: an added job goes, one of the settings stays as a name that is due no more."""
-        if entry.job.source is Source.ADDED:
+        if entry.job.source is JobSource.ADDED:
             return self.remove(entry.job.id)
         entry.state = msgspec.structs.replace(state, spent=True)
-        return [Keep(entry.job.id, entry.state)]
+        return [SaveState(entry.job.id, entry.state)]
 
-    def _has_overlapped(self, entry: _Entry, ticket: Ticket, now: float) -> bool:
+    def _has_overlapped(self, entry: _JobEntry, ticket: ActiveRun, now: float) -> bool:
         if ticket.due is None:
             return False
         missed = next_due(entry.job.schedule, ticket.started_at, entry.zone)
         return missed is not None and missed <= now
 
-    def _find(self, name: str) -> _Entry:
+    def _find(self, name: str) -> _JobEntry:
         entry = self._entries.get(name)
         if entry is None:
             raise UsageError(f"there is no job {name[:80]!r}; `pool cron list` shows all")
         return entry
 
 
-def _believed(state: JobState, now: float) -> float:
+def _trusted_reached(state: JobState, now: float) -> float:
     """How far the job has come, as far as the clock can be trusted. What is due only once has run, whenever it was."""
     is_wrong = state.reached > now + _CLOCK_SLACK and not isinstance(state.schedule, At)
     return now if is_wrong else state.reached
 
 
-def _held_until(state: JobState, now: float) -> float:
+def _backoff_end(state: JobState, now: float) -> float:
     """The end of the back-off; one that no failure of late can have set counts as little."""
     return state.hold_until if state.hold_until <= now + BACKOFF[-1] + _CLOCK_SLACK else now
 
 
-def _reached_after(state: JobState, ticket: Ticket, status: Status, now: float) -> float:
-    if ticket.due is None or status is Status.INTERRUPTED:
+def _reached_after(state: JobState, ticket: ActiveRun, status: CronRunStatus, now: float) -> float:
+    if ticket.due is None or status is CronRunStatus.INTERRUPTED:
         return state.reached
-    return ticket.since if status is Status.REFUSED else max(_believed(state, now), now)
+    return ticket.since if status is CronRunStatus.REFUSED else max(_trusted_reached(state, now), now)
 
 
-def _after_failure(state: JobState, status: Status, now: float) -> JobState:
+def _after_failure(state: JobState, status: CronRunStatus, now: float) -> JobState:
     """An interruption was not the job's doing, so it costs nothing."""
-    if status is Status.INTERRUPTED:
+    if status is CronRunStatus.INTERRUPTED:
         return state
     hold = BACKOFF[min(state.failures, len(BACKOFF) - 1)]
     return msgspec.structs.replace(state, failures=state.failures + 1, hold_until=now + hold)
 
 
-def _runs_of(state: JobState) -> tuple[str, ...]:
+def _run_ids(state: JobState) -> tuple[str, ...]:
     return tuple(outcome.run for outcome in state.history)
 
 
-def _outcome(ticket: Ticket, result: Result, now: float) -> Outcome:
-    return Outcome(
+def _run_record(ticket: ActiveRun, result: CronRunResult, now: float) -> CronRunRecord:
+    return CronRunRecord(
         run=ticket.run,
         due=ticket.due,
         started_at=ticket.started_at,
         ended_at=now,
         status=result.status,
-        text=result.text[:_LONGEST_NOTE],
-        error=result.error[:_LONGEST_NOTE],
+        text=result.text[:_EXCERPT_LENGTH],
+        error=result.error[:_EXCERPT_LENGTH],
     )

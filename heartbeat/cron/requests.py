@@ -6,13 +6,13 @@ from typing import Annotated
 import msgspec
 
 from errors import UsageError
-from heartbeat.cron.jobs import Outcome, Source
-from heartbeat.cron.machine import Standing
-from heartbeat.cron.schedule import Schedule, shown_schedule
-from heartbeat.cron.settings import CronJobSettings, Mode
+from heartbeat.cron.jobs import CronRunRecord, JobSource
+from heartbeat.cron.machine import JobStatus
+from heartbeat.cron.schedule import Schedule, format_schedule
+from heartbeat.cron.settings import CronJobSettings, JobMode
 from wire.units import Seconds
 
-_SHOWN_TEXT = 200
+_EXCERPT_LENGTH = 200
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Short = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
@@ -33,7 +33,7 @@ class CronAdd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     at: Short | None = None
     tz: Annotated[str, msgspec.Meta(max_length=64)] = ""
     anchor: Short | None = None
-    mode: Mode = Mode.MAIN
+    mode: JobMode = JobMode.MAIN
     agent: Name | None = None
     session: Short | None = None
     delivery: Short | None = None
@@ -72,7 +72,7 @@ class CronJobView(msgspec.Struct, frozen=True, kw_only=True):
     schedule: Schedule
     when: str
     text: str
-    mode: Mode
+    mode: JobMode
     agent: str
     session: str
     delivery: str
@@ -80,20 +80,20 @@ class CronJobView(msgspec.Struct, frozen=True, kw_only=True):
     keep: bool
     delete_after_run: bool
     enabled: bool
-    source: Source
+    source: JobSource
     next_due: float | None
     running_since: float | None
     is_waiting: bool
     failures: int
     hold_until: float | None
     overlapped: int
-    last: Outcome | None
-    history: tuple[Outcome, ...] = ()
+    last: CronRunRecord | None
+    history: tuple[CronRunRecord, ...] = ()
     problem: str | None = None
     heard_at: float | None = None
 
 
-class CronJobs(msgspec.Struct, frozen=True, kw_only=True):
+class CronJobPage(msgspec.Struct, frozen=True, kw_only=True):
     """A page of jobs by name. ``more``: there are others after the last one. ``problems``: what could not be taken."""
 
     jobs: tuple[CronJobView, ...]
@@ -102,7 +102,7 @@ class CronJobs(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
-class CronFigures(msgspec.Struct, frozen=True, kw_only=True):
+class CronStats(msgspec.Struct, frozen=True, kw_only=True):
     """All jobs at one moment, for the status. ``next_due``: Unix time of the earliest."""
 
     jobs: int
@@ -113,7 +113,7 @@ class CronFigures(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
-def said_by(add: CronAdd, *, now: float) -> CronJobSettings:
+def job_settings_from(add: CronAdd, *, now: float) -> CronJobSettings:
     """What an operator says, as the settings would say it. Raises UsageError for what cannot be read."""
     try:
         return CronJobSettings(
@@ -136,8 +136,8 @@ def said_by(add: CronAdd, *, now: float) -> CronJobSettings:
         raise UsageError(str(exc)) from exc
 
 
-def view_of(
-    standing: Standing,
+def job_view(
+    standing: JobStatus,
     local: tzinfo,
     *,
     whole: bool,
@@ -146,12 +146,12 @@ def view_of(
 ) -> CronJobView:
     """One job; ``whole`` with all its text and its history."""
     job, state = standing.job, standing.state
-    cut = len(job.text) > _SHOWN_TEXT and not whole
+    cut = len(job.text) > _EXCERPT_LENGTH and not whole
     return CronJobView(
         id=job.id,
         schedule=job.schedule,
-        when=shown_schedule(job.schedule, local),
-        text=f"{job.text[: _SHOWN_TEXT - 1]}…" if cut else job.text,
+        when=format_schedule(job.schedule, local),
+        text=f"{job.text[: _EXCERPT_LENGTH - 1]}…" if cut else job.text,
         mode=job.mode,
         agent=job.agent,
         session=job.session,

@@ -18,7 +18,7 @@ from cronsim import CronSim, CronSimError
 from errors import UsageError
 from heartbeat.cron.wall_clock import next_elapsing, next_fixed
 
-_LONGEST = 64
+_MAX_ZONE_NAME = 64
 _LOCALTIME = Path("/etc/localtime")
 
 
@@ -32,7 +32,7 @@ def zone_named(name: str, local: tzinfo) -> tzinfo:
         return _zone(name)
     except (KeyError, ValueError, OSError) as exc:  # unknown; no name of a file below the database; a directory
         raise UsageError(
-            f'tz = {name[:_LONGEST]!r} is no time zone of this machine; write an IANA name such as "Europe/Berlin"'
+            f'tz = {name[:_MAX_ZONE_NAME]!r} is no time zone here; write an IANA name such as "Europe/Berlin"'
         ) from exc
 
 
@@ -49,7 +49,7 @@ def machine_zone(env: Mapping[str, str] = os.environ, localtime: Path = _LOCALTI
 
 
 def _zone(name: str) -> ZoneInfo:
-    if len(name) > _LONGEST:
+    if len(name) > _MAX_ZONE_NAME:
         msg = "longer than any name of a zone"
         raise ValueError(msg)
     return ZoneInfo(name)
@@ -118,13 +118,13 @@ def next_due(schedule: Schedule, after: float, zone: tzinfo) -> float | None:
             return _next_match(expression, zone, after)
 
 
-def shown_schedule(schedule: Schedule, local: tzinfo) -> str:
+def format_schedule(schedule: Schedule, local: tzinfo) -> str:
     """The schedule for a person: ``cron 0 8 * * * (UTC)``, ``every 5m``, ``at 2031-05-01T08:00:00+02:00``."""
     match schedule:
         case At(when):
             return f"at {datetime.fromtimestamp(when, local).isoformat(timespec='seconds')}"
         case Every(period):
-            return f"every {_shown_span(period)}"
+            return f"every {_format_span(period)}"
         case Cron(expression, tz):
             return f"cron {expression} ({tz})" if tz else f"cron {expression}"
 
@@ -164,7 +164,7 @@ def _fields(expression: str) -> list[str]:
     return fields
 
 
-def _shown_span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:g}{unit}"

@@ -14,37 +14,55 @@ from typing import assert_never
 import trio
 
 from errors import Conflict, PoolError, RunInterrupted, UsageError
-from heartbeat.answers import BeatKind, Silent, judge
-from heartbeat.cron.job_store import Book
-from heartbeat.cron.jobs import CronJob, CronPorts, JobState, Result, Source, Status, Ticket, make_job
-from heartbeat.cron.machine import Action, CronMachine, Forget, Keep, Speak, Start, Tell
-from heartbeat.cron.requests import CronAdd, CronFigures, CronJobs, CronJobView, CronList, CronName, said_by, view_of
+from heartbeat.answers import BeatKind, SilentAnswer, classify_answer
+from heartbeat.cron.job_store import JobStore
+from heartbeat.cron.jobs import (
+    ActiveRun,
+    CronJob,
+    CronPorts,
+    CronRunResult,
+    CronRunStatus,
+    JobSource,
+    JobState,
+    make_job,
+)
+from heartbeat.cron.machine import CronAction, CronMachine, DeleteJob, InjectEvent, ReportFailure, SaveState, StartRun
+from heartbeat.cron.requests import (
+    CronAdd,
+    CronJobPage,
+    CronJobView,
+    CronList,
+    CronName,
+    CronStats,
+    job_settings_from,
+    job_view,
+)
 from heartbeat.cron.schedule import At
-from heartbeat.cron.settings import CronSettings, Mode
+from heartbeat.cron.settings import CronSettings, JobMode
 from heartbeat.delivery.channel import Alert
 from heartbeat.ports import BeatAnswer, BeatRequest
-from heartbeat.wake import Reason
+from heartbeat.wake import WakeReason
 from router.keys import CronKey, format_session_key
 
-_LONGEST_NAP = 60.0
+_MAX_SLEEP = 60.0
 """The event loop's clock stands still while the machine sleeps, and nobody says when the calendar's is set: while a
 job is due some day, the calendar is looked at so often."""
 _PRIORITY = 3
 _LANE = "cron"
 
 
-class Runner:
+class CronRunner:
     """Performs actions in their order; what performing one leads to comes after those decided before it."""
 
-    def __init__(self, machine: CronMachine, book: Book, ports: CronPorts) -> None:
+    def __init__(self, machine: CronMachine, book: JobStore, ports: CronPorts) -> None:
         self._machine = machine
-        self._book = book
+        self._store = book
         self._ports = ports
-        self._actions: deque[Action] = deque()
+        self._actions: deque[CronAction] = deque()
         self._nursery: trio.Nursery | None = None
         self._is_performing = False
         self._wake = trio.Event()
-        self._awake_at = -math.inf
+        self._next_wakeup = -math.inf
         """When the task that keeps time looks by itself, Unix time."""
 
     async def run(self) -> None:
@@ -56,7 +74,7 @@ class Runner:
         finally:
             self._nursery = None
 
-    def perform(self, actions: Iterable[Action]) -> list[Awaitable[None]]:
+    def perform(self, actions: Iterable[CronAction]) -> list[Awaitable[None]]:
         """Perform the actions; before ``run``, as soon as that begins. Returns what waits until all kept is durable."""
         self._actions.extend(actions)
         if self._nursery is None or self._is_performing:
@@ -75,14 +93,14 @@ class Runner:
             self._wake = trio.Event()
             now = self._ports.wall()
             due = self._machine.next_wakeup()
-            self._awake_at = math.inf if due is None else min(due, now + _LONGEST_NAP)
-            with trio.move_on_after(max(self._awake_at - now, 0.0)):
+            self._next_wakeup = math.inf if due is None else min(due, now + _MAX_SLEEP)
+            with trio.move_on_after(max(self._next_wakeup - now, 0.0)):
                 await self._wake.wait()
             self.perform(self._machine.tick(self._ports.wall()))
 
     def _rearm(self) -> None:
         due = self._machine.next_wakeup()
-        if due is not None and due < self._awake_at:
+        if due is not None and due < self._next_wakeup:
             self._wake.set()
 
     # --- performing ---------------------------------------------------------------------------------------------------
@@ -91,90 +109,94 @@ class Runner:
         kept: dict[str, Awaitable[None]] = {}
         while self._actions:
             match self._actions.popleft():
-                case Keep(job, state):
-                    kept[job] = self._book.keep_state(job, state)
-                case Forget(job):
-                    kept[job] = self._book.forget(job)
-                case Speak(job, ticket):
-                    self._speak(job, ticket)
-                case Start(job, ticket, earlier=earlier):
+                case SaveState(job, state):
+                    kept[job] = self._store.save_state(job, state)
+                case DeleteJob(job):
+                    kept[job] = self._store.delete(job)
+                case InjectEvent(job, ticket):
+                    self._inject_event(job, ticket)
+                case StartRun(job, ticket, earlier=earlier):
                     nursery.start_soon(self._run, job, ticket, earlier, kept.get(job.id), name=f"cron {job.id}")
-                case Tell(job, outcome, failures):
-                    self._tell_failure(job, outcome.run, Result(outcome.status, error=outcome.error), failures)
+                case ReportFailure(job, outcome, failures):
+                    self._report_failure(job, outcome.run, CronRunResult(outcome.status, error=outcome.error), failures)
                 case other:
                     assert_never(other)
         return list(kept.values())
 
-    def _speak(self, job: CronJob, ticket: Ticket) -> None:
+    def _inject_event(self, job: CronJob, ticket: ActiveRun) -> None:
         try:
-            self._ports.voice.speak(
+            self._ports.waker.inject_and_wake(
                 agent=job.agent, session=job.session, text=_prompt(job), context=f"cron:{job.id}:{ticket.run}"
             )
         except PoolError as exc:
-            self._conclude(job, ticket, Result(Status.REFUSED, error=exc.message))
+            self._conclude(job, ticket, CronRunResult(CronRunStatus.REFUSED, error=exc.message))
         else:
-            self._conclude(job, ticket, Result(Status.OK))
+            self._conclude(job, ticket, CronRunResult(CronRunStatus.OK))
 
-    async def _run(self, job: CronJob, ticket: Ticket, earlier: tuple[str, ...], kept: Awaitable[None] | None) -> None:
+    async def _run(
+        self, job: CronJob, ticket: ActiveRun, earlier: tuple[str, ...], kept: Awaitable[None] | None
+    ) -> None:
         """Begin only what a later life would know of."""
         if kept is not None:
             await kept
-        self._monitor(job, ticket, "started")
+        self._publish_monitor(job, ticket, "started")
         try:
             answer = await self._ports.runs.run(_request(job, ticket, earlier))
         except trio.Cancelled:
             self._actions.extend(self._machine.set_max_running(0, self._ports.wall()))
-            self._conclude(job, ticket, Result(Status.INTERRUPTED, error="the supervisor was stopped during the run"))
+            self._conclude(
+                job, ticket, CronRunResult(CronRunStatus.INTERRUPTED, error="the supervisor was stopped during the run")
+            )
             raise
         except PoolError as exc:
             answer = BeatAnswer(ok=False, code=exc.code, message=exc.message, started=False)
         result = _result(answer)
-        if result.status is Status.OK:
+        if result.status is CronRunStatus.OK:
             self._deliver(job, ticket, answer)
         self._conclude(job, ticket, result)
 
-    def _conclude(self, job: CronJob, ticket: Ticket, result: Result) -> None:
-        self._monitor(job, ticket, result.status.value, result.error)
+    def _conclude(self, job: CronJob, ticket: ActiveRun, result: CronRunResult) -> None:
+        self._publish_monitor(job, ticket, result.status.value, result.error)
         self.perform(self._machine.ended(job.id, ticket.run, result, self._ports.wall()))
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
-    def _deliver(self, job: CronJob, ticket: Ticket, answer: BeatAnswer) -> None:
-        verdict = judge(answer.text, kind=BeatKind.CRON, ack_max_chars=0, has_media=bool(answer.media))
-        if not isinstance(verdict, Silent):
-            self._post(job, ticket.run, verdict.text, answer.media)
+    def _deliver(self, job: CronJob, ticket: ActiveRun, answer: BeatAnswer) -> None:
+        verdict = classify_answer(answer.text, kind=BeatKind.CRON, ack_max_chars=0, has_media=bool(answer.media))
+        if not isinstance(verdict, SilentAnswer):
+            self._send_alert(job, ticket.run, verdict.text, answer.media)
 
-    def _tell_failure(self, job: CronJob, run: str, result: Result, failures: int) -> None:
+    def _report_failure(self, job: CronJob, run: str, result: CronRunResult, failures: int) -> None:
         again = f", {failures} times in a row" if failures > 1 else ""
-        self._post(job, run, f"The scheduled task {job.id} {_WENT[result.status]}{again}: {result.error}")
+        self._send_alert(job, run, f"The scheduled task {job.id} {_STATUS_TEXTS[result.status]}{again}: {result.error}")
 
-    def _post(self, job: CronJob, run: str, text: str, media: tuple[str, ...] = ()) -> None:
+    def _send_alert(self, job: CronJob, run: str, text: str, media: tuple[str, ...] = ()) -> None:
         self._ports.alerts.accept(
             Alert(
                 id=f"cron:{run}",
                 agent=job.agent,
                 session=job.session,
                 text=text,
-                reason=Reason.CRON.value,
+                reason=WakeReason.CRON.value,
                 ts=self._ports.wall(),
                 target=job.target,
                 media=media,
             )
         )
 
-    def _monitor(self, job: CronJob, ticket: Ticket, status: str, error: str = "") -> None:
+    def _publish_monitor(self, job: CronJob, ticket: ActiveRun, status: str, error: str = "") -> None:
         facts = {"job": job.id, "run": ticket.run, "due": ticket.due, "status": status, "error": error}
-        self._ports.monitor.tell("cron", _session(job), {name: fact for name, fact in facts.items() if fact != ""})
+        self._ports.monitor.publish("cron", _session(job), {name: fact for name, fact in facts.items() if fact != ""})
 
 
-_WENT = {
-    Status.FAILED: "has failed",
-    Status.REFUSED: "could not begin",
-    Status.INTERRUPTED: "was interrupted and is not run again",
+_STATUS_TEXTS = {
+    CronRunStatus.FAILED: "has failed",
+    CronRunStatus.REFUSED: "could not begin",
+    CronRunStatus.INTERRUPTED: "was interrupted and is not run again",
 }
 
 
-def _request(job: CronJob, ticket: Ticket, earlier: tuple[str, ...]) -> BeatRequest:
+def _request(job: CronJob, ticket: ActiveRun, earlier: tuple[str, ...]) -> BeatRequest:
     return BeatRequest(
         session=_session(job),
         agent=job.agent,
@@ -191,7 +213,7 @@ def _request(job: CronJob, ticket: Ticket, earlier: tuple[str, ...]) -> BeatRequ
 
 def _session(job: CronJob) -> str:
     """Where the job is done."""
-    return format_session_key(CronKey(job.id)) if job.mode is Mode.ISOLATED else job.session
+    return format_session_key(CronKey(job.id)) if job.mode is JobMode.ISOLATED else job.session
 
 
 def _prompt(job: CronJob) -> str:
@@ -199,16 +221,16 @@ def _prompt(job: CronJob) -> str:
     return f"[CRON:{job.id}] {job.text}"
 
 
-def _result(answer: BeatAnswer) -> Result:
+def _result(answer: BeatAnswer) -> CronRunResult:
     if answer.ok:
-        return Result(Status.OK, text=answer.text)
+        return CronRunResult(CronRunStatus.OK, text=answer.text)
     error = answer.message or answer.code or "the run failed without a word"
     if answer.code == RunInterrupted.code:
-        return Result(Status.INTERRUPTED, error=error)
-    return Result(Status.FAILED if answer.started else Status.REFUSED, error=error)
+        return CronRunResult(CronRunStatus.INTERRUPTED, error=error)
+    return CronRunResult(CronRunStatus.FAILED if answer.started else CronRunStatus.REFUSED, error=error)
 
 
-_TAKEN_AT_ONCE = 100
+_LOAD_BATCH = 100
 
 
 class CronService:
@@ -218,19 +240,19 @@ class CronService:
         self._ports = ports
         self._settings = settings
         self._machine = CronMachine(lambda: uuid.uuid4().hex, ports.local, settings.max_running)
-        self._book = Book(ports)
-        self._runner = Runner(self._machine, self._book, ports)
+        self._store = JobStore(ports)
+        self._runner = CronRunner(self._machine, self._store, ports)
 
     async def load(self) -> None:
         """Take up the jobs of the settings and the added ones, each where an earlier life has left it."""
-        states = await self._book.load()
-        self._book.take_settings(self._settings)
-        for count, job in enumerate(self._book.jobs().values()):
-            self._take(job, states.pop(job.id, None))
-            if count % _TAKEN_AT_ONCE == 0:
+        states = await self._store.load()
+        self._store.apply_settings(self._settings)
+        for count, job in enumerate(self._store.jobs().values()):
+            self._put_job(job, states.pop(job.id, None))
+            if count % _LOAD_BATCH == 0:
                 await trio.lowlevel.checkpoint()
         for name in states:
-            self._book.forget_state(name)
+            self._store.delete_state(name)
 
     async def run(self) -> None:
         """Carry out what is due, until cancelled."""
@@ -242,32 +264,32 @@ class CronService:
 
     def reconfigure(self, settings: CronSettings) -> None:
         """Other settings hold from now on. A job that they define as before goes on as before."""
-        before = {standing.job.id: standing.job for standing in self._machine.standings()}
+        before = {standing.job.id: standing.job for standing in self._machine.statuses()}
         self._settings = settings
-        self._book.take_settings(settings)
-        jobs = self._book.jobs()
+        self._store.apply_settings(settings)
+        jobs = self._store.jobs()
         for name in before.keys() - jobs.keys():
             self._runner.perform(self._machine.remove(name))
         for name, job in jobs.items():
             if before.get(name) != job:
-                self._take(job, None)
+                self._put_job(job, None)
         self._runner.perform(self._machine.set_max_running(settings.max_running, self._ports.wall()))
 
     # --- methods ------------------------------------------------------------------------------------------------------
 
     async def add(self, params: CronAdd) -> CronJobView:
         """Keep a job; answers once it is durable. Raises UsageError, or Conflict where there is one of that id."""
-        job = self._job_of(params)
-        self._book.check_name(job.id, replace=params.replace)
-        kept = self._book.keep(job)
-        await _all([kept, *self._perform(self._machine.put(job, None, self._ports.wall()))])
+        job = self._make_job(params)
+        self._store.check_name(job.id, replace=params.replace)
+        kept = self._store.save(job)
+        await _await_all([kept, *self._perform(self._machine.put(job, None, self._ports.wall()))])
         return self._view(job.id)
 
     async def remove(self, params: CronName) -> CronJobView:
         """Drop an added job; answers with what it was once that is durable. A run of it goes on to its end."""
         view = self._view(params.id)
-        self._book.check_removal(params.id)
-        await _all(self._perform(self._machine.remove(params.id)))
+        self._store.check_removal(params.id)
+        await _await_all(self._perform(self._machine.remove(params.id)))
         return view
 
     def run_now(self, params: CronName) -> CronJobView:
@@ -285,63 +307,63 @@ class CronService:
         """One job with its history."""
         return self._view(params.id)
 
-    def list(self, params: CronList) -> CronJobs:
+    def list(self, params: CronList) -> CronJobPage:
         """A page of all jobs."""
-        names = sorted(standing.job.id for standing in self._machine.standings())
+        names = sorted(standing.job.id for standing in self._machine.statuses())
         rest = [name for name in names if name > params.after]
         views = (self._view(name, whole=False) for name in rest[: params.limit])
-        return CronJobs(
-            jobs=tuple(views), total=len(names), more=len(rest) > params.limit, problems=self._book.problems
+        return CronJobPage(
+            jobs=tuple(views), total=len(names), more=len(rest) > params.limit, problems=self._store.problems
         )
 
-    def status(self) -> CronFigures:
+    def status(self) -> CronStats:
         """Figures of this moment."""
         machine = self._machine
-        return CronFigures(
+        return CronStats(
             jobs=len(machine),
             running=machine.running,
             waiting=machine.waiting,
-            failing=sum(standing.state.failures > 0 for standing in machine.standings()),
+            failing=sum(standing.state.failures > 0 for standing in machine.statuses()),
             next_due=machine.next_wakeup(),
-            problems=self._book.problems,
+            problems=self._store.problems,
         )
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _take(self, job: CronJob, state: JobState | None) -> None:
+    def _put_job(self, job: CronJob, state: JobState | None) -> None:
         now = self._ports.wall()
         if isinstance(job.schedule, At) and job.schedule.when <= now:
-            known = state or (self._machine.standing(job.id).state if job.id in self._machine else None)
+            known = state or (self._machine.status(job.id).state if job.id in self._machine else None)
             if known is None or known.schedule != job.schedule:
-                self._book.note_too_late(job)
+                self._store.record_expired(job)
         self._perform(self._machine.put(job, state, now))
 
-    def _job_of(self, params: CronAdd) -> CronJob:
+    def _make_job(self, params: CronAdd) -> CronJob:
         ports, now = self._ports, self._ports.wall()
-        said = said_by(params, now=now)
+        said = job_settings_from(params, now=now)
         name = uuid.uuid4().hex[:8] if params.id is None else params.id
-        job = make_job(name, said, source=Source.ADDED, now=now, local=ports.local, names=ports.names)
+        job = make_job(name, said, source=JobSource.ADDED, now=now, local=ports.local, names=ports.names)
         if isinstance(job.schedule, At) and job.schedule.when <= now:
             raise UsageError(f'at = "{params.at}" has passed; `pool cron run` runs a job at once')
         return job
 
-    def _perform(self, actions: Iterable[Action]) -> Sequence[Awaitable[None]]:
+    def _perform(self, actions: Iterable[CronAction]) -> Sequence[Awaitable[None]]:
         return self._runner.perform(actions)
 
     def _view(self, name: str, *, whole: bool = True) -> CronJobView:
-        standing, voice = self._machine.standing(name), self._ports.voice
+        standing, voice = self._machine.status(name), self._ports.waker
         job = standing.job
-        if job.mode is Mode.ISOLATED:
-            return view_of(standing, self._ports.local, whole=whole)
-        return view_of(
+        if job.mode is JobMode.ISOLATED:
+            return job_view(standing, self._ports.local, whole=whole)
+        return job_view(
             standing,
             self._ports.local,
             whole=whole,
-            problem=voice.problem(agent=job.agent, session=job.session),
-            heard_at=voice.heard_at(agent=job.agent, session=job.session),
+            problem=voice.wake_problem(agent=job.agent, session=job.session),
+            heard_at=voice.wakes_at(agent=job.agent, session=job.session),
         )
 
 
-async def _all(kept: Iterable[Awaitable[None]]) -> None:
+async def _await_all(kept: Iterable[Awaitable[None]]) -> None:
     for each in kept:
         await each

@@ -9,10 +9,10 @@ from wire.units import Seconds
 
 _LONGEST_TEXT = 32_768
 _LONGEST_TIMEOUT = 86_400.0
-_MOST_RUNNING = 1000
+_MAX_RUNNING = 1000
 
 
-class Mode(StrEnum):
+class JobMode(StrEnum):
     """Where a job is done."""
 
     MAIN = "main"
@@ -36,7 +36,7 @@ class CronJobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """IANA name of the time zone of ``cron``, and of a time without an offset; empty = the machine's own."""
     anchor: datetime | None = None
     """Where ``every`` counts from; unset = in settings midnight UTC, else when the job was added."""
-    mode: Mode = Mode.MAIN
+    mode: JobMode = JobMode.MAIN
     agent: str | None = None
     """Unset = ``router.default_agent``."""
     session: str | None = None
@@ -60,10 +60,10 @@ class CronJobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         if not self.text.strip() or len(self.text) > _LONGEST_TEXT:
             msg = f"text has {len(self.text.strip())} characters; a job needs something to do, in 1 to {_LONGEST_TEXT}"
             raise ValueError(msg)
-        if self.mode is Mode.MAIN and (self.delivery is not None or self.timeout is not None):
+        if self.mode is JobMode.MAIN and (self.delivery is not None or self.timeout is not None):
             msg = 'delivery and timeout are for mode = "isolated"; in mode "main" those of the agent\'s heartbeat hold'
             raise ValueError(msg)
-        if self.mode is Mode.MAIN and self.keep:
+        if self.mode is JobMode.MAIN and self.keep:
             msg = 'keep is for mode = "isolated"; in mode "main" the session\'s conversation goes on anyway'
             raise ValueError(msg)
         if self.timeout is not None and not 0 < self.timeout <= _LONGEST_TIMEOUT:
@@ -90,6 +90,6 @@ class CronSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def __post_init__(self) -> None:
         """Refuse a limit that lets nothing run."""
-        if not 1 <= self.max_running <= _MOST_RUNNING:
-            msg = f"max_running = {self.max_running} is out of range; write a number from 1 to {_MOST_RUNNING}"
+        if not 1 <= self.max_running <= _MAX_RUNNING:
+            msg = f"max_running = {self.max_running} is out of range; write a number from 1 to {_MAX_RUNNING}"
             raise ValueError(msg)

@@ -32,7 +32,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     media: tuple[str, ...] = ()
 
 
-def bounded(alert: Alert) -> Alert:
+def truncate_alert(alert: Alert) -> Alert:
     """The alert with no more of everything than can be kept; what was cut says so.
 
     Raises UsageError for an id that could not stand in a header.
@@ -41,11 +41,11 @@ def bounded(alert: Alert) -> Alert:
         raise UsageError(f"{alert.id[:140]!r} is no id of an alert: 1 to 128 letters, digits, '.', '_', ':' and '-'")
     left = len(alert.text) - TEXT_LIMIT
     note = f"\n[{left} more characters were left out]" if left > 0 else ""
-    media = tuple(_whole(path) for path in alert.media if len(path) <= _PATH_LIMIT)[:_MEDIA_LIMIT]
-    return msgspec.structs.replace(alert, text=_whole(alert.text[:TEXT_LIMIT]) + note, media=media)
+    media = tuple(_replace_surrogates(path) for path in alert.media if len(path) <= _PATH_LIMIT)[:_MEDIA_LIMIT]
+    return msgspec.structs.replace(alert, text=_replace_surrogates(alert.text[:TEXT_LIMIT]) + note, media=media)
 
 
-def _whole(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Without halves of characters, which no JSON can hold."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
@@ -65,7 +65,7 @@ class DeliveryFailed(PoolError):
         return bool(self.details.get("permanent", False))
 
 
-class Channel(Protocol):
+class DeliveryChannel(Protocol):
     """A way to somebody, which takes its time and may fail. What goes through it may arrive more than once."""
 
     def max_attempts(self, peer: str) -> int:
@@ -85,11 +85,11 @@ class Outlet(Protocol):
         ...
 
 
-class EventStream(Protocol):
+class EventPublisher(Protocol):
     """The gateway's event stream."""
 
     def publish(
-        self, session: str, channel: messages.Channel, type_: str, data: Any = None, *, durable: bool = False
+        self, session: str, channel: messages.EventChannel, type_: str, data: Any = None, *, durable: bool = False
     ) -> object:
         """Give an event its place in the order of all events; neither blocks nor raises.
 

@@ -23,30 +23,30 @@ import msgspec
 import structlog
 import trio
 
-from heartbeat.delivery.channel import Alert, Channel, DeliveryFailed, EventStream, Outlet, bounded
+from heartbeat.delivery.channel import Alert, DeliveryChannel, DeliveryFailed, EventPublisher, Outlet, truncate_alert
 from heartbeat.delivery.outbox import (
-    KIND,
-    Action,
-    Attempt,
-    GiveUp,
-    Keep,
-    Limits,
-    Outbox,
-    Record,
-    Statistics,
-    Tell,
+    ALERT_KIND,
+    AlertOutbox,
+    AlertRecord,
+    DeliveryAttempt,
+    DeliveryStatistics,
+    OutboxAction,
+    OutboxLimits,
+    PublishAlert,
+    PublishUndeliverable,
+    SaveRecord,
     decode_record,
     encode_record,
 )
-from heartbeat.delivery.targets import Place, place_of
-from heartbeat.ports import Documents, Together
-from wire.messages import Channel as EventChannel
+from heartbeat.delivery.targets import DeliveryTarget, resolve_target
+from heartbeat.ports import Documents, TransactionFactory
+from wire.messages import EventChannel
 
-ALERT = "alert"
+ALERT_EVENT = "alert"
 """The progress event that front ends show, or carry to ``to``."""
-HEARTBEAT = "heartbeat"
+HEARTBEAT_EVENT = "heartbeat"
 """The monitor event."""
-_BEGINNING = 200
+_EXCERPT_LENGTH = 200
 
 
 class _AlertEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class _AlertEvent(msgspec.Struct, frozen=True, kw_only=True):
     media: tuple[str, ...]
 
 
-class _Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _HeartbeatEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``state``: ``alert`` or ``undeliverable``; ``text`` is the beginning of it."""
 
     state: str
@@ -74,15 +74,15 @@ class _Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str = ""
 
 
-class StreamVoice:
+class AlertEvents:
     """Puts alerts into the event stream. Durable: nobody sees one that a crash could take back."""
 
-    def __init__(self, stream: EventStream) -> None:
+    def __init__(self, stream: EventPublisher) -> None:
         self._stream = stream
 
-    def tell(self, alert: Alert, place: Place) -> None:
+    def publish_alert(self, alert: Alert, place: DeliveryTarget) -> None:
         """There is an alert; its session hears of it unless a channel of ours brings it somewhere else."""
-        self._monitor(alert, place, "alert")
+        self._publish_monitor(alert, place, "alert")
         if place.is_carried:
             event = _AlertEvent(
                 id=alert.id,
@@ -93,59 +93,61 @@ class StreamVoice:
                 text=alert.text,
                 media=alert.media,
             )
-            self._stream.publish(alert.session, EventChannel.PROGRESS, ALERT, event, durable=True)
+            self._stream.publish(alert.session, EventChannel.PROGRESS, ALERT_EVENT, event, durable=True)
 
-    def tell_lost(self, alert: Alert, record: Record) -> None:
+    def publish_undeliverable(self, alert: Alert, record: AlertRecord) -> None:
         """It could not be delivered."""
-        self._monitor(alert, record.place, "undeliverable", attempts=record.attempts, error=record.error)
+        self._publish_monitor(alert, record.place, "undeliverable", attempts=record.attempts, error=record.error)
 
-    def _monitor(self, alert: Alert, place: Place, state: str, *, attempts: int = 0, error: str = "") -> None:
-        outcome = _Outcome(
+    def _publish_monitor(
+        self, alert: Alert, place: DeliveryTarget, state: str, *, attempts: int = 0, error: str = ""
+    ) -> None:
+        outcome = _HeartbeatEvent(
             state=state,
             id=alert.id,
             agent=alert.agent,
             to=str(place),
             reason=alert.reason,
-            text=alert.text[:_BEGINNING],
+            text=alert.text[:_EXCERPT_LENGTH],
             attempts=attempts,
             error=error,
         )
-        self._stream.publish(alert.session, EventChannel.MONITOR, HEARTBEAT, outcome, durable=True)
+        self._stream.publish(alert.session, EventChannel.MONITOR, HEARTBEAT_EVENT, outcome, durable=True)
 
 
 _OUTLET_ATTEMPTS = 12
 
 
-class Courier:
+class AlertDispatcher:
     """Delivers alerts. ``accept`` can be called from the start, attempts are made while ``run`` runs."""
 
     def __init__(
         self,
         documents: Documents,
-        stream: EventStream,
+        stream: EventPublisher,
         *,
-        records: Iterable[Record],
-        channels: Mapping[str, Channel],
+        records: Iterable[AlertRecord],
+        channels: Mapping[str, DeliveryChannel],
         outlets: Mapping[str, Outlet],
         last_spoke: Callable[[str], str | None],
-        together: Together,
-        limits: Limits,
+        together: TransactionFactory,
+        limits: OutboxLimits,
         clock: Callable[[], float],
     ) -> None:
-        """See ``open_courier``."""
+        """See ``open_dispatcher``."""
         self._documents = documents
-        self._voice = StreamVoice(stream)
+        self._events = AlertEvents(stream)
         self._channels = channels
         self._outlets = outlets
-        self._last_spoke = last_spoke
-        self._together = together
+        self._last_channel = last_spoke
+        self._transaction = together
         self._clock = clock
         self._log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
-        self._outbox = Outbox(limits)
+        self._outbox = AlertOutbox(limits)
         self._nursery: trio.Nursery | None = None
         self._wake = trio.Event()
         self._armed_for = math.inf
-        self._do(self._outbox.restore(records, trio.current_time(), clock()))
+        self._perform_all(self._outbox.restore(records, trio.current_time(), clock()))
 
     def accept(self, alert: Alert) -> None:
         """Take an alert over; from here on it is the courier's. It is kept in the same step.
@@ -153,15 +155,15 @@ class Courier:
         One whose id is known is nothing new: it is delivered once, however often it is handed over. Raises UsageError
         for a target or an id that makes no sense.
         """
-        place = place_of(alert.target, self._last_spoke(alert.session))
+        place = resolve_target(alert.target, self._last_channel(alert.session))
         if place is not None:
-            self._do(self._outbox.accept(bounded(alert), place, trio.current_time(), self._clock()))
+            self._perform_all(self._outbox.accept(truncate_alert(alert), place, trio.current_time(), self._clock()))
 
-    def reconfigure(self, channels: Mapping[str, Channel]) -> None:
+    def reconfigure(self, channels: Mapping[str, DeliveryChannel]) -> None:
         """Other channels from the next attempt on; those of a channel that is gone become undeliverable."""
         self._channels = channels
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> DeliveryStatistics:
         """What waits where, and what could not be delivered."""
         return self._outbox.statistics()
 
@@ -177,37 +179,37 @@ class Courier:
                 with trio.move_on_at(self._armed_for):
                     await self._wake.wait()
                     continue
-                self._do(self._outbox.tick(trio.current_time()))
+                self._perform_all(self._outbox.tick(trio.current_time()))
 
     # --- performing ---------------------------------------------------------------------------------------------------
 
-    def _do(self, actions: Sequence[Action]) -> None:
+    def _perform_all(self, actions: Sequence[OutboxAction]) -> None:
         """Perform actions and what they lead to at once, in one step of the store."""
         todo = deque(actions)
-        with self._together():
+        with self._transaction():
             while todo:
                 todo.extend(self._perform(todo.popleft()))
         due = self._outbox.next_due()
         if due is not None and due < self._armed_for:
             self._wake.set()
 
-    def _perform(self, action: Action) -> Sequence[Action]:
+    def _perform(self, action: OutboxAction) -> Sequence[OutboxAction]:
         match action:
-            case Tell(alert, place):
-                self._voice.tell(alert, place)
-            case Keep(alert_id, record):
-                self._documents.put(KIND, alert_id, None if record is None else encode_record(record))
-            case GiveUp(alert, record):
-                self._voice.tell_lost(alert, record)
+            case PublishAlert(alert, place):
+                self._events.publish_alert(alert, place)
+            case SaveRecord(alert_id, record):
+                self._documents.put(ALERT_KIND, alert_id, None if record is None else encode_record(record))
+            case PublishUndeliverable(alert, record):
+                self._events.publish_undeliverable(alert, record)
                 self._log.warning("alert_undeliverable", alert=alert.id, to=str(record.place), error=record.error)
-            case Attempt():
-                return self._begin(action)
+            case DeliveryAttempt():
+                return self._start_attempt(action)
             case _:
                 assert_never(action)
         return ()
 
-    def _begin(self, attempt: Attempt) -> Sequence[Action]:
-        outlet = self._outlets.get(attempt.place.channel)
+    def _start_attempt(self, attempt: DeliveryAttempt) -> Sequence[OutboxAction]:
+        outlet = self._outlets.get(attempt.target.channel)
         if outlet is None:
             assert self._nursery is not None  # noqa: S101 - only ticks begin, and only ``run`` ticks
             self._nursery.start_soon(self._deliver, attempt)
@@ -215,66 +217,68 @@ class Courier:
         try:
             outlet.show(attempt.alert)
         except DeliveryFailed as failure:
-            return self._failed(attempt, failure, _OUTLET_ATTEMPTS)
+            return self._record_failure(attempt, failure, _OUTLET_ATTEMPTS)
         return self._outbox.delivered(attempt.alert.id)
 
-    async def _deliver(self, attempt: Attempt) -> None:
-        channel, peer = self._channels.get(attempt.place.channel), attempt.place.peer
+    async def _deliver(self, attempt: DeliveryAttempt) -> None:
+        channel, peer = self._channels.get(attempt.target.channel), attempt.target.peer
         if channel is None:
-            failure = DeliveryFailed(f"there is no channel {attempt.place.channel!r} any more", permanent=True)
-            self._do(self._failed(attempt, failure, 1))
-        elif failed := await self._failure_of(channel, attempt):
-            self._do(self._failed(attempt, failed, channel.max_attempts(peer)))
+            failure = DeliveryFailed(f"there is no channel {attempt.target.channel!r} any more", permanent=True)
+            self._perform_all(self._record_failure(attempt, failure, 1))
+        elif failed := await self._try_deliver(channel, attempt):
+            self._perform_all(self._record_failure(attempt, failed, channel.max_attempts(peer)))
         else:
-            self._do(self._outbox.delivered(attempt.alert.id))
+            self._perform_all(self._outbox.delivered(attempt.alert.id))
 
-    async def _failure_of(self, channel: Channel, attempt: Attempt) -> DeliveryFailed | None:
+    async def _try_deliver(self, channel: DeliveryChannel, attempt: DeliveryAttempt) -> DeliveryFailed | None:
         try:
-            await channel.deliver(attempt.alert, attempt.place.peer, attempt.number)
+            await channel.deliver(attempt.alert, attempt.target.peer, attempt.number)
         except DeliveryFailed as failure:
             return failure
         except Exception:  # noqa: BLE001  # a channel's own defect must not end the supervisor; the log has all of it
-            self._log.exception("alert_delivery_defect", alert=attempt.alert.id, to=str(attempt.place))
+            self._log.exception("alert_delivery_defect", alert=attempt.alert.id, to=str(attempt.target))
             return DeliveryFailed("a defect of the supervisor; its log has the traceback")
         return None
 
-    def _failed(self, attempt: Attempt, failure: DeliveryFailed, max_attempts: int) -> Sequence[Action]:
+    def _record_failure(
+        self, attempt: DeliveryAttempt, failure: DeliveryFailed, max_attempts: int
+    ) -> Sequence[OutboxAction]:
         now, wall = trio.current_time(), self._clock()
         return self._outbox.failed(attempt.alert.id, failure, max_attempts, now, wall)
 
 
-async def open_courier(
+async def open_dispatcher(
     documents: Documents,
-    stream: EventStream,
+    stream: EventPublisher,
     *,
-    channels: Mapping[str, Channel],
+    channels: Mapping[str, DeliveryChannel],
     outlets: Mapping[str, Outlet],
     last_spoke: Callable[[str], str | None],
-    together: Together = nullcontext,
-    limits: Limits | None = None,
+    together: TransactionFactory = nullcontext,
+    limits: OutboxLimits | None = None,
     clock: Callable[[], float] = time.time,
-) -> Courier:
+) -> AlertDispatcher:
     """A courier that knows what the ones before it have left undone.
 
     ``channels`` and ``outlets`` go by the first part of a target (``webhook``, ``stdout``). ``last_spoke`` says where a
     session last spoke, as ``channel:peer``. What is put into the store and the stream inside of ``together()`` becomes
     durable in one step. ``clock`` gives Unix time in seconds.
     """
-    bodies = await documents.load(KIND)
-    return Courier(
+    bodies = await documents.load(ALERT_KIND)
+    return AlertDispatcher(
         documents,
         stream,
-        records=[record for key, body in bodies.items() if (record := _read(key, body))],
+        records=[record for key, body in bodies.items() if (record := _decode(key, body))],
         channels=channels,
         outlets=outlets,
         last_spoke=last_spoke,
         together=together,
-        limits=limits or Limits(),
+        limits=limits or OutboxLimits(),
         clock=clock,
     )
 
 
-def _read(key: str, body: bytes) -> Record | None:
+def _decode(key: str, body: bytes) -> AlertRecord | None:
     """A document that makes no sense is left where it is, for whoever can read it; the log says so."""
     try:
         return decode_record(body)
@@ -283,7 +287,7 @@ def _read(key: str, body: bytes) -> Record | None:
         return None
 
 
-_UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL_CODES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Control codes and changes of direction: an agent's text must not move the cursor or pretend to be another line."""
 
 
@@ -308,8 +312,8 @@ def render_alert(alert: Alert) -> str:
     head = f"{at:%Y-%m-%dT%H:%M:%SZ} alert {alert.agent} ({alert.session}, {alert.reason})"
     body = alert.text.replace("\r\n", "\n").split("\n")
     files = (f"MEDIA:{path}" for path in alert.media)
-    return "\n".join([_fit(head), *(f"    {_fit(line)}".rstrip() for line in (*body, *files))])
+    return "\n".join([_clean_line(head), *(f"    {_clean_line(line)}".rstrip() for line in (*body, *files))])
 
 
-def _fit(line: str) -> str:
-    return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", line.replace("\n", " "))
+def _clean_line(line: str) -> str:
+    return _CONTROL_CODES.sub("\N{REPLACEMENT CHARACTER}", line.replace("\n", " "))

@@ -12,18 +12,18 @@ from collections.abc import Iterator
 import httpx
 
 from heartbeat.delivery.channel import DeliveryFailed
-from heartbeat.delivery.webhook import Answer, Parcel
+from heartbeat.delivery.webhook import WebhookRequest, WebhookResponse
 
 _LONGEST_REASON = 200
 
 
-class HttpPoster:
+class HttpSender:
     """Sends parcels. Making one reads the certificates that are trusted and blocks for some 20 ms."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._tls = httpx.create_ssl_context(trust_env=False) if tls is None else tls
 
-    async def post(self, parcel: Parcel) -> Answer:
+    async def send(self, parcel: WebhookRequest) -> WebhookResponse:
         """Send it to the first of its addresses that can be reached; of the reply only the head is read.
 
         The caller bounds the time. Raises DeliveryFailed.
@@ -31,26 +31,26 @@ class HttpPoster:
         errors: list[httpx.HTTPError] = []
         for address in parcel.addresses:
             try:
-                return await self._post_to(address, parcel)
+                return await self._send_to(address, parcel)
             except (httpx.ConnectError, httpx.ConnectTimeout) as exc:
                 errors.append(exc)  # nothing was sent: another address may do
             except httpx.HTTPError as exc:
                 raise DeliveryFailed(f"{parcel.origin} broke off: {_reason(exc)}") from exc
         raise DeliveryFailed(f"{parcel.origin} cannot be reached: {_reason(errors[-1])}") from errors[-1]
 
-    async def _post_to(self, address: str, parcel: Parcel) -> Answer:
+    async def _send_to(self, address: str, parcel: WebhookRequest) -> WebhookResponse:
         url = httpx.URL(scheme=parcel.scheme, host=address, port=parcel.port, raw_path=parcel.path.encode())
         request = httpx.Request(
             "POST",
             url,
             headers={"host": parcel.authority, **parcel.headers},
             content=parcel.body,
-            extensions={"sni_hostname": parcel.host, "timeout": {"connect": parcel.patience}},
+            extensions={"sni_hostname": parcel.host, "timeout": {"connect": parcel.connect_timeout}},
         )
         async with httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False) as transport:
             response = await transport.handle_async_request(request)
             await response.aclose()
-            return Answer(response.status_code, response.headers.get("retry-after", ""))
+            return WebhookResponse(response.status_code, response.headers.get("retry-after", ""))
 
 
 def _reason(error: BaseException) -> str:

@@ -22,9 +22,9 @@ import msgspec
 from errors import UsageError
 from wire.units import Seconds
 
-SHORTEST_SECRET = 16
+MIN_SECRET_LENGTH = 16
 """Characters, or bytes where it is base64: what can be guessed signs nothing."""
-_ENCODED = "whsec_"
+_BASE64_PREFIX = "whsec_"
 
 
 class SigningKey:
@@ -37,9 +37,9 @@ class SigningKey:
 
         Raises ValueError, whose message does not hold the secret.
         """
-        self._key = _decoded(secret)
-        if len(self._key) < SHORTEST_SECRET:
-            msg = f"the secret is too short: {SHORTEST_SECRET} characters at least"
+        self._key = _decode_secret(secret)
+        if len(self._key) < MIN_SECRET_LENGTH:
+            msg = f"the secret is too short: {MIN_SECRET_LENGTH} characters at least"
             raise ValueError(msg)
 
     def __repr__(self) -> str:
@@ -50,7 +50,7 @@ class SigningKey:
         return base64.b64encode(hmac.digest(self._key, message, hashlib.sha256)).decode()
 
 
-def headers_of(key: SigningKey, alert_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+def signature_headers(key: SigningKey, alert_id: str, timestamp: int, body: bytes) -> dict[str, str]:
     """What goes with the body. ``timestamp``: Unix time in seconds, of this attempt."""
     signed = key.signature(b"%b.%d.%b" % (alert_id.encode(), timestamp, body))
     return {
@@ -61,18 +61,18 @@ def headers_of(key: SigningKey, alert_id: str, timestamp: int, body: bytes) -> d
     }
 
 
-def _decoded(secret: str) -> bytes:
-    if not secret.startswith(_ENCODED):
+def _decode_secret(secret: str) -> bytes:
+    if not secret.startswith(_BASE64_PREFIX):
         return secret.encode()
     try:
-        return base64.b64decode(secret.removeprefix(_ENCODED), validate=True)
+        return base64.b64decode(secret.removeprefix(_BASE64_PREFIX), validate=True)
     except binascii.Error:
-        msg = f'the secret begins with "{_ENCODED}", but what follows is not base64'
+        msg = f'the secret begins with "{_BASE64_PREFIX}", but what follows is not base64'
         raise ValueError(msg) from None
 
 
 _NAME = re.compile(r"[a-z0-9_-]{1,64}")
-_MOST_WEBHOOKS = 64
+_MAX_WEBHOOKS = 64
 _LONGEST_URL = 2048
 _LONGEST_TIMEOUT = 300
 
@@ -125,8 +125,8 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             if not _NAME.fullmatch(name):
                 msg = f"{name[:80]!r} is no name for a webhook: 1 to 64 of a-z, 0-9, _ and -"
                 raise ValueError(msg)
-        if len(self.webhooks) > _MOST_WEBHOOKS:
-            msg = f"there are {len(self.webhooks)} webhooks, more than {_MOST_WEBHOOKS}"
+        if len(self.webhooks) > _MAX_WEBHOOKS:
+            msg = f"there are {len(self.webhooks)} webhooks, more than {_MAX_WEBHOOKS}"
             raise ValueError(msg)
 
 

@@ -24,11 +24,11 @@ LAST = "last"
 NOWHERE = "none"
 WEBHOOK = "webhook"
 _CHANNEL = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-_LONGEST = 512
+_MAX_LENGTH = 512
 _HINT = 'write "last", "none", "events", "stdout", "webhook:NAME" or "CHANNEL:PEER"'
 
 
-class Place(msgspec.Struct, frozen=True):
+class DeliveryTarget(msgspec.Struct, frozen=True):
     """A channel and whom to reach through it; ``is_carried`` says that our own channels do not lead there.
 
     Then a front end carries it, which is told by the event stream.
@@ -42,11 +42,11 @@ class Place(msgspec.Struct, frozen=True):
         return f"{self.channel}:{self.peer}" if self.peer else self.channel
 
 
-EVENTS = Place("events", is_carried=True)
-STDOUT = Place("stdout")
+EVENTS = DeliveryTarget("events", is_carried=True)
+STDOUT = DeliveryTarget("stdout")
 
 
-def place_of(target: str, last: str | None) -> Place | None:
+def resolve_target(target: str, last: str | None) -> DeliveryTarget | None:
     """The place that a target means; None = it is to be told nowhere. ``last``: where the session last spoke.
 
     A session that spoke nowhere is told by the event stream alone. So is one whose front end goes by the name of a
@@ -55,17 +55,17 @@ def place_of(target: str, last: str | None) -> Place | None:
     if target == NOWHERE:
         return None
     if target != LAST:
-        return _parse(target)
+        return _parse_target(target)
     channel, _, peer = (last or "").partition(":")
-    if not peer or len(peer) > _LONGEST or not _CHANNEL.fullmatch(channel) or channel in _BUILT_IN:
+    if not peer or len(peer) > _MAX_LENGTH or not _CHANNEL.fullmatch(channel) or channel in _BUILT_IN:
         return EVENTS
-    return Place(channel, peer, is_carried=True)
+    return DeliveryTarget(channel, peer, is_carried=True)
 
 
 def target_problem(target: str, webhooks: Collection[str]) -> str | None:
     """What is wrong with a target where these webhooks are configured; None = nothing."""
     try:
-        place = place_of(target, None)
+        place = resolve_target(target, None)
     except UsageError as exc:
         return exc.message
     if place is not None and place.channel == WEBHOOK and place.peer not in webhooks:
@@ -74,23 +74,23 @@ def target_problem(target: str, webhooks: Collection[str]) -> str | None:
     return None
 
 
-def _parse(target: str) -> Place:
+def _parse_target(target: str) -> DeliveryTarget:
     channel, colon, peer = target.partition(":")
-    if target in _ALONE:
-        return _ALONE[target]
-    if not _CHANNEL.fullmatch(channel) or len(target) > _LONGEST:
+    if target in _PEERLESS:
+        return _PEERLESS[target]
+    if not _CHANNEL.fullmatch(channel) or len(target) > _MAX_LENGTH:
         raise UsageError(f"{target[:80]!r} is no target of an alert; {_HINT}")
-    if channel in _ALONE:
+    if channel in _PEERLESS:
         raise UsageError(f"{channel!r} takes no peer; {_HINT}")
     if not (colon and peer and peer.isprintable() and peer == peer.strip()):
         raise UsageError(f"{target[:80]!r} does not say whom to reach through {channel!r}; {_HINT}")
     if channel in (LAST, NOWHERE):
         raise UsageError(f"{channel!r} is no channel; {_HINT}")
-    return Place(channel, peer, is_carried=channel != WEBHOOK)
+    return DeliveryTarget(channel, peer, is_carried=channel != WEBHOOK)
 
 
-_ALONE = {str(place): place for place in (EVENTS, STDOUT)}
-_BUILT_IN = frozenset({*_ALONE, WEBHOOK})
+_PEERLESS = {str(place): place for place in (EVENTS, STDOUT)}
+_BUILT_IN = frozenset({*_PEERLESS, WEBHOOK})
 
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -101,7 +101,7 @@ def _networks(ranges: dict[str, str]) -> list[tuple[Network, str]]:
     return [(ipaddress.ip_network(text), kind) for text, kind in ranges.items()]
 
 
-_NEVER = _networks(
+_BLOCKED = _networks(
     {
         "100.100.100.200/32": "the metadata service of a cloud",
         "168.63.129.16/32": "the metadata service of a cloud",
@@ -137,31 +137,31 @@ _PRIVATE = _networks(
 )
 """What ``allow_private`` opens."""
 _PUBLIC_IPV6 = ipaddress.ip_network("2000::/3")
-_CARRIERS = tuple(ipaddress.ip_network(text) for text in ("::ffff:0:0/96", "64:ff9b::/96"))
+_IPV4_PREFIXES = tuple(ipaddress.ip_network(text) for text in ("::ffff:0:0/96", "64:ff9b::/96"))
 """IPv6 addresses that lead to the IPv4 address in their last 32 bits: mapped ones, and those a NAT64 translates."""
 
 
-def refusal(address: str, *, allow_private: bool) -> str | None:
+def blocked_reason(address: str, *, allow_private: bool) -> str | None:
     """Why nothing may be sent to this address (``loopback``, ``link-local``, ...); None = it may."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return "no IP address"
-    meant = _carried(parsed)
-    return _kind(meant, _NEVER) or _not_public(meant, allow_private=allow_private)
+    meant = _embedded_ipv4(parsed)
+    return _range_kind(meant, _BLOCKED) or _not_public(meant, allow_private=allow_private)
 
 
 def _not_public(address: IPAddress, *, allow_private: bool) -> str | None:
-    if private := _kind(address, _PRIVATE):
+    if private := _range_kind(address, _PRIVATE):
         return None if allow_private else private
     return "reserved" if address.version == 6 and address not in _PUBLIC_IPV6 else None
 
 
-def _carried(address: IPAddress) -> IPAddress:
-    if address.version == 6 and any(address in carrier for carrier in _CARRIERS):
+def _embedded_ipv4(address: IPAddress) -> IPAddress:
+    if address.version == 6 and any(address in carrier for carrier in _IPV4_PREFIXES):
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address
 
 
-def _kind(address: IPAddress, networks: Iterable[tuple[Network, str]]) -> str | None:
+def _range_kind(address: IPAddress, networks: Iterable[tuple[Network, str]]) -> str | None:
     return next((kind for network, kind in networks if address in network), None)

@@ -10,11 +10,11 @@ import msgspec
 import trio
 
 from heartbeat.delivery.channel import Alert, DeliveryFailed
-from heartbeat.delivery.settings import DeliverySettings, SigningKey, WebhookSettings, headers_of, signing_key
-from heartbeat.delivery.targets import refusal
+from heartbeat.delivery.settings import DeliverySettings, SigningKey, WebhookSettings, signature_headers, signing_key
+from heartbeat.delivery.targets import blocked_reason
 
 
-async def lookup(host: str, port: int, *, allow_private: bool) -> list[str]:
+async def resolve_host(host: str, port: int, *, allow_private: bool) -> list[str]:
     """Every address of the host, in the order of preference. Cancellable; a literal address is checked all the same.
 
     One address that is refused refuses them all: a name that leads inwards as well as outwards is a trap or a mistake.
@@ -23,27 +23,27 @@ async def lookup(host: str, port: int, *, allow_private: bool) -> list[str]:
     try:
         found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as exc:
-        raise DeliveryFailed(f"the host {host} cannot be resolved: {_words(exc)}") from exc
+        raise DeliveryFailed(f"the host {host} cannot be resolved: {_error_text(exc)}") from exc
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     if not addresses:
         raise DeliveryFailed(f"the host {host} has no address")
     for address in addresses:
-        if why := refusal(address, allow_private=allow_private):
+        if why := blocked_reason(address, allow_private=allow_private):
             text = f"the host {host} leads to {address}, which is refused: {why} (see allow_private)"
             raise DeliveryFailed(text, permanent=True)
     return addresses
 
 
-def _words(error: OSError | UnicodeError) -> str:
+def _error_text(error: OSError | UnicodeError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
 
 
 _PORTS = {"http": 80, "https": 443}
-_AGAIN = frozenset({408, 425, 429})
+_RETRYABLE = frozenset({408, 425, 429})
 """Refusals that time mends, beside those of 500 and above."""
 
 
-class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+class WebhookRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that is ready to go. ``addresses``: where ``host`` was found, the only ones to connect to.
 
     ``path`` is what follows the host in the URL; ``patience``: seconds for one connection to be made.
@@ -57,7 +57,7 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...]
     headers: Mapping[str, str]
     body: bytes
-    patience: float
+    connect_timeout: float
 
     def __repr__(self) -> str:
         return f"Parcel({self.origin})"
@@ -68,17 +68,17 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.scheme}://{self.authority}"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class WebhookResponse(msgspec.Struct, frozen=True):
     """The head of a reply. ``retry_after``: the header as it came."""
 
     status: int
     retry_after: str = ""
 
 
-class Poster(Protocol):
+class WebhookSender(Protocol):
     """What sends parcels: see ``post.HttpPoster``."""
 
-    async def post(self, parcel: Parcel) -> Answer:
+    async def send(self, parcel: WebhookRequest) -> WebhookResponse:
         """Send it to the first of its addresses that can be reached. Raises DeliveryFailed."""
         ...
 
@@ -96,7 +96,7 @@ class _Payload(msgspec.Struct, frozen=True, kw_only=True):
     media: tuple[str, ...]
 
 
-class _Hook(msgspec.Struct, frozen=True):
+class _Webhook(msgspec.Struct, frozen=True):
     settings: WebhookSettings
     key: SigningKey
 
@@ -105,37 +105,37 @@ class WebhookChannel:
     """All webhooks of the settings, each reached by its name."""
 
     def __init__(
-        self, hooks: Mapping[str, tuple[WebhookSettings, SigningKey]], poster: Poster, clock: Callable[[], float]
+        self, hooks: Mapping[str, tuple[WebhookSettings, SigningKey]], poster: WebhookSender, clock: Callable[[], float]
     ) -> None:
         """``clock`` gives Unix time in seconds."""
-        self._hooks = {name: _Hook(settings, key) for name, (settings, key) in hooks.items()}
-        self._poster = poster
+        self._webhooks = {name: _Webhook(settings, key) for name, (settings, key) in hooks.items()}
+        self._sender = poster
         self._clock = clock
 
     def max_attempts(self, peer: str) -> int:
         """As the settings say; one for a webhook that is not there."""
-        hook = self._hooks.get(peer)
+        hook = self._webhooks.get(peer)
         return hook.settings.max_attempts if hook else 1
 
     async def deliver(self, alert: Alert, peer: str, attempt: int) -> None:
         """Post the alert; returns when it was taken (2xx). Raises DeliveryFailed."""
-        hook = self._hooks.get(peer)
+        hook = self._webhooks.get(peer)
         if hook is None:
             raise DeliveryFailed(f"there is no webhook {peer!r} in the settings", permanent=True)
         timeout = hook.settings.timeout
         with trio.move_on_after(timeout) as scope:
-            answer = await self._post(alert, hook, attempt)
+            answer = await self._send(alert, hook, attempt)
         if scope.cancelled_caught:
             raise DeliveryFailed(f"{hook.settings.origin} did not answer within {timeout:g} s")
-        _judge(answer, hook.settings.origin)
+        _check_response(answer, hook.settings.origin)
 
-    async def _post(self, alert: Alert, hook: _Hook, attempt: int) -> Answer:
+    async def _send(self, alert: Alert, hook: _Webhook, attempt: int) -> WebhookResponse:
         url, settings = urlsplit(hook.settings.url), hook.settings
         host, port = url.hostname or "", url.port or _PORTS[url.scheme]
-        addresses = await lookup(host, port, allow_private=settings.allow_private)
+        addresses = await resolve_host(host, port, allow_private=settings.allow_private)
         body = _body_of(alert)
-        return await self._poster.post(
-            Parcel(
+        return await self._sender.send(
+            WebhookRequest(
                 scheme=url.scheme,
                 host=host,
                 port=port,
@@ -146,10 +146,10 @@ class WebhookChannel:
                     "content-type": "application/json",
                     "user-agent": "pool",
                     "pool-attempt": str(attempt),
-                    **headers_of(hook.key, alert.id, int(self._clock()), body),
+                    **signature_headers(hook.key, alert.id, int(self._clock()), body),
                 },
                 body=body,
-                patience=settings.timeout / min(len(addresses), 4),
+                connect_timeout=settings.timeout / min(len(addresses), 4),
             )
         )
 
@@ -162,19 +162,19 @@ def open_webhooks(
     Raises UsageError where the environment does not have a secret.
     """
     hooks = {name: (hook, signing_key(name, hook, environment)) for name, hook in settings.webhooks.items()}
-    return WebhookChannel(hooks, _http() if hooks else _Unused(), clock)
+    return WebhookChannel(hooks, _make_sender() if hooks else _NoSender(), clock)
 
 
-def _http() -> Poster:
-    from heartbeat.delivery.http_sender import HttpPoster  # noqa: PLC0415 - httpx is heavy, and may never be needed
+def _make_sender() -> WebhookSender:
+    from heartbeat.delivery.http_sender import HttpSender  # noqa: PLC0415 - httpx is heavy, and may never be needed
 
-    return HttpPoster()
+    return HttpSender()
 
 
-class _Unused:
+class _NoSender:
     """Stands where no webhook is: nothing comes here."""
 
-    async def post(self, parcel: Parcel) -> Answer:
+    async def send(self, parcel: WebhookRequest) -> WebhookResponse:
         raise DeliveryFailed(f"{parcel.origin}: no webhook is configured", permanent=True)
 
 
@@ -193,7 +193,7 @@ def _body_of(alert: Alert) -> bytes:
     )
 
 
-def _judge(answer: Answer, origin: str) -> None:
+def _check_response(answer: WebhookResponse, origin: str) -> None:
     """Raises DeliveryFailed unless the alert was taken."""
     status = answer.status
     if 200 <= status < 300:
@@ -204,6 +204,6 @@ def _judge(answer: Answer, origin: str) -> None:
     wish = answer.retry_after.strip()
     raise DeliveryFailed(
         f"{origin} answered {status}",
-        permanent=status < 500 and status not in _AGAIN,
+        permanent=status < 500 and status not in _RETRYABLE,
         retry_after=float(wish) if wish.isascii() and wish.isdigit() and len(wish) < 9 else None,
     )

@@ -17,12 +17,12 @@ AGENT_DIR_VARIABLE = "PI_CODING_AGENT_DIR"
 SESSION_DIR_VARIABLE = "PI_CODING_AGENT_SESSION_DIR"
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """Larger files of the agent dir are linked, not copied."""
-_LINKED = frozenset({"auth.json"})
-_LEFT_OUT = frozenset({"sessions"})
-_LEFT_OUT_ENDINGS = (".lock", ".log", ".tmp")
+_LINKED_FILES = frozenset({"auth.json"})
+_SKIPPED_NAMES = frozenset({"sessions"})
+_SKIPPED_SUFFIXES = (".lock", ".log", ".tmp")
 
 
-class PrivateHome:
+class PrivateAgentDir:
     """One worker's agent dir at ``path``; ``sessions`` is where its transcripts go.
 
     ``with`` makes it and removes it; a shell that cannot nest calls ``make`` and ``remove``.
@@ -48,7 +48,7 @@ class PrivateHome:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.mkdir(mode=0o700)
             for entry in sorted(self._source.iterdir()) if self._source.is_dir() else ():
-                self._take(entry)
+                self._copy_entry(entry)
         except OSError as exc:
             raise WorkerStartFailed(f"the agent dir {self._source} cannot be copied to {self.path}: {exc}") from exc
 
@@ -59,16 +59,16 @@ class PrivateHome:
         elif self.path.exists():
             shutil.rmtree(self.path)
 
-    def _take(self, entry: Path) -> None:
+    def _copy_entry(self, entry: Path) -> None:
         name = entry.name
-        if name in _LEFT_OUT or name.endswith(_LEFT_OUT_ENDINGS):
+        if name in _SKIPPED_NAMES or name.endswith(_SKIPPED_SUFFIXES):
             return
         copy, real = self.path / name, Path(os.path.realpath(entry))
         if real.is_dir():
             copy.symlink_to(real, target_is_directory=True)
         elif not real.is_file():
             return  # a broken link, a socket: nothing that pi reads
-        elif name in _LINKED or real.stat().st_size > MAX_FILE_BYTES:
+        elif name in _LINKED_FILES or real.stat().st_size > MAX_FILE_BYTES:
             copy.symlink_to(real)
         else:
             shutil.copyfile(real, copy)

@@ -8,12 +8,12 @@ exactly those questions; what is asked besides, once the new session begins, is 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rpc.pi.messages import UiResponse
+from rpc.pi.messages import PiUiResponse
 from wire.messages import UiRequest
 
 MAX_QUESTIONS = 8
 """Questions that are agreed to for one change of the session."""
-_SHOWN = 200
+_MAX_QUESTION_CHARS = 200
 """Characters of a question that count."""
 
 
@@ -25,28 +25,28 @@ class Consent:
 
     def __init__(self) -> None:
         self.refused: frozenset[str] = frozenset()
-        self.last: str | None = None
+        self.last_question: str | None = None
         self._granted: frozenset[str] | None = None
 
     @contextmanager
-    def to(self, questions: frozenset[str]) -> Iterator[None]:
+    def granting(self, questions: frozenset[str]) -> Iterator[None]:
         """Until the end of the block agree to these questions and cancel all others."""
-        self._granted, self.refused, self.last = questions, frozenset(), None
+        self._granted, self.refused, self.last_question = questions, frozenset(), None
         try:
             yield
         finally:
             self._granted = None
 
-    def answer(self, request: UiRequest) -> UiResponse | None:
+    def answer(self, request: UiRequest) -> PiUiResponse | None:
         """The answer to an extension; None where the session is not being changed: a person may answer."""
         if self._granted is None:
             return None
-        title, message = (str(request.fields.get(name, ""))[:_SHOWN] for name in ("title", "message"))
+        title, message = (str(request.fields.get(name, ""))[:_MAX_QUESTION_CHARS] for name in ("title", "message"))
         question = f"{title}\n{message}"
         if request.method == "confirm":
             if question in self._granted:
-                return UiResponse(id=request.id, confirmed=True)
+                return PiUiResponse(id=request.id, confirmed=True)
             if len(self.refused) < MAX_QUESTIONS:
                 self.refused |= {question}
-        self.last = title
-        return UiResponse(id=request.id, cancelled=True)
+        self.last_question = title
+        return PiUiResponse(id=request.id, cancelled=True)

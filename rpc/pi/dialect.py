@@ -7,38 +7,38 @@ import msgspec
 
 from errors import UsageError, WorkerRefused
 from rpc.dialect import Step
-from rpc.passthrough import RawObject, paired
+from rpc.passthrough import RawObject, pair_lines
 from rpc.pi import procedures
 from rpc.pi.consent import Consent
-from rpc.pi.dialogs import Desk, UiAnswer
-from rpc.pi.event_handler import Narrator
+from rpc.pi.dialogs import DialogHandler, UiAnswer
+from rpc.pi.event_handler import PiEventHandler
 from rpc.pi.events import error_text
-from rpc.pi.link import Link
+from rpc.pi.link import PiLink
 from rpc.pi.messages import (
-    AbortBash,
-    AbortParams,
-    BashParams,
-    CompactParams,
-    GetState,
-    NewSessionParams,
-    NoParams,
+    PiAbortBash,
+    PiAbortParams,
+    PiBashParams,
+    PiCompactParams,
+    PiGetState,
     PiLine,
+    PiNewSessionParams,
+    PiNoParams,
+    PiPrompt,
+    PiSetModelParams,
+    PiSetThinkingParams,
     PiState,
-    Prompt,
-    SetModelParams,
-    SetThinkingParams,
-    SwitchSessionParams,
+    PiSwitchSessionParams,
     decode_params,
 )
-from rpc.pi.passthrough import Forwards
-from rpc.pi.procedure_runner import Conversations
-from rpc.pi.procedures import Soft
-from rpc.pi.run_state import Phase
-from rpc.pi.runs import Runs
+from rpc.pi.passthrough import PiPassthrough
+from rpc.pi.procedure_runner import ProcedureRunner
+from rpc.pi.procedures import RuntimeSettings
+from rpc.pi.run_state import PiRunPhase
+from rpc.pi.runs import PiRunController
 from rpc.settings import RpcSettings
 from wire.framing import decode_block
 from wire.messages import PromptParams, Ready, TextParams
-from wire.texts import words_of
+from wire.texts import answer_instructions
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -81,16 +81,16 @@ class PiDialect:
         in_memory: bool = False,
     ) -> None:
         self._decoder = msgspec.json.Decoder(PiLine)
-        self._soft = Soft()
+        self._runtime_settings = RuntimeSettings()
         self._consent = Consent()
         self._in_memory = in_memory
-        self._link = Link()
-        self._conversations = Conversations(self._link, settings.abort_grace)
-        self._runs = Runs(self._link, self._drain)
-        self._conversations.bind(self._runs)
-        self._desk = Desk(self._link, self._runs, self._consent, settings.ui_timeout, attended)
-        self._narrator = Narrator(self._link, self._runs, self._desk)
-        self._forwards = Forwards(self._link, self._runs, self._desk, allow_bash=allow_bash)
+        self._link = PiLink()
+        self._procedure_runner = ProcedureRunner(self._link, settings.abort_grace)
+        self._runs = PiRunController(self._link, self._drain)
+        self._procedure_runner.attach_runs(self._runs)
+        self._dialogs = DialogHandler(self._link, self._runs, self._consent, settings.ui_timeout, attended)
+        self._event_handler = PiEventHandler(self._link, self._runs, self._dialogs)
+        self._passthrough = PiPassthrough(self._link, self._runs, self._dialogs, allow_bash=allow_bash)
         self._methods: dict[str, Callable[[str, msgspec.Raw], None]] = {
             "prompt": self._prompt,
             "steer": self._steer,
@@ -120,28 +120,28 @@ class PiDialect:
     @property
     def is_streaming(self) -> bool:
         """From ``agent_start`` to ``agent_end`` and before a retry: at other times a prompt begins a run of its own."""
-        return self._runs.phase is Phase.RUNNING or self._runs.is_backing_off
+        return self._runs.phase is PiRunPhase.RUNNING or self._runs.is_backing_off
 
     def listen_raw(self, *, on: bool) -> None:
         """See the contract."""
-        self._link.is_heard = on
+        self._link.raw_listening = on
 
     def forward(self, request_id: str, command: RawObject, now: float) -> Step:
         """See the contract. UsageError carries ``worker_code`` unsupported or invalid_params."""
         self._link.now = now
         self._link.expect(request_id)
         try:
-            self._forwards.forward(request_id, command)
+            self._passthrough.forward(request_id, command)
         except UsageError:
             self._link.forget(request_id)
             raise
-        return self._link.take_step()
+        return self._link.collect_step()
 
     def open(self, now: float) -> Step:
         """Ask for the state: pi has no ready line and answers once it has booted."""
         self._link.now = now
-        self._link.send(GetState(), self._booted)
-        return self._link.take_step()
+        self._link.send(PiGetState(), self._on_boot_answer)
+        return self._link.collect_step()
 
     def request(self, request_id: str, method: str, params: msgspec.Raw, now: float) -> Step:
         """See the contract. UsageError carries ``worker_code`` unsupported or invalid_params."""
@@ -155,22 +155,22 @@ class PiDialect:
         except UsageError:
             self._link.forget(request_id)
             raise
-        return self._link.take_step()
+        return self._link.collect_step()
 
     def receive(self, block: bytes, now: float) -> Step:
         """See the contract."""
         self._link.now = now
         decoded = decode_block(block, self._decoder)
-        if self._link.is_listened_to:
-            for raw, line in paired(block, decoded, self._decoder):
-                self._link.hear(raw, line)
+        if self._link.wants_raw:
+            for raw, line in pair_lines(block, decoded, self._decoder):
+                self._link.collect_raw(raw, line)
         for line in decoded.messages:
             if line.type == "response":
                 self._link.deliver(line)
             else:
-                self._narrator.tell(line)
+                self._event_handler.handle(line)
         self._runs.end_step()
-        return self._link.take_step(decoded)
+        return self._link.collect_step(decoded)
 
     def forget(self, request_id: str) -> None:
         """See the contract. The run or procedure behind the request goes on."""
@@ -178,24 +178,24 @@ class PiDialect:
 
     def next_deadline(self) -> float | None:
         """See the contract."""
-        deadlines = (self._runs.next_deadline(), self._desk.next_deadline())
+        deadlines = (self._runs.next_deadline(), self._dialogs.next_deadline())
         return min((at for at in deadlines if at is not None), default=None)
 
     def expire(self, now: float) -> Step:
         """See the contract."""
         self._link.now = now
-        self._desk.expire(now)
+        self._dialogs.expire(now)
         self._runs.expire(now)
-        return self._link.take_step()
+        return self._link.collect_step()
 
     # --- boot ---
 
-    def _booted(self, line: PiLine) -> None:
+    def _on_boot_answer(self, line: PiLine) -> None:
         problem = _boot_problem(line)
         if problem is None:
-            self._link.event("ready", Ready(agent="pi", methods=sorted(self._methods)))
+            self._link.emit("ready", Ready(agent="pi", methods=sorted(self._methods)))
         else:
-            self._link.event("start_failed", {"message": problem})
+            self._link.emit("start_failed", {"message": problem})
 
     # --- runs ---
 
@@ -203,42 +203,42 @@ class PiDialect:
         params = decode_params(raw, PromptParams)
         if params.client_tools or params.tool_results:
             raise UsageError("pi takes no tools from its client", worker_code="unsupported")
-        prompt = Prompt(message=_with_options(params), images=params.images)
-        if self._is_exclusively_busy(request_id):
+        prompt = PiPrompt(message=_text_with_options(params), images=params.images)
+        if self._reject_if_exclusive(request_id):
             return
         if not self._runs.is_running:
             self._runs.start(request_id, prompt, params.run_id)
         elif params.streaming_behavior is None:
-            self._link.refuse(request_id, "busy", "a run is in progress; pass streaming_behavior")
+            self._link.reject(request_id, "busy", "a run is in progress; pass streaming_behavior")
         else:
             how = "steer" if params.streaming_behavior == "steer" else "followUp"
             self._runs.join(request_id, msgspec.structs.replace(prompt, streaming_behavior=how), is_prompt=True)
 
     def _steer(self, request_id: str, raw: msgspec.Raw) -> None:
         params = decode_params(raw, TextParams)
-        self._join(request_id, Prompt(message=params.text, images=params.images, streaming_behavior="steer"))
+        self._join(request_id, PiPrompt(message=params.text, images=params.images, streaming_behavior="steer"))
 
     def _follow_up(self, request_id: str, raw: msgspec.Raw) -> None:
         params = decode_params(raw, TextParams)
-        self._join(request_id, Prompt(message=params.text, images=params.images, streaming_behavior="followUp"))
+        self._join(request_id, PiPrompt(message=params.text, images=params.images, streaming_behavior="followUp"))
 
-    def _join(self, request_id: str, prompt: Prompt) -> None:
-        if self._is_exclusively_busy(request_id):
+    def _join(self, request_id: str, prompt: PiPrompt) -> None:
+        if self._reject_if_exclusive(request_id):
             return
         if self._runs.is_running:
             self._runs.join(request_id, prompt, is_prompt=False)
         else:
-            self._link.refuse(request_id, "idle", "no run is in progress; send a prompt")
+            self._link.reject(request_id, "idle", "no run is in progress; send a prompt")
 
     def _abort(self, request_id: str, raw: msgspec.Raw) -> None:
-        params = decode_params(raw, AbortParams)
+        params = decode_params(raw, PiAbortParams)
         self._runs.begin_abort(keep_queue=params.keep_queue)
-        self._desk.cancel_all()
-        if self._conversations.shells:
-            self._link.send(AbortBash(), lambda _line: None)
-        self._conversations.begin(request_id, self._aborting())
+        self._dialogs.cancel_all()
+        if self._procedure_runner.running_shells:
+            self._link.send(PiAbortBash(), lambda _line: None)
+        self._procedure_runner.run_for_request(request_id, self._abort_procedure())
 
-    def _aborting(self) -> procedures.Procedure[dict[str, int]]:
+    def _abort_procedure(self) -> procedures.Procedure[dict[str, int]]:
         yield from procedures.abort()
         return {"left_in_queue": self._runs.queued}
 
@@ -246,81 +246,89 @@ class PiDialect:
         def failed(_error: WorkerRefused) -> None:
             done()
 
-        drain = procedures.drain(self._consent, self._soft, settles=self._runs.settles)
-        self._conversations.run(drain, lambda _could: done(), failed)
+        drain = procedures.drain(self._consent, self._runtime_settings, settles=self._runs.reports_settled)
+        self._procedure_runner.run(drain, lambda _could: done(), failed)
 
     # --- sessions and settings ---
 
     def _new_session(self, request_id: str, raw: msgspec.Raw) -> None:
-        params = decode_params(raw, NewSessionParams)
+        params = decode_params(raw, PiNewSessionParams)
         if self._in_memory:
-            self._exclusively(request_id, "new_session", procedures.only_session())
+            self._begin_exclusive(request_id, "new_session", procedures.in_memory_session())
             return
-        self._exclusively(
-            request_id, "new_session", procedures.new_session(self._consent, self._soft, params.parent_session)
+        self._begin_exclusive(
+            request_id,
+            "new_session",
+            procedures.new_session(self._consent, self._runtime_settings, params.parent_session),
         )
 
     def _switch_session(self, request_id: str, raw: msgspec.Raw) -> None:
-        path = decode_params(raw, SwitchSessionParams).session_file
-        self._exclusively(request_id, "switch_session", procedures.switch_session(self._consent, self._soft, path))
+        path = decode_params(raw, PiSwitchSessionParams).session_file
+        self._begin_exclusive(
+            request_id, "switch_session", procedures.switch_session(self._consent, self._runtime_settings, path)
+        )
 
     def _compact(self, request_id: str, raw: msgspec.Raw) -> None:
-        params = decode_params(raw, CompactParams)
-        self._exclusively(request_id, "compact", procedures.compact(params.instructions))
+        params = decode_params(raw, PiCompactParams)
+        self._begin_exclusive(request_id, "compact", procedures.compact(params.instructions))
 
-    def _exclusively(self, request_id: str, method: str, procedure: procedures.Procedure[object]) -> None:
-        if self._is_exclusively_busy(request_id):
+    def _begin_exclusive(self, request_id: str, method: str, procedure: procedures.Procedure[object]) -> None:
+        if self._reject_if_exclusive(request_id):
             return
         if self._runs.is_running:
-            self._desk.cancel_all()
-        self._conversations.begin(request_id, procedure, exclusive=method)
+            self._dialogs.cancel_all()
+        self._procedure_runner.run_for_request(request_id, procedure, exclusive=method)
 
-    def _is_exclusively_busy(self, request_id: str) -> bool:
-        method = self._conversations.exclusive
+    def _reject_if_exclusive(self, request_id: str) -> bool:
+        method = self._procedure_runner.exclusive_method
         if method is not None:
-            self._link.refuse(request_id, "busy", f"{method} is under way")
+            self._link.reject(request_id, "busy", f"{method} is under way")
         return method is not None
 
     def _set_model(self, request_id: str, raw: msgspec.Raw) -> None:
-        params = decode_params(raw, SetModelParams)
-        self._conversations.begin(request_id, procedures.set_model(self._soft, params.provider, params.model))
+        params = decode_params(raw, PiSetModelParams)
+        self._procedure_runner.run_for_request(
+            request_id, procedures.set_model(self._runtime_settings, params.provider, params.model)
+        )
 
     def _set_thinking(self, request_id: str, raw: msgspec.Raw) -> None:
-        params = decode_params(raw, SetThinkingParams)
-        self._conversations.begin(request_id, procedures.set_thinking(self._soft, params.level))
+        params = decode_params(raw, PiSetThinkingParams)
+        self._procedure_runner.run_for_request(
+            request_id, procedures.set_thinking(self._runtime_settings, params.level)
+        )
 
     # --- questions ---
 
     def _get_state(self, request_id: str, raw: msgspec.Raw) -> None:
-        decode_params(raw, NoParams)
-        self._conversations.begin(request_id, procedures.get_state(self._runs.held))
+        decode_params(raw, PiNoParams)
+        self._procedure_runner.run_for_request(request_id, procedures.get_state(self._runs.waiting_count))
 
     def _get_messages(self, request_id: str, raw: msgspec.Raw) -> None:
-        decode_params(raw, NoParams)
-        self._conversations.begin(request_id, procedures.get_messages())
+        decode_params(raw, PiNoParams)
+        self._procedure_runner.run_for_request(request_id, procedures.get_messages())
 
     def _get_commands(self, request_id: str, raw: msgspec.Raw) -> None:
-        decode_params(raw, NoParams)
-        self._conversations.begin(request_id, procedures.get_commands())
+        decode_params(raw, PiNoParams)
+        self._procedure_runner.run_for_request(request_id, procedures.get_commands())
 
     def _ping(self, request_id: str, raw: msgspec.Raw) -> None:
-        decode_params(raw, NoParams)
-        self._conversations.begin(request_id, procedures.ping())
+        decode_params(raw, PiNoParams)
+        self._procedure_runner.run_for_request(request_id, procedures.ping())
 
     def _bash(self, request_id: str, raw: msgspec.Raw) -> None:
-        params = decode_params(raw, BashParams)
-        self._conversations.begin(request_id, procedures.bash(params.command))
+        params = decode_params(raw, PiBashParams)
+        self._procedure_runner.run_for_request(request_id, procedures.bash(params.command))
 
     def _ui_respond(self, request_id: str, raw: msgspec.Raw) -> None:
-        if self._desk.answer(decode_params(raw, UiAnswer)):
+        if self._dialogs.answer(decode_params(raw, UiAnswer)):
             self._link.answer(request_id, {})
         else:
-            self._link.refuse(request_id, "unknown_dialog", "no such dialog is open; the first answer wins")
+            self._link.reject(request_id, "unknown_dialog", "no such dialog is open; the first answer wins")
 
 
-def _with_options(params: PromptParams) -> str:
+def _text_with_options(params: PromptParams) -> str:
     """The text with what its answer is to be: behind it, since pi looks for commands at its beginning."""
-    words = "" if params.answer is None else words_of(params.answer, passed_on=False)
+    words = "" if params.answer is None else answer_instructions(params.answer, passed_on=False)
     return "\n\n".join(filter(None, (params.text, words)))
 
 
@@ -328,7 +336,7 @@ def _boot_problem(line: PiLine) -> str | None:
     if not line.success:
         return f"pi refused the first question: {error_text(line)}"
     try:
-        state = procedures.decode(line.data, PiState)
+        state = procedures.decode_answer(line.data, PiState)
     except WorkerRefused as error:
         return error.message
     return None if state.model is not None and state.model.is_known else _NO_MODEL

@@ -15,11 +15,11 @@ import msgspec
 from errors import UsageError
 from rpc.pi.consent import Consent
 from rpc.pi.events import UiResolved, ui_request
-from rpc.pi.link import Link
-from rpc.pi.messages import PiLine, UiResponse
-from rpc.pi.runs import Runs
+from rpc.pi.link import PiLink
+from rpc.pi.messages import PiLine, PiUiResponse
+from rpc.pi.runs import PiRunController
 
-ASKING = frozenset({"select", "confirm", "input", "editor"})
+INTERACTIVE_METHODS = frozenset({"select", "confirm", "input", "editor"})
 """Methods that wait for an answer; all others only show something."""
 MAX_OPEN_DIALOGS = 64
 """A worker with more open dialogs than this has its next one cancelled at once."""
@@ -33,29 +33,29 @@ class UiAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     confirmed: bool | None = None
     cancelled: bool | None = None
 
-    def response(self, method: str) -> UiResponse:
+    def response(self, method: str) -> PiUiResponse:
         """What pi is told. Raises UsageError when the answer does not fit the dialog's method."""
         if self.cancelled is True and self.value is None and self.confirmed is None:
-            return UiResponse(id=self.id, cancelled=True)
+            return PiUiResponse(id=self.id, cancelled=True)
         wanted, other = (self.confirmed, self.value) if method == "confirm" else (self.value, self.confirmed)
         if wanted is None or other is not None or self.cancelled is not None:
             field = "confirmed" if method == "confirm" else "value"
             raise UsageError(
                 f"a {method} dialog is answered with either {field} or cancelled: true", worker_code="invalid_params"
             )
-        return UiResponse(id=self.id, value=self.value, confirmed=self.confirmed)
+        return PiUiResponse(id=self.id, value=self.value, confirmed=self.confirmed)
 
 
-class _Open(NamedTuple):
+class _OpenDialog(NamedTuple):
     method: str
     deadline: float
 
 
-class Dialogs:
+class OpenDialogs:
     """The open dialogs by id, in the order in which they were opened."""
 
     def __init__(self) -> None:
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenDialog] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -67,9 +67,9 @@ class Dialogs:
 
     def open(self, dialog_id: str, method: str, deadline: float) -> None:
         """An extension waits for a person, until ``deadline`` (monotonic seconds)."""
-        self._open[dialog_id] = _Open(method, deadline)
+        self._open[dialog_id] = _OpenDialog(method, deadline)
 
-    def answer(self, answer: UiAnswer) -> UiResponse | None:
+    def answer(self, answer: UiAnswer) -> PiUiResponse | None:
         """Close a dialog with a person's answer; None when it is not open: the first answer has won.
 
         Raises UsageError when the answer does not fit; the dialog stays open.
@@ -85,45 +85,45 @@ class Dialogs:
         """The earliest deadline."""
         return min((dialog.deadline for dialog in self._open.values()), default=None)
 
-    def take_due(self, now: float) -> list[str]:
+    def pop_due(self, now: float) -> list[str]:
         """Close those whose time is over; their ids."""
         due = [dialog_id for dialog_id, dialog in self._open.items() if dialog.deadline <= now]
         for dialog_id in due:
             del self._open[dialog_id]
         return due
 
-    def take_all(self) -> list[str]:
+    def pop_all(self) -> list[str]:
         """Close all; their ids."""
         ids = list(self._open)
         self._open.clear()
         return ids
 
 
-class Desk:
+class DialogHandler:
     """``attended`` is asked whether somebody is there; ``ui_timeout`` in seconds."""
 
     def __init__(
-        self, link: Link, runs: Runs, consent: Consent, ui_timeout: float, attended: Callable[[], bool]
+        self, link: PiLink, runs: PiRunController, consent: Consent, ui_timeout: float, attended: Callable[[], bool]
     ) -> None:
         self._attended = attended
         self._link = link
         self._runs = runs
         self._consent = consent
         self._ui_timeout = ui_timeout
-        self._dialogs = Dialogs()
+        self._dialogs = OpenDialogs()
 
     def request(self, line: PiLine) -> None:
         """An extension shows or asks something."""
         request = ui_request(line)
-        if request.method in ASKING:
+        if request.method in INTERACTIVE_METHODS:
             answer = self._consent.answer(request)
             if answer is None and (not self._attended() or self._runs.is_aborting or self._dialogs.is_full):
-                answer = UiResponse(id=request.id, cancelled=True)
+                answer = PiUiResponse(id=request.id, cancelled=True)
             if answer is not None:
                 self._link.respond(answer)
                 return
             self._dialogs.open(request.id, request.method, self._link.now + self._ui_timeout)
-        self._link.event("ui_request", request)
+        self._link.emit("ui_request", request)
 
     def answer(self, answer: UiAnswer) -> bool:
         """Somebody has answered; False when the dialog is not open (any more)."""
@@ -131,12 +131,12 @@ class Desk:
         if response is None:
             return False
         self._link.respond(response)
-        self._tell_closed(answer.id, "answered")
+        self._emit_resolved(answer.id, "answered")
         return True
 
     def cancel_all(self) -> None:
         """The run is being aborted, which does not dismiss its dialogs."""
-        for dialog_id in self._dialogs.take_all():
+        for dialog_id in self._dialogs.pop_all():
             self._cancel(dialog_id, "aborted")
 
     def next_deadline(self) -> float | None:
@@ -145,12 +145,12 @@ class Desk:
 
     def expire(self, now: float) -> None:
         """Cancel what nobody has answered in time."""
-        for dialog_id in self._dialogs.take_due(now):
+        for dialog_id in self._dialogs.pop_due(now):
             self._cancel(dialog_id, "timeout")
 
     def _cancel(self, dialog_id: str, reason: Literal["timeout", "aborted"]) -> None:
-        self._link.respond(UiResponse(id=dialog_id, cancelled=True))
-        self._tell_closed(dialog_id, reason)
+        self._link.respond(PiUiResponse(id=dialog_id, cancelled=True))
+        self._emit_resolved(dialog_id, reason)
 
-    def _tell_closed(self, dialog_id: str, reason: Literal["answered", "timeout", "aborted"]) -> None:
-        self._link.event("ui_resolved", UiResolved(id=dialog_id, reason=reason, seq=self._link.stamp().seq))
+    def _emit_resolved(self, dialog_id: str, reason: Literal["answered", "timeout", "aborted"]) -> None:
+        self._link.emit("ui_resolved", UiResolved(id=dialog_id, reason=reason, seq=self._link.stamp().seq))

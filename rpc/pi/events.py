@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from rpc.pi.messages import PiLine, ToolOutput, is_present, text_of
+from rpc.pi.messages import PiLine, PiToolOutput, content_text, is_present
 from wire.framing import DECODE_ERRORS
 from wire.messages import AssistantMessage, ToolCallView, ToolEvent, UiRequest
 from wire.texts import excerpt
@@ -16,7 +16,7 @@ from wire.texts import excerpt
 MAX_TAIL = 2_000
 """Characters of a tool's output that an event shows: the last ones."""
 _MAX_PREVIEW = 500
-_MAX_KEPT_TEXT = 16_384
+_MAX_MESSAGE_CHARS = 16_384
 _MAX_QUEUED_SHOWN = 100
 _UI_FIELDS = (
     *("title", "message", "options", "placeholder", "prefill", "timeout", "text"),
@@ -24,42 +24,42 @@ _UI_FIELDS = (
 )
 
 
-class Stamp(NamedTuple):
+class EventStamp(NamedTuple):
     """What every event carries: its run, if any, and its number."""
 
     run_id: str | None
     seq: int
 
 
-class _Event(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class _StampedEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     run_id: str | None = None
     seq: int = 0
 
 
-class UsageEvent(_Event, frozen=True, omit_defaults=False):
+class TokenUsageEvent(_StampedEvent, frozen=True, omit_defaults=False):
     """``token_usage``: tokens of the run so far."""
 
     input_tokens: int
     output_tokens: int
 
 
-class RunStart(_Event, frozen=True):
+class RunStart(_StampedEvent, frozen=True):
     """``run_start``: the run's first sign of life."""
 
 
-class Done(_Event, frozen=True):
+class Done(_StampedEvent, frozen=True):
     """``done``: the run is over, retries and compaction included."""
 
     stop_reason: str
 
 
-class ToolExecuted(_Event, frozen=True):
+class ToolExecuted(_StampedEvent, frozen=True):
     """``tool_executed``: a tool call has its result."""
 
     call: ToolCallView
 
 
-class QueueUpdate(_Event, frozen=True):
+class QueueUpdate(_StampedEvent, frozen=True):
     """``queue_update``: what waits in the worker, each text cut to 500 characters; the counts are whole."""
 
     steering: list[str] = []
@@ -67,8 +67,8 @@ class QueueUpdate(_Event, frozen=True):
     pending: int = 0
 
 
-class Compaction(_Event, frozen=True):
-    """``compaction``: ``reason`` is manual, threshold or overflow."""
+class Compaction(_StampedEvent, frozen=True):
+    """``compaction_event``: ``reason`` is manual, threshold or overflow."""
 
     phase: Literal["start", "end"]
     reason: str | None = None
@@ -76,7 +76,7 @@ class Compaction(_Event, frozen=True):
     error: str | None = None
 
 
-class StateChanged(_Event, frozen=True):
+class StateChanged(_StampedEvent, frozen=True):
     """``state_changed``: a retry waits (``retrying``), is over (``retried``), or a setting has another value."""
 
     state: str | None = None
@@ -88,14 +88,14 @@ class StateChanged(_Event, frozen=True):
     session_name: str | None = None
 
 
-class UiResolved(_Event, frozen=True):
+class UiResolved(_StampedEvent, frozen=True):
     """``ui_resolved``: a dialog is closed, by an answer or because of ``timeout`` or ``aborted``: take it down."""
 
     id: str
     reason: Literal["answered", "timeout", "aborted"]
 
 
-class ErrorEvent(_Event, frozen=True):
+class ErrorEvent(_StampedEvent, frozen=True):
     """``error``: something went wrong beside the requests; ``source`` names the extension, if it was one."""
 
     code: str
@@ -103,29 +103,29 @@ class ErrorEvent(_Event, frozen=True):
     source: str | None = None
 
 
-class MessageKept(_Event, frozen=True):
+class RecordedMessage(_StampedEvent, frozen=True):
     """A whole assistant message in a run's result, its text cut to 16,384 characters."""
 
     text: str = ""
     stop_reason: str | None = None
 
     @classmethod
-    def of(cls, text: str, stop_reason: str | None) -> "MessageKept":
+    def of(cls, text: str, stop_reason: str | None) -> "RecordedMessage":
         """The message with these."""
-        return cls(text=text[:_MAX_KEPT_TEXT], stop_reason=stop_reason)
+        return cls(text=text[:_MAX_MESSAGE_CHARS], stop_reason=stop_reason)
 
 
-_PIECES: dict[str, str] = {"text_delta": "assistant_message", "thinking_delta": "thinking"}
-_text = msgspec.json.Decoder(str)
-_output = msgspec.json.Decoder(ToolOutput)
+_DELTA_EVENTS: dict[str, str] = {"text_delta": "assistant_message", "thinking_delta": "thinking"}
+_text_decoder = msgspec.json.Decoder(str)
+_output_decoder = msgspec.json.Decoder(PiToolOutput)
 
 
-def piece(line: PiLine, stamp: Callable[[], Stamp]) -> tuple[str, AssistantMessage] | None:
+def message_delta(line: PiLine, stamp: Callable[[], EventStamp]) -> tuple[str, AssistantMessage] | None:
     """The new text of a ``message_update``; None for what only frames it, and for arguments of tool calls."""
     update = line.assistant_message_event
     if update is None or not update.delta:
         return None
-    event = _PIECES.get(update.type)
+    event = _DELTA_EVENTS.get(update.type)
     if event is None:
         return None
     run_id, seq = stamp()
@@ -133,7 +133,7 @@ def piece(line: PiLine, stamp: Callable[[], Stamp]) -> tuple[str, AssistantMessa
 
 
 def tool_event(
-    phase: Literal["start", "update", "end", "error"], call: ToolCallView, stamp: Stamp, text: str | None = None
+    phase: Literal["start", "update", "end", "error"], call: ToolCallView, stamp: EventStamp, text: str | None = None
 ) -> ToolEvent:
     """``tool``; ``text``: all of its output so far, which is its tail, its error or its result."""
     tail = None if text is None else text[-MAX_TAIL:]
@@ -146,13 +146,13 @@ def tool_event(
             return ToolEvent(phase, call, *stamp, tail)
 
 
-def output_of(output: msgspec.Raw) -> str:
+def output_text(output: msgspec.Raw) -> str:
     """The text of a tool's output so far."""
     try:
-        content = _output.decode(output).content
+        content = _output_decoder.decode(output).content
     except DECODE_ERRORS:
         return ""
-    return text_of(content)
+    return content_text(content)
 
 
 def preview(raw: msgspec.Raw) -> str:
@@ -160,7 +160,7 @@ def preview(raw: msgspec.Raw) -> str:
     return bytes(memoryview(raw)[: 4 * _MAX_PREVIEW]).decode(errors="ignore")[:_MAX_PREVIEW]
 
 
-def queue_update(line: PiLine, stamp: Stamp) -> QueueUpdate:
+def queue_update(line: PiLine, stamp: EventStamp) -> QueueUpdate:
     """Pi's two queues."""
     return QueueUpdate(
         steering=[text[:_MAX_PREVIEW] for text in line.steering[:_MAX_QUEUED_SHOWN]],
@@ -171,11 +171,11 @@ def queue_update(line: PiLine, stamp: Stamp) -> QueueUpdate:
     )
 
 
-def compaction(line: PiLine, stamp: Stamp) -> Compaction:
+def compaction_event(line: PiLine, stamp: EventStamp) -> Compaction:
     """``compaction_start`` and ``compaction_end``."""
     return Compaction(
         phase="start" if line.type == "compaction_start" else "end",
-        reason=_plain(line.reason),
+        reason=_raw_text(line.reason),
         aborted=line.aborted,
         error=line.error_message,
         run_id=stamp.run_id,
@@ -183,7 +183,7 @@ def compaction(line: PiLine, stamp: Stamp) -> Compaction:
     )
 
 
-def retry(line: PiLine, stamp: Stamp) -> StateChanged:
+def retry_event(line: PiLine, stamp: EventStamp) -> StateChanged:
     """``auto_retry_start`` and ``auto_retry_end``; ``delay`` in seconds."""
     starts = line.type == "auto_retry_start"
     return StateChanged(
@@ -197,9 +197,9 @@ def retry(line: PiLine, stamp: Stamp) -> StateChanged:
     )
 
 
-def extension_error(line: PiLine, stamp: Stamp) -> ErrorEvent:
+def extension_error(line: PiLine, stamp: EventStamp) -> ErrorEvent:
     """An extension's handler has raised."""
-    where = f"{line.extension_path or 'an extension'} in {_plain(line.event) or 'a handler'}"
+    where = f"{line.extension_path or 'an extension'} in {_raw_text(line.event) or 'a handler'}"
     message = f"{where}: {error_text(line)}"
     return ErrorEvent(
         code="extension_error", message=message, source=line.extension_path, run_id=stamp.run_id, seq=stamp.seq
@@ -208,7 +208,7 @@ def extension_error(line: PiLine, stamp: Stamp) -> ErrorEvent:
 
 def error_text(line: PiLine) -> str:
     """Why pi refused, in its own words."""
-    return _plain(line.error) or "pi gave no reason"
+    return _raw_text(line.error) or "pi gave no reason"
 
 
 def ui_request(line: PiLine) -> UiRequest:
@@ -217,22 +217,22 @@ def ui_request(line: PiLine) -> UiRequest:
     for name in _UI_FIELDS:
         raw = getattr(line, name)
         if is_present(raw):
-            fields[name] = _any(raw)
+            fields[name] = _decode_any(raw)
     return UiRequest(id=str(line.id), method=line.method or "", fields=fields)
 
 
-def _any(raw: msgspec.Raw) -> object:
+def _decode_any(raw: msgspec.Raw) -> object:
     try:
         return msgspec.json.decode(raw)
     except DECODE_ERRORS:
         return preview(raw)
 
 
-def _plain(raw: msgspec.Raw) -> str | None:
+def _raw_text(raw: msgspec.Raw) -> str | None:
     """A raw value that should be a text; anything else as it stands, and whole: secrets in it are not hidden yet."""
     if not is_present(raw):
         return None
     try:
-        return _text.decode(raw)
+        return _text_decoder.decode(raw)
     except DECODE_ERRORS:
         return bytes(raw).decode(errors="replace")

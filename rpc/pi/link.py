@@ -10,91 +10,91 @@ import msgspec
 
 from errors import WorkerRefused
 from rpc.dialect import Step
-from rpc.passthrough import RawLine, RawObject, with_id, with_own_id
-from rpc.pi.events import ErrorEvent, Stamp, error_text
-from rpc.pi.messages import Command, PiLine, UiResponse, encode
+from rpc.passthrough import RawLine, RawObject, with_id, with_original_id
+from rpc.pi.events import ErrorEvent, EventStamp, error_text
+from rpc.pi.messages import PiCommand, PiLine, PiUiResponse, encode_command
 from wire.framing import DecodedBlock
 from wire.messages import ErrorBody, Message
 
 OnAnswer = Callable[[PiLine], None]
 
 
-class Forward(NamedTuple):
+class ForwardedCommand(NamedTuple):
     """A command as a front end has written it, and the request that it is here."""
 
     request_id: str
     command: RawObject
 
 
-class _Sent(NamedTuple):
+class _OutstandingCommand(NamedTuple):
     type: str
     on_answer: OnAnswer
-    forward: Forward | None = None
+    forward: ForwardedCommand | None = None
 
 
-class Link:
+class PiLink:
     """One instance per dialect. ``now`` is the time of the step that is being worked on."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self._encode = msgspec.json.Encoder().encode
-        self._sent: dict[str, _Sent] = {}
-        self._waiting: set[str] = set()
+        self._outstanding: dict[str, _OutstandingCommand] = {}
+        self._unanswered: set[str] = set()
         self._last_id = 0
         self._seq = 0
         self._outgoing: list[bytes] = []
         self._messages: list[Message] = []
         self._raw: list[RawLine] = []
-        self.is_heard = False
+        self.raw_listening = False
         """Whether somebody listens to pi's own lines."""
 
     @property
-    def is_listened_to(self) -> bool:
+    def wants_raw(self) -> bool:
         """Whether some line may be wanted as it is."""
-        return self.is_heard or any(sent.forward is not None for sent in self._sent.values())
+        return self.raw_listening or any(sent.forward is not None for sent in self._outstanding.values())
 
     # --- towards pi ---
 
-    def send(self, command: Command, on_answer: OnAnswer) -> None:
+    def send(self, command: PiCommand, on_answer: OnAnswer) -> None:
         """Write a command under a fresh id; ``on_answer`` gets its one answer, good or bad."""
         wire_id = self._next_id()
-        self._sent[wire_id] = _Sent(command.type, on_answer)
-        self._outgoing.append(encode(msgspec.structs.replace(command, id=wire_id)))
+        self._outstanding[wire_id] = _OutstandingCommand(command.type, on_answer)
+        self._outgoing.append(encode_command(msgspec.structs.replace(command, id=wire_id)))
 
-    def send_forward(self, forward: Forward, name: str, on_answer: OnAnswer) -> None:
+    def send_forward(self, forward: ForwardedCommand, name: str, on_answer: OnAnswer) -> None:
         """The same for a front end's own command, whose answer is handed out raw besides."""
         wire_id = self._next_id()
-        self._sent[wire_id] = _Sent(name, on_answer, forward)
+        self._outstanding[wire_id] = _OutstandingCommand(name, on_answer, forward)
         self._outgoing.append(with_id(forward.command, wire_id))
 
     def _next_id(self) -> str:
         self._last_id += 1
         return f"p{self._last_id}"
 
-    def respond(self, response: UiResponse) -> None:
+    def respond(self, response: PiUiResponse) -> None:
         """Write what a person (or nobody) said to a dialog; pi does not answer."""
-        self._outgoing.append(encode(response))
+        self._outgoing.append(encode_command(response))
 
-    def hear(self, raw: bytes, line: PiLine) -> None:
+    def collect_raw(self, raw: bytes, line: PiLine) -> None:
         """Keep a line for whoever listens: an event, or the answer to what was forwarded."""
         if line.type != "response":
-            if self.is_heard:
+            if self.raw_listening:
                 self._raw.append(self._event_line(raw, line))
             return
-        sent = self._sent.get(self._id_of(line))
+        sent = self._outstanding.get(self._command_id(line))
         if sent is not None and sent.forward is not None:
             own = sent.forward.command.get("id")
-            self._raw.append(RawLine(with_own_id(raw, own), sent.forward.request_id))
+            self._raw.append(RawLine(with_original_id(raw, own), sent.forward.request_id))
 
     def _event_line(self, raw: bytes, line: PiLine) -> RawLine:
         """An event; what a shell command prints carries the id of the command, which was changed on its way to pi."""
-        sent = self._sent.get(str(line.id))
+        sent = self._outstanding.get(str(line.id))
         if sent is None:
             return RawLine(raw, None)
-        others = with_own_id(raw, None)
+        others = with_original_id(raw, None)
         if sent.forward is None:
             return RawLine(others, None)
-        return RawLine(with_own_id(raw, sent.forward.command.get("id")), sent.forward.request_id, others)
+        return RawLine(with_original_id(raw, sent.forward.command.get("id")), sent.forward.request_id, others)
 
     def deliver(self, line: PiLine) -> None:
         """Give an answer of pi to whoever sent the command.
@@ -102,63 +102,63 @@ class Link:
         pi leaves out the id where it did not know the command or could not read the line: the oldest open command of
         that name is meant, or the only open one. A stray answer becomes an ``error`` event.
         """
-        sent = self._sent.pop(self._id_of(line), None)
+        sent = self._outstanding.pop(self._command_id(line), None)
         if sent is not None:
             sent.on_answer(line)
         if line.id is None or sent is None:
             code = "parse_error" if line.command == "parse" else "stray_answer" if line.success else "unknown_command"
-            self.event("error", ErrorEvent(code=code, message=error_text(line), seq=self.stamp().seq))
+            self.emit("error", ErrorEvent(code=code, message=error_text(line), seq=self.stamp().seq))
 
-    def _id_of(self, line: PiLine) -> str:
-        return str(line.id) if line.id is not None else self._without_id(line)
+    def _command_id(self, line: PiLine) -> str:
+        return str(line.id) if line.id is not None else self._match_without_id(line)
 
-    def _without_id(self, line: PiLine) -> str:
+    def _match_without_id(self, line: PiLine) -> str:
         if line.command == "parse":
-            return next(iter(self._sent)) if len(self._sent) == 1 else ""
-        return next((wire_id for wire_id, sent in self._sent.items() if sent.type == line.command), "")
+            return next(iter(self._outstanding)) if len(self._outstanding) == 1 else ""
+        return next((wire_id for wire_id, sent in self._outstanding.items() if sent.type == line.command), "")
 
     # --- towards the layer above ---
 
     def expect(self, request_id: str) -> None:
         """A request has come and will be answered exactly once."""
-        self._waiting.add(request_id)
+        self._unanswered.add(request_id)
 
     def forget(self, request_id: str) -> None:
         """Nobody waits for it any more; its answer will be dropped."""
-        self._waiting.discard(request_id)
+        self._unanswered.discard(request_id)
 
     def answer(self, request_id: str, result: object) -> None:
         """Answer a request; ``result`` is encoded here."""
-        if self._waits_no_more(request_id):
+        if self._was_settled(request_id):
             return
         raw = result if isinstance(result, msgspec.Raw) else msgspec.Raw(self._encode(result))
         self._messages.append(Message(id=request_id, result=raw))
 
-    def refuse(self, request_id: str, code: str, message: str) -> None:
+    def reject(self, request_id: str, code: str, message: str) -> None:
         """Answer a request with an error."""
-        if not self._waits_no_more(request_id):
+        if not self._was_settled(request_id):
             self._messages.append(Message(id=request_id, error=ErrorBody(code, message)))
 
-    def refuse_with(self, request_id: str, error: WorkerRefused) -> None:
+    def reject_with(self, request_id: str, error: WorkerRefused) -> None:
         """The same from an exception."""
-        self.refuse(request_id, error.details.get("worker_code", "refused"), error.message)
+        self.reject(request_id, error.details.get("worker_code", "refused"), error.message)
 
-    def _waits_no_more(self, request_id: str) -> bool:
-        if request_id not in self._waiting:
+    def _was_settled(self, request_id: str) -> bool:
+        if request_id not in self._unanswered:
             return True
-        self._waiting.discard(request_id)
+        self._unanswered.discard(request_id)
         return False
 
-    def event(self, name: str, data: object) -> None:
+    def emit(self, name: str, data: object) -> None:
         """Tell an event."""
         self._messages.append(Message(event=name, data=msgspec.Raw(self._encode(data))))
 
-    def stamp(self, run_id: str | None = None) -> Stamp:
+    def stamp(self, run_id: str | None = None) -> EventStamp:
         """The next number of this process's events."""
         self._seq += 1
-        return Stamp(run_id, self._seq)
+        return EventStamp(run_id, self._seq)
 
-    def take_step(self, decoded: DecodedBlock[PiLine] | None = None) -> Step:
+    def collect_step(self, decoded: DecodedBlock[PiLine] | None = None) -> Step:
         """Everything collected since the last call."""
         messages, self._messages = self._messages, []
         outgoing, self._outgoing = self._outgoing, []
@@ -168,8 +168,8 @@ class Link:
         return Step(
             messages,
             outgoing,
-            decoded.contaminated,
-            decoded.contaminated_run,
+            decoded.invalid_lines,
+            decoded.trailing_run,
             decoded.clean_start,
             decoded.leading_run,
             decoded.longest_run,

@@ -89,7 +89,7 @@ def is_present(field: msgspec.Raw) -> bool:
     return field is not EMPTY
 
 
-class Usage(msgspec.Struct, frozen=True):
+class PiUsage(msgspec.Struct, frozen=True):
     """Tokens of one model call."""
 
     input: int = 0
@@ -103,12 +103,12 @@ class AssistantMessageEnd(msgspec.Struct, frozen=True, rename="camel"):
 
     role: str = ""
     content: msgspec.Raw = EMPTY
-    usage: Usage = Usage()
+    usage: PiUsage = PiUsage()
     stop_reason: str | None = None
     error_message: str | None = None
 
 
-class ToolOutput(msgspec.Struct, frozen=True):
+class PiToolOutput(msgspec.Struct, frozen=True):
     """The ``result`` or ``partialResult`` of a tool."""
 
     content: msgspec.Raw = EMPTY
@@ -139,37 +139,37 @@ class PiState(msgspec.Struct, frozen=True, rename="camel"):
     pending_message_count: int = 0
 
 
-class Cancellable(msgspec.Struct, frozen=True):
+class SessionChangeResult(msgspec.Struct, frozen=True):
     """The ``data`` of a ``new_session`` or ``switch_session`` answer: an extension may have said no."""
 
     cancelled: bool = False
 
 
-class _Block(msgspec.Struct, frozen=True):
+class _PiContentBlock(msgspec.Struct, frozen=True):
     type: str = ""
     text: str = ""
 
 
-_blocks: msgspec.json.Decoder[list[_Block] | str] = msgspec.json.Decoder(list[_Block] | str)
+_blocks_decoder: msgspec.json.Decoder[list[_PiContentBlock] | str] = msgspec.json.Decoder(list[_PiContentBlock] | str)
 
 
-def text_of(content: msgspec.Raw) -> str:
+def content_text(content: msgspec.Raw) -> str:
     """The text blocks of a message's raw ``content``, joined; "" when there are none or it has another shape."""
     try:
-        blocks = _blocks.decode(content)
+        blocks = _blocks_decoder.decode(content)
     except DECODE_ERRORS:
-        blocks = _lenient(content)
+        blocks = _decode_leniently(content)
     if isinstance(blocks, str):
         return blocks
     return "".join(block.text for block in blocks if block.type == "text")
 
 
-def _lenient(content: msgspec.Raw) -> list[_Block] | str:
+def _decode_leniently(content: msgspec.Raw) -> list[_PiContentBlock] | str:
     """The same where a text was cut inside an emoji: half a surrogate pair is fine in JavaScript and nowhere else."""
     try:
         plain = json.dumps(json.loads(bytes(content)), ensure_ascii=False)
         whole = plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return _blocks.decode(whole)
+        return _blocks_decoder.decode(whole)
     except (*DECODE_ERRORS, ValueError):
         return ""
 
@@ -178,7 +178,7 @@ ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 THINKING_LEVELS: tuple[ThinkingLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh")
 
 
-class Command(
+class PiCommand(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, tag_field="type", tag="command"
 ):
     """A line to pi; ``id`` comes back in its answer."""
@@ -191,7 +191,7 @@ class Command(
         return str(self.__struct_config__.tag)
 
 
-class Prompt(Command, frozen=True, tag="prompt"):
+class PiPrompt(PiCommand, frozen=True, tag="prompt"):
     """Start a run; with ``streaming_behavior`` join one that is on, or start one when it has just ended."""
 
     message: str
@@ -199,68 +199,68 @@ class Prompt(Command, frozen=True, tag="prompt"):
     streaming_behavior: Literal["steer", "followUp"] | None = None
 
 
-class Abort(Command, frozen=True, tag="abort"):
+class PiAbort(PiCommand, frozen=True, tag="abort"):
     """End the run, or the wait before a retry."""
 
 
-class AbortBash(Command, frozen=True, tag="abort_bash"):
+class PiAbortBash(PiCommand, frozen=True, tag="abort_bash"):
     """End what ``bash`` started."""
 
 
-class Bash(Command, frozen=True, tag="bash"):
+class PiBash(PiCommand, frozen=True, tag="bash"):
     """Run a shell command for the user, outside any run; ignores pi's tool allow-list."""
 
     command: str
 
 
-class ClearQueue(Command, frozen=True, tag="clear_queue"):
+class PiClearQueue(PiCommand, frozen=True, tag="clear_queue"):
     """Drop the texts that wait for a run; releases before 0.84.4 do not know it."""
 
 
-class Compact(Command, frozen=True, tag="compact"):
+class PiCompact(PiCommand, frozen=True, tag="compact"):
     """Summarise the conversation."""
 
     custom_instructions: str | None = None
 
 
-class GetState(Command, frozen=True, tag="get_state"):
+class PiGetState(PiCommand, frozen=True, tag="get_state"):
     """Answered at once, also in a run: pi's ping."""
 
 
-class GetMessages(Command, frozen=True, tag="get_messages"):
+class PiGetMessages(PiCommand, frozen=True, tag="get_messages"):
     """The conversation."""
 
 
-class GetCommands(Command, frozen=True, tag="get_commands"):
+class PiGetCommands(PiCommand, frozen=True, tag="get_commands"):
     """Extension commands, prompt templates, skills."""
 
 
-class NewSession(Command, frozen=True, tag="new_session"):
+class PiNewSession(PiCommand, frozen=True, tag="new_session"):
     """A fresh conversation; kills a run without a word."""
 
     parent_session: str | None = None
 
 
-class SwitchSession(Command, frozen=True, tag="switch_session"):
+class PiSwitchSession(PiCommand, frozen=True, tag="switch_session"):
     """Another conversation; a path that is no transcript is answered ``success`` and overwritten."""
 
     session_path: str
 
 
-class SetModel(Command, frozen=True, tag="set_model"):
+class PiSetModel(PiCommand, frozen=True, tag="set_model"):
     """Also written to the settings file of the agent dir."""
 
     provider: str
     model_id: str
 
 
-class SetThinkingLevel(Command, frozen=True, tag="set_thinking_level"):
+class PiSetThinkingLevel(PiCommand, frozen=True, tag="set_thinking_level"):
     """The same; a level that pi does not know is answered ``success`` and means ``off``."""
 
     level: ThinkingLevel
 
 
-class UiResponse(Command, frozen=True, tag="extension_ui_response"):
+class PiUiResponse(PiCommand, frozen=True, tag="extension_ui_response"):
     """A person's answer to a dialog; ``id`` is the dialog's. Never answered."""
 
     value: str | None = None
@@ -271,61 +271,61 @@ class UiResponse(Command, frozen=True, tag="extension_ui_response"):
 _encode = msgspec.json.Encoder().encode
 
 
-def encode(command: Command) -> bytes:
+def encode_command(command: PiCommand) -> bytes:
     """The command as one whole line."""
     return _encode(command) + b"\n"
 
 
 P = TypeVar("P")
-_Name = Annotated[str, msgspec.Meta(min_length=1)]
+_NonEmptyText = Annotated[str, msgspec.Meta(min_length=1)]
 _AbsolutePath = Annotated[str, msgspec.Meta(pattern="^/[^\x00]+$")]
 
 
-class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PiNoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For methods without parameters."""
 
 
-class AbortParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PiAbortParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``abort``: ``keep_queue`` leaves queued texts for the next prompt."""
 
     keep_queue: bool = False
 
 
-class NewSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PiNewSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``new_session``: ``parent_session`` is the transcript that the new one refers to."""
 
     parent_session: _AbsolutePath | None = None
 
 
-class SwitchSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PiSwitchSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``switch_session``: the transcript's absolute path; the worker's own directory may be another."""
 
     session_file: _AbsolutePath
 
 
-class CompactParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PiCompactParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``compact``: what the summary should keep."""
 
     instructions: str | None = None
 
 
-class SetModelParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PiSetModelParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``set_model``."""
 
-    provider: _Name
-    model: _Name
+    provider: _NonEmptyText
+    model: _NonEmptyText
 
 
-class SetThinkingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PiSetThinkingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``set_thinking``: off, minimal, low, medium, high or xhigh."""
 
     level: ThinkingLevel
 
 
-class BashParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PiBashParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``bash``."""
 
-    command: _Name
+    command: _NonEmptyText
 
 
 def decode_params(raw: msgspec.Raw, kind: type[P]) -> P:

@@ -9,33 +9,33 @@ from typing import Literal
 import msgspec
 
 from errors import UsageError, WorkerRefused
-from rpc.passthrough import RawObject, text_of
-from rpc.pi.dialogs import Desk, UiAnswer
+from rpc.passthrough import RawObject, text_member
+from rpc.pi.dialogs import DialogHandler, UiAnswer
 from rpc.pi.events import error_text
-from rpc.pi.link import Forward, Link
-from rpc.pi.messages import Cancellable, PiLine, Prompt
-from rpc.pi.procedures import decode
-from rpc.pi.run_state import Phase
-from rpc.pi.runs import Runs
+from rpc.pi.link import ForwardedCommand, PiLink
+from rpc.pi.messages import PiLine, PiPrompt, SessionChangeResult
+from rpc.pi.procedures import decode_answer
+from rpc.pi.run_state import PiRunPhase
+from rpc.pi.runs import PiRunController
 from wire.framing import DECODE_ERRORS
 
-_REPLACING = frozenset({"new_session", "switch_session", "fork", "clone", "compact"})
+_SESSION_CHANGING = frozenset({"new_session", "switch_session", "fork", "clone", "compact"})
 """In a run pi ends it without a word."""
-_JOINING: tuple[Literal["steer", "followUp"], ...] = ("steer", "followUp")
+_STREAMING_BEHAVIORS: tuple[Literal["steer", "followUp"], ...] = ("steer", "followUp")
 
 
-class Forwards:
+class PiPassthrough:
     """``allow_bash``: whether the worker may run shell commands at all."""
 
-    def __init__(self, link: Link, runs: Runs, desk: Desk, *, allow_bash: bool) -> None:
+    def __init__(self, link: PiLink, runs: PiRunController, desk: DialogHandler, *, allow_bash: bool) -> None:
         self._link = link
         self._runs = runs
-        self._desk = desk
+        self._dialogs = desk
         self._allow_bash = allow_bash
 
     def forward(self, request_id: str, command: RawObject) -> None:
         """See ``rpc.dialect.Dialect.forward``."""
-        name = text_of(command, "type")
+        name = text_member(command, "type")
         if name is None:
             raise UsageError("a command has a type, which is a text", worker_code="unsupported")
         if name == "bash" and not self._allow_bash:
@@ -48,30 +48,30 @@ class Forwards:
             self._pass_on(request_id, command, name)
 
     def _prompt(self, request_id: str, command: RawObject) -> None:
-        told = text_of(command, "streamingBehavior")
-        how = next((one for one in _JOINING if one == told), None)
-        prompt = Prompt(message=text_of(command, "message") or "", streaming_behavior=how)
-        raw = Forward(request_id, command)
+        told = text_member(command, "streamingBehavior")
+        how = next((one for one in _STREAMING_BEHAVIORS if one == told), None)
+        prompt = PiPrompt(message=text_member(command, "message") or "", streaming_behavior=how)
+        raw = ForwardedCommand(request_id, command)
         if not self._runs.is_running:
             self._runs.start(request_id, msgspec.structs.replace(prompt, streaming_behavior=None), None, raw)
         elif self._runs.is_backing_off:
             self._pass_on(request_id, command, "prompt")
         elif how is not None:
             self._runs.join(request_id, prompt, is_prompt=True, raw=raw)
-        elif self._runs.phase is Phase.RUNNING:
+        elif self._runs.phase is PiRunPhase.RUNNING:
             self._pass_on(request_id, command, "prompt")
         else:  # pi would accept it, and lose it in silence
-            self._link.refuse(request_id, "busy", "the agent is already processing; specify streamingBehavior")
+            self._link.reject(request_id, "busy", "the agent is already processing; specify streamingBehavior")
 
     def _pass_on(self, request_id: str, command: RawObject, name: str) -> None:
-        self._link.send_forward(Forward(request_id, command), name, self._taker(request_id, name))
+        self._link.send_forward(ForwardedCommand(request_id, command), name, self._answer_handler(request_id, name))
 
-    def _taker(self, request_id: str, name: str) -> Callable[[PiLine], None]:
+    def _answer_handler(self, request_id: str, name: str) -> Callable[[PiLine], None]:
         def take(line: PiLine) -> None:
             if not line.success:
-                self._link.refuse(request_id, "refused", error_text(line))
+                self._link.reject(request_id, "refused", error_text(line))
                 return
-            if name in _REPLACING and not _was_cancelled(line):
+            if name in _SESSION_CHANGING and not _was_cancelled(line):
                 self._runs.session_replaced()
             self._link.answer(request_id, line.data)
 
@@ -84,12 +84,12 @@ class Forwards:
             answer = msgspec.json.decode(msgspec.json.encode(known), type=UiAnswer)
         except DECODE_ERRORS as exc:
             raise UsageError(f"this answers no dialog: {exc}", worker_code="invalid_params") from exc
-        self._desk.answer(answer)
+        self._dialogs.answer(answer)
         self._link.answer(request_id, {})
 
 
 def _was_cancelled(line: PiLine) -> bool:
     try:
-        return decode(line.data, Cancellable).cancelled
+        return decode_answer(line.data, SessionChangeResult).cancelled
     except WorkerRefused:
         return False

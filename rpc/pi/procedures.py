@@ -13,22 +13,22 @@ import msgspec
 from errors import WorkerRefused
 from rpc.pi.consent import MAX_QUESTIONS, Consent
 from rpc.pi.messages import (
-    Abort,
-    Bash,
-    Cancellable,
-    ClearQueue,
-    Command,
-    Compact,
-    GetCommands,
-    GetMessages,
-    GetState,
     ModelRef,
-    NewSession,
+    PiAbort,
+    PiBash,
+    PiClearQueue,
+    PiCommand,
+    PiCompact,
+    PiGetCommands,
+    PiGetMessages,
+    PiGetState,
     PiLine,
+    PiNewSession,
+    PiSetModel,
+    PiSetThinkingLevel,
     PiState,
-    SetModel,
-    SetThinkingLevel,
-    SwitchSession,
+    PiSwitchSession,
+    SessionChangeResult,
     ThinkingLevel,
 )
 from wire.framing import DECODE_ERRORS
@@ -44,10 +44,10 @@ class Until(Enum):
 
 
 UNTIL_IDLE = Until.IDLE
-Procedure = Generator[Command | Until, PiLine, R]
+Procedure = Generator[PiCommand | Until, PiLine, R]
 
 
-class Soft:
+class RuntimeSettings:
     """Settings made at run time: pi forgets them for what its command line says whenever the session changes."""
 
     def __init__(self) -> None:
@@ -62,21 +62,21 @@ class _BashResult(msgspec.Struct, frozen=True, rename="camel"):
     truncated: bool = False
 
 
-def ask_state() -> Procedure[PiState]:
+def fetch_state() -> Procedure[PiState]:
     """Where pi is."""
-    line = yield GetState()
-    return decode(line.data, PiState)
+    line = yield PiGetState()
+    return decode_answer(line.data, PiState)
 
 
 def ping() -> Procedure[dict[str, Any]]:
     """Whether it answers at all."""
-    yield GetState()
+    yield PiGetState()
     return {}
 
 
 def get_state(pending: int) -> Procedure[StateResult]:
     """The state in native words; ``pending`` more messages wait on our side."""
-    state = yield from ask_state()
+    state = yield from fetch_state()
     model = state.model if state.model and state.model.is_known else None
     return StateResult(
         session_id=state.session_id,
@@ -93,79 +93,79 @@ def get_state(pending: int) -> Procedure[StateResult]:
 
 def get_messages() -> Procedure[msgspec.Raw]:
     """``{messages}``, each in pi's shape, passed on undecoded."""
-    return (yield GetMessages()).data
+    return (yield PiGetMessages()).data
 
 
 def get_commands() -> Procedure[msgspec.Raw]:
     """``{commands}``, passed on undecoded."""
-    return (yield GetCommands()).data
+    return (yield PiGetCommands()).data
 
 
 def abort() -> Procedure[None]:
     """End the run that is on; pi answers also when there is none."""
-    yield Abort()
+    yield PiAbort()
     yield UNTIL_IDLE
 
 
 def bash(command: str) -> Procedure[dict[str, Any]]:
     """Run a shell command; ``{output, exit_code, cancelled, truncated}``."""
-    line = yield Bash(command=command)
-    return msgspec.structs.asdict(decode(line.data, _BashResult))
+    line = yield PiBash(command=command)
+    return msgspec.structs.asdict(decode_answer(line.data, _BashResult))
 
 
 def compact(instructions: str | None) -> Procedure[msgspec.Raw]:
     """Shorten the conversation; pi's ``{summary, tokensBefore, ...}``. In a run pi would kill it without a word."""
     yield UNTIL_IDLE
-    return (yield Compact(custom_instructions=instructions)).data
+    return (yield PiCompact(custom_instructions=instructions)).data
 
 
-def set_model(soft: Soft, provider: str, model: str) -> Procedure[dict[str, Any]]:
+def set_model(soft: RuntimeSettings, provider: str, model: str) -> Procedure[dict[str, Any]]:
     """Use another model, in this and all later sessions; ``{provider, model, thinking}`` as they are then."""
-    yield SetModel(provider=provider, model_id=model)
+    yield PiSetModel(provider=provider, model_id=model)
     soft.model = (provider, model)
     if soft.thinking is not None:  # a new model comes with its own level
-        yield SetThinkingLevel(level=soft.thinking)
-    state = yield from ask_state()
+        yield PiSetThinkingLevel(level=soft.thinking)
+    state = yield from fetch_state()
     return {"provider": provider, "model": model, "thinking": state.thinking_level}
 
 
-def set_thinking(soft: Soft, level: ThinkingLevel) -> Procedure[dict[str, Any]]:
+def set_thinking(soft: RuntimeSettings, level: ThinkingLevel) -> Procedure[dict[str, Any]]:
     """Think this hard from now on; ``{level}`` is what the model can do of it."""
-    yield SetThinkingLevel(level=level)
+    yield PiSetThinkingLevel(level=level)
     soft.thinking = level
-    state = yield from ask_state()
+    state = yield from fetch_state()
     return {"level": state.thinking_level}
 
 
-def new_session(consent: Consent, soft: Soft, parent: str | None) -> Procedure[SessionResult]:
+def new_session(consent: Consent, soft: RuntimeSettings, parent: str | None) -> Procedure[SessionResult]:
     """Begin a conversation. Its file does not exist before the first assistant message."""
     yield UNTIL_IDLE
-    yield from _change_session(consent, NewSession(parent_session=parent))
-    state = yield from _restore(soft)
+    yield from _change_session(consent, PiNewSession(parent_session=parent))
+    state = yield from _restore_settings(soft)
     return SessionResult(state.session_id, state.session_file)
 
 
-def only_session() -> Procedure[SessionResult]:
+def in_memory_session() -> Procedure[SessionResult]:
     """The first conversation of a pi with ``--no-session``, which would keep a second one in its working directory.
 
     Raises WorkerRefused ``used`` where something was said in it.
     """
     yield UNTIL_IDLE
-    state = yield from ask_state()
+    state = yield from fetch_state()
     if state.message_count:
         raise WorkerRefused("pi with --no-session would keep a second conversation on the disk", worker_code="used")
     return SessionResult(state.session_id, state.session_file)
 
 
-def switch_session(consent: Consent, soft: Soft, session_file: str) -> Procedure[SessionResult]:
+def switch_session(consent: Consent, soft: RuntimeSettings, session_file: str) -> Procedure[SessionResult]:
     """Go on with a conversation. Raises WorkerRefused ``resume_failed`` when pi then holds another or an empty one.
 
     pi says ``success`` for any path and starts afresh where it finds no transcript; but it never writes a transcript
     without a message, so an empty one was not resumed. Whoever calls has checked and mended the file.
     """
     yield UNTIL_IDLE
-    yield from _change_session(consent, SwitchSession(session_path=session_file))
-    state = yield from _restore(soft)
+    yield from _change_session(consent, PiSwitchSession(session_path=session_file))
+    state = yield from _restore_settings(soft)
     if state.session_file is None or posixpath.normpath(state.session_file) != posixpath.normpath(session_file):
         raise WorkerRefused(f"pi holds {state.session_file}, not {session_file}", worker_code="resume_failed")
     if not state.message_count:
@@ -176,7 +176,7 @@ def switch_session(consent: Consent, soft: Soft, session_file: str) -> Procedure
     return SessionResult(state.session_id, state.session_file)
 
 
-def drain(consent: Consent, soft: Soft, *, settles: bool) -> Procedure[bool]:
+def drain(consent: Consent, soft: RuntimeSettings, *, settles: bool) -> Procedure[bool]:
     """Drop what waits in pi's queue: by its command, or where it has none by opening the same transcript again.
 
     ``settles``: pi says when it will not go on by itself. Such releases refuse a command that they do not know with its
@@ -187,54 +187,54 @@ def drain(consent: Consent, soft: Soft, *, settles: bool) -> Procedure[bool]:
     """
     if settles and (yield from _clear_queue()):
         return True
-    state = yield from ask_state()
+    state = yield from fetch_state()
     if state.session_file is None or not state.message_count:
         return False
-    yield from _change_session(consent, SwitchSession(session_path=state.session_file))
-    yield from _restore(soft)
+    yield from _change_session(consent, PiSwitchSession(session_path=state.session_file))
+    yield from _restore_settings(soft)
     return True
 
 
 def _clear_queue() -> Procedure[bool]:
     try:
-        yield ClearQueue()
+        yield PiClearQueue()
     except WorkerRefused:
         return False
     return True
 
 
-def _change_session(consent: Consent, command: NewSession | SwitchSession) -> Procedure[None]:
+def _change_session(consent: Consent, command: PiNewSession | PiSwitchSession) -> Procedure[None]:
     """Raises WorkerRefused ``cancelled`` where an extension says no, though it got a yes to what it asked."""
     granted: frozenset[str] = frozenset()
     while True:
-        with consent.to(granted):
+        with consent.granting(granted):
             line = yield command
-        if not decode(line.data, Cancellable).cancelled:
+        if not decode_answer(line.data, SessionChangeResult).cancelled:
             return
         if not consent.refused or len(granted) >= MAX_QUESTIONS:
-            raise WorkerRefused(_why_cancelled(command, consent.last), worker_code="cancelled")
+            raise WorkerRefused(_cancelled_message(command, consent.last_question), worker_code="cancelled")
         granted |= consent.refused
 
 
-def _why_cancelled(command: NewSession | SwitchSession, asked: str | None) -> str:
+def _cancelled_message(command: PiNewSession | PiSwitchSession, asked: str | None) -> str:
     why = f"an extension of pi has cancelled {command.type}" + ("" if asked is None else f"; it asked: {asked}")
     mend = "; to keep the conversation, remove the extension and restart the supervisor"
-    return why + (mend if isinstance(command, SwitchSession) else "")
+    return why + (mend if isinstance(command, PiSwitchSession) else "")
 
 
-def _restore(soft: Soft) -> Procedure[PiState]:
+def _restore_settings(soft: RuntimeSettings) -> Procedure[PiState]:
     """Make the settings of the new session those of the old one; the state after that."""
-    state = yield from ask_state()
+    state = yield from fetch_state()
     mended = False
     if soft.model is not None and state.model != ModelRef(soft.model[1], soft.model[0]):
-        yield SetModel(provider=soft.model[0], model_id=soft.model[1])
+        yield PiSetModel(provider=soft.model[0], model_id=soft.model[1])
         mended = True
     if soft.thinking is not None and (mended or state.thinking_level != soft.thinking):
-        yield SetThinkingLevel(level=soft.thinking)
-    return (yield from ask_state()) if mended else state
+        yield PiSetThinkingLevel(level=soft.thinking)
+    return (yield from fetch_state()) if mended else state
 
 
-def decode(data: msgspec.Raw, kind: type[R]) -> R:
+def decode_answer(data: msgspec.Raw, kind: type[R]) -> R:
     """The data of a good answer. Raises WorkerRefused when it has another shape than pi's."""
     try:
         return msgspec.json.decode(data, type=kind)

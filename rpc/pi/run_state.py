@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from rpc.pi.messages import AssistantMessageEnd, text_of
+from rpc.pi.messages import AssistantMessageEnd, content_text
 from wire.messages import PromptResult, StopReason, TokenUsage, ToolCallView
 
 MAX_RUN_EVENTS = 1_000
@@ -29,7 +29,7 @@ _STOP_REASONS: dict[str | None, StopReason] = {  # "toolUse" is no end: the run 
 }
 
 
-class Run:
+class PiRun:
     """What has been gathered of one run.
 
     Attributes:
@@ -58,9 +58,9 @@ class Run:
         """Tokens of the run so far; what the model read from its cache counts as input."""
         return self._usage
 
-    def take_message(self, message: AssistantMessageEnd) -> str:
+    def record_message(self, message: AssistantMessageEnd) -> str:
         """Count an assistant message that has ended; returns its text."""
-        text = text_of(message.content)
+        text = content_text(message.content)
         self._text = text or self._text
         self._stop_reason = _STOP_REASONS.get(message.stop_reason)
         self._error = message.error_message if self._stop_reason == "error" else None
@@ -71,7 +71,7 @@ class Run:
         )
         return text
 
-    def keep(self, event: str, data: msgspec.Struct) -> None:
+    def record_event(self, event: str, data: msgspec.Struct) -> None:
         """Remember an event for the result."""
         self._events.append({"event": event, "data": msgspec.to_builtins(data)})
 
@@ -80,19 +80,19 @@ class Run:
         if len(self._tools) < _MAX_OPEN_TOOLS:
             self._tools[call.id] = (call, now)
 
-    def tool(self, call_id: str, name: str) -> ToolCallView:
+    def tool_call(self, call_id: str, name: str) -> ToolCallView:
         """The call as it was started; made up from the two when its start was never seen."""
         known = self._tools.get(call_id)
         return known[0] if known else ToolCallView(id=call_id, name=name, state="RUNNING")
 
     def tool_ended(self, call_id: str, name: str, now: float, *, failed: bool) -> ToolCallView:
         """A tool call is over; the view of its end."""
-        call = self.tool(call_id, name)
+        call = self.tool_call(call_id, name)
         started = self._tools.pop(call_id, (call, now))[1]
         state = "FAILED" if failed else "COMPLETED"
         return msgspec.structs.replace(call, state=state, duration_ms=round((now - started) * 1000, 3))
 
-    def cut_off(self) -> None:
+    def mark_aborted(self) -> None:
         """The run was ended from outside and pi will not say so."""
         self._stop_reason, self._error = "aborted", None
 
@@ -110,7 +110,7 @@ class Run:
         )
 
 
-class Phase(Enum):
+class PiRunPhase(Enum):
     """Where the run is."""
 
     IDLE = auto()
@@ -129,7 +129,7 @@ class Phase(Enum):
     """The aborted run has left messages in pi's queue, which are being dropped before the run counts as over."""
 
 
-class Sign(Enum):
+class PhaseEvent(Enum):
     """What pi or we did that moves the run."""
 
     PROMPT = auto()
@@ -144,35 +144,35 @@ class Sign(Enum):
     OVER = auto()
 
 
-_MOVES: dict[Phase, dict[Sign, Phase]] = {
-    Phase.IDLE: {Sign.PROMPT: Phase.STARTING, Sign.AGENT_START: Phase.RUNNING},
-    Phase.STARTING: {Sign.AGENT_START: Phase.RUNNING, Sign.DRAIN: Phase.DRAINING},
-    Phase.RUNNING: {Sign.AGENT_END: Phase.ENDING},
-    Phase.ENDING: {
-        Sign.PROMPT: Phase.STARTING,
-        Sign.AGENT_START: Phase.RUNNING,
-        Sign.RETRY: Phase.RESTARTING,
-        Sign.RETRY_GIVEN_UP: Phase.ENDING,
-        Sign.COMPACTION_START: Phase.COMPACTING,
-        Sign.DRAIN: Phase.DRAINING,
+_TRANSITIONS: dict[PiRunPhase, dict[PhaseEvent, PiRunPhase]] = {
+    PiRunPhase.IDLE: {PhaseEvent.PROMPT: PiRunPhase.STARTING, PhaseEvent.AGENT_START: PiRunPhase.RUNNING},
+    PiRunPhase.STARTING: {PhaseEvent.AGENT_START: PiRunPhase.RUNNING, PhaseEvent.DRAIN: PiRunPhase.DRAINING},
+    PiRunPhase.RUNNING: {PhaseEvent.AGENT_END: PiRunPhase.ENDING},
+    PiRunPhase.ENDING: {
+        PhaseEvent.PROMPT: PiRunPhase.STARTING,
+        PhaseEvent.AGENT_START: PiRunPhase.RUNNING,
+        PhaseEvent.RETRY: PiRunPhase.RESTARTING,
+        PhaseEvent.RETRY_GIVEN_UP: PiRunPhase.ENDING,
+        PhaseEvent.COMPACTION_START: PiRunPhase.COMPACTING,
+        PhaseEvent.DRAIN: PiRunPhase.DRAINING,
     },
-    Phase.RESTARTING: {
-        Sign.PROMPT: Phase.STARTING,
-        Sign.AGENT_START: Phase.RUNNING,
-        Sign.DRAIN: Phase.DRAINING,
-        Sign.RETRY_GIVEN_UP: Phase.ENDING,
+    PiRunPhase.RESTARTING: {
+        PhaseEvent.PROMPT: PiRunPhase.STARTING,
+        PhaseEvent.AGENT_START: PiRunPhase.RUNNING,
+        PhaseEvent.DRAIN: PiRunPhase.DRAINING,
+        PhaseEvent.RETRY_GIVEN_UP: PiRunPhase.ENDING,
     },
-    Phase.COMPACTING: {
-        Sign.AGENT_START: Phase.RUNNING,
-        Sign.COMPACTION_END: Phase.ENDING,
-        Sign.COMPACTION_CONTINUES: Phase.RESTARTING,
+    PiRunPhase.COMPACTING: {
+        PhaseEvent.AGENT_START: PiRunPhase.RUNNING,
+        PhaseEvent.COMPACTION_END: PiRunPhase.ENDING,
+        PhaseEvent.COMPACTION_CONTINUES: PiRunPhase.RESTARTING,
     },
-    Phase.DRAINING: {},
+    PiRunPhase.DRAINING: {},
 }
 
 
-def after(phase: Phase, sign: Sign) -> Phase:
+def next_phase(phase: PiRunPhase, sign: PhaseEvent) -> PiRunPhase:
     """The next phase. A sign that has no place in a phase changes nothing: a worker's output is not to be trusted."""
-    if sign is Sign.OVER:
-        return Phase.IDLE
-    return _MOVES[phase].get(sign, phase)
+    if sign is PhaseEvent.OVER:
+        return PiRunPhase.IDLE
+    return _TRANSITIONS[phase].get(sign, phase)

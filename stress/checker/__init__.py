@@ -10,28 +10,28 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from stress.checker.base import Blame, Book, Judge, Rules
-from stress.checker.requests import TIMED_OUT, Apart, OneOutcome
-from stress.checker.supervisor import Bounded, Neighbours, NothingLeft, StrangersLetAlone, quantile
-from stress.checker.waiters import InOrder, InTime
-from stress.checker.workers import AtMost, ComesBack, LeftAlone, TrueStatus
-from stress.facts import Delayed, Fact, Injected, LifeBegan, LifeEnded
-from stress.outcome import INVARIANTS, Verdict, Violation
+from stress.checker.base import CheckRules, InvariantCheck, ObservedState, Violation
+from stress.checker.requests import TIMED_OUT, SessionIsolation, SingleOutcome
+from stress.checker.supervisor import BoundedResources, FaultIsolation, NoLeftovers, NoSignalToReusedPid, quantile
+from stress.checker.waiters import FairOrder, WaitDeadlines
+from stress.checker.workers import CapacityRecovery, MaxWorkers, NoMidTurnEviction, StatusMatchesProc
+from stress.facts import Fact, FaultInjected, MachineDelay, SupervisorEnded, SupervisorStarted
+from stress.outcome import INVARIANTS, InvariantVerdict, ViolationReport
 
-__all__ = ["TIMED_OUT", "Backlog", "Checker", "Evidence", "Rules", "in_due_time", "judge", "quantile", "shows"]
+__all__ = ["TIMED_OUT", "Backlog", "CheckRules", "Checker", "Evidence", "in_due_time", "judge", "quantile", "shows"]
 
-_TOLD_SECONDS = 5.0
+_DELAY_REPORT_SECONDS = 5.0
 """What holds a process up is told of when it is over, at most a second later: so long it may last to be reckoned with.
 
 Whoever judged at once would blame the pool for what the machine tells of a moment later.
 """
 
 
-class Backlog:
+class FactBuffer:
     """``book`` is told of delays as soon as they are known, of all else by whoever judges it."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, book: ObservedState) -> None:
+        self._state = book
         self._waiting: deque[Fact] = deque()
 
     def __iter__(self) -> Iterator[Fact]:
@@ -40,38 +40,38 @@ class Backlog:
     def add(self, fact: Fact) -> Iterator[Fact]:
         """The next fact waits; those that may be judged now, each to be taken into the book before the next."""
         self._waiting.append(fact)
-        if isinstance(fact, Delayed):
-            self._book.foresee(fact)
-            yield from self._until(fact.t - _TOLD_SECONDS)
+        if isinstance(fact, MachineDelay):
+            self._state.add_delay(fact)
+            yield from self._release_until(fact.t - _DELAY_REPORT_SECONDS)
 
-    def rest(self) -> Iterator[Fact]:
+    def drain(self) -> Iterator[Fact]:
         """Those that wait, when no more come."""
-        yield from self._until(math.inf)
+        yield from self._release_until(math.inf)
 
-    def _until(self, t: float) -> Iterator[Fact]:
+    def _release_until(self, t: float) -> Iterator[Fact]:
         while self._waiting and self._waiting[0].t <= t:
             fact = self._waiting.popleft()
-            self._book.reach(fact.t)
+            self._state.advance_to(fact.t)
             yield fact
 
 
-def in_due_time(facts: Iterable[Fact], book: Book) -> Iterator[Fact]:
+def in_check_order(facts: Iterable[Fact], book: ObservedState) -> Iterator[Fact]:
     """All of a history, each when it may be judged."""
-    backlog = Backlog(book)
+    backlog = FactBuffer(book)
     for fact in facts:
         yield from backlog.add(fact)
-    yield from backlog.rest()
+    yield from backlog.drain()
 
 
-_JUDGES: tuple[type[Judge], ...] = (
-    *(OneOutcome, Apart, AtMost, NothingLeft, InOrder, InTime),
-    *(Bounded, LeftAlone, ComesBack, TrueStatus, StrangersLetAlone, Neighbours),
+_CHECKS: tuple[type[InvariantCheck], ...] = (
+    *(SingleOutcome, SessionIsolation, MaxWorkers, NoLeftovers, FairOrder, WaitDeadlines),
+    *(BoundedResources, NoMidTurnEviction, CapacityRecovery, StatusMatchesProc, NoSignalToReusedPid, FaultIsolation),
 )
-_KEPT_FACTS = 100_000
-_KEPT_VIOLATIONS = 5
+_MAX_FACTS = 100_000
+_MAX_VIOLATIONS = 5
 """Of each invariant; the others are counted."""
 _HISTORY_FACTS = 200
-_SURROUNDINGS = 30.0
+_CONTEXT_SECONDS = 30.0
 """Faults so many seconds before belong to the history of a broken promise."""
 
 
@@ -80,7 +80,7 @@ class Evidence(NamedTuple):
 
     invariant: str
     t: float
-    blame: Blame
+    violation: Violation
     facts: Sequence[Fact]
 
 
@@ -91,69 +91,69 @@ class Checker:
     became of requests that must not.
     """
 
-    def __init__(self, rules: Rules) -> None:
-        self.violations: list[Violation] = []
+    def __init__(self, rules: CheckRules) -> None:
+        self.violations: list[ViolationReport] = []
         self.broken: Counter[str] = Counter()
         self.harms: Counter[str] = Counter()
         self.evidence: dict[str, Evidence] = {}
-        self._judges = [kind(rules) for kind in _JUDGES]
-        self._book = Book()
-        self._backlog = Backlog(self._book)
-        self._facts: deque[Fact] = deque(maxlen=_KEPT_FACTS)
+        self._checks = [kind(rules) for kind in _CHECKS]
+        self._state = ObservedState()
+        self._buffer = FactBuffer(self._state)
+        self._facts: deque[Fact] = deque(maxlen=_MAX_FACTS)
 
-    def see(self, fact: Fact) -> None:
+    def observe(self, fact: Fact) -> None:
         """Take the next fact in, and judge what has waited for it."""
-        for each in self._backlog.add(fact):
-            self._judge(each)
+        for each in self._buffer.add(fact):
+            self._check(each)
 
     def finish(self) -> None:
         """No more facts come: judge all that still wait."""
-        for each in self._backlog.rest():
-            self._judge(each)
+        for each in self._buffer.drain():
+            self._check(each)
 
-    def _judge(self, fact: Fact) -> None:
+    def _check(self, fact: Fact) -> None:
         self._facts.append(fact)
-        for each in self._judges:
-            for blame in each.see(fact, self._book):
-                self._note(each.invariant, fact.t, blame)
-        self._book.take(fact)
+        for each in self._checks:
+            for blame in each.check(fact, self._state):
+                self._record_violation(each.invariant, fact.t, blame)
+        self._state.apply(fact)
 
-    def verdicts(self) -> tuple[Verdict, ...]:
+    def verdicts(self) -> tuple[InvariantVerdict, ...]:
         """About every invariant, in their order."""
         return tuple(
-            Verdict(
+            InvariantVerdict(
                 invariant=each.invariant,
                 title=INVARIANTS[each.invariant],
                 checked=each.checked,
                 broken=self.broken[each.invariant],
                 note=each.note,
             )
-            for each in sorted(self._judges, key=lambda each: int(each.invariant[1:]))
+            for each in sorted(self._checks, key=lambda each: int(each.invariant[1:]))
         )
 
-    def _note(self, invariant: str, t: float, blame: Blame) -> None:
+    def _record_violation(self, invariant: str, t: float, blame: Violation) -> None:
         self.broken[invariant] += 1
         if blame.harm:
             self.harms[blame.harm] += 1
         if invariant not in self.evidence:
-            delays = (fact for fact in self._backlog if isinstance(fact, Delayed))  # of the rest it was not aware
+            delays = (fact for fact in self._buffer if isinstance(fact, MachineDelay))  # of the rest it was not aware
             self.evidence[invariant] = Evidence(invariant, t, blame, (*self._facts, *delays))
-        if self.broken[invariant] <= _KEPT_VIOLATIONS:
+        if self.broken[invariant] <= _MAX_VIOLATIONS:
             history = tuple(self._history(t, blame))
-            self.violations.append(Violation(invariant=invariant, t=t, what=blame.what, history=history))
+            self.violations.append(ViolationReport(invariant=invariant, t=t, what=blame.what, history=history))
 
-    def _history(self, t: float, blame: Blame) -> list[Fact]:
+    def _history(self, t: float, blame: Violation) -> list[Fact]:
         """What was seen of those whom it is about, and the faults and lives before it."""
-        sessions = {self._book.sessions.get(number) for number in blame.numbers} - {None}
-        about = _About(blame, sessions)
+        sessions = {self._state.sessions.get(number) for number in blame.numbers} - {None}
+        about = _ViolationScope(blame, sessions)
         found = [fact for fact in self._facts if about.concerns(fact) or _is_near(fact, t)]
         return [*found[-_HISTORY_FACTS:], *([] if self._facts[-1] in found else [self._facts[-1]])]
 
 
-class _About:
+class _ViolationScope:
     """Whom a blame is about."""
 
-    def __init__(self, blame: Blame, sessions: Iterable[str | None]) -> None:
+    def __init__(self, blame: Violation, sessions: Iterable[str | None]) -> None:
         self._numbers = frozenset(blame.numbers)
         self._worker = blame.worker
         self._pids = frozenset(blame.pids)
@@ -169,24 +169,24 @@ class _About:
 
 
 def _is_near(fact: Fact, t: float) -> bool:
-    return isinstance(fact, Injected | LifeBegan | LifeEnded) and fact.t >= t - _SURROUNDINGS
+    return isinstance(fact, FaultInjected | SupervisorStarted | SupervisorEnded) and fact.t >= t - _CONTEXT_SECONDS
 
 
-def judge(facts: Iterable[Fact], rules: Rules) -> list[Violation]:
+def check_history(facts: Iterable[Fact], rules: CheckRules) -> list[ViolationReport]:
     """What is wrong with a history, from the beginning."""
     checker = Checker(rules)
     for fact in facts:
-        checker.see(fact)
+        checker.observe(fact)
     checker.finish()
     return checker.violations
 
 
-def shows(facts: Iterable[Fact], rules: Rules, evidence: Evidence) -> bool:
+def reproduces(facts: Iterable[Fact], rules: CheckRules, evidence: Evidence) -> bool:
     """Whether the judge says the very same of this history, at the same moment."""
-    (kind,) = (each for each in _JUDGES if each.invariant == evidence.invariant)
-    judging, book = kind(rules), Book()
-    for fact in in_due_time(facts, book):
-        if any(blame == evidence.blame and fact.t == evidence.t for blame in judging.see(fact, book)):
+    (kind,) = (each for each in _CHECKS if each.invariant == evidence.invariant)
+    judging, book = kind(rules), ObservedState()
+    for fact in in_check_order(facts, book):
+        if any(blame == evidence.violation and fact.t == evidence.t for blame in judging.check(fact, book)):
             return True
-        book.take(fact)
+        book.apply(fact)
     return False

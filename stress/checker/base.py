@@ -15,28 +15,28 @@ from typing import ClassVar, Literal, NamedTuple
 import msgspec
 
 from stress.facts import (
-    DAMAGED,
-    EVERYBODY,
-    Accepted,
-    Answered,
-    Asked,
-    Delayed,
+    ALL_WORKERS,
+    DAMAGED_TRANSCRIPT,
     Fact,
-    Forgotten,
-    Injected,
-    LifeBegan,
-    LifeEnded,
-    Moved,
-    Refused,
-    Started,
+    FaultInjected,
+    MachineDelay,
+    PoolEvent,
+    RequestAccepted,
+    RequestAnswered,
+    RequestAsked,
+    RequestForgotten,
+    RequestRefused,
+    RequestStarted,
+    SupervisorEnded,
+    SupervisorStarted,
 )
 
-KEPT = 20_000
+MAX_ENDED = 20_000
 """Requests that have ended are forgotten when there are more of them, but for their session."""
 _DELAY_WINDOW = 3.0
 _DELAY_PERIOD = 1.0
 """Of so many seconds, and its own length before them, a delay is told."""
-_FAULTS_KEPT = 1000
+_MAX_FAULTS = 1000
 _CLOCK_SLACK = 5.0
 """A clock is right again so many seconds after it was to be, at most, and this machine's lateness."""
 _REPLAY_SECONDS = 5.0
@@ -45,8 +45,8 @@ CLOCK = "clock"
 """What the actions of a fault begin with that sets the supervisor's wall clock."""
 
 
-class Entry:
-    """One request. Times are ``t`` of the facts, None = not yet; those in ``_at`` on the supervisor's clock."""
+class ObservedRequest:
+    """One request. Times are ``t`` of the facts, None = not yet; those in ``_value_at`` on the supervisor's clock."""
 
     __slots__ = (
         "accepted",
@@ -63,7 +63,7 @@ class Entry:
         "worker",
     )
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: RequestAsked) -> None:
         self.asked = asked
         self.accepted: float | None = None
         self.accepted_at = 0.0
@@ -80,7 +80,7 @@ class Entry:
         """It waits for any worker that fits: its session has none of its own."""
 
 
-class Talk:
+class ObservedSession:
     """One session: its open requests, its worker, its last request that was answered, how many turns began since.
 
     ``last_worker``: the one that has its transcript, or had it last; ``bound``: since when it had it. Until
@@ -101,218 +101,228 @@ class Talk:
         self.whole = t
 
 
-class Book:
+class ObservedState:
     """``entries`` has the open requests and the latest ended ones, ``sessions`` the session of every request."""
 
     def __init__(self) -> None:
-        self.entries: OrderedDict[int, Entry] = OrderedDict()
+        self.requests: OrderedDict[int, ObservedRequest] = OrderedDict()
         self.sessions: dict[int, str] = {}
-        self.talks: dict[str, Talk] = {}
+        self.session_states: dict[str, ObservedSession] = {}
         self.running: dict[str, set[int]] = {}
         """By worker: the requests whose turns it runs."""
-        self.born: dict[str, float] = {}
+        self.spawned_at: dict[str, float] = {}
         """By worker of this life: when it was started."""
-        self.faults: list[Injected] = []
+        self.faults: list[FaultInjected] = []
         """The latest ones, in order."""
-        self._on: dict[str, str] = {}
+        self._session_on: dict[str, str] = {}
         """By worker: the session that it had last."""
-        self._faults_on: dict[str, list[Injected]] = {}
+        self._faults_on: dict[str, list[FaultInjected]] = {}
         self._longest_fault = 0.0
-        self._all_hit_until = -math.inf
+        self._all_faulted_until = -math.inf
         """Until when something was done to all workers."""
         self._now = self._reached = 0.0
-        self._life_ended = -math.inf
+        self._supervisor_ended_at = -math.inf
         self.life = 0
-        self.life_began = 0.0
+        self.supervisor_started_at = 0.0
         self.is_alive = False
         self._ended: OrderedDict[int, None] = OrderedDict()
-        self._delays: list[Delayed] = []
+        self._delays: list[MachineDelay] = []
 
     def delay(self) -> float:
         """How late this machine was at the time that is being judged, or of late, in seconds."""
         known = (each.seconds for each in self._delays if each.t - each.seconds - _DELAY_PERIOD <= self._reached)
         return max(known, default=0.0)
 
-    def foresee(self, delay: Delayed) -> None:
+    def add_delay(self, delay: MachineDelay) -> None:
         """What is judged from now on may have been late by so much."""
         self._delays.append(delay)
 
-    def reach(self, t: float) -> None:
+    def advance_to(self, t: float) -> None:
         """The next fact, which is of that time, is about to be judged."""
         self._reached = t
         self._delays = [delay for delay in self._delays if delay.t > t - _DELAY_WINDOW]
 
-    def talk(self, session: str) -> Talk:
+    def session(self, session: str) -> ObservedSession:
         """The session; a new one where it was never heard of."""
-        talk = self.talks.get(session)
+        talk = self.session_states.get(session)
         if talk is None:
-            talk = self.talks[session] = Talk(self._now)
+            talk = self.session_states[session] = ObservedSession(self._now)
         return talk
 
-    def faults_since(self, t: float) -> Iterable[Injected]:
+    def faults_since(self, t: float) -> Iterable[FaultInjected]:
         """Those injected after ``t``, or still going on then."""
         recent = itertools.takewhile(lambda fault: fault.t + self._longest_fault >= t, reversed(self.faults))
         return (fault for fault in recent if fault.t + fault.seconds >= t)
 
-    def faults_on(self, worker: str) -> Sequence[Injected]:
-        """The latest ones that were done to that worker of this life, in order, or to all: ``EVERYBODY``."""
+    def faults_on(self, worker: str) -> Sequence[FaultInjected]:
+        """The latest ones that were done to that worker of this life, in order, or to all: ``ALL_WORKERS``."""
         return self._faults_on.get(worker, ())
 
     def is_disturbed_since(self, t: float) -> bool:
         """Whether requests may have felt a fault since ``t``, or a further supervisor has begun its life."""
-        has_new_life = self.life > 1 and self.life_began >= t
+        has_new_life = self.life > 1 and self.supervisor_started_at >= t
         return has_new_life or any(fault.hurts for fault in self.faults_since(t))
 
     def may_be_damaged(self, session: str) -> bool:
         """Whether a fault may have damaged the session's transcript, however long ago: it fails when it is read."""
-        talk = self.talk(session)
-        return max(talk.hit_until, self._all_hit_until) + self.delay() >= talk.whole
+        talk = self.session(session)
+        return max(talk.hit_until, self._all_faulted_until) + self.delay() >= talk.whole
 
     def clock_was_set_since(self, t: float) -> bool:
         """Whether somebody has set the supervisor's wall clock, so that its times from before say nothing now."""
         return any(fault.action.startswith(CLOCK) for fault in self.faults_since(t - _CLOCK_SLACK - self.delay()))
 
-    def take(self, fact: Fact) -> None:
+    def apply(self, fact: Fact) -> None:
         """Take the next fact in."""
         self._now = fact.t
         match fact:
-            case Asked() | Accepted() | Started() | Answered() | Refused() | Forgotten():
-                self._take_request(fact)
-            case Moved():
-                self._move(fact)
-            case LifeBegan():
-                self._begin_life(fact)
-            case LifeEnded():
-                self._end_life(fact.t)
-            case Injected():
-                self._note_fault(fact)
+            case (
+                RequestAsked()
+                | RequestAccepted()
+                | RequestStarted()
+                | RequestAnswered()
+                | RequestRefused()
+                | RequestForgotten()
+            ):
+                self._apply_request(fact)
+            case PoolEvent():
+                self._apply_pool_event(fact)
+            case SupervisorStarted():
+                self._on_supervisor_started(fact)
+            case SupervisorEnded():
+                self._on_supervisor_ended(fact.t)
+            case FaultInjected():
+                self._add_fault(fact)
             case _:
                 pass
 
-    def _note_fault(self, fact: Injected) -> None:
+    def _add_fault(self, fact: FaultInjected) -> None:
         until = fact.t + fact.seconds
-        if fact.hurts and fact.worker == EVERYBODY:
-            self._all_hit_until = max(self._all_hit_until, until)
-        elif fact.hurts and (session := self._on.get(fact.worker)) is not None:
-            self.talk(session).hit_until = max(self.talk(session).hit_until, until)
-        if len(self.faults) > 2 * _FAULTS_KEPT:
-            self.faults = self.faults[-_FAULTS_KEPT:]
-            self._sort_faults()
+        if fact.hurts and fact.worker == ALL_WORKERS:
+            self._all_faulted_until = max(self._all_faulted_until, until)
+        elif fact.hurts and (session := self._session_on.get(fact.worker)) is not None:
+            self.session(session).hit_until = max(self.session(session).hit_until, until)
+        if len(self.faults) > 2 * _MAX_FAULTS:
+            self.faults = self.faults[-_MAX_FAULTS:]
+            self._index_faults()
         self.faults.append(fact)
         self._faults_on.setdefault(fact.worker, []).append(fact)
         self._longest_fault = max(self._longest_fault, fact.seconds)
 
-    def _sort_faults(self) -> None:
+    def _index_faults(self) -> None:
         """By worker. Workers of each life have the names of those of the life before, and none of their faults."""
         self._faults_on = {}
         for fault in self.faults:
-            if fault.worker == EVERYBODY or fault.t >= self._life_ended:
+            if fault.worker == ALL_WORKERS or fault.t >= self._supervisor_ended_at:
                 self._faults_on.setdefault(fault.worker, []).append(fault)
 
-    def _take_request(self, fact: Asked | Accepted | Started | Answered | Refused | Forgotten) -> None:
+    def _apply_request(
+        self,
+        fact: RequestAsked | RequestAccepted | RequestStarted | RequestAnswered | RequestRefused | RequestForgotten,
+    ) -> None:
         match fact:
-            case Asked():
-                self.entries[fact.number] = Entry(fact)
+            case RequestAsked():
+                self.requests[fact.number] = ObservedRequest(fact)
                 self.sessions[fact.number] = sys.intern(fact.session)  # that of every request is kept
-                self.talk(fact.session).open.add(fact.number)
-            case Accepted():
+                self.session(fact.session).open.add(fact.number)
+            case RequestAccepted():
                 self._accept(fact)
-            case Started():
+            case RequestStarted():
                 self._start(fact)
-            case Answered():
+            case RequestAnswered():
                 self._end(fact.number, fact.t, fact.reason, fact.code)
-            case Refused():
+            case RequestRefused():
                 self._end(fact.number, fact.t, "refused", fact.code)
-            case Forgotten():
+            case RequestForgotten():
                 self._end(fact.number, fact.t, "forgotten", "")
 
-    def _accept(self, fact: Accepted) -> None:
-        entry = self.entries.get(fact.number)
+    def _accept(self, fact: RequestAccepted) -> None:
+        entry = self.requests.get(fact.number)
         if entry is None or entry.accepted is not None:
             return
-        talk = self.talk(entry.asked.session)
+        talk = self.session(entry.asked.session)
         entry.accepted, entry.accepted_at, entry.life = fact.t, fact.at, self.life
         entry.is_alone = len(talk.open) == 1
         entry.waits = entry.is_alone and not talk.worker and entry.started is None
 
-    def _start(self, fact: Started) -> None:
-        entry = self.entries.get(fact.number)
+    def _start(self, fact: RequestStarted) -> None:
+        entry = self.requests.get(fact.number)
         if entry is None:
             return
         entry.started, entry.started_at = fact.t, fact.at
         entry.worker, entry.waits = fact.worker, False
         self.running.setdefault(fact.worker, set()).add(fact.number)
-        self.talk(entry.asked.session).begun_since += 1
+        self.session(entry.asked.session).begun_since += 1
 
     def _end(self, number: int, t: float, reason: str, code: str) -> None:
-        entry = self.entries.get(number)
+        entry = self.requests.get(number)
         if entry is None or entry.ended is not None:
             return
         entry.ended, entry.reason, entry.code, entry.waits = t, reason, code, False
         self.running.get(entry.worker, set()).discard(number)
-        talk = self.talk(entry.asked.session)
+        talk = self.session(entry.asked.session)
         talk.open.discard(number)
         if reason == "completed":
             talk.answered, talk.begun_since = number, 0
             if entry.worker == talk.last_worker and entry.started is not None:
                 talk.whole = max(talk.whole, talk.bound)
-        elif code == DAMAGED:  # its transcript was set aside, and it begins anew
+        elif code == DAMAGED_TRANSCRIPT:  # its transcript was set aside, and it begins anew
             talk.answered = None
         self._ended[number] = None
-        if len(self._ended) > KEPT:
+        if len(self._ended) > MAX_ENDED:
             forgotten, _ = self._ended.popitem(last=False)
-            del self.entries[forgotten]
+            del self.requests[forgotten]
 
-    def _move(self, fact: Moved) -> None:
+    def _apply_pool_event(self, fact: PoolEvent) -> None:
         match fact.what:
             case "session_bound":
-                talk = self.talk(fact.session)
+                talk = self.session(fact.session)
                 talk.worker = talk.last_worker = fact.worker
                 talk.bound = fact.t
                 if any(fault.hurts for fault in self.faults_on(fact.worker)):
                     talk.hit_until = max(talk.hit_until, fact.t)  # whatever was done to it may end it yet
-                self._on[fact.worker] = fact.session
+                self._session_on[fact.worker] = fact.session
                 for number in talk.open:
-                    self.entries[number].waits = False
+                    self.requests[number].waits = False
             case "session_parked" | "session_failed":
-                self.talk(fact.session).worker = ""
+                self.session(fact.session).worker = ""
             case "worker_spawned":
-                self.born[fact.worker] = fact.t
+                self.spawned_at[fact.worker] = fact.t
             case "worker_exited":
                 self.running.pop(fact.worker, None)
-                self._on.pop(fact.worker, None)
+                self._session_on.pop(fact.worker, None)
             case _:
                 pass
 
-    def _begin_life(self, fact: LifeBegan) -> None:
-        self._forget_workers()  # whom late events have named
+    def _on_supervisor_started(self, fact: SupervisorStarted) -> None:
+        self._clear_workers()  # whom late events have named
         if fact.life > 1:
-            self._all_hit_until = max(self._all_hit_until, fact.t + _REPLAY_SECONDS)
-        self.life, self.life_began, self.is_alive = fact.life, fact.t, True
-        self._sort_faults()
+            self._all_faulted_until = max(self._all_faulted_until, fact.t + _REPLAY_SECONDS)
+        self.life, self.supervisor_started_at, self.is_alive = fact.life, fact.t, True
+        self._index_faults()
 
-    def _end_life(self, t: float) -> None:
+    def _on_supervisor_ended(self, t: float) -> None:
         """As a fault that is done to all workers, who are gone."""
         self.is_alive = False
-        self._life_ended = t
-        self._all_hit_until = max(self._all_hit_until, t)
-        self._forget_workers()
+        self._supervisor_ended_at = t
+        self._all_faulted_until = max(self._all_faulted_until, t)
+        self._clear_workers()
 
-    def _forget_workers(self) -> None:
-        self._on.clear()
+    def _clear_workers(self) -> None:
+        self._session_on.clear()
         self.running.clear()
-        self.born.clear()
-        for talk in self.talks.values():
+        self.spawned_at.clear()
+        for talk in self.session_states.values():
             talk.worker = talk.last_worker = ""
-        for number in {number for talk in self.talks.values() for number in talk.open}:
-            self.entries[number].waits = False
+        for number in {number for talk in self.session_states.values() for number in talk.open}:
+            self.requests[number].waits = False
 
 
 Harm = Literal["lost", "duplicated", "foreign"]
 """What became of a request that must not: no outcome, more than one, words of another session."""
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class CheckRules(msgspec.Struct, frozen=True, kw_only=True):
     """What the pool has promised, in numbers: limits of its settings, seconds, bytes; and what its faults explain.
 
     ``overload``: codes that requests may end with at any time, since more is asked than can be done; ``explains``:
@@ -336,17 +346,17 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     rss_limit: int = 400 * 1024 * 1024
     rss_growth: float = 0.0
     fds_slack: int = 8
-    told_within: float = math.inf
+    max_delivery_delay: float = math.inf
     overload: frozenset[str] = frozenset()
     explains: frozenset[str] = frozenset()
-    least_served: float = 0.0
-    most_in_vain: float = 1.0
+    min_completed: float = 0.0
+    max_timed_out: float = 1.0
     ramp: float = 0.0
     calm: float = 0.0
-    compares: bool = False
+    compares_waits: bool = False
 
 
-class Blame(NamedTuple):
+class Violation(NamedTuple):
     """A broken promise: in a sentence, which requests, workers (by name) and pids it is about, and the harm done."""
 
     what: str
@@ -356,16 +366,16 @@ class Blame(NamedTuple):
     harm: Harm | None = None
 
 
-class Judge:
+class InvariantCheck:
     """Judges one invariant. ``checked``: how often it could have been found broken; ``note``: what limits it."""
 
     invariant: ClassVar[str]
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CheckRules) -> None:
         self.rules = rules
         self.checked = 0
         self.note = ""
 
-    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
+    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
         """What is wrong, judging by this fact and by the book as it was before it."""
         raise NotImplementedError

@@ -9,225 +9,229 @@ import math
 import signal
 from collections.abc import Iterator, Sequence
 
-from stress.checker.base import Blame, Book, Entry, Judge, Rules
+from stress.checker.base import CheckRules, InvariantCheck, ObservedRequest, ObservedState, Violation
 from stress.facts import (
-    DAMAGED,
-    EVERYBODY,
-    Answered,
-    Emptied,
+    ALL_WORKERS,
+    DAMAGED_TRANSCRIPT,
     Fact,
-    Injected,
-    Left,
-    LifeBegan,
-    LifeEnded,
-    Processes,
-    Silence,
-    Stranger,
-    Told,
+    FaultInjected,
+    LeftoverProcesses,
+    OutcomeReceived,
+    PoolDrained,
+    ProcessSample,
+    RequestAnswered,
+    ReusedPid,
+    SupervisorEnded,
+    SupervisorStarted,
+    WaitingEnded,
 )
 
 _MIB = 1024 * 1024
-_LEAST_SIZES = 120
+_MIN_SIZES = 120
 
 
-class NothingLeft(Judge):
+class NoLeftovers(InvariantCheck):
     """I4: no process of a supervisor outlives it; and it ends only when it is told to, in good order where asked."""
 
     invariant = "I4"
 
-    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:  # noqa: ARG002 - the judges' signature
+    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the judges' signature
         """Judge the ends of lives."""
         match fact:
-            case Left():
+            case LeftoverProcesses():
                 self.checked += 1
                 if fact.pids:
                     what = f"{len(fact.pids)} processes are left {fact.seconds:g} s after the supervisor's end"
-                    yield Blame(what, pids=fact.pids)
-            case LifeEnded():
+                    yield Violation(what, pids=fact.pids)
+            case SupervisorEnded():
                 self.checked += 1
                 if not fact.signals:
-                    yield Blame(f"the supervisor ended by itself, with code {fact.code}")
-                elif fact.code not in _codes_after(fact.signals):
-                    yield Blame(f"the supervisor was told to end, and did with code {fact.code}")
+                    yield Violation(f"the supervisor ended by itself, with code {fact.code}")
+                elif fact.code not in _expected_codes(fact.signals):
+                    yield Violation(f"the supervisor was told to end, and did with code {fact.code}")
             case _:
                 pass
 
 
-def _codes_after(signals: Sequence[int]) -> set[int]:
+def _expected_codes(signals: Sequence[int]) -> set[int]:
     """How it may end: in good order, however often it was told to; killed."""
     return {0, -signal.SIGKILL} if signal.SIGKILL in signals else {0}
 
 
-class Bounded(Judge):
+class BoundedResources(InvariantCheck):
     """I7: the supervisor's memory and open files, and children that nobody waits for."""
 
     invariant = "I7"
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CheckRules) -> None:
         super().__init__(rules)
         self._zombies: dict[int, float] = {}
         self._sizes: list[int] = []
         self._is_too_large = False
 
-    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
+    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
         """Judge what ``/proc`` says of the supervisor."""
         match fact:
-            case Processes():
-                yield from self._look_for_zombies(fact, book)
-                yield from self._judge_size(fact.rss)
-            case LifeBegan() | LifeEnded():
+            case ProcessSample():
+                yield from self._check_zombies(fact, book)
+                yield from self._check_size(fact.rss)
+            case SupervisorStarted() | SupervisorEnded():
                 self._zombies.clear()
                 self._sizes.clear()
-            case Emptied():
+            case PoolDrained():
                 self.checked += 1
-                yield from self._judge_size(fact.rss)
-                yield from self._judge_files(fact)
-                yield from self._judge_rest(fact)
-            case Silence() if self.rules.rss_growth:
-                yield from self._judge_growth()
+                yield from self._check_size(fact.rss)
+                yield from self._check_files(fact)
+                yield from self._check_leftovers(fact)
+            case WaitingEnded() if self.rules.rss_growth:
+                yield from self._check_growth()
             case _:
                 pass
 
-    def _look_for_zombies(self, fact: Processes, book: Book) -> Iterator[Blame]:
+    def _check_zombies(self, fact: ProcessSample, book: ObservedState) -> Iterator[Violation]:
         self._zombies = {pid: self._zombies.get(pid, fact.t) for pid in fact.zombies}
         for pid, since in list(self._zombies.items()):
             if fact.t - since > self.rules.zombie_seconds + book.delay():
                 del self._zombies[pid]
-                yield Blame(f"process {pid} has ended and nobody has waited for it for over a second", pids=(pid,))
+                yield Violation(f"process {pid} has ended and nobody has waited for it for over a second", pids=(pid,))
 
-    def _judge_size(self, rss: int | None) -> Iterator[Blame]:
+    def _check_size(self, rss: int | None) -> Iterator[Violation]:
         if rss is None:
             return
         self.checked += 1
         self._sizes.append(rss)
         is_too_large = rss > self.rules.rss_limit
         if is_too_large and not self._is_too_large:
-            yield Blame(f"the supervisor has {rss // _MIB} MiB, {self.rules.rss_limit // _MIB} are the limit")
+            yield Violation(f"the supervisor has {rss // _MIB} MiB, {self.rules.rss_limit // _MIB} are the limit")
         self._is_too_large = is_too_large
 
-    def _judge_files(self, fact: Emptied) -> Iterator[Blame]:
+    def _check_files(self, fact: PoolDrained) -> Iterator[Violation]:
         if fact.fds is None or fact.fds_before is None:
             self.note = "its open files cannot be counted by who runs this"
         elif fact.fds > fact.fds_before + self.rules.fds_slack:
-            yield Blame(f"{fact.fds} files are open when all is done, {fact.fds_before} were at the beginning")
+            yield Violation(f"{fact.fds} files are open when all is done, {fact.fds_before} were at the beginning")
 
-    def _judge_rest(self, fact: Emptied) -> Iterator[Blame]:
+    def _check_leftovers(self, fact: PoolDrained) -> Iterator[Violation]:
         if fact.workers or fact.zombies:
-            yield Blame(f"{fact.workers} workers and {fact.zombies} zombies are there after the pool was drained")
+            yield Violation(f"{fact.workers} workers and {fact.zombies} zombies are there after the pool was drained")
 
-    def _judge_growth(self) -> Iterator[Blame]:
+    def _check_growth(self) -> Iterator[Violation]:
         """From the end of the first third of its life, which is the warm-up, to the end."""
-        if len(self._sizes) < _LEAST_SIZES:
+        if len(self._sizes) < _MIN_SIZES:
             self.note = "too short to judge growth"
             return
         third, a_while = len(self._sizes) // 3, len(self._sizes) // 12
         warm, last = max(self._sizes[third : third + a_while]), max(self._sizes[-a_while:])
         self.checked += 1
         if last > warm * self.rules.rss_growth:
-            yield Blame(f"the supervisor grew from {warm // _MIB} to {last // _MIB} MiB after the warm-up")
+            yield Violation(f"the supervisor grew from {warm // _MIB} to {last // _MIB} MiB after the warm-up")
 
 
-class StrangersLetAlone(Judge):
+class NoSignalToReusedPid(InvariantCheck):
     """I11: whoever has a dead worker's pid is never signalled."""
 
     invariant = "I11"
 
-    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:  # noqa: ARG002 - the judges' signature
+    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the judges' signature
         """Judge what became of strangers."""
-        if isinstance(fact, Stranger):
+        if isinstance(fact, ReusedPid):
             self.checked += 1
             if fact.signalled:
-                yield Blame(f"a stranger with the pid {fact.pid} of a dead worker was signalled", pids=(fact.pid,))
+                yield Violation(f"a stranger with the pid {fact.pid} of a dead worker was signalled", pids=(fact.pid,))
 
 
-_WORKERS_FAULT = frozenset({"worker_exited", "worker_stalled", DAMAGED})
-_LEAST_SAMPLES = 100
-_NOTICEABLE = 0.25
+_WORKER_FAULT_CODES = frozenset({"worker_exited", "worker_stalled", DAMAGED_TRANSCRIPT})
+_MIN_SAMPLES = 100
+_NOTICEABLE_SECONDS = 0.25
 """Seconds; below, twice as long is nothing that anybody could tell on a machine with other work."""
-_FELT_SECONDS = 5.0
+_AFTERMATH_SECONDS = 5.0
 """What befell all workers may make requests fail that are asked so much later."""
 _RECOVERY_SECONDS = 30.0
 """And those that are asked so much later may wait longer for it, as all workers may have to be started."""
 
 
-class Neighbours(Judge):
+class FaultIsolation(InvariantCheck):
     """I12: only requests on a worker that was hit fail for it, and the others wait at most twice as long."""
 
     invariant = "I12"
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CheckRules) -> None:
         super().__init__(rules)
         self._calm: list[float] = []
         self._others: list[float] = []
 
-    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
+    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
         """Judge each failure, and all delays at the end."""
-        if isinstance(fact, Silence):
-            yield from self._compare()
-        if isinstance(fact, Told):
-            self.checked += math.isfinite(self.rules.told_within)
-            if fact.seconds > self.rules.told_within + book.delay():
-                yield Blame(f"front end {fact.front_end} heard of an outcome {fact.seconds:.3f} s after others did")
-        if not isinstance(fact, Answered):
+        if isinstance(fact, WaitingEnded):
+            yield from self._compare_waits()
+        if isinstance(fact, OutcomeReceived):
+            self.checked += math.isfinite(self.rules.max_delivery_delay)
+            if fact.seconds > self.rules.max_delivery_delay + book.delay():
+                yield Violation(f"front end {fact.front_end} heard of an outcome {fact.seconds:.3f} s after others did")
+        if not isinstance(fact, RequestAnswered):
             return
-        entry = book.entries.get(fact.number)
+        entry = book.requests.get(fact.number)
         if entry is None or entry.ended is not None or entry.asked.wicked:
             return
-        if fact.code in _WORKERS_FAULT:
+        if fact.code in _WORKER_FAULT_CODES:
             self.checked += 1
-            if not self._explains(fact.code, entry, book):
+            if not self._is_explained(fact.code, entry, book):
                 worker = entry.worker or "no worker"
                 what = f"request {fact.number} on {worker} ended with {fact.code}, and nothing was done to that worker"
-                yield Blame(what, (fact.number,), entry.worker)
+                yield Violation(what, (fact.number,), entry.worker)
         elif fact.reason == "completed":
-            self._note_delay(fact, entry, book)
+            self._record_delay(fact, entry, book)
 
-    def _explains(self, code: str, entry: Entry, book: Book) -> bool:
+    def _is_explained(self, code: str, entry: ObservedRequest, book: ObservedState) -> bool:
         """A transcript may be damaged by any fault, long before it is read again."""
-        if code == DAMAGED:
+        if code == DAMAGED_TRANSCRIPT:
             return book.may_be_damaged(entry.asked.session)
-        return self._is_hit(entry, book, _FELT_SECONDS)
+        return self._is_affected(entry, book, _AFTERMATH_SECONDS)
 
-    def _is_hit(self, entry: Entry, book: Book, slack: float) -> bool:
+    def _is_affected(self, entry: ObservedRequest, book: ObservedState, slack: float) -> bool:
         """``slack``: for how many seconds after its end a fault of all workers may still be felt."""
         if entry.life != book.life:
             return True
         slack += book.delay()
-        if any(fault.hurts and _hits_all(fault, entry, book, slack) for fault in book.faults_on(EVERYBODY)):
+        if any(fault.hurts and _affects_request(fault, entry, book, slack) for fault in book.faults_on(ALL_WORKERS)):
             return True
         if not entry.worker:
-            return any(fault.hurts and fault.worker != EVERYBODY for fault in book.faults_since(entry.asked.t))
+            return any(fault.hurts and fault.worker != ALL_WORKERS for fault in book.faults_since(entry.asked.t))
         return any(fault.hurts for fault in book.faults_on(entry.worker))
 
-    def _note_delay(self, fact: Answered, entry: Entry, book: Book) -> None:
-        if not self.rules.compares:
+    def _record_delay(self, fact: RequestAnswered, entry: ObservedRequest, book: ObservedState) -> None:
+        if not self.rules.compares_waits:
             return
         took = fact.t - entry.asked.t - entry.asked.turn
         if fact.t < self.rules.calm:
             self._calm += [took] if entry.asked.t >= self.rules.ramp else []
-        elif entry.asked.t > self.rules.calm and entry.is_alone and not self._is_hit(entry, book, _RECOVERY_SECONDS):
+        elif (
+            entry.asked.t > self.rules.calm and entry.is_alone and not self._is_affected(entry, book, _RECOVERY_SECONDS)
+        ):
             self._others.append(took)
 
-    def _compare(self) -> Iterator[Blame]:
-        if not self.rules.compares or len(self._calm) < _LEAST_SAMPLES:
+    def _compare_waits(self) -> Iterator[Violation]:
+        if not self.rules.compares_waits or len(self._calm) < _MIN_SAMPLES:
             self.note = "too few workers, or requests before the first fault, to compare waiting times"
             return
-        if len(self._others) < _LEAST_SAMPLES:
+        if len(self._others) < _MIN_SAMPLES:
             self.note = "nearly all requests waited for others of their session, or for a worker that was hit"
             return
-        if quantile(self._calm, 0.5) > _NOTICEABLE:
+        if quantile(self._calm, 0.5) > _NOTICEABLE_SECONDS:
             self.note = "requests waited before any fault too: the machine is too busy to compare waiting times"
             return
         self.checked += 1
         calm, others = quantile(self._calm, 0.99), quantile(self._others, 0.99)
-        if others > 2 * calm and others > calm + _NOTICEABLE:
-            yield Blame(f"p99 of those whose worker was let alone is {others:.3f} s, without faults it is {calm:.3f} s")
+        if others > 2 * calm and others > calm + _NOTICEABLE_SECONDS:
+            yield Violation(
+                f"p99 of those whose worker was let alone is {others:.3f} s, without faults it is {calm:.3f} s"
+            )
 
 
-def _hits_all(fault: Injected, entry: Entry, book: Book, slack: float) -> bool:
+def _affects_request(fault: FaultInjected, entry: ObservedRequest, book: ObservedState, slack: float) -> bool:
     """Whether the request may feel what is done to all workers: it was open meanwhile, or its worker began."""
     end = fault.t + fault.seconds
-    born = book.born.get(entry.worker, -math.inf)
+    born = book.spawned_at.get(entry.worker, -math.inf)
     return end + slack >= entry.asked.t or fault.t <= born <= end + slack
 
 

@@ -6,8 +6,16 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stress.checker.base import Blame, Book, Entry, Judge, Rules
-from stress.facts import Accepted, Answered, Fact, Figures, LifeEnded, Moved, Started
+from stress.checker.base import CheckRules, InvariantCheck, ObservedRequest, ObservedState, Violation
+from stress.facts import (
+    Fact,
+    PoolEvent,
+    RequestAccepted,
+    RequestAnswered,
+    RequestStarted,
+    StatusSample,
+    SupervisorEnded,
+)
 
 _GRANT_SECONDS = 0.25
 """From the grant of a worker to the turn's beginning."""
@@ -27,79 +35,79 @@ class _Suspicion(NamedTuple):
     favoured: int
 
 
-class InOrder(Judge):
+class FairOrder(InvariantCheck):
     """I5: within a profile, who has waited longest is served first, each step of priority being worth ``age_step``."""
 
     invariant = "I5"
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CheckRules) -> None:
         super().__init__(rules)
         self._heaps: dict[str, list[tuple[float, int]]] = {}
         self._keys: dict[int, float] = {}
         self._suspicions: deque[_Suspicion] = deque()
-        self._spoken_for: dict[str, float] = {}
+        self._reserved_at: dict[str, float] = {}
         """When status said last that the session waits for no worker that comes free.
 
         Its former one still holds its transcript, or the one that it was given is made ready.
         """
 
-    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
+    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
         """Judge who is bound to a worker, or begins."""
-        yield from self._resolve(fact.t, book)
+        yield from self._resolve_suspicions(fact.t, book)
         match fact:
-            case Accepted():
-                self._enter(fact, book)
-            case Started():
-                yield from self._look_within_session(fact, book)
+            case RequestAccepted():
+                self._enqueue(fact, book)
+            case RequestStarted():
+                yield from self._check_session_order(fact, book)
                 self._serve(fact, fact.number, book)
-            case Moved(what="session_bound"):
-                for number in book.talk(fact.session).open:
+            case PoolEvent(what="session_bound"):
+                for number in book.session(fact.session).open:
                     self._serve(fact, number, book)
-            case Figures():
-                self._spoken_for |= {waiter.session: fact.t for waiter in fact.waiting if waiter.state != _QUEUED}
-            case LifeEnded():
-                self._spoken_for.clear()
+            case StatusSample():
+                self._reserved_at |= {waiter.session: fact.t for waiter in fact.waiting if waiter.state != _QUEUED}
+            case SupervisorEnded():
+                self._reserved_at.clear()
                 self._heaps.clear()
                 self._keys.clear()
                 self._suspicions.clear()
             case _:
                 pass
 
-    def _enter(self, fact: Accepted, book: Book) -> None:
-        entry = book.entries.get(fact.number)
+    def _enqueue(self, fact: RequestAccepted, book: ObservedState) -> None:
+        entry = book.requests.get(fact.number)
         if entry is None or entry.accepted is not None or entry.started is not None or entry.ended is not None:
             return
-        talk = book.talk(entry.asked.session)
+        talk = book.session(entry.asked.session)
         if talk.worker or len(talk.open) > 1 or entry.asked.wicked:
             return
         key = fact.t - entry.asked.priority * self.rules.age_step
         self._keys[fact.number] = key
         heapq.heappush(self._heaps.setdefault(entry.asked.profile, []), (key, fact.number))
 
-    def _look_within_session(self, fact: Started, book: Book) -> Iterator[Blame]:
+    def _check_session_order(self, fact: RequestStarted, book: ObservedState) -> Iterator[Violation]:
         """One turn at a time, and those of one priority in the order in which they were accepted."""
-        entry = book.entries.get(fact.number)
+        entry = book.requests.get(fact.number)
         if entry is None or entry.started is not None or entry.ended is not None or entry.accepted is None:
             return
         self.checked += 1
-        others = (book.entries[number] for number in book.talk(entry.asked.session).open if number != fact.number)
+        others = (book.requests[number] for number in book.session(entry.asked.session).open if number != fact.number)
         for other in others:
             if other.life != entry.life or other.accepted is None or entry.life != book.life:
                 continue
             if other.started is not None:
                 what = f"request {fact.number} began while {other.asked.number} of its session was running"
-                yield Blame(what, (fact.number, other.asked.number))
+                yield Violation(what, (fact.number, other.asked.number))
             elif (
                 other.asked.priority == entry.asked.priority
                 and other.accepted_at < entry.accepted_at
                 and not book.clock_was_set_since(min(entry.accepted, other.accepted))
             ):
                 what = f"request {fact.number} began before {other.asked.number} of its session, which came before it"
-                yield Blame(what, (fact.number, other.asked.number))
+                yield Violation(what, (fact.number, other.asked.number))
 
-    def _serve(self, fact: Started | Moved, number: int, book: Book) -> None:
+    def _serve(self, fact: RequestStarted | PoolEvent, number: int, book: ObservedState) -> None:
         key = self._keys.pop(number, None)
-        entry = book.entries.get(number)
+        entry = book.requests.get(number)
         if key is None or entry is None:
             return
         heap = self._heaps[entry.asked.profile]
@@ -107,62 +115,64 @@ class InOrder(Judge):
             heapq.heappop(heap)
         self.checked += 1
         slack = self.rules.order_slack + book.delay()
-        if heap and heap[0][0] + slack < key and book.entries[heap[0][1]].accepted_at < fact.at:
+        if heap and heap[0][0] + slack < key and book.requests[heap[0][1]].accepted_at < fact.at:
             self._suspicions.append(_Suspicion(fact.t, heap[0][1], number))
 
-    def _still_waits(self, number: int, book: Book) -> bool:
-        entry = book.entries.get(number)
+    def _still_waits(self, number: int, book: ObservedState) -> bool:
+        entry = book.requests.get(number)
         return number in self._keys and entry is not None and entry.waits
 
-    def _resolve(self, now: float, book: Book) -> Iterator[Blame]:
+    def _resolve_suspicions(self, now: float, book: ObservedState) -> Iterator[Violation]:
         slack = self.rules.order_slack + book.delay()
         while self._suspicions and self._suspicions[0].t + slack <= now:
             suspicion = self._suspicions.popleft()
-            if self._still_waits(suspicion.passed, book) and not self._was_spoken_for(suspicion, book):
+            if self._still_waits(suspicion.passed, book) and not self._was_reserved(suspicion, book):
                 what = f"request {suspicion.favoured} was served before {suspicion.passed}, whose turn it was"
-                yield Blame(what, (suspicion.passed, suspicion.favoured))
+                yield Violation(what, (suspicion.passed, suspicion.favoured))
 
-    def _was_spoken_for(self, suspicion: _Suspicion, book: Book) -> bool:
-        session = book.entries[suspicion.passed].asked.session
-        at = self._spoken_for.get(session, -math.inf)
+    def _was_reserved(self, suspicion: _Suspicion, book: ObservedState) -> bool:
+        session = book.requests[suspicion.passed].asked.session
+        at = self._reserved_at.get(session, -math.inf)
         if at > suspicion.t - _STATUS_SECONDS:
             return True
         # Of many sessions status is seldom asked; a worker that was suspended keeps what it holds until it is ended.
-        since = (book.entries[suspicion.passed].accepted or 0.0) - _HELD_SECONDS - book.delay()
-        held_up = book.faults_on(book.talk(session).last_worker)
+        since = (book.requests[suspicion.passed].accepted or 0.0) - _HELD_SECONDS - book.delay()
+        held_up = book.faults_on(book.session(session).last_worker)
         return any(fault.hurts and fault.t + fault.seconds >= since for fault in held_up)
 
 
-class InTime(Judge):
+class WaitDeadlines(InvariantCheck):
     """I6: nobody waits beside a worker that fits, and every waiter is served or told by its deadline."""
 
     invariant = "I6"
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CheckRules) -> None:
         super().__init__(rules)
-        self._last: Figures | None = None
+        self._last: StatusSample | None = None
 
-    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
+    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
         """Judge those that begin, outcomes of those that never did, and status."""
-        if isinstance(fact, Answered | Started):
-            entry = book.entries.get(fact.number)
+        if isinstance(fact, RequestAnswered | RequestStarted):
+            entry = book.requests.get(fact.number)
             if entry is not None and entry.started is None and entry.ended is None and entry.life == book.life:
-                yield from self._judge_deadline(fact, entry, book)
-        elif isinstance(fact, Figures):
-            yield from self._look_for_idle_workers(fact)
+                yield from self._check_deadline(fact, entry, book)
+        elif isinstance(fact, StatusSample):
+            yield from self._check_idle_workers(fact)
             self._last = fact
 
-    def _judge_deadline(self, fact: Answered | Started, entry: Entry, book: Book) -> Iterator[Blame]:
+    def _check_deadline(
+        self, fact: RequestAnswered | RequestStarted, entry: ObservedRequest, book: ObservedState
+    ) -> Iterator[Violation]:
         if entry.accepted is None or book.clock_was_set_since(entry.accepted):
             return
         self.checked += 1
         late = fact.at - entry.accepted_at - entry.asked.timeout
-        begins = isinstance(fact, Started)
+        begins = isinstance(fact, RequestStarted)
         if late > self.rules.deadline_grace + book.delay() + (_GRANT_SECONDS if begins else 0.0):
             what = f"request {fact.number} waited {round(1000 * late)} ms beyond its deadline"
-            yield Blame(f"{what}, and began even so" if begins else what, (fact.number,))
+            yield Violation(f"{what}, and began even so" if begins else what, (fact.number,))
 
-    def _look_for_idle_workers(self, now: Figures) -> Iterator[Blame]:
+    def _check_idle_workers(self, now: StatusSample) -> Iterator[Violation]:
         """The same waiter beside the same idle worker in two documents, a second or more apart."""
         last = self._last
         if last is None or last.life != now.life or {last.mode, now.mode} != {"running"}:
@@ -176,6 +186,6 @@ class InTime(Judge):
             waiter = still.get(worker.profile)
             known = idle.get((worker.id, worker.turns))
             if waiter and known and worker.state == "idle" and worker.retiring is None:
-                yield Blame(
+                yield Violation(
                     f"{waiter.request} waits ({waiter.why}) beside {worker.id}, which is idle", worker=worker.id
                 )

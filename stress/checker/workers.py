@@ -4,13 +4,24 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stress.checker.base import Blame, Book, Entry, Judge, Rules
-from stress.facts import EVERYBODY, Answered, Fact, Figures, Injected, LifeBegan, LifeEnded, Moved, Processes, Silence
+from stress.checker.base import CheckRules, InvariantCheck, ObservedRequest, ObservedState, Violation
+from stress.facts import (
+    ALL_WORKERS,
+    Fact,
+    FaultInjected,
+    PoolEvent,
+    ProcessSample,
+    RequestAnswered,
+    StatusSample,
+    SupervisorEnded,
+    SupervisorStarted,
+    WaitingEnded,
+)
 
-_TAKINGS = frozenset({"worker_evicted", "session_parked"})
-_OWN_WISHES = frozenset({"", "evicted", "rebound", "idle", "retired"})
+_REMOVAL_EVENTS = frozenset({"worker_evicted", "session_parked"})
+_VOLUNTARY_REASONS = frozenset({"", "evicted", "rebound", "idle", "retired"})
 """Why the pool parts a session from its worker of its own accord; an eviction itself says no reason."""
-_TELLING_SECONDS = 0.25
+_OUTCOME_SECONDS = 0.25
 """From the end of a turn to the event that tells its outcome."""
 _CLOCK_SECONDS = 0.05
 """So much less than it was told may a turn seem to take: it is told in whole milliseconds."""
@@ -18,21 +29,21 @@ _SPAWN_SLACK = 1.5
 """Workers more than the bucket has, because start times in ``/proc`` are counted in hundredths of a second."""
 
 
-class AtMost(Judge):
+class MaxWorkers(InvariantCheck):
     """I3: never more live worker processes than max."""
 
     invariant = "I3"
 
-    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:  # noqa: ARG002 - the judges' signature
+    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the judges' signature
         """Count."""
-        if isinstance(fact, Processes):
+        if isinstance(fact, ProcessSample):
             self.checked += 1
             if len(fact.workers) > self.rules.max_workers:
                 pids = tuple(worker.pid for worker in fact.workers)
-                yield Blame(f"{len(pids)} workers are alive, {self.rules.max_workers} may be", pids=pids)
+                yield Violation(f"{len(pids)} workers are alive, {self.rules.max_workers} may be", pids=pids)
 
 
-class LeftAlone(Judge):
+class NoMidTurnEviction(InvariantCheck):
     """I8: no worker is evicted, and no session parked, in mid-turn.
 
     A worker is free as soon as all that it said in its turn is there, and the outcome is told right after: so a turn
@@ -42,46 +53,46 @@ class LeftAlone(Judge):
 
     invariant = "I8"
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CheckRules) -> None:
         super().__init__(rules)
-        self._taken: dict[int, Moved] = {}
+        self._removals: dict[int, PoolEvent] = {}
 
-    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
+    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
         """Judge what the supervisor does to its workers, at once and when the outcome of the turn is there."""
-        if isinstance(fact, LifeEnded):
-            self._taken.clear()
-        elif isinstance(fact, Answered) and (moved := self._taken.pop(fact.number, None)) is not None:
-            is_late = fact.at - moved.at > _TELLING_SECONDS + book.delay()
+        if isinstance(fact, SupervisorEnded):
+            self._removals.clear()
+        elif isinstance(fact, RequestAnswered) and (moved := self._removals.pop(fact.number, None)) is not None:
+            is_late = fact.at - moved.at > _OUTCOME_SECONDS + book.delay()
             if is_late and not book.clock_was_set_since(moved.t):
-                yield _cut_off(moved, fact.number)
-        elif isinstance(fact, Moved) and fact.what in _TAKINGS and fact.why in _OWN_WISHES:
+                yield _eviction_violation(moved, fact.number)
+        elif isinstance(fact, PoolEvent) and fact.what in _REMOVAL_EVENTS and fact.why in _VOLUNTARY_REASONS:
             self.checked += 1
             for number in book.running.get(fact.worker, ()):
-                entry = book.entries.get(number)
+                entry = book.requests.get(number)
                 if entry is not None and _is_cut_short(fact, entry, book):
-                    yield _cut_off(fact, number)
+                    yield _eviction_violation(fact, number)
                 else:
-                    self._taken.setdefault(number, fact)
+                    self._removals.setdefault(number, fact)
 
 
-def _cut_off(moved: Moved, number: int) -> Blame:
+def _eviction_violation(moved: PoolEvent, number: int) -> Violation:
     what = f"{moved.what} {moved.session} {moved.worker} ({moved.why}) in the turn of request {number}"
-    return Blame(what, (number,), moved.worker)
+    return Violation(what, (number,), moved.worker)
 
 
-def _is_cut_short(moved: Moved, entry: Entry, book: Book) -> bool:
+def _is_cut_short(moved: PoolEvent, entry: ObservedRequest, book: ObservedState) -> bool:
     """Whether its turn must still go on; of one that failed for a fault, or for lack of time, nobody can say."""
     if entry.started is None or entry.asked.wicked or book.clock_was_set_since(entry.started):
         return False
     slack = _CLOCK_SECONDS + book.delay()
     time_is_up = entry.accepted is None or moved.at > entry.accepted_at + entry.asked.timeout - slack
     is_hit = any(
-        fault.hurts and fault.worker in (entry.worker, EVERYBODY) for fault in book.faults_since(entry.started)
+        fault.hurts and fault.worker in (entry.worker, ALL_WORKERS) for fault in book.faults_since(entry.started)
     )
     return not time_is_up and not is_hit and moved.at - entry.started_at < entry.asked.turn - slack
 
 
-class _Owed(NamedTuple):
+class _PendingReplacement(NamedTuple):
     """A kill at ``t``, when there were ``alive`` workers. ``victims``: pid and start time, as it was seen before."""
 
     t: float
@@ -90,46 +101,46 @@ class _Owed(NamedTuple):
     victims: frozenset[tuple[int, int]]
 
 
-class ComesBack(Judge):
+class CapacityRecovery(InvariantCheck):
     """I9: a killed worker is replaced in time, and no faster than the spawn bucket allows."""
 
     invariant = "I9"
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CheckRules) -> None:
         super().__init__(rules)
         self._alive = 0
         self._is_first = True
-        self._owed: deque[_Owed] = deque()
+        self._pending: deque[_PendingReplacement] = deque()
         self._seen: set[tuple[int, int]] = set()
         self._tokens = float(rules.spawn_burst)
         self._refilled = 0.0
 
-    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
+    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
         """Judge the number of workers after each kill, and how fast new ones come."""
         match fact:
-            case Injected(action="kill") if fact.pid:
+            case FaultInjected(action="kill") if fact.pid:
                 victims = frozenset(seen for seen in self._seen if seen[0] == fact.pid)
-                self._owed.append(_Owed(fact.t, self._alive, fact.pid, victims))
-            case LifeBegan():
+                self._pending.append(_PendingReplacement(fact.t, self._alive, fact.pid, victims))
+            case SupervisorStarted():
                 self._tokens, self._refilled = float(self.rules.spawn_burst), fact.t
-                self._forget()
-            case LifeEnded():
-                self._forget()
-            case Silence():
-                self._owed.clear()
-            case Processes():
+                self._reset()
+            case SupervisorEnded():
+                self._reset()
+            case WaitingEnded():
+                self._pending.clear()
+            case ProcessSample():
                 yield from self._count(fact)
-                yield from self._settle(fact, book)
+                yield from self._check_replacements(fact, book)
             case _:
                 pass
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         """The workers of a supervisor go with it, and what is owed for them."""
-        self._owed.clear()
+        self._pending.clear()
         self._seen = set()
         self._alive = 0
 
-    def _count(self, fact: Processes) -> Iterator[Blame]:
+    def _count(self, fact: ProcessSample) -> Iterator[Violation]:
         alive = {(worker.pid, worker.started) for worker in fact.workers}
         new = frozenset() if self._is_first else alive - self._seen  # who was there before anybody looked, may be old
         self._is_first = False
@@ -141,51 +152,53 @@ class ComesBack(Judge):
         if new:
             self.checked += 1
         if self._tokens < -_SPAWN_SLACK:
-            yield Blame("workers were started faster than the spawn bucket allows", pids=tuple(pid for pid, _ in new))
+            yield Violation(
+                "workers were started faster than the spawn bucket allows", pids=tuple(pid for pid, _ in new)
+            )
             self._tokens = 0.0
 
-    def _settle(self, fact: Processes, book: Book) -> Iterator[Blame]:
+    def _check_replacements(self, fact: ProcessSample, book: ObservedState) -> Iterator[Violation]:
         limit = self.rules.recovery + self.rules.backoff_max + book.delay()
-        while self._owed:
-            t, count, pid, victims = self._owed[0]
+        while self._pending:
+            t, count, pid, victims = self._pending[0]
             is_missing = self._alive < count or bool(victims & self._seen)
             if is_missing and fact.t - t <= limit:
                 return
-            self._owed.popleft()
+            self._pending.popleft()
             self.checked += 1
             if is_missing:
                 what = f"{limit:.1f} s after a worker was killed there are {self._alive} instead of {count}"
-                yield Blame(what, pids=(pid,))
+                yield Violation(what, pids=(pid,))
 
 
-class TrueStatus(Judge):
+class StatusMatchesProc(InvariantCheck):
     """I10: status names the workers that ``/proc`` has, and every grant is released, lost or in force."""
 
     invariant = "I10"
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CheckRules) -> None:
         super().__init__(rules)
         self._unknown: frozenset[int] = frozenset()
         self._gone: frozenset[int] = frozenset()
         self._life = 0
 
-    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:  # noqa: ARG002 - the judges' signature
+    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the judges' signature
         """Compare each document with what was seen before and after it; a tick's difference is none."""
-        if not isinstance(fact, Figures):
+        if not isinstance(fact, StatusSample):
             return
         if fact.life != self._life:
             self._unknown = self._gone = frozenset()
             self._life = fact.life
         self.checked += 1
         if fact.max != self.rules.max_workers:
-            yield Blame(f"status says that {fact.max} workers may be, {self.rules.max_workers} may")
+            yield Violation(f"status says that {fact.max} workers may be, {self.rules.max_workers} may")
         told = frozenset(worker.pid for worker in fact.workers if worker.pid is not None and worker.state != "dead")
         unknown = (frozenset(fact.before) & frozenset(fact.after)) - told
         gone = told - frozenset(fact.before) - frozenset(fact.after)
         for pid in unknown & self._unknown:
-            yield Blame(f"process {pid} is a live worker that status does not know", pids=(pid,))
+            yield Violation(f"process {pid} is a live worker that status does not know", pids=(pid,))
         for pid in gone & self._gone:
-            yield Blame(f"status knows a worker {pid} which is not there", pids=(pid,))
+            yield Violation(f"status knows a worker {pid} which is not there", pids=(pid,))
         self._unknown, self._gone = unknown, gone
         if fact.grants != fact.releases + fact.lost + fact.active:
-            yield Blame(f"{fact.grants} grants, but {fact.releases} + {fact.lost} + {fact.active} ends and holds")
+            yield Violation(f"{fact.grants} grants, but {fact.releases} + {fact.lost} + {fact.active} ends and holds")

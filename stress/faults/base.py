@@ -21,11 +21,11 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 import trio
 
-from stress.facts import Disordered, Fact, WorkerProcess
+from stress.facts import DirectViolation, Fact, ObservedProcess
 from stress.plan import Plan
 
 
-class Stroke(msgspec.Struct, frozen=True, kw_only=True):
+class FaultEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One use of a fault: ``at`` seconds after the run began, do ``kind``.
 
     ``pick`` in [0, 1) chooses among the victims there are; ``amount`` is what the kind makes of it (seconds, bytes).
@@ -37,7 +37,7 @@ class Stroke(msgspec.Struct, frozen=True, kw_only=True):
     amount: float = 0.0
 
 
-class Preparation(msgspec.Struct, frozen=True, kw_only=True):
+class FaultSetup(msgspec.Struct, frozen=True, kw_only=True):
     """What has to be so before the supervisor starts.
 
     ``settings``: tables merged into its settings file. ``wrapper``: a program that starts it, with its arguments.
@@ -54,22 +54,22 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     ends: bool = False
 
 
-class Target(Protocol):
+class FaultTarget(Protocol):
     """The pool that is driven, from outside."""
 
     data_dir: Path
     socket: Path
-    ending: trio.Lock
+    restart_lock: trio.Lock
     """Held by whoever ends the supervisor and starts the next one."""
 
     @property
     def supervisor(self) -> int | None:
         """Its pid; None while there is none."""
 
-    def workers(self) -> list[WorkerProcess]:
+    def workers(self) -> list[ObservedProcess]:
         """Its live workers as ``/proc`` has them now, ordered by start."""
 
-    def signal(self, process: WorkerProcess, number: int) -> bool:
+    def signal(self, process: ObservedProcess, number: int) -> bool:
         """Send a signal to that very process, never to another one that got its pid; whether it was there."""
 
     async def kill(self, number: int) -> int:
@@ -78,18 +78,18 @@ class Target(Protocol):
     async def restart(self) -> None:
         """Start the next supervisor on the same data directory, and wait until it is ready."""
 
-    async def stored(self) -> None:
+    async def wait_stored(self) -> None:
         """Wait until its store keeps nothing back that a disk has refused; at once where none did, or it has ended."""
 
     def now(self) -> float:
         """Seconds since the run began."""
 
-    def tell(
+    def record_fault(
         self, fault: str, action: str, *, worker: str = "", pid: int = 0, seconds: float = 0.0, hurts: bool = True
     ) -> None:
         """Write down what has been injected (``stress.facts.Injected``); to be called just before it is done."""
 
-    def see(self, fact: Fact) -> None:
+    def record(self, fact: Fact) -> None:
         """Write down what only the fault can see."""
 
 
@@ -100,18 +100,18 @@ class Fault(Protocol):
     explains: frozenset[str]
     """Codes of errors that requests may end with because of it."""
 
-    def prepare(self, plan: Plan) -> Preparation:
+    def prepare(self, plan: Plan) -> FaultSetup:
         """What it needs beforehand. Raises UsageError where this machine cannot do it."""
 
-    def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:
+    def schedule(self, plan: Plan, rng: Random) -> Sequence[FaultEvent]:
         """All that it is going to do, in order of time; between ``plan.calm`` and ``plan.longest``."""
 
-    async def inject(self, stroke: Stroke, target: Target) -> None:
+    async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
         """Do it; may last as long as the fault does. Cancelled at the end of the run, when it undoes what it can."""
 
 
 @runtime_checkable
-class Settling(Protocol):
+class SettlingFault(Protocol):
     """A fault of whose strokes it is known only later what came of them."""
 
     async def settle(self) -> None:
@@ -119,10 +119,10 @@ class Settling(Protocol):
 
 
 _READ_BYTES = 4096
-_LONGEST = 180.0
+_MAX_SECONDS = 180.0
 
 
-class Helper:
+class HelperProcess:
     """A running one."""
 
     def __init__(self, process: trio.Process, stdin: trio.abc.SendStream, output: trio.abc.ReceiveStream) -> None:
@@ -131,11 +131,11 @@ class Helper:
         self._output = output
         self._rest = b""
 
-    async def dismiss(self) -> None:
+    async def close_stdin(self) -> None:
         """Tell it that nobody needs it any more, by the end of its stdin."""
         await self._stdin.aclose()
 
-    async def line(self) -> str:
+    async def read_line(self) -> str:
         """The next line that it prints; empty = there is none any more."""
         while b"\n" not in self._rest:
             piece = await self._output.receive_some(_READ_BYTES)
@@ -147,7 +147,7 @@ class Helper:
 
 
 @asynccontextmanager
-async def helper_process(command: Iterable[str]) -> AsyncIterator[Helper]:
+async def helper_process(command: Iterable[str]) -> AsyncIterator[HelperProcess]:
     """It is killed at the end of the block."""
     process = await trio.lowlevel.open_process(
         list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -156,7 +156,7 @@ async def helper_process(command: Iterable[str]) -> AsyncIterator[Helper]:
         raise RuntimeError("a helper's streams are no pipes")
     async with process.stdin, process.stdout:
         try:
-            yield Helper(process, process.stdin, process.stdout)
+            yield HelperProcess(process, process.stdin, process.stdout)
         finally:  # before its stdin ends: that would tell it that we were killed
             with trio.CancelScope(shield=True):
                 process.kill()
@@ -164,7 +164,7 @@ async def helper_process(command: Iterable[str]) -> AsyncIterator[Helper]:
 
 
 @asynccontextmanager
-async def gone_through_with(target: Target, seconds: float = _LONGEST) -> AsyncGenerator[None, None]:
+async def uninterrupted(target: FaultTarget, seconds: float = _MAX_SECONDS) -> AsyncGenerator[None, None]:
     """For the end of a supervisor and the beginning of the next: once begun, or nobody would be left to ask.
 
     What is not done in that time is told of, and the supervisor killed.
@@ -173,15 +173,19 @@ async def gone_through_with(target: Target, seconds: float = _LONGEST) -> AsyncG
         yield
     if scope.cancelled_caught:
         what = f"a supervisor was ended, and {seconds:g} s later that and what had to follow was not done"
-        target.see(Disordered(t=target.now(), what=what))
+        target.record(DirectViolation(t=target.now(), what=what))
         with trio.move_on_after(seconds, shield=True) as last:
             await target.kill(signal.SIGKILL)
             await target.restart()
         if last.cancelled_caught:
-            target.see(Disordered(t=target.now(), what="the supervisor was killed, and the next one did not begin"))
+            target.record(
+                DirectViolation(t=target.now(), what="the supervisor was killed, and the next one did not begin")
+            )
 
 
-def spread(plan: Plan, rng: Random, kinds: Mapping[str, tuple[float, float]], *, every: float) -> Sequence[Stroke]:
+def spread_events(
+    plan: Plan, rng: Random, kinds: Mapping[str, tuple[float, float]], *, every: float
+) -> Sequence[FaultEvent]:
     """Strokes between the calm and the end, one each ``every`` seconds on average, and each kind at least once.
 
     ``kinds``: between which two values the amount of each lies.
@@ -191,6 +195,6 @@ def spread(plan: Plan, rng: Random, kinds: Mapping[str, tuple[float, float]], *,
     times = sorted(plan.calm + room * rng.random() for _ in range(count))
     names = [name for _ in range(count // len(kinds) + 1) for name in rng.sample(list(kinds), len(kinds))]
     return [
-        Stroke(at=at, kind=name, pick=rng.random(), amount=rng.uniform(*kinds[name]))
+        FaultEvent(at=at, kind=name, pick=rng.random(), amount=rng.uniform(*kinds[name]))
         for at, name in zip(times, names, strict=False)
     ]

@@ -9,9 +9,9 @@ from random import Random
 import trio
 
 from errors import PoolError, UsageError
-from stress.connection import Connection
-from stress.facts import Disordered, Outlived
-from stress.faults.base import Preparation, Stroke, Target, helper_process, spread
+from stress.connection import ReconnectingClient
+from stress.facts import DirectViolation, OrphanedRunEnded
+from stress.faults.base import FaultEvent, FaultSetup, FaultTarget, helper_process, spread_events
 from stress.front_end_process import COMMAND, GRANTED
 from stress.plan import Plan
 
@@ -23,7 +23,7 @@ _OUTCOME_SECONDS = 90.0
 _PAUSE = 0.1
 
 
-class LostFrontEnds:
+class FrontEndKills:
     """Each is a process of its own with a session of its own; the load's requests are none of its business."""
 
     name = "F6"
@@ -33,68 +33,68 @@ class LostFrontEnds:
         self._name = f"lost-front-end-{os.urandom(4).hex()}"  # a supervisor that is attached to knows earlier runs
         self._numbers = itertools.count(1)
         self._open: set[str] = set()
-        self._news = trio.Event()
+        self._changed = trio.Event()
 
-    def prepare(self, plan: Plan) -> Preparation:  # noqa: ARG002 - the port's signature
+    def prepare(self, plan: Plan) -> FaultSetup:  # noqa: ARG002 - the port's signature
         """Nothing: this can be done to any pool."""
-        return Preparation()
+        return FaultSetup()
 
-    def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:
+    def schedule(self, plan: Plan, rng: Random) -> Sequence[FaultEvent]:
         """The amount: seconds from the grant to the death."""
-        return spread(plan, rng, {"kill_front_end": (0.0, _TURN_MS / 1000)}, every=_EVERY)
+        return spread_events(plan, rng, {"kill_front_end": (0.0, _TURN_MS / 1000)}, every=_EVERY)
 
-    async def inject(self, stroke: Stroke, target: Target) -> None:
+    async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
         """Says so, and does nothing, where the supervisor ends before the grant, or is too busy for one."""
         run = f"{self._name}-{next(self._numbers)}"
         self._open.add(run)
         try:
-            await self._lose(run, stroke, target)
+            await self._kill_front_end(run, stroke, target)
         finally:
             self._open.remove(run)
-            self._news.set()
-            self._news = trio.Event()
+            self._changed.set()
+            self._changed = trio.Event()
 
     async def settle(self) -> None:
         """Wait until of each front end it is known whether it was lost, and what became of its run."""
         while self._open:
-            await self._news.wait()
+            await self._changed.wait()
 
-    async def _lose(self, run: str, stroke: Stroke, target: Target) -> None:
+    async def _kill_front_end(self, run: str, stroke: FaultEvent, target: FaultTarget) -> None:
         async with helper_process([*COMMAND, str(target.socket), run, run, f"DELAY={_TURN_MS} {run}"]) as front_end:
             said = f"nothing in {_GRANT_SECONDS:g} s"
             with trio.move_on_after(_GRANT_SECONDS):
-                said = await front_end.line() or "nothing, and ended"
+                said = await front_end.read_line() or "nothing, and ended"
             if said != GRANTED:
                 why = f"its front end said {said}"
-                target.tell(self.name, f"{stroke.kind}: unavailable, {why}", hurts=False)
+                target.record_fault(self.name, f"{stroke.kind}: unavailable, {why}", hurts=False)
                 return
             await trio.sleep(stroke.amount)
-            target.tell(self.name, stroke.kind, pid=front_end.pid, hurts=False)
+            target.record_fault(self.name, stroke.kind, pid=front_end.pid, hurts=False)
         await expect_outcome(run, target)
 
 
-async def expect_outcome(run: str, target: Target) -> None:
+async def expect_outcome(run: str, target: FaultTarget) -> None:
     """Say whether a run comes to its end; which end it is is not judged, since other faults may have struck it."""
 
     async def ready() -> Path:
         return target.socket
 
-    connection = Connection(ready)
+    connection = ReconnectingClient(ready)
     wrong = f"the front end of run {run} died, and the run has no outcome {_OUTCOME_SECONDS:g} s later"
     with trio.move_on_after(_OUTCOME_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.run)
-            wrong = await _ask_for_outcome(connection, run)
+            wrong = await _query_outcome(connection, run)
             nursery.cancel_scope.cancel()
     now = target.now()
-    target.see(Disordered(t=now, what=wrong) if wrong else Outlived(t=now, run=run))
+    target.record(DirectViolation(t=now, what=wrong) if wrong else OrphanedRunEnded(t=now, run=run))
 
 
-async def _ask_for_outcome(connection: Connection, run: str) -> str:
+async def _query_outcome(connection: ReconnectingClient, run: str) -> str:
     """What is wrong with the answer; empty = nothing."""
     while True:
         try:
-            answer = await connection.ask("agent.wait", {"run_id": run, "session": run})
+            answer = await connection.request("agent.wait", {"run_id": run, "session": run})
         except PoolError as exc:
             if exc.details.get("code") == UsageError.code:
                 return f"the front end of run {run} died, and nobody knows of the run: {exc}"

@@ -16,48 +16,50 @@ from typing import ClassVar
 
 import trio
 
-from stress.facts import DAMAGED
-from stress.faults.base import Preparation, Stroke, Target
-from stress.faulty_agent import COMMAND, wicked_word
+from stress.facts import DAMAGED_TRANSCRIPT
+from stress.faults.base import FaultEvent, FaultSetup, FaultTarget
+from stress.faulty_agent import COMMAND, fault_word
 from stress.plan import Plan
 
 _EVERY = 1.0
 """One a second on average, for 64 workers; fewer for fewer."""
-_USUAL_WORKERS = 64
+_REFERENCE_WORKERS = 64
 _SHARE_OF_KILLS = 0.7
 _SHORTEST, _LONGEST = 0.1, 60.0
-_LEAST_RATE = 1 / 5
+_MIN_RATE = 1 / 5
 
 
-class HurtWorkers:
+class WorkerKills:
     """Any live worker, whatever it does at that moment: starting, being reset, in a turn, idle, stopping."""
 
     name = "F1"
-    explains = frozenset({"worker_exited", "worker_stalled", "request_timeout", "acquire_timeout", DAMAGED})
+    explains = frozenset({"worker_exited", "worker_stalled", "request_timeout", "acquire_timeout", DAMAGED_TRANSCRIPT})
 
-    def prepare(self, plan: Plan) -> Preparation:  # noqa: ARG002 - the port's signature
+    def prepare(self, plan: Plan) -> FaultSetup:  # noqa: ARG002 - the port's signature
         """Nothing: this can be done to any pool."""
-        return Preparation()
+        return FaultSetup()
 
-    def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:
+    def schedule(self, plan: Plan, rng: Random) -> Sequence[FaultEvent]:
         """At random times; the lengths of suspensions are spread evenly over their orders of magnitude."""
-        rate = max(_LEAST_RATE, plan.workers / _USUAL_WORKERS) / _EVERY
+        rate = max(_MIN_RATE, plan.workers / _REFERENCE_WORKERS) / _EVERY
         strokes = []
         at = plan.calm + rng.expovariate(rate)
         while at < plan.longest:
             kind = "kill" if rng.random() < _SHARE_OF_KILLS else "suspend"
             seconds = math.exp(rng.uniform(math.log(_SHORTEST), math.log(_LONGEST)))
-            strokes.append(Stroke(at=at, kind=kind, pick=rng.random(), amount=seconds if kind == "suspend" else 0.0))
+            strokes.append(
+                FaultEvent(at=at, kind=kind, pick=rng.random(), amount=seconds if kind == "suspend" else 0.0)
+            )
             at += rng.expovariate(rate)
         return strokes
 
-    async def inject(self, stroke: Stroke, target: Target) -> None:
+    async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
         """Hit one of those that live now; one that is suspended goes on after its time, if it still lives."""
         victims = target.workers()
         if not victims:
             return
         victim = victims[int(stroke.pick * len(victims))]
-        target.tell(self.name, stroke.kind, worker=victim.name, pid=victim.pid, seconds=stroke.amount)
+        target.record_fault(self.name, stroke.kind, worker=victim.name, pid=victim.pid, seconds=stroke.amount)
         if stroke.kind == "kill":
             target.signal(victim, signal.SIGKILL)
             return
@@ -74,49 +76,49 @@ _LONGEST_LINE = "32MiB"
 """Above the longest legal line that is written here; an endless one must not cost more than it has to."""
 
 
-class _WickedWorkers:
+class _FaultyWorkers:
     """What F2 and F3 have in common: an agent of their own, and words for what it is to do."""
 
     explains: frozenset[str] = frozenset()
     words: ClassVar[tuple[str, ...]]
     share: ClassVar[float]
 
-    def prepare(self, plan: Plan) -> Preparation:
+    def prepare(self, plan: Plan) -> FaultSetup:
         """An agent whose workers obey; the order of its prompts follows from the seed."""
         words = list(self.words)
         Random(plan.seed).shuffle(words)  # noqa: S311 - the same choices for the same seed is the point
-        return Preparation(
+        return FaultSetup(
             settings={"agents": {_AGENT: {"command": list(COMMAND)}}, "rpc": {"max_line_bytes": _LONGEST_LINE}},
             profiles=((_AGENT, _ROLE),),
             share=self.share,
             prompts=tuple(f"{word} " for word in words),
         )
 
-    def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:  # noqa: ARG002 - the port's signature
+    def schedule(self, plan: Plan, rng: Random) -> Sequence[FaultEvent]:  # noqa: ARG002 - the port's signature
         """Nothing: it is the prompts that do it."""
         return ()
 
-    async def inject(self, stroke: Stroke, target: Target) -> None:
+    async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
         """There are no strokes."""
 
 
-class WickedOutput(_WickedWorkers):
+class FaultyOutput(_FaultyWorkers):
     """F2: what a worker writes is garbage, cut off, doubled, endless, or nobody's."""
 
     name = "F2"
     share = 0.02
     words = (
-        *(wicked_word("garbage"), wicked_word("garbage", 500), wicked_word("bad-utf8"), wicked_word("one-byte")),
-        *(wicked_word("half-line-stall"), wicked_word("half-line-eof"), wicked_word("half-line-exit")),
-        *(wicked_word("line", size) for size in (64 * _KIB - 1, 64 * _KIB, 64 * _KIB + 1, 16 * _MIB)),
-        *(wicked_word("endless-line"), wicked_word("duplicate"), wicked_word("unknown-id")),
-        *(wicked_word("late-id"), wicked_word("late-answer")),
+        *(fault_word("garbage"), fault_word("garbage", 500), fault_word("bad-utf8"), fault_word("one-byte")),
+        *(fault_word("half-line-stall"), fault_word("half-line-eof"), fault_word("half-line-exit")),
+        *(fault_word("line", size) for size in (64 * _KIB - 1, 64 * _KIB, 64 * _KIB + 1, 16 * _MIB)),
+        *(fault_word("endless-line"), fault_word("duplicate"), fault_word("unknown-id")),
+        *(fault_word("late-id"), fault_word("late-answer")),
     )
 
 
-class StubbornWorkers(_WickedWorkers):
+class UnstoppableWorkers(_FaultyWorkers):
     """F3: a worker closes its streams, or is not to be got rid of, or leaves others behind."""
 
     name = "F3"
     share = 0.01
-    words = tuple(wicked_word(deed) for deed in ("close-stdin", "close-stdout", "no-end", "heir", "daemon"))
+    words = tuple(fault_word(deed) for deed in ("close-stdin", "close-stdout", "no-end", "heir", "daemon"))

@@ -9,8 +9,8 @@ import base64
 import hashlib
 from importlib.resources import files
 
-from stress.outcome import Result
-from stress.report.parts import State, broken_promises, cards, ends, header, machine, promises, state_of
+from stress.outcome import StressResult
+from stress.report.parts import ResultState, broken_promises, cards, header, machine, outcomes, promises, state_of
 from stress.report.text import Markup, join, tag
 from stress.report.timeline import timeline
 
@@ -19,7 +19,7 @@ __all__ = ["render_report"]
 _ICON_COLOURS = {"GREEN": "#18794e", "RED": "#b42318", "EMPTY": "#8f5200"}
 
 
-def render_report(result: Result) -> str:
+def render_report(result: StressResult) -> str:
     """The text of the file, some hundred kilobytes, one megabyte at most, however long the run was."""
     style = (files("stress.report") / "report.css").read_text(encoding="utf-8")
     state = state_of(result)
@@ -32,13 +32,13 @@ def render_report(result: Result) -> str:
             cards(result),
             promises(result.verdicts),
             timeline(result),
-            tag("div", ends(result.fates), machine(result.machine), class_="pair"),
+            tag("div", outcomes(result.fates), machine(result.machine), class_="pair"),
         ),
     )
     return join([Markup("<!doctype html>\n"), tag("html", _head(result, state, style), body, lang="en"), Markup("\n")])
 
 
-def _head(result: Result, state: State, style: str) -> Markup:
+def _head(result: StressResult, state: ResultState, style: str) -> Markup:
     faults = f" + {','.join(result.plan.faults)}" if result.plan.faults else ""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -54,7 +54,7 @@ def _head(result: Result, state: State, style: str) -> Markup:
     )
 
 
-def _icon(state: State) -> str:
+def _icon(state: ResultState) -> str:
     """A disc in the colour of the verdict, to find the right tab by."""
     disc = tag("circle", cx=8, cy=8, r=7, fill=_ICON_COLOURS[state])
     svg = tag("svg", disc, xmlns="http://www.w3.org/2000/svg", viewBox="0 0 16 16")

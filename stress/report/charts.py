@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from stress.outcome import Second, Violation
-from stress.report.text import NOTHING, Markup, join, many, shown, tag
+from stress.outcome import SecondMetrics, ViolationReport
+from stress.report.text import EMPTY_MARKUP, Markup, join, plural, tag, truncate
 
-_MOST_STEPS = 6
+_MAX_STEPS = 6
 _STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 _TOPS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
 _HEADROOM = 1.06
@@ -35,8 +35,8 @@ class Axis(msgspec.Struct, frozen=True):
 
 def time_axis(seconds: float) -> Axis:
     """Of a run of that length: steps of whole seconds, minutes or hours."""
-    usual = (step for step in _STEPS if seconds <= step * _MOST_STEPS)
-    step = next(usual, math.ceil(seconds / _MOST_STEPS / _STEPS[-1]) * _STEPS[-1])
+    usual = (step for step in _STEPS if seconds <= step * _MAX_STEPS)
+    step = next(usual, math.ceil(seconds / _MAX_STEPS / _STEPS[-1]) * _STEPS[-1])
     count = max(1, math.ceil(seconds / step))
     return Axis(float(step * count), tuple(_clock(step * number) for number in range(count + 1)))
 
@@ -55,7 +55,7 @@ def _clock(seconds: int) -> str:
     return f"{seconds // 60} min" if seconds >= 120 and seconds % 60 == 0 else f"{seconds} s"
 
 
-_MOST_SLOTS = 200
+_MAX_SLOTS = 200
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,13 +81,13 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     delayed: float
 
 
-def slots_of(series: Sequence[Second], most: int = _MOST_SLOTS) -> list[Slot]:
+def slots_of(series: Sequence[SecondMetrics], most: int = _MAX_SLOTS) -> list[Slot]:
     """All of the run in at most so many slots of the same length, which may be cut short at the end."""
     width = max(1, math.ceil(len(series) / most))
     return [_slot(series[first : first + width]) for first in range(0, len(series), width)]
 
 
-def _slot(seconds: Sequence[Second]) -> Slot:
+def _slot(seconds: Sequence[SecondMetrics]) -> Slot:
     length = len(seconds)
     with_answers = [each for each in seconds if each.answered]
     return Slot(
@@ -113,7 +113,7 @@ _HEIGHT = 100
 _BOX = f"0 0 {_WIDTH} {_HEIGHT}"
 
 
-class Line(msgspec.Struct, frozen=True):
+class ChartSeries(msgspec.Struct, frozen=True):
     """One line: what it shows of each slot, None where there is nothing; ``tone`` is its colour's name in the style.
 
     ``summary`` says in words what the line comes to. ``is_filled``: down to the axis.
@@ -126,12 +126,12 @@ class Line(msgspec.Struct, frozen=True):
     is_filled: bool = False
 
 
-class Background(msgspec.Struct, frozen=True):
+class ChartContext(msgspec.Struct, frozen=True):
     """What all charts of a run share: the slots, the axis of time, and where promises were broken."""
 
     slots: Sequence[Slot]
     time: Axis
-    violations: Sequence[Violation]
+    violations: Sequence[ViolationReport]
 
     def x(self, t: float) -> float:
         """Where the time is."""
@@ -140,9 +140,9 @@ class Background(msgspec.Struct, frozen=True):
 
 def chart(
     title: str,
-    background: Background,
+    background: ChartContext,
     amount: Axis,
-    lines: Sequence[Line],
+    lines: Sequence[ChartSeries],
     say: Callable[[float], str],
     *,
     limit: float | None = None,
@@ -156,10 +156,10 @@ def chart(
         "svg",
         *_grid(),
         *_fault_marks(background),
-        *(_drawn(line, background, amount) for line in lines),
-        *([] if limit is None else [_level("limit", _y(amount, limit))]),
+        *(_draw_series(line, background, amount) for line in lines),
+        *([] if limit is None else [_horizontal_line("limit", _y(amount, limit))]),
         *_violation_marks(background),
-        *_hints(background, lines, say),
+        *_tooltips(background, lines, say),
         class_="plot",
         viewBox=_BOX,
         preserveAspectRatio="none",
@@ -175,7 +175,7 @@ def chart(
     )
 
 
-def strip(label: str, background: Background, spans: Sequence[tuple[float, float]], tone: str) -> Markup:
+def strip(label: str, background: ChartContext, spans: Sequence[tuple[float, float]], tone: str) -> Markup:
     """A low drawing of when something happened: ``(begin, seconds)`` each. Those too near to be told apart are one."""
     return tag(
         "svg",
@@ -191,7 +191,7 @@ def strip(label: str, background: Background, spans: Sequence[tuple[float, float
     )
 
 
-def _merged(background: Background, spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _merged(background: ChartContext, spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     least = _WIDTH / 250
     merged: list[tuple[float, float]] = []
     for begin, seconds in sorted(spans):
@@ -208,7 +208,7 @@ def _labels(place: str, labels: Iterator[str] | Sequence[str]) -> Markup:
     return tag("div", *(tag("span", label) for label in labels), class_=place, aria_hidden="true")
 
 
-def _legend(lines: Sequence[Line]) -> Markup:
+def _legend(lines: Sequence[ChartSeries]) -> Markup:
     keys = (tag("li", tag("i", class_=f"key {line.tone}"), f"{line.name} ", tag("b", line.summary)) for line in lines)
     return tag("ul", *keys, class_="legend")
 
@@ -217,15 +217,15 @@ def _y(amount: Axis, value: float) -> float:
     return round(_HEIGHT * (1 - amount.share(value)), 1)
 
 
-def _level(kind: str, y: float) -> Markup:
+def _horizontal_line(kind: str, y: float) -> Markup:
     return tag("line", x1=0, y1=y, x2=_WIDTH, y2=y, class_=kind)
 
 
 def _grid() -> Iterator[Markup]:
-    return (_level("grid", y) for y in (0, _HEIGHT / 2, _HEIGHT))
+    return (_horizontal_line("grid", y) for y in (0, _HEIGHT / 2, _HEIGHT))
 
 
-def _fault_marks(background: Background) -> Iterator[Markup]:
+def _fault_marks(background: ChartContext) -> Iterator[Markup]:
     for slot in background.slots:
         if slot.faults:
             left, right = background.x(slot.begin), background.x(slot.begin + slot.seconds)
@@ -233,20 +233,20 @@ def _fault_marks(background: Background) -> Iterator[Markup]:
             yield tag("rect", x=left, y=0, width=round(right - left, 1), height=4, class_="fault-mark")
 
 
-def _violation_marks(background: Background) -> Iterator[Markup]:
+def _violation_marks(background: ChartContext) -> Iterator[Markup]:
     for violation in background.violations:
         x = background.x(violation.t)
         yield tag("line", x1=x, y1=0, x2=x, y2=_HEIGHT, class_="broken-mark")
 
 
-def _drawn(line: Line, background: Background, amount: Axis) -> Markup:
-    stretches = list(_stretches(line, background, amount))
+def _draw_series(line: ChartSeries, background: ChartContext, amount: Axis) -> Markup:
+    stretches = list(_segments(line, background, amount))
     parts = [tag("path", d=_area(stretch), class_=f"area {line.tone}") for stretch in stretches if line.is_filled]
     path = "".join(_path(stretch) for stretch in stretches)
-    return join([*parts, tag("path", d=path, class_=f"line {line.tone}")]) if path else NOTHING
+    return join([*parts, tag("path", d=path, class_=f"line {line.tone}")]) if path else EMPTY_MARKUP
 
 
-def _stretches(line: Line, background: Background, amount: Axis) -> Iterator[list[tuple[float, float]]]:
+def _segments(line: ChartSeries, background: ChartContext, amount: Axis) -> Iterator[list[tuple[float, float]]]:
     """The points without those where there was nothing to measure, which part them."""
     stretch: list[tuple[float, float]] = []
     for slot, value in zip(background.slots, line.values, strict=True):
@@ -269,14 +269,14 @@ def _area(stretch: Sequence[tuple[float, float]]) -> str:
     return f"{_path(stretch)}L{stretch[-1][0]:g} {_HEIGHT}L{stretch[0][0]:g} {_HEIGHT}Z"
 
 
-def _hints(background: Background, lines: Sequence[Line], say: Callable[[float], str]) -> Iterator[Markup]:
+def _tooltips(background: ChartContext, lines: Sequence[ChartSeries], say: Callable[[float], str]) -> Iterator[Markup]:
     """What a pointer that rests on a slot is told."""
     broken = sorted(background.violations, key=lambda each: each.t)
     for number, slot in enumerate(background.slots):
         left, end = background.x(slot.begin), slot.begin + slot.seconds
         told = [f"{line.name} {say(value)}" for line in lines if (value := line.values[number]) is not None]
-        told += [many(slot.faults, "fault")] if slot.faults else []
-        told += [f"{each.invariant}: {shown(each.what, 100)}" for each in broken if slot.begin <= each.t < end]
+        told += [plural(slot.faults, "fault")] if slot.faults else []
+        told += [f"{each.invariant}: {truncate(each.what, 100)}" for each in broken if slot.begin <= each.t < end]
         yield tag(
             "rect",
             tag("title", f"{slot.begin} s: {', '.join(told)}"),

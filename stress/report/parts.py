@@ -6,26 +6,37 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from stress.facts import Fact
-from stress.outcome import Latencies, Result, Verdict, Violation
+from stress.outcome import InvariantVerdict, LatencyQuantiles, StressResult, ViolationReport
 from stress.plan import FAULTS, LOADS
-from stress.report.text import NOTHING, Markup, count, duration, many, mebibytes, moment, shown, tag, tell
+from stress.report.text import (
+    EMPTY_MARKUP,
+    Markup,
+    count,
+    describe_fact,
+    duration,
+    mebibytes,
+    moment,
+    plural,
+    tag,
+    truncate,
+)
 
-_MOST_FACTS = 60
+_MAX_FACTS = 60
 _FIRST_FACTS = 20
-_MOST_ROWS = 30
+_MAX_ROWS = 30
 
-State = Literal["GREEN", "RED", "EMPTY"]
+ResultState = Literal["GREEN", "RED", "EMPTY"]
 """``GREEN``, ``RED``, or ``EMPTY`` where not one request was completed, which proves nothing."""
 
 
-def state_of(result: Result) -> State:
+def state_of(result: StressResult) -> ResultState:
     """What is said at a glance."""
-    if not result.is_green:
+    if not result.all_kept:
         return "RED"
     return "EMPTY" if result.is_empty else "GREEN"
 
 
-def header(result: Result) -> Markup:
+def header(result: StressResult) -> Markup:
     """Green or red, what was run, and the command that does it again."""
     state = state_of(result)
     plan = result.plan
@@ -55,7 +66,7 @@ def header(result: Result) -> Markup:
             tabindex=0,
             aria_label="The command that repeats it",
         ),
-        tag("p", f"What the supervisor left: {shown(result.log)}") if result.log else NOTHING,
+        tag("p", f"What the supervisor left: {truncate(result.log)}") if result.log else EMPTY_MARKUP,
     )
 
 
@@ -68,22 +79,24 @@ def _command(line: str) -> Iterator[str]:
         yield tag("span", f"--{option}")
 
 
-def _headline(result: Result, state: State) -> str:
+def _headline(result: StressResult, state: ResultState) -> str:
     if state == "EMPTY":
         return "Not one request was completed"
     broken = [verdict.invariant for verdict in result.verdicts if verdict.broken]
     if not broken:
-        return result.kept
+        return result.kept_sentence
     return f"{len(broken)} of {len(result.verdicts)} promises broken: {', '.join(broken)}"
 
 
-def _size(result: Result) -> str:
+def _size(result: StressResult) -> str:
     faults = sum(each.faults for each in result.series)
     checked = sum(verdict.checked for verdict in result.verdicts)
-    return f"{many(_asked(result), 'request')}, {many(faults, 'fault')}, looked at {many(checked, 'time')}"
+    return (
+        f"{plural(_request_count(result), 'request')}, {plural(faults, 'fault')}, looked at {plural(checked, 'time')}"
+    )
 
 
-def _plan_size(result: Result) -> str:
+def _plan_size(result: StressResult) -> str:
     plan = result.plan
     front_ends = f", {plan.front_ends:,} front ends" if plan.front_ends else ""
     lives = f", {result.lives} supervisors one after the other" if result.lives > 1 else ""
@@ -93,34 +106,34 @@ def _plan_size(result: Result) -> str:
     )
 
 
-def _asked(result: Result) -> int:
+def _request_count(result: StressResult) -> int:
     return sum(each.asked for each in result.series)
 
 
 def _row(name: str, value: str) -> tuple[Markup, Markup]:
-    return tag("dt", name), tag("dd", shown(value))
+    return tag("dt", name), tag("dd", truncate(value))
 
 
 # --- what broke -------------------------------------------------------------------------------------------------------
 
 
-def broken_promises(result: Result) -> Markup:
+def broken_promises(result: StressResult) -> Markup:
     """The first violation of each promise with the shortest history that shows it; nothing where all were kept."""
     if not result.violations:
-        return NOTHING
-    by_promise: dict[str, list[Violation]] = {}
+        return EMPTY_MARKUP
+    by_promise: dict[str, list[ViolationReport]] = {}
     for violation in result.violations:
         by_promise.setdefault(violation.invariant, []).append(violation)
     counted = {verdict.invariant: verdict.broken for verdict in result.verdicts}
-    stories = (_story(found, counted.get(name, 0)) for name, found in by_promise.items())
+    stories = (_violation_section(found, counted.get(name, 0)) for name, found in by_promise.items())
     return tag("section", tag("h2", "What broke"), *stories, class_="broken")
 
 
-def _story(found: Sequence[Violation], broken: int) -> Markup:
+def _violation_section(found: Sequence[ViolationReport], broken: int) -> Markup:
     first, *others = found
     is_short = bool(first.shortest)
     parts = [
-        tag("h3", f"{first.invariant} at {moment(first.t)}: ", shown(first.what)),
+        tag("h3", f"{first.invariant} at {moment(first.t)}: ", truncate(first.what)),
         tag("p", "The shortest history that shows it:" if is_short else "What was seen before it:", class_="note"),
         _history(first.shortest or first.history, first.t),
     ]
@@ -128,7 +141,7 @@ def _story(found: Sequence[Violation], broken: int) -> Markup:
         around = tag("summary", "What else was seen of them, and the faults before")
         parts.append(tag("details", around, _history(first.history, first.t)))
     if others:
-        rows = (tag("li", f"{moment(each.t)}: ", shown(each.what)) for each in others)
+        rows = (tag("li", f"{moment(each.t)}: ", truncate(each.what)) for each in others)
         summary = tag("summary", f"{count(broken - 1)} more of {first.invariant}, the first of them")
         parts.append(tag("details", summary, tag("ul", *rows)))
     return tag("article", *parts)
@@ -136,12 +149,12 @@ def _story(found: Sequence[Violation], broken: int) -> Markup:
 
 def _history(facts: Sequence[Fact], end: float) -> Markup:
     rows = [_fact(fact, end) for fact in facts]
-    if len(rows) > _MOST_FACTS:
-        left_out = f"{len(rows) - _MOST_FACTS} facts left out; --json has all"
-        last = len(rows) - (_MOST_FACTS - _FIRST_FACTS)
+    if len(rows) > _MAX_FACTS:
+        left_out = f"{len(rows) - _MAX_FACTS} facts left out; --json has all"
+        last = len(rows) - (_MAX_FACTS - _FIRST_FACTS)
         rows = [*rows[:_FIRST_FACTS], tag("tr", tag("td"), tag("td"), tag("td", left_out)), *rows[last:]]
     head = tag("tr", *(tag("th", name, scope="col") for name in ("at", "before", "what was seen")))
-    return _scrolled("History", tag("table", tag("thead", head), tag("tbody", *rows), class_="history"))
+    return _scroll_frame("History", tag("table", tag("thead", head), tag("tbody", *rows), class_="history"))
 
 
 def _fact(fact: Fact, end: float) -> Markup:
@@ -151,12 +164,12 @@ def _fact(fact: Fact, end: float) -> Markup:
         "tr",
         tag("td", moment(fact.t), class_="number"),
         tag("td", before, class_="number"),
-        tag("td", shown(tell(fact))),
+        tag("td", truncate(describe_fact(fact))),
         class_=f"fact {kind}",
     )
 
 
-def _scrolled(label: str, table: Markup) -> Markup:
+def _scroll_frame(label: str, table: Markup) -> Markup:
     """What is too wide scrolls within its frame, with the keyboard too."""
     return tag("div", table, class_="scroll", tabindex=0, role="group", aria_label=label)
 
@@ -164,14 +177,14 @@ def _scrolled(label: str, table: Markup) -> Markup:
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def cards(result: Result) -> Markup:
+def cards(result: StressResult) -> Markup:
     """The figures that matter most."""
     completed = result.fates.get("completed", 0)
     harms = result.harms
     sizes = [each.rss for each in result.series]
     workers = max((each.workers for each in result.series), default=0)
     shown_cards = [
-        _card("asked", count(_asked(result))),
+        _card("asked", count(_request_count(result))),
         _card("answered", count(completed)),
         _card("failed", count(result.requests - completed), "ended with an error"),
         _card("lost", count(harms.get("lost", 0)), "have no outcome", is_bad=bool(harms.get("lost"))),
@@ -195,52 +208,52 @@ def cards(result: Result) -> Markup:
 
 
 def _card(name: str, value: str, about: str = "", *, is_bad: bool = False) -> Markup:
-    note = tag("dd", about, class_="about") if about else NOTHING
+    note = tag("dd", about, class_="about") if about else EMPTY_MARKUP
     return tag("div", tag("dt", name), tag("dd", value, class_="value"), note, class_="bad" if is_bad else None)
 
 
-def _latency(name: str, latencies: Latencies) -> Markup:
+def _latency(name: str, latencies: LatencyQuantiles) -> Markup:
     if not latencies.count:
-        return NOTHING
+        return EMPTY_MARKUP
     most = f"p99 {duration(latencies.p99)}, at most {duration(latencies.max)}"
     return _card(f"p50 {name}", duration(latencies.p50), most)
 
 
-def promises(verdicts: Sequence[Verdict]) -> Markup:
+def promises(verdicts: Sequence[InvariantVerdict]) -> Markup:
     """Each invariant: how often it was looked at, how often it was found broken."""
     names = ("", "promise", "looked at", "broken")
     head = tag("tr", *(tag("th", name, scope="col") if name else tag("td") for name in names))
     rows = (_promise(verdict) for verdict in verdicts)
     table = tag("table", tag("thead", head), tag("tbody", *rows), class_="promises")
-    return tag("section", tag("h2", "Promises"), _scrolled("Promises", table))
+    return tag("section", tag("h2", "Promises"), _scroll_frame("Promises", table))
 
 
-def _promise(verdict: Verdict) -> Markup:
+def _promise(verdict: InvariantVerdict) -> Markup:
     kind, mark = ("broken", "✗") if verdict.broken else ("kept", "✓") if verdict.checked else ("unseen", "-")
-    note = tag("span", shown(verdict.note), class_="note") if verdict.note else NOTHING
+    note = tag("span", truncate(verdict.note), class_="note") if verdict.note else EMPTY_MARKUP
     return tag(
         "tr",
         tag("th", tag("span", mark, class_="mark", aria_hidden="true"), f" {verdict.invariant}", scope="row"),
-        tag("td", shown(verdict.title), " ", note),
+        tag("td", truncate(verdict.title), " ", note),
         tag("td", count(verdict.checked) if verdict.checked else "never", class_="number"),
         tag("td", count(verdict.broken), class_="number"),
         class_=kind,
     )
 
 
-def ends(fates: Mapping[str, int]) -> Markup:
+def outcomes(fates: Mapping[str, int]) -> Markup:
     """How many requests came to which end."""
     ordered = Counter(fates).most_common()
-    rows = [(shown(name), count(number)) for name, number in ordered[:_MOST_ROWS]]
-    if len(ordered) > _MOST_ROWS:
-        rows.append(("other ends", count(sum(number for _, number in ordered[_MOST_ROWS:]))))
-    return tag("section", tag("h2", "How requests ended"), _pairs(rows)) if rows else NOTHING
+    rows = [(truncate(name), count(number)) for name, number in ordered[:_MAX_ROWS]]
+    if len(ordered) > _MAX_ROWS:
+        rows.append(("other ends", count(sum(number for _, number in ordered[_MAX_ROWS:]))))
+    return tag("section", tag("h2", "How requests ended"), _pairs(rows)) if rows else EMPTY_MARKUP
 
 
 def machine(facts: Mapping[str, str | int | float]) -> Markup:
     """What the figures depend on."""
-    rows = [(shown(name.replace("_", " ")), shown(str(value))) for name, value in list(facts.items())[:_MOST_ROWS]]
-    return tag("section", tag("h2", "Machine"), _pairs(rows)) if rows else NOTHING
+    rows = [(truncate(name.replace("_", " ")), truncate(str(value))) for name, value in list(facts.items())[:_MAX_ROWS]]
+    return tag("section", tag("h2", "Machine"), _pairs(rows)) if rows else EMPTY_MARKUP
 
 
 def _pairs(rows: Sequence[tuple[str, str]]) -> Markup:

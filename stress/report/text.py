@@ -12,30 +12,30 @@ from html import escape
 from typing import assert_never
 
 from stress.facts import (
-    EVERYBODY,
-    Accepted,
-    Answered,
-    Asked,
-    Delayed,
-    Disordered,
-    Emptied,
+    ALL_WORKERS,
+    DirectViolation,
     Fact,
-    Figures,
-    Forgotten,
-    Injected,
-    Left,
-    LifeBegan,
-    LifeEnded,
-    Moved,
-    Outlived,
-    Processes,
-    Refused,
-    Remembered,
-    Silence,
-    Started,
-    Stranger,
-    Told,
-    Transcribed,
+    FaultInjected,
+    LeftoverProcesses,
+    MachineDelay,
+    OrphanedRunEnded,
+    OutcomeReceived,
+    OutcomeRemembered,
+    PoolDrained,
+    PoolEvent,
+    ProcessSample,
+    PromptOccurrences,
+    RequestAccepted,
+    RequestAnswered,
+    RequestAsked,
+    RequestForgotten,
+    RequestRefused,
+    RequestStarted,
+    ReusedPid,
+    StatusSample,
+    SupervisorEnded,
+    SupervisorStarted,
+    WaitingEnded,
 )
 
 _MIB = 1024 * 1024
@@ -48,7 +48,7 @@ def count(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def many(number: int, thing: str) -> str:
+def plural(number: int, thing: str) -> str:
     """``1 fault``, ``2,400 faults``."""
     return f"{count(number)} {thing}{'' if number == 1 else 's'}"
 
@@ -84,7 +84,7 @@ def _trimmed(value: float, digits: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-_MOST_LETTERS = 300
+_MAX_CHARS = 300
 
 
 class Markup(str):
@@ -93,7 +93,7 @@ class Markup(str):
     __slots__ = ()
 
 
-NOTHING = Markup()
+EMPTY_MARKUP = Markup()
 _EMPTY_TAGS = frozenset({"meta", "link", "rect", "path", "line"})
 
 
@@ -114,7 +114,7 @@ def join(parts: Iterable[str]) -> Markup:
     return Markup("".join(part if isinstance(part, Markup) else _escaped(part) for part in parts))
 
 
-def shown(text: str, most: int = _MOST_LETTERS) -> str:
+def truncate(text: str, most: int = _MAX_CHARS) -> str:
     """The text, or its beginning and a sign that there was more."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
@@ -126,95 +126,129 @@ def _escaped(text: str) -> str:
     return escape(text)
 
 
-_Request = Asked | Accepted | Refused | Started | Answered | Remembered | Forgotten | Transcribed
-_NAMED = 6
+_RequestFact = (
+    RequestAsked
+    | RequestAccepted
+    | RequestRefused
+    | RequestStarted
+    | RequestAnswered
+    | OutcomeRemembered
+    | RequestForgotten
+    | PromptOccurrences
+)
+_MAX_LISTED = 6
 
 
-def tell(fact: Fact) -> str:
+def describe_fact(fact: Fact) -> str:
     """What was seen, without the time."""
     match fact:
-        case Asked() | Accepted() | Refused() | Started() | Answered() | Remembered() | Forgotten() | Transcribed():
-            said = f"request {fact.number} {_of_request(fact)}"
-        case Moved() | Processes() | Figures() | LifeBegan() | LifeEnded() | Left() | Emptied():
-            said = _of_pool(fact)
-        case Injected():
-            said = _of_fault(fact)
-        case Stranger():
+        case (
+            RequestAsked()
+            | RequestAccepted()
+            | RequestRefused()
+            | RequestStarted()
+            | RequestAnswered()
+            | OutcomeRemembered()
+            | RequestForgotten()
+            | PromptOccurrences()
+        ):
+            said = f"request {fact.number} {_describe_request(fact)}"
+        case (
+            PoolEvent()
+            | ProcessSample()
+            | StatusSample()
+            | SupervisorStarted()
+            | SupervisorEnded()
+            | LeftoverProcesses()
+            | PoolDrained()
+        ):
+            said = _describe_pool(fact)
+        case FaultInjected():
+            said = _describe_fault(fact)
+        case ReusedPid():
             became = "was signalled" if fact.signalled else "was let alone"
             said = f"a stranger with the pid {fact.pid} of a dead worker {became}"
-        case Told():
+        case OutcomeReceived():
             said = f"front end {fact.front_end} heard of an outcome after {duration(fact.seconds)}"
-        case Outlived():
+        case OrphanedRunEnded():
             said = f"the run {fact.run} has come to its end, although its front end was killed"
-        case Disordered():
+        case DirectViolation():
             said = f"the stream of events broke its promise: {fact.what}"
-        case Delayed():
+        case MachineDelay():
             said = f"the machine was up to {duration(fact.seconds)} late"
-        case Silence():
+        case WaitingEnded():
             said = "the end: nobody waits any longer"
         case _:
             assert_never(fact)
     return said
 
 
-def _of_request(fact: _Request) -> str:
+def _describe_request(fact: _RequestFact) -> str:
     match fact:
-        case Asked():
+        case RequestAsked():
             wicked = ", of a worker that misbehaves" if fact.wicked else ""
             said = (
                 f"is asked in session {fact.session}, profile {fact.profile}, priority {fact.priority}, "
                 f"at most {duration(fact.timeout)}, its turn takes {duration(fact.turn)}{wicked}"
             )
-        case Accepted():
+        case RequestAccepted():
             said = "is accepted"
-        case Refused():
+        case RequestRefused():
             said = f"is refused: {fact.code}"
-        case Started():
+        case RequestStarted():
             said = f"begins on {fact.worker}"
-        case Answered():
-            said = f"ends in session {fact.session}: {_outcome(fact)}{_words(fact)}"
-        case Remembered():
+        case RequestAnswered():
+            said = f"ends in session {fact.session}: {_outcome(fact)}{_nonces_text(fact)}"
+        case OutcomeRemembered():
             said = f"is remembered as {_outcome(fact)}"
-        case Forgotten():
+        case RequestForgotten():
             said = "is unknown to the supervisor"
-        case Transcribed():
-            said = f"stands {many(fact.own, 'time')} in its own transcript, {many(fact.foreign, 'time')} in others"
+        case PromptOccurrences():
+            said = f"stands {plural(fact.own, 'time')} in its own transcript, {plural(fact.foreign, 'time')} in others"
         case _:
             assert_never(fact)
     return said
 
 
-def _outcome(fact: Answered | Remembered) -> str:
+def _outcome(fact: RequestAnswered | OutcomeRemembered) -> str:
     return f"{fact.reason} {fact.code}".strip()
 
 
-def _words(fact: Answered) -> str:
-    said = f", with the words of {_some(fact.said)}" if fact.said else ""
-    return f"{said}, and words of nobody: {_some(fact.strange)}" if fact.strange else said
+def _nonces_text(fact: RequestAnswered) -> str:
+    said = f", with the words of {_list_some(fact.said)}" if fact.said else ""
+    return f"{said}, and words of nobody: {_list_some(fact.strange)}" if fact.strange else said
 
 
-def _of_pool(fact: Moved | Processes | Figures | LifeBegan | LifeEnded | Left | Emptied) -> str:
+def _describe_pool(
+    fact: PoolEvent
+    | ProcessSample
+    | StatusSample
+    | SupervisorStarted
+    | SupervisorEnded
+    | LeftoverProcesses
+    | PoolDrained,
+) -> str:
     match fact:
-        case Moved():
+        case PoolEvent():
             parts = (fact.what.replace("_", " "), fact.session, fact.worker, f"({fact.why})" if fact.why else "")
             said = f"the supervisor says: {' '.join(filter(None, parts))}"
-        case Processes():
-            zombies = f", not waited for: {_some(fact.zombies)}" if fact.zombies else ""
+        case ProcessSample():
+            zombies = f", not waited for: {_list_some(fact.zombies)}" if fact.zombies else ""
             files = "" if fact.fds is None else f", {fact.fds} files"
             size = "" if fact.rss is None else f"; the supervisor has {mebibytes(fact.rss)}{files}"
             said = f"{_workers(tuple(worker.pid for worker in fact.workers))} in /proc{zombies}{size}"
-        case Figures():
+        case StatusSample():
             waiting = f", {len(fact.waiting)} waiting" if fact.waiting else ""
             sums = f"{fact.grants} grants, {fact.releases} released, {fact.lost} lost, {fact.active} active"
             known = tuple(worker.pid for worker in fact.workers if worker.pid is not None)
             said = f"status ({fact.mode}): {_workers(known)}{waiting}; {sums}"
-        case LifeBegan():
+        case SupervisorStarted():
             said = f"supervisor {fact.life} is ready, pid {fact.supervisor}"
-        case LifeEnded():
+        case SupervisorEnded():
             said = f"supervisor {fact.life} ended with {fact.code}, {'as told' if fact.signals else 'by itself'}"
-        case Left():
-            said = f"{len(fact.pids)} processes are left {duration(fact.seconds)} later: {_some(fact.pids)}"
-        case Emptied():
+        case LeftoverProcesses():
+            said = f"{len(fact.pids)} processes are left {duration(fact.seconds)} later: {_list_some(fact.pids)}"
+        case PoolDrained():
             files = f"{fact.fds} files ({fact.fds_before} at the beginning), " if fact.fds is not None else ""
             said = f"all is done: {fact.workers} workers, {fact.zombies} zombies, {files}{mebibytes(fact.rss)}"
         case _:
@@ -222,17 +256,17 @@ def _of_pool(fact: Moved | Processes | Figures | LifeBegan | LifeEnded | Left | 
     return said
 
 
-def _of_fault(fault: Injected) -> str:
-    whom = {"": "", EVERYBODY: " to all workers"}.get(fault.worker, f" to {fault.worker}")
+def _describe_fault(fault: FaultInjected) -> str:
+    whom = {"": "", ALL_WORKERS: " to all workers"}.get(fault.worker, f" to {fault.worker}")
     pid = f", pid {fault.pid}" if fault.pid else ""
     lasting = f", for {duration(fault.seconds)}" if fault.seconds else ""
     return f"fault {fault.fault}: {fault.action}{whom}{pid}{lasting}"
 
 
 def _workers(pids: tuple[int, ...]) -> str:
-    return f"{many(len(pids), 'worker')}{f' ({_some(pids)})' if pids else ''}"
+    return f"{plural(len(pids), 'worker')}{f' ({_list_some(pids)})' if pids else ''}"
 
 
-def _some(things: tuple[int, ...] | tuple[str, ...]) -> str:
-    more = f" and {len(things) - _NAMED} more" if len(things) > _NAMED else ""
-    return ", ".join(str(thing) for thing in things[:_NAMED]) + more
+def _list_some(things: tuple[int, ...] | tuple[str, ...]) -> str:
+    more = f" and {len(things) - _MAX_LISTED} more" if len(things) > _MAX_LISTED else ""
+    return ", ".join(str(thing) for thing in things[:_MAX_LISTED]) + more

@@ -86,7 +86,7 @@ class FirstLife:
         """The worker that hangs over this message, once it has said something."""
         cursor = self.world.gateway.bus.open_cursor(run_id=run_id, kinds=frozenset({"text_chunk"}), since=0)
         with trio.fail_after(10):
-            await cursor.take()
+            await cursor.read()
         return self.world.launcher.running(f"hang {run_id}")
 
     def note(self, method: str, params: dict[str, Any]) -> None:

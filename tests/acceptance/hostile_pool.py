@@ -14,8 +14,8 @@ import trio
 import fixtures.hostile_agent as hostile
 from errors import PoolError
 from pool import LocalLauncher, Pool, PoolSettings
-from pool.stimuli import Reconfigure
-from pool.worker_task import WorkerLife
+from pool.stimuli import SettingsChanged
+from pool.worker_task import WorkerTask
 from profiles import AgentSettings, CapabilityProfile, ProfilesSettings, build_profile
 from rpc.settings import RpcSettings
 from tests.rpc.procs import open_fds
@@ -98,18 +98,18 @@ class HostilePool:
     def reconfigure(self, **changes: Any) -> None:
         """Other limits and times for the pool, from now on."""
         self.settings = msgspec.structs.replace(self.settings, **changes)
-        self.pool.tell(Reconfigure(self.settings))
+        self.pool.submit(SettingsChanged(self.settings))
 
-    def hurry(self, life: WorkerLife, **times: Any) -> None:
+    def hurry(self, life: WorkerTask, **times: Any) -> None:
         """Other times for one worker, from its next look on: the others may be held up. None: the pool's again."""
         life.reconfigure(msgspec.structs.replace(self.settings, **times))
 
     @property
-    def lives(self) -> list[WorkerLife]:
+    def lives(self) -> list[WorkerTask]:
         """The pool's own records of its workers."""
-        return list(self.pool._lives.values())
+        return list(self.pool._workers.values())
 
-    def life_of(self, session: str) -> WorkerLife:
+    def life_of(self, session: str) -> WorkerTask:
         """The record of the worker that a session is bound to."""
         (life,) = [life for life in self.lives if self.pool.session_of(life.id) == session]
         return life

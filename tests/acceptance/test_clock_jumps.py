@@ -51,7 +51,7 @@ async def replayed(world: World) -> list[dict[str, Any]]:
     cursor = world.gateway.bus.open_cursor(since=0)
     events: list[dict[str, Any]] = []
     while cursor.position < world.gateway.bus.head:
-        events += msgspec.json.decode(b"[" + (await cursor.take()).body + b"]")
+        events += msgspec.json.decode(b"[" + (await cursor.read()).body + b"]")
     return events
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rpc.cgroup import own_place
+from rpc.cgroup import own_cgroup
 from tests.acceptance.supervisor import POOL, running_supervisor
 
 pytestmark = pytest.mark.process
@@ -39,7 +39,7 @@ def cgroup() -> Iterator[Path]:
 
 def _made() -> Path | None:
     for controller, name in FILES.items():
-        place = own_place(controller)
+        place = own_cgroup(controller)
         if place is None:
             continue
         path = place.path / f"pool-test-{secrets.token_hex(4)}"

@@ -99,7 +99,7 @@ async def test_a_caller_cancelled_in_mid_turn_has_it_aborted_and_the_session_kee
         with trio.CancelScope() as scope:
             async with world.pool.lease("s", profile) as lease:
                 stream = lease.prompt("wait")
-                await stream.take()
+                await stream.next_batch()
                 scope.cancel()
                 await stream.wait()
         assert scope.cancelled_caught

@@ -62,7 +62,7 @@ async def test_a_grandchild_does_not_outlive_its_worker_however_that_ends(
         stopped = int((tmp_path / "pid").read_text())
         assert stopped != killed
         (worker,) = world.pool.statistics().workers
-        world.pool.tell(StopWorker(worker.id))
+        world.pool.submit(StopWorker(worker.id))
         await world.events.wait_for("worker_exited", 2)
         assert not is_alive(stopped)
         assert await world.say("s", profile, "three") == "echo: three | before: one, two"
@@ -85,7 +85,7 @@ async def test_closing_does_not_wait_for_a_worker_that_hangs(tmp_path: Path, hol
                         held.set()
                         await trio.sleep_forever()
                     stream = lease.prompt("wait")
-                    await stream.take()
+                    await stream.next_batch()
                     held.set()
                     await stream.wait()
             except (PoolClosed, WorkerExited) as exc:
@@ -116,7 +116,7 @@ async def test_an_exception_leaves_the_block_as_it_is_when_every_worker_is_gone(
 
     async def fail_in_the_block() -> None:
         async with hostile_pool(tmp_path, check_books=False) as world, world.pool.lease("s", profile) as lease:
-            await lease.prompt("wait").take()
+            await lease.prompt("wait").next_batch()
             raise error
 
     with pytest.raises(error):
@@ -132,7 +132,7 @@ async def test_a_pool_cancelled_from_outside_leaves_nothing(tmp_path: Path, mome
                 world.events.on("worker_spawned", scope.cancel)
             async with world.pool.lease("s", profile) as lease:
                 stream = lease.prompt("wait")
-                await stream.take()
+                await stream.next_batch()
                 if moment == "in a turn":
                     scope.cancel()
                 await lease.abort()
@@ -149,8 +149,8 @@ async def test_an_operator_who_stops_a_worker_fails_its_turn_in_clear_words_and_
         await world.say("s", profile, "one")
         async with world.pool.lease("s", profile) as lease:
             stream = lease.prompt("wait")
-            await stream.take()
-            world.pool.tell(StopWorker(lease.worker_id))
+            await stream.next_batch()
+            world.pool.submit(StopWorker(lease.worker_id))
             with pytest.raises(WorkerExited, match=r"was stopped \(operator\)"):
                 await stream.wait()
         assert (await world.say("s", profile, "two")).startswith("echo: two | before: one")
@@ -162,8 +162,8 @@ async def test_an_operator_who_recycles_a_worker_lets_its_turn_end(tmp_path: Pat
     async with hostile_pool(tmp_path) as world:
         async with world.pool.lease("s", profile) as lease:
             stream = lease.prompt("wait")
-            await stream.take()
-            world.pool.tell(RecycleWorker(lease.worker_id))
+            await stream.next_batch()
+            world.pool.submit(RecycleWorker(lease.worker_id))
             await world.events.wait_for("worker_ready", 2)
             await lease.steer("done")
             assert (await stream.wait()).text == "done"

@@ -102,7 +102,7 @@ async def test_a_worker_that_says_it_has_resumed_a_session_and_has_not_is_never_
         await world.events.wait_for("worker_exited", 2)
         assert world.exits == {"resume": 2}
         assert await world.say("carol", profile, "c1") == "echo: c1"
-        world.pool.tell(ForgetSession("alice"))
+        world.pool.submit(ForgetSession("alice"))
         assert await world.say("alice", profile, "anew") == "echo: anew"
 
 
@@ -142,7 +142,7 @@ async def test_a_worker_killed_in_mid_turn_fails_that_turn_only_and_its_session_
         async def wait_in_vain() -> None:
             async with world.pool.lease("s", profile) as lease:
                 stream = lease.prompt("wait")
-                await stream.take()
+                await stream.next_batch()
                 running.set()
                 try:
                     outcomes.append(await stream.wait())
@@ -179,7 +179,7 @@ async def test_two_callers_of_one_session_share_its_worker_and_the_one_told_busy
     profile = profile_of(tmp_path)
     async with hostile_pool(tmp_path) as world, world.pool.lease("s", profile) as lease:
         stream = lease.prompt("wait")
-        await stream.take()
+        await stream.next_batch()
         error = await world.fails("s", profile, "me too")
         assert "a run is in progress" in str(error)
         await lease.steer("go on")

@@ -43,7 +43,7 @@ async def test_a_worker_that_answers_no_ping_in_a_turn_fails_that_turn_with_the_
         await world.say("s", profile, "one")
         async with world.pool.lease("s", profile) as lease:
             stream = lease.prompt("wait")
-            await stream.take()
+            await stream.next_batch()
             world.hurry(world.life_of("s"), ping_failures=2)
             with pytest.raises(WorkerStalled, match="pings in a row unanswered"):
                 await stream.wait()
@@ -72,7 +72,7 @@ async def test_a_worker_that_suspends_itself_in_a_turn_fails_that_turn_with_the_
         await world.say("s", profile, "one")
         async with world.pool.lease("s", profile) as lease:
             stream = lease.prompt("lost")
-            await stream.take()
+            await stream.next_batch()
             await until_suspended(world.pid_of("s"))
             world.hurry(world.life_of("s"), ping_failures=2)
             with pytest.raises(WorkerStalled, match="it is suspended by a signal"):
@@ -85,7 +85,7 @@ async def test_a_turn_that_is_silent_for_too_long_is_aborted_and_its_worker_goes
     async with hostile_pool(tmp_path, **QUICK_PINGS) as world:
         async with world.pool.lease("s", profile) as lease:
             stream = lease.prompt("wait")
-            await stream.take()
+            await stream.next_batch()
             world.hurry(world.life_of("s"), turn_stall=0.3)
             assert (await stream.wait()).stop_reason == "aborted"
             world.hurry(world.life_of("s"))

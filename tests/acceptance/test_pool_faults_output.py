@@ -98,7 +98,7 @@ async def test_a_flood_at_a_slow_reader_is_held_back_in_the_worker_and_nothing_o
     rpc = msgspec.structs.replace(RPC, subscriber_bytes=ByteCount(room))
     async with hostile_pool(tmp_path, rpc=rpc, **pings) as world, world.pool.lease("s", profile) as lease:
         stream = lease.prompt("flood")
-        events = await stream.take() or []
+        events = await stream.next_batch() or []
         assert await world.say("other", other, "not held up") == "echo: not held up"
         client, life = lease._worker.client, world.life_of("s")
         while not client.statistics().backpressured:  # noqa: ASYNC110  # nothing tells of it

@@ -59,7 +59,7 @@ async def test_a_transcript_that_cannot_be_resumed_fails_its_session_until_that_
         assert isinstance(error, ResumeFailed)
         assert "alice" in str(error)
         assert await world.say("bob", profile, "b2") == "echo: b2 | before: b1"
-        world.pool.tell(ForgetSession("alice"))
+        world.pool.submit(ForgetSession("alice"))
         assert await world.say("alice", profile, "anew") == "echo: anew"
 
 
@@ -89,6 +89,6 @@ async def test_a_transcript_path_that_is_none_fails_its_own_session(tmp_path: Pa
     """The path is the worker's word, and so may be anything."""
     profile = profile_of(tmp_path)
     async with hostile_pool(tmp_path, max=1) as world:
-        world.pool.tell(SessionKnown("alice", "no\0path"))
+        world.pool.submit(SessionKnown("alice", "no\0path"))
         assert isinstance(await world.fails("alice", profile, "a1"), ResumeFailed)
         assert await world.say("bob", profile, "b1") == "echo: b1"

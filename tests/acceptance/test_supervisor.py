@@ -263,7 +263,7 @@ def test_a_worker_is_stopped_and_recycled_on_demand(tmp_path: Path) -> None:
 def test_a_suspended_supervisor_is_given_up_by_who_waits_for_its_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("doors.control.client_socket._LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("doors.control.client_socket._SUSPENDED_CHECK_SECONDS", 0.2)
     with running_supervisor(tmp_path) as supervisor, ControlClient(supervisor.socket) as client:
         slow = {"session": "alice", "text": "ECHO:hello", "queue": "followup"}
         assert client.call("prompt", {**slow, "text": "PIECES=1 DELAY=1500"}, timeout=None)["status"] == "ok"

@@ -79,7 +79,7 @@ class Journal:
         self.syncs = 0
         self.full = False
 
-    def note(self, record: CallRecord) -> None:
+    def record_call(self, record: CallRecord) -> None:
         if self.full:
             raise TranscriptError("the disk is full")
         msgspec.json.encode(record)

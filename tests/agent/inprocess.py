@@ -10,15 +10,15 @@ import trio
 import trio.testing
 
 from agent.assembly import assemble
-from agent.limits import Limits
-from agent.models.scripted import Faults
+from agent.limits import WorkerLimits
+from agent.models.scripted import ProcessFaults
 from agent.options import parse_options
-from agent.output import Output
-from agent.rpc import converse
+from agent.output import WorkerOutput
+from agent.rpc import serve_streams
 from wire.messages import PromptResult
 
 Line = dict[str, Any]
-SMALL = Limits(max_steps=8, queued_inputs=3)
+SMALL = WorkerLimits(max_steps=8, queued_inputs=3)
 
 
 class Client:
@@ -107,10 +107,10 @@ class Client:
 
 @asynccontextmanager
 async def worker(
-    *arguments: str, limits: Limits = SMALL, read: bool = True, stdout_buffer: int | None = None
+    *arguments: str, limits: WorkerLimits = SMALL, read: bool = True, stdout_buffer: int | None = None
 ) -> AsyncIterator[Client]:
     """A worker with these options, in the current directory; its stdin ends with the block."""
-    output = Output()
+    output = WorkerOutput()
     to_worker, stdin = trio.testing.memory_stream_one_way_pair()
     stdout, from_worker = (
         trio.testing.memory_stream_one_way_pair()
@@ -124,11 +124,11 @@ async def worker(
 
     hooks = () if "--hooks" in arguments else ("--no-hooks",)
     assembled = assemble(
-        parse_options(["--mode", "rpc", *hooks, *arguments]), output, Faults(output.raw, crash), limits
+        parse_options(["--mode", "rpc", *hooks, *arguments]), output, ProcessFaults(output.write_raw, crash), limits
     )
 
     async def serve() -> None:
-        client.exit_code = await converse(assembled, stdin, stdout)
+        client.exit_code = await serve_streams(assembled, stdin, stdout)
         await stdout.aclose()
 
     async with trio.open_nursery() as nursery:

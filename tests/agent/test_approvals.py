@@ -2,16 +2,18 @@
 
 import pytest
 
-from agent.approvals import Approvals, Decided, Description, NotDecidable, Question
+from agent.approvals import Approvals, ApprovalVerdict, CallDescription, NotDecidable, PendingApproval
 from wire.call_parts import CallPart
 from wire.messages import ToolCallView
 
 
-def ask(approvals: Approvals, call_id: str, taken: list[Decided] | None = None, *parts: CallPart) -> Question:
-    question = Question(
-        ToolCallView(call_id, "exec"), ([] if taken is None else taken).append, lambda _: None, Description(parts)
+def ask(
+    approvals: Approvals, call_id: str, taken: list[ApprovalVerdict] | None = None, *parts: CallPart
+) -> PendingApproval:
+    question = PendingApproval(
+        ToolCallView(call_id, "exec"), ([] if taken is None else taken).append, lambda _: None, CallDescription(parts)
     )
-    approvals.ask(question)
+    approvals.open(question)
     return question
 
 
@@ -23,7 +25,7 @@ def refusal(approvals: Approvals, call_id: str) -> str:
 
 def test_a_call_that_was_shown_in_part_is_allowed_only_with_the_word_from_its_end() -> None:
     approvals = Approvals()
-    taken: list[Decided] = []
+    taken: list[ApprovalVerdict] = []
     for call in ("c", "d"):
         ask(approvals, call, taken, CallPart("command", "x\n" * 10_000))
     for seen in (None, "", "wrong"):
@@ -40,7 +42,7 @@ async def test_a_decision_reaches_who_waits_for_it() -> None:
     approvals = Approvals()
     question = ask(approvals, "c")
     approvals.decide("c", "deny", "no", "ann")
-    assert await question.wait() == Decided("deny", "no", "ann")
+    assert await question.wait() == ApprovalVerdict("deny", "no", "ann")
 
 
 def test_what_nobody_asked_about_cannot_be_decided() -> None:
@@ -57,7 +59,7 @@ def test_each_reason_for_being_closed_has_its_own_code() -> None:
         ask(approvals, call_id)
     approvals.decide("decided", "allow")
     approvals.withdraw("ended")
-    approvals.note_sealed(["sealed"])
+    approvals.mark_sealed(["sealed"])
     assert [refusal(approvals, call_id) for call_id in ("decided", "ended", "sealed")] == [
         "already_decided",
         "nothing_pending",
@@ -75,9 +77,9 @@ def test_an_end_does_not_make_a_decision_undone() -> None:
 
 def test_sealing_closes_an_open_question() -> None:
     approvals = Approvals()
-    taken: list[Decided] = []
+    taken: list[ApprovalVerdict] = []
     ask(approvals, "c", taken)
-    approvals.note_sealed(["c"])
+    approvals.mark_sealed(["c"])
     assert refusal(approvals, "c") == "sealed"
     assert (taken, approvals.pending()) == ([], [])
 
@@ -94,7 +96,7 @@ def test_an_id_that_is_used_again_is_a_new_question() -> None:
 
 def test_the_memory_of_closed_calls_is_bounded() -> None:
     approvals = Approvals()
-    approvals.note_sealed(f"c{number}" for number in range(5_000))
+    approvals.mark_sealed(f"c{number}" for number in range(5_000))
     assert len(approvals._closed) == 1_000
     assert refusal(approvals, "c0") == "nothing_pending"
     assert refusal(approvals, "c4999") == "sealed"

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from agent.conversation import Conversation, SessionStore
-from agent.output import Output
+from agent.output import WorkerOutput
 from agent.policy import Policy
 from agent.sealing import open_calls, plan_sealing
 from tests.agent.calling import Bench, FakeTool, subject
@@ -17,12 +17,12 @@ CALLS = [ToolUseBlock(f"c{number}", name, {}) for number, name in enumerate(NAME
 
 
 def store(directory: Path) -> SessionStore:
-    return SessionStore(directory, str(directory), Output())
+    return SessionStore(directory, str(directory), WorkerOutput())
 
 
 async def whole_transcript(directory: Path) -> list[bytes]:
     """The lines of a conversation in which calls were made, decided and answered."""
-    conversation = store(directory).fresh()
+    conversation = store(directory).create()
     bench = Bench(policy=Policy(require_approval=frozenset({"asked", "refused"})))
     bench.tools |= {name: FakeTool(name) for name in ("asked", "refused")}
     bench.journal = conversation  # type: ignore[assignment]  # both are journals
@@ -56,7 +56,7 @@ def seal(conversation: Conversation) -> list[ToolResultBlock]:
     if plan is None:
         return []
     for record in plan.records:
-        conversation.note(record)
+        conversation.record_call(record)
     conversation.add(plan.message)
     return [block for block in plan.message.content if isinstance(block, ToolResultBlock)]
 

@@ -5,22 +5,22 @@ from typing import Any
 
 import pytest
 
-from agent.approvals import Description, describe
-from agent.policy import Needed, Policy, judge
+from agent.approvals import CallDescription, describe
+from agent.policy import ApprovalNeeded, Policy, evaluate
 from agent.processes.registry import ProcessRegistry
 from agent.tools.base import ToolContext
 from agent.tools.catalogue import TOOL_NAMES, open_tools
-from agent.tools.todo import TodoList
+from agent.tools.todo import LazyTodoTool
 from tests.agent.calling import Bench, answer
 from wire.call_parts import CallPart
 from wire.entries import ToolUseBlock
 
-TOOLS = open_tools(frozenset(TOOL_NAMES), TodoList(lambda *_: {}).tool)
+TOOLS = open_tools(frozenset(TOOL_NAMES), LazyTodoTool(lambda *_: {}).tool)
 
 
 async def described(name: str, workspace: Path, **given: Any) -> dict[str, str]:
-    verdict = judge(ToolUseBlock("c", name, given), TOOLS, Policy(mode="approval"))
-    assert isinstance(verdict, Needed)
+    verdict = evaluate(ToolUseBlock("c", name, given), TOOLS, Policy(mode="approval"))
+    assert isinstance(verdict, ApprovalNeeded)
     context = ToolContext(str(workspace), {}, lambda _: None, ProcessRegistry())
     description = await describe(verdict.tool, verdict.arguments, context)
     return {part.name: part.text for part in description.page(0).parts}
@@ -97,7 +97,7 @@ async def test_the_question_carries_the_call_and_stays_small_however_large_that_
 
 
 def test_only_the_end_of_a_long_call_says_what_allows_it() -> None:
-    short, long = Description([CallPart("a", "x")]), Description([CallPart("a", "x" * 100_000)])
+    short, long = CallDescription([CallPart("a", "x")]), CallDescription([CallPart("a", "x" * 100_000)])
     assert short.seen is short.page(0).seen is None
     assert long.seen is not None
     assert (long.page(0).seen, long.shown.seen) == (None, None)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.call import MOVES, IllegalMove, decided, ended, is_over, moved, new_record
-from wire.entries import CallRecord, CallState, Decision, ToolUseBlock
+from agent.call import TRANSITIONS, IllegalCallTransition, is_final, new_record, with_decision, with_result, with_state
+from wire.entries import ApprovalDecision, CallRecord, CallState, ToolUseBlock
 
 ENDS = frozenset({CallState.COMPLETED, CallState.FAILED, CallState.DENIED, CallState.SEALED})
 GOOD = {"ok": True, "data": "fine"}
@@ -15,7 +15,7 @@ BAD = {"ok": False, "error": "no"}
 def record_in(*path: CallState) -> CallRecord:
     record = new_record(ToolUseBlock("c", "exec", {"command": "ls"}), 1.0)
     for state in path:
-        record = moved(record, state, 2.0, "because")
+        record = with_state(record, state, 2.0, "because")
     return record
 
 
@@ -39,42 +39,44 @@ class CallWalk(RuleBasedStateMachine):
 
     @rule(state=st.sampled_from(sorted(set(CallState) - ENDS)))
     def move(self, state: CallState) -> None:
-        legal = state in MOVES[self.record.state]
+        legal = state in TRANSITIONS[self.record.state]
         if state is CallState.RUNNING and self.record.approval is not None:
             legal = legal and self.decisions == ["allow"]
         if not legal:
-            with pytest.raises(IllegalMove):
-                moved(self.record, state, self.tick(), "why")
+            with pytest.raises(IllegalCallTransition):
+                with_state(self.record, state, self.tick(), "why")
             return
-        self.record = moved(self.record, state, self.tick(), "why")
+        self.record = with_state(self.record, state, self.tick(), "why")
         self.path.append(state)
 
     @rule(decision=st.sampled_from(["allow", "deny"]), note=st.none() | st.text(max_size=5))
-    def decide(self, decision: Decision, note: str | None) -> None:
+    def decide(self, decision: ApprovalDecision, note: str | None) -> None:
         if self.record.state is not CallState.AWAITING_APPROVAL or self.decisions:
-            with pytest.raises(IllegalMove):
-                decided(self.record, decision, self.tick(), note, "ann")
+            with pytest.raises(IllegalCallTransition):
+                with_decision(self.record, decision, self.tick(), note, "ann")
             return
-        self.record = decided(self.record, decision, self.tick(), note, "ann")
+        self.record = with_decision(self.record, decision, self.tick(), note, "ann")
         self.decisions.append(decision)
 
     @rule(state=st.sampled_from(sorted(ENDS)))
     def end(self, state: CallState) -> None:
-        legal = state in MOVES[self.record.state] and not (state is CallState.DENIED and self.decisions == ["allow"])
+        legal = state in TRANSITIONS[self.record.state] and not (
+            state is CallState.DENIED and self.decisions == ["allow"]
+        )
         if not legal:
-            with pytest.raises(IllegalMove):
-                ended(self.record, state, self.tick(), result_for(state))
+            with pytest.raises(IllegalCallTransition):
+                with_result(self.record, state, self.tick(), result_for(state))
             return
-        self.record = ended(self.record, state, self.tick(), result_for(state))
+        self.record = with_result(self.record, state, self.tick(), result_for(state))
         self.path.append(state)
 
-    @precondition(lambda self: is_over(self.record.state))
+    @precondition(lambda self: is_final(self.record.state))
     @rule(state=st.sampled_from(sorted(CallState)))
     def nothing_follows_an_end(self, state: CallState) -> None:
-        with pytest.raises(IllegalMove):
-            ended(self.record, state, self.tick(), GOOD)
-        with pytest.raises(IllegalMove):
-            moved(self.record, state, self.tick())
+        with pytest.raises(IllegalCallTransition):
+            with_result(self.record, state, self.tick(), GOOD)
+        with pytest.raises(IllegalCallTransition):
+            with_state(self.record, state, self.tick())
 
     @invariant()
     def the_record_tells_the_walk(self) -> None:
@@ -94,33 +96,33 @@ class CallWalk(RuleBasedStateMachine):
 
     @invariant()
     def it_has_a_result_exactly_when_it_is_over(self) -> None:
-        assert isinstance(self.record.result, dict) == is_over(self.record.state)
-        assert (self.record.completed_at is not None) == is_over(self.record.state)
-        assert self.path.count(self.record.state) == 1 or not is_over(self.record.state)
+        assert isinstance(self.record.result, dict) == is_final(self.record.state)
+        assert (self.record.completed_at is not None) == is_final(self.record.state)
+        assert self.path.count(self.record.state) == 1 or not is_final(self.record.state)
 
 
 TestCallWalk = CallWalk.TestCase
 
 
 def test_a_call_is_decided_once() -> None:
-    record = decided(record_in(CallState.AWAITING_APPROVAL), "deny", 3.0, None, "ann")
-    with pytest.raises(IllegalMove, match="awaits no decision"):
-        decided(record, "allow", 4.0, None, "bob")
+    record = with_decision(record_in(CallState.AWAITING_APPROVAL), "deny", 3.0, None, "ann")
+    with pytest.raises(IllegalCallTransition, match="awaits no decision"):
+        with_decision(record, "allow", 4.0, None, "bob")
 
 
 def test_the_table_is_that_of_the_design() -> None:
     p, a, r = CallState.PENDING, CallState.AWAITING_APPROVAL, CallState.RUNNING
     c, f, d, s = CallState.COMPLETED, CallState.FAILED, CallState.DENIED, CallState.SEALED
     legal = {(p, a), (p, r), (p, c), (p, f), (p, d), (p, s), (a, r), (a, d), (a, f), (a, s), (r, c), (r, f), (r, s)}
-    assert {(one, other) for one, others in MOVES.items() for other in others} == legal
-    assert set(MOVES) == set(CallState)
+    assert {(one, other) for one, others in TRANSITIONS.items() for other in others} == legal
+    assert set(TRANSITIONS) == set(CallState)
 
 
 def test_a_step_leaves_the_old_record_as_it_was() -> None:
     before = record_in(CallState.AWAITING_APPROVAL)
     history = list(before.audit)
-    allowed = decided(before, "allow", 3.0, "go", "ann")
-    running = moved(allowed, CallState.RUNNING, 4.0)
+    allowed = with_decision(before, "allow", 3.0, "go", "ann")
+    running = with_state(allowed, CallState.RUNNING, 4.0)
     assert (before.audit, before.approval and before.approval.decision) == (history, None)
     assert [move.note for move in running.audit] == [None, "because", "allow by ann: go", None]
     assert running.approval is not None
@@ -129,26 +131,26 @@ def test_a_step_leaves_the_old_record_as_it_was() -> None:
 
 def test_the_duration_is_that_of_the_run_and_never_negative() -> None:
     running = record_in(CallState.RUNNING)
-    assert ended(running, CallState.COMPLETED, 3.25, GOOD).duration_ms == 1250.0
-    assert ended(running, CallState.COMPLETED, 1.0, GOOD).duration_ms == 0.0  # somebody has set the clock back
+    assert with_result(running, CallState.COMPLETED, 3.25, GOOD).duration_ms == 1250.0
+    assert with_result(running, CallState.COMPLETED, 1.0, GOOD).duration_ms == 0.0  # somebody has set the clock back
 
 
 def test_notes_are_bounded() -> None:
     record = record_in(CallState.AWAITING_APPROVAL)
-    after = decided(record, "deny", 3.0, "x" * 100_000, "y" * 100_000)
+    after = with_decision(record, "deny", 3.0, "x" * 100_000, "y" * 100_000)
     assert len(str(after)) < 10_000
-    assert len(str(ended(after, CallState.DENIED, 4.0, {"ok": False, "error": "z" * 100_000}).error)) == 2_000
+    assert len(str(with_result(after, CallState.DENIED, 4.0, {"ok": False, "error": "z" * 100_000}).error)) == 2_000
 
 
 @pytest.mark.parametrize("state", [CallState.PENDING, CallState.RUNNING])
 def test_what_awaits_no_decision_takes_none(state: CallState) -> None:
     record = record_in(*([] if state is CallState.PENDING else [state]))
-    with pytest.raises(IllegalMove, match="awaits no decision"):
-        decided(record, "allow", 3.0, None, None)
+    with pytest.raises(IllegalCallTransition, match="awaits no decision"):
+        with_decision(record, "allow", 3.0, None, None)
 
 
 def test_an_end_takes_a_result_and_nothing_else_does() -> None:
-    with pytest.raises(IllegalMove, match="takes a result"):
-        moved(record_in(), CallState.FAILED, 2.0)
-    with pytest.raises(IllegalMove, match="is no end"):
-        ended(record_in(), CallState.RUNNING, 2.0, BAD)
+    with pytest.raises(IllegalCallTransition, match="takes a result"):
+        with_state(record_in(), CallState.FAILED, 2.0)
+    with pytest.raises(IllegalCallTransition, match="is no end"):
+        with_result(record_in(), CallState.RUNNING, 2.0, BAD)

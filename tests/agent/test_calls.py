@@ -105,7 +105,7 @@ async def test_a_result_that_is_no_json_is_a_failure_and_not_the_end_of_the_run(
 async def test_two_calls_with_one_id_are_two_results_and_one_run() -> None:
     bench = Bench()
     runner = bench.runner(("work", {}), ("work", {}))
-    runner._live[1].call = runner._live[0].call
+    runner._calls[1].call = runner._calls[0].call
     await runner.run(3)
     assert [content["ok"] for content in contents(runner)] == [True, False]
     assert bench.tools["work"].begun == ["c0"]

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import trio
 
-from agent.client_tools import BadClientTools, definitions_of, results_for
+from agent.client_tools import ClientToolsError, definitions_of, results_for
 from agent.models.base import ToolDefinition
 from tests.agent.inprocess import Client, worker
 from wire.entries import ToolUseBlock
@@ -116,5 +116,5 @@ def test_results_come_in_the_order_of_the_calls_and_once() -> None:
     calls = {name: ToolUseBlock(name, "t", {}) for name in ("a", "b")}
     given = [{"tool_use_id": "b", "content": 2}, {"tool_use_id": "a", "content": 1, "is_error": True}]
     assert [(block.content, block.is_error) for block in results_for(calls, given)] == [(1, True), (2, False)]
-    with pytest.raises(BadClientTools, match=r"tool_results\[2\]"):
+    with pytest.raises(ClientToolsError, match=r"tool_results\[2\]"):
         results_for(calls, [*given, given[0]])

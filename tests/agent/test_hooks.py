@@ -27,7 +27,7 @@ from agent.hook_types import (
     UseResult,
 )
 from agent.hooks import Hooks, load_hooks
-from agent.policy import Allowed, Needed, Policy
+from agent.policy import Allowed, ApprovalNeeded, Policy
 from tests.agent.calling import Bench, FakeTool, subject
 from wire.entries import CallState, ToolUseBlock
 
@@ -127,8 +127,8 @@ async def test_a_changed_call_is_judged_anew_and_never_more_freely() -> None:
 
 def test_who_was_to_be_asked_about_a_call_is_asked_about_the_changed_one() -> None:
     free = Allowed(FakeTool("work"), None)
-    assert _stricter(Needed(free.tool, None, "why"), free) == Needed(free.tool, None, "why")
-    assert _stricter(free, Needed(free.tool, None, "why")) == Needed(free.tool, None, "why")
+    assert _stricter(ApprovalNeeded(free.tool, None, "why"), free) == ApprovalNeeded(free.tool, None, "why")
+    assert _stricter(free, ApprovalNeeded(free.tool, None, "why")) == ApprovalNeeded(free.tool, None, "why")
 
 
 def allow_all(bench: Bench) -> Any:

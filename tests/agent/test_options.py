@@ -4,7 +4,7 @@ import pytest
 
 from agent.flags import FLAGS, help_text
 from agent.models.directives import DIRECTIVES_HELP
-from agent.options import Options, UsageError, parse_options
+from agent.options import OptionError, Options, parse_options
 
 
 def test_every_flag_of_a_profile_is_understood() -> None:
@@ -83,7 +83,7 @@ def test_a_value_may_begin_with_a_dash() -> None:
     ],
 )
 def test_a_wrong_command_line_is_told_in_one_line(arguments: list[str], complaint: str) -> None:
-    with pytest.raises(UsageError, match=complaint) as caught:
+    with pytest.raises(OptionError, match=complaint) as caught:
         parse_options(arguments)
     assert "\n" not in str(caught.value)
 

@@ -7,11 +7,11 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.output import Output
+from agent.output import WorkerOutput
 from wire.messages import AssistantMessage
 
 
-def said_by(output: Output) -> bytes:
+def said_by(output: WorkerOutput) -> bytes:
     return b"".join(output._blocks)
 
 
@@ -20,9 +20,9 @@ def said_by(output: Output) -> bytes:
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5),
 )
 def test_pieces_are_the_bytes_of_their_struct(parts: list[str], run_id: str) -> None:
-    output = Output()
-    output.go_on_above(41)
-    output.pieces("assistant_message", parts, run_id)
+    output = WorkerOutput()
+    output.continue_above(41)
+    output.emit_pieces("assistant_message", parts, run_id)
     plain = [
         msgspec.json.encode({"event": "assistant_message", "data": {"partial": part, "run_id": run_id, "seq": seq}})
         for seq, part in enumerate(parts, 42)
@@ -34,37 +34,37 @@ def test_pieces_are_the_bytes_of_their_struct(parts: list[str], run_id: str) -> 
 
 
 def test_seqs_never_fall_back() -> None:
-    output = Output()
-    output.go_on_above(10)
-    output.go_on_above(3)
-    assert output.event("done", {})["data"]["seq"] == 11
+    output = WorkerOutput()
+    output.continue_above(10)
+    output.continue_above(3)
+    assert output.emit("done", {})["data"]["seq"] == 11
 
 
 async def test_room_comes_when_the_reader_reads(nursery: trio.Nursery) -> None:
-    output = Output()
+    output = WorkerOutput()
     sender, receiver = trio.testing.lockstep_stream_one_way_pair()
     nursery.start_soon(output.run, sender)
-    output.raw(b"x" * 1000)
-    output.answer(None, {"never": "said"})
+    output.write_raw(b"x" * 1000)
+    output.respond(None, {"never": "said"})
     await trio.testing.wait_all_tasks_blocked()
     with trio.move_on_after(0) as scope:
-        await output.room(1000)
+        await output.wait_below(1000)
     assert scope.cancelled_caught
     assert output.pending_bytes == 1000
     assert len(await receiver.receive_some(1000)) == 1000
-    await output.room(1000)
+    await output.wait_below(1000)
     await output.flush()
     nursery.cancel_scope.cancel()
 
 
 async def test_nobody_waits_for_a_reader_that_is_gone() -> None:
-    output = Output()
+    output = WorkerOutput()
     sender, receiver = trio.testing.memory_stream_one_way_pair()
     await receiver.aclose()
-    output.raw(b"x" * 1000)
+    output.write_raw(b"x" * 1000)
     with pytest.raises(trio.BrokenResourceError):
         await output.run(sender)
-    output.raw(b"more")
+    output.write_raw(b"more")
     with trio.fail_after(1):
         await output.flush()
     assert output.pending_bytes == 0

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.policy import Allowed, Needed, Policy, Refused, Verdict, judge
+from agent.policy import Allowed, ApprovalNeeded, CallRejected, Policy, PolicyVerdict, evaluate
 from agent.tools.base import Effects, Tool
 from agent.tools.process import ProcessTool
 from tests.agent.calling import FakeTool, Input, take_time
@@ -16,12 +16,12 @@ TOOLS["process"] = ProcessTool()
 EVERY = frozenset(TOOLS)
 
 
-def judged(name: str, given: Any = None, **rules: Any) -> Verdict:
-    return judge(ToolUseBlock("c", name, {} if given is None else given), TOOLS, Policy(**rules))
+def judged(name: str, given: Any = None, **rules: Any) -> PolicyVerdict:
+    return evaluate(ToolUseBlock("c", name, {} if given is None else given), TOOLS, Policy(**rules))
 
 
-def kind(verdict: Verdict) -> str:
-    return verdict.state.value if isinstance(verdict, Refused) else type(verdict).__name__
+def kind(verdict: PolicyVerdict) -> str:
+    return verdict.state.value if isinstance(verdict, CallRejected) else type(verdict).__name__
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_first_rule_that_objects_decides(name: str, rules: dict[str, Any], o
 
 def test_an_input_that_does_not_fit_fails_before_any_list_is_asked() -> None:
     verdict = judged("exec", {"seconds": "long"}, deny=EVERY)
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, CallRejected)
     assert (verdict.state, verdict.result["error_type"]) == (CallState.FAILED, "validation")
     assert "seconds" in verdict.result["error"]
     assert verdict.result["recommendations"]
@@ -56,7 +56,7 @@ def test_an_input_that_does_not_fit_fails_before_any_list_is_asked() -> None:
 
 def test_an_unknown_tool_is_told_which_there_are() -> None:
     verdict = judged("x" * 10_000)
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, CallRejected)
     assert "available: exec, process, read, todo, write" in verdict.result["error"]
     assert len(verdict.result["error"]) < 300
 
@@ -67,7 +67,7 @@ def test_a_denial_says_which_rule_it_was_and_is_not_to_be_repeated() -> None:
         ({"mode": "readonly"}, "only read"),
     ):
         verdict = judged("exec", **rules)
-        assert isinstance(verdict, Refused)
+        assert isinstance(verdict, CallRejected)
         assert words in verdict.result["error"]
         assert (verdict.result["error_type"], verdict.result["retryable"]) == ("denied", False)
 
@@ -75,7 +75,7 @@ def test_a_denial_says_which_rule_it_was_and_is_not_to_be_repeated() -> None:
 def test_what_may_run_comes_with_its_input_in_shape() -> None:
     allowed, needed = judged("exec", {"seconds": 2}), judged("exec", {"seconds": 2}, mode="approval")
     assert isinstance(allowed, Allowed)
-    assert isinstance(needed, Needed)
+    assert isinstance(needed, ApprovalNeeded)
     assert allowed.arguments == needed.arguments == Input(2.0)
     assert needed.reason
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.assembly import BadStart
+from agent.assembly import StartupError
 from tests.agent.inprocess import worker
 from tests.agent.test_whole_worker import tool_results
 
@@ -18,7 +18,7 @@ async def refusal(*options: str) -> str:
     found = raised.value
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
-    assert isinstance(found, BadStart)
+    assert isinstance(found, StartupError)
     return str(found)
 
 

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 import trio
 
-from agent.model_call import Reply
+from agent.model_call import PartialReply
 from agent.models.base import CallPiece, TextPiece
-from agent.output import Output
-from agent.runs import Run, RunRegistry
+from agent.output import WorkerOutput
+from agent.runs import ActiveRunTracker, AgentRun
 from agent.turn import RunClock
 from wire.entries import TextBlock, TranscriptMessage
 
 
-class Registry(RunRegistry):
+class Registry(ActiveRunTracker):
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str]] = []
         super().__init__(self._hear)
@@ -23,8 +23,8 @@ class Registry(RunRegistry):
         self.told.append((data["state"], data["reason"], data["run_id"]))
 
 
-def run(name: str) -> Run:
-    return Run(run_id=name, text="")
+def run(name: str) -> AgentRun:
+    return AgentRun(run_id=name, text="")
 
 
 def test_a_run_that_was_replaced_cannot_end_its_successor(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,13 +48,13 @@ def test_a_run_that_was_replaced_cannot_end_its_successor(capsys: pytest.Capture
 async def test_a_clock_that_stands_still_does_not_run_out(autojump_clock: trio.testing.MockClock) -> None:
     clock = RunClock(10)
     with clock.scope:
-        clock.go_on()
+        clock.resume()
         await trio.sleep(6)
         clock.pause()
         clock.pause()
         await trio.sleep(1_000)
-        clock.go_on()
-        clock.go_on()
+        clock.resume()
+        clock.resume()
         await trio.sleep(3)
         assert trio.current_time() == 1_009
         await trio.sleep(60)
@@ -63,18 +63,18 @@ async def test_a_clock_that_stands_still_does_not_run_out(autojump_clock: trio.t
 
 
 def test_every_call_gets_an_id_that_no_other_call_has() -> None:
-    replies = [Reply(Output(), "r1", lambda _usage: None) for _ in range(2)]
+    replies = [PartialReply(WorkerOutput(), "r1", lambda _usage: None) for _ in range(2)]
     for reply in replies:
         for _ in range(3):
-            reply.take(CallPiece("exec", {}))
+            reply.feed(CallPiece("exec", {}))
     assert len({call.id for reply in replies for call in reply.message().calls}) == 6
 
 
 def test_calls_of_an_answer_that_is_broken_off_are_not_part_of_it() -> None:
-    reply = Reply(Output(), "r1", lambda _usage: None)
+    reply = PartialReply(WorkerOutput(), "r1", lambda _usage: None)
     for piece in (TextPiece(["I will "]), CallPiece("exec", {}), TextPiece(["run it"])):
-        reply.take(piece)
+        reply.feed(piece)
     assert reply.message().calls
-    assert reply.broken_off("aborted") == TranscriptMessage(
+    assert reply.partial_message("aborted") == TranscriptMessage(
         "assistant", [TextBlock("I will run it")], stop_reason="aborted"
     )

@@ -9,7 +9,7 @@ import trio
 
 from agent.hook_types import AgentEnd
 from agent.hooks import Hooks
-from agent.steps import Steps
+from agent.steps import StepLoop
 from tests.agent.inprocess import SMALL, Client, worker
 from wire.messages import PromptResult
 
@@ -239,12 +239,12 @@ async def test_a_failing_model_ends_the_run_with_an_error() -> None:
 async def test_a_defect_ends_the_run_as_any_other_end_does(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def broken(_steps: Steps, _prompt: str) -> str:
+    async def broken(_steps: StepLoop, _prompt: str) -> str:
         raise ExceptionGroup("of a nursery", [LookupError("no such thing")])
 
     async with worker("--no-session") as client:
         with monkeypatch.context() as patched:
-            patched.setattr(Steps, "go", broken)
+            patched.setattr(StepLoop, "run", broken)
             result = await client.prompt("hello")
         assert (result.stop_reason, result.error) == ("error", "internal error: LookupError: no such thing")
         assert [event["stop_reason"] for event in client.events("done")] == ["error"]

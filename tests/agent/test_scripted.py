@@ -15,19 +15,19 @@ from agent.models.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from agent.models.catalogue import MODELS, UnknownModel, open_model
+from agent.models.catalogue import MODELS, ModelUnavailable, open_model
 from agent.models.directives import Script, ScriptedCall, parse_script
-from agent.models.scripted import Faults, ScriptedModel
-from wire.entries import Block, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
+from agent.models.scripted import ProcessFaults, ScriptedModel
+from wire.entries import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
-NO_FAULTS = Faults(lambda _: None, lambda _: None)
+NO_FAULTS = ProcessFaults(lambda _: None, lambda _: None)
 
 
 def user(text: str) -> TranscriptMessage:
     return TranscriptMessage("user", [TextBlock(text)])
 
 
-def assistant(*blocks: Block) -> TranscriptMessage:
+def assistant(*blocks: ContentBlock) -> TranscriptMessage:
     return TranscriptMessage("assistant", [*blocks])
 
 
@@ -35,7 +35,7 @@ def tool(call_id: str, said: str) -> TranscriptMessage:
     return TranscriptMessage("user", [ToolResultBlock(call_id, {"ok": True, "data": said})], origin="tool")
 
 
-async def pieces_of(*messages: TranscriptMessage, faults: Faults = NO_FAULTS) -> list[Piece]:
+async def pieces_of(*messages: TranscriptMessage, faults: ProcessFaults = NO_FAULTS) -> list[Piece]:
     request = ModelRequest("r1.0", messages, system_prompt="be brief", thinking="low")
     async with aclosing(ScriptedModel("scripted", faults).stream(request)) as pieces:
         return [piece async for piece in pieces]
@@ -181,7 +181,7 @@ async def test_the_rest_of_the_vocabulary() -> None:
 
 async def test_faults_happen_after_half_of_the_pieces() -> None:
     log: list[str] = []
-    faults = Faults(lambda _: log.append("garbage"), lambda code: log.append(f"exit {code}"))
+    faults = ProcessFaults(lambda _: log.append("garbage"), lambda code: log.append(f"exit {code}"))
     request = ModelRequest("r1.0", [user("PIECES=4 GARBAGE")])
     async for piece in ScriptedModel("scripted", faults).stream(request):
         if isinstance(piece, TextPiece):
@@ -243,5 +243,5 @@ def test_models_are_opened_by_provider_by_name_or_by_both(provider: str | None, 
 
 @pytest.mark.parametrize(("provider", "model"), [("none", None), (None, "none"), ("scripted", "gpt"), (None, "x/y")])
 def test_an_unknown_model_is_refused_with_what_there_is(provider: str | None, model: str | None) -> None:
-    with pytest.raises(UnknownModel, match=f"there is: {next(iter(MODELS))}"):
+    with pytest.raises(ModelUnavailable, match=f"there is: {next(iter(MODELS))}"):
         open_model(provider, model, NO_FAULTS)

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.call import decided, ended, is_over, moved, new_record
-from agent.sealing import Sealing, open_calls, plan_sealing
+from agent.call import is_final, new_record, with_decision, with_result, with_state
+from agent.sealing import SealingPlan, open_calls, plan_sealing
 from wire.entries import CallRecord, CallState, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
 CALL = ToolUseBlock("c", "exec", {"command": "ls"})
 ASKED = [TranscriptMessage("user", [TextBlock("go")]), TranscriptMessage("assistant", [CALL])]
 PENDING = new_record(CALL, 1.0)
-WAITING = moved(PENDING, CallState.AWAITING_APPROVAL, 2.0, "listed")
-ALLOWED = decided(WAITING, "allow", 3.0, None, "ann")
-REFUSED = decided(WAITING, "deny", 3.0, "not on a Friday", "ann")
+WAITING = with_state(PENDING, CallState.AWAITING_APPROVAL, 2.0, "listed")
+ALLOWED = with_decision(WAITING, "allow", 3.0, None, "ann")
+REFUSED = with_decision(WAITING, "deny", 3.0, "not on a Friday", "ann")
 
 
-def sealed(record: CallRecord | None) -> Sealing:
+def sealed(record: CallRecord | None) -> SealingPlan:
     plan = plan_sealing(ASKED, {} if record is None else {"c": written(record)}, 9.0)
     assert plan is not None
     return plan
@@ -31,7 +31,7 @@ def written(record: CallRecord) -> CallRecord:
     return msgspec.json.decode(line, type=CallRecord)
 
 
-def result_of(plan: Sealing) -> dict[str, Any]:
+def result_of(plan: SealingPlan) -> dict[str, Any]:
     (block,) = plan.message.content
     assert isinstance(block, ToolResultBlock)
     assert block.tool_use_id == "c"
@@ -47,8 +47,8 @@ def result_of(plan: Sealing) -> dict[str, Any]:
         (WAITING, "was awaiting approval", "asked again"),
         (ALLOWED, "was approved and had not begun", "had no effects"),
         (REFUSED, "was denied by the user", "Do not repeat"),
-        (moved(PENDING, CallState.RUNNING, 2.0), "was running", "side effects"),
-        (moved(ALLOWED, CallState.RUNNING, 4.0), "was running", "side effects"),
+        (with_state(PENDING, CallState.RUNNING, 2.0), "was running", "side effects"),
+        (with_state(ALLOWED, CallState.RUNNING, 4.0), "was running", "side effects"),
     ],
 )
 def test_a_sealed_result_is_worded_by_the_state_the_call_was_in(
@@ -73,7 +73,7 @@ def test_the_note_of_a_denial_reaches_the_model_also_over_a_restart() -> None:
 def test_a_call_that_had_ended_keeps_its_own_result(state: CallState) -> None:
     own = {"ok": True, "data": "42"} if state is CallState.COMPLETED else {"ok": False, "error": "no"}
     image = ImageBlock("AAAA")
-    plan = sealed(ended(moved(PENDING, CallState.RUNNING, 2.0), state, 3.0, own, images=[image]))
+    plan = sealed(with_result(with_state(PENDING, CallState.RUNNING, 2.0), state, 3.0, own, images=[image]))
     assert plan.message.content == [ToolResultBlock("c", own, is_error=not own["ok"], images=[image])]
     assert (plan.records, plan.sealed, plan.restored) == ([], [], ["c"])
 
@@ -108,8 +108,8 @@ def test_after_sealing_every_call_has_exactly_one_result_in_call_order(stages: l
         if isinstance(stage, CallRecord):
             records[call.id] = msgspec.structs.replace(stage, id=call.id)
         elif stage == "ended":
-            running = moved(new_record(call, 1.0), CallState.RUNNING, 2.0)
-            records[call.id] = ended(running, CallState.COMPLETED, 3.0, {"ok": True, "data": ""})
+            running = with_state(new_record(call, 1.0), CallState.RUNNING, 2.0)
+            records[call.id] = with_result(running, CallState.COMPLETED, 3.0, {"ok": True, "data": ""})
     expected = [call.id for call in open_calls(history)]
     plan = plan_sealing(history, records, 9.0)
     if plan is None:
@@ -119,4 +119,4 @@ def test_after_sealing_every_call_has_exactly_one_result_in_call_order(stages: l
     assert [block.tool_use_id for block in blocks] == expected
     assert open_calls([*history, plan.message]) == []
     assert sorted([*plan.sealed, *plan.restored]) == sorted(expected)
-    assert all(is_over(record.state) for record in plan.records)
+    assert all(is_final(record.state) for record in plan.records)

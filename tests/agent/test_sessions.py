@@ -9,9 +9,9 @@ import msgspec
 import pytest
 import trio
 
-from agent.assembly import BadStart
+from agent.assembly import StartupError
 from agent.conversation import SessionStore
-from agent.output import Output
+from agent.output import WorkerOutput
 from tests.agent.inprocess import worker
 from wire.entries import TextBlock, TranscriptMessage
 from wire.transcript import TranscriptWriter
@@ -111,7 +111,7 @@ async def test_nobody_waits_for_the_disk_in_vain(sessions: str, monkeypatch: pyt
         told.append("safe")
 
     monkeypatch.setattr(TranscriptWriter, "sync", slow_sync)
-    conversation = SessionStore(Path(sessions), sessions, Output()).fresh()
+    conversation = SessionStore(Path(sessions), sessions, WorkerOutput()).create()
     conversation.add(TranscriptMessage("user", [TextBlock("hi")]))
     async with trio.open_nursery() as nursery:
 
@@ -159,7 +159,7 @@ async def test_what_is_no_session_is_refused_and_never_overwritten(
         assert await client.refused("switch_session", session_file=str(path)) == code
         assert (await client.prompt("hello")).stop_reason == "stop"
     assert (path.read_bytes() if content is not None else None) == content
-    with pytest.raises(BadStart, match="cannot go on with the session"):
+    with pytest.raises(StartupError, match="cannot go on with the session"):
         async with worker("--session", str(path)):
             pass
 
@@ -256,7 +256,7 @@ async def test_a_session_is_found_by_the_beginning_of_its_id(sessions: str) -> N
     session_id = lines_of(path)[0]["id"]
     async with worker("--session-dir", sessions, "--session", session_id[:13]) as client:
         assert (await client.call("get_state"))["session_id"] == session_id
-    with pytest.raises(BadStart, match="no session"):
+    with pytest.raises(StartupError, match="no session"):
         async with worker("--session-dir", sessions, "--session", "zzz"):
             pass
 

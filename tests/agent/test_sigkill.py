@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.assembly import BadStart
+from agent.assembly import StartupError
 from tests.agent.dying import NEW, Life, Stable, Story, prompt, stable
 from tests.agent.inprocess import worker
 from wire.entries import CallEntry, CallRecord, CompactionEntry, MessageEntry, ToolResultBlock
@@ -176,7 +176,7 @@ async def check_is_one_or_refused(path: str) -> None:
     try:
         assert all(entry.seq for entry in read_entries(path))
     except TranscriptError:
-        with pytest.raises(BadStart, match=r"is empty|does not begin with"):
+        with pytest.raises(StartupError, match=r"is empty|does not begin with"):
             async with worker("--session", path):
                 raise AssertionError from None
 

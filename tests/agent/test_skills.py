@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.assembly import BadStart
-from agent.context import BadSkill, environment_of, read_skill
+from agent.assembly import StartupError
+from agent.context import SkillError, environment_of, read_skill
 from tests.agent.inprocess import worker
 
 SEWING = """\
@@ -46,9 +46,9 @@ def test_without_front_matter_the_directory_names_it(sewing: Path, text: str) ->
 @pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "POOL_WORKER_ID", "no name", "A=B"])
 async def test_a_skill_that_sets_what_it_may_not_is_no_start(sewing: Path, name: str) -> None:
     (sewing / "SKILL.md").write_text(f"---\nenv:\n  {name}: x\n---\n")
-    with pytest.raises(BadSkill, match="may not set"):
+    with pytest.raises(SkillError, match="may not set"):
         read_skill(sewing)
-    with pytest.raises(BadStart, match="may not set"):
+    with pytest.raises(StartupError, match="may not set"):
         async with worker("--no-session", "--skill", str(sewing)):
             pass
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import pytest
 
 from agent.options import parse_options
-from agent.text import Terminal as Front
+from agent.text import TerminalOutput as Front
 from agent.text import run_once
 from tests.wire.terminals import Terminal, screen_of
-from wire.run_view import Stage
+from wire.run_view import RunView
 
 QUIET = ("--no-session", "--no-hooks")
 AGENT = (sys.executable, "-P", "-m", "agent", *QUIET)
@@ -193,9 +193,9 @@ def test_a_compaction_is_told(capsys: pytest.CaptureFixture[str], sessions: str,
 
 def test_a_warning_is_told_and_what_ends_the_run_only_at_its_end() -> None:
     err = Terminal()
-    told = Front(Stage(Terminal(), err, {}))
+    told = Front(RunView(Terminal(), err, {}))
     for severity in ("warn", "error"):
-        told.event("error", {"severity": severity, "message": "trying\nagain \x1b[2J"})
+        told.emit("error", {"severity": severity, "message": "trying\nagain \x1b[2J"})
     assert err.getvalue() == "! trying again \\x1b[2J\n"
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from agent.policy import environment_of_tools, may_be_set
+from agent.policy import may_be_set, tool_environment
 
 SHOW = 'TOOL:exec {"command": "echo [$OPENAI_API_KEY][$MY_API_KEY][$XAI_API_KEY]"} TELL'
 
 
 def test_only_the_keys_of_providers_are_left_out_and_those_that_are_named_stay() -> None:
     environment = {"OPENAI_API_KEY": "k", "XAI_API_KEY": "x", "STRIPE_API_KEY": "s", "PATH": "/bin"}
-    assert environment_of_tools(environment) == {"STRIPE_API_KEY": "s", "PATH": "/bin"}
-    assert environment_of_tools(environment, ["XAI_API_KEY", "NOT_THERE"]) == {
-        **environment_of_tools(environment),
+    assert tool_environment(environment) == {"STRIPE_API_KEY": "s", "PATH": "/bin"}
+    assert tool_environment(environment, ["XAI_API_KEY", "NOT_THERE"]) == {
+        **tool_environment(environment),
         "XAI_API_KEY": "x",
     }
     assert environment["OPENAI_API_KEY"] == "k"

@@ -82,7 +82,7 @@ class FakePool:
     async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
         asked = msgspec.json.decode(params) or {}
         self.calls.append((method, asked))
-        requests.decode_params(_PARAMS.get(method, requests.NoParams), method, params)
+        requests.decode_params(_PARAMS.get(method, requests.EmptyRequest), method, params)
         match method:
             case "prompt":
                 return await self.answer(asked, caller)

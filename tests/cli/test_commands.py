@@ -291,7 +291,7 @@ def test_nothing_is_deleted_where_nobody_can_be_asked(bench: Bench) -> None:
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
 def test_a_deletion_asks_first(bench: Bench, monkeypatch: pytest.MonkeyPatch, answer: str, code: int) -> None:
-    monkeypatch.setattr("commands.options.is_terminal", lambda: True)
+    monkeypatch.setattr("commands.options.is_interactive", lambda: True)
     result = bench.run("sessions", "delete", "a", stdin=answer)
     assert "Delete a and what was said in it?" in result.stderr
     assert (result.exit_code, len(bench.pool.calls)) == (code, 1 - code)
@@ -303,7 +303,7 @@ def test_a_reset_asks_before_it_ends_commands_in_the_background(
 ) -> None:
     refused = bench.run("sessions", "reset", "busy")
     assert (refused.exit_code, refused.stderr.count("calm-fox still runs"), "--force" in refused.stderr) == (2, 1, True)
-    monkeypatch.setattr("commands.options.is_terminal", lambda: True)
+    monkeypatch.setattr("commands.options.is_interactive", lambda: True)
     result = bench.run("sessions", "reset", "busy", stdin=answer)
     assert "calm-fox still runs in the background. End it?" in result.stderr
     assert (result.exit_code, bench.pool.calls[-1][1]["force"]) == (code, code == 0)

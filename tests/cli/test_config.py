@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import cli
-from settings.files import Change
+from settings.files import ConfigChange
 
 
 def test_a_first_file_is_written_checked_and_changed(alone: CliRunner, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_without_a_file_the_defaults_are_checked_and_a_key_makes_one(alone: CliR
 def test_comments_that_are_lost_are_told_with_the_place_of_the_old_file(
     alone: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change = Change(Path("f"), "pool.max", "2", Path("f.bak"))
+    change = ConfigChange(Path("f"), "pool.max", "2", Path("f.bak"))
     monkeypatch.setattr("settings.files.set_config", lambda *_: change)
     result = alone.invoke(cli.main, ["config", "set", "pool.max", "2"])
     assert result.stderr == "its comments could not be kept; the file as it was is f.bak\n"

@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 
-from wire.messages import Channel, EventEnvelope
+from wire.messages import EventChannel, EventEnvelope
 
 
 def event(type_: str, data: Any = None, *, seq: int = 1, session: str = "ada", **others: Any) -> EventEnvelope:
     """One event; ``others``: run_id, channel, ts."""
-    given = {"ts": 0.0, "channel": Channel.PROGRESS, "run_id": "r1", **others}
+    given = {"ts": 0.0, "channel": EventChannel.PROGRESS, "run_id": "r1", **others}
     return EventEnvelope(seq=seq, session=session, type=type_, data=msgspec.Raw(msgspec.json.encode(data)), **given)
 
 

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
-from commands.autonomy_view import beat_text, begun_text, heartbeats_view, job_text, jobs_view
-from heartbeat.cron.requests import CronJobs, CronJobView
+from commands.autonomy_view import beat_text, heartbeats_view, job_started_text, job_text, jobs_view
+from heartbeat.cron.requests import CronJobPage, CronJobView
 from heartbeat.gates import SkipReason
-from heartbeat.records import AgentStatus, BeatReport
+from heartbeat.records import BeatReport, HeartbeatStatus
 
 NOW = 1_700_000_000.0
 BEAT = {
@@ -113,8 +113,8 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def test_the_documents_are_what_a_supervisor_sends() -> None:
-    msgspec.convert(AGENTS, list[AgentStatus])
-    msgspec.convert({**JOBS, "jobs": []}, CronJobs)
+    msgspec.convert(AGENTS, list[HeartbeatStatus])
+    msgspec.convert({**JOBS, "jobs": []}, CronJobPage)
     assert set(JOB) == set(CronJobView.__struct_fields__)
     assert set(BEAT) <= set(BeatReport.__struct_fields__)
 
@@ -224,8 +224,8 @@ def test_a_job_that_would_not_run_says_why_wherever_it_is_shown() -> None:
     ],
 )
 def test_what_happens_to_a_job_that_is_run_by_hand_is_said(changes: dict[str, Any], said: str) -> None:
-    assert begun_text({**JOB, **changes}).startswith(said)
+    assert job_started_text({**JOB, **changes}).startswith(said)
 
 
 def test_when_an_agent_is_woken_later_for_a_job_is_said() -> None:
-    assert begun_text({**JOB, "mode": "main", "heard_at": NOW}).endswith("not before (active hours, flood guard)")
+    assert job_started_text({**JOB, "mode": "main", "heard_at": NOW}).endswith("not before (active hours, flood guard)")

@@ -14,11 +14,11 @@ import pytest
 import trio
 
 from doors.control.client import ControlClient
-from doors.control.client_socket import Address, Pushed
+from doors.control.client_socket import ReceivedPush, Recipient
 from doors.control.server import serve_control
 from errors import NoSupervisor, PoolError, PoolSaturated, ProtocolViolation, RequestTimeout, UsageError, WorkerExited
 from tests.doors.methods import FakeMethods, an_event
-from wire.messages import Request
+from wire.messages import RequestMessage
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def test_a_call_returns_the_result(path: Path) -> None:
 
 
 async def test_a_stream_gives_events_in_order_and_then_the_result(path: Path) -> None:
-    def talk() -> tuple[list[Pushed], Any, int]:
+    def talk() -> tuple[list[ReceivedPush], Any, int]:
         with ControlClient(path) as client:
             stream = client.stream("count", {"events": 500})
             batches = list(stream)
@@ -60,7 +60,7 @@ async def test_a_stream_that_may_take_any_time_outlives_its_timeout(path: Path, 
     def talk() -> None:
         with ControlClient(path) as client:
             stream = client.stream("wait", timeout=0.0)
-            stream.take_any_time()
+            stream.remove_deadline()
             results.extend([list(stream), stream.result])
 
     async with trio.open_nursery() as nursery:
@@ -299,14 +299,14 @@ class MuteWire:
     def __init__(self) -> None:
         self.given: list[float] = []
 
-    def send(self, request: Request) -> Address:
-        return Address("request", request.id)
+    def send(self, request: RequestMessage) -> Recipient:
+        return Recipient("request", request.id)
 
-    def receive(self, _address: Address, deadline: float) -> None:
+    def receive(self, _address: Recipient, deadline: float) -> None:
         self.given.append(deadline - time.monotonic())
         raise TimeoutError
 
-    def forget(self, _address: Address) -> None:
+    def forget(self, _address: Recipient) -> None:
         """Nothing is kept."""
 
     @contextlib.contextmanager

@@ -193,7 +193,7 @@ def test_who_asks_for_too_much_of_the_common_room_holds_none_of_it() -> None:
         second.charge(64 * 1024 + 60_000)
     third = InputShare(budget)
     third.charge(64 * 1024 + 40_000)
-    first.give_back(64 * 1024 + 10_000)
+    first.release(64 * 1024 + 10_000)
     second.charge(64 * 1024 + 50_000)
     with pytest.raises(PoolSaturated):
         third.charge(64 * 1024 + 40_001)

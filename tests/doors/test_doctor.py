@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from commands.doctor import gather_facts
-from commands.doctor_checks import AgentFacts, Check, Facts, HttpFacts, Verdict, WorkspaceFacts, examine
+from commands.doctor_checks import AgentFacts, Check, CheckVerdict, HttpFacts, MachineFacts, WorkspaceFacts, diagnose
 from doors.http.settings import HttpSettings
-from doors.locations import Holder
+from doors.locations import LockHolder
 from pool.settings import PoolSettings
 from profiles import AgentSettings, ProfilesSettings
 from router.settings import RouterSettings
 from settings.schema import Settings
 
-HEALTHY = Facts(
+HEALTHY = MachineFacts(
     python=(3, 12),
     platform="linux",
     max_workers=4,
@@ -48,7 +48,7 @@ PI = AgentFacts("pi", "pi", "pi", "/usr/bin/pi")
 
 
 def checks(**changes: Any) -> dict[str, Check]:
-    return {check.name: check for check in examine(msgspec.structs.replace(HEALTHY, **changes))}
+    return {check.name: check for check in diagnose(msgspec.structs.replace(HEALTHY, **changes))}
 
 
 def gathered(
@@ -59,50 +59,58 @@ def gathered(
     http: HttpSettings = HttpSettings(),  # noqa: B008  # the same
     router: RouterSettings = RouterSettings(),  # noqa: B008  # the same
     passed: tuple[str, ...] = (),
-) -> Facts:
+) -> MachineFacts:
     return gather_facts(pool, profiles, http, router=router, passed=passed, data_dir=data_dir, socket=Path("/s"))
 
 
 def test_a_machine_that_has_everything_is_told_so() -> None:
-    assert {check.verdict for check in examine(HEALTHY)} == {Verdict.OK}
-    assert all(check.found and not check.fix for check in examine(HEALTHY))
+    assert {check.verdict for check in diagnose(HEALTHY)} == {CheckVerdict.OK}
+    assert all(check.found and not check.fix for check in diagnose(HEALTHY))
 
 
 @pytest.mark.parametrize(
     ("name", "verdict", "changes"),
     [
-        ("python", Verdict.MISSING, {"python": (3, 10)}),
-        ("agent main", Verdict.MISSING, {"agents": (AgentFacts("main", "native", "nowhere"),)}),
-        ("agent main", Verdict.MISSING, {"agents": (AgentFacts("main", "native", problem="unknown tool x"),)}),
-        ("key of main", Verdict.WARNING, {"agents": (AgentFacts("main", "native", path="x", keyless_server="h"),)}),
-        ("supervisor", Verdict.OK, {"supervisor": 17}),
-        ("workspace", Verdict.MISSING, {"workspaces": (WorkspaceFacts("/w", "agents.main.workspace", "is none"),)}),
-        ("workspaces", Verdict.OK, {"workspaces": (WorkspaceFacts("/w", "agents.main.workspace"),)}),
-        ("node", Verdict.MISSING, {"agents": (PI,), "node": None}),
-        ("node", Verdict.MISSING, {"agents": (PI,), "node": "v18.19.0"}),
-        ("node", Verdict.MISSING, {"agents": (PI,), "node": "does not run: boom"}),
-        ("node", Verdict.OK, {"agents": (PI,), "node": "v20.1.0"}),
-        ("memory", Verdict.MISSING, {"max_workers": 64}),
-        ("memory", Verdict.WARNING, {"max_workers": 50}),
-        ("open files", Verdict.MISSING, {"open_files": 1024}),
-        ("pipe quota", Verdict.WARNING, {"pipe_pages_soft": 64}),
-        ("pipe quota", Verdict.OK, {"pipe_pages_soft": 64, "is_root": True}),
-        ("pipe quota", Verdict.OK, {"pipe_pages_soft": 0}),
-        ("pipe quota", Verdict.OK, {"pipe_pages_soft": None}),
-        ("data directory", Verdict.MISSING, {"data_dir_problem": "no right to write"}),
-        ("socket path", Verdict.MISSING, {"socket": "/" + "x" * 107}),
-        ("pidfd", Verdict.WARNING, {"pidfd": False}),
-        ("subreaper", Verdict.WARNING, {"subreaper": False}),
-        ("cgroup", Verdict.WARNING, {"cgroup": False}),
-        ("orphans", Verdict.WARNING, {"platform": "darwin"}),
+        ("python", CheckVerdict.MISSING, {"python": (3, 10)}),
+        ("agent main", CheckVerdict.MISSING, {"agents": (AgentFacts("main", "native", "nowhere"),)}),
+        ("agent main", CheckVerdict.MISSING, {"agents": (AgentFacts("main", "native", problem="unknown tool x"),)}),
+        (
+            "key of main",
+            CheckVerdict.WARNING,
+            {"agents": (AgentFacts("main", "native", path="x", keyless_server="h"),)},
+        ),
+        ("supervisor", CheckVerdict.OK, {"supervisor": 17}),
+        (
+            "workspace",
+            CheckVerdict.MISSING,
+            {"workspaces": (WorkspaceFacts("/w", "agents.main.workspace", "is none"),)},
+        ),
+        ("workspaces", CheckVerdict.OK, {"workspaces": (WorkspaceFacts("/w", "agents.main.workspace"),)}),
+        ("node", CheckVerdict.MISSING, {"agents": (PI,), "node": None}),
+        ("node", CheckVerdict.MISSING, {"agents": (PI,), "node": "v18.19.0"}),
+        ("node", CheckVerdict.MISSING, {"agents": (PI,), "node": "does not run: boom"}),
+        ("node", CheckVerdict.OK, {"agents": (PI,), "node": "v20.1.0"}),
+        ("memory", CheckVerdict.MISSING, {"max_workers": 64}),
+        ("memory", CheckVerdict.WARNING, {"max_workers": 50}),
+        ("open files", CheckVerdict.MISSING, {"open_files": 1024}),
+        ("pipe quota", CheckVerdict.WARNING, {"pipe_pages_soft": 64}),
+        ("pipe quota", CheckVerdict.OK, {"pipe_pages_soft": 64, "is_root": True}),
+        ("pipe quota", CheckVerdict.OK, {"pipe_pages_soft": 0}),
+        ("pipe quota", CheckVerdict.OK, {"pipe_pages_soft": None}),
+        ("data directory", CheckVerdict.MISSING, {"data_dir_problem": "no right to write"}),
+        ("socket path", CheckVerdict.MISSING, {"socket": "/" + "x" * 107}),
+        ("pidfd", CheckVerdict.WARNING, {"pidfd": False}),
+        ("subreaper", CheckVerdict.WARNING, {"subreaper": False}),
+        ("cgroup", CheckVerdict.WARNING, {"cgroup": False}),
+        ("orphans", CheckVerdict.WARNING, {"platform": "darwin"}),
     ],
 )
 def test_what_is_not_as_it_should_be_is_found_with_what_to_do(
-    name: str, verdict: Verdict, changes: dict[str, Any]
+    name: str, verdict: CheckVerdict, changes: dict[str, Any]
 ) -> None:
     check = checks(**changes)[name]
     assert check.verdict is verdict
-    assert bool(check.fix) == (verdict is not Verdict.OK)
+    assert bool(check.fix) == (verdict is not CheckVerdict.OK)
 
 
 def test_memory_is_refused_with_the_arithmetic() -> None:
@@ -151,21 +159,21 @@ def http(**changes: Any) -> HttpFacts:
 @pytest.mark.parametrize(
     ("verdict", "facts", "words"),
     [
-        (Verdict.OK, None, "off"),
-        (Verdict.OK, HTTP, "http://127.0.0.1:8765, token: /data/http-token"),
-        (Verdict.MISSING, http(token_problem="others may use the token file"), "others may use"),
-        (Verdict.MISSING, http(port_problem="another process listens there"), "another process listens there"),
-        (Verdict.MISSING, http(is_local=False), "/data/http-token"),
-        (Verdict.WARNING, http(is_local=False, is_token_made=False), "http://127.0.0.1:8765"),
+        (CheckVerdict.OK, None, "off"),
+        (CheckVerdict.OK, HTTP, "http://127.0.0.1:8765, token: /data/http-token"),
+        (CheckVerdict.MISSING, http(token_problem="others may use the token file"), "others may use"),
+        (CheckVerdict.MISSING, http(port_problem="another process listens there"), "another process listens there"),
+        (CheckVerdict.MISSING, http(is_local=False), "/data/http-token"),
+        (CheckVerdict.WARNING, http(is_local=False, is_token_made=False), "http://127.0.0.1:8765"),
     ],
 )
 def test_the_http_door_is_told_with_its_address_and_where_its_token_is(
-    verdict: Verdict, facts: HttpFacts | None, words: str
+    verdict: CheckVerdict, facts: HttpFacts | None, words: str
 ) -> None:
     check = checks(http=facts)["http"]
     assert check.verdict is verdict
     assert words in check.found
-    assert bool(check.fix) == (verdict is not Verdict.OK)
+    assert bool(check.fix) == (verdict is not CheckVerdict.OK)
 
 
 def test_each_door_is_told_with_where_it_is() -> None:
@@ -184,8 +192,8 @@ def test_doors_on_a_port_that_is_not_open_are_not_told(facts: HttpFacts | None) 
 
 
 def test_the_connections_of_the_http_door_count_as_open_files() -> None:
-    assert checks(open_files=1300)["open files"].verdict is Verdict.OK
-    assert checks(open_files=1300, http=HTTP)["open files"].verdict is Verdict.MISSING
+    assert checks(open_files=1300)["open files"].verdict is CheckVerdict.OK
+    assert checks(open_files=1300, http=HTTP)["open files"].verdict is CheckVerdict.MISSING
 
 
 def test_the_http_door_is_looked_at_as_the_settings_have_it(tmp_path: Path) -> None:
@@ -220,7 +228,7 @@ def test_the_supervisor_that_runs_is_told_and_its_port_is_no_problem(tmp_path: P
     with socket.socket(socket.AF_UNIX) as listener, socket.create_server(("127.0.0.1", 0)) as port:
         listener.bind(str(control))
         listener.listen()
-        (tmp_path / "supervisor.lock").write_bytes(msgspec.json.encode(Holder(os.getpid(), str(control))))
+        (tmp_path / "supervisor.lock").write_bytes(msgspec.json.encode(LockHolder(os.getpid(), str(control))))
         bind = f"127.0.0.1:{port.getsockname()[1]}"
         facts = gathered(data_dir=tmp_path, http=HttpSettings(bind=bind))
         assert facts.supervisor == os.getpid()

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from app.log import ErrorLog
-from wire.messages import Channel, EventEnvelope
+from wire.messages import EventChannel, EventEnvelope
 
 
 class Log:
@@ -17,7 +17,7 @@ class Log:
 
     def take(self, message: str, session: str, run: str | None) -> None:
         data = msgspec.Raw(msgspec.json.encode({"severity": "error", "phase": "model", "message": message}))
-        self.errors.take(EventEnvelope(1, 0.0, session, Channel.MONITOR, "error", data, run))
+        self.errors.record(EventEnvelope(1, 0.0, session, EventChannel.MONITOR, "error", data, run))
 
     @property
     def messages(self) -> list[str]:
@@ -54,4 +54,4 @@ def test_so_many_runs_are_kept_in_mind_and_no_more() -> None:
     log.take("again", "alice", "k1")
     log.take("again", "alice", "k0")
     assert log.messages[1001:] == ["again"]
-    assert len(log.errors._told) == 1000
+    assert len(log.errors._logged) == 1000

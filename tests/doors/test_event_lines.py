@@ -8,22 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from commands.event_lines import EventLines, fill_lines, shorten
+from commands.event_lines import EventFormatter, fill_lines, shorten
 from tests.doors.envelopes import event, text
-from wire.messages import Channel, EventEnvelope
+from wire.messages import EventChannel, EventEnvelope
 
 AT = time.strftime("%H:%M:%S", time.localtime(0))
 
 
 def lines_of(*events: EventEnvelope, width: int = 80) -> list[str]:
-    lines = EventLines(width, is_coloured=False)
-    return [*lines.take(events), *lines.rest()]
+    lines = EventFormatter(width, is_coloured=False)
+    return [*lines.feed(events), *lines.flush()]
 
 
 def test_a_line_has_time_session_kind_and_the_essential() -> None:
     done = event("done", {"reason": "completed"})
-    assert EventLines(80, is_coloured=False).take([done]) == [f"{AT} ada            done           completed"]
-    assert EventLines(120, is_coloured=False).take([done]) == [
+    assert EventFormatter(80, is_coloured=False).feed([done]) == [f"{AT} ada            done           completed"]
+    assert EventFormatter(120, is_coloured=False).feed([done]) == [
         f"{AT} ada                      done                completed"
     ]
 
@@ -38,10 +38,10 @@ def test_pieces_of_text_become_lines_that_fill_the_terminal() -> None:
 
 
 def test_a_piece_is_shown_when_its_line_is_full_not_before() -> None:
-    lines = EventLines(80, is_coloured=False)
-    assert lines.take([text("a b ")]) == []
-    assert len(lines.take([text("c\n")])) == 1
-    assert lines.rest() == []
+    lines = EventFormatter(80, is_coloured=False)
+    assert lines.feed([text("a b ")]) == []
+    assert len(lines.feed([text("c\n")])) == 1
+    assert lines.flush() == []
 
 
 def test_texts_of_different_sessions_are_gathered_apart() -> None:
@@ -68,7 +68,7 @@ def test_a_snapshot_continues_the_line_of_the_pieces_before_it() -> None:
 
 
 def test_a_long_session_key_keeps_its_end_and_a_long_essential_its_beginning() -> None:
-    told = EventLines(80, is_coloured=False).take(
+    told = EventFormatter(80, is_coloured=False).feed(
         [event("state_changed", {"reason": "x" * 200}, session="agent:main:telegram:group:-100")]
     )
     assert told[0].split()[1] == "…am:group:-100"
@@ -76,29 +76,29 @@ def test_a_long_session_key_keeps_its_end_and_a_long_essential_its_beginning() -
 
 
 def test_a_command_to_type_is_never_cut() -> None:
-    asks = event("permission_required", {"call": {"id": "c" * 200, "name": "exec"}}, channel=Channel.CONTROL)
-    assert EventLines(80, is_coloured=False).take([asks])[1].endswith(f" pool approve -s ada {'c' * 200}")
+    asks = event("permission_required", {"call": {"id": "c" * 200, "name": "exec"}}, channel=EventChannel.CONTROL)
+    assert EventFormatter(80, is_coloured=False).feed([asks])[1].endswith(f" pool approve -s ada {'c' * 200}")
 
 
 def test_a_kind_that_is_too_long_for_its_column_takes_the_room_of_the_essential() -> None:
     asks = event("permission_required", {"call": {"id": "c1", "name": "exec", "input_preview": "x" * 200}})
-    assert len(EventLines(80, is_coloured=False).take([asks])[0]) == 80
+    assert len(EventFormatter(80, is_coloured=False).feed([asks])[0]) == 80
 
 
 def test_an_event_of_no_session_says_so() -> None:
-    assert EventLines(80, is_coloured=False).take([event("worker_spawned", {}, session="")])[0].split()[1] == "-"
+    assert EventFormatter(80, is_coloured=False).feed([event("worker_spawned", {}, session="")])[0].split()[1] == "-"
 
 
 def test_colours_are_there_only_where_they_are_wanted() -> None:
-    events = [text("a\n"), event("error", {"message": "m"}, channel=Channel.MONITOR)]
-    assert "\x1b[31m" in EventLines(80, is_coloured=True).take(events)[1]
-    assert "\x1b" not in "".join(EventLines(80, is_coloured=False).take(events))
+    events = [text("a\n"), event("error", {"message": "m"}, channel=EventChannel.MONITOR)]
+    assert "\x1b[31m" in EventFormatter(80, is_coloured=True).feed(events)[1]
+    assert "\x1b" not in "".join(EventFormatter(80, is_coloured=False).feed(events))
 
 
 def test_it_follows_the_width_of_the_terminal() -> None:
-    lines = EventLines(80, is_coloured=False)
-    lines.fit(120)
-    assert len(lines.take([event("x", {"a": "b" * 200})])[0]) == 120
+    lines = EventFormatter(80, is_coloured=False)
+    lines.set_width(120)
+    assert len(lines.feed([event("x", {"a": "b" * 200})])[0]) == 120
 
 
 @given(st.lists(st.text(), max_size=8), st.integers(1, 40))

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from commands.event_text import answer_text, command_line, piece_of, tell
+from commands.event_text import answer_text, command_line, describe_event, event_text
 from tests.doors.envelopes import event, pushed, text
 from wire.messages import EventEnvelope
 
@@ -63,16 +63,16 @@ CALL = {"id": "c1", "name": "exec", "input_preview": "ls -la", "duration_ms": 15
     ],
 )
 def test_an_event_is_told_by_what_matters_in_it(type_: str, data: Any, words: str) -> None:
-    assert tell(event(type_, data)) == [words]
+    assert describe_event(event(type_, data)) == [words]
 
 
 def test_the_session_is_not_told_twice() -> None:
-    assert tell(event("session_bound", {"session": "ada", "worker": "w1"})) == ["worker=w1"]
-    assert tell(event("worker_bound", {"session": "bob"})) == ["session=bob"]
+    assert describe_event(event("session_bound", {"session": "ada", "worker": "w1"})) == ["worker=w1"]
+    assert describe_event(event("worker_bound", {"session": "bob"})) == ["session=bob"]
 
 
 def test_a_call_that_waits_for_approval_comes_with_its_command() -> None:
-    told = tell(event("permission_required", {"call": CALL}, session="it's"), " --socket /s")
+    told = describe_event(event("permission_required", {"call": CALL}, session="it's"), " --socket /s")
     assert told == [
         "exec ls -la",
         "pool approve --socket /s -s 'it'\"'\"'s' c1",
@@ -81,20 +81,20 @@ def test_a_call_that_waits_for_approval_comes_with_its_command() -> None:
 
 
 def test_no_event_can_control_the_terminal() -> None:
-    told = tell(event("\x1b[2J", {"\x1b[2J": "\x1b[2J"}))
+    told = describe_event(event("\x1b[2J", {"\x1b[2J": "\x1b[2J"}))
     assert "\x1b" not in "".join(told)
     assert "\x1b" not in command_line("approve", "\x1b[2J", session="\x07", place="")
 
 
 def test_a_long_value_is_cut() -> None:
-    assert tell(event("file_changed", {"path": "x" * 500})) == ["path=" + "x" * 199 + "…"]
+    assert describe_event(event("file_changed", {"path": "x" * 500})) == ["path=" + "x" * 199 + "…"]
 
 
 @pytest.mark.parametrize("raw", [b"null", b"[]", b'{"delta":1}', b'{"delta":'])
 def test_data_that_cannot_be_read_is_no_text(raw: bytes) -> None:
     odd = EventEnvelope(seq=1, ts=0.0, session="a", channel="progress", type="text_chunk", data=msgspec.Raw(raw))  # type: ignore[arg-type]  # a channel by its name
-    assert piece_of(odd) == ""
-    tell(msgspec.structs.replace(odd, type="done"))
+    assert event_text(odd) == ""
+    describe_event(msgspec.structs.replace(odd, type="done"))
 
 
 def test_the_answer_in_a_push_is_its_text_without_the_reasoning() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from commands.event_lines import EventJson, EventText
-from commands.events import Follower, backoff
+from commands.event_lines import EventJsonView, EventTextView
+from commands.events import EventFollower, backoff
 from errors import NoSupervisor, PoolClosed, PoolError, UsageError
 from tests.doors.envelopes import event, pushed, text
 from tests.wire.terminals import Terminal
@@ -60,7 +60,7 @@ class Seen:
         self.seqs += [envelope["seq"] for envelope in msgspec.json.decode(events)]
         return self.seqs[-1]
 
-    def note(self, text: str) -> None:
+    def show_notice(self, text: str) -> None:
         self.notes.append(text)
 
     def close(self) -> None:
@@ -71,11 +71,11 @@ class Interrupt(Exception):
     """Somebody has seen enough."""
 
 
-def follow_all(*sources: Source | PoolError, since: int | None = None) -> tuple[Seen, Follower, list[float]]:
+def follow_all(*sources: Source | PoolError, since: int | None = None) -> tuple[Seen, EventFollower, list[float]]:
     """Follow over these connections until they are used up; the pauses between them."""
     view = Seen()
     pauses: list[float] = []
-    follower = Follower({"session": "ada"}, view, since=since, pause=pauses.append)
+    follower = EventFollower({"session": "ada"}, view, since=since, pause=pauses.append)
     left = iter(sources)
 
     def connect() -> Any:
@@ -87,7 +87,7 @@ def follow_all(*sources: Source | PoolError, since: int | None = None) -> tuple[
         return nullcontext(following)
 
     with pytest.raises(Interrupt), connect() as first:
-        follower.follow_always(first, connect)
+        follower.follow_with_reconnect(first, connect)
     return view, follower, pauses
 
 
@@ -148,25 +148,29 @@ def test_a_supervisor_without_its_past_is_followed_from_its_beginning() -> None:
 
 @pytest.mark.parametrize("error", [GONE, PoolClosed("stopping"), UsageError("no such channel")])
 def test_what_fails_at_once_is_an_error_not_a_reason_to_wait(error: PoolError) -> None:
-    follower = Follower({}, Seen(), since=None)
+    follower = EventFollower({}, Seen(), since=None)
     with pytest.raises(type(error)):
-        follower.follow_always(Source(error), lambda: nullcontext(Source()))
+        follower.follow_with_reconnect(Source(error), lambda: nullcontext(Source()))
 
 
 @pytest.mark.parametrize("error", [GONE, PoolClosed("stopping")])
 def test_a_supervisor_that_was_there_a_moment_ago_is_waited_for(error: PoolError) -> None:
     view = Seen()
-    follower = Follower({}, view, since=0, was_there=True, pause=lambda _: None)
+    follower = EventFollower({}, view, since=0, was_there=True, pause=lambda _: None)
     with pytest.raises(UsageError):
-        follower.follow_always(Source(error), lambda: nullcontext(Source(Feed(5), UsageError("that is enough"))))
+        follower.follow_with_reconnect(
+            Source(error), lambda: nullcontext(Source(Feed(5), UsageError("that is enough")))
+        )
     assert view.seqs == [5]
     assert view.notes == [WENT, CAME]
 
 
 def test_what_no_new_connection_would_mend_ends_it() -> None:
-    follower = Follower({}, Seen(), since=None, pause=lambda _: None)
+    follower = EventFollower({}, Seen(), since=None, pause=lambda _: None)
     with pytest.raises(UsageError):
-        follower.follow_always(Source(Feed(error=GONE)), lambda: nullcontext(Source(UsageError("another user's"))))
+        follower.follow_with_reconnect(
+            Source(Feed(error=GONE)), lambda: nullcontext(Source(UsageError("another user's")))
+        )
 
 
 def test_pauses_grow_and_are_bounded() -> None:
@@ -178,10 +182,10 @@ def test_pauses_grow_and_are_bounded() -> None:
 
 def test_on_a_terminal_notes_stand_between_the_lines_and_what_was_gathered_comes_first() -> None:
     out = Terminal(tty=True)
-    view = EventText(out, {"NO_COLOR": "1"})
+    view = EventTextView(out, {"NO_COLOR": "1"})
     assert view.show(pushed(text("half a line", seq=8))) == 8
     assert out.getvalue() == ""
-    view.note("the supervisor is back")
+    view.show_notice("the supervisor is back")
     view.show(pushed(text("more", seq=9)))
     view.close()
     assert [line.split()[2:] for line in out.getvalue().splitlines()] == [
@@ -193,9 +197,9 @@ def test_on_a_terminal_notes_stand_between_the_lines_and_what_was_gathered_comes
 
 def test_as_json_notes_do_not_mix_with_the_events() -> None:
     out, err = Terminal(), Terminal()
-    view = EventJson(out, err)
+    view = EventJsonView(out, err)
     assert view.show(pushed(event("done", {}, seq=4), event("done", {}, seq=6))) == 6
-    view.note("the supervisor is back")
+    view.show_notice("the supervisor is back")
     view.close()
     assert [msgspec.json.decode(line)["seq"] for line in out.getvalue().splitlines()] == [4, 6]
     assert (out.flushes, err.getvalue()) == (1, "pool: the supervisor is back\n")

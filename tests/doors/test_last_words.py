@@ -10,17 +10,17 @@ from typing import Any, TextIO
 
 import pytest
 
-from app.console import Narrator, Printer
+from app.console import ConsoleLog, Printer
 
 Open = Callable[[TextIO], Any]
-WRITERS = pytest.mark.parametrize("opened", [Printer, lambda out: Narrator(live=False, out=out)], ids=["out", "log"])
+WRITERS = pytest.mark.parametrize("opened", [Printer, lambda out: ConsoleLog(live=False, out=out)], ids=["out", "log"])
 
 
 @WRITERS
 def test_a_thread_that_gets_its_turn_late_writes_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
-    monkeypatch.setattr("app.console._LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("app.console._POLL_SECONDS", 0.001)
     asked, turn, looks = Event(), Event(), itertools.count(1)
     with (tmp_path / "out").open("w") as out, opened(out) as writer:
         writer.write("first")

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from app import console as live_module
-from app.console import Narrator, render_figures
+from app.console import ConsoleLog, render_status_line
 from pool.statistics import PoolStatistics
 from settings.schema import LogFormat, LogSettings
 from tests.house import modules_of
@@ -38,19 +38,19 @@ def figures(**pool: Any) -> PoolStatistics:
 
 def test_the_line_shows_the_pool_at_a_glance() -> None:
     line = "pool 3/4  2 leased  1 idle  5 waiting  7 sessions  12 turns  acquire p99 20 ms"
-    assert render_figures(figures(), 200) == line
-    assert render_figures(figures(mode="paused", starting=1), 200).startswith(
+    assert render_status_line(figures(), 200) == line
+    assert render_status_line(figures(mode="paused", starting=1), 200).startswith(
         "pool 3/4  paused  2 leased  1 idle  1 starting"
     )
 
 
 @pytest.mark.parametrize("width", [-1, 0, 10, 40])
 def test_the_line_is_never_wider_than_the_terminal(width: int) -> None:
-    assert len(render_figures(figures(), width)) == max(width, 0)
+    assert len(render_status_line(figures(), width)) == max(width, 0)
 
 
-def narrator_to(out: io.StringIO, *, live: bool, **others: Any) -> Narrator:
-    return Narrator(live=live, out=out, env={"NO_COLOR": "1", "TERM": "xterm"}, **others)
+def narrator_to(out: io.StringIO, *, live: bool, **others: Any) -> ConsoleLog:
+    return ConsoleLog(live=live, out=out, env={"NO_COLOR": "1", "TERM": "xterm"}, **others)
 
 
 def told(out: io.StringIO) -> list[str]:
@@ -105,7 +105,7 @@ def test_what_somebody_should_look_at_is_a_warning_and_exists() -> None:
             narrator.log(event, {})
     assert [line["level"] for line in objects(out)] == ["warning", "warning", "warning", "info"]
     source = "".join(path.read_text() for path in modules_of("pool", "store", "doors/notify", "app", "app_serving"))
-    named = live_module._TROUBLE | live_module._EVERY_TURN | live_module._ROUTINE
+    named = live_module._WARNING_EVENTS | live_module._DEBUG_EVENTS | live_module._ROUTINE_EVENTS
     assert [event for event in named if f'"{event}"' not in source] == []
 
 
@@ -142,7 +142,7 @@ def test_the_format_is_as_set_else_as_the_output_suits(*, live: bool, wanted: Lo
 )
 def test_colours_are_for_terminals_that_want_them(*, live: bool, env: dict[str, str], coloured: bool) -> None:
     out = io.StringIO()
-    with Narrator(live=live, settings=LogSettings(format="human"), out=out, env=env) as narrator:
+    with ConsoleLog(live=live, settings=LogSettings(format="human"), out=out, env=env) as narrator:
         narrator.log("guard_lost", {})
     assert ("\x1b[" in out.getvalue().replace("\r\x1b[2K", "")) == coloured
 
@@ -177,7 +177,7 @@ async def test_the_line_is_redrawn_when_it_changed_and_stays_below_what_is_logge
     seen = iter([figures(), figures(), figures(waiting=0)])
     with narrator_to(out, live=True) as narrator:
         with trio.move_on_after(2.5):
-            await narrator.follow(lambda: next(seen))
+            await narrator.run_status_line(lambda: next(seen))
         narrator.log("ready", {})
     drawn = out.getvalue().split("\r\x1b[2K")
     assert [part.split("  ")[3] for part in drawn[1:3]] == ["5 waiting", "0 waiting"]
@@ -197,8 +197,8 @@ async def test_where_it_could_not_be_redrawn_there_is_no_line_to_follow(
     *, live: bool, settings: LogSettings, env: dict[str, str]
 ) -> None:
     out = io.StringIO()
-    with Narrator(live=live, settings=settings, out=out, env=env) as narrator, trio.fail_after(20):
-        await narrator.follow(figures)
+    with ConsoleLog(live=live, settings=settings, out=out, env=env) as narrator, trio.fail_after(20):
+        await narrator.run_status_line(figures)
     assert out.getvalue() == ""
 
 
@@ -209,7 +209,7 @@ async def test_where_it_could_not_be_redrawn_there_is_no_line_to_follow(
 def test_a_log_that_nobody_reads_costs_lines_but_no_time(wanted: LogFormat) -> None:
     read_end, write_end = os.pipe()
     with os.fdopen(write_end, "w") as out, os.fdopen(read_end, "rb") as reader:
-        with Narrator(live=False, settings=LogSettings(format=wanted), out=out) as narrator:
+        with ConsoleLog(live=False, settings=LogSettings(format=wanted), out=out) as narrator:
             for number in range(5000):
                 narrator.log("event", {"number": number, "padding": "x" * 100})
             lines: list[bytes] = []

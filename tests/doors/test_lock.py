@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from doors.locations import AlreadyRunning, DataDirLock, Holder, read_holder
+from doors.locations import AlreadyRunning, DataDirLock, LockHolder, read_lock_holder
 from errors import UsageError
 
 HOLD = """
@@ -23,7 +23,7 @@ sys.stdin.read()
 
 def test_a_second_holder_is_told_pid_and_socket_of_the_first(tmp_path: Path) -> None:
     with DataDirLock(tmp_path / "data", Path("/run/a.sock")):
-        holder = read_holder(tmp_path / "data")
+        holder = read_lock_holder(tmp_path / "data")
         assert holder is not None
         with pytest.raises(AlreadyRunning, match=rf"pid {holder.pid} already serves .* on /run/a.sock") as refusal:
             DataDirLock(tmp_path / "data", Path("/run/b.sock"))
@@ -34,9 +34,9 @@ def test_a_lock_given_back_can_be_taken_again_and_names_nobody(tmp_path: Path) -
     lock = DataDirLock(tmp_path, Path("/run/a.sock"))
     lock.close()
     lock.close()
-    assert read_holder(tmp_path) is None
+    assert read_lock_holder(tmp_path) is None
     with DataDirLock(tmp_path, Path("/run/b.sock")):
-        assert read_holder(tmp_path) == Holder(pid=os.getpid(), socket="/run/b.sock")
+        assert read_lock_holder(tmp_path) == LockHolder(pid=os.getpid(), socket="/run/b.sock")
 
 
 @pytest.mark.parametrize("record", [b'{"pid": ', b'{"pid": 1, "socket": "\xff"}'])
@@ -76,6 +76,6 @@ def test_a_killed_holder_frees_the_lock_by_its_death(tmp_path: Path) -> None:
         first.kill()
         first.wait(timeout=20)
     with DataDirLock(tmp_path, Path("/run/second.sock")):
-        holder = read_holder(tmp_path)
+        holder = read_lock_holder(tmp_path)
     assert holder is not None
     assert holder.socket == "/run/second.sock"

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import trio
 
-from doors.control.send_queue import Outbox, PeerGone
+from doors.control.send_queue import PeerDisconnected, SendQueue
 from doors.limits import OutputBudget, OutputShare
 
 SOME = 1 << 20  # far more than a socket takes while nobody reads
@@ -36,9 +36,11 @@ def pair() -> Iterator[tuple[CountingSocket, socket.socket]]:
 Pair = tuple[CountingSocket, socket.socket]
 
 
-def outbox(sock: socket.socket, *, limit: int = 100, stall: float = 30.0, share: OutputShare | None = None) -> Outbox:
+def outbox(
+    sock: socket.socket, *, limit: int = 100, stall: float = 30.0, share: OutputShare | None = None
+) -> SendQueue:
     share = share or OutputShare(OutputBudget(10 * SOME), free=0, on_excess=print)
-    return Outbox(sock, limit=limit, stall=stall, share=share)
+    return SendQueue(sock, limit=limit, stall=stall, share=share)
 
 
 def read_all(peer: socket.socket) -> bytes:
@@ -126,7 +128,7 @@ async def test_a_peer_that_reads_nothing_for_the_stall_time_is_gone(
 ) -> None:
     box = outbox(pair[0], stall=30.0)
     box.put_nowait(b"x" * SOME)
-    with pytest.raises(PeerGone, match="read nothing for 30 s"):
+    with pytest.raises(PeerDisconnected, match="read nothing for 30 s"):
         await box.send_forever()
     assert trio.current_time() == pytest.approx(30.0)
 
@@ -213,7 +215,7 @@ async def test_a_lost_peer_holds_back_nobody_and_is_told_nothing_more(pair: Pair
 
     nursery.start_soon(talk)
     await trio.testing.wait_all_tasks_blocked()
-    box.lose()
+    box.discard()
     with trio.fail_after(20):
         await ended.wait()
     assert box.held_bytes == 0
@@ -223,7 +225,7 @@ async def test_a_lost_peer_holds_back_nobody_and_is_told_nothing_more(pair: Pair
 
 async def test_who_talks_on_to_a_lost_peer_notices_its_own_end(pair: Pair) -> None:
     box = outbox(pair[0])
-    box.lose()
+    box.discard()
     with trio.move_on_after(1) as scope:
         scope.cancel()
         while True:
@@ -236,7 +238,7 @@ async def test_a_closed_socket_is_a_peer_gone(pair: Pair) -> None:
     peer.close()
     box = outbox(sender)
     box.put_nowait(b"words")
-    with pytest.raises(PeerGone, match="Broken pipe"):
+    with pytest.raises(PeerDisconnected, match="Broken pipe"):
         await box.send_forever()
 
 
@@ -246,7 +248,7 @@ async def test_sending_now_to_a_closed_socket_is_the_writers_to_notice(pair: Pai
     noticed = trio.Event()
 
     async def write() -> None:
-        with pytest.raises(PeerGone):
+        with pytest.raises(PeerDisconnected):
             await box.send_forever()
         noticed.set()
 
@@ -291,7 +293,7 @@ async def test_who_has_waited_in_vain_is_charged_no_more(pair: Pair) -> None:
         box.put_nowait(b"z" * 100)  # so that there is no room for last words either
         waiters.cancel_scope.cancel()
     assert share.charged == 200
-    box.lose()
+    box.discard()
     assert share.charged == 0
 
 
@@ -319,7 +321,7 @@ def test_where_too_much_waits_for_all_peers_the_one_for_whom_most_waits_is_given
 
 
 async def test_who_gives_itself_up_by_waiting_does_not_wait(pair: Pair) -> None:
-    share = OutputShare(OutputBudget(500), free=0, on_excess=lambda _charged: box.lose())
+    share = OutputShare(OutputBudget(500), free=0, on_excess=lambda _charged: box.discard())
     box = outbox(pair[0], share=share)
     box.put_nowait(b"x" * 100)
     with trio.fail_after(20):

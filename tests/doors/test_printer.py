@@ -29,7 +29,7 @@ def test_a_reader_that_does_not_read_is_told_of_and_waited_for_no_longer() -> No
         started = time.monotonic()
     assert time.monotonic() - started < 20
     os.close(reading)
-    assert printer.ended.wait(10)
+    assert printer.failed.wait(10)
     with suppress(BrokenPipeError):  # what was left in its buffer
         out.close()
 
@@ -53,7 +53,7 @@ def test_a_closed_output_is_an_error_from_then_on() -> None:
     with Printer(out) as printer:
         out.close()
         printer.write("first")
-        assert printer.ended.wait(10)
+        assert printer.failed.wait(10)
         with pytest.raises(BrokenPipeError):
             printer.write("second")
 

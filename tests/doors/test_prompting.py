@@ -7,8 +7,8 @@ from typing import Any, Self
 import pytest
 
 from commands.prompt import check_outcome, follow_prompt, read_text, run_params, wait_for_run
-from commands.prompt_view import TextView
-from doors.control.client_socket import PushData, Pushed
+from commands.prompt_view import PromptTextView
+from doors.control.client_socket import PushData, ReceivedPush
 from errors import (
     NoSupervisor,
     PoolClosed,
@@ -37,7 +37,7 @@ class FakeStream:
 
     def __iter__(self) -> Any:
         for told in self.events:
-            yield [Pushed("events", PushData(events=pushed(told)))]
+            yield [ReceivedPush("events", PushData(events=pushed(told)))]
         if isinstance(self.result, BaseException):
             raise self.result
 
@@ -67,7 +67,7 @@ class FakeClient:
 def follow(outcome: Any) -> tuple[Any, str]:
     out = Terminal()
     client = FakeClient(outcome)
-    result = follow_prompt(client, ASKED, TextView(out, Terminal(), {}))  # type: ignore[arg-type]  # a fake
+    result = follow_prompt(client, ASKED, PromptTextView(out, Terminal(), {}))  # type: ignore[arg-type]  # a fake
     assert client.asked == [("prompt", ASKED)]
     return result, out.getvalue()
 
@@ -78,7 +78,7 @@ def test_a_supervisor_that_is_stopped_is_not_listened_to_for_ever(
 ) -> None:
     client = FakeClient(OUTCOME)
     params = {**ASKED, "timeout": timeout}
-    follow_prompt(client, params, TextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake
+    follow_prompt(client, params, PromptTextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake
     assert client.patience == patience
 
 
@@ -93,7 +93,7 @@ def test_a_supervisor_that_is_stopped_is_not_listened_to_for_ever(
 def test_while_a_person_is_asked_the_supervisor_may_take_any_time(told: EventEnvelope, *, is_bounded: bool) -> None:
     client = FakeClient(OUTCOME)
     client.events = [told]
-    follow_prompt(client, {**ASKED, "timeout": 2.0}, TextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake
+    follow_prompt(client, {**ASKED, "timeout": 2.0}, PromptTextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake
     assert client.streams[0].is_bounded == is_bounded
 
 
@@ -114,7 +114,7 @@ def test_ctrl_c_aborts_the_very_run_that_was_asked_for(monkeypatch: pytest.Monke
     monkeypatch.setattr("commands.prompt.ControlClient", AbortingClient)
     client = FakeClient(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        follow_prompt(client, ASKED, TextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake
+        follow_prompt(client, ASKED, PromptTextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake
     assert called == [("abort", ASKED)]
 
 
@@ -160,7 +160,7 @@ def test_a_supervisor_that_goes_away_leaves_a_way_to_find_the_run(
     error: Exception, pieces: int, raised: type[Exception]
 ) -> None:
     client = FakeClient(error, pieces=pieces)
-    view = TextView(Terminal(), Terminal(), {})
+    view = PromptTextView(Terminal(), Terminal(), {})
     with pytest.raises(raised) as caught:
         follow_prompt(client, ASKED, view, place=" --socket /s")  # type: ignore[arg-type]  # a fake
     assert isinstance(caught.value, RunInterrupted) == str(caught.value).endswith("pool wait --socket /s -s s r")
@@ -174,7 +174,7 @@ def test_a_supervisor_that_goes_away_is_told_by_what_becomes_of_the_run(last: st
     client = FakeClient(NoSupervisor("gone"))
     client.events = [event(last, {}), text('say "type":"run:start"')]
     with pytest.raises(RunInterrupted, match=words):
-        follow_prompt(client, ASKED, TextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake
+        follow_prompt(client, ASKED, PromptTextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake
 
 
 def test_an_error_of_the_pool_passes_through() -> None:

@@ -5,12 +5,12 @@ from typing import Any
 
 from rich.console import Console, Group
 
-from commands.layout import question_lines
+from commands.layout import approval_lines
 
 
 def printed(asked: list[dict[str, Any]], place: str = "", width: int = 40) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
-    console.print(Group(*question_lines(asked, place)), crop=False)
+    console.print(Group(*approval_lines(asked, place)), crop=False)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
     return [line.rstrip() for line in text.splitlines()]
 
@@ -57,5 +57,5 @@ def test_a_line_that_does_not_say_all_of_the_call_leads_to_where_it_is_shown() -
 def test_a_line_that_would_be_cut_leads_there_too() -> None:
     call = {"id": "c1", "name": "exec", "input_preview": '{"command":"make test"}'}
     asked = [{"session": "ada", "call": call}]
-    commands = [str(list(question_lines(asked, columns=columns))[-1]).split()[1] for columns in (60, 25)]
+    commands = [str(list(approval_lines(asked, columns=columns))[-1]).split()[1] for columns in (60, 25)]
     assert commands == ["approve", "approvals"]

@@ -86,10 +86,10 @@ def test_what_looks_like_a_secret_is_hidden_inside_any_text(text: str, expected:
 
 def test_values_that_were_named_appear_nowhere() -> None:
     redactor = Redactor()
-    redactor.hide(["correct-horse", "correct-horse-battery", "on", ""])
+    redactor.add_secrets(["correct-horse", "correct-horse-battery", "on", ""])
     event = {"stderr_tail": "it said correct-horse-battery, on and on", "path": Path("/x/correct-horse")}
     assert redactor.fields(event) == {"stderr_tail": "it said ***, on and on", "path": "/x/***"}
-    redactor.hide(["staple"])
+    redactor.add_secrets(["staple"])
     assert redactor.text("correct-horse staple") == "*** ***"
 
 
@@ -104,7 +104,7 @@ def test_a_text_has_an_end_and_no_secret_is_cut_before_it_is_known() -> None:
 @pytest.mark.parametrize("length", [1_300, 1_710, 2_500, 9_000])
 def test_of_a_secret_that_is_cut_nothing_is_left_however_much_was_hidden_before_it(length: int, between: str) -> None:
     redactor = Redactor()
-    redactor.hide(["canary" + "k" * length])
+    redactor.add_secrets(["canary" + "k" * length])
     text = between.join(["canary" + "k" * length] * 9)
     assert "k" not in redactor.text(text)
     assert redactor.text(text).endswith(f"(of {len(text)} characters)")
@@ -114,7 +114,7 @@ def test_of_a_secret_that_is_cut_nothing_is_left_however_much_was_hidden_before_
 @pytest.mark.parametrize("secret", ["https://user:hunter2@host", "sk-abcdefgh12345678", "bearer abcdef123456"])
 def test_nor_is_there_a_part_of_what_only_looks_like_a_secret(secret: str, before: int) -> None:
     redactor = Redactor()
-    redactor.hide(["canary" + "k" * 7_000])
+    redactor.add_secrets(["canary" + "k" * 7_000])
     text = redactor.text("canary" + "k" * 7_000 + " " + "x" * (before - 7_008) + f" {secret} and more" + " y" * 9_000)
     assert not [part for part in ("hun", "abc") if part in text]
 

@@ -18,7 +18,7 @@ from errors import (
     WorkerStartFailed,
 )
 from settings.problems import SettingsError
-from wire.terminal import clean, clean_stream, error_line, exit_code, percent, size, span
+from wire.terminal import clean, clean_stream, error_line, exit_code, format_duration, format_percent, format_size
 
 
 @pytest.mark.parametrize(
@@ -36,18 +36,18 @@ from wire.terminal import clean, clean_stream, error_line, exit_code, percent, s
     ],
 )
 def test_a_span_reads_like_a_person_says_it(seconds: float | None, shown: str) -> None:
-    assert span(seconds) == shown
+    assert format_duration(seconds) == shown
 
 
 @pytest.mark.parametrize(
     ("count", "shown"), [(None, "-"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (96 * 1024**2, "96 MiB")]
 )
 def test_a_size_is_shown_in_the_unit_that_fits(count: float | None, shown: str) -> None:
-    assert size(count) == shown
+    assert format_size(count) == shown
 
 
 def test_a_share_of_a_processor() -> None:
-    assert (percent(None), percent(12.6)) == ("-", "13%")
+    assert (format_percent(None), format_percent(12.6)) == ("-", "13%")
 
 
 @given(st.text())

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import Conflict, PoolSaturated, UsageError
-from gateway.hooks import AgentBootstrap, Drop, LeaveOut, MessageSeen
+from gateway.hooks import AgentBootstrap, Drop, ExcludeFiles, HookMessage
 from profiles import AgentSettings, ProfilesSettings
 from router.settings import Binding, RoleTables, RouterSettings, TelegramRoles
 from tests.gateway.world import open_world, telegram
@@ -61,7 +61,7 @@ async def test_direct_messages_come_before_groups_and_both_after_what_their_call
 async def test_asking_for_the_route_starts_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path, router=ROUTER) as world:
         world.gateway.intake.route(telegram(), "/main hello")
-        assert (len(world.gateway.sessions), world.gateway.ledger.live) == (0, 0)
+        assert (len(world.gateway.sessions), world.gateway.run_registry.live) == (0, 0)
 
 
 async def test_a_prefix_is_taken_off_and_chooses_the_agent(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -140,7 +140,7 @@ async def test_another_agent_is_refused_while_the_session_has_a_conversation(
         ):
             with pytest.raises(UsageError, match="session alice is a conversation with agent 'main'; to ask 'ops'"):
                 await world.call(method, session="alice", agent="ops", **params)
-        assert (world.launcher.starts, world.gateway.ledger.live) == (["w1"], 0)
+        assert (world.launcher.starts, world.gateway.run_registry.live) == (["w1"], 0)
         assert (await world.ask("two")).text == "one|two"
         await world.call("sessions.reset", session="alice")
         run = await world.send("three", agent="ops")
@@ -240,24 +240,24 @@ async def test_a_message_with_its_own_key_and_other_words_is_a_conflict(
 async def test_a_hook_changes_what_is_received_and_the_next_sees_the_change(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    seen: list[MessageSeen] = []
+    seen: list[HookMessage] = []
 
-    async def shout(message: MessageSeen) -> str:
+    async def shout(message: HookMessage) -> str:
         return message.text.upper()
 
-    async def look(message: MessageSeen) -> None:
+    async def look(message: HookMessage) -> None:
         seen.append(message)
 
     async with open_world(tmp_path, hooks={"message:received": (shout, look)}) as world:
         await world.ask("hello", source=telegram())
         assert world.launcher.prompts == ["HELLO"]
-        assert seen == [MessageSeen(session="agent:main:main:main", text="HELLO", source=telegram())]
+        assert seen == [HookMessage(session="agent:main:main:main", text="HELLO", source=telegram())]
 
 
 async def test_a_hook_drops_a_message_which_is_an_outcome_without_words(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    async def drop(message: MessageSeen) -> Drop | None:
+    async def drop(message: HookMessage) -> Drop | None:
         return Drop("a note") if message.text.startswith("#") else None
 
     async with open_world(tmp_path, hooks={"message:received": (drop,)}) as world:
@@ -272,7 +272,7 @@ async def test_a_hook_drops_a_message_which_is_an_outcome_without_words(
 async def test_a_hook_that_says_something_else_every_time_makes_no_other_request(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    async def stamp(message: MessageSeen) -> str:
+    async def stamp(message: HookMessage) -> str:
         return f"[{trio.current_time()}] {message.text}"
 
     async with open_world(tmp_path, hooks={"message:received": (stamp,)}) as world:
@@ -283,7 +283,7 @@ async def test_a_hook_that_says_something_else_every_time_makes_no_other_request
 
 
 async def test_a_hook_can_make_a_command_of_a_message(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async def reset(message: MessageSeen) -> str | None:
+    async def reset(message: HookMessage) -> str | None:
         return "/new" if message.text == "forget it" else None
 
     async with open_world(tmp_path, hooks={"message:received": (reset,)}) as world:
@@ -304,19 +304,19 @@ async def test_bootstrap_hooks_add_to_the_system_prompt_once_for_a_profile(
     async with open_world(tmp_path, hooks={"agent:bootstrap": (add,)}) as world:
         for session in ("alice", "bob"):
             await world.ask("one", session)
-        profile = await world.gateway.shelf.get("main", "default")
+        profile = await world.gateway.profile_cache.get("main", "default")
         assert "Mind the gap." in "\n".join(profile.hard_args)
         assert [(event.agent, event.role, event.workspace) for event in heard] == [("main", "default", profile.cwd)]
 
 
 async def test_bootstrap_hooks_may_take_context_files_away(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path, hooks={"agent:bootstrap": (leave_out,)}) as world:
-        profile = await world.gateway.shelf.get("main", "default")
+        profile = await world.gateway.profile_cache.get("main", "default")
         assert profile.hard_args[-2:] == ("--without-context", f"{profile.cwd}/AGENTS.md")
 
 
-async def leave_out(_event: AgentBootstrap) -> LeaveOut:
-    return LeaveOut(("AGENTS.md",))
+async def leave_out(_event: AgentBootstrap) -> ExcludeFiles:
+    return ExcludeFiles(("AGENTS.md",))
 
 
 async def test_a_profile_of_the_old_settings_is_not_kept_when_they_change_while_it_is_built(
@@ -329,19 +329,19 @@ async def test_a_profile_of_the_old_settings_is_not_kept_when_they_change_while_
 
     async with open_world(tmp_path, hooks={"agent:bootstrap": (slow,)}) as world:
         run = await world.begin("one", agent="ops")
-        parts = world.gateway.shelf.parts
+        parts = world.gateway.profile_cache.parts
         changed = ProfilesSettings(agents={"ops": AgentSettings(append_system_prompt="New words.")})
-        world.gateway.shelf.reconfigure(msgspec.structs.replace(parts, profiles=changed))
+        world.gateway.profile_cache.reconfigure(msgspec.structs.replace(parts, profiles=changed))
         going.set()
         await run.wait()
-        profile = await world.gateway.shelf.get("ops", "default")
+        profile = await world.gateway.profile_cache.get("ops", "default")
         assert "New words." in "\n".join(profile.hard_args)
 
 
 async def test_messages_of_a_session_keep_their_order_however_long_a_hook_takes_for_each(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    async def think(message: MessageSeen) -> str:
+    async def think(message: HookMessage) -> str:
         await trio.sleep(2.5 - int(message.text) / 2)
         return f"say {message.text}"
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.hooks import Drop, MessageSeen
+from gateway.hooks import Drop, HookMessage
 from tests.gateway.workers import GatewayWorker
 from tests.gateway.world import WholeStore, World, open_world, telegram
 
@@ -109,7 +109,7 @@ async def test_a_silent_part_is_told_to_nobody(tmp_path: Path, autojump_clock: M
 
 async def test_files_are_handed_over_with_the_part_that_names_them(tmp_path: Path) -> None:
     async with open_world(tmp_path) as world:
-        profile = await world.gateway.shelf.get("main", "default")
+        profile = await world.gateway.profile_cache.get("main", "default")
         (Path(profile.cwd) / "a.txt").write_text("hello")
         run = await world.begin("mute", blocks="text_end")
         worker = world.launcher.running("mute")
@@ -174,16 +174,16 @@ async def test_a_run_of_the_last_life_is_still_told_in_parts(tmp_path: Path, aut
 
 
 async def test_a_hook_changes_what_is_told_and_what_is_handed_over(tmp_path: Path, autojump_clock: MockClock) -> None:
-    seen: list[MessageSeen] = []
+    seen: list[HookMessage] = []
 
-    async def shout(message: MessageSeen) -> str:
+    async def shout(message: HookMessage) -> str:
         seen.append(message)
         return message.text.upper()
 
     async with open_world(tmp_path, hooks={"message:sending": (shout,)}) as world:
         outcome = await world.ask("say hello", source=telegram(), run="k1")
         assert (outcome.text, outcome.silent) == ("HELLO", False)
-        assert seen == [MessageSeen(session=outcome.session, text="hello", source=telegram(), run_id="k1")]
+        assert seen == [HookMessage(session=outcome.session, text="hello", source=telegram(), run_id="k1")]
         assert [event["data"]["text"] for event in await world.events("done")] == ["HELLO"]
 
 
@@ -191,12 +191,12 @@ async def test_a_hook_changes_what_is_told_and_what_is_handed_over(tmp_path: Pat
 async def test_a_reply_that_a_hook_drops_is_silent_and_was_never_sent(
     tmp_path: Path, autojump_clock: MockClock, verdict: object
 ) -> None:
-    sent: list[MessageSeen] = []
+    sent: list[HookMessage] = []
 
-    async def listen(message: MessageSeen) -> None:
+    async def listen(message: HookMessage) -> None:
         sent.append(message)
 
-    async def judge(_message: MessageSeen) -> object:
+    async def judge(_message: HookMessage) -> object:
         return verdict
 
     async with open_world(tmp_path, hooks={"message:sending": (judge,), "message:sent": (listen,)}) as world:
@@ -211,10 +211,10 @@ async def test_parts_pass_the_hooks_too_and_one_that_is_dropped_does_not_come_ba
 ) -> None:
     sent: list[str] = []
 
-    async def judge(message: MessageSeen) -> Drop | None:
+    async def judge(message: HookMessage) -> Drop | None:
         return Drop() if "look" in message.text else None
 
-    async def listen(message: MessageSeen) -> None:
+    async def listen(message: HookMessage) -> None:
         sent.append(message.text)
 
     async with open_world(tmp_path, hooks={"message:sending": (judge,), "message:sent": (listen,)}) as world:
@@ -236,7 +236,7 @@ async def test_whoever_is_told_that_a_reply_was_sent_can_rely_on_its_outcome(
 
     async with open_world(tmp_path, hooks={"message:sent": (lambda _message: None,)}) as world:
 
-        async def look(message: MessageSeen) -> None:
+        async def look(message: HookMessage) -> None:
             assert message.run_id is not None
             found.append((message.text, world.run(message.run_id).is_live, world.state()))
 
@@ -251,7 +251,7 @@ async def test_whoever_is_told_that_a_reply_was_sent_can_rely_on_its_outcome(
 async def test_hooks_without_end_hold_a_reply_up_for_their_time_and_the_next_message_not_at_all_once_it_is_sent(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    async def sleep(_message: MessageSeen) -> None:
+    async def sleep(_message: HookMessage) -> None:
         await trio.sleep_forever()
 
     async with open_world(tmp_path, hooks={"message:sending": (sleep,)}) as world:
@@ -268,7 +268,7 @@ async def test_hooks_without_end_hold_a_reply_up_for_their_time_and_the_next_mes
 async def test_an_abort_does_not_wait_for_a_hook_that_holds_a_part_up_and_loses_nothing(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    async def sleep(_message: MessageSeen) -> None:
+    async def sleep(_message: HookMessage) -> None:
         await trio.sleep_forever()
 
     async with open_world(tmp_path, hooks={"message:sending": (sleep,)}) as world:

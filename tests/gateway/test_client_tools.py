@@ -140,7 +140,7 @@ async def test_an_agent_that_speaks_pi_is_not_even_asked(
     async with open_world(tmp_path, profiles=PROFILES) as world:
         with pytest.raises(UsageError, match="agent 'p' speaks pi, which takes no tools from its client"):
             await world.send("hello", agent="p", **more)
-        assert (world.launcher.requests, world.gateway.ledger.live, len(world.gateway.sessions)) == ([], 0, 0)
+        assert (world.launcher.requests, world.gateway.run_registry.live, len(world.gateway.sessions)) == ([], 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ async def test_what_makes_no_sense_is_refused_before_anything_is_kept(
     async with open_world(tmp_path) as world:
         with pytest.raises(UsageError, match=words):
             await world.send("hello", **more)
-        assert (world.gateway.ledger.live, len(world.gateway.sessions)) == (0, 0)
+        assert (world.gateway.run_registry.live, len(world.gateway.sessions)) == (0, 0)
 
 
 async def test_a_slash_command_answers_no_call_and_needs_no_tool(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -48,7 +48,7 @@ async def test_the_twin_of_a_command_that_fails_is_told_the_same(tmp_path: Path,
             connection.start_soon(_fails, world)
             await wait_all_tasks_blocked()
             twin = await world.send("/reset", run="k1")
-            world.gateway.conductor.clear("alice")
+            world.gateway.scheduler.clear("alice")
         outcome = await twin.wait()
         assert outcome.error is not None
         assert outcome.error.code == "saturated"

@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 
 from gateway.sessions.commands import (
     COMMANDS,
-    Compact,
-    NewConversation,
-    Parsed,
-    QueueOnce,
-    Reply,
-    SetModel,
-    SetQueueMode,
-    SetReasoning,
-    SetThinking,
-    SetVerbose,
-    Status,
-    Stop,
+    CommandReply,
+    CompactCommand,
+    NewConversationCommand,
+    ParsedCommand,
+    QueueOnceCommand,
+    SetModelCommand,
+    SetQueueModeCommand,
+    SetReasoningCommand,
+    SetThinkingCommand,
+    SetVerboseCommand,
+    StatusCommand,
+    StopCommand,
     help_text,
     parse_command,
 )
@@ -30,37 +30,40 @@ from profiles.settings import ThinkingLevel
 @pytest.mark.parametrize(
     ("text", "parsed"),
     [
-        ("/new", NewConversation("new")),
-        ("/reset", NewConversation("reset")),
-        ("/new FORCE", NewConversation("new", force=True)),
-        ("/reset force", NewConversation("reset", force=True)),
-        ("/stop", Stop()),
-        ("/stop it, please", Stop()),
-        ("/status", Status()),
-        ("/model openai/gpt:5", SetModel("openai/gpt:5")),
-        ("/model DEFAULT", SetModel(None)),
-        ("/think high", SetThinking("high")),
-        ("/think Default", SetThinking(None)),
-        ("/compact", Compact(None)),
-        ("/compact keep the  plan\nand names", Compact("keep the  plan\nand names")),
-        ("/queue collect", SetQueueMode(QueueMode.COLLECT)),
-        ("/queue default", SetQueueMode(None)),
-        ("/queue Interrupt  do  this\n now", QueueOnce(QueueMode.INTERRUPT, "do  this\n now")),
-        ("/queue steer /stop", QueueOnce(QueueMode.STEER, "/stop")),
-        ("/verbose on", SetVerbose(on=True)),
-        ("/verbose OFF", SetVerbose(on=False)),
-        ("/reasoning on", SetReasoning(on=True)),
-        ("/help", Reply(help_text())),
-        ("/help /queue", Reply("/queue steer|followup|collect|interrupt|default [TEXT] - " + COMMANDS["queue"].help)),
+        ("/new", NewConversationCommand("new")),
+        ("/reset", NewConversationCommand("reset")),
+        ("/new FORCE", NewConversationCommand("new", force=True)),
+        ("/reset force", NewConversationCommand("reset", force=True)),
+        ("/stop", StopCommand()),
+        ("/stop it, please", StopCommand()),
+        ("/status", StatusCommand()),
+        ("/model openai/gpt:5", SetModelCommand("openai/gpt:5")),
+        ("/model DEFAULT", SetModelCommand(None)),
+        ("/think high", SetThinkingCommand("high")),
+        ("/think Default", SetThinkingCommand(None)),
+        ("/compact", CompactCommand(None)),
+        ("/compact keep the  plan\nand names", CompactCommand("keep the  plan\nand names")),
+        ("/queue collect", SetQueueModeCommand(QueueMode.COLLECT)),
+        ("/queue default", SetQueueModeCommand(None)),
+        ("/queue Interrupt  do  this\n now", QueueOnceCommand(QueueMode.INTERRUPT, "do  this\n now")),
+        ("/queue steer /stop", QueueOnceCommand(QueueMode.STEER, "/stop")),
+        ("/verbose on", SetVerboseCommand(on=True)),
+        ("/verbose OFF", SetVerboseCommand(on=False)),
+        ("/reasoning on", SetReasoningCommand(on=True)),
+        ("/help", CommandReply(help_text())),
+        (
+            "/help /queue",
+            CommandReply("/queue steer|followup|collect|interrupt|default [TEXT] - " + COMMANDS["queue"].help),
+        ),
     ],
 )
-def test_a_command_is_understood(text: str, parsed: Parsed) -> None:
+def test_a_command_is_understood(text: str, parsed: ParsedCommand) -> None:
     assert parse_command(text) == parsed
 
 
 @pytest.mark.parametrize("text", ["/STOP", "  /stop\n", "/stop@my_bot", "/Stop@OtherBot now", "/stop\nwhat you do"])
 def test_case_white_space_and_a_bots_name_make_no_difference(text: str) -> None:
-    assert parse_command(text) == Stop()
+    assert parse_command(text) == StopCommand()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,7 @@ def test_case_white_space_and_a_bots_name_make_no_difference(text: str) -> None:
 )
 def test_wrong_arguments_are_answered_with_how_it_is_written(text: str, name: str) -> None:
     parsed = parse_command(text)
-    assert parsed == Reply(f"Usage: {COMMANDS[name].usage}\n{COMMANDS[name].help}")
+    assert parsed == CommandReply(f"Usage: {COMMANDS[name].usage}\n{COMMANDS[name].help}")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +130,7 @@ def test_every_known_command_is_answered_and_its_spelling_does_not_matter(
 
 @given(mode=st.sampled_from(QueueMode), text=st.text(min_size=1).map(str.strip).filter(bool))
 def test_a_message_with_its_own_queue_mode_keeps_its_text(mode: QueueMode, text: str) -> None:
-    assert parse_command(f"/queue {mode} {text}") == QueueOnce(mode, text)
+    assert parse_command(f"/queue {mode} {text}") == QueueOnceCommand(mode, text)
 
 
 def test_the_help_has_one_line_for_each_command() -> None:
@@ -139,6 +142,6 @@ def test_the_help_has_one_line_for_each_command() -> None:
 
 def test_every_level_and_mode_can_be_set() -> None:
     for level in get_args(ThinkingLevel):
-        assert parse_command(f"/think {level}") == SetThinking(level)
+        assert parse_command(f"/think {level}") == SetThinkingCommand(level)
     for mode in QueueMode:
-        assert parse_command(f"/queue {mode}") == SetQueueMode(mode)
+        assert parse_command(f"/queue {mode}") == SetQueueModeCommand(mode)

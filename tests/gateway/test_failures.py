@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import PoolError
-from gateway.hooks import MessageSeen
+from gateway.hooks import HookMessage
 from gateway.runs.run import Run
 from profiles import ProfilesSettings
 from tests.gateway.world import World, open_world
@@ -111,8 +111,8 @@ async def _agent_gone_from_the_settings(world: World) -> None:
 
 
 def _forget_agents(world: World) -> None:
-    parts = world.gateway.shelf.parts
-    world.gateway.shelf.reconfigure(msgspec.structs.replace(parts, profiles=ProfilesSettings()))
+    parts = world.gateway.profile_cache.parts
+    world.gateway.profile_cache.reconfigure(msgspec.structs.replace(parts, profiles=ProfilesSettings()))
 
 
 async def _steer_and_death(world: World) -> None:
@@ -216,7 +216,7 @@ async def test_a_damaged_transcript_fails_the_run_until_the_session_begins_anew(
 
 
 async def test_a_hook_that_raises_is_a_warning(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async def raises(_: MessageSeen) -> None:
+    async def raises(_: HookMessage) -> None:
         raise RuntimeError("no")
 
     hooks = {"message:received": (raises,), "agent:bootstrap": (raises,), "command:new": (raises,)}
@@ -231,7 +231,7 @@ async def test_a_hook_that_raises_is_a_warning(tmp_path: Path, autojump_clock: M
 
 
 async def test_a_hook_that_takes_too_long_is_left_behind(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async def sleeps(_: MessageSeen) -> None:
+    async def sleeps(_: HookMessage) -> None:
         await trio.sleep_forever()
 
     async with open_world(tmp_path, hooks={"message:received": (sleeps,)}) as world:
@@ -244,14 +244,14 @@ async def test_a_defect_in_one_turn_is_told_to_that_run_alone(
 ) -> None:
     async with open_world(tmp_path) as world:
         other = await world.begin("hang", "bob")
-        profile_of = world.gateway.shelf.get
+        profile_of = world.gateway.profile_cache.get
 
         async def broken(agent: str, role: str, **more: str | None) -> object:
             if agent == "ops":
                 raise ZeroDivisionError("a slip")
             return await profile_of(agent, role, **more)
 
-        monkeypatch.setattr(world.gateway.shelf, "get", broken)
+        monkeypatch.setattr(world.gateway.profile_cache, "get", broken)
         outcome = await world.ask("hello", agent="ops")
         assert outcome.error is not None
         assert (outcome.error.code, "a slip" in outcome.error.message) == ("internal", True)

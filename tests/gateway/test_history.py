@@ -13,7 +13,7 @@ import trio
 from errors import UsageError
 from gateway.sessions import history
 from gateway.sessions.history import read_history
-from wire.entries import STEER_MARK
+from wire.entries import STEER_PREFIX
 
 
 def written(path: Path, *texts: str, more: bytes = b"") -> str:
@@ -38,10 +38,10 @@ async def test_what_came_into_a_running_turn_reads_as_it_was_written(tmp_path: P
     def message(text: str, **more: str) -> dict[str, Any]:
         return {"role": "user", "content": [{"type": "text", "text": text}], **more}
 
-    lines = [message(f"{STEER_MARK}turn left", origin="steer"), message(f"{STEER_MARK}quoted")]
+    lines = [message(f"{STEER_PREFIX}turn left", origin="steer"), message(f"{STEER_PREFIX}quoted")]
     raw = b"".join(msgspec.json.encode({"type": "message", "message": line}) + b"\n" for line in lines)
     shown = await read_history(written(tmp_path / "t", more=raw), 9)
-    assert shown == [message("turn left", origin="steer"), message(f"{STEER_MARK}quoted")]
+    assert shown == [message("turn left", origin="steer"), message(f"{STEER_PREFIX}quoted")]
 
 
 async def test_before_the_first_answer_there_is_nothing(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_however_many_ask_only_two_transcripts_are_read_at_a_time(
             together.wait(0.2)
         return []
 
-    monkeypatch.setattr(history, "_read", read)
+    monkeypatch.setattr(history, "_read_tail", read)
     async with trio.open_nursery() as nursery:
         for _ in range(3):
             nursery.start_soon(read_history, transcript, 9)

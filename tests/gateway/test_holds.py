@@ -193,7 +193,7 @@ async def test_whoever_leaves_while_waiting_for_a_hold_waits_no_more(tmp_path: P
             nursery.start_soon(lambda: world.call("acquire", caller, session="alice"))
             await wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
-        assert world.gateway.conductor.lanes.depth("alice") == 0
+        assert world.gateway.scheduler.lanes.depth("alice") == 0
         world.launcher.running("hang").finish()
         assert (await world.ask("say next")).text == "next"
         world.assert_at_rest()

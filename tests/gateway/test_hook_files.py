@@ -9,7 +9,7 @@ import pytest
 import gateway.hooks
 from errors import UsageError
 from gateway.hook_runner import ENTRY_POINT_GROUP, installed_hooks, load_hooks
-from gateway.hooks import HOOK_NAMES, MessageSeen, hook, names_of
+from gateway.hooks import HOOK_NAMES, HookMessage, hook, names_of
 
 HEAD = "from gateway.hooks import Drop, hook\n"
 
@@ -54,7 +54,7 @@ def test_the_example_of_the_documentation_works(file: Path) -> None:
     table = load_hooks(file)
     assert set(table) == {"message:received", "command:new", "command:reset"}
     (tidy,) = table["message:received"]
-    assert tidy(MessageSeen(session="s", text="colourful")) == "colorful"
+    assert tidy(HookMessage(session="s", text="colourful")) == "colorful"
 
 
 def test_every_event_is_in_the_documentation() -> None:

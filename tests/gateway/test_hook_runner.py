@@ -11,10 +11,10 @@ import trio.testing
 from trio.testing import MockClock
 
 from gateway.hook_runner import HookRunner
-from gateway.hooks import AgentBootstrap, Drop, GatewayLife, HookName, LeaveOut, MessageSeen
+from gateway.hooks import AgentBootstrap, Drop, ExcludeFiles, GatewayLifecycle, HookMessage, HookName
 
-HELLO = MessageSeen(session="s", text="hello")
-START = GatewayLife(data_dir="/d")
+HELLO = HookMessage(session="s", text="hello")
+START = GatewayLifecycle(data_dir="/d")
 BOOT = AgentBootstrap(agent="main", role="default", workspace="/w")
 
 
@@ -46,11 +46,11 @@ def runner(warnings: Warnings, name: HookName, *functions: Any) -> HookRunner:
 async def test_everybody_hears_in_order_in_a_thread_or_in_the_loop(warnings: Warnings) -> None:
     heard: list[Any] = []
 
-    def plain(event: GatewayLife) -> int:
+    def plain(event: GatewayLifecycle) -> int:
         heard.append(("plain", event, threading.current_thread() is threading.main_thread()))
         return 5
 
-    async def asynchronous(event: GatewayLife) -> None:
+    async def asynchronous(event: GatewayLifecycle) -> None:
         await trio.lowlevel.checkpoint()
         heard.append(("async", event, threading.current_thread() is threading.main_thread()))
 
@@ -63,17 +63,17 @@ async def test_everybody_hears_in_order_in_a_thread_or_in_the_loop(warnings: War
 
 
 async def test_a_message_may_be_changed_by_one_after_the_other_and_dropped(warnings: Warnings) -> None:
-    def shout(message: MessageSeen) -> str:
+    def shout(message: HookMessage) -> str:
         return message.text.upper()
 
-    async def look(message: MessageSeen) -> None:
+    async def look(message: HookMessage) -> None:
         await trio.lowlevel.checkpoint()
 
-    def drop_loud(message: MessageSeen) -> Drop | None:
+    def drop_loud(message: HookMessage) -> Drop | None:
         return Drop("too loud") if message.text.isupper() else None
 
     changed = await runner(warnings, "message:sending", look, shout).filter("message:sending", HELLO)
-    assert changed == MessageSeen(session="s", text="HELLO")
+    assert changed == HookMessage(session="s", text="HELLO")
     both = runner(warnings, "message:received", shout, drop_loud, shout)
     assert await both.filter("message:received", HELLO) == Drop("too loud")
     assert await both.filter("message:sending", HELLO) is HELLO
@@ -90,9 +90,9 @@ async def test_texts_for_the_system_prompt_are_gathered(warnings: Warnings) -> N
 
 
 async def test_context_files_that_are_left_out_are_gathered_too(warnings: Warnings) -> None:
-    some = [lambda _e: ["one", LeaveOut(("b", "a"))], lambda _e: LeaveOut(("a",))]
+    some = [lambda _e: ["one", ExcludeFiles(("b", "a"))], lambda _e: ExcludeFiles(("a",))]
     assert await runner(warnings, "agent:bootstrap", *some).bootstrap(BOOT) == (["one"], ["a", "b"])
-    everything = runner(warnings, "agent:bootstrap", *some, lambda _e: LeaveOut())
+    everything = runner(warnings, "agent:bootstrap", *some, lambda _e: ExcludeFiles())
     assert await everything.bootstrap(BOOT) == (["one"], None)
     assert warnings == []
 
@@ -135,7 +135,7 @@ async def test_a_hook_that_goes_wrong_is_a_warning_and_changes_nothing(
     warnings: Warnings, hook: Any, words: str
 ) -> None:
     hooks = runner(warnings, "message:received", hook, lambda message: message.text + "!")
-    assert await hooks.filter("message:received", HELLO) == MessageSeen(session="s", text="hello!")
+    assert await hooks.filter("message:received", HELLO) == HookMessage(session="s", text="hello!")
     assert len(warnings) == 1
     assert words in warnings[0]
     assert "test_hook_runner.py:" in warnings[0]
@@ -245,4 +245,4 @@ async def test_new_hooks_take_the_place_of_the_old_ones(warnings: Warnings) -> N
     hooks = runner(warnings, "message:received", lambda _message: "old")
     hooks.replace({"message:sending": (lambda _message: "new",)})
     assert await hooks.filter("message:received", HELLO) is HELLO
-    assert await hooks.filter("message:sending", HELLO) == MessageSeen(session="s", text="new")
+    assert await hooks.filter("message:sending", HELLO) == HookMessage(session="s", text="new")

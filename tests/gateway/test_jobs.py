@@ -5,16 +5,16 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import AcquireTimeout, PoolSaturated
-from gateway.lanes.messages import RefusalReason, Refuse, StartTurn, Stimulus, Submit, TurnEnded, Withdraw
-from gateway.turns.exclusive import Jobs
+from gateway.lanes.messages import LaneStimulus, RejectionReason, RejectRun, StartTurn, Submit, TurnEnded, Withdraw
+from gateway.turns.exclusive import ExclusiveAccess
 
 
 class Lane:
     """Keeps what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[Stimulus] = []
-        self.jobs = Jobs(self.told.append)
+        self.told: list[LaneStimulus] = []
+        self.jobs = ExclusiveAccess(self.told.append)
 
     @property
     def submitted(self) -> Submit:
@@ -22,13 +22,13 @@ class Lane:
         return self.told[0]
 
     async def occupy(self, events: list[str], **options: float) -> None:
-        async with self.jobs.occupy("alice", **options):  # type: ignore[arg-type]  # an int and a float
+        async with self.jobs.acquire("alice", **options):  # type: ignore[arg-type]  # an int and a float
             events.append("in")
         events.append("out")
 
     def grant(self) -> None:
         submitted = self.submitted
-        self.jobs.start(
+        self.jobs.grant(
             StartTurn(turn="t1", session="alice", lane="main", priority=5, runs=(submitted.run,), text=submitted.text)
         )
 
@@ -56,7 +56,7 @@ async def test_a_job_that_is_refused_never_begins_and_has_nothing_to_take_back(n
 
     nursery.start_soon(refused)
     await wait_all_tasks_blocked()
-    lane.jobs.refuse(Refuse(lane.submitted.run, RefusalReason.CLEARED, "the lane was cleared"))
+    lane.jobs.reject(RejectRun(lane.submitted.run, RejectionReason.CLEARED, "the lane was cleared"))
     await wait_all_tasks_blocked()
     assert (events, len(lane.told), len(lane.jobs)) == (["refused"], 1, 0)
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from wire.files import encode_to_keep
+from wire.files import encode_compact
 
 HEAD = 100
 """Bytes around the content of an object of Python, and then some."""
@@ -18,7 +18,7 @@ def test_what_is_kept_takes_no_more_memory_than_its_size(size: int) -> None:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        kept = [encode_to_keep(value) for _ in range(20)]
+        kept = [encode_compact(value) for _ in range(20)]
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
@@ -27,4 +27,4 @@ def test_what_is_kept_takes_no_more_memory_than_its_size(size: int) -> None:
 
 @pytest.mark.parametrize("value", [None, {}, {"text": "ä"}, [1, 2.5, None]])
 def test_it_is_what_the_encoder_says(value: Any) -> None:
-    assert encode_to_keep(value) == msgspec.json.encode(value)
+    assert encode_compact(value) == msgspec.json.encode(value)

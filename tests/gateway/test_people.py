@@ -8,8 +8,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import PoolError, ProtocolViolation, UsageError, WorkerRefused
-from gateway.events.worker_events import READERS, Single
-from gateway.turns.approvals import PendingCall, Permissions
+from gateway.events.worker_events import READERS, PublishedEvent
+from gateway.turns.approvals import PendingCall, PendingPermissions
 from tests.gateway.world import open_world
 
 # --- approvals --------------------------------------------------------------------------------------------------------
@@ -160,29 +160,29 @@ async def test_the_status_has_every_call_that_awaits_approval(tmp_path: Path, au
         assert [(one["session"], one["call"]["id"]) for one in pending] == [("alice", "c1"), ("bob", "c2")]
 
 
-def _event(name: str, **data: object) -> Single:
+def _event(name: str, **data: object) -> PublishedEvent:
     return READERS[name](msgspec.Raw(msgspec.json.encode(data)))
 
 
 def test_open_calls_are_those_asked_and_not_decided_in_the_order_of_the_questions() -> None:
-    permissions = Permissions()
+    permissions = PendingPermissions()
     for call in ("c1", "c2", "c3"):
-        permissions.note("alice", _event("permission_required", call={"id": call, "name": "bash"}))
-    permissions.note("alice", _event("permission_decided", call_id="c2", decision="allow"))
-    permissions.note("bob", _event("permission_decided", call_id="c1", decision="allow"))
-    permissions.note("alice", _event("tool", phase="end", call={"id": "c1", "name": "bash"}))
+        permissions.observe("alice", _event("permission_required", call={"id": call, "name": "bash"}))
+    permissions.observe("alice", _event("permission_decided", call_id="c2", decision="allow"))
+    permissions.observe("bob", _event("permission_decided", call_id="c1", decision="allow"))
+    permissions.observe("alice", _event("tool", phase="end", call={"id": "c1", "name": "bash"}))
     assert permissions.pending("alice") == [PendingCall("c1", "bash"), PendingCall("c3", "bash")]
     assert (permissions.count, permissions.session_of("c3"), permissions.pending("bob")) == (2, "alice", [])
-    permissions.forget("alice")
-    permissions.forget("nobody")
+    permissions.close_session("alice")
+    permissions.close_session("nobody")
     assert (permissions.count, permissions.snapshot()) == (0, [])
 
 
 def test_a_worker_that_asks_without_end_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.turns.approvals._MOST", 3)
-    permissions = Permissions()
+    monkeypatch.setattr("gateway.turns.approvals._MAX_CALLS", 3)
+    permissions = PendingPermissions()
     for number in range(10):
-        permissions.note("alice", _event("permission_required", call={"id": str(number), "name": "bash"}))
+        permissions.observe("alice", _event("permission_required", call={"id": str(number), "name": "bash"}))
     assert permissions.count == 3
 
 

@@ -57,7 +57,7 @@ async def test_a_session_keeps_the_limit_of_the_channel_that_spoke_last_and_new_
         await run.wait()
         await world.ask("woken", run.request.session)
         settings = type(world.gateway.intake._settings)()
-        world.gateway.reconfigure(settings, world.gateway.shelf.parts)
+        world.gateway.reconfigure(settings, world.gateway.profile_cache.parts)
         await world.ask("woken again", run.request.session)
         assert [prompt.get("history_turns") for prompt in world.launcher.asked("prompt")] == [2, 2, 3]
 
@@ -98,4 +98,4 @@ async def test_what_is_no_session_cannot_speak(tmp_path: Path, key: str) -> None
         source: dict[str, Any] = {"source": telegram(from_session=key)}
         with pytest.raises(UsageError):
             await world.send("hello", **source)
-        assert world.gateway.ledger.live == 0
+        assert world.gateway.run_registry.live == 0

@@ -67,6 +67,6 @@ def test_a_section_explains_what_the_gateway_reads(section: str, words: list[str
 
 async def test_every_agent_in_every_role_is_told_after_what_is_said_to_it_alone(tmp_path: Path) -> None:
     async with open_world(tmp_path) as world:
-        profile = await world.gateway.shelf.get("ops", "writer")
+        profile = await world.gateway.profile_cache.get("ops", "writer")
     text = build_gateway_prompt(GatewayPrompts())
     assert profile.hard_args == ("--append-system-prompt", f"Operate.\n\nWrite.\n\n{text}")

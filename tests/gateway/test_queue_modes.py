@@ -257,7 +257,7 @@ async def test_new_limits_hold_for_what_comes_and_lose_nobody(tmp_path: Path, au
         worker = await _hanging(world)
         runs = [await world.begin(f"say {number}") for number in range(3)]
         world.gateway.reconfigure(
-            GatewaySettings(queue=QueueSettings(cap=1, overflow=Overflow.NEW)), world.gateway.shelf.parts
+            GatewaySettings(queue=QueueSettings(cap=1, overflow=Overflow.NEW)), world.gateway.profile_cache.parts
         )
         with pytest.raises(PoolSaturated, match=r"gateway\.queue\.cap"):
             await world.send("say 3", queue="followup")

@@ -301,7 +301,7 @@ async def _replayed(world: World, since: int) -> list[dict[str, Any]]:
     cursor = world.gateway.bus.open_cursor(since=since)
     events: list[dict[str, Any]] = []
     while cursor.position < world.gateway.bus.head:
-        events += msgspec.json.decode(b"[" + (await cursor.take()).body + b"]")
+        events += msgspec.json.decode(b"[" + (await cursor.read()).body + b"]")
     return events
 
 

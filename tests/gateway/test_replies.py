@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.turns.replies import Answer, Blocks, Part, Reply, ReplyShaper, ReplyStyle, finished
+from gateway.turns.replies import Blocks, FinalReply, ReplyContent, ReplyPart, ReplyShaper, ReplyStyle, attach_media
 from gateway.turns.reply_filters import Media
 
 Event = tuple[str, dict[str, Any]]
@@ -27,24 +27,24 @@ def tool(phase: str, name: str = "exec", error: str | None = None, **fields: Any
     return f"tool:{phase}", {"call": call, **({"error": error} if error else {})}
 
 
-def answer(events: list[Event], final: str, **style: Any) -> tuple[list[str], Answer]:
+def answer(events: list[Event], final: str, **style: Any) -> tuple[list[str], FinalReply]:
     """The parts in short, and the end."""
     shaper = ReplyShaper(ReplyStyle(**style))
-    told: list[Part] = []
+    told: list[ReplyPart] = []
     for type_, data in events:
         if type_ == "text":
-            told += shaper.text(data["delta"]) if shaper.wants_text else []
+            told += shaper.add_text(data["delta"]) if shaper.wants_text else []
         elif type_ == "thought":
-            told += shaper.thought(data["delta"]) if shaper.wants_thoughts else []
+            told += shaper.add_reasoning(data["delta"]) if shaper.wants_reasoning else []
         else:
-            told += shaper.event(type_, data)
+            told += shaper.add_event(type_, data)
     return [f"{part.kind}: {part.text}" for part in told], shaper.finish(final)
 
 
-def shape(events: list[Event], final: str, **style: Any) -> tuple[list[str], Reply]:
+def shape(events: list[Event], final: str, **style: Any) -> tuple[list[str], ReplyContent]:
     """The same with what is left for whoever was given the parts."""
     parts, end = answer(events, final, **style)
-    return parts, end.rest
+    return parts, end.remainder
 
 
 # --- plain answers ----------------------------------------------------------------------------------------------------
@@ -52,14 +52,14 @@ def shape(events: list[Event], final: str, **style: Any) -> tuple[list[str], Rep
 
 def test_a_plain_answer_is_told_as_it_is_and_once() -> None:
     parts, end = answer([text("Hel"), text("lo")], "Hello")
-    assert (parts, end.rest) == ([], Reply(text="Hello"))
-    assert end.whole is end.rest
+    assert (parts, end.remainder) == ([], ReplyContent(text="Hello"))
+    assert end.full is end.remainder
 
 
 def test_a_shaper_wants_no_more_than_its_style_needs() -> None:
     def wants(**style: Any) -> tuple[bool, bool]:
         shaper = ReplyShaper(ReplyStyle(**style))
-        return shaper.wants_text, shaper.wants_thoughts
+        return shaper.wants_text, shaper.wants_reasoning
 
     assert wants() == wants(verbose=True) == (False, False)
     assert wants(reasoning=True) == (False, True)
@@ -68,18 +68,18 @@ def test_a_shaper_wants_no_more_than_its_style_needs() -> None:
 
 def test_events_that_say_nothing_about_the_reply_are_passed_over() -> None:
     parts, reply = shape([("run:start", {}), tool("update"), ("token_usage", {}), ("compaction:start", {})], "Hi")
-    assert (parts, reply) == ([], Reply(text="Hi"))
+    assert (parts, reply) == ([], ReplyContent(text="Hi"))
 
 
 def test_a_silent_answer_is_shown_to_nobody() -> None:
-    assert shape([text("NO_REPLY\n")], "NO_REPLY\n") == ([], Reply(silent=True))
+    assert shape([text("NO_REPLY\n")], "NO_REPLY\n") == ([], ReplyContent(silent=True))
 
 
 def test_silence_after_a_tool_is_silence_although_there_was_text_before() -> None:
     events = [text("Let me see."), tool("start"), tool("end"), text("NO_REPLY")]
-    assert shape(events, "NO_REPLY") == ([], Reply(silent=True))
+    assert shape(events, "NO_REPLY") == ([], ReplyContent(silent=True))
     parts, end = answer(events, "NO_REPLY", blocks=Blocks.MESSAGE_END)
-    assert (parts, end) == (["text: Let me see."], (Reply(silent=True), Reply(silent=True)))
+    assert (parts, end) == (["text: Let me see."], (ReplyContent(silent=True), ReplyContent(silent=True)))
 
 
 # --- tools and thoughts -----------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_silence_after_a_tool_is_silence_although_there_was_text_before() -> Non
 
 def test_a_failed_tool_is_told_when_there_is_nothing_else_to_say() -> None:
     _, reply = shape([tool("start"), tool("error", error="no such file"), tool("end")], "")
-    assert reply == Reply(text="exec failed: no such file")
+    assert reply == ReplyContent(text="exec failed: no such file")
 
 
 def test_a_failed_tool_is_not_told_beside_an_answer() -> None:
@@ -97,8 +97,8 @@ def test_a_failed_tool_is_not_told_beside_an_answer() -> None:
 
 def test_a_silence_that_hides_a_failed_tool_is_told_as_that() -> None:
     failed = [tool("start"), tool("error", error="no such file")]
-    assert shape(failed, "NO_REPLY") == ([], Reply(text="exec failed: no such file"))
-    assert shape([*failed, tool("end", id="another")], "NO_REPLY") == ([], Reply(silent=True))
+    assert shape(failed, "NO_REPLY") == ([], ReplyContent(text="exec failed: no such file"))
+    assert shape([*failed, tool("end", id="another")], "NO_REPLY") == ([], ReplyContent(silent=True))
 
 
 @pytest.mark.parametrize("final", ["", "NO_REPLY"])
@@ -115,7 +115,7 @@ def test_a_failed_tool_is_not_told_to_who_was_spoken_to_by_a_messaging_tool(
 
 
 def test_nothing_at_all_is_silent() -> None:
-    assert shape([tool("start"), tool("end")], " \n") == ([], Reply(silent=True))
+    assert shape([tool("start"), tool("end")], " \n") == ([], ReplyContent(silent=True))
 
 
 def test_what_the_tools_did_comes_before_the_answer_when_asked_for() -> None:
@@ -139,16 +139,16 @@ def test_thoughts_without_end_are_cut() -> None:
 
 def test_an_answer_that_a_messaging_tool_has_sent_is_not_sent_again() -> None:
     sent = [tool("start", "message"), tool("end", "message", input_preview='{"text":"Dinner  is ready"}')]
-    assert shape(sent, "Dinner is ready\n") == ([], Reply(silent=True))
-    assert shape(sent, "Dinner is late")[1] == Reply(text="Dinner is late")
+    assert shape(sent, "Dinner is ready\n") == ([], ReplyContent(silent=True))
+    assert shape(sent, "Dinner is late")[1] == ReplyContent(text="Dinner is late")
 
 
 def test_of_what_messaging_tools_have_sent_the_latest_is_known() -> None:
     events = [tool("end", "message", id=str(n), input_preview=f'{{"text":" text {n} "}}') for n in range(100)]
     nothing = tool("end", "message", id="x", input_preview='{"text":"  "}')
-    assert shape([*events, nothing], "text 99")[1] == Reply(silent=True)
-    assert shape([*events, nothing], "text 50")[1] == Reply(silent=True)
-    assert shape([*events, nothing], "text 49")[1] == Reply(text="text 49")
+    assert shape([*events, nothing], "text 99")[1] == ReplyContent(silent=True)
+    assert shape([*events, nothing], "text 50")[1] == ReplyContent(silent=True)
+    assert shape([*events, nothing], "text 49")[1] == ReplyContent(text="text 49")
 
 
 # --- answers in parts -------------------------------------------------------------------------------------------------
@@ -162,17 +162,17 @@ STORY = [
 def test_parts_end_with_each_text() -> None:
     parts, end = answer(STORY, "Found it.", blocks=Blocks.TEXT_END)
     assert parts == ["text: Let me look.", "text: In the shed."]
-    assert end == (Reply(text="Found it."), Reply(text="Found it."))
+    assert end == (ReplyContent(text="Found it."), ReplyContent(text="Found it."))
 
 
 def test_parts_end_with_each_message() -> None:
     parts, reply = shape(STORY, "Found it.", blocks=Blocks.MESSAGE_END)
     assert parts == ["text: Let me look.In the shed."]
-    assert reply == Reply(text="Found it.")
+    assert reply == ReplyContent(text="Found it.")
 
 
 def test_without_parts_only_the_final_text_counts() -> None:
-    assert shape(STORY, "Found it.") == ([], Reply(text="Found it."))
+    assert shape(STORY, "Found it.") == ([], ReplyContent(text="Found it."))
 
 
 def test_tools_and_thoughts_are_parts_of_their_own_in_the_order_they_happened() -> None:
@@ -184,37 +184,40 @@ def test_tools_and_thoughts_are_parts_of_their_own_in_the_order_they_happened() 
         "tool: [exec]",
         "reasoning: Reasoning:\nAha.",
     ]
-    assert reply == Reply(text="Found it.")
+    assert reply == ReplyContent(text="Found it.")
 
 
 def test_silence_is_no_part() -> None:
-    assert shape([text("NO_REPLY"), tool("start"), text(" ")], "", blocks=Blocks.TEXT_END) == ([], Reply(silent=True))
+    assert shape([text("NO_REPLY"), tool("start"), text(" ")], "", blocks=Blocks.TEXT_END) == (
+        [],
+        ReplyContent(silent=True),
+    )
 
 
 def test_a_final_text_that_was_a_part_already_is_told_again_only_to_those_who_had_no_parts() -> None:
     events = [text("All "), text("done."), think("Nothing more.")]
     parts, end = answer(events, "All done.\n", blocks=Blocks.TEXT_END)
-    assert (parts, end) == (["text: All done."], (Reply(silent=True), Reply(text="All done.\n")))
+    assert (parts, end) == (["text: All done."], (ReplyContent(silent=True), ReplyContent(text="All done.\n")))
     parts, end = answer([text("One."), think("And"), *events], "One.\nAll done.", blocks=Blocks.TEXT_END)
-    assert (parts, end.rest) == (["text: One.", "text: All done."], Reply(silent=True))
-    assert end.whole == Reply(text="One.\nAll done.")
+    assert (parts, end.remainder) == (["text: One.", "text: All done."], ReplyContent(silent=True))
+    assert end.full == ReplyContent(text="One.\nAll done.")
 
 
 def test_a_final_text_that_was_never_streamed_is_told() -> None:
     _, reply = shape([text("Let me see."), tool("start"), tool("end")], "Here.", blocks=Blocks.MESSAGE_END)
-    assert reply == Reply(text="Here.")
+    assert reply == ReplyContent(text="Here.")
 
 
 def test_a_failed_tool_is_told_only_to_those_who_had_no_part() -> None:
     events = [text("Let me see."), tool("start"), tool("error", error="no")]
     _, end = answer(events, "", blocks=Blocks.MESSAGE_END)
-    assert end == (Reply(silent=True), Reply(text="exec failed: no"))
+    assert end == (ReplyContent(silent=True), ReplyContent(text="exec failed: no"))
 
 
 def test_a_text_without_end_is_told_in_parts() -> None:
     parts, end = answer([text("x" * 100_000)] * 7, "x" * 700_000, blocks=Blocks.MESSAGE_END)
     assert [len(part) for part in parts] == [len("text: ") + 300_000] * 2
-    assert (len(end.rest.text), len(end.whole.text)) == (100_000, 700_000)
+    assert (len(end.remainder.text), len(end.full.text)) == (100_000, 700_000)
 
 
 @given(
@@ -225,8 +228,8 @@ def test_parts_and_the_final_reply_together_are_the_text(pieces: list[Event], *,
     whole = "".join(data["delta"] for type_, data in pieces if type_ == "text")
     events = [*pieces, tool("start"), tool("end"), text("Bye.")] if tools else [*pieces, text("Bye.")]
     parts, end = answer(events, f"{whole}Bye.", blocks=Blocks.MESSAGE_END)
-    assert end.whole.text == f"{whole}Bye."
-    told = [part.removeprefix("text: ") for part in parts] + [end.rest.text]
+    assert end.full.text == f"{whole}Bye."
+    told = [part.removeprefix("text: ") for part in parts] + [end.remainder.text]
     first = "" if tools and whole.strip() == "NO_REPLY" else whole
     if not (tools and not parts):  # with nothing told before, the run's own final text is the reply, whole
         assert "".join("".join(told).split()) == "".join(f"{first}Bye.".split())
@@ -239,9 +242,9 @@ def test_a_retry_after_a_compaction_begins_anew() -> None:
     before = [think("Old."), tool("start"), tool("error", error="no"), text("NO")]
     after = [("compaction:end", {"reason": "overflow"}), text("New.")]
     _, reply = shape([*before, *after], "New.", verbose=True, reasoning=True)
-    assert reply == Reply(text="New.")
+    assert reply == ReplyContent(text="New.")
     parts, reply = shape([text("Old part"), *after], "New.", blocks=Blocks.TEXT_END)
-    assert (parts, reply) == ([], Reply(text="New."))
+    assert (parts, reply) == ([], ReplyContent(text="New."))
 
 
 @pytest.mark.parametrize(
@@ -266,15 +269,17 @@ def check(name: str) -> Media | None:
 
 
 def test_files_go_beside_the_text() -> None:
-    assert finished(Reply(text="Look:\nMEDIA:a.png\nMEDIA:b.exe"), check) == Reply(
+    assert attach_media(ReplyContent(text="Look:\nMEDIA:a.png\nMEDIA:b.exe"), check) == ReplyContent(
         text="Look:\nMEDIA:b.exe", media=(Media("a.png", "image/png", 1),)
     )
-    assert finished(Reply(text="MEDIA:a.png"), check).silent is False
+    assert attach_media(ReplyContent(text="MEDIA:a.png"), check).silent is False
 
 
 def test_a_file_with_a_silent_text_is_a_file_alone() -> None:
-    assert finished(Reply(text="MEDIA:a.png\nNO_REPLY"), check) == Reply(media=(Media("a.png", "image/png", 1),))
+    assert attach_media(ReplyContent(text="MEDIA:a.png\nNO_REPLY"), check) == ReplyContent(
+        media=(Media("a.png", "image/png", 1),)
+    )
 
 
 def test_a_silent_reply_stays_silent() -> None:
-    assert finished(Reply(silent=True), check) == Reply(silent=True)
+    assert attach_media(ReplyContent(silent=True), check) == ReplyContent(silent=True)

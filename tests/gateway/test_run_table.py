@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from errors import Conflict, PoolSaturated, UsageError
-from gateway.runs.index import Accepted, KnownRun, Repeated, RunTable, hash_body
+from gateway.runs.index import AcceptedRun, RepeatedRun, RunIndex, RunRecord, hash_body
 from gateway.settings import GatewaySettings
-from pool.states import IllegalMoveError
+from pool.states import IllegalTransitionError
 from store.records import RunRow, RunState
 from wire.units import Seconds
 
@@ -19,24 +19,24 @@ WINDOW, AGE = 300.0, 600.0
 WALL = 1_700_000_000.0
 
 
-def table(**limits: Any) -> RunTable:
-    return RunTable(GatewaySettings(**limits))
+def table(**limits: Any) -> RunIndex:
+    return RunIndex(GatewaySettings(**limits))
 
 
-def accept(runs: RunTable, run_id: str, now: float = 0.0, **other: Any) -> KnownRun:
+def accept(runs: RunIndex, run_id: str, now: float = 0.0, **other: Any) -> RunRecord:
     """Accept a run that must be new."""
     answer = take(runs, run_id, now, **other)
-    assert isinstance(answer, Accepted)
+    assert isinstance(answer, AcceptedRun)
     return answer.run
 
 
 def take(
-    runs: RunTable, run_id: str, now: float = 0.0, *, session: str = "s", body: str = "b", **other: Any
-) -> Accepted | Repeated:
+    runs: RunIndex, run_id: str, now: float = 0.0, *, session: str = "s", body: str = "b", **other: Any
+) -> AcceptedRun | RepeatedRun:
     return runs.accept("uid:1", session, run_id, body, now, **{"wall_now": WALL + now, **other})
 
 
-def ended(runs: RunTable, run_id: str, now: float = 0.0, **other: Any) -> KnownRun:
+def ended(runs: RunIndex, run_id: str, now: float = 0.0, **other: Any) -> RunRecord:
     run = accept(runs, run_id, now, **other)
     runs.end(run, b'{"status":"ok"}', now, wall_now=WALL + now)
     return run
@@ -48,11 +48,11 @@ def ended(runs: RunTable, run_id: str, now: float = 0.0, **other: Any) -> KnownR
 def test_the_same_key_is_the_same_run_while_it_lives_and_for_its_window() -> None:
     runs = table()
     run = accept(runs, "a")
-    assert take(runs, "a", 10_000.0) == Repeated(run)
+    assert take(runs, "a", 10_000.0) == RepeatedRun(run)
     runs.end(run, b"{}", 100.0, wall_now=WALL)
-    assert take(runs, "a", WINDOW - 0.1) == Repeated(run)
+    assert take(runs, "a", WINDOW - 0.1) == RepeatedRun(run)
     answer = take(runs, "a", WINDOW)
-    assert isinstance(answer, Accepted)
+    assert isinstance(answer, AcceptedRun)
     assert answer.run is not run
     assert answer.evicted == [run.key]
     assert len(runs) == 1
@@ -94,7 +94,7 @@ def test_a_run_that_could_not_be_taken_up_frees_its_key_unless_it_has_started() 
     runs.discard(accept(runs, "a"))
     run = accept(runs, "a", body="other")
     runs.start(run, wall_now=WALL)
-    with pytest.raises(IllegalMoveError):
+    with pytest.raises(IllegalTransitionError):
         runs.discard(run)
     assert runs.get(run.key) is run
 
@@ -121,12 +121,12 @@ def test_no_run_starts_twice_ends_twice_or_starts_after_its_end() -> None:
     runs = table()
     run = accept(runs, "a")
     runs.start(run, wall_now=WALL)
-    with pytest.raises(IllegalMoveError):
+    with pytest.raises(IllegalTransitionError):
         runs.start(run, wall_now=WALL)
     runs.end(run, b"{}", 0.0, wall_now=WALL)
-    with pytest.raises(IllegalMoveError):
+    with pytest.raises(IllegalTransitionError):
         runs.start(run, wall_now=WALL)
-    with pytest.raises(IllegalMoveError):
+    with pytest.raises(IllegalTransitionError):
         runs.end(run, b"again", 0.0, wall_now=WALL)
     assert run.outcome == b"{}"
 
@@ -148,7 +148,7 @@ def test_a_key_outlives_an_outcome_that_is_kept_for_a_shorter_time() -> None:
     run = ended(runs, "a")
     assert runs.expire(10.0) == []
     assert run.outcome is None
-    assert take(runs, "a", WINDOW - 1) == Repeated(run)
+    assert take(runs, "a", WINDOW - 1) == RepeatedRun(run)
     assert runs.expire(WINDOW) == [run.key]
 
 
@@ -156,7 +156,7 @@ def test_only_the_latest_outcomes_are_kept_and_the_keys_of_the_others_still_stan
     runs = table(outcomes=2)
     all_runs = [ended(runs, name) for name in "abcd"]
     assert [run.outcome is None for run in all_runs] == [True, True, False, False]
-    assert take(runs, "a", 1.0) == Repeated(all_runs[0])
+    assert take(runs, "a", 1.0) == RepeatedRun(all_runs[0])
     assert runs.expire(WINDOW) == [], "that they have ended is known for as long as their outcomes would be"
     assert runs.expire(AGE) == [run.key for run in all_runs]
 
@@ -166,11 +166,11 @@ def test_a_full_table_gives_up_the_run_that_ended_first_and_never_a_live_one() -
     live = accept(runs, "live")
     first, second = ended(runs, "a"), ended(runs, "b")
     answers = [take(runs, "c"), take(runs, "d")]
-    assert [answer.evicted for answer in answers if isinstance(answer, Accepted)] == [[first.key], [second.key]]
+    assert [answer.evicted for answer in answers if isinstance(answer, AcceptedRun)] == [[first.key], [second.key]]
     with pytest.raises(PoolSaturated, match=r"3 runs are live.*gateway\.runs") as caught:
         take(runs, "e")
     assert caught.value.retry_after
-    assert take(runs, "live") == Repeated(live)
+    assert take(runs, "live") == RepeatedRun(live)
     assert (len(runs), runs.live) == (3, 3)
 
 
@@ -180,7 +180,7 @@ def test_a_lower_limit_after_a_reload_makes_room_without_losing_live_runs() -> N
     old = [ended(runs, name) for name in "cdef"]
     runs.reconfigure(GatewaySettings(runs=3))
     answer = take(runs, "g")
-    assert isinstance(answer, Accepted)
+    assert isinstance(answer, AcceptedRun)
     assert answer.evicted == [run.key for run in old]
     assert set(runs) == {*live, answer.run}
     with pytest.raises(PoolSaturated):
@@ -205,7 +205,7 @@ def test_a_wall_clock_that_jumps_drops_nothing_and_keeps_nothing(jump: float) ->
     runs = table()
     run = accept(runs, "a", 0.0)
     runs.end(run, b"{}", 2.0, wall_now=WALL + jump)
-    assert take(runs, "a", 5.0, wall_now=WALL + jump + 5) == Repeated(run)
+    assert take(runs, "a", 5.0, wall_now=WALL + jump + 5) == RepeatedRun(run)
     assert runs.expire(5.0) == []
     assert runs.expire(2.0 + AGE) == [run.key]
 
@@ -226,7 +226,7 @@ def row(run_id: str, state: RunState = RunState.ENDED, *, at: float = WALL, took
     )
 
 
-def with_outcome(runs: RunTable) -> list[str]:
+def with_outcome(runs: RunIndex) -> list[str]:
     """Those whose outcomes can be asked for."""
     return [run.key[2] for run in runs if run.outcome is not None]
 
@@ -240,7 +240,7 @@ def test_a_new_life_learns_what_to_run_what_was_interrupted_and_what_has_ended()
     assert with_outcome(runs) == ["c"]
     assert found.dropped == []
     assert [run.row() for run in runs] == rows
-    assert take(runs, "a", 10_000.0) == Repeated(found.interrupted[0])
+    assert take(runs, "a", 10_000.0) == RepeatedRun(found.interrupted[0])
     runs.end(found.interrupted[0], b"interrupted", 5.0, wall_now=WALL + 100)
     runs.start(found.to_run[0], wall_now=WALL + 100)
 
@@ -248,8 +248,8 @@ def test_a_new_life_learns_what_to_run_what_was_interrupted_and_what_has_ended()
 def test_the_time_a_restart_took_counts() -> None:
     runs = table()
     runs.load([row("a")], wall_now=WALL + 101, now=5.0)
-    assert isinstance(take(runs, "a", 5.0 + WINDOW - 102), Repeated)
-    assert isinstance(take(runs, "a", 5.0 + WINDOW - 101), Accepted)
+    assert isinstance(take(runs, "a", 5.0 + WINDOW - 102), RepeatedRun)
+    assert isinstance(take(runs, "a", 5.0 + WINDOW - 101), AcceptedRun)
     other = table()
     other.load([row("a")], wall_now=WALL + 101, now=5.0)
     assert with_outcome(other) == ["a"]
@@ -263,7 +263,7 @@ def test_a_clock_set_between_two_lives_drops_nothing_at_once_and_keeps_nothing_f
     live = row("live", RunState.STARTED)
     runs.load([live, *map(row, "abc")], wall_now=WALL + jump, now=5.0)
     assert runs.expire(5.0 + 59) == []
-    assert isinstance(take(runs, "a", 5.0 + 59), Repeated)
+    assert isinstance(take(runs, "a", 5.0 + 59), RepeatedRun)
     assert len(runs.expire(5.0 + AGE)) == 3
     assert [run.row() for run in runs] == [live]
 
@@ -290,7 +290,7 @@ class AnyHistory(RuleBasedStateMachine):
         super().__init__()
         self.table = table(runs=6, outcomes=3, idempotency_window=Seconds(30), outcome_age=Seconds(60))
         self.now = 0.0
-        self.model: dict[str, KnownRun] = {}
+        self.model: dict[str, RunRecord] = {}
         self.accepted: dict[str, float] = {}
         self.ended_at: dict[str, float] = {}
 
@@ -310,8 +310,8 @@ class AnyHistory(RuleBasedStateMachine):
             assert known is None
             assert live == 6
         else:
-            assert isinstance(answer, Repeated) is stands
-            if isinstance(answer, Repeated):
+            assert isinstance(answer, RepeatedRun) is stands
+            if isinstance(answer, RepeatedRun):
                 assert answer.run is known
                 assert answer.run.body_hash == body
             else:

@@ -3,21 +3,21 @@
 import pytest
 
 from errors import PoolSaturated
-from gateway.runs.index import Accepted, RunTable
+from gateway.runs.index import AcceptedRun, RunIndex
 from gateway.settings import GatewaySettings
 from wire.units import ByteCount
 
 WALL = 1_700_000_000.0
 
 
-def accept(runs: RunTable, run_id: str, request: bytes = b"{}", now: float = 0.0) -> Accepted:
+def accept(runs: RunIndex, run_id: str, request: bytes = b"{}", now: float = 0.0) -> AcceptedRun:
     answer = runs.accept("uid:1", "s", run_id, run_id, now, wall_now=WALL + now, request=request)
-    assert isinstance(answer, Accepted)
+    assert isinstance(answer, AcceptedRun)
     return answer
 
 
-def table(**limits: int) -> RunTable:
-    return RunTable(GatewaySettings(**{name: ByteCount(value) for name, value in limits.items()}))  # type: ignore[arg-type]  # both limits are bytes
+def table(**limits: int) -> RunIndex:
+    return RunIndex(GatewaySettings(**{name: ByteCount(value) for name, value in limits.items()}))  # type: ignore[arg-type]  # both limits are bytes
 
 
 def test_messages_that_wait_are_bounded_in_bytes_and_make_room_when_they_end() -> None:

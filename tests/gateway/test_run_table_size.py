@@ -9,7 +9,7 @@ def test_early_ends_leave_no_pile_of_timers() -> None:
     runs = table(runs=10)
     for number in range(5_000):
         ended(runs, str(number), now=number / 1000)
-    assert len(runs._alarms._heap) < 200
+    assert len(runs._timers._heap) < 200
 
 
 def test_ended_runs_are_nothing_that_the_garbage_collector_has_to_look_at() -> None:

@@ -280,7 +280,7 @@ async def test_what_cannot_be_a_message_leaves_no_trace(tmp_path: Path, wrong: d
     async with open_world(tmp_path) as world:
         with pytest.raises(UsageError, match=why):
             await world.call("agent", **{"session": "alice", "run": "k1", **wrong})
-        assert len(world.gateway.sessions) == world.gateway.ledger.live == 0
+        assert len(world.gateway.sessions) == world.gateway.run_registry.live == 0
         assert await world.events() == []
         await world.ask("good", run="k1")
 
@@ -358,7 +358,7 @@ async def test_a_silent_answer_is_an_outcome_without_text(tmp_path: Path, autoju
 
 async def test_files_of_the_workspace_are_handed_over_beside_the_text(tmp_path: Path) -> None:
     async with open_world(tmp_path) as world:
-        profile = await world.gateway.shelf.get("main", "default")
+        profile = await world.gateway.profile_cache.get("main", "default")
         (Path(profile.cwd) / "a.png").write_bytes(b"x" * 5)
         outcome = await world.ask("say here\nMEDIA:a.png\nMEDIA:../b.png")
         assert outcome.text == "here\nMEDIA:../b.png"

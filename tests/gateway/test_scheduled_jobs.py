@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import Conflict
-from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
+from heartbeat.cron.settings import CronJobSettings, CronSettings, JobMode
 from router.settings import RouterSettings
 from tests.gateway.attachments.front_end import attached
 from tests.gateway.telling import end_command, pending
@@ -76,7 +76,7 @@ async def test_an_isolated_job_begins_a_new_conversation_each_time_unless_it_kee
     autojump_clock: MockClock,
     keep: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    cron = jobs(every=Seconds(86_400), mode=Mode.ISOLATED, keep=keep)
+    cron = jobs(every=Seconds(86_400), mode=JobMode.ISOLATED, keep=keep)
     async with open_world(tmp_path, autonomy=msgspec.structs.replace(on(), cron=cron)) as world:
         first, second = await transcript_of_next_run(world), await transcript_of_next_run(world)
         assert first is not None
@@ -89,7 +89,7 @@ async def test_a_conversation_that_a_person_has_opened_in_the_session_of_a_job_i
     persons = tmp_path / "sessions" / "persons.jsonl"
     persons.parent.mkdir()
     persons.touch()
-    cron = jobs(every=Seconds(86_400), mode=Mode.ISOLATED)
+    cron = jobs(every=Seconds(86_400), mode=JobMode.ISOLATED)
     async with open_world(tmp_path, autonomy=msgspec.structs.replace(on(), cron=cron)) as world:
         world.launcher.transcripts[str(persons)] = ["before"]
         await transcript_of_next_run(world)
@@ -103,7 +103,7 @@ async def test_a_conversation_that_a_person_has_opened_in_the_session_of_a_job_i
 async def test_a_command_that_a_job_has_left_in_the_background_keeps_its_conversation(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    cron = jobs(every=Seconds(86_400), mode=Mode.ISOLATED)
+    cron = jobs(every=Seconds(86_400), mode=JobMode.ISOLATED)
     async with open_world(tmp_path, autonomy=msgspec.structs.replace(on(), cron=cron)) as world:
         first = await transcript_of_next_run(world)
         await world.ask("background", "cron:tidy")
@@ -114,7 +114,7 @@ async def test_a_command_that_a_job_has_left_in_the_background_keeps_its_convers
 
 
 async def test_the_answer_of_an_isolated_job_goes_where_it_is_to_go(tmp_path: Path, autojump_clock: MockClock) -> None:
-    cron = jobs(every=Seconds(3600), mode=Mode.ISOLATED, delivery="stdout", agent="ops")
+    cron = jobs(every=Seconds(3600), mode=JobMode.ISOLATED, delivery="stdout", agent="ops")
     async with open_world(
         tmp_path, autonomy=msgspec.structs.replace(on(every=Seconds(0), wake=False), cron=cron)
     ) as world:

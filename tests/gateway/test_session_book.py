@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import PoolSaturated
-from gateway.sessions.sessions import SessionBook, SessionEntry, SessionStatus, entry_of
+from gateway.sessions.sessions import SessionEntry, SessionStatus, SessionTable, entry_of
 from gateway.settings import GatewaySettings, QueueMode
 from router.source import MessageSource
 from store.records import SessionRow
 
 
-def book(sessions: int = 100) -> SessionBook:
-    return SessionBook(GatewaySettings(sessions=sessions))
+def book(sessions: int = 100) -> SessionTable:
+    return SessionTable(GatewaySettings(sessions=sessions))
 
 
-def use(sessions: SessionBook, key: str, at: float = 0.0, *, transcript: str | None = None) -> SessionEntry:
-    entry, _ = sessions.use(key, "main", "default", wall_now=at)
+def use(sessions: SessionTable, key: str, at: float = 0.0, *, transcript: str | None = None) -> SessionEntry:
+    entry, _ = sessions.ensure(key, "main", "default", wall_now=at)
     if transcript is not None:
         sessions.set_transcript(key, transcript)
     return entry
@@ -33,7 +33,7 @@ def row(data: bytes = b"{}", key: str = "s", updated_at: float = 2.0) -> Session
     )
 
 
-def keys(sessions: SessionBook) -> list[str]:
+def keys(sessions: SessionTable) -> list[str]:
     return [entry.key for entry in sessions]
 
 
@@ -111,7 +111,7 @@ def test_rows_are_taken_in_the_order_of_their_use_and_all_of_them() -> None:
 def test_a_session_is_made_once_and_then_used() -> None:
     sessions = book()
     entry = use(sessions, "s", 1.0)
-    same, forgotten = sessions.use("s", "writer", "editor", wall_now=5.0)
+    same, forgotten = sessions.ensure("s", "writer", "editor", wall_now=5.0)
     assert same is entry
     assert forgotten == []
     assert (entry.agent, entry.role, entry.created_at, entry.updated_at) == ("writer", "editor", 1.0, 5.0)
@@ -123,11 +123,11 @@ def test_the_one_without_a_transcript_that_was_used_longest_ago_goes_first() -> 
     bare = use(sessions, "bare")
     later = use(sessions, "later")
     use(sessions, "bare")
-    assert sessions.use("new", "main", "default", wall_now=9.0)[1] == [later]
-    assert sessions.use("newer", "main", "default", wall_now=9.0)[1] == [bare]
+    assert sessions.ensure("new", "main", "default", wall_now=9.0)[1] == [later]
+    assert sessions.ensure("newer", "main", "default", wall_now=9.0)[1] == [bare]
     for key in ("new", "newer"):
         sessions.set_transcript(key, "t")
-    assert sessions.use("newest", "main", "default", wall_now=9.0)[1] == [told]
+    assert sessions.ensure("newest", "main", "default", wall_now=9.0)[1] == [told]
     assert keys(sessions) == ["newest", "new", "newer"]
 
 
@@ -136,7 +136,7 @@ def test_a_reset_session_may_be_forgotten_like_a_new_one() -> None:
     use(sessions, "old", transcript="t")
     reset = use(sessions, "reset", transcript="t")
     assert sessions.set_transcript("reset", None) is reset
-    assert sessions.use("new", "main", "default", wall_now=9.0)[1] == [reset]
+    assert sessions.ensure("new", "main", "default", wall_now=9.0)[1] == [reset]
     assert sessions.set_transcript("unknown", "t") is None
 
 
@@ -156,7 +156,7 @@ def test_a_busy_session_that_was_used_longest_ago_hides_no_idle_one() -> None:
     sessions = book(sessions=3)
     for key in ("busy", "too", "idle"):
         use(sessions, key).status = SessionStatus.READY if key == "idle" else SessionStatus.WORKING
-    assert [entry.key for entry in sessions.use("new", "main", "default", wall_now=0.0)[1]] == ["idle"]
+    assert [entry.key for entry in sessions.ensure("new", "main", "default", wall_now=0.0)[1]] == ["idle"]
 
 
 def test_a_lower_limit_holds_from_the_next_new_session_on() -> None:
@@ -166,15 +166,15 @@ def test_a_lower_limit_holds_from_the_next_new_session_on() -> None:
     sessions.reconfigure(GatewaySettings(sessions=2))
     use(sessions, "a")
     assert len(sessions) == 4
-    assert [entry.key for entry in sessions.use("e", "main", "default", wall_now=0.0)[1]] == ["b", "c", "d"]
+    assert [entry.key for entry in sessions.ensure("e", "main", "default", wall_now=0.0)[1]] == ["b", "c", "d"]
     assert keys(sessions) == ["a", "e"]
 
 
 def test_a_session_can_be_forgotten_on_purpose() -> None:
     sessions = book()
     entry = use(sessions, "s", transcript="t")
-    assert sessions.forget("s") is entry
-    assert sessions.forget("s") is None
+    assert sessions.remove("s") is entry
+    assert sessions.remove("s") is None
     assert (len(sessions), sessions.get("s"), "s" in sessions) == (0, None, False)
 
 

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
-from gateway.hooks import SessionLife
+from gateway.hooks import SessionLifecycle
 from gateway.sessions.history import read_history
 from tests.gateway.world import WholeStore, World, open_world
 
@@ -182,9 +182,9 @@ async def test_reset_waits_for_whoever_holds_the_session(tmp_path: Path, autojum
 async def test_hooks_hear_of_each_conversation_that_begins_and_of_none_again(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    heard: list[SessionLife] = []
+    heard: list[SessionLifecycle] = []
 
-    async def listen(life: SessionLife) -> None:
+    async def listen(life: SessionLifecycle) -> None:
         heard.append(life)
 
     store = WholeStore()
@@ -195,10 +195,10 @@ async def test_hooks_hear_of_each_conversation_that_begins_and_of_none_again(
         await world.call("sessions.delete", session="alice")
         await world.ask("three")
         assert heard == [
-            SessionLife(session="alice", agent="main", role="default", reason="first message"),
-            SessionLife(session="alice", agent="main", role="default", reason="reset"),
-            SessionLife(session="bob", agent="ops", role="default", reason="held"),
-            SessionLife(session="alice", agent="main", role="default", reason="first message"),
+            SessionLifecycle(session="alice", agent="main", role="default", reason="first message"),
+            SessionLifecycle(session="alice", agent="main", role="default", reason="reset"),
+            SessionLifecycle(session="bob", agent="ops", role="default", reason="held"),
+            SessionLifecycle(session="alice", agent="main", role="default", reason="first message"),
         ]
         heard.clear()
         left = store.after_a_stop()
@@ -208,7 +208,7 @@ async def test_hooks_hear_of_each_conversation_that_begins_and_of_none_again(
 
 
 async def test_a_slow_hook_holds_no_new_session_up(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async def sleep(_life: SessionLife) -> None:
+    async def sleep(_life: SessionLifecycle) -> None:
         await trio.sleep_forever()
 
     async with open_world(tmp_path, hooks={"session:start": (sleep,)}) as world:
@@ -220,9 +220,9 @@ async def test_a_slow_hook_holds_no_new_session_up(tmp_path: Path, autojump_cloc
 
 
 async def test_deleting_a_session_removes_its_transcript_and_ends_what_runs(tmp_path: Path) -> None:
-    heard: list[SessionLife] = []
+    heard: list[SessionLifecycle] = []
 
-    async def listen(life: SessionLife) -> None:
+    async def listen(life: SessionLifecycle) -> None:
         heard.append(life)
 
     store = WholeStore()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.turns.reply_filters import NO_REPLY, HeldBack, is_silent
+from gateway.turns.reply_filters import NO_REPLY, NoReplyBuffer, is_silent
 
 
 def cut(text: str, places: list[int]) -> list[str]:
@@ -31,7 +31,7 @@ texts = st.one_of(
 
 @given(texts, st.lists(st.integers(0, 30)))
 def test_a_text_arrives_whole_in_any_pieces_unless_it_is_silent(text: str, places: list[int]) -> None:
-    held = HeldBack()
+    held = NoReplyBuffer()
     shown = [held.push(piece) for piece in cut(text, places)]
     before_the_end = "".join(shown)
     whole = before_the_end + held.end()
@@ -42,7 +42,7 @@ def test_a_text_arrives_whole_in_any_pieces_unless_it_is_silent(text: str, place
 
 @given(texts)
 def test_nothing_is_held_back_longer_than_it_may_become_a_silent_answer(text: str) -> None:
-    held = HeldBack()
+    held = NoReplyBuffer()
     for end in range(1, len(text) + 1):
         shown = held.push(text[end - 1])
         begun = text[:end].lstrip()
@@ -52,7 +52,7 @@ def test_nothing_is_held_back_longer_than_it_may_become_a_silent_answer(text: st
 
 
 def test_the_next_text_is_held_back_again() -> None:
-    held = HeldBack()
+    held = NoReplyBuffer()
     assert held.push("Hello") == "Hello"
     assert held.push("NO_REPLY") == "NO_REPLY"
     assert held.end() == ""
@@ -63,7 +63,7 @@ def test_the_next_text_is_held_back_again() -> None:
 
 
 def test_white_space_without_end_is_not_kept() -> None:
-    held = HeldBack()
+    held = NoReplyBuffer()
     for _ in range(100):
         assert held.push(" " * 1000) == ""
         assert len(held._held) <= 600

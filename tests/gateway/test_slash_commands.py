@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
-from gateway.hooks import CommandGiven, SessionLife
+from gateway.hooks import CommandReceived, SessionLifecycle
 from profiles import AgentSettings, ProfilesSettings
 from tests.gateway.workers import GatewayLauncher
 from tests.gateway.world import World, open_world, telegram
@@ -303,7 +303,7 @@ async def test_hooks_hear_of_commands_and_of_the_end_of_a_conversation(
 ) -> None:
     heard: list[Any] = []
 
-    async def listen(event: CommandGiven | SessionLife) -> None:
+    async def listen(event: CommandReceived | SessionLifecycle) -> None:
         heard.append(event)
 
     names: tuple[Any, ...] = ("command:new", "command:reset", "command:stop", "session:end")
@@ -314,11 +314,11 @@ async def test_hooks_hear_of_commands_and_of_the_end_of_a_conversation(
         key = "agent:main:main:main"
         ended = {"session": key, "agent": "main", "role": "default", "reason": "reset"}
         assert heard == [
-            SessionLife(**ended, transcript="/t/0"),
-            CommandGiven(command="new", session=key, source=telegram()),
-            SessionLife(**ended, transcript=None),
-            CommandGiven(command="reset", session=key, source=telegram()),
-            CommandGiven(command="stop", session=key, source=telegram()),
+            SessionLifecycle(**ended, transcript="/t/0"),
+            CommandReceived(command="new", session=key, source=telegram()),
+            SessionLifecycle(**ended, transcript=None),
+            CommandReceived(command="reset", session=key, source=telegram()),
+            CommandReceived(command="stop", session=key, source=telegram()),
         ]
 
 

@@ -82,9 +82,9 @@ async def test_what_a_person_was_asked_is_closed_at_the_end_and_its_run_is_told_
         other = await world.begin("hang", "bob")
         await world.call("shutdown")
         assert not await world.gateway.pool.drain(timeout=1)
-        await world.gateway.conductor.end_questions()
+        await world.gateway.scheduler.end_turns_awaiting_person()
         outcome = await run.wait()
         assert outcome.error is not None
         assert (outcome.reason, outcome.error.code) == ("interrupted", "interrupted")
-        assert world.gateway.permissions.count == 0
+        assert world.gateway.pending_permissions.count == 0
         assert other.is_live

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from heartbeat.system_events import EventKind
+from heartbeat.system_events import SystemEventKind
 from store.records import RunRow
 from tests.gateway.callers import RecordingCaller
 from tests.gateway.telling import BUILT, end_command, inject, pending
@@ -90,7 +90,7 @@ async def test_an_event_is_gone_after_an_hour(tmp_path: Path, autojump_clock: Mo
         await trio.sleep(600)
         await inject(world, "young")
         await trio.sleep(3030)
-        assert world.gateway.system_events.figures().expired == 1  # nobody has looked
+        assert world.gateway.system_events.stats().expired == 1  # nobody has looked
         assert await pending(world) == ["young"]
         await trio.sleep(600)
         assert store.documents == {}
@@ -104,7 +104,7 @@ async def test_a_new_conversation_is_told_nothing_that_the_old_one_has_begun(
 ) -> None:
     async with open_world(tmp_path) as world:
         await world.ask("hello")
-        for kind in EventKind:
+        for kind in SystemEventKind:
             await inject(world, kind, kind=kind)
         await world.ask("/new")
         assert await pending(world) == ["cron", "channel", "other"]
@@ -114,7 +114,7 @@ async def test_a_session_that_is_deleted_leaves_nothing(tmp_path: Path, autojump
     store = WholeStore()
     async with open_world(tmp_path, store=store) as world:
         await world.ask("hello")
-        for kind in EventKind:
+        for kind in SystemEventKind:
             await inject(world, kind, kind=kind)
         await world.call("sessions.delete", session="alice")
         assert (await pending(world), store.documents) == ([], {})
@@ -160,7 +160,7 @@ class _Transactions(WholeStore):
         self._depth = 0
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         if not self._depth:
             self.transactions.append([])
         self._depth += 1

@@ -180,7 +180,7 @@ async def test_a_turn_that_awaits_a_person_can_be_aborted(tmp_path: Path, autoju
         await world.call("abort", session="alice")
         assert (await run.wait()).reason == "interrupted"
         world.assert_at_rest()
-        assert world.gateway.permissions.count == 0
+        assert world.gateway.pending_permissions.count == 0
 
 
 async def test_a_worker_that_dies_while_a_person_is_asked_ends_the_run(
@@ -193,7 +193,7 @@ async def test_a_worker_that_dies_while_a_person_is_asked_ends_the_run(
         assert outcome.error is not None
         assert outcome.error.code == "worker_exited"
         world.assert_at_rest()
-        assert world.gateway.permissions.count == 0
+        assert world.gateway.pending_permissions.count == 0
         assert_ended_by_time(await world.ask("hang", timeout=10))
 
 

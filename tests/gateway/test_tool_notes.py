@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.turns.replies import ToolNotes
+from gateway.turns.replies import ToolSummaries
 from wire.messages import ToolCallView
 
 
@@ -11,73 +11,73 @@ def call(name: str = "exec", id_: str = "c1", **fields: Any) -> ToolCallView:
 
 
 def test_a_call_is_told_in_one_short_line() -> None:
-    notes = ToolNotes()
-    notes.ended(call(input_preview='{"command":\n "ls"}', duration_ms=1234), None, keep_note=True)
-    notes.ended(call("read", "c2", input_preview="x" * 500), None, keep_note=True)
-    notes.ended(call("edit", "c3"), "no such\nfile", keep_note=True)
-    (text,) = notes.take()
+    notes = ToolSummaries()
+    notes.on_tool_end(call(input_preview='{"command":\n "ls"}', duration_ms=1234), None, keep_note=True)
+    notes.on_tool_end(call("read", "c2", input_preview="x" * 500), None, keep_note=True)
+    notes.on_tool_end(call("edit", "c3"), "no such\nfile", keep_note=True)
+    (text,) = notes.drain()
     first, second, third = text.splitlines()
     assert first == '[exec {"command": "ls"}] (1.2 s)'
     assert (len(second), second[-1]) == (160, "…")
     assert third == "[edit] failed: no such file"
-    assert notes.take() == []
+    assert notes.drain() == []
 
 
 def test_lines_nobody_wants_are_not_kept() -> None:
-    notes = ToolNotes()
-    notes.ended(call(), None, keep_note=False)
-    assert notes.take() == []
+    notes = ToolSummaries()
+    notes.on_tool_end(call(), None, keep_note=False)
+    assert notes.drain() == []
 
 
 def test_after_fifty_calls_only_their_number_is_told() -> None:
-    notes = ToolNotes()
+    notes = ToolSummaries()
     for number in range(53):
-        notes.ended(call(id_=str(number)), None, keep_note=True)
-    (text,) = notes.take()
+        notes.on_tool_end(call(id_=str(number)), None, keep_note=True)
+    (text,) = notes.drain()
     assert len(text.splitlines()) == 51
     assert text.endswith("[and 3 more tool calls]")
 
 
 def test_a_failure_told_as_error_and_as_end_counts_once() -> None:
-    notes = ToolNotes()
-    notes.ended(call(id_="a"), "first", keep_note=True)
-    notes.ended(call(id_="b"), "second", keep_note=True)
-    notes.ended(call(id_="a", state="FAILED"), None, keep_note=True)
-    notes.ended(call(id_="b"), None, keep_note=True)
+    notes = ToolSummaries()
+    notes.on_tool_end(call(id_="a"), "first", keep_note=True)
+    notes.on_tool_end(call(id_="b"), "second", keep_note=True)
+    notes.on_tool_end(call(id_="a", state="FAILED"), None, keep_note=True)
+    notes.on_tool_end(call(id_="b"), None, keep_note=True)
     assert notes.failure == "exec failed: second"
-    assert len(notes.take()[0].splitlines()) == 2
+    assert len(notes.drain()[0].splitlines()) == 2
 
 
 def test_a_failure_that_was_made_good_is_none() -> None:
-    notes = ToolNotes()
-    notes.ended(call(id_="a"), "busy", keep_note=False)
-    notes.ended(call("read", "b"), None, keep_note=False)
+    notes = ToolSummaries()
+    notes.on_tool_end(call(id_="a"), "busy", keep_note=False)
+    notes.on_tool_end(call("read", "b"), None, keep_note=False)
     assert notes.failure == "exec failed: busy"
-    notes.ended(call(id_="c"), None, keep_note=False)
+    notes.on_tool_end(call(id_="c"), None, keep_note=False)
     assert notes.failure == ""
 
 
 def test_a_call_may_fail_without_an_error_of_its_own() -> None:
-    notes = ToolNotes()
-    notes.ended(call(state="DENIED"), None, keep_note=False)
+    notes = ToolSummaries()
+    notes.on_tool_end(call(state="DENIED"), None, keep_note=False)
     assert notes.failure == "exec failed: it was not allowed"
-    notes.ended(call("", state="FAILED"), None, keep_note=False)
+    notes.on_tool_end(call("", state="FAILED"), None, keep_note=False)
     assert notes.failure == "a tool failed: no reason was given"
 
 
 def test_failures_without_end_are_not_all_remembered() -> None:
-    notes = ToolNotes()
+    notes = ToolSummaries()
     for number in range(1000):
-        notes.ended(call(id_=str(number)), "x" * 10_000, keep_note=False)
+        notes.on_tool_end(call(id_=str(number)), "x" * 10_000, keep_note=False)
     assert len(notes._failed_calls) <= 64
     assert len(notes.failure) <= 220
 
 
 def test_a_text_is_delivered_only_if_it_can_have_gone_to_this_conversation() -> None:
-    notes = ToolNotes()
+    notes = ToolSummaries()
 
     def sent(preview: str, name: str = "message", error: str | None = None) -> str | None:
-        return notes.ended(call(name, input_preview=preview), error, keep_note=False)
+        return notes.on_tool_end(call(name, input_preview=preview), error, keep_note=False)
 
     assert sent('{"text":"hi"}') == "hi"
     assert sent('{"action":"send","message":"hi"}') == "hi"

@@ -15,7 +15,7 @@ from gateway.gateway import Gateway, Recovery, open_gateway
 from gateway.hook_runner import HookRunner
 from gateway.hooks import HookTable
 from gateway.methods.operator import LogPage
-from gateway.methods.table import Methods
+from gateway.methods.table import MethodTable
 from gateway.runs.run import Run, RunOutcome
 from gateway.sessions.agent_profiles import AgentParts
 from gateway.settings import GatewayPrompts, GatewaySettings
@@ -54,7 +54,7 @@ class WholeStore(MemoryStore):
         self.has_room = trio.Event()
         self.has_room.set()
 
-    def together(self) -> AbstractContextManager[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """What a flush finds is from one moment anyway."""
         return nullcontext()
 
@@ -88,7 +88,7 @@ class WholeStore(MemoryStore):
             self.written = at_the_call
         return is_durable
 
-    async def room(self) -> None:
+    async def wait_room(self) -> None:
         await self.has_room.wait()
 
     def statistics(self) -> StoreStatistics:
@@ -121,7 +121,7 @@ class WholeStore(MemoryStore):
             sessions=list(self.sessions.values()),
             runs=list(self.runs.values()),
             first_seq=self.first_seq,
-            set_aside=None,
+            quarantined=None,
             was_clean=True,
         )
 
@@ -163,7 +163,7 @@ class World:
         self.recovery = recovery
         self.warnings: list[str] = []
         self.printed: list[str] = []
-        self.methods = Methods(gateway, Supervisor(), autonomy)
+        self.methods = MethodTable(gateway, Supervisor(), autonomy)
         self.caller = RecordingCaller(nursery)
         self._events = gateway.bus.open_cursor()
 
@@ -197,7 +197,7 @@ class World:
             return await run.wait()
 
     def run(self, run_id: str, session: str | None = None) -> Run:
-        return self.gateway.ledger.find(self.caller.principal, run_id, session)
+        return self.gateway.run_registry.find(self.caller.principal, run_id, session)
 
     def state(self, session: str = "alice") -> str:
         entry = self.gateway.sessions.get(session)
@@ -209,17 +209,23 @@ class World:
         await wait_all_tasks_blocked()
         found: list[dict[str, Any]] = []
         while self._events.position < self.gateway.bus.head:
-            found += msgspec.json.decode(b"[" + (await self._events.take()).body + b"]")
+            found += msgspec.json.decode(b"[" + (await self._events.read()).body + b"]")
         return [event for event in found if not types or event["type"] in types]
 
     def assert_at_rest(self, session: str = "alice") -> None:
         """Nobody waits, nothing runs, the next message would begin at once."""
         assert self.state(session) == "READY"
-        assert self.gateway.ledger.live == 0
-        conductor = self.gateway.conductor
+        assert self.gateway.run_registry.live == 0
+        conductor = self.gateway.scheduler
         assert session not in {busy.session for busy in conductor.lanes.snapshot().sessions}
         assert conductor.lanes.snapshot().running == 0
-        kept = (conductor._turns, conductor._runs, conductor._timers, conductor._refused, conductor._scheduler._alarms)
+        kept = (
+            conductor._turns,
+            conductor._runs,
+            conductor._timers,
+            conductor._rejected,
+            conductor._lane_shell._timers,
+        )
         assert [len(things) for things in kept] == [0] * len(kept)
 
 
@@ -268,7 +274,7 @@ async def open_world(
             alone = await open_autonomy(
                 gateway, autonomy or AutonomySettings(), write=printed.append, environ=environ or {}, clock=wall
             )
-            await gateway.go_on()
+            await gateway.resume_runs()
             connections.start_soon(alone.run)
             world = World(gateway, alone, launcher, connections, recovery)
             world.warnings, world.printed = warnings, printed

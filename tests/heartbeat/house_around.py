@@ -14,10 +14,10 @@ from errors import UsageError
 from heartbeat.beat import BeatPorts
 from heartbeat.delivery.channel import Alert
 from heartbeat.ports import BeatAnswer, BeatRequest
-from heartbeat.records import AgentStatus
+from heartbeat.records import HeartbeatStatus
 from heartbeat.service import Heartbeat, open_heartbeat
 from heartbeat.settings import HeartbeatSettings
-from heartbeat.wake import Reason
+from heartbeat.wake import WakeReason
 from router.keys import main_session_key
 from wire.units import Seconds
 
@@ -122,7 +122,7 @@ class World:
         self.disk.events.setdefault(session, []).append(event)
         return event.id
 
-    def waiting(self) -> Sequence[tuple[str, str]]:
+    def pending_sessions(self) -> Sequence[tuple[str, str]]:
         return [(session.split(":")[1], session) for session in self.disk.events if self.peek(session)]
 
     def peek(self, session: str) -> Sequence[Event]:
@@ -149,7 +149,7 @@ class World:
             raise UsageError(f"{alert.target} is no target")
         self.disk.alerts.setdefault(alert.id, alert)
 
-    def tell(self, type_: str, session: str, data: dict[str, Any]) -> None:
+    def publish(self, type_: str, session: str, data: dict[str, Any]) -> None:
         self.told.append((type_, session, data))
 
     @property
@@ -182,7 +182,7 @@ class World:
     def workspace_of(self, agent: str, session: str) -> str | None:
         return self.workspace if agent and session else None
 
-    def touch(self, session: str) -> None:
+    def mark_active(self, session: str) -> None:
         self.touched.append(session)
 
     # --- putting it together ------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class World:
         return self.wall_offset + trio.current_time()
 
     def ports(self) -> BeatPorts:
-        return BeatPorts(runs=self, events=self, alerts=self, monitor=self, wall=self.wall, together=self.together)
+        return BeatPorts(runs=self, events=self, alerts=self, monitor=self, wall=self.wall, transaction=self.together)
 
     async def open(self, agents: dict[str, HeartbeatSettings] | None = None) -> Heartbeat:
         return await open_heartbeat(self, self.ports(), {"main": ON} if agents is None else agents)
@@ -223,8 +223,8 @@ def fails(code: str = "worker_error") -> Callable[[BeatRequest], BeatAnswer]:
     return lambda _request: BeatAnswer(ok=False, code=code, message=f"it failed: {code}")
 
 
-def wake(heartbeat: Heartbeat, world: World, text: str, reason: Reason = Reason.EXEC) -> None:
-    world.inject(text, "cron" if reason is Reason.CRON else "exec")
+def wake(heartbeat: Heartbeat, world: World, text: str, reason: WakeReason = WakeReason.EXEC) -> None:
+    world.inject(text, "cron" if reason is WakeReason.CRON else "exec")
     heartbeat.wake("main", reason)
 
 
@@ -233,7 +233,7 @@ def but(**changes: object) -> HeartbeatSettings:
     return msgspec.structs.replace(ON, **changes)
 
 
-def status_of(heartbeat: Heartbeat) -> AgentStatus:
+def status_of(heartbeat: Heartbeat) -> HeartbeatStatus:
     """How agent main stands."""
     (status,) = [status for status in heartbeat.status() if status.agent == "main"]
     return status

@@ -2,7 +2,7 @@
 
 import pytest
 
-from heartbeat.answers import Alert, BeatKind, Silent, judge, strip_token
+from heartbeat.answers import AlertAnswer, BeatKind, SilentAnswer, classify_answer, strip_token
 
 NOTHING_BESIDE = {
     "alone": "HEARTBEAT_OK",
@@ -103,8 +103,8 @@ BESIDE = {
 }
 
 
-def plain(text: str, *, limit: int = 300) -> Silent | Alert:
-    return judge(text, kind=BeatKind.PLAIN, ack_max_chars=limit)
+def plain(text: str, *, limit: int = 300) -> SilentAnswer | AlertAnswer:
+    return classify_answer(text, kind=BeatKind.PLAIN, ack_max_chars=limit)
 
 
 # --- the token --------------------------------------------------------------------------------------------------------
@@ -117,13 +117,13 @@ def test_the_tables_are_large() -> None:
 @pytest.mark.parametrize("text", NOTHING_BESIDE.values(), ids=NOTHING_BESIDE.keys())
 def test_a_token_goes_with_the_markup_around_it(text: str) -> None:
     assert strip_token(text)[1]
-    assert isinstance(judge(text, kind=BeatKind.CRON, ack_max_chars=0), Silent)
+    assert isinstance(classify_answer(text, kind=BeatKind.CRON, ack_max_chars=0), SilentAnswer)
 
 
 @pytest.mark.parametrize("text", NOT_AT_AN_EDGE.values(), ids=NOT_AT_AN_EDGE.keys())
 def test_what_has_no_token_at_an_end_is_told_as_it_is(text: str) -> None:
     assert strip_token(f"\n {text} ") == (text, False)
-    assert plain(text, limit=1_000_000) == Alert(text)
+    assert plain(text, limit=1_000_000) == AlertAnswer(text)
 
 
 @pytest.mark.parametrize(("text", "rest"), BESIDE.values(), ids=BESIDE.keys())
@@ -133,7 +133,7 @@ def test_what_stands_beside_the_token_is_left(text: str, rest: str) -> None:
 
 def test_an_empty_answer_is_no_acknowledgement_and_tells_nothing() -> None:
     assert strip_token("  \n") == ("", False)
-    assert plain("  \n") == Silent()
+    assert plain("  \n") == SilentAnswer()
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------------
@@ -141,26 +141,28 @@ def test_an_empty_answer_is_no_acknowledgement_and_tells_nothing() -> None:
 
 @pytest.mark.parametrize("kind", [BeatKind.PLAIN, BeatKind.EXEC], ids=str)
 def test_as_much_as_is_allowed_beside_the_token_is_kept_back(kind: BeatKind) -> None:
-    assert judge(f"HEARTBEAT_OK {'x' * 300}", kind=kind, ack_max_chars=300) == Silent("x" * 300)
-    assert judge(f"HEARTBEAT_OK {'x' * 301}", kind=kind, ack_max_chars=300) == Alert("x" * 301)
+    assert classify_answer(f"HEARTBEAT_OK {'x' * 300}", kind=kind, ack_max_chars=300) == SilentAnswer("x" * 300)
+    assert classify_answer(f"HEARTBEAT_OK {'x' * 301}", kind=kind, ack_max_chars=300) == AlertAnswer("x" * 301)
 
 
 def test_a_short_answer_without_the_token_is_told() -> None:
-    assert plain("Disk full.") == Alert("Disk full.")
-    assert plain("Disk HEARTBEAT_OK full.") == Alert("Disk HEARTBEAT_OK full.")
+    assert plain("Disk full.") == AlertAnswer("Disk full.")
+    assert plain("Disk HEARTBEAT_OK full.") == AlertAnswer("Disk HEARTBEAT_OK full.")
 
 
 def test_marks_beside_the_token_are_nothing_even_where_nothing_is_allowed() -> None:
-    assert plain("> HEARTBEAT_OK", limit=0) == Silent(">")
-    assert plain("✅ HEARTBEAT_OK", limit=0) == Silent("✅")
-    assert plain("HEARTBEAT_OK x", limit=0) == Alert("x")
-    assert plain("HEARTBEAT_OK <disk is full>", limit=0) == Alert("<disk is full>")
+    assert plain("> HEARTBEAT_OK", limit=0) == SilentAnswer(">")
+    assert plain("✅ HEARTBEAT_OK", limit=0) == SilentAnswer("✅")
+    assert plain("HEARTBEAT_OK x", limit=0) == AlertAnswer("x")
+    assert plain("HEARTBEAT_OK <disk is full>", limit=0) == AlertAnswer("<disk is full>")
 
 
 @pytest.mark.parametrize("kind", [BeatKind.CRON, BeatKind.CRON | BeatKind.EXEC], ids=str)
 def test_a_report_of_a_scheduled_task_is_told_however_short(kind: BeatKind) -> None:
-    assert judge("HEARTBEAT_OK Three meetings.", kind=kind, ack_max_chars=300) == Alert("Three meetings.")
-    assert judge("**HEARTBEAT_OK**", kind=kind, ack_max_chars=300) == Silent()
+    assert classify_answer("HEARTBEAT_OK Three meetings.", kind=kind, ack_max_chars=300) == AlertAnswer(
+        "Three meetings."
+    )
+    assert classify_answer("**HEARTBEAT_OK**", kind=kind, ack_max_chars=300) == SilentAnswer()
 
 
 @pytest.mark.parametrize("kind", [BeatKind.PLAIN, BeatKind.EXEC, BeatKind.CRON], ids=str)
@@ -169,42 +171,44 @@ def test_a_report_of_a_scheduled_task_is_told_however_short(kind: BeatKind) -> N
 )
 def test_a_line_that_hands_over_a_file_is_never_kept_back(kind: BeatKind, text: str) -> None:
     expected = text.replace("HEARTBEAT_OK", "").strip()
-    assert judge(text, kind=kind, ack_max_chars=300) == Alert(expected, has_media=True)
+    assert classify_answer(text, kind=kind, ack_max_chars=300) == AlertAnswer(expected, has_media=True)
 
 
 @pytest.mark.parametrize(
     "text", ["HEARTBEAT_OK the word MEDIA: x", "HEARTBEAT_OK\nMEDIA:", "HEARTBEAT_OK\nmedia:a.png"]
 )
 def test_what_names_no_file_is_an_answer_like_others(text: str) -> None:
-    assert isinstance(plain(text), Silent)
+    assert isinstance(plain(text), SilentAnswer)
 
 
 @pytest.mark.parametrize("text", ["", "HEARTBEAT_OK", "HEARTBEAT_OK see it"])
 def test_files_that_were_taken_out_of_the_answer_are_told_of_too(text: str) -> None:
-    verdict = judge(text, kind=BeatKind.PLAIN, ack_max_chars=300, has_media=True)
-    assert verdict == Alert(text.removeprefix("HEARTBEAT_OK").strip(), has_media=True)
+    verdict = classify_answer(text, kind=BeatKind.PLAIN, ack_max_chars=300, has_media=True)
+    assert verdict == AlertAnswer(text.removeprefix("HEARTBEAT_OK").strip(), has_media=True)
 
 
-def always(text: str, *, kind: BeatKind = BeatKind.EXEC, summary: str = " make: exit 0\n") -> Silent | Alert:
-    return judge(text, kind=kind, ack_max_chars=300, exec_always_deliver=True, summary=summary)
+def always(
+    text: str, *, kind: BeatKind = BeatKind.EXEC, summary: str = " make: exit 0\n"
+) -> SilentAnswer | AlertAnswer:
+    return classify_answer(text, kind=kind, ack_max_chars=300, exec_always_deliver=True, summary=summary)
 
 
 @pytest.mark.parametrize("text", ["HEARTBEAT_OK", "", "**HEARTBEAT_OK**.", "> HEARTBEAT_OK"])
 def test_where_every_command_is_told_of_the_summary_stands_for_an_empty_answer(text: str) -> None:
-    assert always(text) == Alert("make: exit 0")
-    assert always(text, kind=BeatKind.EXEC | BeatKind.CRON) == Alert("make: exit 0")
+    assert always(text) == AlertAnswer("make: exit 0")
+    assert always(text, kind=BeatKind.EXEC | BeatKind.CRON) == AlertAnswer("make: exit 0")
 
 
 def test_where_every_command_is_told_of_the_agents_own_words_come_first() -> None:
-    assert always("HEARTBEAT_OK It built.") == Alert("It built.")
-    assert always("It built.") == Alert("It built.")
+    assert always("HEARTBEAT_OK It built.") == AlertAnswer("It built.")
+    assert always("It built.") == AlertAnswer("It built.")
 
 
 def test_telling_of_every_command_is_about_commands_only() -> None:
-    assert always("HEARTBEAT_OK", kind=BeatKind.PLAIN) == Silent()
-    assert always("HEARTBEAT_OK all well", kind=BeatKind.PLAIN) == Silent("all well")
-    assert always("HEARTBEAT_OK", kind=BeatKind.CRON) == Silent()
+    assert always("HEARTBEAT_OK", kind=BeatKind.PLAIN) == SilentAnswer()
+    assert always("HEARTBEAT_OK all well", kind=BeatKind.PLAIN) == SilentAnswer("all well")
+    assert always("HEARTBEAT_OK", kind=BeatKind.CRON) == SilentAnswer()
 
 
 def test_a_command_without_a_summary_and_without_words_leaves_nothing_to_tell() -> None:
-    assert always("HEARTBEAT_OK", summary=" ") == Silent()
+    assert always("HEARTBEAT_OK", summary=" ") == SilentAnswer()

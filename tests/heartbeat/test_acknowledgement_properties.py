@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heartbeat.answers import HEARTBEAT_OK, Alert, BeatKind, Silent, judge, strip_token
+from heartbeat.answers import HEARTBEAT_OK, AlertAnswer, BeatKind, SilentAnswer, classify_answer, strip_token
 
 PIECES = [
     *(HEARTBEAT_OK, "HEARTBEAT_", "OK", " ", "\n", "\t", "&nbsp;", "*", "**", "_", "`", "```", "~~~", "~"),
@@ -43,14 +43,14 @@ def test_only_the_ends_are_touched(text: str) -> None:
 
 @given(ANSWERS.filter(lambda text: HEARTBEAT_OK not in text), KINDS, st.integers(0, 1_000_000))
 def test_a_text_without_the_token_is_only_trimmed(text: str, kind: BeatKind, limit: int) -> None:
-    verdict = judge(text, kind=kind, ack_max_chars=limit)
-    assert (verdict.text if isinstance(verdict, Alert) else "") == text.strip()
+    verdict = classify_answer(text, kind=kind, ack_max_chars=limit)
+    assert (verdict.text if isinstance(verdict, AlertAnswer) else "") == text.strip()
 
 
 @given(ANSWERS, KINDS, LIMITS)
 def test_no_word_beyond_the_limit_is_lost(text: str, kind: BeatKind, limit: int) -> None:
-    verdict = judge(text, kind=kind, ack_max_chars=limit)
-    if isinstance(verdict, Alert):
+    verdict = classify_answer(text, kind=kind, ack_max_chars=limit)
+    if isinstance(verdict, AlertAnswer):
         assert said(verdict.text).endswith(said(text)) or said(text) in said(verdict.text)
     else:
         assert len(said(text)) <= limit
@@ -60,16 +60,16 @@ def test_no_word_beyond_the_limit_is_lost(text: str, kind: BeatKind, limit: int)
 def test_only_an_acknowledged_answer_or_an_empty_one_is_kept_back(
     text: str, kind: BeatKind, limit: int, *, always: bool
 ) -> None:
-    verdict = judge(text, kind=kind, ack_max_chars=limit, exec_always_deliver=always)
-    if isinstance(verdict, Silent):
-        assert strip_token(text) == (verdict.rest, True) or not text.strip()
+    verdict = classify_answer(text, kind=kind, ack_max_chars=limit, exec_always_deliver=always)
+    if isinstance(verdict, SilentAnswer):
+        assert strip_token(text) == (verdict.remainder, True) or not text.strip()
         assert "MEDIA:a.png" not in text.split("\n")
 
 
 @given(ANSWERS, KINDS, LIMITS)
 def test_a_larger_limit_never_tells_more(text: str, kind: BeatKind, limit: int) -> None:
-    if isinstance(judge(text, kind=kind, ack_max_chars=limit), Silent):
-        assert isinstance(judge(text, kind=kind, ack_max_chars=limit + 1), Silent)
+    if isinstance(classify_answer(text, kind=kind, ack_max_chars=limit), SilentAnswer):
+        assert isinstance(classify_answer(text, kind=kind, ack_max_chars=limit + 1), SilentAnswer)
 
 
 @given(ANSWERS, st.integers(0, 3), st.integers(0, 3))
@@ -118,7 +118,7 @@ def seconds(first: str, piece: str, last: str, size: int) -> float:
 
 def _timed(text: str) -> float:
     begun = time.thread_time()
-    judge(text, kind=BeatKind.PLAIN, ack_max_chars=300)
+    classify_answer(text, kind=BeatKind.PLAIN, ack_max_chars=300)
     return time.thread_time() - begun
 
 
@@ -132,5 +132,5 @@ def test_a_hostile_answer_costs_in_proportion_to_its_length(first: str, piece: s
 def test_ten_megabytes_are_judged(name: str) -> None:
     first, piece, last = HOSTILE[name]
     text = first + piece * (10_000_000 // len(piece)) + last
-    verdict = judge(text, kind=BeatKind.PLAIN, ack_max_chars=300)
-    assert isinstance(verdict, Silent) == (name not in ("files", "tags that never end"))
+    verdict = classify_answer(text, kind=BeatKind.PLAIN, ack_max_chars=300)
+    assert isinstance(verdict, SilentAnswer) == (name not in ("files", "tags that never end"))

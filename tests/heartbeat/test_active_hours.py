@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heartbeat import schedule
-from heartbeat.schedule import ALWAYS, Window, parse
+from heartbeat.schedule import ALWAYS_ACTIVE, ActiveWindow, parse_active_hours
 
 NEW_YORK = "America/New_York"  # 2026: forward at 02:00 on March 8, back at 02:00 on November 1
 BERLIN = "Europe/Berlin"
@@ -56,7 +56,7 @@ def machine_in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_the_start_belongs_to_the_window_and_the_end_does_not(
     start: str, end: str, active: list[str], quiet: list[str]
 ) -> None:
-    window = parse(start, end, BERLIN)
+    window = parse_active_hours(start, end, BERLIN)
     assert window.warning == ""
     assert [text for text in active if not window.is_active(at(BERLIN, f"2026-02-03T{text}"))] == []
     assert [text for text in quiet if window.is_active(at(BERLIN, f"2026-02-03T{text}"))] == []
@@ -64,16 +64,16 @@ def test_the_start_belongs_to_the_window_and_the_end_does_not(
 
 def test_the_zone_decides_which_hour_it_is() -> None:
     noon_in_berlin = at(BERLIN, "2026-02-03T12:00")
-    assert parse("12:00", "13:00", BERLIN).is_active(noon_in_berlin)
-    assert parse("06:00", "07:00", NEW_YORK).is_active(noon_in_berlin)
-    assert parse("16:45", "16:46", "Asia/Kathmandu").is_active(noon_in_berlin)
-    assert parse("11:00", "12:00", "UTC").is_active(noon_in_berlin)
+    assert parse_active_hours("12:00", "13:00", BERLIN).is_active(noon_in_berlin)
+    assert parse_active_hours("06:00", "07:00", NEW_YORK).is_active(noon_in_berlin)
+    assert parse_active_hours("16:45", "16:46", "Asia/Kathmandu").is_active(noon_in_berlin)
+    assert parse_active_hours("11:00", "12:00", "UTC").is_active(noon_in_berlin)
 
 
 @pytest.mark.usefixtures("machine_in_new_york")
 @pytest.mark.parametrize("zone", ["", "  "])
 def test_no_zone_is_the_machines_own(zone: str) -> None:
-    window = parse("09:00", "17:00", zone)
+    window = parse_active_hours("09:00", "17:00", zone)
     assert window.warning == ""
     assert window.is_active(at(NEW_YORK, "2026-02-03T09:00"))
     assert window.is_active(at(NEW_YORK, "2026-07-03T16:59"))
@@ -82,9 +82,9 @@ def test_no_zone_is_the_machines_own(zone: str) -> None:
 
 
 def test_no_hours_are_all_hours() -> None:
-    assert ALWAYS.is_active(YEAR_2026)
-    assert ALWAYS.next_start(YEAR_2026 + 0.25) == YEAR_2026 + 0.25
-    assert ALWAYS.warning == ""
+    assert ALWAYS_ACTIVE.is_active(YEAR_2026)
+    assert ALWAYS_ACTIVE.next_start(YEAR_2026 + 0.25) == YEAR_2026 + 0.25
+    assert ALWAYS_ACTIVE.warning == ""
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_no_hours_are_all_hours() -> None:
     ],
 )
 def test_what_is_not_understood_is_told_and_silences_nothing(start: str, end: str, zone: str, named: str) -> None:
-    window = parse(start, end, zone)
+    window = parse_active_hours(start, end, zone)
     assert window.warning.startswith(f"active_hours.{named}")
     assert "write" in window.warning
     assert len(window.warning) < 300
@@ -123,7 +123,9 @@ def test_a_zone_whose_file_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatc
         raise PermissionError(name)
 
     monkeypatch.setattr(schedule, "ZoneInfo", refuse)
-    assert parse("09:00", "17:00", BERLIN).warning.startswith("active_hours.tz = 'Europe/Berlin' is no time zone")
+    assert parse_active_hours("09:00", "17:00", BERLIN).warning.startswith(
+        "active_hours.tz = 'Europe/Berlin' is no time zone"
+    )
 
 
 # --- the next start ---------------------------------------------------------------------------------------------------
@@ -143,18 +145,18 @@ def test_a_zone_whose_file_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_the_window_opens_next(start: str, end: str, now: str, then: str) -> None:
-    assert parse(start, end, BERLIN).next_start(at(BERLIN, now)) == at(BERLIN, then)
+    assert parse_active_hours(start, end, BERLIN).next_start(at(BERLIN, now)) == at(BERLIN, then)
 
 
 def test_a_window_that_is_never_open_has_no_next_start() -> None:
-    assert parse("08:00", "08:00", BERLIN).next_start(YEAR_2026) is None
+    assert parse_active_hours("08:00", "08:00", BERLIN).next_start(YEAR_2026) is None
 
 
 # --- the clock is changed ---------------------------------------------------------------------------------------------
 
 
 def test_a_start_in_the_hour_that_is_left_out_is_the_change() -> None:
-    window = parse("02:30", "06:00", NEW_YORK)
+    window = parse_active_hours("02:30", "06:00", NEW_YORK)
     change = at(NEW_YORK, "2026-03-08T03:00")
     assert not window.is_active(change - 1)
     assert window.is_active(change)
@@ -162,17 +164,17 @@ def test_a_start_in_the_hour_that_is_left_out_is_the_change() -> None:
 
 
 def test_a_window_within_the_hour_that_is_left_out_does_not_open_that_day() -> None:
-    window = parse("02:10", "02:50", NEW_YORK)
+    window = parse_active_hours("02:10", "02:50", NEW_YORK)
     assert window.next_start(at(NEW_YORK, "2026-03-07T03:00")) == at(NEW_YORK, "2026-03-09T02:10")
 
 
 def test_an_hour_that_is_left_out_shortens_the_wait_for_the_start() -> None:
     now = at(NEW_YORK, "2026-03-07T20:00")
-    assert parse("08:00", "17:00", NEW_YORK).next_start(now) == now + 11 * HOUR
+    assert parse_active_hours("08:00", "17:00", NEW_YORK).next_start(now) == now + 11 * HOUR
 
 
 def test_a_start_in_the_hour_that_is_repeated_comes_twice() -> None:
-    window = parse("01:30", "01:45", NEW_YORK)
+    window = parse_active_hours("01:30", "01:45", NEW_YORK)
     first, second = (at(NEW_YORK, "2026-11-01T01:30", fold=fold) for fold in (0, 1))
     assert second == first + HOUR
     assert window.next_start(first - HOUR) == first
@@ -181,7 +183,7 @@ def test_a_start_in_the_hour_that_is_repeated_comes_twice() -> None:
 
 
 def test_a_window_whose_end_is_repeated_opens_again_at_the_change() -> None:
-    window = parse("22:00", "01:30", NEW_YORK)
+    window = parse_active_hours("22:00", "01:30", NEW_YORK)
     closed = at(NEW_YORK, "2026-11-01T01:30", fold=0)
     assert not window.is_active(closed)
     assert window.next_start(closed) == at(NEW_YORK, "2026-11-01T01:00", fold=1)
@@ -189,7 +191,7 @@ def test_a_window_whose_end_is_repeated_opens_again_at_the_change() -> None:
 
 def test_an_hour_that_is_repeated_lengthens_the_wait_for_the_start() -> None:
     now = at(NEW_YORK, "2026-10-31T20:00")
-    assert parse("08:00", "17:00", NEW_YORK).next_start(now) == now + 13 * HOUR
+    assert parse_active_hours("08:00", "17:00", NEW_YORK).next_start(now) == now + 13 * HOUR
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_an_hour_that_is_repeated_lengthens_the_wait_for_the_start() -> None:
     ],
 )
 def test_a_window_from_midnight_opens_with_the_day_however_that_begins(zone: str, now: str, then: str) -> None:
-    assert parse("00:00", "06:00", zone).next_start(at(zone, now)) == at(zone, then)
+    assert parse_active_hours("00:00", "06:00", zone).next_start(at(zone, now)) == at(zone, then)
 
 
 TIMES = st.builds("{:02}:{:02}".format, st.integers(0, 23), st.sampled_from([0, 1, 15, 30, 45, 59]))
@@ -218,7 +220,7 @@ NEAR_CHANGES = st.builds(
 
 @given(start=TIMES, end=TIMES, zone=ZONES, now=MOMENTS | NEAR_CHANGES)
 def test_the_next_start_is_the_first_minute_of_the_window(start: str, end: str, zone: str, now: float) -> None:
-    window = parse(start, end, zone)
+    window = parse_active_hours(start, end, zone)
     then = window.next_start(now)
     if then is None:
         assert start == end
@@ -230,9 +232,9 @@ def test_the_next_start_is_the_first_minute_of_the_window(start: str, end: str, 
 
 @given(start=TIMES, end=TIMES, zone=ZONES, now=MOMENTS | NEAR_CHANGES)
 def test_a_window_and_its_opposite_share_the_day(start: str, end: str, zone: str, now: float) -> None:
-    is_active = [parse(*times, zone).is_active(now) for times in ((start, end), (end, start))]
+    is_active = [parse_active_hours(*times, zone).is_active(now) for times in ((start, end), (end, start))]
     assert is_active.count(True) == (0 if start == end else 1)
 
 
 def test_windows_are_values() -> None:
-    assert parse("08:00", "17:00") == Window(start=8 * HOUR, end=17 * HOUR)
+    assert parse_active_hours("08:00", "17:00") == ActiveWindow(start=8 * HOUR, end=17 * HOUR)

@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heartbeat import checklist
-from heartbeat.checklist import CHECKLIST_NAME, Checklist, ChecklistState, is_effectively_empty, look, look_at
+from heartbeat.checklist import (
+    CHECKLIST_NAME,
+    Checklist,
+    ChecklistState,
+    is_effectively_empty,
+    read_checklist,
+    read_checklist_file,
+)
 
 EMPTY_LINES = [
     *("", "   ", "\t", "\u00a0", "#", "# Heartbeat", "### Every hour", "####### deep", "  # indented"),
@@ -82,14 +89,14 @@ def written(folder: Path, body: bytes) -> Path:
     ],
 )
 def test_a_file_is_judged_by_its_lines(tmp_path: Path, body: bytes, state: ChecklistState) -> None:
-    assert look_at(written(tmp_path, body)) == Checklist(state)
+    assert read_checklist_file(written(tmp_path, body)) == Checklist(state)
 
 
 def test_no_file_is_no_problem(tmp_path: Path) -> None:
-    assert look_at(tmp_path / CHECKLIST_NAME) == Checklist(ChecklistState.MISSING)
-    assert look_at(tmp_path / "no folder" / CHECKLIST_NAME) == Checklist(ChecklistState.MISSING)
+    assert read_checklist_file(tmp_path / CHECKLIST_NAME) == Checklist(ChecklistState.MISSING)
+    assert read_checklist_file(tmp_path / "no folder" / CHECKLIST_NAME) == Checklist(ChecklistState.MISSING)
     (tmp_path / "file").touch()
-    assert look_at(tmp_path / "file" / CHECKLIST_NAME) == Checklist(ChecklistState.MISSING)
+    assert read_checklist_file(tmp_path / "file" / CHECKLIST_NAME) == Checklist(ChecklistState.MISSING)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +104,7 @@ def test_no_file_is_no_problem(tmp_path: Path) -> None:
     [b"# a\0b", b"\x7fELF\x01\x01\0\0", b"# caf\xe9 in latin-1\n", b"# cut \xc3", "# utf-16".encode("utf-16")],
 )
 def test_what_is_no_text_is_told_and_not_taken_for_an_empty_list(tmp_path: Path, body: bytes) -> None:
-    found = look_at(written(tmp_path, body))
+    found = read_checklist_file(written(tmp_path, body))
     assert found == Checklist(ChecklistState.UNREADABLE, "HEARTBEAT.md is not a text in UTF-8")
 
 
@@ -106,7 +113,7 @@ def test_a_huge_file_is_read_to_a_bound_and_counts_as_filled(tmp_path: Path) -> 
     os.truncate(path, 1 << 30)
     tracemalloc.start()
     try:
-        assert look_at(path) == Checklist(ChecklistState.FILLED)
+        assert read_checklist_file(path) == Checklist(ChecklistState.FILLED)
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
@@ -114,11 +121,11 @@ def test_a_huge_file_is_read_to_a_bound_and_counts_as_filled(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("size", "state"), [(262_144, ChecklistState.EMPTY), (262_145, ChecklistState.FILLED)])
 def test_only_a_file_that_was_read_to_its_end_is_empty(tmp_path: Path, size: int, state: ChecklistState) -> None:
-    assert look_at(written(tmp_path, b"\n" * size)).state is state
+    assert read_checklist_file(written(tmp_path, b"\n" * size)).state is state
 
 
 def test_a_character_that_lies_across_the_bound_is_no_fault(tmp_path: Path) -> None:
-    assert look_at(written(tmp_path, b"#" * 262_143 + "é".encode())) == Checklist(ChecklistState.FILLED)
+    assert read_checklist_file(written(tmp_path, b"#" * 262_143 + "é".encode())) == Checklist(ChecklistState.FILLED)
 
 
 def test_a_file_without_rights_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,30 +133,30 @@ def test_a_file_without_rights_is_told(tmp_path: Path, monkeypatch: pytest.Monke
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(os, "open", refuse)  # the suite may run as root, who may read everything
-    found = look_at(written(tmp_path, b""))
+    found = read_checklist_file(written(tmp_path, b""))
     assert found == Checklist(ChecklistState.UNREADABLE, "HEARTBEAT.md cannot be read: Permission denied")
 
 
 def test_a_folder_in_its_place_is_told(tmp_path: Path) -> None:
     (tmp_path / CHECKLIST_NAME).mkdir()
-    found = look_at(tmp_path / CHECKLIST_NAME)
+    found = read_checklist_file(tmp_path / CHECKLIST_NAME)
     assert found.state is ChecklistState.UNREADABLE
     assert "HEARTBEAT.md cannot be read: " in found.problem
 
 
 def test_a_pipe_in_its_place_is_told_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / CHECKLIST_NAME)
-    found = look_at(tmp_path / CHECKLIST_NAME)
+    found = read_checklist_file(tmp_path / CHECKLIST_NAME)
     assert found == Checklist(ChecklistState.UNREADABLE, "HEARTBEAT.md cannot be read: it is not a file")
 
 
 def test_a_link_to_itself_is_told(tmp_path: Path) -> None:
     (tmp_path / CHECKLIST_NAME).symlink_to(CHECKLIST_NAME)
-    assert look_at(tmp_path / CHECKLIST_NAME).state is ChecklistState.UNREADABLE
+    assert read_checklist_file(tmp_path / CHECKLIST_NAME).state is ChecklistState.UNREADABLE
 
 
 def test_a_path_that_cannot_be_is_told() -> None:
-    found = look_at(Path("a\0b"))
+    found = read_checklist_file(Path("a\0b"))
     assert found.state is ChecklistState.UNREADABLE
     assert "null" in found.problem
 
@@ -162,7 +169,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     before = open_files()
     for path in (written(tmp_path, b"x"), tmp_path / "pipe", tmp_path):
-        look_at(path)
+        read_checklist_file(path)
     assert open_files() == before
 
 
@@ -171,8 +178,8 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
 
 async def test_a_workspace_is_looked_at_beside_everything_else(tmp_path: Path) -> None:
     written(tmp_path, b"- look at the disk\n")
-    assert await look(tmp_path) == Checklist(ChecklistState.FILLED)
-    assert await look(tmp_path / "elsewhere") == Checklist(ChecklistState.MISSING)
+    assert await read_checklist(tmp_path) == Checklist(ChecklistState.FILLED)
+    assert await read_checklist(tmp_path / "elsewhere") == Checklist(ChecklistState.MISSING)
 
 
 async def test_a_file_system_that_does_not_answer_holds_up_nobody_for_long(
@@ -183,14 +190,14 @@ async def test_a_file_system_that_does_not_answer_holds_up_nobody_for_long(
     def hang(path: Path) -> Checklist:
         answers.wait(20)
         left.set()
-        return look_at(path)
+        return read_checklist_file(path)
 
-    monkeypatch.setattr(checklist, "look_at", hang)
+    monkeypatch.setattr(checklist, "read_checklist_file", hang)
     limiter = trio.CapacityLimiter(1)
     try:
         for _ in range(3):  # the first hangs in its thread, the others find no room for one
             begun = trio.current_time()
-            found = await look(tmp_path, limiter=limiter)
+            found = await read_checklist(tmp_path, limiter=limiter)
             assert trio.current_time() - begun == pytest.approx(5)
             assert found.state is ChecklistState.UNREADABLE
             assert found.problem == "HEARTBEAT.md cannot be read: no answer within 5 s"
@@ -203,5 +210,5 @@ async def test_a_file_system_that_does_not_answer_holds_up_nobody_for_long(
 async def test_a_look_that_is_cancelled_is_given_up(tmp_path: Path) -> None:
     with trio.CancelScope() as scope:
         scope.cancel()
-        await look(tmp_path)
+        await read_checklist(tmp_path)
     assert scope.cancelled_caught

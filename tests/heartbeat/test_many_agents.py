@@ -4,9 +4,9 @@ import msgspec
 import trio
 from trio.testing import MockClock
 
-from heartbeat.records import Outcome
+from heartbeat.records import BeatOutcome
 from heartbeat.service import Heartbeat
-from heartbeat.wake import Reason
+from heartbeat.wake import WakeReason
 from tests.heartbeat.house_around import ON, World
 from wire.units import Seconds
 
@@ -50,7 +50,7 @@ async def test_an_hour_of_ten_thousand_agents(autojump_clock: MockClock, nursery
     await nursery.start(heartbeat.run)
     await trio.sleep(3600 * 1.1 + 2)
     beats = [status.counts for status in heartbeat.status()]
-    assert all(set(counts) == {Outcome.SILENT} and counts[Outcome.SILENT] in (2, 3) for counts in beats)
+    assert all(set(counts) == {BeatOutcome.SILENT} and counts[BeatOutcome.SILENT] in (2, 3) for counts in beats)
     assert counted.steps <= 3600 * 4
     assert counted.steps < len(world.started)
 
@@ -63,7 +63,7 @@ async def test_a_wake_of_all_of_them_at_once_reaches_every_one_and_no_more_run_t
     await nursery.start(heartbeat.run)
     for number in range(MANY):
         world.inject("event", session=f"agent:a{number}:main:main")
-        heartbeat.wake(f"a{number}", Reason.EXEC)
+        heartbeat.wake(f"a{number}", WakeReason.EXEC)
     await trio.sleep(0.5)
     assert len(world.started) == 256
     await trio.sleep(MANY / 256 + 2)

@@ -12,7 +12,7 @@ from heartbeat.answers import (
     HEARTBEAT_PROMPT,
     BeatKind,
     PromptTexts,
-    compose,
+    compose_prompt,
     with_events,
 )
 
@@ -27,7 +27,7 @@ BUILT_IN = PromptTexts()
 
 
 def prompt_about(*events: Event, texts: PromptTexts = BUILT_IN) -> str:
-    return compose(events, BeatKind.of(event.kind for event in events), texts)
+    return compose_prompt(events, BeatKind.of(event.kind for event in events), texts)
 
 
 def test_with_no_events_the_agent_is_asked_to_look_around() -> None:
@@ -46,7 +46,7 @@ def test_a_finished_command_is_asked_about() -> None:
 
 
 def test_the_end_of_a_delegated_task_is_asked_about_as_the_end_of_a_command() -> None:
-    told = compose([Event("Task done", "delegate")], BeatKind.of(["delegate"]), BUILT_IN, looks_around=False)
+    told = compose_prompt([Event("Task done", "delegate")], BeatKind.of(["delegate"]), BUILT_IN, looks_around=False)
     assert told == f"[SYSTEM] Task done\n\n{EXEC_PROMPT}"
 
 

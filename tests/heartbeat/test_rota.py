@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heartbeat.schedule import Rota
+from heartbeat.schedule import BeatSchedule
 from heartbeat.settings import ActiveHours, HeartbeatSettings
 from router.keys import main_session_key
 from tests.heartbeat.house_around import ON
@@ -16,37 +16,37 @@ MIDNIGHT = 1_700_006_400.0
 HOURLY = msgspec.structs.replace(ON, every=Seconds(3600))
 
 
-def rota_of(*names: str, settings: HeartbeatSettings = HOURLY, last: float | None = None) -> Rota:
-    rota = Rota()
+def rota_of(*names: str, settings: HeartbeatSettings = HOURLY, last: float | None = None) -> BeatSchedule:
+    rota = BeatSchedule()
     beats = {} if last is None else dict.fromkeys(names, last)
     rota.reconfigure(dict.fromkeys(names, settings), 0.0, MIDNIGHT, beats)
     return rota
 
 
-def due(rota: Rota, agent: str = "main") -> float:
+def due(rota: BeatSchedule, agent: str = "main") -> float:
     at = rota.due_of(agent)
     assert at is not None
     return at
 
 
-def due_next(rota: Rota) -> float:
+def due_next(rota: BeatSchedule) -> float:
     """When there is something to look at next."""
     at = rota.next_due()
     assert at is not None
     return at
 
 
-def come_up(rota: Rota, now: float) -> list[str]:
+def come_up(rota: BeatSchedule, now: float) -> list[str]:
     return [member.agent for member in rota.pop_due(now, MIDNIGHT + now)]
 
 
 def test_a_new_agent_beats_first_after_one_interval_of_its_own() -> None:
     rota = rota_of("main", "other")
     for agent in ("main", "other"):
-        assert due(rota, agent) == pytest.approx(rota.members()[agent].every, abs=1)
+        assert due(rota, agent) == pytest.approx(rota.agents()[agent].every, abs=1)
     assert due(rota, "main") != due(rota, "other")
     assert rota.next_due() == min(due(rota, "main"), due(rota, "other"))
-    assert rota.members()["main"].home == ("main", main_session_key("main"))
+    assert rota.agents()["main"].main_target == ("main", main_session_key("main"))
 
 
 @pytest.mark.parametrize("every", [3600, 4 * 3600, 12 * 3600])
@@ -80,34 +80,34 @@ def test_who_has_come_up_stays_due_until_it_is_done() -> None:
     assert come_up(rota, first) == ["main"]
     assert rota.is_due("main")
     assert (due(rota), rota.next_due()) == (first, None)
-    rota.done("main", first + 100, MIDNIGHT + first + 100)
+    rota.mark_done("main", first + 100, MIDNIGHT + first + 100)
     assert not rota.is_due("main")
-    assert due(rota) == pytest.approx(first + rota.members()["main"].every, abs=1)
+    assert due(rota) == pytest.approx(first + rota.agents()["main"].every, abs=1)
 
 
 def test_being_done_without_having_come_up_changes_nothing() -> None:
     rota = rota_of("main")
     first = due(rota)
-    rota.done("main", 10.0, MIDNIGHT)
-    rota.done("nobody", 10.0, MIDNIGHT)
+    rota.mark_done("main", 10.0, MIDNIGHT)
+    rota.mark_done("nobody", 10.0, MIDNIGHT)
     assert due(rota) == first
 
 
 def test_a_beat_that_took_longer_than_the_interval_is_followed_by_a_whole_one() -> None:
     rota = rota_of("main")
     come_up(rota, 5000.0)
-    rota.done("main", 20_000.0, MIDNIGHT + 20_000)
-    assert due(rota) == pytest.approx(20_000 + rota.members()["main"].every, abs=1)
+    rota.mark_done("main", 20_000.0, MIDNIGHT + 20_000)
+    assert due(rota) == pytest.approx(20_000 + rota.agents()["main"].every, abs=1)
 
 
 def test_agents_are_due_on_whole_seconds_so_that_many_come_up_together() -> None:
     rota = rota_of(*(f"a{number}" for number in range(1000)))
-    assert all(due(rota, agent).is_integer() for agent in rota.members())
+    assert all(due(rota, agent).is_integer() for agent in rota.agents())
 
 
 def test_an_agent_that_beat_before_the_restart_waits_for_the_rest_of_its_interval() -> None:
     rota = rota_of("main", last=MIDNIGHT - 1000)
-    assert due(rota) == pytest.approx(rota.members()["main"].every - 1000, abs=1)
+    assert due(rota) == pytest.approx(rota.agents()["main"].every - 1000, abs=1)
 
 
 @pytest.mark.parametrize("last", [MIDNIGHT - 86_400, 0.0])
@@ -120,7 +120,7 @@ def test_those_who_are_late_come_up_within_a_minute_and_not_all_at_once(last: fl
 
 def test_a_last_beat_in_the_future_makes_nobody_wait_longer() -> None:
     rota = rota_of("main", last=MIDNIGHT + 10**9)
-    assert due(rota) == pytest.approx(rota.members()["main"].every, abs=1)
+    assert due(rota) == pytest.approx(rota.agents()["main"].every, abs=1)
 
 
 def test_who_is_off_is_known_and_never_due() -> None:
@@ -145,7 +145,7 @@ def test_an_agent_that_is_switched_off_while_it_is_due_does_not_come_up_again() 
     rota = rota_of("main")
     come_up(rota, 5000.0)
     rota.reconfigure({"main": HeartbeatSettings()}, 5000.0, MIDNIGHT, {})
-    rota.done("main", 5001.0, MIDNIGHT)
+    rota.mark_done("main", 5001.0, MIDNIGHT)
     assert (rota.is_due("main"), rota.next_due()) == (False, None)
 
 
@@ -158,7 +158,7 @@ def test_hours_that_begin_within_the_hour_are_waited_for_and_those_far_away_are_
     assert 5400 <= due(near) <= 5400 + 360 + 1
     far = rota_of("main", settings=with_hours("20:00", "21:00"))
     assert due(far) == pytest.approx(20 * 3600, abs=400)
-    assert far.next_due() == pytest.approx(far.members()["main"].every + 3600, abs=1)
+    assert far.next_due() == pytest.approx(far.agents()["main"].every + 3600, abs=1)
 
 
 def test_hours_that_never_begin_are_not_waited_for() -> None:
@@ -167,7 +167,7 @@ def test_hours_that_never_begin_are_not_waited_for() -> None:
 
 def test_hours_that_are_not_understood_are_told_and_shut_nobody_out() -> None:
     rota = rota_of("main", settings=with_hours("8 o'clock", "08:00"))
-    assert "8 o'clock" in rota.members()["main"].window.warning
+    assert "8 o'clock" in rota.agents()["main"].window.warning
     assert rota.next_due() is not None
 
 
@@ -178,5 +178,5 @@ def test_nobody_who_is_on_is_ever_forgotten(naps: list[float]) -> None:
     for nap in naps:
         now += nap
         for member in rota.pop_due(now, MIDNIGHT + now):
-            rota.done(member.agent, now, MIDNIGHT + now)
+            rota.mark_done(member.agent, now, MIDNIGHT + now)
         assert all(now < due(rota, agent) <= now + 3 * 3600 for agent in ("main", "other"))

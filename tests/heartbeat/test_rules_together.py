@@ -7,13 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from heartbeat.answers import HEARTBEAT_OK, Alert, BeatKind, PromptTexts, Silent, compose, judge, strip_token
+from heartbeat.answers import (
+    HEARTBEAT_OK,
+    AlertAnswer,
+    BeatKind,
+    PromptTexts,
+    SilentAnswer,
+    classify_answer,
+    compose_prompt,
+    strip_token,
+)
 from heartbeat.checklist import ChecklistState
-from heartbeat.gates import Facts, Go, Skip, SkipReason, decide
-from heartbeat.records import Repeats
-from heartbeat.schedule import Window, jittered, parse
-from heartbeat.system_events import RESULTS
-from heartbeat.wake import ACTIONS, Reason
+from heartbeat.gates import GateFacts, Go, Skip, SkipReason, evaluate_gates
+from heartbeat.records import AlertDedupe
+from heartbeat.schedule import ActiveWindow, jittered, parse_active_hours
+from heartbeat.system_events import RESULT_KINDS
+from heartbeat.wake import AWAITED_REASONS, WakeReason
 
 DAY, LIMIT = 86400.0, 20
 START = 1_772_000_000.0  # February 2026; the histories run over the change of the clock in March
@@ -25,8 +34,8 @@ ANSWERS = st.builds(
     st.sampled_from(["", " " + HEARTBEAT_OK, " `HEARTBEAT_OK`.", "\nMEDIA:chart.png"]),
 )
 SPANS = st.sampled_from([0.0, 1.0, 299.0, 3600.0, DAY / 2, DAY - 1, DAY, 3 * DAY]) | st.floats(0, 2 * DAY)
-REASONS = st.sampled_from(list(Reason))
-ABOUT_EVENTS = (Reason.EXEC, Reason.CRON, Reason.RETRY)
+REASONS = st.sampled_from(list(WakeReason))
+ABOUT_EVENTS = (WakeReason.EXEC, WakeReason.CRON, WakeReason.RETRY)
 KINDS = st.sampled_from(["exec", "cron", "delegate", "other"])
 
 
@@ -44,7 +53,7 @@ class Agent(RuleBasedStateMachine):
         always=st.booleans(),
     )
     def begin(self, hours: tuple[str, str], *, always: bool) -> None:
-        self.window: Window = parse(*hours, "America/New_York")
+        self.window: ActiveWindow = parse_active_hours(*hours, "America/New_York")
         self.always = always
         self.wall = START
         self.interval = jittered(300.0, "scout")
@@ -54,8 +63,8 @@ class Agent(RuleBasedStateMachine):
         self.pending: list[Event] = []
         self.shown: Counter[str] = Counter()
         self.injected = 0
-        self.repeats = Repeats()
-        self.told: list[tuple[float, Alert]] = []
+        self.repeats = AlertDedupe()
+        self.told: list[tuple[float, AlertAnswer]] = []
         """Alerts of plain beats without events, when each was told; others are always news here."""
 
     # --- the world changes --------------------------------------------------------------------------------------------
@@ -80,14 +89,14 @@ class Agent(RuleBasedStateMachine):
 
     @rule()
     def the_supervisor_is_started_anew(self) -> None:
-        self.repeats = Repeats(self.repeats.told)
+        self.repeats = AlertDedupe(self.repeats.shown_at)
 
     # --- a beat -------------------------------------------------------------------------------------------------------
 
     @rule(reason=REASONS, answer=ANSWERS, fails=st.booleans())
-    def the_agent_is_woken(self, reason: Reason, answer: str, *, fails: bool) -> None:
+    def the_agent_is_woken(self, reason: WakeReason, answer: str, *, fails: bool) -> None:
         facts = self.facts()
-        match decide(facts, reason, self.wall):
+        match evaluate_gates(facts, reason, self.wall):
             case Skip(why):
                 self.check_the_skip(why, reason)
             case Go():
@@ -95,7 +104,9 @@ class Agent(RuleBasedStateMachine):
                 self.beat(reason, answer, fails=fails)
 
     @rule(reason=REASONS, kinds=st.lists(KINDS, max_size=2), answer=ANSWERS, fails=st.booleans())
-    def the_agent_is_woken_when_it_may_be(self, reason: Reason, kinds: list[str], answer: str, *, fails: bool) -> None:
+    def the_agent_is_woken_when_it_may_be(
+        self, reason: WakeReason, kinds: list[str], answer: str, *, fails: bool
+    ) -> None:
         """When its hours have begun and its time has come nothing shuts it out, whatever has been."""
         opens = self.window.next_start(max(self.wall, self.next_due))
         if opens is None:
@@ -106,14 +117,14 @@ class Agent(RuleBasedStateMachine):
         for kind in kinds:
             self.something_happens(kind)
         is_told_already = reason in ABOUT_EVENTS and not self.pending
-        assert decide(self.facts(), reason, self.wall) == (
+        assert evaluate_gates(self.facts(), reason, self.wall) == (
             Skip(SkipReason.NOTHING_PENDING) if is_told_already else Go()
         )
         if not is_told_already:
             self.beat(reason, answer, fails=fails)
 
-    def facts(self) -> Facts:
-        return Facts(
+    def facts(self) -> GateFacts:
+        return GateFacts(
             enabled=self.is_enabled,
             is_running=False,
             is_active_hour=self.window.is_active(self.wall),
@@ -125,51 +136,53 @@ class Agent(RuleBasedStateMachine):
             checklist=self.checklist,
         )
 
-    def check_the_skip(self, why: SkipReason, reason: Reason) -> None:
+    def check_the_skip(self, why: SkipReason, reason: WakeReason) -> None:
         """The reason that is given is true, and an opened gate is not given as shut."""
         truth = {
             SkipReason.DISABLED: not self.is_enabled,
             SkipReason.OUTSIDE_ACTIVE_HOURS: not self.window.is_active(self.wall),
             SkipReason.BUSY: self.is_busy,
-            SkipReason.NOT_DUE: self.wall < self.next_due and reason is Reason.INTERVAL,
+            SkipReason.NOT_DUE: self.wall < self.next_due and reason is WakeReason.INTERVAL,
             SkipReason.EMPTY_CHECKLIST: self.checklist is ChecklistState.EMPTY and not self.pending,
-            SkipReason.NO_WORKER: not self.has_room and reason not in ACTIONS,
+            SkipReason.NO_WORKER: not self.has_room and reason not in AWAITED_REASONS,
             SkipReason.NOTHING_PENDING: not self.pending and reason in ABOUT_EVENTS,
         }
         assert truth[why]
 
-    def check_the_gates(self, reason: Reason) -> None:
+    def check_the_gates(self, reason: WakeReason) -> None:
         assert self.is_enabled
         assert not self.is_busy
         assert self.window.is_active(self.wall)
         assert self.window.start != self.window.end
-        assert self.has_room or reason in ACTIONS
-        assert reason is not Reason.INTERVAL or self.wall >= self.next_due
+        assert self.has_room or reason in AWAITED_REASONS
+        assert reason is not WakeReason.INTERVAL or self.wall >= self.next_due
 
-    def beat(self, reason: Reason, answer: str, *, fails: bool) -> None:
+    def beat(self, reason: WakeReason, answer: str, *, fails: bool) -> None:
         shown = list(self.pending)
         kind = BeatKind.of(event.kind for event in shown)
-        prompt = compose(shown, kind, PromptTexts())
+        prompt = compose_prompt(shown, kind, PromptTexts())
         assert all(f"[SYSTEM] {event.text}\n" in prompt for event in shown)
-        self.next_due = self.wall + self.interval if reason is Reason.INTERVAL else self.next_due
+        self.next_due = self.wall + self.interval if reason is WakeReason.INTERVAL else self.next_due
         if fails:
             return
         self.shown.update(event.id for event in shown)
         self.pending = [event for event in self.pending if event not in shown]
-        summary = "; ".join(event.text for event in shown if event.kind in RESULTS)
+        summary = "; ".join(event.text for event in shown if event.kind in RESULT_KINDS)
         self.hear(answer, kind, summary, prompt if shown else "")
 
     def hear(self, answer: str, kind: BeatKind, summary: str, about: str) -> None:
-        verdict = judge(answer, kind=kind, ack_max_chars=LIMIT, exec_always_deliver=self.always, summary=summary)
+        verdict = classify_answer(
+            answer, kind=kind, ack_max_chars=LIMIT, exec_always_deliver=self.always, summary=summary
+        )
         match verdict:
-            case Silent():
+            case SilentAnswer():
                 self.check_the_silence(answer, kind)
-            case Alert() if not kind and self.repeats.is_repeat("s", verdict, self.wall, about=about):
+            case AlertAnswer() if not kind and self.repeats.is_repeat("s", verdict, self.wall, about=about):
                 assert not about
                 assert self.told_lately(verdict)
-            case Alert():
+            case AlertAnswer():
                 assert about or not self.told_lately(verdict) or verdict.has_media
-                self.repeats.remember("s", verdict, self.wall, about=about)
+                self.repeats.record("s", verdict, self.wall, about=about)
                 self.told += [] if about else [(self.wall, verdict)]
 
     def check_the_silence(self, answer: str, kind: BeatKind) -> None:
@@ -180,7 +193,7 @@ class Agent(RuleBasedStateMachine):
         assert not (rest and BeatKind.CRON in kind)
         assert not (self.always and BeatKind.EXEC in kind)
 
-    def told_lately(self, alert: Alert) -> bool:
+    def told_lately(self, alert: AlertAnswer) -> bool:
         return any(told.text == alert.text and self.wall - at < DAY for at, told in self.told if not told.has_media)
 
     # --- what holds at any time ---------------------------------------------------------------------------------------
@@ -207,9 +220,9 @@ TestAgent.settings = settings(max_examples=200, stateful_step_count=40)
 def test_an_alert_that_is_given_again_is_a_repeat_whatever_token_it_comes_with(
     answer: str, kind: BeatKind, later: float
 ) -> None:
-    repeats = Repeats()
-    first = judge(answer, kind=kind, ack_max_chars=0)
-    again = judge(f"{HEARTBEAT_OK}\n{answer}", kind=kind, ack_max_chars=0)
-    if isinstance(first, Alert) and isinstance(again, Alert) and not first.has_media:
-        repeats.remember("s", first, START)
+    repeats = AlertDedupe()
+    first = classify_answer(answer, kind=kind, ack_max_chars=0)
+    again = classify_answer(f"{HEARTBEAT_OK}\n{answer}", kind=kind, ack_max_chars=0)
+    if isinstance(first, AlertAnswer) and isinstance(again, AlertAnswer) and not first.has_media:
+        repeats.record("s", first, START)
         assert repeats.is_repeat("s", again, START + later)

@@ -8,9 +8,9 @@ from trio.testing import MockClock
 
 from heartbeat.gates import SkipReason
 from heartbeat.ports import BeatAnswer
-from heartbeat.records import BeatReport, Outcome
+from heartbeat.records import BeatOutcome, BeatReport
 from heartbeat.settings import ActiveHours, HeartbeatSettings
-from heartbeat.wake import Reason
+from heartbeat.wake import WakeReason
 from tests.heartbeat.house_around import MAIN, OK, ON, Serve, World, but, fails, status_of
 from wire.units import Seconds
 
@@ -26,8 +26,8 @@ async def test_an_agent_beats_once_an_interval_give_or_take_a_tenth(
     gaps = [later - earlier for earlier, later in zip(world.started_at, world.started_at[1:], strict=False)]
     assert all(gap == pytest.approx(gaps[0]) for gap in gaps)
     assert 270 <= gaps[0] <= 330
-    assert heartbeat.is_woken("main")
-    assert not heartbeat.is_woken("nobody")
+    assert heartbeat.wakes_on_events("main")
+    assert not heartbeat.wakes_on_events("nobody")
     assert {(request.room_only, request.priority, request.touch) for request in world.started} == {(True, 3, False)}
 
 
@@ -36,13 +36,13 @@ async def test_without_an_interval_an_agent_beats_for_events_and_for_operators_o
 ) -> None:
     heartbeat = await serve(HeartbeatSettings())
     assert status_of(heartbeat).next_due is None
-    assert heartbeat.is_woken("main")
+    assert heartbeat.wakes_on_events("main")
     await trio.sleep(3600)
     assert world.started == []
     world.inject("make has finished")
-    assert heartbeat.wake("main", Reason.EXEC) is True
+    assert heartbeat.wake("main", WakeReason.EXEC) is True
     await trio.sleep(2)
-    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+    assert (await heartbeat.run_now("main")).outcome is BeatOutcome.SILENT
     assert len(world.started) == 2
 
 
@@ -50,10 +50,10 @@ async def test_an_agent_that_no_event_wakes_beats_for_operators_only(
     autojump_clock: MockClock, world: World, serve: Serve
 ) -> None:
     heartbeat = await serve(HeartbeatSettings(wake=False))
-    assert not heartbeat.is_woken("main")
-    assert heartbeat.wake("main", Reason.EXEC) is False
-    assert (await heartbeat.run_now("main", Reason.HOOK)).skipped is SkipReason.DISABLED
-    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+    assert not heartbeat.wakes_on_events("main")
+    assert heartbeat.wake("main", WakeReason.EXEC) is False
+    assert (await heartbeat.run_now("main", WakeReason.HOOK)).skipped is SkipReason.DISABLED
+    assert (await heartbeat.run_now("main")).outcome is BeatOutcome.SILENT
 
 
 async def test_a_heartbeat_that_finds_nothing_leaves_no_trace_in_the_conversation(
@@ -61,7 +61,7 @@ async def test_a_heartbeat_that_finds_nothing_leaves_no_trace_in_the_conversatio
 ) -> None:
     heartbeat = await serve()
     report = await heartbeat.run_now("main")
-    assert report.outcome is Outcome.SILENT
+    assert report.outcome is BeatOutcome.SILENT
     assert (world.alerts, world.touched) == ([], [])
 
 
@@ -82,11 +82,11 @@ async def test_the_same_alert_is_told_once_in_a_day_also_by_the_next_supervisor(
 ) -> None:
     world.answer = lambda _: BeatAnswer(ok=True, text="The certificate of example.com runs out. " * 10)
     heartbeat = await serve()
-    assert (await heartbeat.run_now("main")).outcome is Outcome.ALERT
-    assert (await heartbeat.run_now("main")).outcome is Outcome.REPEATED
+    assert (await heartbeat.run_now("main")).outcome is BeatOutcome.ALERT
+    assert (await heartbeat.run_now("main")).outcome is BeatOutcome.REPEATED
     world.restart()
     heartbeat = await serve()
-    assert (await heartbeat.run_now("main")).outcome is Outcome.REPEATED
+    assert (await heartbeat.run_now("main")).outcome is BeatOutcome.REPEATED
     await trio.sleep(86_400 + 400)
     assert len(world.alerts) == 2
 
@@ -109,7 +109,7 @@ async def test_hours_that_make_no_sense_are_told_and_shut_nobody_out(
 ) -> None:
     heartbeat = await serve(but(active_hours=ActiveHours(start="25:00", end="09:00")))
     assert "25:00" in status_of(heartbeat).warning
-    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+    assert (await heartbeat.run_now("main")).outcome is BeatOutcome.SILENT
 
 
 async def test_hours_that_never_begin_mean_never(autojump_clock: MockClock, world: World, serve: Serve) -> None:
@@ -129,7 +129,7 @@ async def test_the_status_says_for_each_agent_what_came_of_its_last_beat_and_whe
     await trio.sleep(400)
     main, quiet = heartbeat.status()
     assert main.last_beat is not None
-    assert (main.last_beat.outcome, main.last_beat.reason) == (Outcome.SILENT, Reason.INTERVAL)
+    assert (main.last_beat.outcome, main.last_beat.reason) == (BeatOutcome.SILENT, WakeReason.INTERVAL)
     assert main.last_beat.took == pytest.approx(1.0)
     assert main.next_due is not None
     assert 0 < main.next_due - world.wall() < main.every
@@ -163,13 +163,13 @@ async def test_the_status_shows_which_session_is_beating(
     autojump_clock: MockClock, world: World, serve: Serve, nursery: trio.Nursery
 ) -> None:
     heartbeat = await serve()
-    nursery.start_soon(heartbeat.run_now, "main", Reason.MANUAL, "alice")
+    nursery.start_soon(heartbeat.run_now, "main", WakeReason.MANUAL, "alice")
     await trio.sleep(0.5)
     assert status_of(heartbeat).running == ("alice",)
-    assert heartbeat.figures() == (1, 1)
+    assert heartbeat.stats() == (1, 1)
     await trio.sleep(2)
     assert status_of(heartbeat).running == ()
-    assert heartbeat.figures() == (1, 0)
+    assert heartbeat.stats() == (1, 0)
 
 
 async def test_other_settings_hold_at_once_and_those_that_are_the_same_keep_their_time(
@@ -232,7 +232,7 @@ async def test_a_record_that_cannot_be_read_is_passed_over(
     world.disk.documents = {"beat": {"main": b"{"}, "beat_told": {"main": b"[1]"}, "beat_begun": {"main x": b"null"}}
     heartbeat = await serve()
     assert status_of(heartbeat).last_beat is None
-    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+    assert (await heartbeat.run_now("main")).outcome is BeatOutcome.SILENT
 
 
 async def test_whoever_waits_for_a_beat_of_a_busy_session_is_told_of_the_beat_and_not_of_the_wait(
@@ -250,7 +250,7 @@ async def test_whoever_waits_for_a_beat_of_a_busy_session_is_told_of_the_beat_an
     assert reports == []
     world.busy.clear()
     await trio.sleep(5)
-    assert [report.outcome for report in reports] == [Outcome.SILENT]
+    assert [report.outcome for report in reports] == [BeatOutcome.SILENT]
 
 
 async def test_who_waits_for_a_beat_of_a_session_that_stays_busy_is_answered_and_the_beat_comes_later(
@@ -260,7 +260,7 @@ async def test_who_waits_for_a_beat_of_a_session_that_stays_busy_is_answered_and
     world.busy.add(MAIN)
     with trio.fail_after(62):
         report = await heartbeat.run_now("main")
-    assert (report.outcome, report.skipped) == (Outcome.SKIPPED, SkipReason.BUSY)
+    assert (report.outcome, report.skipped) == (BeatOutcome.SKIPPED, SkipReason.BUSY)
     assert world.started == []
     world.busy.clear()
     await trio.sleep(5)
@@ -272,10 +272,10 @@ async def test_whoever_asks_during_a_beat_is_told_of_the_next_one(
 ) -> None:
     heartbeat = await serve()
     world.run_time = 10.0
-    heartbeat.wake("main", Reason.HOOK)
+    heartbeat.wake("main", WakeReason.HOOK)
     await trio.sleep(5)
     report = await heartbeat.run_now("main")
-    assert report.reason is Reason.MANUAL
+    assert report.reason is WakeReason.MANUAL
     assert len(world.started) == 2
 
 

@@ -8,9 +8,9 @@ from trio.testing import MockClock
 
 from heartbeat.gates import SkipReason
 from heartbeat.ports import BeatAnswer
-from heartbeat.records import Outcome
+from heartbeat.records import BeatOutcome
 from heartbeat.settings import ActiveHours
-from heartbeat.wake import Reason, reason_of
+from heartbeat.wake import WakeReason, reason_of
 from tests.heartbeat.house_around import MAIN, Serve, World, but, fails, report_all, status_of, system_lines, wake
 from wire.units import Seconds
 
@@ -34,7 +34,7 @@ async def test_a_beat_gives_way_to_a_turn_and_comes_a_second_after_it_at_the_lat
 async def test_whoever_is_busy_may_also_be_queued_for(autojump_clock: MockClock, world: World, serve: Serve) -> None:
     heartbeat = await serve(but(skip_when_busy=False))
     world.busy.add(MAIN)
-    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+    assert (await heartbeat.run_now("main")).outcome is BeatOutcome.SILENT
 
 
 async def test_an_interval_beat_without_a_worker_is_skipped_and_one_that_somebody_waits_for_waits(
@@ -46,7 +46,7 @@ async def test_an_interval_beat_without_a_worker_is_skipped_and_one_that_somebod
     assert world.started == []
     skip = status_of(heartbeat).last_skip
     assert skip is not None
-    assert (skip.skipped, skip.reason) == (SkipReason.NO_WORKER, Reason.INTERVAL)
+    assert (skip.skipped, skip.reason) == (SkipReason.NO_WORKER, WakeReason.INTERVAL)
     wake(heartbeat, world, "make has finished")
     await trio.sleep(2)
     assert [request.room_only for request in world.started] == [False]
@@ -61,16 +61,16 @@ async def test_a_worker_that_somebody_else_was_faster_to_get_is_no_failure(
     status = status_of(heartbeat)
     assert status.last_skip is not None
     assert status.last_skip.skipped is SkipReason.NO_WORKER
-    assert status.counts == {Outcome.SKIPPED: 1}
+    assert status.counts == {BeatOutcome.SKIPPED: 1}
     assert len(world.started) == 1
 
 
 @pytest.mark.parametrize(
     ("reason", "skipped"),
-    [(Reason.MANUAL, SkipReason.EMPTY_CHECKLIST), (Reason.HOOK, None), (Reason.WAKE, None)],
+    [(WakeReason.MANUAL, SkipReason.EMPTY_CHECKLIST), (WakeReason.HOOK, None), (WakeReason.WAKE, None)],
 )
 async def test_an_empty_list_is_nothing_to_beat_for_unless_somebody_calls(
-    nursery: trio.Nursery, tmp_path: Path, reason: Reason, skipped: SkipReason | None
+    nursery: trio.Nursery, tmp_path: Path, reason: WakeReason, skipped: SkipReason | None
 ) -> None:
     world = World()
     world.run_time = 0
@@ -92,7 +92,7 @@ async def test_a_list_that_cannot_be_read_is_told_and_does_not_stop_the_beat(
     heartbeat = await world.open()
     await nursery.start(heartbeat.run)
     report = await heartbeat.run_now("main")
-    assert report.outcome is Outcome.SILENT
+    assert report.outcome is BeatOutcome.SILENT
     assert "not a text" in report.problem
 
 
@@ -100,7 +100,7 @@ async def test_asking_for_an_interval_beat_before_its_time_says_so(
     autojump_clock: MockClock, world: World, serve: Serve
 ) -> None:
     heartbeat = await serve()
-    assert (await heartbeat.run_now("main", Reason.INTERVAL)).skipped is SkipReason.NOT_DUE
+    assert (await heartbeat.run_now("main", WakeReason.INTERVAL)).skipped is SkipReason.NOT_DUE
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -123,8 +123,8 @@ async def test_events_wake_no_agent_whose_settings_say_so(
 ) -> None:
     heartbeat = await serve(but(wake=False))
     world.inject("make has finished")
-    assert heartbeat.wake("main", Reason.EXEC) is False
-    assert heartbeat.wake("nobody", Reason.EXEC) is False
+    assert heartbeat.wake("main", WakeReason.EXEC) is False
+    assert heartbeat.wake("nobody", WakeReason.EXEC) is False
     await trio.sleep(5)
     assert world.started == []
     assert len(world.peek(MAIN)) == 1
@@ -190,7 +190,7 @@ async def test_after_its_retries_a_beat_waits_for_the_next_one_with_its_events(
     wake(heartbeat, world, "one")
     await trio.sleep(60)
     assert len(world.started) == 3
-    assert status_of(heartbeat).counts == {Outcome.FAILED: 3}
+    assert status_of(heartbeat).counts == {BeatOutcome.FAILED: 3}
     world.answer = report_all
     await trio.sleep(300)
     assert [alert.text for alert in world.alerts] == ["one"]
@@ -204,7 +204,7 @@ async def test_events_whose_beat_has_failed_for_good_are_told_within_minutes_whe
     world.answer = fails()
     heartbeat = await serve(but(every=Seconds(86_400)))
     world.inject("one", session=session or MAIN)
-    heartbeat.wake("main", Reason.EXEC, session)
+    heartbeat.wake("main", WakeReason.EXEC, session)
     await trio.sleep(60)
     assert len(world.started) == 3
     world.answer = report_all
@@ -253,7 +253,7 @@ async def test_what_was_to_be_without_events_outside_the_hours_is_not_made_up_fo
 ) -> None:
     world.wall_offset = 1_700_006_400.0  # midnight, UTC
     heartbeat = await serve(but(every=Seconds(86_400), active_hours=ActiveHours(start="06:00", end="20:00", tz="UTC")))
-    assert (await heartbeat.run_now("main", Reason.HOOK)).skipped is SkipReason.OUTSIDE_ACTIVE_HOURS
+    assert (await heartbeat.run_now("main", WakeReason.HOOK)).skipped is SkipReason.OUTSIDE_ACTIVE_HOURS
     await trio.sleep(12 * 3600)
     assert world.started == []
 
@@ -282,7 +282,7 @@ async def test_a_delegated_task_that_must_be_told_is_told_by_its_own_words_too(
 ) -> None:
     heartbeat = await serve(but(exec_always_deliver=True))
     world.inject("Task completed :: 42", "delegate")
-    heartbeat.wake("main", Reason.EXEC)
+    heartbeat.wake("main", WakeReason.EXEC)
     await trio.sleep(5)
     assert [alert.text for alert in world.alerts] == ["Task completed :: 42"]
 
@@ -310,7 +310,7 @@ async def test_the_same_words_are_told_again_when_they_are_about_another_event(
         heartbeat.wake("main")
         await trio.sleep(40)
     assert [alert.text for alert in world.alerts] == ["It is back."] * 2
-    assert status_of(heartbeat).counts == {Outcome.ALERT: 2, Outcome.REPEATED: 1}
+    assert status_of(heartbeat).counts == {BeatOutcome.ALERT: 2, BeatOutcome.REPEATED: 1}
 
 
 async def test_the_agents_own_texts_are_used(autojump_clock: MockClock, world: World, serve: Serve) -> None:
@@ -318,6 +318,6 @@ async def test_the_agents_own_texts_are_used(autojump_clock: MockClock, world: W
     await heartbeat.run_now("main")
     wake(heartbeat, world, "one")
     await trio.sleep(5)
-    wake(heartbeat, world, "two", Reason.CRON)
+    wake(heartbeat, world, "two", WakeReason.CRON)
     await trio.sleep(5)
     assert [request.text for request in world.started] == ["LOOK", "[SYSTEM] one\n\nTELL", "[SYSTEM] two\n\nDO"]

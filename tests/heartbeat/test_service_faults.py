@@ -8,8 +8,8 @@ from errors import PoolError, UsageError
 from heartbeat.answers import HEARTBEAT_PROMPT
 from heartbeat.gates import SkipReason
 from heartbeat.ports import BeatAnswer, BeatRequest
-from heartbeat.records import Outcome
-from heartbeat.wake import Reason
+from heartbeat.records import BeatOutcome
+from heartbeat.wake import WakeReason
 from tests.heartbeat.house_around import (
     EPOCH,
     MAIN,
@@ -34,11 +34,11 @@ async def test_a_beat_that_hangs_is_ended_and_the_agent_beats_on(
     world.run_time = float("inf")
     heartbeat = await serve(but(max_retries=0))
     report = await heartbeat.run_now("main")
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is BeatOutcome.FAILED
     assert report.took == pytest.approx(75)
     assert "had not ended" in report.error
     world.run_time = 1.0
-    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+    assert (await heartbeat.run_now("main")).outcome is BeatOutcome.SILENT
 
 
 async def test_an_answer_of_ten_megabytes_is_told_as_far_as_anybody_reads(
@@ -58,7 +58,7 @@ async def test_an_answer_of_ten_megabytes_of_nothing_is_nothing(
 ) -> None:
     world.answer = lambda _: BeatAnswer(ok=True, text=OK + " \n" * 5_000_000)
     heartbeat = await serve()
-    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+    assert (await heartbeat.run_now("main")).outcome is BeatOutcome.SILENT
 
 
 async def test_what_stands_after_ten_megabytes_of_nothing_is_told(
@@ -79,7 +79,7 @@ async def test_a_gateway_that_refuses_the_run_is_a_failure_with_its_reason(
     world.answer = refuse
     heartbeat = await serve()
     report = await heartbeat.run_now("main")
-    assert (report.outcome, report.error) == (Outcome.FAILED, "no more runs today")
+    assert (report.outcome, report.error) == (BeatOutcome.FAILED, "no more runs today")
 
 
 async def test_a_defect_in_one_beat_ends_nobody_elses(autojump_clock: MockClock, world: World, serve: Serve) -> None:
@@ -89,10 +89,10 @@ async def test_a_defect_in_one_beat_ends_nobody_elses(autojump_clock: MockClock,
     world.answer = break_down
     heartbeat = await serve(but(max_retries=0), other=ON)
     report = await heartbeat.run_now("main")
-    assert (report.outcome, "defect" in report.error) == (Outcome.FAILED, True)
+    assert (report.outcome, "defect" in report.error) == (BeatOutcome.FAILED, True)
     world.answer = report_all
-    assert (await heartbeat.run_now("other")).outcome is Outcome.SILENT
-    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+    assert (await heartbeat.run_now("other")).outcome is BeatOutcome.SILENT
+    assert (await heartbeat.run_now("main")).outcome is BeatOutcome.SILENT
 
 
 async def test_an_alert_whose_target_makes_no_sense_is_told_to_whoever_watches(
@@ -164,11 +164,11 @@ async def test_what_a_person_asks_for_is_not_held_and_what_is_held_is_answered_a
         wake(heartbeat, world, f"command {number}")
         await trio.sleep(2)
     began = trio.current_time()
-    held = await heartbeat.run_now("main", Reason.HOOK)
-    assert (held.outcome, held.skipped) == (Outcome.SKIPPED, SkipReason.FLOOD_GUARD)
+    held = await heartbeat.run_now("main", WakeReason.HOOK)
+    assert (held.outcome, held.skipped) == (BeatOutcome.SKIPPED, SkipReason.FLOOD_GUARD)
     assert trio.current_time() == began
     report = await heartbeat.run_now("main")
-    assert (report.outcome, report.text) == (Outcome.ALERT, "command 5")
+    assert (report.outcome, report.text) == (BeatOutcome.ALERT, "command 5")
     assert trio.current_time() - began < 5
     await trio.sleep(300)
     assert world.started[-1].text == HEARTBEAT_PROMPT  # the hook's, after the pause
@@ -182,7 +182,7 @@ async def test_who_waits_for_a_beat_that_becomes_one_too_many_is_answered(
         wake(heartbeat, world, f"command {number}")
         await trio.sleep(2)
     with trio.fail_after(5):
-        assert (await heartbeat.run_now("main", Reason.HOOK)).skipped is SkipReason.FLOOD_GUARD
+        assert (await heartbeat.run_now("main", WakeReason.HOOK)).skipped is SkipReason.FLOOD_GUARD
 
 
 async def test_the_interval_goes_on_while_events_are_held_back(
@@ -214,7 +214,7 @@ async def test_the_clock_and_a_flood_at_the_same_moment_do_not_cost_the_agent_it
     assert [data["state"] for type_, _, data in world.told if type_ == "heartbeat"][5:] == ["silent"]
     last = status_of(heartbeat).last_beat
     assert last is not None
-    assert (last.reason, last.events) == (Reason.INTERVAL, 1)
+    assert (last.reason, last.events) == (WakeReason.INTERVAL, 1)
 
 
 async def test_a_clock_that_was_set_back_makes_no_pause_longer_than_an_hour(
@@ -234,6 +234,6 @@ async def test_a_clock_that_was_set_back_makes_no_pause_longer_than_an_hour(
 async def test_a_storm_of_wakes_is_one_beat(autojump_clock: MockClock, world: World, serve: Serve) -> None:
     heartbeat = await serve()
     for _ in range(10_000):
-        heartbeat.wake("main", Reason.HOOK)
+        heartbeat.wake("main", WakeReason.HOOK)
     await trio.sleep(5)
     assert len(world.started) == 1

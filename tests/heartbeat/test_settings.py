@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from heartbeat.settings import ActiveHours, HeartbeatOverrides, HeartbeatSettings, effective
+from heartbeat.settings import ActiveHours, HeartbeatOverrides, HeartbeatSettings, effective_heartbeat
 from wire.units import Seconds, decode_unit
 
 
@@ -18,8 +18,10 @@ def test_each_key_can_be_another_one_for_an_agent() -> None:
     assert HeartbeatOverrides.__struct_fields__ == HeartbeatSettings.__struct_fields__
     defaults = HeartbeatSettings(target="none")
     own = msgspec.convert({"every": "10m", "wake": False, "max_retries": 0}, HeartbeatOverrides, dec_hook=decode_unit)
-    assert effective(defaults, own) == HeartbeatSettings(target="none", every=Seconds(600), wake=False, max_retries=0)
-    assert effective(defaults, None) is defaults
+    assert effective_heartbeat(defaults, own) == HeartbeatSettings(
+        target="none", every=Seconds(600), wake=False, max_retries=0
+    )
+    assert effective_heartbeat(defaults, None) is defaults
 
 
 @pytest.mark.parametrize("name", HeartbeatSettings.__struct_fields__)
@@ -35,7 +37,7 @@ def test_what_an_agent_says_wins_over_the_defaults_key_by_key(name: str) -> None
     known = getattr(HeartbeatSettings(), name)
     value: Any = other.get(name, not known if isinstance(known, bool) else "something")
     assert value != known
-    assert getattr(effective(HeartbeatSettings(), HeartbeatOverrides(**{name: value})), name) == value
+    assert getattr(effective_heartbeat(HeartbeatSettings(), HeartbeatOverrides(**{name: value})), name) == value
 
 
 @pytest.mark.parametrize("kind", [HeartbeatSettings, HeartbeatOverrides])

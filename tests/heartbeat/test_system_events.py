@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from heartbeat.answers import with_events
-from heartbeat.system_events import EventKind, EventLimits, SystemEvent, SystemEventQueue
+from heartbeat.system_events import SystemEvent, SystemEventKind, SystemEventLimits, SystemEventQueue
 
 WALL = 1_000_000.0
 HOUR = 3600.0
@@ -15,7 +15,7 @@ HOUR = 3600.0
 
 def a_queue(**limits: Any) -> SystemEventQueue:
     ids = count(1)
-    return SystemEventQueue(lambda: f"e{next(ids)}", EventLimits(**limits))
+    return SystemEventQueue(lambda: f"e{next(ids)}", SystemEventLimits(**limits))
 
 
 def put(
@@ -23,7 +23,7 @@ def put(
     text: str,
     session: str = "s",
     *,
-    kind: EventKind = EventKind.OTHER,
+    kind: SystemEventKind = SystemEventKind.OTHER,
     now: float = 0.0,
     context: str | None = None,
 ) -> SystemEvent | None:
@@ -39,9 +39,9 @@ def texts(queue: SystemEventQueue, session: str = "s", now: float = 0.0) -> list
 
 def test_an_event_is_queued_trimmed_with_all_that_is_known_of_it() -> None:
     queue = a_queue()
-    event = put(queue, "  built \n", kind=EventKind.EXEC, now=5.0, context="exec:a:exit")
+    event = put(queue, "  built \n", kind=SystemEventKind.EXEC, now=5.0, context="exec:a:exit")
     assert event == SystemEvent(
-        id="e1", session="s", kind=EventKind.EXEC, text="built", ts=WALL + 5.0, context="exec:a:exit"
+        id="e1", session="s", kind=SystemEventKind.EXEC, text="built", ts=WALL + 5.0, context="exec:a:exit"
     )
     assert queue.peek("s", 5.0) == [event]
     assert queue.peek("t", 5.0) == []
@@ -51,7 +51,7 @@ def test_an_event_is_queued_trimmed_with_all_that_is_known_of_it() -> None:
 def test_an_empty_text_is_ignored(text: str) -> None:
     queue = a_queue()
     assert put(queue, text) is None
-    assert (queue.figures().ignored, queue.figures().sessions, queue.take_changed()) == (1, 0, {})
+    assert (queue.stats().ignored, queue.stats().sessions, queue.pop_changed()) == (1, 0, {})
 
 
 def test_the_text_queued_last_is_ignored_when_it_comes_again() -> None:
@@ -66,8 +66,8 @@ def test_the_text_queued_last_is_ignored_when_it_comes_again() -> None:
 
 def test_two_commands_that_end_alike_are_two_events() -> None:
     queue = a_queue()
-    put(queue, "done", kind=EventKind.EXEC)
-    put(queue, "done", kind=EventKind.EXEC)
+    put(queue, "done", kind=SystemEventKind.EXEC)
+    put(queue, "done", kind=SystemEventKind.EXEC)
     assert texts(queue) == ["done", "done"]
 
 
@@ -75,7 +75,7 @@ def test_a_text_that_a_turn_is_being_told_is_news_when_it_comes_again() -> None:
     queue = a_queue()
     put(queue, "door")
     (shown,) = queue.peek("s", 0.0)
-    queue.note_shown("s", [shown.id])
+    queue.mark_shown("s", [shown.id])
     again = put(queue, "door")
     assert again is not None
     assert put(queue, "door") is None
@@ -88,8 +88,8 @@ def test_only_of_the_last_one_the_text_is_news_once_it_is_shown() -> None:
     put(queue, "door")
     (door,) = queue.peek("s", 0.0)
     put(queue, "bell")
-    queue.note_shown("s", [door.id])
-    queue.note_shown("nobody", [door.id])
+    queue.mark_shown("s", [door.id])
+    queue.mark_shown("nobody", [door.id])
     assert put(queue, "bell") is None
     assert sorted(queue.sessions()) == ["s"]
 
@@ -118,7 +118,7 @@ def test_of_one_session_the_latest_twenty_are_kept_and_the_others_counted() -> N
     put(queue, "beside", "t")
     assert texts(queue) == [str(number) for number in range(5, 25)]
     assert texts(queue, "t") == ["beside"]
-    assert (queue.figures().evicted, queue.figures().injected, queue.figures().pending) == (5, 26, 21)
+    assert (queue.stats().evicted, queue.stats().injected, queue.stats().pending) == (5, 26, 21)
 
 
 def test_of_too_many_sessions_the_one_with_the_oldest_event_loses_all_its_events() -> None:
@@ -128,7 +128,7 @@ def test_of_too_many_sessions_the_one_with_the_oldest_event_loses_all_its_events
     put(queue, "3", "a")
     put(queue, "4", "c")
     assert [texts(queue, name) for name in "abc"] == [[], ["2"], ["4"]]
-    assert (queue.figures().evicted, queue.figures().sessions) == (2, 2)
+    assert (queue.stats().evicted, queue.stats().sessions) == (2, 2)
 
 
 def test_of_too_much_text_the_oldest_goes_whosever_it_is() -> None:
@@ -139,7 +139,7 @@ def test_of_too_much_text_the_oldest_goes_whosever_it_is() -> None:
     assert [texts(queue, name) for name in "abc"] == [[], ["bbbb"], ["cccc"]]
     queue.consume("b", [event.id for event in queue.peek("b", 0.0)])
     put(queue, "dddddd", "d")
-    assert queue.figures().evicted == 1
+    assert queue.stats().evicted == 1
 
 
 # --- what leaves ------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_what_a_turn_was_shown_leaves_by_its_id_and_what_came_meanwhile_stays() 
     put(queue, "1")
     put(queue, "2")
     shown = [event.id for event in queue.peek("s", 0.0)]
-    queue.note_shown("s", shown)
+    queue.mark_shown("s", shown)
     put(queue, "3")
     assert queue.consume("s", shown) == 2
     assert texts(queue) == ["3"]
@@ -172,14 +172,14 @@ def test_an_event_leaves_when_it_is_too_old() -> None:
     assert texts(queue, now=HOUR - 0.1) == ["1", "2"]
     assert texts(queue, now=HOUR) == ["2"]
     assert queue.gc(HOUR + 10.0) == 1
-    assert (queue.figures().expired, queue.figures().pending, queue.next_expiry()) == (2, 0, None)
+    assert (queue.stats().expired, queue.stats().pending, queue.next_expiry()) == (2, 0, None)
 
 
 def test_what_the_agent_has_begun_is_told_of_for_seven_days_while_other_events_come_and_go() -> None:
     queue = a_queue()
-    put(queue, "built", kind=EventKind.EXEC)
+    put(queue, "built", kind=SystemEventKind.EXEC)
     put(queue, "bell", now=1.0)
-    put(queue, "task", kind=EventKind.DELEGATE, now=2.0)
+    put(queue, "task", kind=SystemEventKind.DELEGATE, now=2.0)
     assert queue.next_expiry() == HOUR + 1.0
     assert texts(queue, now=HOUR + 1.0) == ["built", "task"]
     assert queue.next_expiry() == 7 * 24 * HOUR
@@ -189,7 +189,7 @@ def test_what_the_agent_has_begun_is_told_of_for_seven_days_while_other_events_c
 
 def test_of_too_many_sessions_the_oldest_event_counts_not_the_one_that_would_expire_first() -> None:
     queue = a_queue(sessions=2)
-    put(queue, "built", "a", kind=EventKind.EXEC)
+    put(queue, "built", "a", kind=SystemEventKind.EXEC)
     put(queue, "bell", "b", now=1.0)
     put(queue, "bell", "c", now=2.0)
     assert sorted(queue.sessions()) == ["b", "c"]
@@ -203,12 +203,12 @@ def test_a_text_whose_twin_is_too_old_is_news() -> None:
 
 def test_only_the_kinds_that_are_to_be_forgotten_are() -> None:
     queue = a_queue()
-    put(queue, "1", kind=EventKind.EXEC)
-    put(queue, "2", kind=EventKind.CRON)
-    put(queue, "3", kind=EventKind.DELEGATE)
-    assert queue.forget("s", (EventKind.EXEC, EventKind.DELEGATE)) == 2
+    put(queue, "1", kind=SystemEventKind.EXEC)
+    put(queue, "2", kind=SystemEventKind.CRON)
+    put(queue, "3", kind=SystemEventKind.DELEGATE)
+    assert queue.discard("s", (SystemEventKind.EXEC, SystemEventKind.DELEGATE)) == 2
     assert texts(queue) == ["2"]
-    assert queue.forget("t", tuple(EventKind)) == 0
+    assert queue.discard("t", tuple(SystemEventKind)) == 0
 
 
 def test_looking_costs_the_same_however_many_events_have_left() -> None:
@@ -230,7 +230,7 @@ def test_looking_costs_the_same_however_many_events_have_left() -> None:
 def later(queue: SystemEventQueue, *, seconds: float, **limits: Any) -> SystemEventQueue:
     """What a life that begins so much later has, its clock at 0."""
     new = a_queue(**limits)
-    left = [event for events in queue.take_changed().values() for event in events]
+    left = [event for events in queue.pop_changed().values() for event in events]
     new.restore(left, now=0.0, wall_now=WALL + seconds)
     return new
 
@@ -249,7 +249,7 @@ def test_the_next_life_goes_on_with_what_is_left_and_with_its_age() -> None:
 
 def test_the_next_life_keeps_what_the_agent_has_begun_for_the_rest_of_its_days() -> None:
     queue = a_queue()
-    put(queue, "built", kind=EventKind.EXEC)
+    put(queue, "built", kind=SystemEventKind.EXEC)
     put(queue, "bell")
     after = later(queue, seconds=24 * HOUR)
     assert texts(after) == ["built"]
@@ -262,13 +262,13 @@ def test_what_got_too_old_between_two_lives_is_dropped_and_told_as_a_change() ->
     put(queue, "young", "t", now=HOUR - 1.0)
     after = later(queue, seconds=HOUR)
     assert (texts(after), texts(after, "t")) == ([], ["young"])
-    assert after.take_changed() == {"s": []}
+    assert after.pop_changed() == {"s": []}
 
 
 def test_a_clock_that_was_set_back_makes_no_event_live_longer_than_its_time_nor_changes_their_order() -> None:
     queue = a_queue()
     put(queue, "1", now=500.0)
-    queue.inject("s", "2", kind=EventKind.OTHER, now=501.0, wall_now=WALL - 2 * HOUR)
+    queue.inject("s", "2", kind=SystemEventKind.OTHER, now=501.0, wall_now=WALL - 2 * HOUR)
     after = later(queue, seconds=0.0)
     assert texts(after) == ["1", "2"]
     assert texts(after, now=HOUR) == []
@@ -282,7 +282,7 @@ def test_another_life_keeps_its_own_limits() -> None:
 
 
 def test_an_event_that_is_there_twice_is_one() -> None:
-    event = SystemEvent(id="x", session="s", kind=EventKind.OTHER, text="1", ts=WALL)
+    event = SystemEvent(id="x", session="s", kind=SystemEventKind.OTHER, text="1", ts=WALL)
     queue = a_queue()
     queue.restore([event, event], now=0.0, wall_now=WALL)
     assert queue.peek("s", 0.0) == [event]

@@ -5,14 +5,14 @@ from itertools import count
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from heartbeat.system_events import EventKind, EventLimits, SystemEvent, SystemEventQueue
+from heartbeat.system_events import SystemEvent, SystemEventKind, SystemEventLimits, SystemEventQueue
 
 WALL = 1_000_000.0
 
 sessions = st.sampled_from("abcd")
-kinds = st.sampled_from(EventKind)
+kinds = st.sampled_from(SystemEventKind)
 words = st.sampled_from(["", " x ", "x", "y", "z" * 9])
-LIMITS = EventLimits(per_session=3, sessions=3, chars=40, text=8, age=100.0, age_of_results=250.0)
+LIMITS = SystemEventLimits(per_session=3, sessions=3, chars=40, text=8, age=100.0, age_of_results=250.0)
 
 
 class AnyStory(RuleBasedStateMachine):
@@ -30,7 +30,7 @@ class AnyStory(RuleBasedStateMachine):
         self.forgotten = self.gone_before = 0
 
     @rule(session=sessions, text=words, kind=kinds)
-    def inject(self, session: str, text: str, kind: EventKind) -> None:
+    def inject(self, session: str, text: str, kind: SystemEventKind) -> None:
         before = [event.text for event in self.queue.peek(session, self.now)]
         shown = self.turns.get(session, [])
         event = self.queue.inject(session, text, kind=kind, now=self.now, wall_now=WALL + self.now)
@@ -44,7 +44,7 @@ class AnyStory(RuleBasedStateMachine):
     @rule(session=sessions)
     def begin_turn(self, session: str) -> None:
         self.turns[session] = self.queue.peek(session, self.now)
-        self.queue.note_shown(session, [event.id for event in self.turns[session]])
+        self.queue.mark_shown(session, [event.id for event in self.turns[session]])
 
     @rule(session=sessions, succeeds=st.booleans())
     def end_turn(self, session: str, succeeds: bool) -> None:  # noqa: FBT001  # drawn by name
@@ -62,12 +62,12 @@ class AnyStory(RuleBasedStateMachine):
 
     @rule(session=sessions)
     def forget(self, session: str) -> None:
-        self.forgotten += self.queue.forget(session, (EventKind.EXEC, EventKind.DELEGATE))
+        self.forgotten += self.queue.discard(session, (SystemEventKind.EXEC, SystemEventKind.DELEGATE))
 
     @rule()
     def begin_another_life(self) -> None:
         self.keep()
-        figures = self.queue.figures()
+        figures = self.queue.stats()
         self.gone_before += figures.evicted + figures.expired
         left = [event for events in self.kept.values() for event in events]
         self.queue = SystemEventQueue(lambda: f"e{next(self.ids)}", LIMITS)
@@ -75,13 +75,13 @@ class AnyStory(RuleBasedStateMachine):
         self.turns.clear()
 
     def keep(self) -> None:
-        for session, events in self.queue.take_changed().items():
+        for session, events in self.queue.pop_changed().items():
             self.kept[session] = events
 
     @invariant()
     def none_is_lost_and_none_is_told_twice(self) -> None:
         assert len(self.told) == len(set(self.told))
-        figures = self.queue.figures()
+        figures = self.queue.stats()
         gone = self.gone_before + figures.evicted + figures.expired + self.forgotten
         assert len(self.taken) == len(self.told) + figures.pending + gone
 
@@ -96,7 +96,7 @@ class AnyStory(RuleBasedStateMachine):
         pending = [self.queue.peek(session, self.now) for session in "abcd"]
         everything = [event for events in pending for event in events]
         assert all(len(events) <= LIMITS.per_session for events in pending)
-        assert sum(map(bool, pending)) == self.queue.figures().sessions <= LIMITS.sessions
+        assert sum(map(bool, pending)) == self.queue.stats().sessions <= LIMITS.sessions
         assert sum(len(event.text) for event in everything) <= LIMITS.chars
         assert all(WALL + self.now - event.ts <= LIMITS.age_of(event.kind) for event in everything)
         assert (self.queue.next_expiry() is None) == (not everything)

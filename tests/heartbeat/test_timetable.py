@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.timers import Timetable
+from wire.timers import KeyedTimers
 
 KEYS = st.sampled_from("abcde")
 STEPS = st.lists(
@@ -16,7 +16,7 @@ STEPS = st.lists(
 
 
 def test_what_is_due_comes_up_in_the_order_of_its_time() -> None:
-    table: Timetable[str] = Timetable()
+    table: KeyedTimers[str] = KeyedTimers()
     for key, due in (("late", 30.0), ("early", 10.0), ("middle", 20.0)):
         table.set(key, due)
     assert table.next_due() == 10.0
@@ -27,7 +27,7 @@ def test_what_is_due_comes_up_in_the_order_of_its_time() -> None:
 
 
 def test_keys_due_at_the_same_time_come_up_in_the_order_of_setting() -> None:
-    table: Timetable[str] = Timetable()
+    table: KeyedTimers[str] = KeyedTimers()
     for key in "cab":
         table.set(key, 1.0)
     table.set("c", 1.0)
@@ -35,7 +35,7 @@ def test_keys_due_at_the_same_time_come_up_in_the_order_of_setting() -> None:
 
 
 def test_a_key_that_is_set_again_is_due_at_the_new_time_only() -> None:
-    table: Timetable[str] = Timetable()
+    table: KeyedTimers[str] = KeyedTimers()
     table.set("a", 5.0)
     table.set("a", 50.0)
     assert table.pop_due(49.0) == []
@@ -46,7 +46,7 @@ def test_a_key_that_is_set_again_is_due_at_the_new_time_only() -> None:
 
 
 def test_a_discarded_key_never_comes_up() -> None:
-    table: Timetable[str] = Timetable()
+    table: KeyedTimers[str] = KeyedTimers()
     table.set("a", 5.0)
     table.discard("a")
     table.discard("unknown")
@@ -54,7 +54,7 @@ def test_a_discarded_key_never_comes_up() -> None:
 
 
 def test_a_limit_leaves_the_rest_for_later() -> None:
-    table: Timetable[int] = Timetable()
+    table: KeyedTimers[int] = KeyedTimers()
     for key in range(5):
         table.set(key, 0.0)
     assert table.pop_due(0.0, limit=2) == [0, 1]
@@ -63,7 +63,7 @@ def test_a_limit_leaves_the_rest_for_later() -> None:
 
 
 def test_moving_and_discarding_for_ever_leaves_no_heap_behind() -> None:
-    table: Timetable[int] = Timetable()
+    table: KeyedTimers[int] = KeyedTimers()
     for turn in range(20_000):
         table.set(turn % 10, float(turn))
     assert len(table._heap) <= 2 * 10 + 64
@@ -75,7 +75,7 @@ def test_moving_and_discarding_for_ever_leaves_no_heap_behind() -> None:
 
 @given(STEPS)
 def test_it_behaves_as_a_dictionary_that_is_sorted_when_asked(steps: list[tuple[str, str, int]]) -> None:
-    table: Timetable[str] = Timetable()
+    table: KeyedTimers[str] = KeyedTimers()
     model: dict[str, int] = {}
     for step, key, number in steps:
         if step == "set":

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from heartbeat.ports import BeatAnswer, BeatRequest
 from heartbeat.service import Heartbeat
-from heartbeat.wake import Reason
+from heartbeat.wake import WakeReason
 from tests.heartbeat.house_around import MAIN, ON, Killed, World, fails, report_all
 
 STEPS_OF_A_LIFE = 40
@@ -29,7 +29,7 @@ class Story:
         self.told_by_turns: list[str] = []
         self.lives = 0
 
-    def happen(self, heartbeat: Heartbeat, kind: str = "exec", reason: Reason = Reason.EXEC) -> None:
+    def happen(self, heartbeat: Heartbeat, kind: str = "exec", reason: WakeReason = WakeReason.EXEC) -> None:
         text = f"event {len(self.injected) + 1}."
         self.injected.append(text)
         self.world.inject(text, kind)
@@ -85,9 +85,9 @@ async def perform(story: Story, heartbeat: Heartbeat, name: str, number: float) 
         case "exec":
             story.happen(heartbeat)
         case "cron":
-            story.happen(heartbeat, "cron", Reason.CRON)
+            story.happen(heartbeat, "cron", WakeReason.CRON)
         case "other":
-            story.happen(heartbeat, "other", Reason.WAKE)
+            story.happen(heartbeat, "other", WakeReason.WAKE)
         case "fail" | "work":
             world.answer = fails() if name == "fail" else report_all
         case "busy" | "free":
@@ -180,8 +180,8 @@ async def test_two_agents_that_share_a_conversation_do_not_tell_it_the_same(auto
         heartbeat = await world.open({"main": ON, "other": ON})
         await nursery.start(heartbeat.run)
         world.inject("event 1.")
-        heartbeat.wake("main", Reason.EXEC, MAIN)
-        heartbeat.wake("other", Reason.EXEC, MAIN)
+        heartbeat.wake("main", WakeReason.EXEC, MAIN)
+        heartbeat.wake("other", WakeReason.EXEC, MAIN)
         await trio.sleep(30)
         nursery.cancel_scope.cancel()
     assert [alert.text for alert in world.alerts] == ["event 1."]

@@ -8,12 +8,12 @@ MUTANTS = (
         without="an answer is taken for another's",
         file="rpc/requests.py",
         old=(
-            "        exchange = self._exchanges.pop(message.id, None)\n"
+            "        exchange = self._by_id.pop(message.id, None)\n"
             "        if exchange is None:\n"
             "            self.late_answers"
         ),
         new=(
-            "        exchange = self._exchanges.popitem()[1] if self._exchanges else None\n"
+            "        exchange = self._by_id.popitem()[1] if self._by_id else None\n"
             "        if exchange is None:\n"
             "            self.late_answers"
         ),
@@ -52,7 +52,7 @@ MUTANTS = (
         keeps="I6",
         without="a request waits for ever",
         file="rpc/client.py",
-        old=("        self._alarm.not_later_than(deadline)\n        self._apply(step, exchange)"),
+        old=("        self._deadline_timer.schedule(deadline)\n        self._apply(step, exchange)"),
         new="        self._apply(step, exchange)",
         tests=(
             "tests/rpc/test_client.py::test_a_request_that_is_not_answered_in_time_fails_and_its_late_answer_goes_to_nobody",
@@ -109,9 +109,8 @@ MUTANTS = (
         without="a worker's nonsense ends the supervisor",
         file="rpc/client.py",
         old=(
-            "        except Exception as exc:  # noqa: BLE001 - whatever a worker prints ends that worker, never the"
-            " supervisor\n"
-            "            self._stop(fault_of(self._dialect.name, exc))"
+            "        except Exception as exc:  # noqa: BLE001 - whatever a worker prints ends that worker, never the supervisor\n"  # noqa: E501
+            "            self._stop(protocol_error(self._dialect.name, exc))"
         ),
         new=("        except MemoryError:\n            raise"),
         tests=("tests/rpc/test_client.py::test_a_worker_of_another_protocol_is_refused",),
@@ -152,7 +151,7 @@ MUTANTS = (
         keeps="I4",
         without="what forks while it dies is left",
         file="rpc/sweep.py",
-        old="            prey = self._find()\n            if",
+        old="            prey = self._find_targets()\n            if",
         new="            prey = []\n            if",
         tests=("tests/rpc/test_hunt.py::test_what_cannot_be_killed_is_reported_and_not_hunted_for_ever",),
     ),
@@ -168,7 +167,7 @@ MUTANTS = (
         keeps="I4",
         without="descendants that hide their marker are left",
         file="rpc/sweep.py",
-        old="        family = {Quarry.of(stat) for stat in descendants_of({quarry.pid for quarry in roots})}",
+        old="        family = {ProcessRef.of(stat) for stat in descendants_of({quarry.pid for quarry in roots})}",
         new="        family = set()",
         tests=("tests/rpc/test_hunt.py::test_a_child_that_threw_its_marker_away_ends_with_its_marked_parent",),
     ),
@@ -194,7 +193,7 @@ MUTANTS = (
         keeps="I11",
         without="the process group of a stranger with a reaped child's pid is killed",
         file="rpc/children.py",
-        old="            _look(self._popen)\n",
+        old="            _poll_exit(self._popen)\n",
         new="",
         tests=("tests/rpc/test_exits.py::test_the_group_of_a_child_that_is_reaped_may_be_anothers",),
     ),
@@ -202,7 +201,7 @@ MUTANTS = (
         keeps="I4",
         without="a worker lives on because others are looked for",
         file="rpc/process.py",
-        old="        with trio.move_on_after(_LOOK_TIME):\n",
+        old="        with trio.move_on_after(_SCAN_TIMEOUT):\n",
         new="        with trio.CancelScope():\n",
         tests=(
             "tests/rpc/test_burial.py::test_a_worker_is_killed_though_no_thread_is_free_to_look_for_what_it_leaves",
@@ -220,7 +219,7 @@ MUTANTS = (
         keeps="I4",
         without="a worker is left that closed the guard's pipe and had not yet executed its program",
         file="rpc/guard_main.py",
-        old="            if settled == len(_SETTLE_PAUSES):",
+        old="            if settled == len(_FINAL_PAUSES):",
         new="            if True:",
         tests=(
             "tests/rpc/test_guard.py::test_a_worker_that_executes_its_program_after_it_has_closed_the_pipe_is_found",

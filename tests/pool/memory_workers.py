@@ -56,7 +56,7 @@ class MemoryWorker:
     def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
         self.stderr_listener = listener
 
-    def note_transcript(self, transcript: str) -> None:
+    def record_transcript(self, transcript: str) -> None:
         """These are never lost."""
 
     async def prepare_resume(self, transcript: str) -> bool:

@@ -5,46 +5,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import WorkerStartFailed
-from pool.budget import BreakerState, Budget, TokenBucket
+from pool.budget import BreakerState, StartBudget, TokenBucket
 from pool.settings import PoolSettings
 
 SETTINGS = PoolSettings()
 ERROR = WorkerStartFailed("no such file", stderr_tail="agent: not found")
 
 
-def failed(budget: Budget, now: float, times: int = 1, settings: PoolSettings = SETTINGS) -> bool:
+def failed(budget: StartBudget, now: float, times: int = 1, settings: PoolSettings = SETTINGS) -> bool:
     opened = False
     for _ in range(times):
-        opened = budget.fail(now, ERROR, settings, random.Random(1))
+        opened = budget.record_failure(now, ERROR, settings, random.Random(1))
     return opened
 
 
 def test_the_bucket_lets_a_burst_through_and_then_one_per_interval() -> None:
     bucket = TokenBucket(3, 4.0)
     for _ in range(3):
-        assert bucket.ready(10.0)
-        bucket.take(10.0)
-    assert not bucket.ready(10.0)
+        assert bucket.has_token(10.0)
+        bucket.consume(10.0)
+    assert not bucket.has_token(10.0)
     assert bucket.next_at() == pytest.approx(10.25)
-    assert bucket.ready(bucket.next_at())
+    assert bucket.has_token(bucket.next_at())
 
 
 def test_the_bucket_fills_up_again_but_never_above_the_burst() -> None:
     bucket = TokenBucket(2, 1.0)
     for _ in range(2):
-        bucket.take(0.0)
+        bucket.consume(0.0)
     taken = 0
-    while bucket.ready(1000.0):
-        bucket.take(1000.0)
+    while bucket.has_token(1000.0):
+        bucket.consume(1000.0)
         taken += 1
     assert taken == 2
 
 
 def test_a_changed_rate_counts_from_what_was_taken() -> None:
     bucket = TokenBucket(1, 1.0)
-    bucket.take(0.0)
+    bucket.consume(0.0)
     bucket.reconfigure(3, 1.0)
-    assert bucket.ready(0.0)
+    assert bucket.has_token(0.0)
 
 
 @given(
@@ -57,8 +57,8 @@ def test_no_window_ever_has_more_starts_than_burst_plus_rate(gaps: list[float], 
     now, taken = 0.0, []
     for gap in gaps:
         now += gap
-        while bucket.ready(now):
-            bucket.take(now)
+        while bucket.has_token(now):
+            bucket.consume(now)
             taken.append(now)
         assert bucket.next_at() > now
     for first, start in enumerate(taken):
@@ -72,9 +72,9 @@ def test_back_off_is_full_jitter_under_a_doubling_ceiling() -> None:
     for streak in range(1, 12):
         delays = []
         for _ in range(200):
-            budget = Budget()
+            budget = StartBudget()
             for _ in range(streak):
-                budget.fail(0.0, ERROR, settings, rng)
+                budget.record_failure(0.0, ERROR, settings, rng)
             delays.append(budget.retry_at)
         ceiling = min(60.0, 0.5 * 2 ** (streak - 1))
         assert max(delays) <= ceiling
@@ -83,7 +83,7 @@ def test_back_off_is_full_jitter_under_a_doubling_ceiling() -> None:
 
 
 def test_back_off_forbids_a_start_until_it_is_over() -> None:
-    budget = Budget()
+    budget = StartBudget()
     failed(budget, 100.0)
     assert budget.retry_at > 100.0
     assert not budget.may_start(budget.retry_at - 1e-9)
@@ -91,69 +91,69 @@ def test_back_off_forbids_a_start_until_it_is_over() -> None:
 
 
 def test_five_failures_in_a_minute_open_the_breaker() -> None:
-    budget = Budget()
+    budget = StartBudget()
     assert not failed(budget, 0.0, 4)
     assert failed(budget, 59.0)
-    assert budget.broken
+    assert budget.is_open
     assert budget.opened_until == 89.0
     assert not budget.may_start(1e9)
     assert budget.last_error is ERROR
 
 
 def test_five_failures_over_more_than_a_minute_do_not() -> None:
-    budget = Budget()
+    budget = StartBudget()
     for minute in range(5):
         assert not failed(budget, minute * 15.1)
     assert budget.state is BreakerState.CLOSED
 
 
 def test_half_open_lets_exactly_one_trial_through() -> None:
-    budget = Budget()
+    budget = StartBudget()
     failed(budget, 0.0, 5)
     budget.half_open()
     assert budget.may_start(30.0)
-    budget.started()
+    budget.start_begun()
     assert not budget.may_start(30.0)
-    budget.abandoned()
+    budget.start_abandoned()
     assert budget.may_start(30.0)
 
 
 def test_a_failed_trial_opens_the_breaker_again_and_a_good_one_closes_it() -> None:
-    budget = Budget()
+    budget = StartBudget()
     failed(budget, 0.0, 5)
     budget.half_open()
-    budget.started()
+    budget.start_begun()
     assert failed(budget, 200.0)
     assert budget.opened_until == 230.0
     budget.half_open()
-    budget.started()
-    assert budget.ready()
+    budget.start_begun()
+    assert budget.start_succeeded()
     assert budget.state is BreakerState.CLOSED
-    assert not budget.ready()
+    assert not budget.start_succeeded()
 
 
 def test_a_straggler_that_becomes_ready_closes_an_open_breaker() -> None:
-    budget = Budget()
+    budget = StartBudget()
     failed(budget, 0.0, 5)
-    assert budget.ready()
+    assert budget.start_succeeded()
     assert budget.may_start(0.0)
 
 
 def test_only_a_worker_that_served_clears_the_window() -> None:
-    budget = Budget()
+    budget = StartBudget()
     failed(budget, 0.0, 4)
-    assert not budget.ready()
+    assert not budget.start_succeeded()
     assert failed(budget, 1.0)
-    budget = Budget()
+    budget = StartBudget()
     failed(budget, 0.0, 4)
-    budget.proven()
+    budget.mark_proven()
     assert budget.may_start(0.0)
     assert not failed(budget, 1.0, 4)
 
 
 def test_a_budget_is_clean_once_its_failures_are_too_old_to_matter() -> None:
-    budget = Budget()
-    assert budget.clean(0.0, 60.0)
+    budget = StartBudget()
+    assert budget.is_clean(0.0, 60.0)
     failed(budget, 0.0)
-    assert not budget.clean(59.0, 60.0)
-    assert budget.clean(61.0, 60.0)
+    assert not budget.is_clean(59.0, 60.0)
+    assert budget.is_clean(61.0, 60.0)

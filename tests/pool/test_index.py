@@ -1,5 +1,5 @@
 from pool.available import AvailableIndex
-from pool.records import Agent, Group, Kind, Session, Worker
+from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord, WorkerRecord
 from profiles.profile import CapabilityProfile
 from tests.pool.world import make_profile
 
@@ -9,31 +9,31 @@ class Shelf:
 
     def __init__(self) -> None:
         self.index = AvailableIndex()
-        self.agent = Agent("main")
-        self.groups: dict[str, Group] = {}
-        self.kinds: dict[str, Kind] = {}
+        self.agent = AgentWorkers("main")
+        self.groups: dict[str, HardGroup] = {}
+        self.kinds: dict[str, ProfileRecord] = {}
         self.count = 0
 
-    def kind(self, profile: CapabilityProfile) -> Kind:
+    def kind(self, profile: CapabilityProfile) -> ProfileRecord:
         if profile.signature not in self.kinds:
-            group = self.groups.setdefault(profile.hard_signature, Group())
-            kind = Kind(profile, group, self.agent)
-            self.kinds[profile.signature] = group.kinds[profile.signature] = kind
+            group = self.groups.setdefault(profile.hard_signature, HardGroup())
+            kind = ProfileRecord(profile, group, self.agent)
+            self.kinds[profile.signature] = group.profiles[profile.signature] = kind
         return self.kinds[profile.signature]
 
-    def add(self, profile: CapabilityProfile, session: str | None = None) -> Worker:
+    def add(self, profile: CapabilityProfile, session: str | None = None) -> WorkerRecord:
         self.count += 1
-        worker = Worker(f"w{self.count}", self.kind(profile), 0.0)
+        worker = WorkerRecord(f"w{self.count}", self.kind(profile), 0.0)
         worker.idle_since = float(self.count)
-        worker.session = Session(session) if session else None
+        worker.session = SessionRecord(session) if session else None
         self.index.add(worker)
         return worker
 
-    def free(self, profile: CapabilityProfile) -> Worker | None:
-        return self.index.match_free(self.kind(profile))
+    def free(self, profile: CapabilityProfile) -> WorkerRecord | None:
+        return self.index.match_unbound(self.kind(profile))
 
-    def quiet(self, profile: CapabilityProfile) -> Worker | None:
-        return self.index.match_quiet(self.kind(profile))
+    def quiet(self, profile: CapabilityProfile) -> WorkerRecord | None:
+        return self.index.match_quiescent(self.kind(profile))
 
 
 def test_an_exact_free_worker_beats_a_hard_one_and_that_a_superset() -> None:
@@ -87,15 +87,15 @@ def test_among_quiet_ones_the_least_recently_used_is_rebound() -> None:
 
 def test_a_changed_default_cannot_be_restored_so_such_a_worker_matches_nobody_else() -> None:
     shelf = Shelf()
-    worker = Worker("w1", shelf.kind(make_profile(model=None)), 0.0)
+    worker = WorkerRecord("w1", shelf.kind(make_profile(model=None)), 0.0)
     worker.soft = make_profile(model="set").soft
     shelf.index.add(worker)
     assert shelf.free(make_profile(model=None)) is None
     assert shelf.free(make_profile(model="set")) is None
     assert list(shelf.index.lru) == [worker]
-    assert shelf.index.free == 1
+    assert shelf.index.unbound == 1
     shelf.index.discard(worker)
-    assert shelf.index.free == 0
+    assert shelf.index.unbound == 0
 
 
 def test_a_profile_that_wants_the_default_is_not_served_by_a_worker_started_with_something_else() -> None:
@@ -115,7 +115,7 @@ def test_an_unbound_worker_keeps_its_age_and_is_the_coldest_of_the_free_ones() -
     assert list(shelf.index.lru) == [parked, fresh]
     assert shelf.free(make_profile()) is fresh
     assert shelf.quiet(make_profile()) is None
-    assert shelf.index.free == 2
+    assert shelf.index.unbound == 2
     shelf.index.discard(parked)
     shelf.index.discard(parked)
     assert len(shelf.index) == 1

@@ -13,7 +13,7 @@ from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import AgentSettings, ProfilesSettings, build_profile
 from rpc.settings import RpcSettings
-from rpc.stderr_log import rotated
+from rpc.stderr_log import rotated_path
 
 pytestmark = pytest.mark.process
 
@@ -68,7 +68,7 @@ async def test_only_the_latest_workers_logs_are_kept(tmp_path: Path) -> None:
             log = launcher._spec(f"w{number}", profile, {}).log_path
             assert log is not None
             log.write_text("said")
-            rotated(log).write_text("said before")
+            rotated_path(log).write_text("said before")
     finally:
         launcher.close()
     assert {path.name for path in (tmp_path / "logs").iterdir()} == {"w2.log", "w2.log.1", "w3.log", "w3.log.1"}

@@ -2,8 +2,8 @@
 
 from errors import PoolSaturated
 from pool import stimuli
-from pool.snapshot import SessionFigures
-from pool.stimuli import Action, Grant, Hold, Reconcile, Reset, Spawn, Stop, StopReason
+from pool.snapshot import SessionSnapshot
+from pool.stimuli import Action, Grant, Reconcile, Reset, Spawn, Stop, StopReason, WorkerHold
 from profiles.matching import MatchLevel
 from tests.pool.world import World, make_profile
 
@@ -19,7 +19,7 @@ def states(world: World) -> dict[str, str]:
     return {worker.id: worker.state for worker in world.machine.snapshot(world.now).workers}
 
 
-def session_of(world: World, key: str) -> SessionFigures:
+def session_of(world: World, key: str) -> SessionSnapshot:
     return next(session for session in world.machine.snapshot(world.now).sessions if session.key == key)
 
 
@@ -34,7 +34,7 @@ def test_a_first_request_spawns_a_worker_resets_it_and_is_granted() -> None:
     assert world.tell(stimuli.WorkerReady("w1")) == [Reset("w1", "s", None, is_fresh=True)]
     assert states(world) == {"w1": "leased"}
     world.open_requests["r1"] = stimuli.Acquire(request="r1", session="s", profile=A)
-    assert world.reset_done("w1") == [Grant("r1", Hold("r1", "s", "w1", 1), MatchLevel.EXACT)]
+    assert world.reset_done("w1") == [Grant("r1", WorkerHold("r1", "s", "w1", 1), MatchLevel.EXACT)]
     assert session_of(world, "s").transcript == "s.jsonl"
 
 
@@ -90,7 +90,7 @@ def test_a_joined_request_lives_on_when_the_first_is_cancelled() -> None:
 
 def test_a_free_exact_worker_is_reset_and_granted() -> None:
     world = World()
-    world.tell(stimuli.Prewarmed(((A, 1),)))
+    world.tell(stimuli.SetPrewarm(((A, 1),)))
     world.ready("w1")
     world.acquire("s", A)
     assert world.workers["w1"].resetting == ("s", None)
@@ -99,7 +99,7 @@ def test_a_free_exact_worker_is_reset_and_granted() -> None:
 
 def test_a_soft_difference_is_reconciled_before_the_grant_never_ignored() -> None:
     world = World(max=1)
-    world.tell(stimuli.Prewarmed(((A, 1),)))
+    world.tell(stimuli.SetPrewarm(((A, 1),)))
     world.ready("w1")
     large = make_profile("a", model="large")
     request = world.acquire("s", large)
@@ -110,7 +110,7 @@ def test_a_soft_difference_is_reconciled_before_the_grant_never_ignored() -> Non
 
 def test_a_superset_of_resources_serves_too() -> None:
     world = World(max=1)
-    world.tell(stimuli.Prewarmed(((make_profile(skills=("x", "y")), 1),)))
+    world.tell(stimuli.SetPrewarm(((make_profile(skills=("x", "y")), 1),)))
     world.ready("w1")
     request = world.held("s", make_profile(skills=("x",)))
     assert world.levels[request] is MatchLevel.SOFT_SUPERSET

@@ -81,7 +81,7 @@ def test_draining_lets_turns_end_and_waits_for_no_command_in_the_background() ->
     world.release(world.held("resting"))
     held = world.held("held")
     for worker in ("w1", "w2"):
-        world.tell(stimuli.Background(worker, 1))
+        world.tell(stimuli.BackgroundCount(worker, 1))
     happened = world.tell(stimuli.Drain())
     assert [action for action in happened if isinstance(action, Stop)] == [Stop("w1", StopReason.DRAINED)]
     assert world.release(held) == [Stop("w2", StopReason.DRAINED)]

@@ -147,7 +147,7 @@ def test_a_worker_that_has_served_may_crash_without_being_charged_to_the_profile
 def test_a_failed_reset_kills_the_worker_and_the_waiter_tries_again() -> None:
     world = World()
     world.release(world.held("old"))
-    world.tell(stimuli.Reconfigure(world.settings.__class__(max=1, min=0)))
+    world.tell(stimuli.SettingsChanged(world.settings.__class__(max=1, min=0)))
     world.limit = 1
     request = world.acquire("new")
     assert world.fail("w1", FailureKind.RESET) == [Stop("w1", StopReason.FAILED, force=True)]
@@ -232,7 +232,7 @@ def test_no_one_else_opens_the_transcript_while_the_failed_worker_still_lives() 
     request = world.acquire("s")
     world.ready("w1")
     world.fail("w1", FailureKind.RESET)
-    world.tell(stimuli.Prewarmed(((A, 2),)))
+    world.tell(stimuli.SetPrewarm(((A, 2),)))
     world.pass_time(1.0)
     assert len(world.workers) == 3
     for name in [name for name, paper in world.workers.items() if not paper.ready]:
@@ -326,7 +326,7 @@ def test_a_request_id_stays_taken_until_its_lost_hold_is_released_or_cancelled()
         world.machine.handle(stimuli.Acquire(request=request, session="s", profile=A), world.now)
     world.cancel(request)
     with pytest.raises(UsageError, match="not in force"):
-        world.tell(stimuli.Release(stimuli.Hold(request, "s", "w1", 1)))
+        world.tell(stimuli.Release(stimuli.WorkerHold(request, "s", "w1", 1)))
 
 
 def test_late_news_of_a_dead_or_stopping_worker_changes_nothing() -> None:
@@ -340,13 +340,13 @@ def test_late_news_of_a_dead_or_stopping_worker_changes_nothing() -> None:
         stimuli.WorkerResetDone("w1", "s", None),
         stimuli.WorkerReconciled("w1"),
         stimuli.WorkerFailed("w1", FailureKind.PROTOCOL, error),
-        stimuli.Background("w1", 1),
+        stimuli.BackgroundCount("w1", 1),
     ]
     for news in late:
         assert world.tell(news) == []
     assert world.machine.snapshot(world.now) == before
     world.exit("w1")
-    for news in [*late, stimuli.WorkerExited("w1", error)]:
+    for news in [*late, stimuli.ProcessExited("w1", error)]:
         assert world.tell(news) == []
 
 

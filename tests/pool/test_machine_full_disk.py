@@ -18,7 +18,7 @@ def test_a_worker_that_has_no_room_for_a_conversation_stays_and_nothing_is_held_
     world = World(max=1)
     world.release(world.held("old", A))
     requests = [world.acquire("new", A) for _ in range(2)]
-    world.fail("w1", FailureKind.NO_ROOM)
+    world.fail("w1", FailureKind.DISK_FULL)
     for request in requests:
         assert isinstance(world.errors[request], WorkerRefused)
         assert "the disk is full" in str(world.errors[request])
@@ -35,7 +35,7 @@ def test_a_profile_whose_workers_have_never_had_room_is_not_broken() -> None:
         request = world.acquire("s", A)
         if not world.workers["w1"].ready:
             world.ready("w1")
-        world.fail("w1", FailureKind.NO_ROOM)
+        world.fail("w1", FailureKind.DISK_FULL)
         assert isinstance(world.errors[request], WorkerRefused)
     assert list(world.workers) == ["w1"]
 
@@ -49,7 +49,7 @@ def test_a_session_that_has_no_room_to_be_resumed_can_be_resumed_as_often_as_is_
         (name,) = world.workers
         if not world.workers[name].ready:
             world.ready(name)
-        world.fail(name, FailureKind.NO_ROOM)
+        world.fail(name, FailureKind.DISK_FULL)
         assert isinstance(world.errors[request], WorkerRefused)
         world.exit(name)
     assert world.held("s", A)

@@ -17,9 +17,9 @@ def session_states(world: World) -> dict[str, str]:
 
 def test_an_idle_worker_above_min_is_stopped_after_idle_timeout_and_min_stays() -> None:
     world = World(max=3, min=1, idle_timeout=300.0)
-    world.tell(stimuli.Prewarmed(((A, 3),)))
+    world.tell(stimuli.SetPrewarm(((A, 3),)))
     world.run_until_settled()
-    world.tell(stimuli.Prewarmed(()))
+    world.tell(stimuli.SetPrewarm(()))
     assert world.pass_time(299.0) == []
     assert world.pass_time(1.0) == [Stop("w1", StopReason.IDLE), Stop("w2", StopReason.IDLE)]
     world.run_until_settled()
@@ -56,7 +56,7 @@ def test_a_session_is_parked_so_long_after_its_last_turn_and_its_worker_is_stopp
     assert session_states(world) == {"s": "active"}
     assert world.pass_time(1.0) == []
     assert session_states(world) == {"s": "parking"}, "the idle worker still has the transcript open"
-    assert world.tell(stimuli.Reconfigure(world.machine._state.settings.__class__(min=0))) == [
+    assert world.tell(stimuli.SettingsChanged(world.machine._state.settings.__class__(min=0))) == [
         Stop("w1", StopReason.IDLE)
     ], "its time was over long ago"
 
@@ -79,7 +79,7 @@ def test_a_parked_session_goes_back_to_its_idle_worker_by_a_reset() -> None:
     world = World(max=3, session_idle_timeout=10.0)
     world.release(world.held("s"))
     world.pass_time(10.0)
-    world.tell(stimuli.Prewarmed(((A, 2),)))
+    world.tell(stimuli.SetPrewarm(((A, 2),)))
     world.run_until_settled()
     request = world.acquire("s")
     assert world.workers["w1"].resetting == ("s", "s.jsonl")
@@ -137,7 +137,7 @@ def test_a_parked_session_whose_old_worker_serves_another_waits_for_that_reset()
 def test_a_worker_that_has_waited_for_a_request_is_fresh_no_more() -> None:
     """What it has read at its start may have changed since."""
     world = World()
-    world.tell(stimuli.Prewarmed(((A, 1),)))
+    world.tell(stimuli.SetPrewarm(((A, 1),)))
     assert world.ready("w1") == []
     world.pass_time(1)
     assert Reset("w1", "s", None) in world.tell(stimuli.Acquire(request="r1", session="s", profile=A))

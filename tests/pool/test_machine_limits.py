@@ -21,7 +21,7 @@ HELPER = make_profile("h", agent="helper")
 def reconfigure(world: World, **changes: Any) -> list[Action]:
     settings = msgspec.structs.replace(world.settings, **changes)
     world.limit = max(settings.max, len(world.workers), world.limit)
-    happened = world.tell(stimuli.Reconfigure(settings))
+    happened = world.tell(stimuli.SettingsChanged(settings))
     world.settings, world.limit = settings, max(settings.max, len(world.workers))
     return happened
 
@@ -122,7 +122,7 @@ def test_ordinary_requests_never_hold_more_than_max_less_the_reserve() -> None:
 
 def test_an_idle_worker_of_the_reserve_is_not_given_to_an_ordinary_request() -> None:
     world = World(max=2, reserve=1)
-    world.tell(stimuli.Prewarmed(((A, 2),)))
+    world.tell(stimuli.SetPrewarm(((A, 2),)))
     world.run_until_settled()
     first = world.held("one")
     second = world.acquire("two")

@@ -154,4 +154,4 @@ def test_who_is_refused_hears_for_whom_workers_are_kept() -> None:
 def test_a_limit_that_would_leave_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="max_pinned = 2 lets background commands keep all of max = 2"):
         check_settings(PoolSettings(max=2, max_pinned=2))
-    assert World(max=1).tell(stimuli.Tick()) == []
+    assert World(max=1).tell(stimuli.ClockTick()) == []

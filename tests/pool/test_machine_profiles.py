@@ -14,9 +14,9 @@ RETIRED = StopReason.RETIRED
 
 def test_idle_workers_of_an_outdated_profile_stop_at_once_and_the_others_stay() -> None:
     world = World(max=4)
-    world.tell(stimuli.Prewarmed(((OLD, 2), (OTHER, 1))))
+    world.tell(stimuli.SetPrewarm(((OLD, 2), (OTHER, 1))))
     world.run_until_settled()
-    world.tell(stimuli.Prewarmed(()))
+    world.tell(stimuli.SetPrewarm(()))
     assert world.tell(CHANGED) == [Stop("w1", RETIRED), Stop("w2", RETIRED)]
     world.run_until_settled()
     assert list(world.workers) == ["w3"]
@@ -46,16 +46,16 @@ def test_a_session_with_output_to_deliver_or_processes_of_its_own_counts_as_in_u
     world = World()
     world.release(world.held("s", OLD))
     world.set_busy("s")
-    world.tell(stimuli.Background("w1", 1))
+    world.tell(stimuli.BackgroundCount("w1", 1))
     assert world.tell(CHANGED) == []
     assert world.set_quiet("s") == []
     world.workers["w1"].background = 0
-    assert world.tell(stimuli.Background("w1", 0)) == [Stop("w1", RETIRED)]
+    assert world.tell(stimuli.BackgroundCount("w1", 0)) == [Stop("w1", RETIRED)]
 
 
 def test_a_worker_that_starts_for_nobody_is_stopped() -> None:
     world = World()
-    world.tell(stimuli.Prewarmed(((OLD, 1),)))
+    world.tell(stimuli.SetPrewarm(((OLD, 1),)))
     assert world.tell(CHANGED) == [Stop("w1", RETIRED)]
     assert world.exit("w1") == [], "it is not kept warm any more"
 
@@ -90,7 +90,7 @@ def test_a_request_of_before_still_gets_a_worker_of_its_profile() -> None:
 
 def test_neither_target_nor_loss_brings_an_outdated_profile_back() -> None:
     world = World(max=2)
-    world.tell(stimuli.Prewarmed(((OLD, 1), (OTHER, 1))))
+    world.tell(stimuli.SetPrewarm(((OLD, 1), (OTHER, 1))))
     world.run_until_settled()
     held = world.held("s", OLD)
     world.tell(CHANGED)
@@ -124,16 +124,16 @@ def test_an_outdated_worker_is_not_replaced_by_one_of_its_kind() -> None:
 
 def test_a_worker_that_waits_for_its_replacement_goes_with_it() -> None:
     world = World(max=2)
-    world.tell(stimuli.Prewarmed(((OLD, 1),)))
+    world.tell(stimuli.SetPrewarm(((OLD, 1),)))
     world.ready("w1")
-    world.tell(stimuli.Prewarmed(()))
+    world.tell(stimuli.SetPrewarm(()))
     assert world.tell(stimuli.RecycleWorker("w1")) == [Spawn("w2", OLD)]
     assert {action.worker for action in world.tell(CHANGED) if isinstance(action, Stop)} == {"w1", "w2"}
 
 
 def test_a_change_that_outdates_nothing_stops_nobody() -> None:
     world = World()
-    world.tell(stimuli.Prewarmed(((NEW, 1),)))
+    world.tell(stimuli.SetPrewarm(((NEW, 1),)))
     world.ready("w1")
     assert world.tell(CHANGED) == []
     world.exit("w1")
@@ -164,10 +164,10 @@ def test_it_does_not_wait_for_a_replacement_that_serves_somebody_else() -> None:
 
 def test_nothing_is_remembered_of_an_outdated_profile() -> None:
     world = World(max=2)
-    world.tell(stimuli.Prewarmed(((OLD, 1), (OTHER, 1))))
+    world.tell(stimuli.SetPrewarm(((OLD, 1), (OTHER, 1))))
     world.run_until_settled()
     world.tell(CHANGED)
     world.run_until_settled()
     state = world.machine._state
-    assert list(state.kinds) == [OTHER.signature]
-    assert [kind.profile for kind in state.targets] == [OTHER]
+    assert list(state.profiles) == [OTHER.signature]
+    assert [kind.profile for kind in state.prewarm_targets] == [OTHER]

@@ -147,7 +147,7 @@ class MachineHistory(RuleBasedStateMachine):
             kind = FailureKind.START
         elif paper.resetting:
             refused = FailureKind.RESUME if paper.resetting[1] is not None else FailureKind.RESET
-            kind = choice.choice((refused, FailureKind.NO_ROOM))
+            kind = choice.choice((refused, FailureKind.DISK_FULL))
         elif paper.reconciling:
             kind = FailureKind.RECONCILE
         else:
@@ -174,7 +174,7 @@ class MachineHistory(RuleBasedStateMachine):
 
     @rule(profile=st.sampled_from(PROFILES), count=st.integers(0, 2))
     def prewarm(self, profile: CapabilityProfile, count: int) -> None:
-        self.world.tell(stimuli.Prewarmed(((profile, count),)))
+        self.world.tell(stimuli.SetPrewarm(((profile, count),)))
 
     @rule(current=st.sets(st.sampled_from([profile.signature for profile in PROFILES])))
     def change_profiles(self, current: set[str]) -> None:
@@ -196,7 +196,7 @@ class MachineHistory(RuleBasedStateMachine):
     @rule(limits=LIMITS)
     def reconfigure(self, limits: dict[str, Any]) -> None:
         self.world.limit = max(limits["max"], self.world.limit)
-        self.world.tell(stimuli.Reconfigure(PoolSettings(**limits)))
+        self.world.tell(stimuli.SettingsChanged(PoolSettings(**limits)))
         self.world.settings = PoolSettings(**limits)
         self.world.limit = max(limits["max"], len(self.world.workers))
 
@@ -216,7 +216,7 @@ class MachineHistory(RuleBasedStateMachine):
     def processes_never_exceed_the_limit_and_the_status_says_how_many(self) -> None:
         """I3 and I10."""
         snapshot = self.world.machine.snapshot(self.world.now)
-        assert snapshot.figures.total == len(self.world.workers)
+        assert snapshot.counts.total == len(self.world.workers)
         assert {worker.id for worker in snapshot.workers} == set(self.world.workers)
         self.world.limit = max(self.world.settings.max, min(self.world.limit, len(self.world.workers)))
         assert len(self.world.workers) <= self.world.limit

@@ -21,7 +21,7 @@ def session_states(world: World) -> dict[str, str]:
 
 def test_a_target_keeps_so_many_idle_workers_within_max() -> None:
     world = World(max=4)
-    assert world.tell(stimuli.Prewarmed(((A, 2), (B, 1)))) == [Spawn("w1", A), Spawn("w2", A), Spawn("w3", B)]
+    assert world.tell(stimuli.SetPrewarm(((A, 2), (B, 1)))) == [Spawn("w1", A), Spawn("w2", A), Spawn("w3", B)]
     world.run_until_settled()
     world.held("s", A)
     assert len(world.workers) == 4
@@ -33,8 +33,8 @@ def test_a_target_keeps_so_many_idle_workers_within_max() -> None:
 
 def test_a_prewarming_start_serves_a_waiter_and_no_second_one_is_made_for_it() -> None:
     world = World(max=3)
-    world.tell(stimuli.Prewarmed(((A, 1),)))
-    world.tell(stimuli.Prewarmed(()))
+    world.tell(stimuli.SetPrewarm(((A, 1),)))
+    world.tell(stimuli.SetPrewarm(()))
     request = world.acquire("s", A)
     assert len(world.spawn_times) == 1
     world.run_until_settled()
@@ -43,15 +43,15 @@ def test_a_prewarming_start_serves_a_waiter_and_no_second_one_is_made_for_it() -
 
 def test_idle_reclaim_leaves_the_targets_alone() -> None:
     world = World(max=4, min=0, idle_timeout=10.0)
-    world.tell(stimuli.Prewarmed(((A, 2),)))
+    world.tell(stimuli.SetPrewarm(((A, 2),)))
     world.run_until_settled()
     assert world.pass_time(1000.0) == []
-    assert len(world.tell(stimuli.Prewarmed(((A, 1),)))) == 1
+    assert len(world.tell(stimuli.SetPrewarm(((A, 1),)))) == 1
 
 
 def test_a_warm_worker_that_is_lost_is_started_again_within_its_budget() -> None:
     world = World(max=2)
-    world.tell(stimuli.Prewarmed(((A, 1),)))
+    world.tell(stimuli.SetPrewarm(((A, 1),)))
     world.ready("w1")
     assert world.exit("w1") == []
     world.pass_time(0.5)
@@ -90,7 +90,7 @@ def test_turns_count_as_the_release_says() -> None:
 
 def test_old_workers_retire_with_jitter_so_that_they_do_not_all_go_at_once() -> None:
     world = World(max=8, max_age=1000.0, idle_timeout=1e9)
-    world.tell(stimuli.Prewarmed(((A, 4),)))
+    world.tell(stimuli.SetPrewarm(((A, 4),)))
     world.run_until_settled()
     assert world.pass_time(899.0) == []
     ages = []
@@ -114,8 +114,8 @@ def test_an_old_worker_in_use_retires_at_its_turn_boundary() -> None:
 def test_a_worker_above_max_rss_retires_at_its_turn_boundary() -> None:
     world = World(max=1, max_rss=100)
     request = world.held("s")
-    assert world.tell(stimuli.Usage({"w1": 100, "w99": 5})) == []
-    assert world.tell(stimuli.Usage({"w1": 101})) == []
+    assert world.tell(stimuli.MemoryUsage({"w1": 100, "w99": 5})) == []
+    assert world.tell(stimuli.MemoryUsage({"w1": 101})) == []
     assert world.release(request) == [Stop("w1", StopReason.RETIRED)]
 
 
@@ -181,12 +181,12 @@ def test_a_session_in_use_cannot_be_forgotten() -> None:
 def test_background_processes_of_a_forgotten_session_end_with_their_worker() -> None:
     world = World()
     world.release(world.held("s"))
-    world.tell(stimuli.Background("w1", 2))
+    world.tell(stimuli.BackgroundCount("w1", 2))
     assert world.tell(stimuli.ForgetSession("s")) == [Stop("w1", StopReason.RETIRED)]
     world = World()
-    world.tell(stimuli.Prewarmed(((A, 1),)))
+    world.tell(stimuli.SetPrewarm(((A, 1),)))
     world.ready("w1")
-    assert world.tell(stimuli.Background("w1", 1))[0] == Stop("w1", StopReason.RETIRED)
+    assert world.tell(stimuli.BackgroundCount("w1", 1))[0] == Stop("w1", StopReason.RETIRED)
 
 
 def test_what_nobody_needs_is_forgotten() -> None:
@@ -209,7 +209,7 @@ def test_what_nobody_needs_is_forgotten() -> None:
     world.tell(stimuli.SessionKnown("gone", None))
     state = world.machine._state
     assert not state.workers
-    assert (len(state.sessions), len(state.kinds), len(state.groups), len(state.agents)) == (0, 0, 0, 0)
+    assert (len(state.sessions), len(state.profiles), len(state.groups), len(state.agents)) == (0, 0, 0, 0)
     assert len(state.timers) == 0
 
 
@@ -218,11 +218,11 @@ def test_a_failing_profile_is_forgotten_only_after_its_failures_are_too_old() ->
     request = world.acquire("s")
     world.exit("w1")
     world.cancel(request)
-    assert len(world.machine._state.kinds) == 1
+    assert len(world.machine._state.profiles) == 1
     world.pass_time(200.0)
     world.run_until_settled()
     world.pass_time(1000.0)
-    assert len(world.machine._state.kinds) == 0
+    assert len(world.machine._state.profiles) == 0
 
 
 def test_so_is_one_whose_breaker_opened_and_that_nobody_tried_again() -> None:
@@ -231,7 +231,7 @@ def test_so_is_one_whose_breaker_opened_and_that_nobody_tried_again() -> None:
     world.exit("w1")
     assert world.machine.snapshot(world.now).profiles[0].breaker == "open"
     world.pass_time(1000.0)
-    assert not world.machine._state.kinds
+    assert not world.machine._state.profiles
     assert world.machine.next_wakeup() is None
 
 
@@ -246,7 +246,7 @@ def test_the_snapshot_says_who_has_what_and_why_others_wait() -> None:
     world.acquire("one", B)
     world.pass_time(3.0)
     snapshot = world.machine.snapshot(world.now)
-    assert (snapshot.figures.total, snapshot.figures.leased, snapshot.figures.starting) == (2, 1, 1)
+    assert (snapshot.counts.total, snapshot.counts.leased, snapshot.counts.starting) == (2, 1, 1)
     assert [(each.id, each.state, each.session, each.holds) for each in snapshot.workers] == [
         ("w1", "leased", "one", 1),
         ("w2", "starting", None, 0),

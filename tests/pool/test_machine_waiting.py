@@ -4,7 +4,7 @@ import pytest
 
 from errors import AcquireTimeout, PoolSaturated, UsageError
 from pool import stimuli
-from pool.stimuli import Action, Hold, Reject, Reset
+from pool.stimuli import Action, Reject, Reset, WorkerHold
 from tests.pool.world import World, make_profile
 
 A = make_profile("a")
@@ -56,7 +56,7 @@ def test_a_gateways_runs_do_not_count_against_the_capacity() -> None:
 
 def test_a_full_list_does_not_refuse_what_can_be_served_at_once() -> None:
     world = World(max=2, waiting_capacity=0)
-    world.tell(stimuli.Prewarmed(((A, 2),)))
+    world.tell(stimuli.SetPrewarm(((A, 2),)))
     world.run_until_settled()
     for session in ("one", "two", "three"):
         request = world.acquire(session, A)
@@ -136,7 +136,7 @@ def test_every_grant_has_a_higher_generation_and_a_stale_hold_is_refused() -> No
     world.release(first)
     second = world.acquire("s")
     assert world.holds[second].generation > hold.generation
-    for stale in (hold, Hold(second, "s", "w1", hold.generation), Hold("nobody", "s", "w1", 1)):
+    for stale in (hold, WorkerHold(second, "s", "w1", hold.generation), WorkerHold("nobody", "s", "w1", 1)):
         with pytest.raises(UsageError, match="hold"):
             world.tell(stimuli.Release(stale))
     assert states(world) == {"w1": "leased"}

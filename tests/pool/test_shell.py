@@ -67,7 +67,7 @@ async def test_a_worker_that_has_just_started_keeps_the_conversation_that_it_has
     launcher.kind = SelfStarted
     async with make_pool(launcher) as pool:
         for other in taken:
-            pool.tell(stimuli.SessionKnown("bob", other))
+            pool.submit(stimuli.SessionKnown("bob", other))
         assert await say(pool, "alice", "hello") == "hello"
         assert launcher.live["w1"].methods == [
             "get_state",
@@ -188,7 +188,7 @@ async def test_a_session_whose_transcript_cannot_be_resumed_fails_alone(autojump
         await say(pool, "b", "b1")
         with pytest.raises(ResumeFailed):
             await say(pool, "a", "a2", timeout=60)
-        pool.tell(stimuli.ForgetSession("a"))
+        pool.submit(stimuli.ForgetSession("a"))
         assert await say(pool, "a", "fresh", timeout=60) == "fresh"
 
 
@@ -211,14 +211,14 @@ async def test_a_ping_is_not_held_against_a_worker_whose_output_was_not_read_mea
     async with make_pool(launcher, ping_failures=1, ping_timeout=Seconds(10)) as pool:
         async with pool.lease("s", DEFAULT) as lease:
             stream = lease.prompt("hang")
-            await stream.take()
+            await stream.next_batch()
             worker = launcher.live["w1"]
             worker.deaf = True
             await trio.sleep(20)  # the ping is on its way by now
             worker.transport.say({"event": "thinking", "data": {}})
             await trio.sleep(20)  # nobody reads that event, so no answer would be read either
             worker.deaf = False
-            await stream.take()
+            await stream.next_batch()
             await trio.sleep(100)
         assert launcher.stops == []
 
@@ -297,13 +297,13 @@ async def test_a_pool_that_is_larger_than_the_memory_is_refused(autojump_clock: 
         Pool(PoolSettings(max=1000), launcher=MemoryLauncher(), memory_bytes=1024**3)
     async with make_pool(MemoryLauncher()) as pool:
         with pytest.raises(UsageError, match=r"pool\.max"):
-            pool.tell(stimuli.Reconfigure(PoolSettings(max=1000)))
+            pool.submit(stimuli.SettingsChanged(PoolSettings(max=1000)))
 
 
 async def test_status_shows_the_running_turn(autojump_clock: MockClock) -> None:
     async with make_pool(MemoryLauncher()) as pool, pool.lease("s", DEFAULT) as lease:
         assert pool.statistics().workers[0].turn_age is None
-        await lease.prompt("hang").take()
+        await lease.prompt("hang").next_batch()
         await trio.sleep(5)
         (worker,) = pool.statistics().workers
     assert worker.turn_age == pytest.approx(5, abs=0.1)

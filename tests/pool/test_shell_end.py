@@ -68,11 +68,11 @@ async def test_stop_worker_fails_the_turn_and_an_unknown_worker_is_refused(
 ) -> None:
     async with make_pool(MemoryLauncher()) as pool:
         with pytest.raises(UsageError):
-            pool.tell(stimuli.StopWorker("w99"))
+            pool.submit(stimuli.StopWorker("w99"))
         async with pool.lease("s", DEFAULT) as lease:
             stream = lease.prompt("hang")
-            await stream.take()
-            pool.tell(stimuli.StopWorker("w1"))
+            await stream.next_batch()
+            pool.submit(stimuli.StopWorker("w1"))
             with pytest.raises(WorkerExited):
                 await stream.wait()
 
@@ -107,7 +107,7 @@ async def test_a_drain_waits_for_turns_as_long_as_the_settings_say_also_after_th
         started = trio.current_time()
         assert not await pool.drain()
         assert trio.current_time() - started == 7.0
-        pool.tell(stimuli.Reconfigure(PoolSettings(min=0, max=2, drain_timeout=Seconds(2))))
+        pool.submit(stimuli.SettingsChanged(PoolSettings(min=0, max=2, drain_timeout=Seconds(2))))
         assert not await pool.drain()
         assert trio.current_time() - started == 9.0
 
@@ -145,14 +145,14 @@ async def test_a_worker_that_ends_as_it_is_granted_fails_the_request_in_words(
 
     async with make_pool(MemoryLauncher()) as pool:
         await say(pool, "s", "hello")
-        pool.tell(stimuli.Pause())
+        pool.submit(stimuli.Pause())
         nursery.start_soon(acquire, pool)
         await trio.testing.wait_all_tasks_blocked()
-        pool.tell(stimuli.Resume())  # grants; before the caller's task runs, the worker is gone
-        life = pool._lives.pop("w1")
-        pool.tell(stimuli.WorkerExited("w1", WorkerError("gone")))
+        pool.submit(stimuli.Resume())  # grants; before the caller's task runs, the worker is gone
+        life = pool._workers.pop("w1")
+        pool.submit(stimuli.ProcessExited("w1", WorkerError("gone")))
         await trio.testing.wait_all_tasks_blocked()
-        pool._lives["w1"] = life
+        pool._workers["w1"] = life
         life.request_stop(StopReason.OPERATOR, force=True)
         counters = pool.statistics().counters
     assert [type(error) for error in errors] == [WorkerExited]

@@ -8,15 +8,15 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pool import stimuli
 from pool.shell import Pool
-from pool.tickets import ExecEnded, ExecLost, ExecNews, ExecRunning
+from pool.tickets import BackgroundEvent, BackgroundExited, BackgroundLost, BackgroundRunning
 from tests.pool.memory_workers import DEFAULT, MemoryLauncher, MemoryWorker, make_pool, say
-from wire.messages import Background
+from wire.messages import BackgroundProcesses
 
 
-def listen(pool: Pool) -> list[ExecNews]:
+def listen(pool: Pool) -> list[BackgroundEvent]:
     """What is told of ends from now on."""
-    news: list[ExecNews] = []
-    pool.on_exec(lambda told: None if isinstance(told, ExecRunning) else news.append(told))
+    news: list[BackgroundEvent] = []
+    pool.on_background(lambda told: None if isinstance(told, BackgroundRunning) else news.append(told))
     return news
 
 
@@ -38,7 +38,7 @@ async def test_an_end_between_two_turns_is_told_with_its_session(autojump_clock:
         worker.transport.say(exit_of(worker), running(0))
         await wait_all_tasks_blocked()
         (told,) = news
-        assert isinstance(told, ExecEnded)
+        assert isinstance(told, BackgroundExited)
         assert (told.worker, told.session, told.exit.session_id, told.exit.exit_code) == ("w1", "alice", "calm-fox", 0)
 
 
@@ -48,9 +48,9 @@ async def test_an_end_within_a_turn_is_told_once(autojump_clock: MockClock) -> N
         news = listen(pool)
         async with pool.lease("alice", DEFAULT) as lease:
             turn = lease.prompt("hang")
-            await turn.take()
+            await turn.next_batch()
             launcher.live["w1"].transport.say(exit_of(launcher.live["w1"]))
-            await turn.take()
+            await turn.next_batch()
         assert [told.session for told in news] == ["alice"]
 
 
@@ -81,7 +81,7 @@ async def test_an_end_after_its_session_began_anew_is_nobodys(autojump_clock: Mo
         news = listen(pool)
         await say(pool, "alice", "hello")
         worker = launcher.live["w1"]
-        pool.tell(stimuli.ForgetSession("alice"))
+        pool.submit(stimuli.ForgetSession("alice"))
         worker.transport.say(exit_of(worker))
         await wait_all_tasks_blocked()
         await say(pool, "alice", "hello again")
@@ -103,7 +103,7 @@ async def test_a_worker_that_keeps_no_transcript_tells_its_bound_session(autojum
         worker = launcher.live["w1"]
         worker.transport.say(exit_of(worker))
         await wait_all_tasks_blocked()
-        pool.tell(stimuli.ForgetSession("alice"))
+        pool.submit(stimuli.ForgetSession("alice"))
         worker.transport.say(exit_of(worker))
         await wait_all_tasks_blocked()
         assert [told.session for told in news] == ["alice", None]
@@ -118,7 +118,7 @@ async def test_commands_that_end_with_their_worker_are_told_as_lost(autojump_clo
         launcher.live["w1"].transport.exit(signal=9)
         await wait_all_tasks_blocked()
         (lost,) = news
-        assert isinstance(lost, ExecLost)
+        assert isinstance(lost, BackgroundLost)
         assert (lost.worker, lost.session, lost.commands.running) == ("w1", "alice", 2)
         assert lost.reason == "worker w1 killed by signal 9"
 
@@ -131,11 +131,11 @@ async def test_commands_that_are_stopped_with_their_worker_are_lost_though_it_co
         news = listen(pool)
         await say(pool, "alice", "background")
         worker = launcher.live["w1"]
-        pool.tell(stimuli.StopWorker("w1"))
+        pool.submit(stimuli.StopWorker("w1"))
         worker.transport.say(running(0))
         await wait_all_tasks_blocked()
         (lost,) = news
-        assert isinstance(lost, ExecLost)
+        assert isinstance(lost, BackgroundLost)
         assert (lost.commands.running, lost.reason) == (1, "worker w1 was stopped (operator)")
 
 
@@ -144,19 +144,19 @@ async def test_which_commands_run_is_told_with_their_session_until_their_worker_
 ) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher) as pool:
-        told: list[ExecNews] = []
-        pool.on_exec(told.append)
+        told: list[BackgroundEvent] = []
+        pool.on_background(told.append)
         await say(pool, "alice", "hello")
         worker = launcher.live["w1"].transport
         worker.say({"event": "background", "data": {"running": 1, "names": ["calm-fox"]}})
         await wait_all_tasks_blocked()
-        pool.tell(stimuli.ForgetSession("alice"))
+        pool.submit(stimuli.ForgetSession("alice"))
         worker.say(running(2))
         await wait_all_tasks_blocked()
         assert told == [
-            ExecRunning(worker="w1", session="alice", commands=Background(1, ["calm-fox"])),
-            ExecRunning(worker="w1", session=None, commands=Background(2)),
-            ExecRunning(worker="w1", session=None, commands=Background()),
+            BackgroundRunning(worker="w1", session="alice", commands=BackgroundProcesses(1, ["calm-fox"])),
+            BackgroundRunning(worker="w1", session=None, commands=BackgroundProcesses(2)),
+            BackgroundRunning(worker="w1", session=None, commands=BackgroundProcesses()),
         ]
 
 
@@ -165,7 +165,7 @@ async def test_nobody_is_told_of_commands_lost_with_a_conversation_that_is_over(
     async with make_pool(launcher) as pool:
         news = listen(pool)
         await say(pool, "alice", "background")
-        pool.tell(stimuli.ForgetSession("alice"))
+        pool.submit(stimuli.ForgetSession("alice"))
         await wait_all_tasks_blocked()
         assert launcher.stops == ["w1"]
         assert news == []

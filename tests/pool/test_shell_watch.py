@@ -20,8 +20,8 @@ async def test_new_times_reach_workers_that_live_already(autojump_clock: MockClo
     async with make_pool(MemoryLauncher()) as pool:
         async with pool.lease("s", DEFAULT) as lease:
             turn = lease.prompt("hang")
-            await turn.take()
-            pool.tell(stimuli.Reconfigure(PoolSettings(min=0, max=2, turn_stall=Seconds(40))))
+            await turn.next_batch()
+            pool.submit(stimuli.SettingsChanged(PoolSettings(min=0, max=2, turn_stall=Seconds(40))))
             result = await turn.wait()
         assert result.stop_reason == "aborted"
         assert trio.current_time() < settings.turn_stall
@@ -30,7 +30,7 @@ async def test_new_times_reach_workers_that_live_already(autojump_clock: MockClo
 async def test_limits_that_are_refused_change_nothing(autojump_clock: MockClock) -> None:
     async with make_pool(MemoryLauncher()) as pool:
         with pytest.raises(UsageError, match="turn_stall"):
-            pool.tell(stimuli.Reconfigure(PoolSettings(turn_stall=Seconds(0))))
+            pool.submit(stimuli.SettingsChanged(PoolSettings(turn_stall=Seconds(0))))
         assert pool.statistics().pool.limits["turn_stall"] == 600
         assert await say(pool, "s", "hello") == "hello"
 
@@ -57,7 +57,7 @@ async def test_a_drained_pool_takes_work_again_when_it_is_resumed(autojump_clock
     async with make_pool(MemoryLauncher()) as pool:
         await say(pool, "s", "before")
         assert await pool.drain(timeout=60)
-        pool.tell(stimuli.Resume())
+        pool.submit(stimuli.Resume())
         assert await say(pool, "s", "after") == "before|after"
 
 

@@ -2,18 +2,18 @@ import itertools
 
 import pytest
 
-from pool.budget import BREAKER_MOVES
+from pool.budget import BREAKER_TRANSITIONS
 from pool.states import (
-    MODE_MOVES,
-    SESSION_MOVES,
-    WAITER_MOVES,
-    WORKER_MOVES,
-    IllegalMoveError,
-    Mode,
+    MODE_TRANSITIONS,
+    SESSION_TRANSITIONS,
+    WAITER_TRANSITIONS,
+    WORKER_TRANSITIONS,
+    IllegalTransitionError,
+    PoolMode,
     SessionState,
     WaiterState,
     WorkerState,
-    checked,
+    transition,
 )
 
 WORKER_LIFE = {
@@ -34,32 +34,32 @@ SESSION_LIFE = {("parked", "active"), ("active", "parking"), ("parking", "parked
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(WorkerState, WorkerState)))
 def test_a_worker_moves_only_along_its_table(old: WorkerState, new: WorkerState) -> None:
     if (old.value, new.value) in WORKER_LIFE:
-        assert checked(WORKER_MOVES, old, new) is new
+        assert transition(WORKER_TRANSITIONS, old, new) is new
     else:
-        with pytest.raises(IllegalMoveError, match=f"from {old.value} to {new.value}"):
-            checked(WORKER_MOVES, old, new)
+        with pytest.raises(IllegalTransitionError, match=f"from {old.value} to {new.value}"):
+            transition(WORKER_TRANSITIONS, old, new)
 
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(SessionState, SessionState)))
 def test_a_session_goes_round_active_parking_parked_and_no_other_way(old: SessionState, new: SessionState) -> None:
     if (old.value, new.value) in SESSION_LIFE:
-        assert checked(SESSION_MOVES, old, new) is new
+        assert transition(SESSION_TRANSITIONS, old, new) is new
     else:
-        with pytest.raises(IllegalMoveError):
-            checked(SESSION_MOVES, old, new)
+        with pytest.raises(IllegalTransitionError):
+            transition(SESSION_TRANSITIONS, old, new)
 
 
 def test_every_state_has_a_row_in_its_table() -> None:
     for states, table in (
-        (WorkerState, WORKER_MOVES),
-        (SessionState, SESSION_MOVES),
-        (WaiterState, WAITER_MOVES),
-        (Mode, MODE_MOVES),
+        (WorkerState, WORKER_TRANSITIONS),
+        (SessionState, SESSION_TRANSITIONS),
+        (WaiterState, WAITER_TRANSITIONS),
+        (PoolMode, MODE_TRANSITIONS),
     ):
         assert set(table) == set(states)
-    assert len(BREAKER_MOVES) == 3
+    assert len(BREAKER_TRANSITIONS) == 3
 
 
 def test_a_finished_waiter_never_comes_back_and_a_closed_pool_never_opens() -> None:
-    assert not WAITER_MOVES[WaiterState.DONE]
-    assert not MODE_MOVES[Mode.CLOSED]
+    assert not WAITER_TRANSITIONS[WaiterState.DONE]
+    assert not MODE_TRANSITIONS[PoolMode.CLOSED]

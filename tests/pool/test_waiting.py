@@ -5,22 +5,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pool.records import Agent, Group, Kind, Session
-from pool.states import IllegalMoveError, WaiterState
+from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord
+from pool.states import IllegalTransitionError, WaiterState
 from pool.stimuli import Acquire
-from pool.waiting_list import Gate, Waiter, WaitingList
+from pool.waiting_list import ConditionQueue, Waiter, WaitingList
 from tests.pool.world import make_profile
 
-AGENT = Agent("main")
+AGENT = AgentWorkers("main")
 numbers = iter(range(10**9))
 
 
-def make_kind(name: str = "a") -> Kind:
-    return Kind(make_profile(name), Group(), AGENT)
+def make_kind(name: str = "a") -> ProfileRecord:
+    return ProfileRecord(make_profile(name), HardGroup(), AGENT)
 
 
 def make_waiter(
-    kind: Kind, *, at: float = 0.0, priority: int = 5, bounded: bool = True, nested: bool = False
+    kind: ProfileRecord, *, at: float = 0.0, priority: int = 5, bounded: bool = True, nested: bool = False
 ) -> Waiter:
     number = next(numbers)
     acquire = Acquire(
@@ -31,23 +31,23 @@ def make_waiter(
         bounded=bounded,
         nested=nested,
     )
-    waiter = Waiter(acquire, Session(acquire.session), kind, at, number)
-    waiter.key = at - priority * 3.0
+    waiter = Waiter(acquire, SessionRecord(acquire.session), kind, at, number)
+    waiter.sort_key = at - priority * 3.0
     return waiter
 
 
-def queued(waiting: WaitingList, kind: Kind, **options: Any) -> Waiter:
+def queued(waiting: WaitingList, kind: ProfileRecord, **options: Any) -> Waiter:
     waiter = make_waiter(kind, **options)
-    waiting.move(waiter, WaiterState.QUEUED)
+    waiting.transition(waiter, WaiterState.QUEUED)
     return waiter
 
 
 def drain(waiting: WaitingList) -> list[Waiter]:
     served = []
-    while (line := waiting.ready.best()) is not None:
+    while (line := waiting.ready.peek()) is not None:
         head = line.head()
         assert head is not None
-        waiting.move(head, WaiterState.DONE)
+        waiting.transition(head, WaiterState.DONE)
         served.append(head)
     return served
 
@@ -70,19 +70,19 @@ def test_lines_of_different_profiles_do_not_block_each_other() -> None:
     waiting = WaitingList()
     a, b = make_kind("a"), make_kind("b")
     first, second = queued(waiting, a, at=0.0), queued(waiting, b, at=1.0)
-    line = waiting.ready.take()
+    line = waiting.ready.pop()
     assert line is not None
     assert line.head() is first
-    waiting.full.add(line)
-    assert waiting.ready.best() is b.lines[False]
-    assert b.lines[False].head() is second
+    waiting.pool_full.add(line)
+    assert waiting.ready.peek() is b.queues[False]
+    assert b.queues[False].head() is second
 
 
 def test_a_waiter_that_leaves_is_skipped_wherever_it_stood() -> None:
     waiting, kind = WaitingList(), make_kind()
     waiters = [queued(waiting, kind) for _ in range(10)]
     for waiter in waiters[::2]:
-        waiting.move(waiter, WaiterState.DONE)
+        waiting.transition(waiter, WaiterState.DONE)
     assert kind.queued == waiting.queued == len(waiting) == 5
     assert drain(waiting) == waiters[1::2]
 
@@ -90,18 +90,18 @@ def test_a_waiter_that_leaves_is_skipped_wherever_it_stood() -> None:
 def test_a_blocked_waiter_that_is_queued_again_keeps_its_place() -> None:
     waiting, kind = WaitingList(), make_kind()
     first, second = queued(waiting, kind), queued(waiting, kind)
-    waiting.move(first, WaiterState.BLOCKED)
+    waiting.transition(first, WaiterState.BLOCKED)
     assert (waiting.queued, waiting.blocked) == (1, 1)
-    waiting.move(first, WaiterState.QUEUED)
+    waiting.transition(first, WaiterState.QUEUED)
     assert drain(waiting) == [first, second]
 
 
 def test_an_ended_waiter_cannot_move_any_more() -> None:
     waiting, kind = WaitingList(), make_kind()
     waiter = queued(waiting, kind)
-    waiting.move(waiter, WaiterState.DONE)
-    with pytest.raises(IllegalMoveError):
-        waiting.move(waiter, WaiterState.QUEUED)
+    waiting.transition(waiter, WaiterState.DONE)
+    with pytest.raises(IllegalTransitionError):
+        waiting.transition(waiter, WaiterState.QUEUED)
 
 
 def test_the_newest_of_the_lowest_priority_may_be_pushed_out() -> None:
@@ -110,8 +110,8 @@ def test_the_newest_of_the_lowest_priority_may_be_pushed_out() -> None:
     newest = queued(waiting, kind, priority=3)
     queued(waiting, kind, priority=5)
     queued(waiting, kind, priority=1, bounded=False)
-    assert waiting.lowest_below(5) is newest
-    assert waiting.lowest_below(3) is None
+    assert waiting.pick_victim(5) is newest
+    assert waiting.pick_victim(3) is None
     assert waiting.bounded == 3
 
 
@@ -120,10 +120,10 @@ def test_privileged_and_nested_requests_stand_in_a_line_of_their_own() -> None:
     ordinary = queued(waiting, kind, priority=9)
     high = queued(waiting, kind, priority=10)
     nested = queued(waiting, kind, priority=1, nested=True)
-    assert kind.lines[False].head() is ordinary
-    assert list(kind.lines[True]) == [high, nested]
+    assert kind.queues[False].head() is ordinary
+    assert list(kind.queues[True]) == [high, nested]
     assert list(waiting.nested.values()) == [nested]
-    waiting.move(nested, WaiterState.PREPARING)
+    waiting.transition(nested, WaiterState.PREPARING)
     assert not waiting.nested
 
 
@@ -132,37 +132,37 @@ def test_a_line_is_at_one_gate_at_a_time_and_a_better_head_moves_it_forward_ther
     a, b = make_kind("a"), make_kind("b")
     queued(waiting, a, at=5.0)
     queued(waiting, b, at=1.0)
-    for line in (a.lines[False], b.lines[False]):
-        waiting.full.add(line)
-    assert (waiting.ready.count, waiting.full.count) == (0, 2)
-    assert waiting.full.best() is b.lines[False]
+    for line in (a.queues[False], b.queues[False]):
+        waiting.pool_full.add(line)
+    assert (waiting.ready.count, waiting.pool_full.count) == (0, 2)
+    assert waiting.pool_full.peek() is b.queues[False]
     queued(waiting, a, at=5.0, priority=9)
-    assert waiting.full.best() is a.lines[False]
-    assert waiting.ready.best() is None
+    assert waiting.pool_full.peek() is a.queues[False]
+    assert waiting.ready.peek() is None
     waiting.wake(b)
-    assert (waiting.ready.count, waiting.full.count) == (1, 1)
+    assert (waiting.ready.count, waiting.pool_full.count) == (1, 1)
 
 
 def test_an_emptied_line_is_looked_at_again_when_somebody_joins_it() -> None:
     waiting, kind = WaitingList(), make_kind()
     gone = queued(waiting, kind)
-    waiting.full.add(kind.lines[False])
-    waiting.move(gone, WaiterState.DONE)
+    waiting.pool_full.add(kind.queues[False])
+    waiting.transition(gone, WaiterState.DONE)
     queued(waiting, kind)
-    assert waiting.ready.best() is kind.lines[False]
+    assert waiting.ready.peek() is kind.queues[False]
 
 
 def test_heaps_do_not_keep_what_has_gone() -> None:
     waiting, kind = WaitingList(), make_kind()
     keeper = queued(waiting, kind, at=0.0, priority=9)
     for number in range(5000):
-        waiting.move(queued(waiting, kind, at=number + 1.0), WaiterState.DONE)
-    assert list(kind.lines[False]) == [keeper]
-    assert len(kind.lines[False]._heap) < 300
-    gate = Gate("test")
+        waiting.transition(queued(waiting, kind, at=number + 1.0), WaiterState.DONE)
+    assert list(kind.queues[False]) == [keeper]
+    assert len(kind.queues[False]._heap) < 300
+    gate = ConditionQueue("test")
     for number in range(5000):
         queued(waiting, kind, at=-float(number))
-        gate.add(kind.lines[False])
+        gate.add(kind.queues[False])
     assert len(gate._heap) < 300
 
 
@@ -178,12 +178,12 @@ def test_any_history_is_served_in_the_order_of_the_static_key(seed: int, profile
             alive.append(queued(waiting, rng.choice(kinds), at=step * 0.5, priority=rng.choice((3, 5, 10))))
         else:
             waiter = alive.pop(rng.randrange(len(alive)))
-            waiting.move(waiter, WaiterState.BLOCKED)
+            waiting.transition(waiter, WaiterState.BLOCKED)
             if chance < 0.8:
-                waiting.move(waiter, WaiterState.QUEUED)
+                waiting.transition(waiter, WaiterState.QUEUED)
                 alive.append(waiter)
             else:
-                waiting.move(waiter, WaiterState.DONE)
+                waiting.transition(waiter, WaiterState.DONE)
     assert len(waiting) == len(alive)
     assert drain(waiting) == sorted(alive, key=lambda waiter: waiter.rank)
     assert len(waiting) == waiting.bounded == 0

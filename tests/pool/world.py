@@ -13,7 +13,7 @@ from pool import stimuli
 from pool import stimuli as actions
 from pool.machine import PoolMachine
 from pool.settings import PoolSettings
-from pool.stimuli import Action, FailureKind, Hold, StopReason
+from pool.stimuli import Action, FailureKind, StopReason, WorkerHold
 from profiles.matching import MatchLevel
 from profiles.profile import CapabilityProfile, Resources, SoftArgs
 
@@ -80,8 +80,8 @@ class World:
         self.machine = PoolMachine(self.settings, rng=random.Random(seed), now=now)
         self.workers: dict[str, PaperWorker] = {}
         self.open_requests: dict[str, stimuli.Acquire] = {}
-        self.holds: dict[str, Hold] = {}
-        self.void: dict[str, Hold] = {}
+        self.holds: dict[str, WorkerHold] = {}
+        self.void: dict[str, WorkerHold] = {}
         """Holds whose worker has died before they were released."""
         self.levels: dict[str, MatchLevel] = {}
         self.errors: dict[str, PoolError] = {}
@@ -109,7 +109,7 @@ class World:
         happened: list[Action] = []
         while (due := self.machine.next_wakeup()) is not None and due <= until:
             self.now = max(self.now, due)
-            happened += self.tell(stimuli.Tick())
+            happened += self.tell(stimuli.ClockTick())
         self.now = until
         return happened
 
@@ -155,15 +155,15 @@ class World:
     def run_in_background(self, worker: str, running: int) -> list[Action]:
         """The worker reports that it runs so many commands in the background."""
         self.workers[worker].background = running
-        return self.tell(stimuli.Background(worker, running))
+        return self.tell(stimuli.BackgroundCount(worker, running))
 
     def set_busy(self, session: str) -> list[Action]:
         self.busy.add(session)
-        return self.tell(stimuli.Busy(session))
+        return self.tell(stimuli.SessionBusy(session))
 
     def set_quiet(self, session: str) -> list[Action]:
         self.busy.discard(session)
-        return self.tell(stimuli.Quiet(session))
+        return self.tell(stimuli.SessionIdle(session))
 
     def forget(self, session: str) -> list[Action]:
         """End the conversation: what old processes still have open of it is nobody's transcript any more."""
@@ -205,7 +205,7 @@ class World:
             error = WorkerStartFailed(f"{worker} did not start", stderr_tail=stderr_tail, **details)
         if kind is FailureKind.RECONCILE:
             paper.reconciling = None
-        if kind is FailureKind.NO_ROOM:
+        if kind is FailureKind.DISK_FULL:
             error, paper.resetting = WorkerRefused(f"{worker} failed at {kind}: the disk is full"), None
         return self.tell(stimuli.WorkerFailed(worker, kind, error))
 
@@ -214,7 +214,7 @@ class World:
         for request, hold in list(self.holds.items()):
             if hold.worker == worker:
                 self.void[request] = self.holds.pop(request)
-        return self.tell(stimuli.WorkerExited(worker, WorkerExited(f"{worker} is gone", worker=worker)))
+        return self.tell(stimuli.ProcessExited(worker, WorkerExited(f"{worker} is gone", worker=worker)))
 
     def run_until_settled(self) -> None:
         """Let every process do at once what it was told, until nothing is left to do."""

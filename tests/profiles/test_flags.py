@@ -21,7 +21,7 @@ def test_flags_with_a_setting_change_the_definition() -> None:
     assert definition.no_skills
     assert definition.system_prompt == "--odd"
     assert asked.arguments == []
-    assert not asked.is_plain
+    assert not asked.keeps_profile
 
 
 def test_a_model_is_the_programs_own_to_understand_and_overrules_the_agents() -> None:
@@ -47,7 +47,7 @@ def test_what_has_no_setting_reaches_the_program(given: list[str], kept: list[st
 
 def test_continuing_says_nothing_about_the_worker() -> None:
     asked = read_flags(PLAIN, ["-c"])
-    assert (asked.resume_latest, asked.is_plain, asked.no_session) == (True, True, False)
+    assert (asked.resume_latest, asked.keeps_profile, asked.no_session) == (True, True, False)
 
 
 @pytest.mark.parametrize("given", [["hello"], ["--skill"], ["--resume"], ["-p", "x"], ["--fork=x"], ["--help"]])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.agents import AgentFinding, find_agent
+from router.agents import AgentDecision, find_agent
 from router.settings import Binding, RouterSettings
 from router.source import MessageSource, Peer
 from tests.router.sources import source, sources
@@ -25,7 +25,7 @@ THREAD = source(
 )
 
 
-def found(bindings: list[Binding], message: MessageSource, text: str = "hello", **settings: Any) -> AgentFinding:
+def found(bindings: list[Binding], message: MessageSource, text: str = "hello", **settings: Any) -> AgentDecision:
     return find_agent(RouterSettings(bindings=bindings, **settings), AGENTS, COMMANDS, message, text)
 
 

@@ -22,10 +22,10 @@ from router.keys import (
     MainKey,
     NamedKey,
     SessionKey,
-    check_session_key,
     encode_part,
     format_session_key,
     main_session_key,
+    normalize_session_key,
     parse_session_key,
     session_dir,
 )
@@ -67,7 +67,7 @@ WRITTEN: list[tuple[SessionKey, str]] = [
 def test_every_form_is_written_and_read(key: SessionKey, text: str) -> None:
     assert format_session_key(key) == text
     assert parse_session_key(text) == key
-    assert check_session_key(text) == text
+    assert normalize_session_key(text) == text
 
 
 @given(keys)
@@ -113,10 +113,10 @@ def test_any_tail_after_an_agent_is_a_session_of_that_agent(name: list[str]) -> 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_a_text_is_refused_or_has_one_spelling_that_stays(text: str) -> None:
     try:
-        spelling = check_session_key(text)
+        spelling = normalize_session_key(text)
     except UsageError:
         return
-    assert check_session_key(spelling) == spelling
+    assert normalize_session_key(spelling) == spelling
     assert len(spelling) <= MAX_KEY_LENGTH
 
 
@@ -240,7 +240,7 @@ def test_a_key_that_could_not_be_read_back_cannot_be_made(make: Callable[[], Ses
     ],
 )
 def test_an_alias_is_understood_and_written_in_the_one_spelling(given: str, spelling: str) -> None:
-    assert check_session_key(given) == spelling
+    assert normalize_session_key(given) == spelling
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_an_alias_is_understood_and_written_in_the_one_spelling(given: str, spel
 )
 def test_what_can_be_no_key_is_refused_in_words_that_can_be_shown(text: str) -> None:
     with pytest.raises(UsageError, match="session key") as refused:
-        check_session_key(text)
+        normalize_session_key(text)
     assert refused.value.message.isprintable()
     assert len(refused.value.message.encode()) < 600
 
@@ -286,11 +286,11 @@ def _is_a_name(text: str) -> bool:
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40).filter(_is_a_name))
 def test_any_printable_text_that_does_not_begin_like_another_key_is_a_key(text: str) -> None:
     if text.partition(":")[0].lower() not in ("agent", "cron", "hook") or ":" not in text:
-        assert check_session_key(text) == text
+        assert normalize_session_key(text) == text
 
 
 def test_a_key_of_the_greatest_length_is_a_key() -> None:
-    assert check_session_key("a" * MAX_KEY_LENGTH) == "a" * MAX_KEY_LENGTH
+    assert normalize_session_key("a" * MAX_KEY_LENGTH) == "a" * MAX_KEY_LENGTH
     assert parse_session_key("cron:" + "x" * 507) == CronKey("x" * 507)
 
 
@@ -345,4 +345,4 @@ def test_the_directory_of_the_longest_key_can_be_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["*", " ", "   "])
 def test_what_means_all_or_nothing_is_no_key(text: str) -> None:
     with pytest.raises(UsageError, match="no session key"):
-        check_session_key(text)
+        normalize_session_key(text)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from errors import UsageError
 from profiles import AgentSettings, ProfilesSettings, RoleSettings
-from router import Binding, MessageSource, Peer, RoleTables, RouteDecision, RouterSettings, check_session_key, route
+from router import Binding, MessageSource, Peer, RoleTables, RouteDecision, RouterSettings, normalize_session_key, route
 from tests.router.sources import source, sources
 
 DATA = Path("/data")
@@ -84,6 +84,6 @@ def test_every_decision_encodes_comes_back_and_changes_nothing(message: MessageS
     decision = route(SETTINGS, PROFILES, message, text, data_dir=DATA)
     assert msgspec.json.decode(msgspec.json.encode(decision), type=RouteDecision) == decision
     assert route(SETTINGS, PROFILES, message, text, data_dir=DATA) == decision
-    assert check_session_key(decision.session) == decision.session
+    assert normalize_session_key(decision.session) == decision.session
     assert decision.session.split(":")[1] == decision.agent
     assert text.endswith(decision.text)

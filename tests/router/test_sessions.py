@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import UsageError
-from router.keys import check_session_key, main_session_key
+from router.keys import main_session_key, normalize_session_key
 from router.sessions import find_session
 from router.settings import DmScope, RouterSettings
 from router.source import MessageSource, Peer
@@ -187,4 +187,4 @@ def test_two_agents_never_share_a_conversation_and_every_key_is_one_that_front_e
     settings = RouterSettings(dm_scope=scope, identity_links=links)
     keys = [find_session(settings, message, agent).key for agent in ("a", "b")]
     assert keys[0] != keys[1]
-    assert [check_session_key(each) for each in keys] == keys
+    assert [normalize_session_key(each) for each in keys] == keys

@@ -10,7 +10,7 @@ import trio.testing
 
 from errors import PoolError, UsageError
 from rpc.client import RpcClient
-from rpc.dialect import NOTHING, Dialect, Step
+from rpc.dialect import EMPTY_STEP, Dialect, Step
 from rpc.native import NativeDialect
 from rpc.passthrough import RawObject
 from rpc.settings import RpcSettings
@@ -97,7 +97,7 @@ class Deferring:
         if method == "local":
             return Step([Message(id=request_id, result=msgspec.Raw(b'"at once"'))], [], [])
         self.held.append(request_id.encode() + b"\n")
-        return NOTHING
+        return EMPTY_STEP
 
     def receive(self, block: bytes, now: float) -> Step:  # noqa: ARG002 - as above
         if block.startswith(b"bad"):

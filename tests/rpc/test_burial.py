@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from rpc.children import ChildRegistry
-from rpc.orphans import sweep, sweep_instance
+from rpc.orphans import sweep_instance, sweep_processes
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.transport import ExitStatus
@@ -36,7 +36,7 @@ while time.monotonic() < end:
 async def test_a_worker_is_killed_though_no_thread_is_free_to_look_for_what_it_leaves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rpc.process._LOOK_TIME", 0.05)
+    monkeypatch.setattr("rpc.process._SCAN_TIMEOUT", 0.05)
     children = ChildRegistry()
     process = WorkerProcess.spawn(spec_of(DOUBLE_FORK + "input()"), children, RpcSettings())
 
@@ -49,15 +49,15 @@ async def test_a_worker_is_killed_though_no_thread_is_free_to_look_for_what_it_l
         async with trio.open_nursery() as nursery:
             scope = await nursery.start(own)
             tool = int(await read_line(process))
-            threads = range(int(children.scans.total_tokens))
+            threads = range(int(children.scan_limiter.total_tokens))
             for number in threads:
-                children.scans.acquire_on_behalf_of_nowait(number)
+                children.scan_limiter.acquire_on_behalf_of_nowait(number)
             scope.cancel()
             with trio.move_on_after(LIMIT / 2):
                 await process.wait_exit()
             ended = process.exit_status
             for number in threads:
-                children.scans.release_on_behalf_of(number)
+                children.scan_limiter.release_on_behalf_of(number)
         assert ended == ExitStatus(signal=SIGKILL)
         assert not is_alive(tool)
 
@@ -88,7 +88,7 @@ async def test_a_sweep_without_any_time_left_kills_all_the_same(what: str) -> No
     async with running(spec_of("print(1, flush=True); input()", instance=ours)) as process:
         await read_line(process)
         report = await (
-            sweep([process.identity], timeout=0) if what == "the listed" else sweep_instance(ours, timeout=0)
+            sweep_processes([process.identity], timeout=0) if what == "the listed" else sweep_instance(ours, timeout=0)
         )
         assert report.killed == (process.pid,)
         assert wait_dead([process.pid], LIMIT) == []

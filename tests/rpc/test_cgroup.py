@@ -81,8 +81,8 @@ def test_the_guarantee_is_the_best_that_holds() -> None:
     assert orphan_guarantee(cgroup=True, subreaper=True, limit_mark=True).level == "cgroup"
     assert orphan_guarantee(cgroup=False, subreaper=True, limit_mark=True).level == "subreaper"
     assert orphan_guarantee(cgroup=False, subreaper=False, limit_mark=True).level == "marker"
-    assert "RLIMIT_RTTIME" in orphan_guarantee(cgroup=False, subreaper=True, limit_mark=True).sentence
-    assert "RLIMIT_RTTIME" not in orphan_guarantee(cgroup=False, subreaper=True, limit_mark=False).sentence
+    assert "RLIMIT_RTTIME" in orphan_guarantee(cgroup=False, subreaper=True, limit_mark=True).description
+    assert "RLIMIT_RTTIME" not in orphan_guarantee(cgroup=False, subreaper=True, limit_mark=False).description
 
 
 def test_without_proc_nothing_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,8 +91,8 @@ def test_without_proc_nothing_is_promised(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_only_a_cgroup_with_a_supervisors_name_is_taken_over() -> None:
-    assert Cgroup.left_by("abc", Path("/sys/fs/cgroup")) is None
-    assert Cgroup.left_by("abc", Path("/sys/fs/cgroup/pool-other")) is None
-    left = Cgroup.left_by("abc", Path("/cg/pool-abc"))
+    assert Cgroup.from_previous("abc", Path("/sys/fs/cgroup")) is None
+    assert Cgroup.from_previous("abc", Path("/sys/fs/cgroup/pool-other")) is None
+    left = Cgroup.from_previous("abc", Path("/cg/pool-abc"))
     assert left is not None
     assert left.path == Path("/cg/pool-abc")

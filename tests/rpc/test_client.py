@@ -7,7 +7,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from errors import ProtocolViolation, RequestTimeout, UsageError, WorkerRefused, WorkerStartFailed
-from rpc.requests import Exchange
+from rpc.requests import RpcRequest
 from rpc.settings import RpcSettings
 from tests.rpc.clients import READY, Asked, Deferring, outcome_of, running
 from tests.rpc.memory_transport import MemoryTransport
@@ -56,7 +56,7 @@ async def test_a_worker_of_another_protocol_is_refused(autojump_clock: MockClock
         worker.say({"event": "ready", "data": {"protocol": 2}})
         with pytest.raises(WorkerStartFailed, match="speaks protocol 2"):
             await client.wait_ready(5)
-        assert isinstance(client.ended, ProtocolViolation)
+        assert isinstance(client.end_error, ProtocolViolation)
 
 
 # --- requests -------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ async def test_an_answer_is_decoded_by_type_and_a_wrong_shape_is_the_workers_fau
         nursery.start_soon(answer, [1])
         with pytest.raises(ProtocolViolation, match="answered get_state in a wrong shape"):
             await client.request_as(StateResult, "get_state")
-        assert client.ended is None
+        assert client.end_error is None
 
 
 async def test_an_error_answer_is_the_workers_refusal(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
@@ -196,7 +196,7 @@ async def test_unknown_and_repeated_ids_are_counted_and_dropped(
         worker.say({"id": "1", "result": "good"}, {"id": bad, "error": {"code": "parse_error"}})
         assert await asked.answer() == "good"
         assert client.statistics().late_answers == 1
-        assert client.ended is None
+        assert client.end_error is None
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ async def test_an_answer_is_not_kept_until_its_deadline(autojump_clock: MockCloc
         worker.say({"id": "1", "result": "x" * 1000})
         await client.request("get_messages", timeout=1000)
         gc.collect()
-        assert [thing for thing in gc.get_objects() if isinstance(thing, Exchange)] == []
+        assert [thing for thing in gc.get_objects() if isinstance(thing, RpcRequest)] == []
 
 
 async def test_a_dialects_own_answer_does_not_interrupt_a_run_of_bad_lines(autojump_clock: MockClock) -> None:

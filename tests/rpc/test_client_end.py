@@ -109,7 +109,7 @@ async def test_the_last_answer_wins_its_race_against_the_exit(autojump_clock: Mo
         worker.exit(code=0)
         assert await asked.answer() == "in time"
         assert [event.event async for event in events] == ["run_start"]
-        assert isinstance(events.ended, WorkerExited)
+        assert isinstance(events.end_error, WorkerExited)
 
 
 async def test_an_exit_fails_everything_pending_once_and_tells_what_was_sent(
@@ -129,7 +129,7 @@ async def test_an_exit_fails_everything_pending_once_and_tells_what_was_sent(
         assert "killed by signal 11" in str(errors[0])
         assert errors[0].stderr_tail == "Segmentation fault"
         assert errors[0] is not errors[1]
-        assert await client.wait_ended() is client.ended
+        assert await client.wait_ended() is client.end_error
         with pytest.raises(WorkerExited) as caught:
             await client.request("ping")
         assert not caught.value.sent
@@ -142,8 +142,8 @@ async def test_half_a_line_at_the_end_is_contamination(autojump_clock: MockClock
         worker.print(b'{"event":"a"}\n{"event":"half')
         worker.exit(code=0)
         await client.wait_ended()
-        assert client.statistics().contaminated == 1
-        assert client.contamination() == [b'{"event":"half']
+        assert client.statistics().invalid_lines == 1
+        assert client.invalid_line_samples() == [b'{"event":"half']
 
 
 async def test_a_closed_stdout_is_followed_by_an_exit_or_breaks_the_protocol(
@@ -185,7 +185,7 @@ async def test_an_exit_that_is_told_of_late_is_an_exit_too(
             worker.close_output()
         worker.die()
         await trio.sleep(10)
-        assert client.ended is None
+        assert client.end_error is None
         worker.exit(signal=9)
         for each in asked:
             assert "killed by signal 9" in str(await each.error())
@@ -231,4 +231,4 @@ async def test_closing_the_client_fails_what_is_pending(autojump_clock: MockCloc
     error = await asked.error()
     assert type(error) is WorkerError
     assert "was closed" in str(error)
-    assert client.subscribe().ended is client.ended
+    assert client.subscribe().end_error is client.end_error

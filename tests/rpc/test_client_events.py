@@ -8,7 +8,7 @@ from errors import UsageError
 from rpc.settings import RpcSettings
 from tests.rpc.clients import Asked, make_client, running
 from tests.rpc.memory_transport import MemoryTransport
-from wire.messages import Background, ExecExit
+from wire.messages import BackgroundProcesses, ExecExit
 from wire.units import ByteCount
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -20,11 +20,11 @@ async def test_every_subscriber_gets_every_event_in_order_and_lists_of_its_own(a
         with client.subscribe() as one, client.subscribe() as two:
             worker.say(*({"event": f"e{number}"} for number in range(5)))
             worker.say({"event": "last"})
-            first = await one.take()
+            first = await one.receive()
             assert first is not None
             first.clear()
-            assert [event.event for event in await two.take() or []] == ["e0", "e1", "e2", "e3", "e4"]
-            assert [event.event for event in await one.take() or []] == ["last"]
+            assert [event.event for event in await two.receive() or []] == ["e0", "e1", "e2", "e3", "e4"]
+            assert [event.event for event in await one.receive() or []] == ["last"]
             assert client.statistics().events == 6
 
 
@@ -37,8 +37,8 @@ async def test_an_event_before_an_answer_is_delivered_before_it_and_one_after_it
             seen: list[int] = []
             client.submit("ping", on_settled=lambda: seen.append(events._events))
             worker.say({"event": "a"}, {"event": "b"}, {"id": "1", "result": 1}, {"event": "c"})
-            assert [event.event for event in await events.take() or []] == ["a", "b"]
-            assert [event.event for event in await events.take() or []] == ["c"]
+            assert [event.event for event in await events.receive() or []] == ["a", "b"]
+            assert [event.event for event in await events.receive() or []] == ["c"]
             assert seen == [2]
 
 
@@ -80,7 +80,7 @@ async def test_a_full_subscriber_holds_the_worker_back_and_memory_stays_bounded(
             assert client.statistics().backpressured
             numbers: list[int] = []
             while len(numbers) < 100:
-                numbers += [msgspec.json.decode(event.data) for event in await slow.take() or []]
+                numbers += [msgspec.json.decode(event.data) for event in await slow.receive() or []]
             assert numbers == list(range(100))
             assert not client.statistics().backpressured
 
@@ -146,7 +146,7 @@ async def test_closing_a_subscription_ends_whoever_reads_it(autojump_clock: Mock
         await trio.testing.wait_all_tasks_blocked()
         events.close()
         await seen.wait()
-        assert events.ended is None
+        assert events.end_error is None
 
 
 async def test_a_subscription_needs_room_for_one_event(autojump_clock: MockClock) -> None:
@@ -157,7 +157,7 @@ async def test_a_subscription_needs_room_for_one_event(autojump_clock: MockClock
 async def test_the_client_knows_background_processes_runs_and_questions(autojump_clock: MockClock) -> None:
     worker = MemoryTransport()
     async with running(worker) as client:
-        told: list[Background] = []
+        told: list[BackgroundProcesses] = []
         ends: list[ExecExit] = []
         client.on_background(told.append, ends.append)
         call = {"id": "c1", "name": "bash"}
@@ -171,7 +171,7 @@ async def test_the_client_knows_background_processes_runs_and_questions(autojump
         worker.say({"event": "exec_exit", "data": ended}, {"event": "background", "data": {"running": 0}})
         await trio.testing.wait_all_tasks_blocked()
         assert (client.is_running, client.background.running, client.awaits_person) == (False, 0, False)
-        assert told == [Background(2, ["calm-fox", "x" * 256, *map(str, range(62))]), Background()]
+        assert told == [BackgroundProcesses(2, ["calm-fox", "x" * 256, *map(str, range(62))]), BackgroundProcesses()]
         assert [msgspec.to_builtins(end) for end in ends] == [ended]
 
 

@@ -29,8 +29,8 @@ async def test_contamination_is_counted_and_passed_over(autojump_clock: MockCloc
         await worker.next_request()
         worker.print(b'npm WARN deprecated\n\xff\xfe\n{"neither":1}\n[]\n{"id":"1","result":1}\n')
         assert await asked.answer() == 1
-        assert client.statistics().contaminated == 4
-        assert client.contamination() == [b"npm WARN deprecated", b"\xff\xfe", b'{"neither":1}', b"[]"]
+        assert client.statistics().invalid_lines == 4
+        assert client.invalid_line_samples() == [b"npm WARN deprecated", b"\xff\xfe", b'{"neither":1}', b"[]"]
 
 
 async def test_of_contamination_the_last_few_lines_are_kept_and_cut(autojump_clock: MockClock) -> None:
@@ -38,8 +38,8 @@ async def test_of_contamination_the_last_few_lines_are_kept_and_cut(autojump_clo
     async with running(worker) as client:
         worker.print(b"".join(b"%d %s\n" % (number, b"x" * 5000) for number in range(20)))
         await trio.testing.wait_all_tasks_blocked()
-        assert client.statistics().contaminated == 20
-        assert client.contamination() == [(b"%d " % number).ljust(512, b"x") for number in range(12, 20)]
+        assert client.statistics().invalid_lines == 20
+        assert client.invalid_line_samples() == [(b"%d " % number).ljust(512, b"x") for number in range(12, 20)]
 
 
 @given(st.lists(st.integers(0, 7 * 10), max_size=12), st.integers(0, 3), st.integers(0, 9))
@@ -135,7 +135,7 @@ def test_whatever_a_worker_prints_its_messages_are_the_same_and_nothing_crashes(
             seen = [msgspec.json.encode(event) async for event in events]
             if isinstance(ended, ProtocolViolation):  # how far it was read depends on the cut
                 return [], type(ended)
-            return seen, (type(ended), statistics.contaminated, statistics.late_answers, statistics.answers)
+            return seen, (type(ended), statistics.invalid_lines, statistics.late_answers, statistics.answers)
 
     assert trio.run(drive, places) == trio.run(drive, [])
 
@@ -184,4 +184,4 @@ async def test_the_dialect_is_told_whom_to_forget(autojump_clock: MockClock) -> 
 
 def test_an_exit_of_unknown_kind_is_still_an_exit() -> None:
     assert str(ExitStatus()) == "ended"
-    assert math.isinf(make_client(MemoryTransport())._deadline("prompt", ...))
+    assert math.isinf(make_client(MemoryTransport())._deadline_of("prompt", ...))

@@ -18,8 +18,8 @@ from rpc import guard as guard_module
 from rpc import guard_main
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
-from rpc.guard import Guard, keep_guard
-from rpc.limit_mark import limit_mark_of, mark_by_limit, unmark
+from rpc.guard import Guard, supervise_guard
+from rpc.limit_mark import clear_rlimit_mark, mark_by_rlimit, rlimit_mark_of
 from rpc.transport import ExitStatus
 from tests.rpc.procs import LIMIT, is_alive, open_fds, running, spec_of, wait_dead
 from wire.procfs import MARKER_VARIABLE, read_stat
@@ -138,13 +138,13 @@ def test_the_guard_holds_nothing_of_the_supervisors_and_is_small() -> None:
 
 
 async def test_a_guard_is_not_swept_with_the_worker_that_has_started_its_supervisor() -> None:
-    mark_by_limit(os.getpid(), f"{secrets.token_hex(8)}:w1")
+    mark_by_rlimit(os.getpid(), f"{secrets.token_hex(8)}:w1")
     try:
-        popen, pipe = guard_module._start(["inner", str(os.getpid()), ""], ExitStack())
+        popen, pipe = guard_module._spawn(["inner", str(os.getpid()), ""], ExitStack())
     finally:
-        unmark(os.getpid())
-    assert limit_mark_of(popen.pid) is None
-    pipe.write_nowait(guard_main.GOODBYE)
+        clear_rlimit_mark(os.getpid())
+    assert rlimit_mark_of(popen.pid) is None
+    pipe.write_nowait(guard_main.CLEAN_SHUTDOWN)
     pipe.close()
     assert await trio.to_thread.run_sync(popen.wait, LIMIT) == 0
 
@@ -171,7 +171,7 @@ async def test_a_lost_guard_is_told_of_and_replaced() -> None:
         async with trio.open_nursery() as nursery:
 
             async def keep(*, task_status: trio.TaskStatus[Guard]) -> None:
-                await keep_guard("none", None, children, on_lost=lost.send_nowait, task_status=task_status)
+                await supervise_guard("none", None, children, on_lost=lost.send_nowait, task_status=task_status)
 
             first: Guard = await nursery.start(keep)
             os.kill(first.pid, signal.SIGKILL)

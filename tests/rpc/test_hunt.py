@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rpc.sweep import Hunt, Quarry, SweepReport, kill_marked, send_signal
+from rpc.sweep import ProcessRef, ProcessSweep, SweepReport, kill_marked, send_signal
 from wire.procfs import MARKER_VARIABLE, identify
 
 pytestmark = pytest.mark.process
@@ -48,13 +48,13 @@ def test_a_hunter_that_was_held_up_strikes_all_the_same(child: subprocess.Popen[
 
 
 def test_a_noted_process_is_known_by_its_start_time(child: subprocess.Popen[bytes]) -> None:
-    hunt = Hunt()
+    hunt = ProcessSweep()
     start_time = identify(child.pid).start_time
     assert start_time > 0
-    hunt.note(Quarry(child.pid, start_time + 1))
+    hunt.add(ProcessRef(child.pid, start_time + 1))
     assert hunt.kill_all(5) == SweepReport()
     assert child.poll() is None
-    hunt.note(Quarry(child.pid, start_time))
+    hunt.add(ProcessRef(child.pid, start_time))
     assert hunt.kill_all(5) == SweepReport(killed=(child.pid,))
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from rpc.limit_mark import (
-    can_mark_by_limit,
-    instance_of,
-    limit_mark_of,
-    mark_by_limit,
+    can_mark_by_rlimit,
+    clear_rlimit_mark,
+    instance_number,
+    mark_by_rlimit,
     mark_number,
     marking_children,
-    unmark,
+    rlimit_mark_of,
 )
 from rpc.spawn import WorkerSpec, start_process
 from rpc.sweep import kill_marked
@@ -27,7 +27,7 @@ UNLIMITED = resource.RLIM_INFINITY
 def test_a_number_holds_the_instance_and_the_worker() -> None:
     numbers = [mark_number(f"{instance}:w{worker}") for instance in ("a", "b") for worker in (1, 2, 2**24 - 1)]
     assert len(set(numbers)) == 6
-    assert [instance_of(number) for number in numbers] == [mark_number("a:")] * 3 + [mark_number("b:")] * 3
+    assert [instance_number(number) for number in numbers] == [mark_number("a:")] * 3 + [mark_number("b:")] * 3
     assert all(2**61 <= number < 2**62 for number in numbers)
 
 
@@ -45,13 +45,13 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.process
 def test_a_mark_is_set_replaced_and_taken_away(child: subprocess.Popen[bytes]) -> None:
-    assert can_mark_by_limit()
-    assert limit_mark_of(child.pid) is None
+    assert can_mark_by_rlimit()
+    assert rlimit_mark_of(child.pid) is None
     for marker in ("a:w1", "b:w2"):  # the second as where a worker of one supervisor runs another one
-        assert mark_by_limit(child.pid, marker)
-        assert limit_mark_of(child.pid) == mark_number(marker)
-    assert unmark(child.pid)
-    assert limit_mark_of(child.pid) is None
+        assert mark_by_rlimit(child.pid, marker)
+        assert rlimit_mark_of(child.pid) == mark_number(marker)
+    assert clear_rlimit_mark(child.pid)
+    assert rlimit_mark_of(child.pid) is None
     assert resource.prlimit(child.pid, resource.RLIMIT_RTTIME) == (UNLIMITED, UNLIMITED)
 
 
@@ -59,8 +59,8 @@ def test_a_mark_is_set_replaced_and_taken_away(child: subprocess.Popen[bytes]) -
 @pytest.mark.parametrize("limits", [(200_000, UNLIMITED), (200_000, 200_000), (2**61, 2**61)])
 def test_a_limit_that_somebody_has_chosen_stays(child: subprocess.Popen[bytes], limits: tuple[int, int]) -> None:
     resource.prlimit(child.pid, resource.RLIMIT_RTTIME, limits)
-    assert not mark_by_limit(child.pid, "a:w1")
-    assert not unmark(child.pid)
+    assert not mark_by_rlimit(child.pid, "a:w1")
+    assert not clear_rlimit_mark(child.pid)
     assert resource.prlimit(child.pid, resource.RLIMIT_RTTIME) == limits
 
 
@@ -68,8 +68,8 @@ def test_a_limit_that_somebody_has_chosen_stays(child: subprocess.Popen[bytes], 
 def test_one_that_has_ended_has_no_mark(child: subprocess.Popen[bytes]) -> None:
     child.kill()
     child.wait()
-    assert not mark_by_limit(child.pid, "a:w1")
-    assert limit_mark_of(child.pid) is None
+    assert not mark_by_rlimit(child.pid, "a:w1")
+    assert rlimit_mark_of(child.pid) is None
 
 
 @pytest.mark.process

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rpc.cgroup import MemoryLimit, Place, memory_limit
+from rpc.cgroup import CgroupLocation, MemoryLimit, memory_limit
 from tests.rpc.procs import running, spec_of
 
 MIB = 1024**2
@@ -30,7 +30,7 @@ def test_the_lowest_limit_of_a_cgroup_and_its_parents_holds(
         for directory, size in limits.items():
             (tmp_path / place / directory / name).write_text("max\n" if size is None else f"{size * MIB}\n")
     mounts = {"": tmp_path / "v2", "memory": tmp_path / "v1"}
-    found = memory_limit(lambda controller: Place(mounts[controller] / "app/worker", mounts[controller]))
+    found = memory_limit(lambda controller: CgroupLocation(mounts[controller] / "app/worker", mounts[controller]))
     assert found == (None if expected is None else MemoryLimit(expected[1] * MIB, tmp_path / expected[0]))
 
 

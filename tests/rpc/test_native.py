@@ -53,8 +53,8 @@ def test_events_and_answers_pass_through_in_order() -> None:
 def test_what_is_neither_event_nor_answer_is_contamination(line: bytes) -> None:
     step = NativeDialect().receive(b'{"event":"before"}\n' + line + b'\n{"event":"after"}\n', 0.0)
     assert [message.event for message in step.messages] == ["before", "after"]
-    assert step.contaminated == [line]
-    assert (step.leading_run, step.longest_run, step.contaminated_run) == (0, 1, 0)
+    assert step.invalid_lines == [line]
+    assert (step.leading_run, step.longest_run, step.trailing_run) == (0, 1, 0)
 
 
 def test_an_answer_to_a_line_that_the_worker_could_not_read_has_no_id() -> None:
@@ -110,7 +110,7 @@ def test_it_has_no_times_of_its_own() -> None:
     dialect = NativeDialect()
     assert dialect.next_deadline() is None
     step = dialect.expire(0.0)
-    assert (step.messages, step.outgoing, step.contaminated) == ([], [], [])
+    assert (step.messages, step.outgoing, step.invalid_lines) == ([], [], [])
 
 
 READY_LINE = b'{"event":"ready","data":{"protocol":1,"agent":"a"}}'

@@ -17,7 +17,7 @@ import trio.testing
 from errors import UsageError
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
-from rpc.orphans import Reaper, become_subreaper, sweep, sweep_adopted, sweep_instance, sweep_previous
+from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_instance, sweep_previous, sweep_processes
 from rpc.state_file import SupervisorState
 from rpc.sweep import SweepReport
 from rpc.transport import ExitStatus
@@ -168,7 +168,7 @@ while time.monotonic() < end:
     async with running(spec_of(code)) as process:
         assert await read_line(process) == "1"
         await process.stop()  # the first of them was gone at once; the others hop on
-        assert process.remains.left == ()
+        assert process.leftovers.left == ()
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held by whoever of them lives
 
@@ -176,7 +176,7 @@ while time.monotonic() < end:
 async def test_what_a_state_file_lists_is_killed_if_it_is_still_the_same_process() -> None:
     async with running(spec_of(DOUBLE_FORK + "input()")) as process:
         tool = int(await read_line(process))
-        report = await sweep([process.identity])
+        report = await sweep_processes([process.identity])
         assert process.pid in report.killed
         assert not is_alive(tool)  # by the sweep, or by the worker's own end, whichever came to it first
         assert await process.wait_exit() == ExitStatus(signal=signal.SIGKILL)
@@ -191,7 +191,7 @@ async def test_a_stranger_with_a_dead_workers_pid_is_never_signalled(lie: str) -
             "boot_id": listed._replace(boot_id="another"),
             "marker": listed._replace(marker="gone:w1"),
         }
-        assert await sweep([wrong[lie]]) == SweepReport(strangers=(process.pid,))
+        assert await sweep_processes([wrong[lie]]) == SweepReport(unrelated=(process.pid,))
         process.send_nowait(b"\n")
         assert await process.wait_exit() == ExitStatus(code=0)
 
@@ -199,7 +199,7 @@ async def test_a_stranger_with_a_dead_workers_pid_is_never_signalled(lie: str) -
 async def test_a_listed_process_that_is_gone_is_no_matter() -> None:
     async with running(spec_of("pass")) as process:
         await process.stop()
-    assert await sweep([process.identity]) == SweepReport()
+    assert await sweep_processes([process.identity]) == SweepReport()
 
 
 async def test_the_next_supervisor_ends_what_the_last_one_left(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ os.read(0, 1)
         assert await process.receive() == b""
         assert await process.wait_exit() == ExitStatus(code=0)
         await process.stop()
-        assert process.remains.killed == (grandchild,)
+        assert process.leftovers.killed == (grandchild,)
 
 
 async def test_a_large_output_arrives_whole_while_a_large_input_is_written() -> None:

@@ -120,7 +120,7 @@ print(1, flush=True); signal.sigwait({signal.SIGTERM}); sys.exit(5)
     async with running(spec_of(code), settings=PATIENT) as process:
         await read_line(process)
         await _suspend(process.pid)
-        assert process.is_stopped
+        assert process.is_suspended
         assert await process.stop() == ExitStatus(code=5)  # neither abort nor EOF were waited for
         assert process.last_rung is Rung.TERM
 
@@ -196,7 +196,7 @@ print(tool.pid, flush=True); sys.stdin.read(); os._exit(0)
         assert marker_of(tool) is None
         await process.stop()
         assert not is_alive(tool)
-        assert process.remains.killed == (tool,)
+        assert process.leftovers.killed == (tool,)
 
 
 @pytest.mark.parametrize("end", ["stop", "kill -9"])
@@ -210,7 +210,7 @@ async def test_a_tool_that_clears_its_environment_and_detaches_itself_dies_with_
             os.kill(process.pid, signal.SIGKILL)
         await process.stop()
         assert not is_alive(tool)
-        assert process.remains.killed == (tool,)
+        assert process.leftovers.killed == (tool,)
 
 
 async def test_a_worker_that_ends_takes_along_nothing_of_another_worker() -> None:

@@ -31,7 +31,7 @@ def test_a_process_inside_exec_is_told_from_others_without_an_environment(
 ) -> None:
     stat = parse_stat(b"42 (x) " + FIELDS.format(flags=flags, env_end=env_end).encode())
     assert stat is not None
-    assert stat.is_bare is is_bare
+    assert stat.lacks_environment is is_bare
 
 
 def test_half_a_stat_line_is_no_process() -> None:

@@ -43,7 +43,7 @@ class Watched(StateFile):
 
 async def test_the_instance_is_on_disk_before_any_worker(tmp_path: Path, nursery: trio.Nursery) -> None:
     path = tmp_path / "workers.json"
-    await nursery.start(StateFile(path, "abc", ChildRegistry(), cgroup=Path("/cg/pool-abc")).keep)
+    await nursery.start(StateFile(path, "abc", ChildRegistry(), cgroup=Path("/cg/pool-abc")).run)
     state = read_state(path)
     assert state == SupervisorState(instance="abc", supervisor=identify(os.getpid()), cgroup="/cg/pool-abc")
     assert state.is_owner_alive()
@@ -56,13 +56,13 @@ async def test_workers_come_and_go_and_children_that_are_no_workers_are_left_out
 ) -> None:
     children = ChildRegistry()
     file = Watched(tmp_path / "workers.json", children)
-    await nursery.start(file.keep)
+    await nursery.start(file.run)
     await file.next_write()
     children.register(W1)
     await file.next_write()
     children.register(ProcessIdentity(7, 7, "boot"))
     await file.next_write()
-    children.forget(101)
+    children.unregister(101)
     await file.next_write()
     assert file.written == [[], [101], [101], []]
     assert [entry.name for entry in await trio.Path(tmp_path).iterdir()] == ["workers.json"]
@@ -72,13 +72,13 @@ async def test_workers_come_and_go_and_children_that_are_no_workers_are_left_out
 async def test_changes_during_a_write_become_one(tmp_path: Path, nursery: trio.Nursery) -> None:
     children = ChildRegistry()
     file = Watched(tmp_path / "workers.json", children)
-    await nursery.start(file.keep)
+    await nursery.start(file.run)
     await file.next_write()
     file.gate = trio.Event()
     children.register(W1)
     await trio.testing.wait_all_tasks_blocked()
     children.register(W2)
-    children.forget(101)
+    children.unregister(101)
     file.gate.set()
     await file.next_write()
     await file.next_write()
@@ -90,7 +90,7 @@ async def test_changes_during_a_write_become_one(tmp_path: Path, nursery: trio.N
 async def test_a_full_disk_is_counted_and_the_next_change_tries_again(tmp_path: Path, nursery: trio.Nursery) -> None:
     children = ChildRegistry()
     file = Watched(tmp_path / "workers.json", children)
-    await nursery.start(file.keep)
+    await nursery.start(file.run)
     await file.next_write()
     file.fails = True
     children.register(W1)
@@ -106,7 +106,7 @@ async def test_a_full_disk_is_counted_and_the_next_change_tries_again(tmp_path: 
 async def test_a_file_that_cannot_be_written_at_all_stops_the_start(tmp_path: Path) -> None:
     file = StateFile(tmp_path / "gone" / "workers.json", "abc", ChildRegistry())
     with pytest.raises(FileNotFoundError):
-        await file.keep()
+        await file.run()
 
 
 async def test_the_end_removes_the_file_unless_a_worker_is_left(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ async def test_the_end_removes_the_file_unless_a_worker_is_left(tmp_path: Path) 
     for left in ([], [W1]):
         children = ChildRegistry()
         async with trio.open_nursery() as nursery:
-            await nursery.start(StateFile(path, "abc", children).keep)
+            await nursery.start(StateFile(path, "abc", children).run)
             for worker in left:
                 children.register(worker)
             nursery.cancel_scope.cancel()

@@ -241,7 +241,7 @@ async def test_a_result_of_another_shape_is_the_workers_fault(autojump_clock: Mo
         worker.say({"id": "1", "result": {"text": 7}})
         with pytest.raises(ProtocolViolation, match="answered prompt in a wrong shape"):
             await read_turn(client, [])
-        assert client.ended is None
+        assert client.end_error is None
 
 
 async def test_a_slow_reader_sees_every_event_of_a_turn_that_is_larger_than_its_buffer(

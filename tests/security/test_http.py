@@ -9,11 +9,11 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from doors.http.access import Access
-from doors.http.routes import openings
-from doors.http.services import Services
+from doors.http.access import TokenRegistry
+from doors.http.routes import route_specs
+from doors.http.services import HttpServices
 from doors.http.settings import HttpSettings
-from doors.http.tokens import METHODS, Grant, Scope, scope_of
+from doors.http.tokens import METHOD_SCOPES, Scope, TokenGrant, scope_of
 from tests.acceptance.supervisor import running_supervisor
 from tests.doors.methods import FakeMethods
 
@@ -62,16 +62,17 @@ WRITE_METHODS = {
 
 
 def test_s30_every_route_asks_for_what_the_table_says() -> None:
-    services = Services(FakeMethods(), HttpSettings(token=TOKEN), Access([]))
+    services = HttpServices(FakeMethods(), HttpSettings(token=TOKEN), TokenRegistry([]))
     found = {
-        (each.path, "socket" if each.is_socket else " ".join(each.methods)): each.scope for each in openings(services)
+        (each.path, "socket" if each.is_socket else " ".join(each.methods)): each.scope
+        for each in route_specs(services)
     }
     assert found == ROUTES
 
 
 def test_s31_every_method_that_is_not_named_is_the_operators_alone() -> None:
-    assert {name for name, scope in METHODS.items() if scope is Scope.READ} == READ_METHODS
-    assert {name for name, scope in METHODS.items() if scope is Scope.WRITE} == WRITE_METHODS
+    assert {name for name, scope in METHOD_SCOPES.items() if scope is Scope.READ} == READ_METHODS
+    assert {name for name, scope in METHOD_SCOPES.items() if scope is Scope.WRITE} == WRITE_METHODS
     assert {scope_of(name) for name in ("attach.open", "shutdown", "config.get", "cron.add", "of.tomorrow")} == {
         Scope.ADMIN
     }
@@ -85,8 +86,10 @@ def test_s32_a_wrong_token_is_compared_as_long_as_a_right_one(monkeypatch: pytes
         compared.append((len(first), len(second)))
         return real(first, second)
 
-    grants = [Grant(f"t{number}", f"token-number-{number}-of-five", Scope.READ, approvals=False) for number in range(5)]
-    access = Access(grants)
+    grants = [
+        TokenGrant(f"t{number}", f"token-number-{number}-of-five", Scope.READ, approvals=False) for number in range(5)
+    ]
+    access = TokenRegistry(grants)
     monkeypatch.setattr(hmac, "compare_digest", compare)
     for token in (grants[0].token, grants[4].token, "x", "x" * 100_000, "\udcff\u20ac"):
         compared.clear()

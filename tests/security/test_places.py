@@ -97,7 +97,7 @@ def test_s3_a_command_asks_nothing_of_a_listener_that_is_another_users(
         connect(path).close()  # root may ask anybody: it is root who listens here
         monkeypatch.setattr(os, "geteuid", lambda: NOBODY + 1)
         connect(path).close()  # and root is trusted by everybody
-        monkeypatch.setattr("doors.control.client_socket.peer_of", lambda _connection: (1, NOBODY))
+        monkeypatch.setattr("doors.control.client_socket.peer_credentials", lambda _connection: (1, NOBODY))
         with pytest.raises(UsageError, match="belongs to another user"):
             connect(path)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from doors.http.tokens import METHODS, Scope
+from doors.http.tokens import METHOD_SCOPES, Scope
 from rpc.settings import RpcSettings
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 
@@ -114,7 +114,7 @@ def _ask_over_http(url: str) -> Iterator[tuple[str, str]]:
         wrong = {"authorization": f"Bearer {LOOKER}x"}
         yield "a wrong token", _shown(client.get("/status", headers=wrong))
         yield "too little a token", _shown(client.post("/api/pause", headers={"authorization": f"Bearer {LOOKER}"}))
-        looking = [name for name, scope in METHODS.items() if scope is Scope.READ]
+        looking = [name for name, scope in METHOD_SCOPES.items() if scope is Scope.READ]
         for method in (*looking, "config.get", "reload", "nothing"):
             body = {"session": "a"} if method not in ("ping", "status", "reload", "config.get") else {}
             yield f"/api/{method}", _shown(client.post(f"/api/{method}", json=body))

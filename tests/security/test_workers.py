@@ -13,11 +13,11 @@ import trio.testing
 from trio.testing import MockClock
 
 from errors import PoolError, ProtocolViolation, ResumeFailed, UsageError, WorkerRefused, WorkerStartFailed
-from gateway.events.worker_events import READERS, Single
-from gateway.turns.approvals import Permissions
+from gateway.events.worker_events import READERS, PublishedEvent
+from gateway.turns.approvals import PendingPermissions
 from pool.launcher import LocalWorker
 from pool.stimuli import Reset
-from pool.worker import PoolWorker, put_conversation
+from pool.worker import PoolWorker, load_conversation
 from profiles import AgentSettings, ProfilesSettings, build_profile
 from rpc.client import RpcClient
 from rpc.dialect import Dialect, Step
@@ -26,12 +26,12 @@ from rpc.native import NativeDialect
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.stderr_log import LineLog
-from rpc.transport import MAX_REASON
+from rpc.transport import MAX_REASON_CHARS
 from tests.doors.envelopes import event
 from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, say
 from tests.rpc.memory_transport import MemoryTransport
 from tests.rpc.procs import running, spec_of
-from wire.redaction import Veil
+from wire.redaction import SecretMask
 
 KEY = "canary-key-0001"
 
@@ -69,24 +69,24 @@ async def test_s50_no_worker_can_call_another_sessions_conversation_a_new_one(au
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-def asks(call: str) -> Single:
+def asks(call: str) -> PublishedEvent:
     return READERS["permission_required"](event("x", {"call": {"id": call, "name": "bash"}}).data)
 
 
 def test_s52_a_worker_that_asks_without_end_leaves_room_for_the_questions_of_others() -> None:
-    open_calls = Permissions()
+    open_calls = PendingPermissions()
     for number in range(20_000):
-        open_calls.note("hostile", asks(f"c{number}"))
-    open_calls.note("honest", asks("c"))
+        open_calls.observe("hostile", asks(f"c{number}"))
+    open_calls.observe("honest", asks("c"))
     assert [call.id for call in open_calls.pending("honest")] == ["c"]
     assert open_calls.count == 257
 
 
 def test_s59_a_decision_about_a_call_of_the_past_decides_none_of_another_session() -> None:
-    calls = Permissions()
-    calls.note("alice", asks("call_0"))
-    calls.forget("alice")
-    calls.note("bob", asks("call_0"))  # of an agent that numbers its calls
+    calls = PendingPermissions()
+    calls.observe("alice", asks("call_0"))
+    calls.close_session("alice")
+    calls.observe("bob", asks("call_0"))  # of an agent that numbers its calls
     with pytest.raises(UsageError, match="2 sessions have had a call 'call_0'; give the session too"):
         calls.session_of("call_0")
     assert calls.session_of("call_0", "bob") == "bob"
@@ -97,7 +97,7 @@ def test_s59_a_decision_about_a_call_of_the_past_decides_none_of_another_session
 
 @asynccontextmanager
 async def talking(worker: MemoryTransport, key: str = KEY, dialect: Dialect | None = None) -> AsyncIterator[RpcClient]:
-    client = RpcClient(worker, dialect or NativeDialect(), RpcSettings(), name="w1", veil=Veil([key]))
+    client = RpcClient(worker, dialect or NativeDialect(), RpcSettings(), name="w1", veil=SecretMask([key]))
     async with trio.open_nursery() as nursery:
         await nursery.start(client.run)
         yield client
@@ -136,7 +136,7 @@ async def test_s22_what_a_worker_refuses_is_told_without_its_secrets(
     assert caught.value.details["data"] == {"tried": ["***", "others"]}
 
 
-@pytest.mark.parametrize("before", [0, 485, MAX_REASON - 40, MAX_REASON - 6])
+@pytest.mark.parametrize("before", [0, 485, MAX_REASON_CHARS - 40, MAX_REASON_CHARS - 6])
 @pytest.mark.parametrize("is_text", [True, False])
 async def test_s22_why_pi_refuses_is_told_without_secrets_and_has_an_end(
     autojump_clock: MockClock, before: int, *, is_text: bool
@@ -151,10 +151,10 @@ async def test_s22_why_pi_refuses_is_told_without_secrets_and_has_an_end(
         with pytest.raises(WorkerStartFailed) as caught:
             await client.wait_ready(5)
     assert "canary" not in caught.value.message
-    assert MAX_REASON <= len(caught.value.message) < MAX_REASON + 100
+    assert MAX_REASON_CHARS <= len(caught.value.message) < MAX_REASON_CHARS + 100
 
 
-@pytest.mark.parametrize("before", [0, MAX_REASON - 6])
+@pytest.mark.parametrize("before", [0, MAX_REASON_CHARS - 6])
 async def test_s22_what_a_worker_refuses_has_an_end_and_no_part_of_a_secret(
     autojump_clock: MockClock, nursery: trio.Nursery, before: int
 ) -> None:
@@ -169,8 +169,8 @@ async def test_s22_what_a_worker_refuses_has_an_end_and_no_part_of_a_secret(
         with pytest.raises(WorkerRefused) as caught:
             await client.request("get_state")
     for told in (caught.value.message, caught.value.details["worker_code"]):
-        assert ("x" * before + "***" + "y" * MAX_REASON).startswith(told)
-        assert MAX_REASON - len(KEY) < len(told) <= MAX_REASON
+        assert ("x" * before + "***" + "y" * MAX_REASON_CHARS).startswith(told)
+        assert MAX_REASON_CHARS - len(KEY) < len(told) <= MAX_REASON_CHARS
 
 
 class Coloured(msgspec.Struct):
@@ -206,7 +206,7 @@ async def test_s22_output_that_meets_a_fault_of_ours_is_told_without_secrets_and
         error = await client.wait_ended()
     assert "ValueError: b'no access with ***xxx" in error.message
     assert KEY not in error.message
-    assert len(error.message) < MAX_REASON + 100
+    assert len(error.message) < MAX_REASON_CHARS + 100
 
 
 class Holding:
@@ -234,7 +234,7 @@ async def test_s22_the_conversation_that_a_worker_has_instead_is_told_without_it
     async with talking(worker) as client:
         nursery.start_soon(answer)
         with pytest.raises((ProtocolViolation, ResumeFailed), match=r"holds (session id-|/t/)\*\*\*") as caught:
-            await put_conversation(cast("PoolWorker", Holding(client)), Reset("w1", "s", wanted), lambda *_: False)
+            await load_conversation(cast("PoolWorker", Holding(client)), Reset("w1", "s", wanted), lambda *_: False)
     assert KEY not in repr((caught.value.message, caught.value.details))
 
 
@@ -257,7 +257,7 @@ async def test_s22_what_is_no_message_is_shown_without_secrets(autojump_clock: M
         for _ in range(200):
             worker.print(f"export SOME_KEY={KEY}\n".encode())
         error = await client.wait_ended()
-        assert client.contamination()[-1] == b"export SOME_KEY=***"
+        assert client.invalid_line_samples()[-1] == b"export SOME_KEY=***"
     assert "SOME_KEY=***" in error.message
 
 
@@ -270,7 +270,7 @@ async def test_s22_of_a_secret_that_is_cut_nothing_is_shown(autojump_clock: Mock
         await trio.testing.wait_all_tasks_blocked()
         worker.exit(code=0)
         await client.wait_ended()
-        assert client.contamination() == [b"x" * 505 + b"***"]
+        assert client.invalid_line_samples() == [b"x" * 505 + b"***"]
 
 
 @pytest.mark.parametrize("key", ['canary"quoted', "canary\\folder", "canary-schlüssel"])
@@ -279,7 +279,7 @@ async def test_s22_a_secret_is_hidden_as_json_escapes_it(autojump_clock: MockClo
     async with talking(worker, key) as client:
         worker.say({"level": "error", "why": f"no access with {key}"})
         await trio.testing.wait_all_tasks_blocked()
-        (shown,) = client.contamination()
+        (shown,) = client.invalid_line_samples()
     assert msgspec.json.decode(shown) == {"level": "error", "why": "no access with ***"}
 
 
@@ -313,7 +313,7 @@ async def test_s22_of_a_line_longer_than_what_is_kept_of_stderr_the_end_is_shown
 
 
 def test_s22_a_long_line_is_not_cut_inside_a_secret_on_its_way_to_the_log(tmp_path: Path) -> None:
-    log = LineLog(tmp_path / "w1.log", 10**6, veil=Veil([KEY]))
+    log = LineLog(tmp_path / "w1.log", 10**6, veil=SecretMask([KEY]))
     for piece in ("x" * 65_530 + KEY[:6], KEY[6:] + "y" * 65_536, "\n"):
         log.feed(piece.encode())
     log.close()

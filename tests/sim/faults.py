@@ -106,7 +106,7 @@ class Garbage(Fault):
         news: list[stimuli.Stimulus] = [
             stimuli.WorkerResetDone(worker, f"not {session}", "elsewhere.jsonl"),
             stimuli.WorkerReady("w999999999"),
-            stimuli.Release(stimuli.Hold("never", "nobody", worker, 0)),
+            stimuli.Release(stimuli.WorkerHold("never", "nobody", worker, 0)),
             stimuli.Cancel("never"),
         ]
         if paper.ready:
@@ -115,7 +115,7 @@ class Garbage(Fault):
             news.append(stimuli.WorkerReconciled(worker))
         if sim.holds:
             hold = self.rng.choice(list(sim.holds.values()))
-            stale = stimuli.Hold(hold.request, hold.session, hold.worker, hold.generation - 1)
+            stale = stimuli.WorkerHold(hold.request, hold.session, hold.worker, hold.generation - 1)
             news.append(stimuli.Release(stale))
         told = self.rng.choice(news)
         with contextlib.suppress(UsageError):
@@ -197,7 +197,7 @@ class Clock(Fault):
 
     def strike(self, sim: "Simulation") -> None:
         if self.rng.random() < 0.7:
-            sim.tell_at(stimuli.Tick(), sim.now - 3600.0)
+            sim.tell_at(stimuli.ClockTick(), sim.now - 3600.0)
         else:
             sim.leap(self.rng.uniform(1.0, 20.0))
 

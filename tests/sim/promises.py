@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from pool import invariants, stimuli
-from pool.states import Mode, WaiterState, WorkerState
+from pool.states import PoolMode, WaiterState, WorkerState
 from pool.stimuli import Action
 
 if TYPE_CHECKING:
@@ -79,17 +79,19 @@ class Promises:
     def _check_lines(self) -> None:
         """I6 and I9: nobody waits beside a worker that fits, and every line is looked at when something changes."""
         state = self.sim.machine._state
-        if not state.waiting.queued or state.mode is not Mode.RUNNING:
+        if not state.waiting.queued or state.mode is not PoolMode.RUNNING:
             return
-        invariants._check_nobody_waits_beside_a_match(state)
+        invariants._check_no_waiter_has_a_match(state)
         free = [w for w in state.workers.values() if w.session is None and w.state is WorkerState.IDLE]
         quota_open = state.quota_open
-        for kind in state.kinds.values():
-            for line in kind.lines:
+        for kind in state.profiles.values():
+            for line in kind.queues:
                 if line.size and (line.privileged or quota_open):
                     short = kind.profile.short
-                    assert line.gate is not None or kind.covered >= line.size, f"{short} is not looked at"
-                    assert all(w.drifted or not w.kind.serves(kind) for w in free), f"{short} waits beside a free one"
+                    assert line.condition is not None or kind.claims >= line.size, f"{short} is not looked at"
+                    assert all(w.drifted or not w.profile_record.serves(kind) for w in free), (
+                        f"{short} waits beside a free one"
+                    )
 
     def _check_order(self, name: str) -> None:
         """I5: nobody of the same profile and privilege was passed over by whoever this reset is for."""
@@ -97,7 +99,7 @@ class Promises:
         if preparation is None or not preparation.waiters:
             return
         best = min(preparation.waiters.values(), key=lambda waiter: waiter.rank)
-        head = best.kind.lines[best.privileged].head()
+        head = best.profile_record.queues[best.privileged].head()
         assert head is None or best.rank < head.rank, f"{best.request} was served before {head.request}"
 
     def _check_rate(self) -> None:
@@ -118,13 +120,13 @@ class Promises:
         assert {worker.id for worker in snapshot.workers} == set(sim.workers)
         assert set(state.requests) == set(sim.open_requests)
         assert {request: held.hold for request, held in state.holds.items()} == sim.holds
-        assert set(state.lost) == set(sim.void)
+        assert set(state.lost_holds) == set(sim.void)
         for worker in snapshot.workers:
             paper = sim.workers[worker.id]
             assert (worker.state == "starting") == (not paper.ready and not paper.stopping), worker
             assert (worker.state == "stopping") == paper.stopping, worker
             assert worker.background == paper.background or paper.stopping, worker
-        if state.mode is Mode.RUNNING:
+        if state.mode is PoolMode.RUNNING:
             self._check_blocked()
         self._check_size()
 
@@ -135,9 +137,11 @@ class Promises:
             worker = waiter.session.worker
             if waiter.state is not WaiterState.BLOCKED or worker is None or worker.preparation is not None:
                 continue
-            if worker.state in (WorkerState.IDLE, WorkerState.LEASED) and state.may_take(worker, waiter):
-                fits = worker.serves(waiter.kind)
-                assert not fits or worker.soft != waiter.kind.profile.soft, f"{waiter.request} waits beside its own"
+            if worker.state in (WorkerState.IDLE, WorkerState.LEASED) and state.reserve_allows(worker, waiter):
+                fits = worker.serves(waiter.profile_record)
+                assert not fits or worker.soft != waiter.profile_record.profile.soft, (
+                    f"{waiter.request} waits beside its own"
+                )
                 assert not worker.quiescent, f"{waiter.request} waits behind nobody"
 
     def _check_size(self) -> None:
@@ -146,10 +150,10 @@ class Promises:
         live = len(state.timers)
         in_the_middle = 2 * len(state.workers) + len(state.requests) + len(sim.busy)
         assert len(state.timers._heap) <= 2 * live + 130, f"{len(state.timers._heap)} timers for {live} live ones"
-        assert live <= in_the_middle + 2 * len(state.kinds) + 10
+        assert live <= in_the_middle + 2 * len(state.profiles) + 10
         assert len(state.sessions) <= sim.scale.sessions + in_the_middle
-        assert len(state.kinds) <= len(sim.profiles) + in_the_middle + _FAILED_OF_LATE
-        assert len(state.gated) <= 2 * len(state.requests) + 130
+        assert len(state.profiles) <= len(sim.profiles) + in_the_middle + _FAILED_OF_LATE
+        assert len(state.deferred) <= 2 * len(state.requests) + 130
 
     # --- at the end -------------------------------------------------------------------------------------------------
 
@@ -168,9 +172,9 @@ class Promises:
         """I7: long after the last request nothing is left but what is kept on purpose."""
         sim, state = self.sim, self.sim.machine._state
         self.scan()
-        for books in (state.requests, state.holds, state.lost, state.stopping):
+        for books in (state.requests, state.holds, state.lost_holds, state.stopping):
             assert not books
         assert all(session.transcript for session in state.sessions.values()), "a session of nobody's is remembered"
-        assert all(not kind.idle for kind in state.kinds.values()), "a profile that nobody uses is remembered"
+        assert all(not kind.is_unused for kind in state.profiles.values()), "a profile that nobody uses is remembered"
         if not sim.settings.max_age:
             assert len(state.workers) <= sim.settings.min, f"{len(state.workers)} workers are kept for nobody"

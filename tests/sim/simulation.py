@@ -143,7 +143,7 @@ class Simulation(World):
             assert self.agenda or due is not None, f"stuck with {sorted(self.open_requests)}"
             if due is not None and (not self.agenda or due <= self.agenda[0][0]):
                 self.now = max(self.now, due)
-                self.tell(stimuli.Tick())
+                self.tell(stimuli.ClockTick())
                 continue
             when, _, life, what, arguments = heapq.heappop(self.agenda)
             if life is None or life == self.life:
@@ -306,7 +306,7 @@ class Simulation(World):
         paper = self.workers.get(worker)
         if paper is not None and paper.ready and not paper.stopping:
             paper.background = running
-            self.tell(stimuli.Background(worker, running))
+            self.tell(stimuli.BackgroundCount(worker, running))
 
     def give_up_on(self, worker: str) -> None:
         """The shell's patience is at its end with a worker that still stands still."""
@@ -347,4 +347,4 @@ class Simulation(World):
     def leap(self, seconds: float) -> None:
         """The clock stood still, and now it does not."""
         self.now += seconds
-        self.tell(stimuli.Tick())
+        self.tell(stimuli.ClockTick())

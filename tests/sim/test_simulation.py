@@ -9,10 +9,10 @@ import pytest
 from errors import AcquireTimeout
 from pool import stimuli
 from pool.available import AvailableIndex
-from pool.binding import Leases
+from pool.binding import SessionBinder
 from pool.settings import PoolSettings
-from pool.state import State
-from pool.workers import Fleet
+from pool.state import PoolState
+from pool.workers import Workers
 from tests.pool.world import World, make_profile
 from tests.sim import promises
 from tests.sim.__main__ import main
@@ -161,11 +161,11 @@ def test_sessions_that_come_with_another_profile_each_time_are_served() -> None:
 @pytest.mark.parametrize(
     ("where", "what", "complaint"),
     [
-        (State, "expire", "still waits"),
-        (State, "finish", "requests are open by its books"),
-        (Fleet, "_lose_holds", "holds are in force by its books"),
-        (AvailableIndex, "match_free", "waits beside"),
-        (Leases, "settle", "waits behind|waits beside"),
+        (PoolState, "expire", "still waits"),
+        (PoolState, "finish", "requests are open by its books"),
+        (Workers, "_void_holds", "holds are in force by its books"),
+        (AvailableIndex, "match_unbound", "waits beside"),
+        (SessionBinder, "serve_waiting", "waits behind|waits beside"),
     ],
 )
 def test_a_machine_that_leaves_out_one_step_is_found_out(
@@ -173,7 +173,9 @@ def test_a_machine_that_leaves_out_one_step_is_found_out(
 ) -> None:
     monkeypatch.setattr(where, what, lambda *_: None)
     monkeypatch.setattr(promises, "FULL_SCAN_EVERY", 20)
-    load = LOADS["L2"] if where is State else Load(name="strays", about="other profiles all the time", events=strays)
+    load = (
+        LOADS["L2"] if where is PoolState else Load(name="strays", about="other profiles all the time", events=strays)
+    )
     sim = Simulation(5, load, SMALL, named_faults(("F1", "F2"), 5), session_idle_timeout=2.0)
     with pytest.raises(AssertionError, match=complaint):  # a machine that merely crashes is found out by nobody
         sim.run(0.3)
@@ -181,7 +183,7 @@ def test_a_machine_that_leaves_out_one_step_is_found_out(
 
 def test_too_many_starts_in_a_window_are_noticed() -> None:
     sim = Simulation(1, LOADS["L3"], SMALL)
-    sim.machine.handle(stimuli.Reconfigure(PoolSettings(max=8, spawn_burst=100, spawn_rate=100.0)), 0.0)
+    sim.machine.handle(stimuli.SettingsChanged(PoolSettings(max=8, spawn_burst=100, spawn_rate=100.0)), 0.0)
     sim.settings = PoolSettings(max=8, spawn_burst=2, spawn_rate=1.0)
     sim.promises = type(sim.promises)(sim)
     with pytest.raises(AssertionError, match="starts since"):
@@ -204,7 +206,7 @@ def test_the_command_prints_a_line_for_each_run_and_repeats_it_exactly(capsys: p
 def test_a_broken_promise_is_printed_with_its_story_its_seed_and_how_to_see_it_again(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(State, "expire", lambda *_: None)
+    monkeypatch.setattr(PoolState, "expire", lambda *_: None)
     line = ["--seed", "9", "--load", "L2", "--faults", "none", "--hours", "0.05", "--sessions", "50", "--workers", "4"]
     with pytest.raises(AssertionError):
         main(line)

@@ -3,8 +3,8 @@
 import sqlite3
 from pathlib import Path
 
-from store.backlog import Batch
-from store.opening import Opened, open_database
+from store.backlog import WriteBatch
+from store.opening import OpenedDatabase, open_database
 from store.records import RunState
 from tests.store.rows import events, run, session
 
@@ -12,14 +12,14 @@ NOW = 1_700_000_000.0
 AFTER_A_CRASH = 1_000_000_000
 
 
-def opened(path: Path) -> Opened:
+def opened(path: Path) -> OpenedDatabase:
     return open_database(path, clock=lambda: NOW)
 
 
 def fill(path: Path, *, cleanly: bool = True, rows: int = 300) -> None:
     """A store with one session, three runs and events enough for many pages."""
     database = opened(path).database
-    batch = Batch()
+    batch = WriteBatch()
     batch.sessions.put("s", session("s"))
     for number, name in enumerate("cab"):
         batch.runs.put(("p", "s", name), run(name, accepted_at=10.0 - number, outcome=b"{}", state=RunState.ENDED))

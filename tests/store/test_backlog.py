@@ -5,7 +5,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from store.backlog import Backlog, Batch, cost_of
+from store.backlog import WriteBacklog, WriteBatch, cost_of
 from store.records import DocumentKey, EventRow, RunKey
 from tests.store.rows import document, event, events, run, session
 
@@ -19,7 +19,7 @@ class Tables:
         self.documents: dict[DocumentKey, Any] = {}
         self.events: list[EventRow] = []
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: WriteBatch) -> None:
         for key in batch.sessions.removed:
             self.sessions.pop(key, None)
         self.sessions.update(batch.sessions.rows)
@@ -32,14 +32,14 @@ class Tables:
         self.events += batch.events
 
 
-def written(backlog: Backlog) -> Iterator[Batch]:
-    while (batch := backlog.take()) is not None:
+def written(backlog: WriteBacklog) -> Iterator[WriteBatch]:
+    while (batch := backlog.begin_batch()) is not None:
         yield batch
-        backlog.done()
+        backlog.finish_batch()
 
 
 def test_what_is_put_comes_out_in_one_batch() -> None:
-    backlog = Backlog(1000)
+    backlog = WriteBacklog(1000)
     backlog.put_session(session("a"))
     backlog.put_events(events(1, 4))
     backlog.put_run(run("r"))
@@ -47,12 +47,12 @@ def test_what_is_put_comes_out_in_one_batch() -> None:
     (batch,) = written(backlog)
     assert [row.seq for row in batch.events] == [1, 2, 3]
     assert (list(batch.sessions.rows), list(batch.runs.rows)) == (["a"], [("p", "s", "r")])
-    assert (batch.reserved, batch.upto, backlog.written) == (20_000, 6, 6)
+    assert (batch.reserved, batch.last_position, backlog.written) == (20_000, 6, 6)
     assert (backlog.cost, backlog.is_empty) == (0, True)
 
 
 def test_much_is_cut_into_batches_in_the_order_in_which_it_came() -> None:
-    backlog = Backlog(10**9)
+    backlog = WriteBacklog(10**9)
     for seq in range(1, 5):
         backlog.put_session(session("a", updated_at=float(seq)))
         backlog.put_events([event(seq, size=700_000)])
@@ -62,9 +62,9 @@ def test_much_is_cut_into_batches_in_the_order_in_which_it_came() -> None:
 
 
 def test_what_is_put_together_is_never_cut() -> None:
-    backlog = Backlog(10**9)
+    backlog = WriteBacklog(10**9)
     backlog.put_events([event(1, size=1_100_000)])
-    backlog.put_together(
+    backlog.put_transaction(
         [
             lambda backlog: backlog.put_run(run("r", outcome=b"x" * 1_100_000)),
             lambda backlog: backlog.put_events([event(2)]),
@@ -79,29 +79,29 @@ def test_what_is_put_together_is_never_cut() -> None:
 
 
 def test_what_is_put_while_a_batch_is_being_written_is_another_one() -> None:
-    backlog = Backlog(1000)
+    backlog = WriteBacklog(1000)
     backlog.put_events([event(1)])
-    first = backlog.take()
+    first = backlog.begin_batch()
     backlog.put_events([event(2)])
     assert first is not None
     assert [row.seq for row in first.events] == [1]
     assert [row.seq for row in backlog.events()] == [1, 2]
-    backlog.done()
+    backlog.finish_batch()
     assert backlog.written == 1
     assert [row.seq for row in backlog.events()] == [2]
 
 
 def test_a_batch_given_back_is_the_next_one() -> None:
-    backlog = Backlog(10**9)
+    backlog = WriteBacklog(10**9)
     backlog.put_events([event(1)])
-    backlog.take()
+    backlog.begin_batch()
     backlog.put_events([event(2)])
-    backlog.give_back()
+    backlog.requeue_batch()
     assert [[row.seq for row in batch.events] for batch in written(backlog)] == [[1], [2]]
 
 
 def test_a_session_that_is_deleted_and_made_again_is_new() -> None:
-    backlog = Backlog(1000)
+    backlog = WriteBacklog(1000)
     backlog.put_run(run("a"))
     backlog.put_run(run("b"))
     backlog.delete_runs([("p", "s", "a")])
@@ -113,15 +113,15 @@ def test_a_session_that_is_deleted_and_made_again_is_new() -> None:
 
 def test_no_batch_can_be_settled_that_nobody_took() -> None:
     with pytest.raises(RuntimeError, match="taken"):
-        Backlog(1).done()
+        WriteBacklog(1).finish_batch()
 
 
 # --- when nothing can be written ------------------------------------------------------------------------------------
 
 
-def full(limit: int) -> Backlog:
-    backlog = Backlog(limit)
-    backlog.tighten()
+def full(limit: int) -> WriteBacklog:
+    backlog = WriteBacklog(limit)
+    backlog.enable_limit()
     return backlog
 
 
@@ -129,23 +129,23 @@ def test_over_the_limit_the_oldest_events_are_given_up_and_counted() -> None:
     backlog = full(10 * cost_of(event(10)))
     backlog.put_events(events(10, 50))
     assert [row.seq for row in backlog.events()] == list(range(40, 50))
-    assert (backlog.lost, backlog.gone) == (30, 39)
+    assert (backlog.lost, backlog.purged_through) == (30, 39)
     (batch,) = written(backlog)
-    assert batch.gone == 39
+    assert batch.purged_through == 39
 
 
 def test_what_waits_already_is_brought_under_the_limit_when_it_begins_to_count() -> None:
-    backlog = Backlog(10 * cost_of(event(10)))
+    backlog = WriteBacklog(10 * cost_of(event(10)))
     backlog.put_events(events(10, 50))
-    backlog.tighten()
+    backlog.enable_limit()
     assert [row.seq for row in backlog.events()] == list(range(40, 50))
-    backlog.relax()
+    backlog.disable_limit()
     backlog.put_events(events(50, 60))
     assert len(backlog.events()) == 20
 
 
 def test_nothing_is_given_up_while_the_disk_takes_what_is_written() -> None:
-    backlog = Backlog(1000)
+    backlog = WriteBacklog(1000)
     backlog.put_events(events(1, 100))
     assert (len(backlog.events()), backlog.lost) == (99, 0)
 
@@ -178,10 +178,10 @@ def test_documents_of_several_batches_become_one_row_of_each_key_when_memory_is_
     backlog = full(1000)
     backlog.put_document(document("a", body=b"1"))
     backlog.put_document(document("b", body=b"1"))
-    backlog.take()
+    backlog.begin_batch()
     backlog.put_document(document("a", body=b"2"))
     backlog.delete_document(("k", "b"))
-    backlog.give_back()
+    backlog.requeue_batch()
     backlog.put_events(events(1, 10))
     (batch,) = written(backlog)
     assert batch.documents.rows == {("k", "a"): document("a", body=b"2")}
@@ -193,10 +193,10 @@ def test_events_that_come_during_an_attempt_are_kept_up_to_the_limit() -> None:
     limit = 10 * cost_of(event(10))
     backlog = full(limit)
     backlog.put_events(events(10, 20))
-    backlog.take()
+    backlog.begin_batch()
     backlog.put_events(events(20, 25))
     assert backlog.lost == 0
-    backlog.give_back()
+    backlog.requeue_batch()
     assert [row.seq for row in backlog.events()] == list(range(15, 25))
     assert (backlog.lost, backlog.cost) == (5, limit)
 
@@ -210,9 +210,9 @@ class AnyStory(RuleBasedStateMachine):
 
     @initialize(tight=st.booleans())
     def begin(self, tight: bool) -> None:  # noqa: FBT001  # drawn by name
-        self.backlog, self.tables, self.expected = Backlog(3000), Tables(), Tables()
+        self.backlog, self.tables, self.expected = WriteBacklog(3000), Tables(), Tables()
         if tight:
-            self.backlog.tighten()
+            self.backlog.enable_limit()
         self.put = 0
 
     @rule(key=names, size=sizes)
@@ -253,14 +253,14 @@ class AnyStory(RuleBasedStateMachine):
 
     @rule()
     def write(self) -> None:
-        if (batch := self.backlog.take()) is not None:
+        if (batch := self.backlog.begin_batch()) is not None:
             self.tables.write(batch)
-            self.backlog.done()
+            self.backlog.finish_batch()
 
     @rule()
     def fail(self) -> None:
-        if self.backlog.take() is not None:
-            self.backlog.give_back()
+        if self.backlog.begin_batch() is not None:
+            self.backlog.requeue_batch()
 
     @invariant()
     def the_cost_is_that_of_what_waits(self) -> None:
@@ -269,7 +269,7 @@ class AnyStory(RuleBasedStateMachine):
         rows = [row for batch in batches for row in batch.events]
         cost = sum(cost_of(row) for row in rows) + sum(cost_of(row) for table in tables for row in table.rows.values())
         assert self.backlog.cost == cost + 200 * sum(len(table.removed) for table in tables)
-        assert not rows or not self.backlog.is_tight or cost <= 3000
+        assert not rows or not self.backlog.is_limited or cost <= 3000
 
     @invariant()
     def what_is_not_written_yet_is_known(self) -> None:
@@ -289,7 +289,7 @@ class AnyStory(RuleBasedStateMachine):
         kept = [row.seq for row in self.tables.events]
         assert kept == sorted(kept)
         assert len(kept) + self.backlog.lost == self.put
-        assert self.backlog.gone == max({*range(1, self.put + 1)}.difference(kept), default=0)
+        assert self.backlog.purged_through == max({*range(1, self.put + 1)}.difference(kept), default=0)
         assert (self.backlog.cost, self.backlog.written) == (0, self.backlog.position)
 
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from store.database import connect_to
-from store.opening import STEPS
+from store.schema import MIGRATIONS
 from tests.store.opening import AFTER_A_CRASH, NOW, damaged, fill, opened
 
 # --- damage ---------------------------------------------------------------------------------------------------------
@@ -109,16 +109,16 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begun(path: Path, harm: objec
     content = path.read_bytes()
     found = opened(path)
     aside = path.with_name("pool.db.damaged-20231114T221320Z")
-    assert found.loaded.set_aside is not None
-    assert found.loaded.set_aside.startswith(f"{aside}: ")
-    assert any(part in found.loaded.set_aside for part in reason.split("|"))
+    assert found.loaded.quarantined is not None
+    assert found.loaded.quarantined.startswith(f"{aside}: ")
+    assert any(part in found.loaded.quarantined for part in reason.split("|"))
     assert aside.read_bytes() == content
     assert (found.loaded.sessions, found.loaded.runs) == ([], [])
     assert found.loaded.first_seq > int(NOW * 1_000_000)
-    assert found.database.gone == found.loaded.first_seq - 1
+    assert found.database.purged_through == found.loaded.first_seq - 1
     found.database.close_cleanly()
     again = opened(path)
-    assert (again.loaded.set_aside, again.loaded.first_seq) == (None, found.reserved + 1)
+    assert (again.loaded.quarantined, again.loaded.first_seq) == (None, found.reserved + 1)
     again.database.close()
 
 
@@ -134,7 +134,7 @@ def test_whatever_bits_are_flipped_a_store_is_opened_or_set_aside(
     for place, bit in flips:
         content[place % (4096 if near else len(content))] ^= 1 << bit
     path.write_bytes(content)
-    assume(int.from_bytes(content[60:64], "big") not in range(len(STEPS) + 1, 100))  # of a newer version
+    assume(int.from_bytes(content[60:64], "big") not in range(len(MIGRATIONS) + 1, 100))  # of a newer version
     opened(path).database.close()
 
 
@@ -145,7 +145,7 @@ def test_damage_that_only_a_check_finds_is_found_after_a_crash(path: Path) -> No
     pages = path.stat().st_size // 4096
     overwrite(path, (pages - 20) * 4096, b"\xff" * 4096)
     found = opened(path)
-    assert found.loaded.set_aside is not None
+    assert found.loaded.quarantined is not None
     assert found.loaded.sessions == []
     found.database.close()
 
@@ -171,7 +171,7 @@ def test_damaged_files_are_never_removed_but_told_when_they_become_many(path: Pa
         fill(path)
         overwrite(path, 0, b"%d" % number * 100)
         found = opened(path)
-        told.append((found.loaded.set_aside or "").partition("not an SQLite file")[2])
+        told.append((found.loaded.quarantined or "").partition("not an SQLite file")[2])
         found.database.close()
         path.unlink()
     size = sum(path.with_name(name).stat().st_size for name in damaged(path))
@@ -195,7 +195,7 @@ def test_a_log_that_a_power_cut_left_unwritten_is_no_damage(path: Path) -> None:
     fill(path)
     path.with_name("pool.db-wal").write_bytes(bytes(10_000))
     found = opened(path)
-    assert (found.loaded.set_aside, len(found.loaded.sessions)) == (None, 1)
+    assert (found.loaded.quarantined, len(found.loaded.sessions)) == (None, 1)
     found.database.close()
 
 
@@ -204,5 +204,5 @@ def test_a_log_that_ends_too_early_loses_its_end_only(path: Path) -> None:
     log = path.with_name("pool.db-wal")
     os.truncate(log, log.stat().st_size - 100)
     found = opened(path)
-    assert found.loaded.set_aside is None
+    assert found.loaded.quarantined is None
     found.database.close()

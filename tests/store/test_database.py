@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from store.backlog import Backlog, Batch
+from store.backlog import WriteBacklog, WriteBatch
 from store.database import Database
 from store.opening import open_database
 from store.reader import read_events
@@ -26,10 +26,10 @@ def database(tmp_path: Path, disk: Disk) -> Iterator[Database]:
     database.close()
 
 
-def batch_of(*rows: EventRow) -> Batch:
-    backlog = Backlog(10**9)
+def batch_of(*rows: EventRow) -> WriteBatch:
+    backlog = WriteBacklog(10**9)
     backlog.put_events(rows)
-    batch = backlog.take()
+    batch = backlog.begin_batch()
     assert batch is not None
     return batch
 
@@ -42,7 +42,7 @@ def seqs(database: Database) -> list[int]:
 def test_any_number_of_rows_is_written_as_one_transaction(database: Database, disk: Disk, count: int) -> None:
     before = disk.commits
     database.write(batch_of(*events(1, count + 1)))
-    assert (seqs(database), database.events, disk.commits - before) == (list(range(1, count + 1)), count, 1)
+    assert (seqs(database), database.event_count, disk.commits - before) == (list(range(1, count + 1)), count, 1)
     assert disk.count("INSERT INTO events") <= 3
 
 
@@ -56,24 +56,24 @@ def test_a_batch_that_is_written_again_changes_nothing(database: Database) -> No
     batch = batch_of(*events(1, 4))
     database.write(batch)
     database.write(batch)
-    assert (seqs(database), database.events) == ([1, 2, 3], 3)
+    assert (seqs(database), database.event_count) == ([1, 2, 3], 3)
     database.refresh()
-    assert database.events == 3
+    assert database.event_count == 3
 
 
 def test_sessions_and_runs_are_replaced_by_their_keys(database: Database, tmp_path: Path) -> None:
-    backlog = Backlog(10**9)
+    backlog = WriteBacklog(10**9)
     for agent in ("first", "second"):
         for key in "ab":
             backlog.put_session(session(key, agent=agent))
             backlog.put_run(run(key, body_hash=agent))
-        batch = backlog.take()
+        batch = backlog.begin_batch()
         assert batch is not None
         database.write(batch)
-        backlog.done()
+        backlog.finish_batch()
     backlog.delete_session("a")
     backlog.delete_runs([("p", "s", "b"), ("p", "s", "none")])
-    batch = backlog.take()
+    batch = backlog.begin_batch()
     assert batch is not None
     database.write(batch)
     path = tmp_path / "pool.db"
@@ -86,9 +86,9 @@ def test_a_failed_transaction_leaves_nothing_behind(database: Database, disk: Di
     with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
         database.write(batch_of(event(1)))
     disk.error = None
-    assert (seqs(database), database.events, database.connection.in_transaction) == ([], 0, False)
+    assert (seqs(database), database.event_count, database.connection.in_transaction) == ([], 0, False)
     database.write(batch_of(event(1)))
-    assert database.events == 1
+    assert database.event_count == 1
 
 
 def test_the_error_counts_even_where_rolling_back_fails_too(database: Database, disk: Disk) -> None:
@@ -106,28 +106,28 @@ def test_rows_that_no_database_can_hold_do_not_keep_the_others_out(database: Dat
     batch = batch_of(event(1), event(2**63), event(3, session="\ud800"), event(4))
     with pytest.raises(OverflowError):
         database.write(batch)
-    refused = database.write_what_fits(batch)
-    assert (seqs(database), database.events) == ([1, 4], 2)
+    refused = database.write_valid_rows(batch)
+    assert (seqs(database), database.event_count) == ([1, 4], 2)
     assert [text.partition(":")[0] for text in refused] == ["OverflowError", "UnicodeEncodeError"]
 
 
 def test_the_oldest_events_are_deleted_so_many_at_a_time(database: Database) -> None:
     database.write(batch_of(*events(1, 11)))
     assert database.delete_events(2**63 - 1, 3) == 3
-    assert (seqs(database)[0], database.events, database.gone) == (4, 7, 3)
+    assert (seqs(database)[0], database.event_count, database.purged_through) == (4, 7, 3)
     assert database.delete_events(5, 100) == 2
     assert database.delete_events(5, 100) == 0
     database.refresh()
-    assert (database.events, database.gone) == (5, 5)
+    assert (database.event_count, database.purged_through) == (5, 5)
 
 
 def test_losses_are_remembered_in_the_file(database: Database) -> None:
     batch = batch_of(event(9))
-    batch.gone = 8
+    batch.purged_through = 8
     database.write(batch)
-    assert database.gone == 8
+    assert database.purged_through == 8
     database.refresh()
-    assert database.gone == 8
+    assert database.purged_through == 8
 
 
 def test_events_of_one_session_are_found_by_an_index(database: Database, disk: Disk, tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ async def test_telling_may_fail(path: Path, disk: Disk, caplog: pytest.LogCaptur
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks at the file so often that a test need not wait."""
-    monkeypatch.setattr("store.maintenance._PLACE_CHECK", 0.02)
+    monkeypatch.setattr("store.maintenance._FILE_CHECK_SECONDS", 0.02)
 
 
 def remove_all(path: Path) -> None:
@@ -303,10 +303,10 @@ async def test_there_is_room_again_once_enough_is_written(path: Path, disk: Disk
         disk.answers.clear()
         store.put_events(events(1, 10))
         await hung(disk)
-        await store.room()
+        await store.wait_room()
         store.put_events(events(10, 30))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(store.room)
+            nursery.start_soon(store.wait_room)
             await trio.testing.wait_all_tasks_blocked()
             assert nursery.child_tasks
             disk.answers.set()
@@ -317,7 +317,7 @@ async def test_nobody_waits_for_room_while_the_disk_refuses(path: Path, disk: Di
     async with a_store(path, disk=disk, settings=StoreSettings(backlog=ByteCount(1))) as store:
         disk.error = FULL
         store.put_session(session("a"))
-        await store.room()
+        await store.wait_room()
         assert store.is_degraded
         assert store.statistics().bytes_waiting > 1
-        await store.room()
+        await store.wait_room()

@@ -8,8 +8,9 @@ import pytest
 
 from heartbeat.ports import Documents
 from store.database import connect_to
-from store.opening import STEPS, migrate, open_database
+from store.opening import open_database
 from store.records import StoreUnusable
+from store.schema import MIGRATIONS, migrate
 from store.store import StoredDocuments
 from tests.store.disks import Disk, table
 from tests.store.rows import session
@@ -93,7 +94,7 @@ async def test_while_the_disk_refuses_documents_are_in_memory_and_nothing_waits(
 
 async def test_a_document_put_together_with_a_row_is_in_the_same_commit(path: Path, disk: Disk) -> None:
     async with a_store(path, disk=disk) as store:
-        with store.together():
+        with store.transaction():
             store.put_session(session("s"))
             store.put_document("job", "a", b"1")
             assert store.statistics().rows_waiting == 0
@@ -114,7 +115,7 @@ async def test_a_file_that_cannot_be_read_is_told(path: Path, monkeypatch: pytes
 
 def test_a_file_from_before_there_were_documents_gets_their_table(path: Path) -> None:
     with closing(connect_to(f"{path.as_uri()}?mode=rwc")) as connection:
-        migrate(connection, STEPS[:1])
+        migrate(connection, MIGRATIONS[:1])
     assert table(path, "SELECT name FROM sqlite_master WHERE name = 'documents'") == []
     open_database(path, clock=lambda: 1e9).database.close_cleanly()
     assert table(path, "SELECT count(*) FROM documents") == [(0,)]
@@ -130,5 +131,5 @@ def test_a_file_whose_documents_are_damaged_is_set_aside_as_one_with_other_damag
     content[(root - 1) * size : root * size] = b"\xff" * size
     path.write_bytes(content)
     found = open_database(path, clock=lambda: 1e9)
-    assert found.loaded.set_aside is not None
+    assert found.loaded.quarantined is not None
     found.database.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from store.opening import Opened, open_database
+from store.opening import OpenedDatabase, open_database
 from tests.store.disks import table
 
 pytestmark = pytest.mark.process
@@ -26,7 +26,7 @@ def live_and_die(path: Path, lines: int) -> tuple[int, int]:
     return first, int(said[-1][1])
 
 
-def reopened(path: Path) -> Opened:
+def reopened(path: Path) -> OpenedDatabase:
     return open_database(path, clock=time.time)
 
 
@@ -39,12 +39,12 @@ def test_what_was_flushed_survives_being_killed_at_any_moment(tmp_path: Path) ->
         assert first > highest
         opened = reopened(path)
         stored = [seq for (seq,) in table(path, f"SELECT seq FROM events WHERE seq >= {first} ORDER BY seq")]
-        assert (opened.loaded.was_clean, opened.loaded.set_aside) == (False, None)
+        assert (opened.loaded.was_clean, opened.loaded.quarantined) == (False, None)
         assert stored[0] == first
         assert stored == list(range(first, stored[-1] + 1))
         assert stored[-1] >= flushed
         assert opened.loaded.runs[0].body_hash == str(stored[-1])
-        assert opened.database.events == len(table(path, "SELECT seq FROM events"))
+        assert opened.database.event_count == len(table(path, "SELECT seq FROM events"))
         highest = stored[-1]
         assert opened.loaded.first_seq > highest
         opened.database.close()

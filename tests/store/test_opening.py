@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from store.opening import STEPS, open_database
+from store.opening import open_database
 from store.records import RunState, StoreUnusable
+from store.schema import MIGRATIONS
 from tests.store.disks import Disk, table
 from tests.store.opening import AFTER_A_CRASH, NOW, crash, fill, opened
 from tests.store.rows import run, session
@@ -20,7 +21,7 @@ def test_a_new_file_is_for_its_owner_only_and_begins_at_one(path: Path) -> None:
     for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
     assert (found.loaded.first_seq, found.loaded.sessions, found.loaded.runs) == (1, [], [])
-    assert (found.loaded.set_aside, found.loaded.was_clean, found.reserved) == (None, True, 10_000)
+    assert (found.loaded.quarantined, found.loaded.was_clean, found.reserved) == (None, True, 10_000)
     found.database.close_cleanly()
 
 
@@ -30,7 +31,7 @@ def test_what_was_written_is_there_again_runs_in_the_order_of_their_acceptance(p
     assert found.loaded.sessions == [session("s")]
     assert [row.run_id for row in found.loaded.runs] == ["c", "a", "b"]
     assert found.loaded.runs[0] == run("c", accepted_at=10.0, outcome=b"{}", state=RunState.ENDED)
-    assert (found.database.events, found.loaded.was_clean) == (299, True)
+    assert (found.database.event_count, found.loaded.was_clean) == (299, True)
     found.database.close()
 
 
@@ -45,7 +46,7 @@ def test_after_a_clean_stop_seqs_go_on_behind_the_reservation(path: Path) -> Non
 def test_after_a_crash_a_billion_seqs_are_passed_over(path: Path) -> None:
     fill(path, cleanly=False)
     found = opened(path)
-    assert (found.loaded.was_clean, found.loaded.set_aside) == (False, None)
+    assert (found.loaded.was_clean, found.loaded.quarantined) == (False, None)
     assert (found.loaded.first_seq, len(found.loaded.sessions)) == (10_001 + AFTER_A_CRASH, 1)
     found.database.close()
     again = opened(path)
@@ -63,14 +64,14 @@ def test_the_whole_file_is_checked_only_after_a_crash(path: Path, cleanly: bool,
 
 # --- other versions -------------------------------------------------------------------------------------------------
 
-NEXT = (*STEPS, ("ALTER TABLE sessions ADD COLUMN mood TEXT", "UPDATE sessions SET mood = 'new'"))
+NEXT = (*MIGRATIONS, ("ALTER TABLE sessions ADD COLUMN mood TEXT", "UPDATE sessions SET mood = 'new'"))
 
 
 def test_an_older_file_is_taken_forward_step_by_step(path: Path) -> None:
     fill(path)
     open_database(path, clock=lambda: NOW, steps=(*NEXT, ("UPDATE sessions SET mood = mood || 'er'",))).database.close()
     assert table(path, "SELECT mood FROM sessions") == [("newer",)]
-    assert table(path, "PRAGMA user_version") == [(len(STEPS) + 2,)]
+    assert table(path, "PRAGMA user_version") == [(len(MIGRATIONS) + 2,)]
 
 
 def test_a_step_that_fails_is_undone_and_the_ones_before_it_stay(path: Path) -> None:
@@ -79,7 +80,7 @@ def test_a_step_that_fails_is_undone_and_the_ones_before_it_stay(path: Path) -> 
     with pytest.raises(StoreUnusable, match=r"cannot be opened.*syntax error"):
         open_database(path, clock=lambda: NOW, steps=broken)
     assert table(path, "SELECT mood FROM sessions") == [("new",)]
-    assert table(path, "PRAGMA user_version") == [(len(STEPS) + 1,)]
+    assert table(path, "PRAGMA user_version") == [(len(MIGRATIONS) + 1,)]
 
 
 @pytest.mark.parametrize("cleanly", [True, False])
@@ -139,10 +140,10 @@ def test_a_link_to_a_store_is_followed_and_its_log_is_kept_short(path: Path) -> 
     fill(real)
     path.symlink_to(real)
     database = opened(path).database
-    assert database.log_bytes() == real.with_name("file.db-wal").stat().st_size > 0
+    assert database.wal_bytes() == real.with_name("file.db-wal").stat().st_size > 0
     database.close_cleanly()
     found = opened(path)
-    assert (found.loaded.set_aside, len(found.loaded.sessions)) == (None, 1)
+    assert (found.loaded.quarantined, len(found.loaded.sessions)) == (None, 1)
     found.database.close()
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.backlog import Batch
+from store.backlog import WriteBatch
 from store.database import connect_to
 from store.opening import open_database
 from store.reader import read_events
@@ -17,7 +17,7 @@ from tests.store.rows import any_event, event, events
 def stored(place: Path, rows: list[EventRow]) -> Path:
     path = place / "pool.db"
     database = open_database(path, clock=lambda: 1e9).database
-    batch = Batch()
+    batch = WriteBatch()
     batch.events.extend(rows)
     database.write(batch)
     database.close()

@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.settings import CautiousClock, expired_up_to
+from store.settings import RetentionClock, expired_up_to
 
 HOUR = 3600.0
 YEAR = 365 * 24 * HOUR
@@ -20,8 +20,8 @@ class Clocks:
         self.wall += seconds
         self.steady += seconds
 
-    def cautious(self, latest: float | None = None) -> CautiousClock:
-        return CautiousClock(lambda: self.wall, lambda: self.steady, latest)
+    def cautious(self, latest: float | None = None) -> RetentionClock:
+        return RetentionClock(lambda: self.wall, lambda: self.steady, latest)
 
 
 def test_a_clock_that_runs_as_it_should_is_believed() -> None:

@@ -49,13 +49,13 @@ async def test_the_next_life_has_what_this_one_left(path: Path) -> None:
 async def test_what_is_put_together_is_one_commit_and_keeps_its_order_among_the_rest(path: Path, disk: Disk) -> None:
     async with a_store(path, disk=disk) as store:
         before = disk.commits
-        with store.together():
+        with store.transaction():
             store.put_run(run("r"))
             await trio.to_thread.run_sync(lambda: None)  # nobody may; the writer would have had its chance
-            with store.together():
+            with store.transaction():
                 store.put_events([event(1)])
             assert store.statistics().rows_waiting == 0
-            store.note_seq(100_000)
+            store.record_seq(100_000)
         store.put_run(run("r", body_hash="after"))
         assert await store.flush()
         assert table(path, "SELECT body_hash FROM runs") == [("after",)]
@@ -126,12 +126,12 @@ async def test_a_reservation_is_durable_ahead_of_the_seqs_given_out(path: Path, 
         assert table(path, reserved) == [(10_000,)]
         before = disk.commits
         for seq in range(1, 5001):
-            store.note_seq(seq)
+            store.record_seq(seq)
         assert disk.commits == before
-        store.note_seq(5001)
+        store.record_seq(5001)
         await store.flush()
         assert table(path, reserved) == [(20_000,)]
-        store.note_seq(123_456)
+        store.record_seq(123_456)
         await store.flush()
         assert table(path, reserved) == [(140_000,)]
     async with a_store(path) as store:
@@ -244,7 +244,7 @@ async def test_waiting_for_a_thread_is_no_stall_though_the_clock_of_a_test_jumps
         for seq in range(1, 20):
             store.put_events([event(seq)])
             assert await store.flush()
-            await store.room()
+            await store.wait_room()
         assert not store.is_degraded
         assert trio.current_time() == started
     assert stored(path) == list(range(1, 20))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from store.database import DELETE_DOCUMENTS, DELETE_RUNS, DELETE_SESSIONS, PUT_EVENTS, Bulk, Parameters
-from store.opening import migrate
+from store.database import DELETE_DOCUMENTS, DELETE_RUNS, DELETE_SESSIONS, PUT_EVENTS, BulkStatement, Parameters
+from store.schema import migrate
 
 LARGE = 1024 * 1024
 
@@ -40,7 +40,7 @@ def test_a_large_row_is_given_to_the_database_once(large_at: int) -> None:
 
 @pytest.mark.parametrize("rows", [1, 2, 8])
 @pytest.mark.parametrize(("statement", "columns"), [(DELETE_RUNS, 3), (DELETE_DOCUMENTS, 2), (DELETE_SESSIONS, 1)])
-def test_to_delete_rows_nobody_goes_through_a_whole_table(statement: Bulk, columns: int, rows: int) -> None:
+def test_to_delete_rows_nobody_goes_through_a_whole_table(statement: BulkStatement, columns: int, rows: int) -> None:
     seen: list[str] = []
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         migrate(connection)

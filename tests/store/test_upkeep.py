@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from store.backlog import Batch
+from store.backlog import WriteBatch
 from store.database import Database
-from store.maintenance import Upkeep
+from store.maintenance import Maintenance
 from store.opening import open_database
 from store.records import EventRow, FileLost
 from store.settings import StoreSettings
@@ -25,12 +25,12 @@ class World:
         self.wall = BEGIN
         self.steady = 0.0
 
-    def upkeep(self, *, kept: int = 10**9, age: float = 0) -> Upkeep:
+    def upkeep(self, *, kept: int = 10**9, age: float = 0) -> Maintenance:
         settings = StoreSettings(events=kept, events_age=Seconds(age))
-        return Upkeep(self.database, settings, clock=lambda: self.wall, monotonic=lambda: self.steady)
+        return Maintenance(self.database, settings, clock=lambda: self.wall, monotonic=lambda: self.steady)
 
     def write(self, rows: list[EventRow]) -> None:
-        batch = Batch()
+        batch = WriteBatch()
         batch.events.extend(rows)
         self.database.write(batch)
 
@@ -49,7 +49,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     database.close()
 
 
-def do_all(upkeep: Upkeep) -> int:
+def do_all(upkeep: Maintenance) -> int:
     """Steps until nothing is left to do."""
     steps = 0
     while upkeep.step():
@@ -70,19 +70,19 @@ def test_the_latest_events_are_kept_and_the_others_go_in_small_steps(world: Worl
     upkeep = world.upkeep(kept=500)
     assert do_all(upkeep) == 5
     assert world.seqs() == list(range(1001, 1501))
-    assert world.database.gone == 1000
+    assert world.database.purged_through == 1000
 
 
 def test_nothing_is_deleted_up_to_the_limit(world: World) -> None:
     world.write(events(1, 501))
     assert do_all(world.upkeep(kept=500)) == 0
-    assert (len(world.seqs()), world.database.gone) == (500, 0)
+    assert (len(world.seqs()), world.database.purged_through) == (500, 0)
 
 
 def deleted_in_catching_up(world: World, *, kept: int, is_awaited: Callable[[], bool]) -> int:
-    before = world.database.events
+    before = world.database.event_count
     world.upkeep(kept=kept).catch_up(1000, is_awaited=is_awaited)
-    return before - world.database.events
+    return before - world.database.event_count
 
 
 def test_after_a_write_twice_as_many_may_be_deleted_while_nobody_waits(world: World) -> None:
@@ -114,7 +114,7 @@ def test_events_go_when_they_are_older_than_their_age(world: World) -> None:
     world.pass_time(10 * HOUR)
     do_all(upkeep)
     assert world.seqs() == list(range(11, 49))
-    assert world.database.gone == 10
+    assert world.database.purged_through == 10
 
 
 def test_many_old_events_go_in_small_steps_too(world: World) -> None:
@@ -140,7 +140,7 @@ def test_ages_are_looked_at_now_and_then_only(world: World) -> None:
 def test_the_rest_between_two_looks_follows_the_age_up_to_that_at_the_file(
     world: World, age: float, rest: float
 ) -> None:
-    assert world.upkeep(age=age).rest == rest
+    assert world.upkeep(age=age).interval == rest
 
 
 @pytest.mark.parametrize("age", [30 * DAY, 365 * DAY])
@@ -223,18 +223,18 @@ def test_a_file_that_is_no_longer_the_one_of_its_name_is_noticed(
 def test_a_long_log_is_moved_into_the_file_after_a_write(world: World) -> None:
     upkeep = world.upkeep()
     world.write(events(1, 1000, size=10_000))
-    assert world.database.log_bytes() > 8 * 1024**2
+    assert world.database.wal_bytes() > 8 * 1024**2
     upkeep.catch_up(0, is_awaited=lambda: True)
     world.write(events(1000, 1001))
-    assert world.database.log_bytes() < 1024**2
+    assert world.database.wal_bytes() < 1024**2
 
 
 def test_a_file_that_is_mostly_unused_shrinks(world: World) -> None:
     world.write(events(1, 2001, size=20_000))
-    world.database.move_log()
+    world.database.checkpoint()
     before = world.database.path.stat().st_size
     do_all(world.upkeep(kept=10))
-    world.database.move_log()
+    world.database.checkpoint()
     unused, pages = world.database.free_pages()
     assert unused <= 4096
     assert world.database.path.stat().st_size == pages * 4096 < before / 2

@@ -40,7 +40,7 @@ async def live(path: Path) -> None:
                     accepted_at=1.0,
                 )
             )
-            store.note_seq(seq - 1)
+            store.record_seq(seq - 1)
             if await store.flush():
                 say("flushed", seq - 1)
 

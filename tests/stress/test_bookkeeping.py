@@ -9,27 +9,37 @@ from typing import Any
 
 import msgspec
 
-from stress.attached import Limits
-from stress.checker.base import Book
-from stress.facts import Answered, Disordered, Fact, Injected, LifeBegan, Moved, Processes, Started, Transcribed
+from stress.attached import PoolLimits
+from stress.checker.base import ObservedState
+from stress.facts import (
+    DirectViolation,
+    Fact,
+    FaultInjected,
+    PoolEvent,
+    ProcessSample,
+    PromptOccurrences,
+    RequestAnswered,
+    RequestStarted,
+    SupervisorStarted,
+)
 from stress.loads import Arrival
-from stress.metrics import Meter
-from stress.plan import Wish, make_plan
-from stress.recorder import Recorder
-from stress.requests import Ledger, Nonces
-from stress.run import _Run
+from stress.metrics import RunMetrics
+from stress.plan import StressOptions, make_plan
+from stress.recorder import RunRecorder
+from stress.requests import Nonces, RequestTracker
+from stress.run import _StressRun
 from stress.sampler import open_files, read_status
-from stress.schedule import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, rules_of, settings_text
+from stress.schedule import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, check_rules, settings_text
 from stress.target import OwnTarget
 from stress.transcripts import read_transcripts
 from tests.stress.story import Story
-from wire.messages import Channel, ErrorBody, EventEnvelope
+from wire.messages import ErrorBody, EventChannel, EventEnvelope
 
 NONCES = Nonces(7)
 
 
 def event(seq: int, kind: str, run: str | None, session: str = "ada", **data: Any) -> EventEnvelope:
-    return EventEnvelope(seq, 9.0, session, Channel.PROGRESS, kind, msgspec.Raw(msgspec.json.encode(data)), run)
+    return EventEnvelope(seq, 9.0, session, EventChannel.PROGRESS, kind, msgspec.Raw(msgspec.json.encode(data)), run)
 
 
 class Books:
@@ -37,39 +47,39 @@ class Books:
 
     def __init__(self) -> None:
         self.told: list[Fact] = []
-        self.ledger = Ledger(NONCES, self.told.append, prefix="mine")
+        self.ledger = RequestTracker(NONCES, self.told.append, prefix="mine")
 
     def ask(self, number: int, session: str = "ada") -> dict[str, Any]:
         arrival = Arrival(number=number, at=0.0, session=session, role="p0", priority=5, turn=0.25)
-        return self.ledger.ask(arrival, 60.0, 1.0)
+        return self.ledger.open_request(arrival, 60.0, 1.0)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
 def test_of_a_session_with_many_requests_its_name_is_kept_once(tmp_path: Path) -> None:
-    plan = make_plan(Wish(sessions=20, requests=200))
-    limits = Limits(max=4, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
-    recorder = Recorder(plan, rules_of(plan, [], limits))
-    target = OwnTarget(tmp_path, "", [], clock=recorder.clock, tell=recorder.tell)
-    run = _Run(recorder, [], [], target)
+    plan = make_plan(StressOptions(sessions=20, requests=200))
+    limits = PoolLimits(max=4, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
+    recorder = RunRecorder(plan, check_rules(plan, [], limits))
+    target = OwnTarget(tmp_path, "", [], clock=recorder.clock, tell=recorder.record)
+    run = _StressRun(recorder, [], [], target)
     arrivals = list(run._all_arrivals())
     assert len(run._sessions) == len(arrivals) == 200
     assert len({id(name) for name in run._sessions.values()}) == 20
 
 
 def test_so_it_is_in_the_book_of_the_judges() -> None:
-    story, book = Story(), Book()
+    story, book = Story(), ObservedState()
     for number in range(5):
         story.ask(number, str(b"ada", "ascii"))  # a new string each time
     for fact in story.facts:
-        book.take(fact)
+        book.apply(fact)
     assert len(book.sessions) == 5
     assert len({id(name) for name in book.sessions.values()}) == 1
 
 
 def test_facts_are_none_of_the_garbage_collectors_business() -> None:
-    assert not gc.is_tracked(Started(t=1.0, number=1, worker="w1"))
+    assert not gc.is_tracked(RequestStarted(t=1.0, number=1, worker="w1"))
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -83,7 +93,7 @@ def test_each_request_has_a_word_that_is_found_again_in_any_text() -> None:
 def test_a_word_that_nobody_was_given_is_strange() -> None:
     damaged = NONCES.word(3)[:-1] + ("0" if NONCES.word(3)[-1] != "0" else "1")
     assert NONCES.find(damaged) == ((), (damaged,))
-    assert NONCES.find(Nonces(8).word(3)).strange != ()
+    assert NONCES.find(Nonces(8).word(3)).unknown != ()
 
 
 # --- the ledger -------------------------------------------------------------------------------------------------------
@@ -99,46 +109,46 @@ def test_a_request_is_sent_with_its_id_its_word_and_the_time_its_turn_takes() ->
 def test_an_outcome_closes_its_request_and_tells_whose_words_it_has() -> None:
     books = Books()
     books.ask(5)
-    books.ledger.accepted(5, {"accepted_at": 8.0}, 1.1)
-    books.ledger.hear(event(10, "run:start", "mine-5", worker="w1"), 1.2)
-    books.ledger.hear(event(11, "done", "mine-5", reason="completed", text=NONCES.word(5)), 1.3)
+    books.ledger.on_accepted(5, {"accepted_at": 8.0}, 1.1)
+    books.ledger.on_event(event(10, "run:start", "mine-5", worker="w1"), 1.2)
+    books.ledger.on_event(event(11, "done", "mine-5", reason="completed", text=NONCES.word(5)), 1.3)
     started, answered = books.told[-2:]
-    assert isinstance(started, Started)
+    assert isinstance(started, RequestStarted)
     assert (started.worker, started.at) == ("w1", 9.0)
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, RequestAnswered)
     assert (answered.number, answered.said, answered.at, answered.session) == (5, (5,), 9.0, "ada")
-    assert (books.ledger.open, books.ledger.promised, books.ledger.bookmark) == ({}, {}, 11)
+    assert (books.ledger.open, books.ledger.accepted_numbers, books.ledger.bookmark) == ({}, {}, 11)
 
 
 def test_an_outcome_before_the_answer_to_the_request_leaves_nothing_open() -> None:
     books = Books()
     books.ask(5)
-    books.ledger.hear(event(11, "done", "mine-5", reason="error", error={"code": "worker_exited"}), 1.3)
-    books.ledger.accepted(5, {"accepted_at": 8.0}, 1.4)
-    assert books.ledger.promised == {}
+    books.ledger.on_event(event(11, "done", "mine-5", reason="error", error={"code": "worker_exited"}), 1.3)
+    books.ledger.on_accepted(5, {"accepted_at": 8.0}, 1.4)
+    assert books.ledger.accepted_numbers == {}
 
 
 def test_events_of_others_are_passed_over_and_those_of_workers_are_told() -> None:
     books = Books()
-    books.ledger.hear(event(1, "done", "yours-5", reason="completed"), 1.0)
+    books.ledger.on_event(event(1, "done", "yours-5", reason="completed"), 1.0)
     assert books.told == []
-    books.ledger.hear(event(2, "worker_exited", None, session="", worker="w3", cause="crashed", error="gone"), 1.0)
-    assert books.told == [Moved(t=1.0, what="worker_exited", worker="w3", session="", why="crashed", at=9.0)]
+    books.ledger.on_event(event(2, "worker_exited", None, session="", worker="w3", cause="crashed", error="gone"), 1.0)
+    assert books.told == [PoolEvent(t=1.0, what="worker_exited", worker="w3", session="", why="crashed", at=9.0)]
 
 
 def test_an_event_that_comes_again_is_out_of_order() -> None:
     books = Books()
-    books.ledger.hear(event(5, "session_bound", None, worker="w1"), 1.0)
-    books.ledger.hear(event(5, "session_bound", None, worker="w1"), 1.1)
-    assert [type(fact) for fact in books.told] == [Moved, Disordered, Moved]
+    books.ledger.on_event(event(5, "session_bound", None, worker="w1"), 1.0)
+    books.ledger.on_event(event(5, "session_bound", None, worker="w1"), 1.1)
+    assert [type(fact) for fact in books.told] == [PoolEvent, DirectViolation, PoolEvent]
 
 
 def test_what_a_later_life_knows_and_does_not_know_of_a_request() -> None:
     books = Books()
     books.ask(5)
-    books.ledger.remembered(5, {"status": "timeout"}, 2.0)
+    books.ledger.on_outcome(5, {"status": "timeout"}, 2.0)
     assert 5 in books.ledger.open
-    books.ledger.unknown(5, ErrorBody("usage"), 2.1)
+    books.ledger.on_unknown(5, ErrorBody("usage"), 2.1)
     assert 5 not in books.ledger.open
     assert [type(fact).__name__ for fact in books.told[1:]] == ["Remembered", "Forgotten"]
 
@@ -146,7 +156,7 @@ def test_what_a_later_life_knows_and_does_not_know_of_a_request() -> None:
 def test_an_error_that_answers_the_question_for_an_outcome_is_none_of_the_request() -> None:
     books = Books()
     books.ask(5)
-    books.ledger.unknown(5, ErrorBody("pool_closed"), 2.0)
+    books.ledger.on_unknown(5, ErrorBody("pool_closed"), 2.0)
     assert 5 in books.ledger.open
     assert [type(fact).__name__ for fact in books.told] == ["Asked"]
 
@@ -162,11 +172,11 @@ def test_what_happens_is_counted_in_the_second_in_which_it_happens() -> None:
     story.begin(0)
     story.t = 1.5
     story.answer(0)
-    story.tell(Injected, fault="F1", action="kill", worker="w1")
+    story.tell(FaultInjected, fault="F1", action="kill", worker="w1")
     story.fail(1, "worker_exited")
-    meter = Meter(0.0, 1.6)
+    meter = RunMetrics(0.0, 1.6)
     for fact in story.facts:
-        meter.see(fact)
+        meter.observe(fact)
     meter.finish()
     first, second = meter.series
     assert (first.asked, first.answered, first.waiting, first.running) == (3, 0, 2, 1)
@@ -178,9 +188,9 @@ def test_what_happens_is_counted_in_the_second_in_which_it_happens() -> None:
 
 
 def test_seconds_in_which_nothing_happened_are_in_the_series_too() -> None:
-    meter = Meter(0.0, 0.0)
-    meter.see(LifeBegan(t=0.1, life=1, supervisor=1))
-    meter.see(Processes(t=4.2, life=1, supervisor=1, workers=()))
+    meter = RunMetrics(0.0, 0.0)
+    meter.observe(SupervisorStarted(t=0.1, life=1, supervisor=1))
+    meter.observe(ProcessSample(t=4.2, life=1, supervisor=1, workers=()))
     assert [second.second for second in meter.series] == [0, 1, 2, 3]
 
 
@@ -219,7 +229,7 @@ def test_transcripts_tell_where_each_prompt_stands_and_how_often(tmp_path: Path)
     sessions = {1: "ada", 2: "ada", 3: "bob", 4: "bob", 5: "cy"}
     found = list(read_transcripts(tmp_path, owners, sessions, NONCES, 1.0))
     assert [(fact.own, fact.foreign) for fact in found] == [(1, 1), (2, 0), (1, 0), (0, 0), (1, 0)]
-    assert all(isinstance(fact, Transcribed) for fact in found)
+    assert all(isinstance(fact, PromptOccurrences) for fact in found)
     mine = read_transcripts(None, owners, {5: "cy"}, NONCES, 1.0)
     assert [(fact.own, fact.foreign) for fact in mine] == [(0, 0)]
 
@@ -233,10 +243,10 @@ def test_a_prompt_is_found_in_its_parts_also_where_its_word_begins_a_line(tmp_pa
 
 
 def test_the_settings_file_says_what_the_judges_go_by() -> None:
-    plan = make_plan(Wish(scale=1 / 20))
+    plan = make_plan(StressOptions(scale=1 / 20))
     table = tomllib.loads(settings_text(plan, []))
-    limits = Limits(**{name: table["pool"][name] for name in Limits.__struct_fields__})
-    assert limits == Limits(
+    limits = PoolLimits(**{name: table["pool"][name] for name in PoolLimits.__struct_fields__})
+    assert limits == PoolLimits(
         max=plan.workers,
         spawn_burst=SPAWN_BURST,
         spawn_rate=SPAWN_RATE,

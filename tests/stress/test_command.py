@@ -21,18 +21,18 @@ from click.testing import CliRunner
 
 from commands.demo import SupervisorProcess
 from commands.stress import stress as stress_command
-from errors import NoSupervisor, PoolError, RequestTimeout, UsageError, ungrouped
+from errors import NoSupervisor, PoolError, RequestTimeout, UsageError, unwrap_exception_groups
 from stress.command import stress
-from stress.facts import Answered, Fact
-from stress.outcome import INVARIANTS, Result
-from stress.plan import FAULTS, LOADS, Wish
-from stress.recorder import Recorder
+from stress.facts import Fact, RequestAnswered
+from stress.outcome import INVARIANTS, StressResult
+from stress.plan import FAULTS, LOADS, StressOptions
+from stress.recorder import RunRecorder
 from stress.run import drive_attached
 from stress.sampler import children_of
 from tests.stress.report.made_up import a_result
 from wire.terminal import exit_code
 
-WISH = Wish(sessions=12, requests=40, rate=2.0)
+WISH = StressOptions(sessions=12, requests=40, rate=2.0)
 
 
 @contextmanager
@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_written_is_told_of_before_the_run(tmp_path: Path,
 
 def test_more_workers_than_fit_into_this_machine_are_told_of_before_the_run() -> None:
     with pytest.raises(ExceptionGroup) as caught:
-        stress(Wish(workers=1_000_000))
+        stress(StressOptions(workers=1_000_000))
     assert caught.group_contains(UsageError, match="--workers 1000000 are too many .* it holds [0-9]+", depth=None)
 
 
@@ -141,7 +141,7 @@ def test_help_names_all_loads_faults_and_promises() -> None:
 def test_the_name_of_a_load_may_be_written_small_and_is_said_in_large_letters() -> None:
     said = CliRunner().invoke(stress_command, ["--load", "l9", "--seconds", "1"])
     assert isinstance(said.exception, ExceptionGroup)
-    with pytest.raises(UsageError, match="no load 'L9'; --load takes one of L1, L2,"), ungrouped():
+    with pytest.raises(UsageError, match="no load 'L9'; --load takes one of L1, L2,"), unwrap_exception_groups():
         raise said.exception
 
 
@@ -188,7 +188,7 @@ def test_the_first_file_is_not_left_where_the_second_cannot_be_written(tmp_path:
 def test_a_run_in_which_no_request_was_completed_is_no_success(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fates: dict[str, int], code: int
 ) -> None:
-    async def come_to(*_: object, **__: object) -> Result:
+    async def come_to(*_: object, **__: object) -> StressResult:
         return a_result(fates=fates)
 
     monkeypatch.setattr("stress.command.drive_own", come_to)
@@ -200,19 +200,19 @@ def test_a_run_in_which_no_request_was_completed_is_no_success(
 
 
 @pytest.fixture
-def come_to(monkeypatch: pytest.MonkeyPatch) -> Result:
+def come_to(monkeypatch: pytest.MonkeyPatch) -> StressResult:
     """What every run comes to."""
     result = a_result()
 
-    async def come_to_it(*_: object, **__: object) -> Result:
+    async def come_to_it(*_: object, **__: object) -> StressResult:
         return result
 
     monkeypatch.setattr("stress.command.drive_own", come_to_it)
     return result
 
 
-def is_whole(json_file: Path, result: Result) -> bool:
-    return msgspec.json.decode(json_file.read_bytes(), type=Result).fates == result.fates
+def is_whole(json_file: Path, result: StressResult) -> bool:
+    return msgspec.json.decode(json_file.read_bytes(), type=StressResult).fates == result.fates
 
 
 def closed_pipe() -> TextIO:
@@ -223,7 +223,7 @@ def closed_pipe() -> TextIO:
 
 @pytest.mark.parametrize("is_full", [True, False], ids=["full", "closed pipe"])
 def test_where_stdout_takes_nothing_the_files_are_written_and_that_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, come_to: Result, *, is_full: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, come_to: StressResult, *, is_full: bool
 ) -> None:
     json_file, page = tmp_path / "all.json", tmp_path / "page.html"
     with Path("/dev/full").open("w") if is_full else closed_pipe() as stdout:  # that it is closed must not fail either
@@ -238,14 +238,14 @@ def test_where_stdout_takes_nothing_the_files_are_written_and_that_is_said(
 
 
 def test_where_a_file_takes_nothing_the_rest_is_written_and_that_is_said(
-    tmp_path: Path, come_to: Result, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, come_to: StressResult, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full, page, json_file = Path("/dev/full"), tmp_path / "page.html", tmp_path / "all.json"
     with pytest.raises(PoolError, match=r"^cannot write /dev/full: No space left on device$"):
         stress(WISH, json_file=full, report=page)
     assert page.read_text().endswith("</html>\n")
     table = capsys.readouterr().out
-    assert come_to.kept in table
+    assert come_to.kept_sentence in table
     assert f"The report: {page}" in table
     with pytest.raises(PoolError, match=r"^cannot write /dev/full: No space left on device$"):
         stress(WISH, json_file=json_file, report=full)
@@ -254,20 +254,20 @@ def test_where_a_file_takes_nothing_the_rest_is_written_and_that_is_said(
 
 
 def test_a_report_that_could_not_be_made_is_not_left_empty(
-    tmp_path: Path, come_to: Result, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, come_to: StressResult, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: Result) -> NoReturn:
+    def fail(_: StressResult) -> NoReturn:
         raise ValueError("no such colour")
 
     monkeypatch.setattr("stress.command.render_report", fail)
     with pytest.raises(PoolError, match=r"cannot write .*page.html: ValueError: no such colour"):
         stress(WISH, json_file=tmp_path / "all.json", report=tmp_path / "page.html")
     assert [file.name for file in tmp_path.iterdir()] == ["all.json"]
-    assert come_to.kept in capsys.readouterr().out
+    assert come_to.kept_sentence in capsys.readouterr().out
 
 
 def test_where_our_marks_cannot_be_encoded_others_stand_for_them(
-    monkeypatch: pytest.MonkeyPatch, come_to: Result
+    monkeypatch: pytest.MonkeyPatch, come_to: StressResult
 ) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
@@ -275,7 +275,7 @@ def test_where_our_marks_cannot_be_encoded_others_stand_for_them(
     table = written.getvalue().decode("latin-1")
     assert "+ I12" in table
     assert "?" not in table
-    assert come_to.kept in table
+    assert come_to.kept_sentence in table
 
 
 # --- a supervisor that runs already -----------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ async def test_a_supervisor_that_is_stopped_is_not_waited_for_for_ever(
 
 async def test_workers_are_not_to_be_wished_for_from_a_supervisor_that_runs_already(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--workers"):
-        await drive_attached(Wish(workers=3), tmp_path / "any")
+        await drive_attached(StressOptions(workers=3), tmp_path / "any")
 
 
 @pytest.mark.process
@@ -308,10 +308,10 @@ async def test_a_supervisor_that_ends_while_it_is_driven_ends_the_run_with_it(tm
     with SupervisorProcess(tmp_path, "[pool]\nmax = 2\n") as supervisor:
 
         def end_it(fact: Fact) -> None:
-            if isinstance(fact, Answered):
+            if isinstance(fact, RequestAnswered):
                 os.kill(supervisor.pid, signal.SIGTERM)
 
-        def follow(recorder: Recorder) -> None:
+        def follow(recorder: RunRecorder) -> None:
             recorder.listeners.append(end_it)
 
         with trio.fail_after(25), pytest.raises(ExceptionGroup) as caught:

@@ -14,11 +14,11 @@ import trio
 import trio.testing
 
 from errors import PoolError
-from stress.connection import Connection, Push
-from stress.driver import Driver, FrontEnds
-from stress.facts import Answered, Disordered, Fact
-from stress.plan import Wish, make_plan
-from stress.requests import Ledger, Nonces
+from stress.connection import PushMessage, ReconnectingClient
+from stress.driver import LoadDriver, SimulatedFrontEnds
+from stress.facts import DirectViolation, Fact, RequestAnswered
+from stress.plan import StressOptions, make_plan
+from stress.requests import Nonces, RequestTracker
 
 HEAD = {"subscription": "s", "head": 7, "complete": True}
 Answer = Callable[[int, dict[str, Any]], list[dict[str, Any]]]
@@ -80,7 +80,7 @@ async def test_whoever_has_lost_its_subscription_begins_another_from_its_bookmar
 
     def tell(fact: Fact) -> None:
         facts.append(fact)
-        if isinstance(fact, Answered):
+        if isinstance(fact, RequestAnswered):
             heard.set()
 
     def answer(number: int, request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -89,14 +89,14 @@ async def test_whoever_has_lost_its_subscription_begins_another_from_its_bookmar
     async def ready() -> Path:
         return socket
 
-    ledger = Ledger(Nonces(7), tell, prefix="mine")
-    driver = Driver(make_plan(Wish()), ledger, ready=ready, clock=trio.current_time, tell=tell)
+    ledger = RequestTracker(Nonces(7), tell, prefix="mine")
+    driver = LoadDriver(make_plan(StressOptions()), ledger, ready=ready, clock=trio.current_time, tell=tell)
     async with supervisor(socket, answer) as asked, trio.open_nursery() as nursery:
-        nursery.start_soon(driver.hearing.run)
+        nursery.start_soon(driver.event_client.run)
         await heard.wait()
         nursery.cancel_scope.cancel()
     assert [request.get("params", {}).get("since") for request in asked] == [None, 7]
-    assert [fact.what for fact in facts if isinstance(fact, Disordered)] == tells
+    assert [fact.what for fact in facts if isinstance(fact, DirectViolation)] == tells
 
 
 @pytest.mark.parametrize("is_slow", [False, True])
@@ -112,9 +112,9 @@ async def test_a_front_end_that_was_cut_off_goes_on_reading(socket: Path, *, is_
     async def ready() -> Path:
         return socket
 
-    ledger = Ledger(Nonces(7), lambda _fact: None, prefix="mine")
+    ledger = RequestTracker(Nonces(7), lambda _fact: None, prefix="mine")
     tools = {"ready": ready, "clock": trio.current_time, "tell": lambda _fact: None}
-    front_ends = FrontEnds(["s0"], ledger, **tools, some_are_slow=is_slow)  # type: ignore[arg-type]
+    front_ends = SimulatedFrontEnds(["s0"], ledger, **tools, some_are_slow=is_slow)  # type: ignore[arg-type]
     async with supervisor(socket, answer) as asked, trio.open_nursery() as nursery:
         nursery.start_soon(partial(front_ends.run, Random(7), come_and_go=False))
         await again.wait()
@@ -128,11 +128,11 @@ async def test_a_supervisor_that_is_closing_is_not_left_before_it_ends(socket: P
     async def ready() -> Path:
         return socket
 
-    def hear(push: Push) -> None:
+    def hear(push: PushMessage) -> None:
         if push.reason is not None:
             pushed.set()
 
-    connection = Connection(ready, greeting=lambda: ("subscribe", {}), on_push=hear)
+    connection = ReconnectingClient(ready, greeting=lambda: ("subscribe", {}), on_push=hear)
     async with (
         supervisor(socket, lambda _number, request: [greeted(request), ended("closing")]),
         trio.open_nursery() as nursery,
@@ -140,7 +140,7 @@ async def test_a_supervisor_that_is_closing_is_not_left_before_it_ends(socket: P
         nursery.start_soon(connection.run)
         await pushed.wait()
         await trio.testing.wait_all_tasks_blocked(0.01)
-        assert connection.connected == 1
+        assert connection.connect_count == 1
         nursery.cancel_scope.cancel()
 
 
@@ -156,7 +156,7 @@ async def test_a_greeting_that_fails_is_told_and_one_that_was_cut_short_is_made_
     async def ready() -> Path:
         return socket
 
-    connection = Connection(ready, greeting=lambda: ("subscribe", {}))
+    connection = ReconnectingClient(ready, greeting=lambda: ("subscribe", {}))
     async with supervisor(socket, answer) as asked:
         with pytest.raises(ExceptionGroup) as caught:
             await connection.run()

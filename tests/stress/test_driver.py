@@ -7,10 +7,10 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
-from stress.driver import Driver
-from stress.facts import Asked, Disordered, Fact, Silence
-from stress.plan import Wish, make_plan
-from stress.requests import Ledger, Nonces
+from stress.driver import LoadDriver
+from stress.facts import DirectViolation, Fact, RequestAsked, WaitingEnded
+from stress.plan import StressOptions, make_plan
+from stress.requests import Nonces, RequestTracker
 from stress.schedule import all_arrivals
 from wire.messages import ErrorBody
 
@@ -20,9 +20,9 @@ class Soak:
 
     def __init__(self, **wish: Any) -> None:
         self.facts: list[Fact] = []
-        self.plan = make_plan(Wish(load="L5", sessions=2, workers=2, **wish))
-        self._ledger = Ledger(Nonces(7), self.facts.append, prefix="mine")
-        self._driver = Driver(
+        self.plan = make_plan(StressOptions(load="L5", sessions=2, workers=2, **wish))
+        self._ledger = RequestTracker(Nonces(7), self.facts.append, prefix="mine")
+        self._driver = LoadDriver(
             self.plan, self._ledger, ready=self._nobody, clock=trio.current_time, tell=self.facts.append
         )
 
@@ -33,10 +33,10 @@ class Soak:
         while True:
             await trio.sleep(seconds)
             for number in list(self._ledger.open)[:1]:
-                self._driver._refused(number, ErrorBody("pool_saturated"))
+                self._driver._on_refused(number, ErrorBody("pool_saturated"))
 
     def asked(self) -> Iterator[float]:
-        return (fact.t for fact in self.facts if isinstance(fact, Asked))
+        return (fact.t for fact in self.facts if isinstance(fact, RequestAsked))
 
     async def _nobody(self) -> Path:
         await trio.sleep_forever()
@@ -48,10 +48,10 @@ async def test_where_nobody_answers_no_more_is_asked_and_the_run_ends(autojump_c
     with trio.fail_after(600):
         await soak.drive()
     assert len(list(soak.asked())) == soak.plan.most_open == 16
-    assert [fact.what for fact in soak.facts if isinstance(fact, Disordered)] == [
+    assert [fact.what for fact in soak.facts if isinstance(fact, DirectViolation)] == [
         "nobody is asked any more: 16 requests had no outcome for 75 s"
     ]
-    assert isinstance(soak.facts[-1], Silence)
+    assert isinstance(soak.facts[-1], WaitingEnded)
 
 
 async def test_when_its_time_is_up_no_more_is_asked_whatever_still_waits(
@@ -61,4 +61,4 @@ async def test_when_its_time_is_up_no_more_is_asked_whatever_still_waits(
     nursery.start_soon(soak.refuse_one_each, 0.5)
     await soak.drive()
     assert 8.0 < max(soak.asked()) <= 10.0
-    assert isinstance(soak.facts[-1], Silence)
+    assert isinstance(soak.facts[-1], WaitingEnded)

@@ -17,21 +17,30 @@ import trio.testing
 
 from commands.demo import SupervisorProcess
 from errors import PoolError, UsageError
-from stress.facts import Answered, Asked, Disordered, Fact, LifeBegan, LifeEnded, Outlived, WorkerProcess
+from stress.facts import (
+    DirectViolation,
+    Fact,
+    ObservedProcess,
+    OrphanedRunEnded,
+    RequestAnswered,
+    RequestAsked,
+    SupervisorEnded,
+    SupervisorStarted,
+)
 from stress.faults.base import helper_process
-from stress.outcome import Result
-from stress.plan import Wish, make_plan
+from stress.outcome import StressResult
+from stress.plan import StressOptions, make_plan
 from stress.run import drive_attached, drive_own
-from stress.sampler import Household, find_supervisor, read_stat, signal_process
+from stress.sampler import ProcessTree, find_supervisor, read_stat, signal_process
 from stress.schedule import settings_text
 from stress.target import OwnTarget
 
 pytestmark = pytest.mark.process
 
-SMALL = Wish(sessions=12, workers=3, requests=40, rate=20.0)
+SMALL = StressOptions(sessions=12, workers=3, requests=40, rate=20.0)
 
 
-def told(result: Result) -> list[str]:
+def told(result: StressResult) -> list[str]:
     return [f"{violation.invariant}: {violation.what}" for violation in result.violations]
 
 
@@ -47,16 +56,16 @@ async def running_target(facts: list[Fact]) -> AsyncIterator[OwnTarget]:
             nursery.cancel_scope.cancel()
 
 
-def clear(result: Result) -> None:
+def clear(result: StressResult) -> None:
     """Remove what was left to be looked at."""
     shutil.rmtree(Path(result.log).parent)
 
 
 async def test_a_small_run_with_workers_killed_ends_green_and_says_what_happened() -> None:
-    wish = Wish(faults=("F1",), sessions=20, workers=4, requests=61, rate=12.0, seed=36)
+    wish = StressOptions(faults=("F1",), sessions=20, workers=4, requests=61, rate=12.0, seed=36)
     result = await drive_own(wish)
     assert told(result) == []
-    assert result.is_green
+    assert result.all_kept
     assert result.fates["completed"] > 40
     assert result.requests == sum(second.asked for second in result.series)
     assert {fault.fault for fault in result.faults} == {"F1"}
@@ -68,17 +77,17 @@ async def test_a_small_run_with_workers_killed_ends_green_and_says_what_happened
 
 async def test_a_soak_asks_no_faster_than_it_is_answered() -> None:
     facts: list[Fact] = []
-    wish = Wish(load="L5", faults=("F1",), sessions=2, workers=2, requests=150, rate=500.0)
+    wish = StressOptions(load="L5", faults=("F1",), sessions=2, workers=2, requests=150, rate=500.0)
     result = await drive_own(wish, show=lambda recorder: recorder.listeners.append(facts.append))
     assert told(result) == []
     open_now = most = 0
     for fact in facts:
-        open_now += isinstance(fact, Asked) - isinstance(fact, Answered)
+        open_now += isinstance(fact, RequestAsked) - isinstance(fact, RequestAnswered)
         most = max(most, open_now)
     assert most == 16
 
 
-LOST = Wish(faults=("F6",), sessions=8, workers=3, seconds=4.0, rate=8.0, seed=4)
+LOST = StressOptions(faults=("F6",), sessions=8, workers=3, seconds=4.0, rate=8.0, seed=4)
 """Its one stroke comes more than a second before the last request is made."""
 
 
@@ -87,7 +96,7 @@ async def test_the_runs_of_front_ends_that_were_killed_are_looked_at() -> None:
     result = await drive_own(LOST, show=lambda recorder: recorder.listeners.append(facts.append))
     assert told(result) == []
     assert [fault.action for fault in result.faults] == ["kill_front_end"]
-    assert len([fact for fact in facts if isinstance(fact, Outlived)]) == 1
+    assert len([fact for fact in facts if isinstance(fact, OrphanedRunEnded)]) == 1
 
 
 async def test_that_such_a_run_comes_to_no_end_is_found_out_after_the_end_of_the_load_too(
@@ -97,7 +106,7 @@ async def test_that_such_a_run_comes_to_no_end_is_found_out_after_the_end_of_the
         await trio.sleep_forever()
         raise AssertionError
 
-    monkeypatch.setattr("stress.faults.front_ends._ask_for_outcome", ask_for_ever)
+    monkeypatch.setattr("stress.faults.front_ends._query_outcome", ask_for_ever)
     monkeypatch.setattr("stress.faults.front_ends._OUTCOME_SECONDS", 8.0)
     result = await drive_own(LOST)
     (violation,) = result.violations
@@ -110,7 +119,7 @@ async def test_a_pool_with_more_workers_than_it_may_have_is_found_out_and_its_lo
     result = await drive_own(SMALL, settings=settings)
     broken = {verdict.invariant for verdict in result.verdicts if verdict.broken}
     assert "I3" in broken
-    assert not result.is_green
+    assert not result.all_kept
     (violation, *_) = [each for each in result.violations if each.invariant == "I3"]
     assert "workers are alive, 3 may be" in violation.what
     assert violation.history
@@ -128,7 +137,7 @@ async def test_a_pool_that_gives_up_requests_for_no_reason_is_found_out() -> Non
 
 async def test_a_supervisor_that_somebody_else_runs_is_driven_and_left_running(tmp_path: Path) -> None:
     with SupervisorProcess(tmp_path, "[pool]\nmax = 2\n") as supervisor:
-        result = await drive_attached(Wish(sessions=12, requests=40, rate=20.0), supervisor.socket)
+        result = await drive_attached(StressOptions(sessions=12, requests=40, rate=20.0), supervisor.socket)
         assert told(result) == []
         assert result.plan.workers == 2
         assert result.plan.command.endswith(f"--rate 20 --requests 40 --attach {supervisor.socket}")
@@ -144,7 +153,7 @@ async def test_faults_that_are_not_for_somebody_elses_supervisor_are_refused(tmp
         SupervisorProcess(tmp_path, "[pool]\nmax = 2\n") as supervisor,
         pytest.raises(UsageError, match="--attach"),
     ):
-        await drive_attached(Wish(faults=(fault,), requests=5), supervisor.socket)
+        await drive_attached(StressOptions(faults=(fault,), requests=5), supervisor.socket)
 
 
 async def test_a_supervisor_that_does_not_start_says_why() -> None:
@@ -188,22 +197,22 @@ async def test_a_supervisor_that_ends_by_itself_before_a_fault_strikes_it_is_tol
         async with trio.open_nursery() as nursery:
             await nursery.start(target.run)
             assert target.supervisor is not None
-            async with target.ending:
+            async with target.restart_lock:
                 os.kill(target.supervisor, signal.SIGKILL)
-                while not any(isinstance(fact, LifeEnded) for fact in facts):
+                while not any(isinstance(fact, SupervisorEnded) for fact in facts):
                     await trio.testing.wait_all_tasks_blocked(0.01)
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(os, "kill", lambda pid, _number: sent.append(pid))
                     await strike()
-            async with target.ending:  # whoever waited for it has had it
-                await target.ready()
+            async with target.restart_lock:  # whoever waited for it has had it
+                await target.wait_ready()
             await target.stop(signal.SIGTERM)
             nursery.cancel_scope.cancel()
-    assert [(fact.life, fact.signals) for fact in facts if isinstance(fact, LifeEnded)] == [
+    assert [(fact.life, fact.signals) for fact in facts if isinstance(fact, SupervisorEnded)] == [
         (1, ()),
         (2, (signal.SIGTERM,)),
     ]
-    assert [fact.life for fact in facts if isinstance(fact, LifeBegan)] == [1, 2]
+    assert [fact.life for fact in facts if isinstance(fact, SupervisorStarted)] == [1, 2]
     assert sent == []
 
 
@@ -222,12 +231,12 @@ async def test_a_run_has_a_result_also_where_its_supervisor_does_nothing_any_mor
     wrong: list[str] = []
 
     def stop_it(fact: Fact) -> None:
-        if isinstance(fact, LifeBegan):
+        if isinstance(fact, SupervisorStarted):
             supervisors.append(fact.supervisor)
-        elif isinstance(fact, Answered) and fact.reason == "completed":
+        elif isinstance(fact, RequestAnswered) and fact.reason == "completed":
             os.kill(supervisors[-1], signal.SIGSTOP)
             shorten(has_stopped)
-        elif isinstance(fact, Disordered):
+        elif isinstance(fact, DirectViolation):
             wrong.append(fact.what)
 
     result = await drive_own(SMALL, show=lambda recorder: recorder.listeners.append(stop_it))
@@ -237,7 +246,7 @@ async def test_a_run_has_a_result_also_where_its_supervisor_does_nothing_any_mor
         "the supervisor did not answer drain in 1 s",
         "the supervisor runs 1 s after it was told to end",
     ]
-    assert not result.is_green
+    assert not result.all_kept
     assert result.fates["completed"]
     clear(result)
 
@@ -248,22 +257,22 @@ async def test_a_supervisor_that_does_not_end_is_told_of_and_killed() -> None:
         assert target.supervisor is not None
         os.kill(target.supervisor, signal.SIGSTOP)
         await target.stop(signal.SIGTERM, 0.3)
-    assert [fact.what for fact in facts if isinstance(fact, Disordered)] == [
+    assert [fact.what for fact in facts if isinstance(fact, DirectViolation)] == [
         "the supervisor runs 0.3 s after it was told to end"
     ]
-    assert [(fact.code, fact.signals) for fact in facts if isinstance(fact, LifeEnded)] == [
+    assert [(fact.code, fact.signals) for fact in facts if isinstance(fact, SupervisorEnded)] == [
         (-signal.SIGKILL, (signal.SIGTERM, signal.SIGKILL))
     ]
 
 
 async def test_that_a_later_one_does_not_start_is_told_and_nobody_waits_for_its_end() -> None:
     facts: list[Fact] = []
-    async with running_target(facts) as target, target.ending:
+    async with running_target(facts) as target, target.restart_lock:
         await target.kill(signal.SIGKILL)
         (target.folder / "pool.toml").write_text("[pool]\nmaks = 3\n")
         await target.restart()
         assert await target.kill(signal.SIGKILL) > 0
-    assert [fact.what.partition(":")[0] for fact in facts if isinstance(fact, Disordered)] == [
+    assert [fact.what.partition(":")[0] for fact in facts if isinstance(fact, DirectViolation)] == [
         "the supervisor did not start"
     ]
 
@@ -275,23 +284,23 @@ def test_a_process_that_has_another_ones_pid_is_never_signalled() -> None:
     with subprocess.Popen(["sleep", "60"]) as child:
         stat = read_stat(child.pid)
         assert stat is not None
-        assert not signal_process(WorkerProcess(child.pid, stat.started + 1, "w1"), signal.SIGKILL)
+        assert not signal_process(ObservedProcess(child.pid, stat.started + 1, "w1"), signal.SIGKILL)
         assert child.poll() is None
-        assert signal_process(WorkerProcess(child.pid, stat.started, "w1"), signal.SIGKILL)
+        assert signal_process(ObservedProcess(child.pid, stat.started, "w1"), signal.SIGKILL)
         assert child.wait(10) == -signal.SIGKILL
-        assert not signal_process(WorkerProcess(child.pid, stat.started, "w1"), signal.SIGKILL)
+        assert not signal_process(ObservedProcess(child.pid, stat.started, "w1"), signal.SIGKILL)
 
 
 def test_that_a_worker_runs_or_rests_is_no_news() -> None:
     marked = {**os.environ, "POOL_WORKER_ID": "abc:w7"}
     with subprocess.Popen(["sleep", "60"], env=marked, start_new_session=True) as worker:
-        household = Household(os.getpid())
+        household = ProcessTree(os.getpid())
         try:
-            while not (rests := household.look()).workers:  # between fork and exec it has no mark yet
+            while not (rests := household.scan()).workers:  # between fork and exec it has no mark yet
                 pass
             worker.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, worker.pid, os.WSTOPPED)
-            assert household.look() == rests
+            assert household.scan() == rests
         finally:
             worker.kill()
 
@@ -308,7 +317,7 @@ async def test_a_helper_is_killed_before_the_end_of_its_stdin_tells_it_that_we_a
 
     monkeypatch.setattr(trio.Process, "kill", kill_late)
     async with helper_process(["sh", "-c", f"echo; cat; touch {tmp_path}/told"]) as helper:
-        await helper.line()
+        await helper.read_line()
     assert not (tmp_path / "told").exists()
 
 
@@ -323,17 +332,17 @@ def test_workers_are_known_by_their_mark_and_zombies_by_their_state() -> None:
         subprocess.Popen(["true"]) as zombie,
     ):
         os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
-        household = Household(os.getpid())
-        while not (look := household.look()).workers:  # between fork and exec it has no mark yet
+        household = ProcessTree(os.getpid())
+        while not (look := household.scan()).workers:  # between fork and exec it has no mark yet
             pass
         assert [(each.pid, each.name) for each in look.workers] == [(worker.pid, "w7")]
         assert zombie.pid in look.zombies
         assert household.instance == "abc"
-        assert {worker.pid, helper.pid} <= set(household.left())
+        assert {worker.pid, helper.pid} <= set(household.leftovers())
         worker.communicate(b"\n")
         helper.kill()
         helper.wait()
-        assert not {worker.pid, helper.pid} & set(household.left())
+        assert not {worker.pid, helper.pid} & set(household.leftovers())
 
 
 def test_behind_a_wrapper_the_supervisor_is_found_by_its_command(tmp_path: Path) -> None:

@@ -5,21 +5,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from stress.checker.base import KEPT
+from stress.checker.base import MAX_ENDED
 from stress.facts import (
-    Accepted,
-    Disordered,
-    Forgotten,
-    Injected,
-    Left,
-    LifeBegan,
-    LifeEnded,
-    Moved,
-    Refused,
-    Remembered,
-    Started,
-    Transcribed,
-    WorkerFigures,
+    DirectViolation,
+    FaultInjected,
+    LeftoverProcesses,
+    OutcomeRemembered,
+    PoolEvent,
+    PromptOccurrences,
+    RequestAccepted,
+    RequestForgotten,
+    RequestRefused,
+    RequestStarted,
+    SupervisorEnded,
+    SupervisorStarted,
+    WorkerRow,
 )
 from tests.stress.story import Story, broken_by
 
@@ -36,10 +36,10 @@ def a_good_run() -> Story:
     story.status(1, 2)
     story.end()
     for number in range(12):
-        story.tell(Transcribed, number=number, own=1, foreign=0)
+        story.tell(PromptOccurrences, number=number, own=1, foreign=0)
     story.empty()
-    story.tell(LifeEnded, life=1, code=0, signals=(15,))
-    story.tell(Left, life=1, seconds=2.0, pids=())
+    story.tell(SupervisorEnded, life=1, code=0, signals=(15,))
+    story.tell(LeftoverProcesses, life=1, seconds=2.0, pids=())
     return story
 
 
@@ -73,7 +73,7 @@ def test_an_outcome_that_is_told_twice_is_one_too_many() -> None:
 def test_an_outcome_of_what_was_refused_or_never_asked_for_is_one_too_many() -> None:
     refused = Story()
     refused.ask(1, accept=False)
-    refused.tell(Refused, number=1, code="saturated")
+    refused.tell(RequestRefused, number=1, code="saturated")
     refused.fail(1, "saturated")
     assert broken_by(refused, overload=frozenset({"saturated"})) == ["I1"]
     unasked = Story()
@@ -86,7 +86,7 @@ def test_a_turn_that_begins_twice_was_sent_again() -> None:
     story = Story()
     story.ask(1)
     story.begin(1)
-    story.tell(Started, number=1, worker="w2")
+    story.tell(RequestStarted, number=1, worker="w2")
     story.answer(1)
     assert broken_by(story) == ["I1"]
 
@@ -94,14 +94,14 @@ def test_a_turn_that_begins_twice_was_sent_again() -> None:
 def test_a_promise_that_nobody_knows_of_any_more_is_broken() -> None:
     story = Story()
     story.ask(1)
-    story.tell(Forgotten, number=1)
+    story.tell(RequestForgotten, number=1)
     assert broken_by(story) == ["I1"]
 
 
 def test_a_request_that_is_never_answered_is_lost() -> None:
     story = Story()
     story.ask(1, accept=False)
-    story.tell(Forgotten, number=1)
+    story.tell(RequestForgotten, number=1)
     story.end()
     assert broken_by(story) == ["I1"]
 
@@ -116,8 +116,8 @@ def test_a_request_that_is_completed_has_begun() -> None:
 def test_an_answer_that_was_lost_may_be_given_again_also_after_the_outcome() -> None:
     story = Story()
     story.converse(1)
-    story.tell(Accepted, number=1, at=0.0)
-    story.tell(Remembered, number=1, reason="completed")
+    story.tell(RequestAccepted, number=1, at=0.0)
+    story.tell(OutcomeRemembered, number=1, reason="completed")
     assert story.violations() == []
 
 
@@ -135,25 +135,25 @@ def test_a_request_to_a_worker_that_misbehaves_may_fail_in_any_way_but_once() ->
 def test_a_prompt_stands_in_its_transcript_exactly_once(own: int) -> None:
     story = Story()
     story.converse(1)
-    story.tell(Transcribed, number=1, own=own, foreign=0)
+    story.tell(PromptOccurrences, number=1, own=own, foreign=0)
     assert broken_by(story) == ["I1"]
 
 
 def test_what_was_completed_long_ago_stands_in_its_transcript_too() -> None:
     story = Story()
-    for number in range(KEPT + 100):
+    for number in range(MAX_ENDED + 100):
         story.ask(number)
         story.begin(number)
         story.answer(number)
     for number in (0, 1):
-        story.tell(Transcribed, number=number, own=number, foreign=0)
+        story.tell(PromptOccurrences, number=number, own=number, foreign=0)
     (violation,) = story.violations()
     assert violation.what == "request 0 was completed and stands in no transcript"
 
 
 def test_events_out_of_their_order_are_no_stream() -> None:
     story = Story()
-    story.tell(Disordered, what="event 3 came after 5")
+    story.tell(DirectViolation, what="event 3 came after 5")
     assert broken_by(story) == ["I1"]
 
 
@@ -199,7 +199,7 @@ def test_what_only_more_turns_ago_was_said_need_not_be_repeated() -> None:
     for number in (2, 3, 4):
         story.ask(number, "ada")
         story.begin(number)
-        story.tell(Injected, fault="F1", action="kill", worker="w1")
+        story.tell(FaultInjected, fault="F1", action="kill", worker="w1")
         story.fail(number, "worker_exited")
     story.ask(5, "ada")
     story.begin(5)
@@ -210,7 +210,7 @@ def test_what_only_more_turns_ago_was_said_need_not_be_repeated() -> None:
 def test_a_prompt_in_the_transcript_of_another_session_has_strayed() -> None:
     story = Story()
     story.converse(1)
-    story.tell(Transcribed, number=1, own=1, foreign=1)
+    story.tell(PromptOccurrences, number=1, own=1, foreign=1)
     assert broken_by(story) == ["I2"]
 
 
@@ -254,13 +254,13 @@ def test_nobody_is_overtaken_by_who_waits_for_something_else(excuse: str) -> Non
     story = Story()
     if excuse == "its session has a worker":
         story.sessions[1] = "ada"
-        story.tell(Moved, what="session_bound", worker="w1", session="ada")
+        story.tell(PoolEvent, what="session_bound", worker="w1", session="ada")
     if excuse == "its session is busy":
         story.ask(0, "ada")
         story.begin(0)
     if excuse == "its worker is suspended":
         story.converse(0, "ada")
-        story.tell(Injected, fault="F1", action="suspend", worker="w1", pid=1, seconds=20.0)
+        story.tell(FaultInjected, fault="F1", action="suspend", worker="w1", pid=1, seconds=20.0)
     story.ask(1, "ada")
     story.pass_time(2.0)
     story.ask(2, profile="main/p1" if excuse == "another profile" else "main/p0")
@@ -274,7 +274,7 @@ def test_nobody_is_overtaken_by_who_waits_for_something_else(excuse: str) -> Non
 def test_a_worker_that_was_suspended_long_ago_is_no_excuse() -> None:
     story = Story()
     story.converse(0, "ada")
-    story.tell(Injected, fault="F1", action="suspend", worker="w1", pid=1, seconds=20.0)
+    story.tell(FaultInjected, fault="F1", action="suspend", worker="w1", pid=1, seconds=20.0)
     story.pass_time(20.0 + 91.0)
     story.pass_over(1, "ada")
     assert broken_by(story) == ["I5"]
@@ -324,8 +324,8 @@ def test_a_waiter_that_is_served_long_after_its_deadline_was_kept_too_long(
 def test_a_waiter_that_another_life_serves_is_served_by_its_own_time() -> None:
     story = Story()
     story.ask(1, timeout=1.0)
-    story.tell(LifeEnded, life=1, code=-9, signals=(9,))
-    story.tell(LifeBegan, life=2, supervisor=101)
+    story.tell(SupervisorEnded, life=1, code=-9, signals=(9,))
+    story.tell(SupervisorStarted, life=2, supervisor=101)
     story.pass_time(3.0)
     story.begin(1)
     story.answer(1)
@@ -353,7 +353,7 @@ def test_a_waiter_that_waits_for_a_certain_worker_was_not_passed_over(state: str
 def test_a_worker_that_has_served_in_between_was_not_idle_all_the_time() -> None:
     story = Story()
     story.status(1, waiting=story.waiting("r1"))
-    story.status(1, waiting=story.waiting("r1"), workers=(WorkerFigures("w1", 1, "p0", "idle", None, 2),))
+    story.status(1, waiting=story.waiting("r1"), workers=(WorkerRow("w1", 1, "p0", "idle", None, 2),))
     assert story.violations() == []
 
 
@@ -373,8 +373,8 @@ def test_what_was_interrupted_by_the_end_of_a_life_is_explained_by_it() -> None:
     story = Story()
     story.ask(1)
     story.begin(1)
-    story.tell(LifeEnded, life=1, code=-9, signals=(9,))
-    story.tell(LifeBegan, life=2, supervisor=101)
+    story.tell(SupervisorEnded, life=1, code=-9, signals=(9,))
+    story.tell(SupervisorStarted, life=2, supervisor=101)
     story.fail(1, "interrupted")
     assert story.violations(explains=frozenset({"interrupted"})) == []
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stress.facts import Injected, Remembered
+from stress.facts import FaultInjected, OutcomeRemembered
 from tests.stress.story import Story, broken_by
 
 DIES = frozenset({"worker_exited"})
@@ -15,7 +15,7 @@ TIMED_OUT = frozenset({"acquire_timeout"})
 def test_an_outcome_that_is_remembered_otherwise_than_it_was_told_is_no_outcome() -> None:
     story = Story()
     story.converse(1)
-    story.tell(Remembered, number=1, reason="error", code="interrupted")
+    story.tell(OutcomeRemembered, number=1, reason="error", code="interrupted")
     assert broken_by(story) == ["I1"]
 
 
@@ -24,7 +24,7 @@ def test_what_was_remembered_before_the_outcome_was_told_is_compared_with_it(rea
     story = Story()
     story.ask(1)
     story.begin(1)
-    story.tell(Remembered, number=1, reason=reason)
+    story.tell(OutcomeRemembered, number=1, reason=reason)
     story.answer(1)
     assert broken_by(story) == expected
 
@@ -32,7 +32,7 @@ def test_what_was_remembered_before_the_outcome_was_told_is_compared_with_it(rea
 def test_who_was_told_that_there_is_no_outcome_yet_may_hear_it_after_the_outcome() -> None:
     story = Story()
     story.converse(1)
-    story.tell(Remembered, number=1, reason="live")
+    story.tell(OutcomeRemembered, number=1, reason="live")
     assert story.violations() == []
 
 
@@ -58,7 +58,7 @@ def test_a_fault_explains_what_it_may_do_only_where_it_was_injected(
 ) -> None:
     story = Story()
     if fault is not None:
-        story.tell(Injected, fault="F1", action="suspend", **fault)
+        story.tell(FaultInjected, fault="F1", action="suspend", **fault)
     story.pass_time(50.0)
     story.ask(1, timeout=1.0)
     story.pass_time(1.0)
@@ -75,7 +75,7 @@ def test_a_fault_explains_what_it_may_do_only_where_it_was_injected(
 def test_a_transcript_that_a_fault_has_damaged_may_be_found_so_much_later() -> None:
     story = Story()
     story.converse(1, "ada")
-    story.tell(Injected, fault="F1", action="kill", worker="w1", pid=1)
+    story.tell(FaultInjected, fault="F1", action="kill", worker="w1", pid=1)
     story.pass_time(500.0)
     story.ask(2, "ada")
     story.fail(2, "resume_failed")
@@ -86,7 +86,7 @@ def test_a_transcript_that_no_fault_was_near_has_no_reason_to_be_damaged() -> No
     story = Story()
     story.converse(1, "ada", "w1")
     story.converse(2, "grace", "w2")
-    story.tell(Injected, fault="F1", action="kill", worker="w2", pid=2)
+    story.tell(FaultInjected, fault="F1", action="kill", worker="w2", pid=2)
     story.ask(3, "ada")
     story.fail(3, "resume_failed")
     assert broken_by(story, explains=frozenset({"resume_failed"})) == ["I1", "I12"]
@@ -99,7 +99,7 @@ def test_a_pool_that_lets_most_wait_in_vain_is_not_excused_by_its_faults(
     in_vain: int, late: float, expected: list[str]
 ) -> None:
     story = Story()
-    story.tell(Injected, fault="F1", action="suspend", worker="w1", pid=1, seconds=60.0)
+    story.tell(FaultInjected, fault="F1", action="suspend", worker="w1", pid=1, seconds=60.0)
     for number in range(100):
         if number < in_vain:
             story.ask(number, timeout=0.5)

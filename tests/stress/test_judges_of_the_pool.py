@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 
 from stress.checker import Checker
-from stress.facts import Injected, Left, LifeBegan, LifeEnded, Moved, Stranger, Told, WorkerProcess
+from stress.facts import (
+    FaultInjected,
+    LeftoverProcesses,
+    ObservedProcess,
+    OutcomeReceived,
+    PoolEvent,
+    ReusedPid,
+    SupervisorEnded,
+    SupervisorStarted,
+)
 from tests.stress.story import RULES, Story, broken_by
 
 DIES = frozenset({"worker_exited"})
@@ -24,8 +33,8 @@ def test_one_worker_too_many_is_counted() -> None:
 
 def test_a_process_that_outlives_its_supervisor_is_found() -> None:
     story = Story()
-    story.tell(LifeEnded, life=1, code=-9, signals=(9,))
-    story.tell(Left, life=1, seconds=2.0, pids=(7,))
+    story.tell(SupervisorEnded, life=1, code=-9, signals=(9,))
+    story.tell(LeftoverProcesses, life=1, seconds=2.0, pids=(7,))
     assert broken_by(story) == ["I4"]
 
 
@@ -45,7 +54,7 @@ def test_a_process_that_outlives_its_supervisor_is_found() -> None:
 )
 def test_a_supervisor_ends_only_when_it_is_told_to_and_in_good_order(code: int, signals: tuple[int, ...]) -> None:
     story = Story()
-    story.tell(LifeEnded, life=1, code=code, signals=signals)
+    story.tell(SupervisorEnded, life=1, code=code, signals=signals)
     assert broken_by(story) == ["I4"]
 
 
@@ -54,7 +63,7 @@ def test_a_supervisor_that_is_told_to_end_may_end_well_or_by_the_signal_that_lea
     code: int, signals: tuple[int, ...]
 ) -> None:
     story = Story()
-    story.tell(LifeEnded, life=1, code=code, signals=signals)
+    story.tell(SupervisorEnded, life=1, code=code, signals=signals)
     assert story.violations() == []
 
 
@@ -63,7 +72,7 @@ def test_files_that_nobody_may_count_are_said_to_be_uncounted() -> None:
     story.empty(fds=None, fds_before=None)
     checker = Checker(RULES)
     for fact in story.facts:
-        checker.see(fact)
+        checker.observe(fact)
     checker.finish()
     assert checker.violations == []
     (note,) = [verdict.note for verdict in checker.verdicts() if verdict.invariant == "I7"]
@@ -117,9 +126,9 @@ def test_what_is_left_of_a_drained_pool_is_counted(left: dict[str, Any]) -> None
 
 def test_a_signal_that_met_a_stranger_is_no_small_thing() -> None:
     story = Story()
-    story.tell(Stranger, pid=7, signalled=False)
+    story.tell(ReusedPid, pid=7, signalled=False)
     assert story.violations() == []
-    story.tell(Stranger, pid=7, signalled=True)
+    story.tell(ReusedPid, pid=7, signalled=True)
     assert broken_by(story) == ["I11"]
 
 
@@ -131,7 +140,7 @@ def test_a_worker_that_is_taken_away_in_mid_turn_is_noticed(taking: str) -> None
     story = Story()
     story.ask(1, "ada")
     story.begin(1)
-    story.tell(Moved, what=taking, worker="w1", session="ada", why="evicted")
+    story.tell(PoolEvent, what=taking, worker="w1", session="ada", why="evicted")
     story.pass_time(0.5)
     story.answer(1)
     (violation,) = story.violations()
@@ -140,11 +149,11 @@ def test_a_worker_that_is_taken_away_in_mid_turn_is_noticed(taking: str) -> None
 
 def test_a_worker_that_is_taken_from_a_turn_which_fails_for_it_at_once_is_noticed_too() -> None:
     story = Story()
-    story.tell(Injected, fault="F1", action="kill", worker="w2", pid=2)
+    story.tell(FaultInjected, fault="F1", action="kill", worker="w2", pid=2)
     story.ask(1, "ada", turn=0.3)
     story.begin(1)
     story.pass_time(0.1)
-    story.tell(Moved, what="worker_evicted", worker="w1")
+    story.tell(PoolEvent, what="worker_evicted", worker="w1")
     story.t += 0.05
     story.fail(1, "worker_exited")
     (taken, felt) = story.violations(explains=DIES)
@@ -157,7 +166,7 @@ def test_a_turn_that_fails_by_itself_was_not_cut_off(excuse: str) -> None:
     story.ask(1, "ada", turn=0.3, wicked=excuse == "wicked", timeout=0.1 if excuse == "its time is up" else 10.0)
     story.begin(1)
     if "hit" in excuse:
-        story.tell(Injected, fault="F4", action="no_disk", worker="w1" if excuse == "its worker is hit" else "*")
+        story.tell(FaultInjected, fault="F4", action="no_disk", worker="w1" if excuse == "its worker is hit" else "*")
     story.pass_time(0.3 if excuse == "its turn is over" else 0.15)
     story.part(1)
     story.fail(1, "worker_error")
@@ -178,7 +187,7 @@ def test_a_worker_may_go_to_the_next_session_while_the_outcome_is_being_told() -
 def test_a_killed_worker_that_is_never_replaced_is_missed() -> None:
     story = Story()
     story.processes(1, 2)
-    story.tell(Injected, fault="F1", action="kill", worker="w1", pid=1)
+    story.tell(FaultInjected, fault="F1", action="kill", worker="w1", pid=1)
     story.processes(2)
     story.pass_time(5.0)
     story.processes(2)
@@ -191,7 +200,7 @@ def test_a_killed_worker_that_is_never_replaced_is_missed() -> None:
 def test_a_killed_worker_that_is_seen_once_more_is_missed_all_the_same() -> None:
     story = Story()
     story.processes(1, 2)
-    story.tell(Injected, fault="F1", action="kill", worker="w1", pid=1)
+    story.tell(FaultInjected, fault="F1", action="kill", worker="w1", pid=1)
     story.processes(1, 2)
     story.processes(2)
     story.pass_time(15.0)
@@ -202,9 +211,9 @@ def test_a_killed_worker_that_is_seen_once_more_is_missed_all_the_same() -> None
 def test_after_a_supervisor_s_end_no_workers_of_it_are_owed() -> None:
     story = Story()
     story.processes(1, 2)
-    story.tell(LifeEnded, life=1, code=-9, signals=(9,))
-    story.tell(LifeBegan, life=2, supervisor=101)
-    story.tell(Injected, fault="F1", action="kill", worker="w1", pid=3)
+    story.tell(SupervisorEnded, life=1, code=-9, signals=(9,))
+    story.tell(SupervisorStarted, life=2, supervisor=101)
+    story.tell(FaultInjected, fault="F1", action="kill", worker="w1", pid=3)
     for _ in range(2):
         story.processes(4, life=2)
         story.pass_time(15.0)
@@ -214,8 +223,8 @@ def test_after_a_supervisor_s_end_no_workers_of_it_are_owed() -> None:
 def test_a_new_worker_with_the_pid_of_the_killed_one_is_another() -> None:
     story = Story()
     story.processes(1, 2)
-    story.tell(Injected, fault="F1", action="kill", worker="w1", pid=1)
-    both = (WorkerProcess(1, 70, "w3"), WorkerProcess(2, 2, "w2"))
+    story.tell(FaultInjected, fault="F1", action="kill", worker="w1", pid=1)
+    both = (ObservedProcess(1, 70, "w3"), ObservedProcess(2, 2, "w2"))
     for _ in range(2):
         story.processes(workers=both)
         story.pass_time(15.0)
@@ -282,7 +291,7 @@ def test_a_failure_on_a_worker_to_which_nothing_was_done_came_from_a_neighbour()
         story = Story()
         story.ask(1)
         story.begin(1, "w1")
-        story.tell(Injected, fault="F1", action="kill", worker=hit, pid=1)
+        story.tell(FaultInjected, fault="F1", action="kill", worker=hit, pid=1)
         story.fail(1, "worker_exited")
         assert broken_by(story, explains=DIES) == expected
 
@@ -294,9 +303,9 @@ def test_what_befell_all_workers_is_felt_by_requests_and_workers_of_that_time(
     later: float, expected: list[str], *, spawned: bool
 ) -> None:
     story = Story()
-    story.tell(Injected, fault="F4", action="no_disk", worker="*", seconds=2.0)
+    story.tell(FaultInjected, fault="F4", action="no_disk", worker="*", seconds=2.0)
     if spawned:
-        story.tell(Moved, what="worker_spawned", worker="w1")
+        story.tell(PoolEvent, what="worker_spawned", worker="w1")
     story.pass_time(2.0 + later)
     story.ask(1)
     story.begin(1, "w1")
@@ -335,6 +344,6 @@ def test_where_requests_wait_before_any_fault_waiting_times_say_nothing_of_fault
 
 def test_a_front_end_that_hears_late_because_others_read_slowly_is_felt() -> None:
     story = Story()
-    story.tell(Told, front_end=1, seconds=5.0)
+    story.tell(OutcomeReceived, front_end=1, seconds=5.0)
     assert story.violations() == []
     assert broken_by(story, told_within=2.0) == ["I12"]

@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from stress.connection import Connection
-from stress.facts import Accepted, Delayed, Fact, Moved
-from stress.sampler import Household, Witness
+from stress.connection import ReconnectingClient
+from stress.facts import Fact, MachineDelay, PoolEvent, RequestAccepted
+from stress.sampler import ProcessTree, SupervisorSampler
 from tests.stress.story import Story, broken_by
 
 TIMED_OUT = frozenset({"acquire_timeout"})
@@ -79,7 +79,7 @@ def test_a_delay_excuses_what_it_made_late_though_it_is_told_of_later(
         story = Story()
         late = tell(story)
         story.t += 0.5
-        story.tell(Delayed, seconds=share * late)
+        story.tell(MachineDelay, seconds=share * late)
         story.pass_time(10.0)
         assert broken_by(story, overload=TIMED_OUT) == expected
 
@@ -87,14 +87,14 @@ def test_a_delay_excuses_what_it_made_late_though_it_is_told_of_later(
 @pytest.mark.parametrize("before", [True, False])
 def test_a_delay_of_another_time_excuses_nothing(*, before: bool) -> None:
     story = Story()
-    late = Delayed(t=0.0, seconds=1.0)
+    late = MachineDelay(t=0.0, seconds=1.0)
     if before:
-        story.tell(Delayed, seconds=late.seconds)
+        story.tell(MachineDelay, seconds=late.seconds)
         story.pass_time(3.0)
     a_timeout_that_is_told_late(story)
     if not before:
         story.pass_time(2.5)
-        story.tell(Delayed, seconds=late.seconds)
+        story.tell(MachineDelay, seconds=late.seconds)
     assert broken_by(story, overload=TIMED_OUT) == ["I6"]
 
 
@@ -105,8 +105,8 @@ def test_who_was_served_before_the_other_came_has_overtaken_nobody(later: float,
     story.ask(1, priority=3)
     story.ask(2, priority=5)
     story.begin(1)
-    bound = next(fact for fact in story.facts if isinstance(fact, Moved))
-    newcomer = next(fact for fact in story.facts if isinstance(fact, Accepted) and fact.number == 2)
+    bound = next(fact for fact in story.facts if isinstance(fact, PoolEvent))
+    newcomer = next(fact for fact in story.facts if isinstance(fact, RequestAccepted) and fact.number == 2)
     story.facts[story.facts.index(newcomer)] = msgspec.structs.replace(newcomer, at=bound.at + later)
     story.pass_time(9.0)
     story.begin(2, "w2")
@@ -125,8 +125,12 @@ async def test_what_was_late_in_the_last_moment_is_told_of_when_nobody_looks_any
         return tmp_path / "nobody"
 
     told: list[Fact] = []
-    witness = Witness(
-        Connection(ready), household=lambda: Household(7), life=lambda: 1, clock=trio.current_time, tell=told.append
+    witness = SupervisorSampler(
+        ReconnectingClient(ready),
+        household=lambda: ProcessTree(7),
+        life=lambda: 1,
+        clock=trio.current_time,
+        tell=told.append,
     )
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
@@ -135,5 +139,5 @@ async def test_what_was_late_in_the_last_moment_is_told_of_when_nobody_looks_any
         schedstat.write_text("0 950000000 1")
         nursery.cancel_scope.cancel()
     (last,) = told
-    assert isinstance(last, Delayed)
+    assert isinstance(last, MachineDelay)
     assert (last.t - began, last.seconds) == pytest.approx((0.5, 0.7))

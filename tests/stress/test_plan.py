@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 
 from commands.stress import stress
 from errors import UsageError
-from stress.attached import Limits
+from stress.attached import PoolLimits
 from stress.faults import faults_of
-from stress.faults.base import Preparation
-from stress.loads import Arrival, mixed_with_wicked, zipf_weights
-from stress.plan import _BOUNDS, FAULTS, LOADS, LoadName, Plan, Wish, make_plan, read_scale
-from stress.schedule import all_arrivals, all_strokes, rules_of
+from stress.faults.base import FaultSetup
+from stress.loads import Arrival, mix_in_faulty, zipf_weights
+from stress.plan import _BOUNDS, FAULTS, LOADS, LoadName, Plan, StressOptions, make_plan, read_scale
+from stress.schedule import all_arrivals, all_fault_events, check_rules
 
-LIMITS = Limits(max=4, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
+LIMITS = PoolLimits(max=4, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
 
 
 def plan_of(**wish: Any) -> Plan:
-    return make_plan(Wish(**wish))
+    return make_plan(StressOptions(**wish))
 
 
 def arrivals_of(**wish: Any) -> list[Arrival]:
@@ -80,15 +80,15 @@ def test_what_is_named_counts_before_the_scale() -> None:
 def test_faults_begin_after_a_calm_to_compare_with() -> None:
     plan = plan_of(faults=("F1",), seconds=100.0)
     assert plan.ramp < plan.calm < 100.0
-    assert min(stroke.at for _, stroke in all_strokes(plan, faults_of(("F1",)))) >= plan.calm
+    assert min(stroke.at for _, stroke in all_fault_events(plan, faults_of(("F1",)))) >= plan.calm
 
 
-def wish_of(command: str) -> Wish:
+def wish_of(command: str) -> StressOptions:
     """What the command line makes of it."""
     words = shlex.split(command)
     assert words[:2] == ["pool", "stress"]
     params = stress.make_context("stress", words[2:]).params
-    return Wish(**{name: value for name, value in params.items() if name in Wish.__struct_fields__})
+    return StressOptions(**{name: value for name, value in params.items() if name in StressOptions.__struct_fields__})
 
 
 def some(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -96,7 +96,7 @@ def some(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 WISHES = st.builds(
-    Wish,
+    StressOptions,
     load=st.sampled_from(sorted(LOADS)),
     faults=st.lists(st.sampled_from(sorted(FAULTS)), unique=True, max_size=3).map(tuple),
     scale=st.floats(1e-4, 1.0) | st.just(1.0),
@@ -110,10 +110,10 @@ WISHES = st.builds(
 
 
 @given(WISHES)
-@example(Wish(seconds=100.0, requests=5))
-@example(Wish(load="L4", scale=1 / 20, sessions=300))
-@example(Wish(rate=1 / 3, seconds=1234567.8))
-def test_the_command_of_a_plan_makes_the_same_plan(wish: Wish) -> None:
+@example(StressOptions(seconds=100.0, requests=5))
+@example(StressOptions(load="L4", scale=1 / 20, sessions=300))
+@example(StressOptions(rate=1 / 3, seconds=1234567.8))
+def test_the_command_of_a_plan_makes_the_same_plan(wish: StressOptions) -> None:
     plan = make_plan(wish)
     assert make_plan(wish_of(plan.command)) == plan
 
@@ -182,9 +182,9 @@ def test_the_same_seed_makes_the_same_choices_and_another_one_others(load: str) 
 
 def test_strokes_follow_from_the_seed_and_not_from_the_other_faults() -> None:
     plan = plan_of(faults=("F1",), seconds=300.0)
-    alone = [stroke for _, stroke in all_strokes(plan, faults_of(("F1",)))]
+    alone = [stroke for _, stroke in all_fault_events(plan, faults_of(("F1",)))]
     assert {stroke.kind for stroke in alone} == {"kill", "suspend"}
-    together = [stroke for fault, stroke in all_strokes(plan, faults_of(("F3", "F1"))) if fault.name == "F1"]
+    together = [stroke for fault, stroke in all_fault_events(plan, faults_of(("F3", "F1"))) if fault.name == "F1"]
     assert together == alone
 
 
@@ -225,8 +225,8 @@ def test_times_only_go_on_and_come_at_the_planned_rate() -> None:
 
 
 def test_some_requests_go_to_workers_that_misbehave_as_the_faults_want() -> None:
-    preparation = Preparation(profiles=(("main", "bad"),), share=0.2, prompts=("X ", "Y "))
-    mixed = list(mixed_with_wicked(iter(arrivals_of(requests=1000)), preparation, Random(1), 4))
+    preparation = FaultSetup(profiles=(("main", "bad"),), share=0.2, prompts=("X ", "Y "))
+    mixed = list(mix_in_faulty(iter(arrivals_of(requests=1000)), preparation, Random(1), 4))
     wicked = [arrival for arrival in mixed if arrival.wicked]
     assert len(wicked) / len(mixed) == pytest.approx(0.2, rel=0.2)
     assert {arrival.role for arrival in wicked} == {"bad"}
@@ -235,16 +235,16 @@ def test_some_requests_go_to_workers_that_misbehave_as_the_faults_want() -> None
 
 
 def test_only_what_load_and_faults_explain_may_happen_to_a_request() -> None:
-    calm = rules_of(plan_of(load="L1"), [], LIMITS)
+    calm = check_rules(plan_of(load="L1"), [], LIMITS)
     assert calm.explains == frozenset()
-    assert (calm.overload, calm.most_in_vain, calm.least_served) == (frozenset(), 0.05, 0.9)
-    overload = rules_of(plan_of(load="L2"), [], LIMITS)
+    assert (calm.overload, calm.max_timed_out, calm.min_completed) == (frozenset(), 0.05, 0.9)
+    overload = check_rules(plan_of(load="L2"), [], LIMITS)
     assert overload.explains == frozenset()
     assert overload.overload == {"acquire_timeout", "request_timeout"}
-    assert overload.least_served == 0.2
+    assert overload.min_completed == 0.2
     for fault, seconds, least in (("F5", 60.0, 0.5), ("F5", 7.0, 0.1), ("F7", 60.0, 0.7), ("F7", 7.0, 0.7)):
         ended = plan_of(load="L5", faults=("F1", fault), seconds=seconds)
-        assert rules_of(ended, faults_of(ended.faults), LIMITS).least_served == least
+        assert check_rules(ended, faults_of(ended.faults), LIMITS).min_completed == least
     hurt = plan_of(load="L1", faults=("F1",))
-    assert "worker_exited" in rules_of(hurt, faults_of(hurt.faults), LIMITS).explains
+    assert "worker_exited" in check_rules(hurt, faults_of(hurt.faults), LIMITS).explains
     assert msgspec.structs.replace(calm, ramp=hurt.ramp).max_workers == 4

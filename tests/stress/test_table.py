@@ -6,25 +6,25 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from stress.metrics import Meter
-from stress.outcome import Result
+from stress.metrics import RunMetrics
+from stress.outcome import StressResult
 from stress.table import show_result
 from tests.stress.report.made_up import a_result
 from tests.stress.story import Story
 
 
-def shown(result: Result) -> str:
+def shown(result: StressResult) -> str:
     file = io.StringIO()
     show_result(result, Console(file=file, width=160))
     return file.getvalue()
 
 
 def test_requests_to_workers_that_misbehave_are_counted_as_the_faults_that_they_are() -> None:
-    story, meter = Story(), Meter(0.0, 0.0)
+    story, meter = Story(), RunMetrics(0.0, 0.0)
     story.ask(1)
     story.ask(2, wicked=True)
     for fact in story.facts:
-        meter.see(fact)
+        meter.observe(fact)
     assert meter.wicked == 1
     assert "3 requests to workers that misbehave" in shown(msgspec.structs.replace(a_result(), faults=(), wicked=3))
     quiet = msgspec.structs.replace(a_result(), faults=(), series=())
@@ -43,7 +43,7 @@ def test_a_promise_that_was_never_looked_at_is_not_said_to_be_kept(checked: int,
 @pytest.mark.parametrize("fates", [{}, {"error: request_timeout": 3}])
 def test_of_a_run_in_which_no_request_was_completed_nothing_is_said(fates: dict[str, int]) -> None:
     result = msgspec.structs.replace(a_result(), fates=fates)
-    assert result.is_green
+    assert result.all_kept
     assert result.is_empty
     assert "Every promise" not in shown(result)
     assert "Not one request was completed, so nothing is said of any promise" in shown(result)

@@ -8,14 +8,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from stress.facts import Fact, Left
-from stress.sampler import Household
-from stress.target import OwnTarget, _Life
+from stress.facts import Fact, LeftoverProcesses
+from stress.sampler import ProcessTree
+from stress.target import OwnTarget, _SupervisorProcess
 
 WORKER = 7
 
 
-class Leaving(Household):
+class Leaving(ProcessTree):
     """Its worker ends at ``until``."""
 
     def __init__(self, clock: MockClock, until: float) -> None:
@@ -37,11 +37,11 @@ async def test_what_is_left_has_as_much_longer_to_go_as_the_machine_is_late(
     target = OwnTarget(tmp_path, "", [], clock=trio.current_time, tell=told.append)
     household = Leaving(autojump_clock, trio.current_time() + 2.5)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(target._count_what_is_left, 1, household)
+        nursery.start_soon(target._record_leftovers, 1, household)
         await trio.sleep(1.01)
         autojump_clock.jump(late)
     (fact,) = told
-    assert isinstance(fact, Left)
+    assert isinstance(fact, LeftoverProcesses)
     assert fact.pids == left
 
 
@@ -73,9 +73,9 @@ async def test_the_workers_of_one_that_had_to_be_killed_are_waited_for(
     monkeypatch.setattr("trio.to_thread.run_sync", at_once)
     target = OwnTarget(tmp_path, "", [], clock=trio.current_time, tell=lambda _fact: None)
     process: Any = Stubborn()
-    target._life = _Life(1, process)
-    target._life.household = household = Leaving(autojump_clock, trio.current_time() + 10.2)
-    await target._end_by_force()
+    target._current = _SupervisorProcess(1, process)
+    target._current.process_tree = household = Leaving(autojump_clock, trio.current_time() + 10.2)
+    await target._force_stop()
     assert process.returncode == -9
     assert household.answers[0] == [WORKER]
     assert household.answers[-1] == []

@@ -2,7 +2,7 @@
 
 from tests.wire.terminals import Terminal, screen_of
 from wire.messages import CallDetails, ToolCallView
-from wire.run_view import CallLines, Stage
+from wire.run_view import CallLines, RunView
 
 OK = CallDetails("completed", exit_code=0)
 
@@ -10,7 +10,7 @@ OK = CallDetails("completed", exit_code=0)
 class Bench:
     def __init__(self) -> None:
         self.terminal = Terminal(tty=True)
-        self.stage = Stage(self.terminal, self.terminal, {"COLUMNS": "80"})
+        self.stage = RunView(self.terminal, self.terminal, {"COLUMNS": "80"})
         self.lines = CallLines(self.stage)
 
     @property
@@ -50,7 +50,7 @@ def test_what_went_wrong_is_not_dim() -> None:
 
 def test_a_text_after_a_call_begins_a_line_on_a_pipe_too() -> None:
     out = Terminal()
-    stage = Stage(out, Terminal(), {})
+    stage = RunView(out, Terminal(), {})
     stage.answer("Let me see.")
     CallLines(stage).start(call(1))
     stage.answer("Done.")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.call_parts import CallPage, CallPart, hidden_words, marked, page_lines
-from wire.terminal import cells
+from wire.call_parts import CallPage, CallPart, describe_hidden, mark_invisible, page_lines
+from wire.terminal import display_width
 
 
 def shown(text: str, columns: int = 60, form: str = "text") -> list[str]:
@@ -39,7 +39,7 @@ def test_a_command_of_one_line_stands_beside_its_name() -> None:
     ],
 )
 def test_what_could_hide_is_marked(line: str, seen: str) -> None:
-    assert marked(line) == seen
+    assert mark_invisible(line) == seen
 
 
 def test_many_empty_lines_are_counted_and_a_few_stay() -> None:
@@ -64,11 +64,12 @@ def test_every_line_is_printable_fits_and_stands_behind_a_margin(text: str, colu
     first, *rest = shown(text, columns)
     assert first.startswith("command")
     assert all(line.startswith(("│ ", "┆ ")) for line in rest)
-    assert all(line.isprintable() and cells(line) <= columns + 1 for line in [first, *rest])
+    assert all(line.isprintable() and display_width(line) <= columns + 1 for line in [first, *rest])
 
 
 def test_how_much_is_hidden_is_said() -> None:
-    assert hidden_words(CallPage([])) == ""
+    assert describe_hidden(CallPage([])) == ""
     assert (
-        hidden_words(CallPage([], hidden=12_000, hidden_lines=300)) == "12,000 more characters in 300 lines are hidden"
+        describe_hidden(CallPage([], hidden=12_000, hidden_lines=300))
+        == "12,000 more characters in 300 lines are hidden"
     )

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.call_parts import CallPage, CallPart, bounded, page_of
+from wire.call_parts import CallPage, CallPart, bounded_page, page_of
 
 TEXTS = st.lists(st.text(alphabet=st.sampled_from("ab\n é\U0001f600"), max_size=60), max_size=6)
 
@@ -47,8 +47,8 @@ def test_what_is_cut_off_is_counted_and_ends_with_a_line_where_it_can() -> None:
 
 def test_what_somebody_else_made_is_bounded_and_keeps_its_word_only_where_it_is_whole() -> None:
     whole = CallPage([CallPart("command", "ls")], seen="1234")
-    assert bounded(whole) == whole
-    cut = bounded(CallPage([CallPart("n" * 1_000, "x" * 100_000)] * 500, seen="1234"))
+    assert bounded_page(whole) == whole
+    cut = bounded_page(CallPage([CallPart("n" * 1_000, "x" * 100_000)] * 500, seen="1234"))
     assert cut.seen is None
     assert len(text_of(cut)) == 8_000
     assert cut.hidden == 100_000 * 500 - 8_000

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.messages import CallDetails, ToolCallView
-from wire.run_view import call_words, end_words, error_words
+from wire.run_view import describe_call, describe_end, describe_error
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ from wire.run_view import call_words, end_words, error_words
     ],
 )
 def test_a_call_is_its_name_and_what_matters_of_its_input(name: str, preview: str, words: str) -> None:
-    assert call_words(name, preview) == words
+    assert describe_call(name, preview) == words
 
 
 @given(st.text(), st.text())
 def test_no_call_controls_the_terminal(name: str, preview: str) -> None:
-    assert call_words(name, preview).isprintable()
+    assert describe_call(name, preview).isprintable()
 
 
 def call(name: str = "exec", state: str = "COMPLETED", duration_ms: float | None = 1200) -> ToolCallView:
@@ -51,11 +51,11 @@ def call(name: str = "exec", state: str = "COMPLETED", duration_ms: float | None
     ],
 )
 def test_the_end_of_a_call_is_told_in_a_line(details: CallDetails | None, line: str) -> None:
-    assert " ".join(end_words(call(), details)) == line
+    assert " ".join(describe_end(call(), details)) == line
 
 
 def test_a_poll_tells_of_the_command_that_it_was_about() -> None:
-    assert end_words(call("process"), CallDetails("running", "calm-fox")).words == "calm-fox still runs (1.2 s)"
+    assert describe_end(call("process"), CallDetails("running", "calm-fox")).text == "calm-fox still runs (1.2 s)"
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_a_poll_tells_of_the_command_that_it_was_about() -> None:
     ],
 )
 def test_a_failure_is_told_with_its_reason(state: str, error: str, details: CallDetails | None, line: str) -> None:
-    assert error_words(call(state=state), error, details) == ("✗", line)
+    assert describe_error(call(state=state), error, details) == ("✗", line)

@@ -124,32 +124,32 @@ def test_a_long_line_costs_two_copies_at_most_however_small_its_pieces(chunk: in
 def test_one_object_a_line_is_the_hot_path_and_keeps_order() -> None:
     decoded = decode(b'{"event":"a"}\n{"event":"b","data":{"x":1}}\n{"id":"1","result":null}\n')
     assert names(decoded) == ["a", "b", None]
-    assert decoded.contaminated == []
+    assert decoded.invalid_lines == []
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\n\n", b"\n \n"])
 def test_two_objects_on_a_line_are_contamination_even_when_a_blank_line_makes_the_counts_agree(end: bytes) -> None:
     decoded = decode(b'{"event":"a"}{"event":"b"}' + end)
     assert decoded.messages == []
-    assert decoded.contaminated == [b'{"event":"a"}{"event":"b"}']
+    assert decoded.invalid_lines == [b'{"event":"a"}{"event":"b"}']
 
 
 def test_two_objects_on_a_line_and_an_object_over_two_lines_do_not_even_out() -> None:
     decoded = decode(b'{"event":"a"}{"event":"b"}\n{"event":\n"c"}\n{"event":"d"}\n')
     assert names(decoded) == ["d"]
-    assert decoded.contaminated == [b'{"event":"a"}{"event":"b"}', b'{"event":', b'"c"}']
+    assert decoded.invalid_lines == [b'{"event":"a"}{"event":"b"}', b'{"event":', b'"c"}']
 
 
 def test_an_object_spanning_lines_is_contamination_line_by_line() -> None:
     decoded = decode(b'{"event":"a","data":{}\n,"x":{}}\n{"event":"b"}\n')
     assert names(decoded) == ["b"]
-    assert len(decoded.contaminated) == 2
+    assert len(decoded.invalid_lines) == 2
 
 
 def test_a_line_end_between_braces_inside_a_string_does_not_count_as_one() -> None:
     decoded = decode(b'{"event":"a","data":"}\n{"}\n')
     assert decoded.messages == []
-    assert decoded.contaminated == [b'{"event":"a","data":"}', b'{"}']
+    assert decoded.invalid_lines == [b'{"event":"a","data":"}', b'{"}']
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x80"])
@@ -157,7 +157,7 @@ def test_bad_utf8_in_what_stays_raw_is_contamination(bad: bytes) -> None:
     line = b'{"event":"a","data":"' + bad + b'"}'
     decoded = decode(b'{"event":"before"}\n' + line + b'\n{"event":"after"}\n')
     assert names(decoded) == ["before", "after"]
-    assert decoded.contaminated == [line]
+    assert decoded.invalid_lines == [line]
 
 
 def test_utf8_is_checked_across_the_steps_in_which_a_long_line_is_looked_at() -> None:
@@ -179,11 +179,11 @@ def test_unicode_line_separators_stay_inside_a_line() -> None:
 def test_crlf_and_blank_lines_are_passed_over() -> None:
     decoded = decode(b'\n{"event":"a"}\r\n\r\n  \t\n{"event":"b"}\r\n')
     assert names(decoded) == ["a", "b"]
-    assert decoded.contaminated == []
+    assert decoded.invalid_lines == []
 
 
 def test_a_block_of_nothing_but_blank_lines_is_nothing() -> None:
-    assert decode(b"\n\r\n \n") == DecodedBlock([], [], contaminated_run=0, clean_start=True)
+    assert decode(b"\n\r\n \n") == DecodedBlock([], [], trailing_run=0, clean_start=True)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_block_of_nothing_but_blank_lines_is_nothing() -> None:
 def test_what_is_no_message_is_contamination_and_hurts_nobody_else(line: bytes) -> None:
     decoded = decode(b'{"event":"before"}\n' + line + b'\n{"event":"after"}\n')
     assert names(decoded) == ["before", "after"]
-    assert decoded.contaminated == [line]
+    assert decoded.invalid_lines == [line]
 
 
 @pytest.mark.parametrize("member", [b'"data":', b'"unknown":', b'"error":{"code":"x","data":{"a":'])
@@ -227,7 +227,7 @@ def test_nesting_deeper_than_the_stack_is_contamination_not_a_crash(member: byte
     line = b'{"event":"deep",' + member + b"[" * depth + b"]" * depth + b"}" * (1 + 2 * member.count(b"{")) + b"\n"
     decoded = decode(line + b'{"event":"after"}\n')
     assert names(decoded) == ["after"]
-    assert decoded.contaminated == [line[:-1]]
+    assert decoded.invalid_lines == [line[:-1]]
 
 
 def test_an_integer_of_any_size_is_an_id_like_another() -> None:
@@ -243,7 +243,7 @@ def test_the_last_of_repeated_members_counts() -> None:
 def test_half_a_surrogate_pair_is_mended_and_a_whole_one_is_kept() -> None:
     line = rb'{"event":"a","data":"\ud83d half \udE00 \\ud800 \ud83d\ude00 \"\uD83D"}'
     decoded = decode(line + b"\n")
-    assert decoded.contaminated == []
+    assert decoded.invalid_lines == []
     text = '\ufffd half \ufffd \\ud800 \N{GRINNING FACE} "\ufffd'
     assert msgspec.json.decode(decoded.messages[0].data) == text
 
@@ -251,17 +251,17 @@ def test_half_a_surrogate_pair_is_mended_and_a_whole_one_is_kept() -> None:
 def test_runs_of_bad_lines_are_told_at_the_start_at_the_end_and_the_longest() -> None:
     good, bad = b'{"event":"a"}\n', b"garbage\n"
     decoded = decode(bad * 2 + good + bad * 5 + b"\n" + bad + good * 2 + bad * 3)
-    assert (decoded.leading_run, decoded.longest_run, decoded.contaminated_run) == (2, 6, 3)
+    assert (decoded.leading_run, decoded.longest_run, decoded.trailing_run) == (2, 6, 3)
     assert not decoded.clean_start
-    assert len(decoded.contaminated) == 11
+    assert len(decoded.invalid_lines) == 11
     assert decode(good + bad).clean_start
-    assert decode(good + bad).contaminated_run == 1
+    assert decode(good + bad).trailing_run == 1
 
 
 def test_a_message_that_is_refused_is_a_bad_line() -> None:
     decoded = decode_each_line(b'{"event":"a"}\n{"event":"b"}\n', DECODER, accept=lambda message: message.event != "a")
     assert names(decoded) == ["b"]
-    assert decoded.contaminated == [b'{"event":"a"}']
+    assert decoded.invalid_lines == [b'{"event":"a"}']
 
 
 # --- fuzz -------------------------------------------------------------------------------------------------------------
@@ -326,16 +326,16 @@ def test_the_hot_path_agrees_with_a_reader_that_looks_at_each_line(lines: list[b
     slow = decode_each_line(block, DECODER)
 
     def plain(found: DecodedBlock[Message]) -> tuple[list[bytes], list[bytes]]:
-        return [msgspec.json.encode(message) for message in found.messages], found.contaminated
+        return [msgspec.json.encode(message) for message in found.messages], found.invalid_lines
 
     assert plain(decoded) == plain(slow)
     if b"\\ud" not in block.lower():
         messages, bad = line_by_line(block)
         assert plain(decoded)[0] == messages
-        assert len(decoded.contaminated) == bad
+        assert len(decoded.invalid_lines) == bad
 
 
 @given(st.binary())
 def test_no_bytes_whatever_make_it_raise(stream: bytes) -> None:
     decoded: DecodedBlock[Any] = decode(stream + b"\n")
-    assert len(decoded.messages) + len(decoded.contaminated) <= stream.count(b"\n") + 1
+    assert len(decoded.messages) + len(decoded.invalid_lines) <= stream.count(b"\n") + 1

@@ -13,7 +13,7 @@ from wire.messages import (
     PromptParams,
     PromptResult,
     Ready,
-    Request,
+    RequestMessage,
     TextParams,
 )
 
@@ -49,7 +49,7 @@ def test_messages_are_not_tracked_by_the_garbage_collector_however_many_wait() -
 
 
 def test_defaults_stay_off_the_wire() -> None:
-    assert msgspec.json.encode(Request("1", "ping")) == b'{"id":"1","method":"ping"}'
+    assert msgspec.json.encode(RequestMessage("1", "ping")) == b'{"id":"1","method":"ping"}'
     assert msgspec.json.encode(PromptParams("hi")) == b'{"text":"hi"}'
     assert msgspec.json.encode(Message(id="1", error=ErrorBody("busy"))) == b'{"id":"1","error":{"code":"busy"}}'
 

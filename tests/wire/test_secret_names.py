@@ -2,7 +2,7 @@
 
 import pytest
 
-from wire.redaction import names_a_secret_variable, secret_values
+from wire.redaction import is_secret_variable, secret_values
 
 
 @pytest.mark.parametrize(
@@ -13,14 +13,14 @@ from wire.redaction import names_a_secret_variable, secret_values
     ],
 )
 def test_names_say_that_the_value_is_secret(name: str) -> None:
-    assert names_a_secret_variable(name)
+    assert is_secret_variable(name)
 
 
 @pytest.mark.parametrize(
     "name", ["MODE", "PATH", "LOG_LEVEL", "KEY_FILE", "TOKEN_DIR", "COMPASS", "AUTHOR", "HOME", "PWD"]
 )
 def test_other_names_do_not(name: str) -> None:
-    assert not names_a_secret_variable(name)
+    assert not is_secret_variable(name)
 
 
 def test_addresses_with_a_password_and_what_is_marked_are_secret_too() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.terminal import cells, clean, clean_stream, fit, wants_styles
+from wire.terminal import clean, clean_stream, display_width, fit, wants_styles
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_a_text_is_cut_to_the_columns_that_there_are(text: str, columns: int, sh
 @given(st.text(), st.integers(-3, 40))
 def test_no_text_is_wider_than_it_may_be_and_one_that_fits_stays(text: str, columns: int) -> None:
     shown = fit(text, columns)
-    assert cells(shown) <= max(columns, 0)
-    assert shown == text or cells(text) > max(columns, 0)
+    assert display_width(shown) <= max(columns, 0)
+    assert shown == text or display_width(text) > max(columns, 0)
 
 
 @given(st.text())

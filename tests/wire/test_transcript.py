@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from wire.entries import (
     CallApproval,
     CallEntry,
-    CallMove,
     CallRecord,
     CallState,
+    CallTransition,
     CompactionEntry,
     ImageBlock,
     MessageEntry,
-    OtherEntry,
     SessionHeader,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
     TranscriptMessage,
+    UnknownEntry,
 )
 from wire.transcript import TranscriptWriter, read_entries, read_header
 from wire.transcript_repair import (
@@ -89,7 +89,7 @@ def test_a_call_and_its_history_are_read_back_whole(tmp_path: Path) -> None:
         images=[ImageBlock("AAAA")],
         error="denied",
         completed_at=2.0,
-        audit=[CallMove(CallState.PENDING, 1.0), CallMove(CallState.DENIED, 2.0, "not today")],
+        audit=[CallTransition(CallState.PENDING, 1.0), CallTransition(CallState.DENIED, 2.0, "not today")],
     )
     writer = TranscriptWriter.create(path, HEADER)
     writer.append(CallEntry(3, 1.5, record))
@@ -170,9 +170,9 @@ def test_entries_of_unknown_types_are_kept(tmp_path: Path) -> None:
     line = b'{"type":"bookmark","seq":7,"until":12}'
     path.write_bytes(HEADER_LINE + line + b'\n{"no":"type"}\n{"type":5}\n')
     assert list(read_entries(path)) == [
-        OtherEntry("bookmark", 7, line),
-        OtherEntry("", 0, b'{"no":"type"}'),
-        OtherEntry("", 0, b'{"type":5}'),
+        UnknownEntry("bookmark", 7, line),
+        UnknownEntry("", 0, b'{"no":"type"}'),
+        UnknownEntry("", 0, b'{"type":5}'),
     ]
 
 
@@ -361,7 +361,7 @@ def test_blank_lines_and_carriage_returns_are_no_damage(tmp_path: Path) -> None:
     content = HEADER_LINE + b'\n{"type":"x"}\r\n\n'
     path.write_bytes(content)
     assert repair_transcript(path).intact
-    assert [entry.line for entry in read_entries(path) if isinstance(entry, OtherEntry)] == [b'{"type":"x"}']
+    assert [entry.line for entry in read_entries(path) if isinstance(entry, UnknownEntry)] == [b'{"type":"x"}']
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=5), st.data())

@@ -20,23 +20,23 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from agent.tools.names import shown
-from agent.tools.search.ignore import Ignoring, glob_matcher, parse_rules
-from agent.tools.search.walk import Found, Match, Walk, matches_in, shown_with_context
+from agent.tools.names import escape_name
+from agent.tools.search.ignore import IgnoreStack, glob_matcher, parse_rules
+from agent.tools.search.walk import Match, Walk, WalkEntry, format_matches, matches_in
 
 _MEMORY = 1024 * 1024 * 1024
 _LARGE_FILE = 32 * 1024 * 1024
 _SAMPLE = 8192
-_COUNTING = 1.0
+_COUNTING_SECONDS = 1.0
 """Seconds to go on counting when enough has been shown."""
 _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class _TimeUp(Exception):
+class _TimeExpired(Exception):
     """The time for the search is over."""
 
 
-class _Search:
+class _SearchRun:
     """One request, and what has come of it so far."""
 
     def __init__(self, request: dict[str, Any], root: int) -> None:
@@ -55,13 +55,13 @@ class _Search:
 
     def find(self) -> None:
         """Tell the paths that fit the glob."""
-        for found in self._tree():
+        for found in self._walk_tree():
             self.at = found.path
             if self._glob is None or self._glob.fullmatch(found.path):
                 self.matches += 1
                 if self.shown < self._limit:
-                    self._show(1)
-                    _say(lines=[self._name(found.path) + ("/" if found.is_directory else "")])
+                    self._count_shown(1)
+                    _write_message(lines=[self._name(found.path) + ("/" if found.is_directory else "")])
 
     def grep(self) -> None:
         """Tell the lines that match the pattern."""
@@ -72,10 +72,10 @@ class _Search:
             if lines is not None:
                 self._grep_lines(found, lines, pattern)
 
-    def end(self, *, in_time: bool) -> None:
+    def write_summary(self, *, in_time: bool) -> None:
         """Tell that it is over, and what was passed over."""
         walk = self._walk
-        _say(
+        _write_message(
             end={
                 "matches": self.matches,
                 "shown": self.shown,
@@ -85,11 +85,11 @@ class _Search:
                 "too_deep": walk.too_deep,
                 "binary": self.binary,
                 "too_large": self.too_large,
-                "stopped_at": None if in_time else shown(self.at),
+                "stopped_at": None if in_time else escape_name(self.at),
             }
         )
 
-    def _grep_lines(self, found: Found, lines: list[str], pattern: "re.Pattern[str]") -> None:
+    def _grep_lines(self, found: WalkEntry, lines: list[str], pattern: "re.Pattern[str]") -> None:
         wanted: list[Match] = []
         before = self.matches
         try:
@@ -99,16 +99,16 @@ class _Search:
                     wanted.append(match)
         finally:
             self.files += self.matches > before
-            self._show(len(wanted))
+            self._count_shown(len(wanted))
             if wanted:
-                _say(lines=shown_with_context(self._name(found.path), lines, wanted, self._request["context"]))
+                _write_message(lines=format_matches(self._name(found.path), lines, wanted, self._request["context"]))
 
-    def _show(self, count: int) -> None:
+    def _count_shown(self, count: int) -> None:
         self.shown += count
-        if self.shown == self._limit and signal.getitimer(signal.ITIMER_REAL)[0] > _COUNTING:
-            signal.setitimer(signal.ITIMER_REAL, _COUNTING)
+        if self.shown == self._limit and signal.getitimer(signal.ITIMER_REAL)[0] > _COUNTING_SECONDS:
+            signal.setitimer(signal.ITIMER_REAL, _COUNTING_SECONDS)
 
-    def _lines(self, found: Found) -> list[str] | None:
+    def _lines(self, found: WalkEntry) -> list[str] | None:
         try:
             descriptor = os.open(found.name, _REGULAR, dir_fd=found.directory)
             with os.fdopen(descriptor, "rb") as file:
@@ -132,30 +132,30 @@ class _Search:
             return None
         return lines if lines[-1] else lines[:-1]
 
-    def _files(self) -> Iterator[Found]:
+    def _files(self) -> Iterator[WalkEntry]:
         only = self._request["name"]
         if only is not None:
             name = os.fsdecode(bytes.fromhex(only))
-            yield Found(name, self._root, name, is_directory=False, is_file=True)
+            yield WalkEntry(name, self._root, name, is_directory=False, is_file=True)
             return
-        for found in self._tree():
+        for found in self._walk_tree():
             if found.is_file and (self._glob is None or self._glob.fullmatch(found.path)):
                 yield found
 
-    def _tree(self) -> Iterator[Found]:
+    def _walk_tree(self) -> Iterator[WalkEntry]:
         above = self._request["above"]
-        ignoring = None if above is None else Ignoring()
+        ignoring = None if above is None else IgnoreStack()
         for path, text in above or ():
             assert ignoring is not None  # noqa: S101 - there is what it was made of
             ignoring = ignoring.with_rules_above(parse_rules(text), path)
-        return self._walk.below(self._root, ignoring)
+        return self._walk.entries(self._root, ignoring)
 
     def _name(self, path: str) -> str:
         prefix: str = self._request["prefix"]
-        return prefix + shown(path)
+        return prefix + escape_name(path)
 
 
-def _say(**message: Any) -> None:
+def _write_message(**message: Any) -> None:
     """Write one line whole: the time may be up in the middle of it, and is then up after it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
     try:
@@ -165,21 +165,21 @@ def _say(**message: Any) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
 
 
-def _time_is_up(_number: int, _frame: FrameType | None) -> None:
-    raise _TimeUp
+def _on_alarm(_number: int, _frame: FrameType | None) -> None:
+    raise _TimeExpired
 
 
 def _search(request: dict[str, Any], root: int) -> None:
-    search = _Search(request, root)
+    search = _SearchRun(request, root)
     try:
-        signal.signal(signal.SIGALRM, _time_is_up)
+        signal.signal(signal.SIGALRM, _on_alarm)
         signal.setitimer(signal.ITIMER_REAL, request["seconds"])
         search.grep() if request["mode"] == "grep" else search.find()
         signal.setitimer(signal.ITIMER_REAL, 0)
-    except _TimeUp:
-        search.end(in_time=False)
+    except _TimeExpired:
+        search.write_summary(in_time=False)
     else:
-        search.end(in_time=True)
+        search.write_summary(in_time=True)
 
 
 def main(root: int) -> None:
@@ -190,6 +190,6 @@ def main(root: int) -> None:
     try:
         _search(json.loads(sys.stdin.read()), root)
     except re.error as exc:
-        _say(bad=f"{exc.msg}" + ("" if exc.pos is None else f" at position {exc.pos}"))
+        _write_message(bad=f"{exc.msg}" + ("" if exc.pos is None else f" at position {exc.pos}"))
     except (RecursionError, OverflowError, MemoryError) as exc:
-        _say(bad=f"too much for a search: {type(exc).__name__}")
+        _write_message(bad=f"too much for a search: {type(exc).__name__}")

@@ -85,49 +85,51 @@ def glob_matcher(pattern: str) -> "re.Pattern[str]":
 
 
 class _Rule(NamedTuple):
-    takes_back: bool
+    is_negated: bool
     only_directories: bool
     source: str
 
 
-class _Group(NamedTuple):
-    takes_back: bool
+class _RuleGroup(NamedTuple):
+    is_negated: bool
     files: "re.Pattern[str] | None"
     directories: "re.Pattern[str]"
 
 
-class Rules:
+class IgnoreRules:
     """One ignore file."""
 
     def __init__(self, rules: Sequence[_Rule]) -> None:
         self._groups = [
-            _grouped(takes_back, list(members))
-            for takes_back, members in groupby(reversed(rules), key=lambda rule: rule.takes_back)
+            _compile_group(takes_back, list(members))
+            for takes_back, members in groupby(reversed(rules), key=lambda rule: rule.is_negated)
         ]
 
-    def verdict(self, path: str, *, is_directory: bool) -> bool | None:
+    def is_ignored(self, path: str, *, is_directory: bool) -> bool | None:
         """Whether the file says ignore (True) or keep (False) of a path taken from its directory; None: neither."""
         for group in self._groups:
             pattern = group.directories if is_directory else group.files
             if pattern is not None and pattern.fullmatch(path):
-                return not group.takes_back
+                return not group.is_negated
         return None
 
 
-def _grouped(takes_back: bool, rules: Sequence[_Rule]) -> _Group:  # noqa: FBT001 - the sign of the rules
+def _compile_group(takes_back: bool, rules: Sequence[_Rule]) -> _RuleGroup:  # noqa: FBT001 - the sign of the rules
     for_files = [rule.source for rule in rules if not rule.only_directories]
     everything = [rule.source for rule in rules]
-    return _Group(takes_back, _any_of(for_files) if for_files else None, _any_of(everything))
+    return _RuleGroup(
+        takes_back, _compile_alternatives(for_files) if for_files else None, _compile_alternatives(everything)
+    )
 
 
-def _any_of(sources: Sequence[str]) -> "re.Pattern[str]":
+def _compile_alternatives(sources: Sequence[str]) -> "re.Pattern[str]":
     return re.compile("|".join(sources), re.DOTALL)
 
 
-def parse_rules(text: str) -> Rules:
+def parse_rules(text: str) -> IgnoreRules:
     """Read an ignore file; a line that is no pattern is passed over."""
     rules = (_rule(line.removesuffix("\r")) for line in text.removeprefix("\ufeff").split("\n"))
-    return Rules([rule for rule in rules if rule is not None])
+    return IgnoreRules([rule for rule in rules if rule is not None])
 
 
 def _rule(line: str) -> _Rule | None:
@@ -156,32 +158,32 @@ def _without_trailing_spaces(line: str) -> str:
     return stripped
 
 
-class _Scope(NamedTuple):
-    rules: Rules
+class _ScopedRules(NamedTuple):
+    rules: IgnoreRules
     above: str
     """What leads from the directory of the rules to the root of the search (``"a/b/"``), if they lie above it."""
     below: int
     """The length of what leads from the root to the directory of the rules."""
 
 
-class Ignoring:
+class IgnoreStack:
     """The rules in force at one directory of a search: its own and those of all directories above, outermost first."""
 
-    def __init__(self, scopes: tuple[_Scope, ...] = ()) -> None:
+    def __init__(self, scopes: tuple[_ScopedRules, ...] = ()) -> None:
         self._scopes = scopes
 
-    def with_rules_above(self, rules: Rules, above: str) -> "Ignoring":
+    def with_rules_above(self, rules: IgnoreRules, above: str) -> "IgnoreStack":
         """With the rules of a directory above the root of the search (or of the root: ``""``)."""
-        return Ignoring((*self._scopes, _Scope(rules, above, 0)))
+        return IgnoreStack((*self._scopes, _ScopedRules(rules, above, 0)))
 
-    def with_rules_of(self, directory: str, rules: Rules) -> "Ignoring":
+    def with_rules_of(self, directory: str, rules: IgnoreRules) -> "IgnoreStack":
         """With the rules of a directory in the search; ``directory`` is its path from the root, with a slash."""
-        return Ignoring((*self._scopes, _Scope(rules, "", len(directory))))
+        return IgnoreStack((*self._scopes, _ScopedRules(rules, "", len(directory))))
 
     def ignores(self, path: str, *, is_directory: bool) -> bool:
         """Whether a path (from the root) is left out; what lies in a directory that is left out is never asked for."""
         for scope in reversed(self._scopes):
-            verdict = scope.rules.verdict(scope.above + path[scope.below :], is_directory=is_directory)
+            verdict = scope.rules.is_ignored(scope.above + path[scope.below :], is_directory=is_directory)
             if verdict is not None:
                 return verdict
         return False

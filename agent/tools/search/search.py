@@ -17,8 +17,8 @@ import msgspec
 import trio
 
 from agent.tools.base import ToolContext, ToolError
-from agent.tools.names import shown
-from agent.tools.paths import Place, failures_of, kind_of, open_directory, opened
+from agent.tools.names import escape_name
+from agent.tools.paths import ConfinedPath, file_kind, open_directory, open_parent, tool_errors
 from agent.tools.search.walk import read_text_at
 
 SECONDS = 20.0
@@ -26,7 +26,7 @@ SECONDS = 20.0
 _GRACE = 2.0
 """Seconds more until the child is killed that should have ended itself."""
 _MAX_ANSWER = 16 * 1024 * 1024
-_ROOM = Path(__file__).parents[3]
+_PACKAGE_ROOT = Path(__file__).parents[3]
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from agent.tools.search.child import main; main(int(sys.argv[2]))"
 
 
@@ -41,7 +41,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     include_ignored: bool = False
 
 
-class End(msgspec.Struct, frozen=True):
+class SearchSummary(msgspec.Struct, frozen=True):
     """How a search ended. ``stopped_at``: the time was up at this path."""
 
     matches: int = 0
@@ -55,39 +55,39 @@ class End(msgspec.Struct, frozen=True):
     stopped_at: str | None = None
 
 
-class Outcome(msgspec.Struct):
+class SearchResult(msgspec.Struct):
     """The lines to show, and the end; None when the child had to be killed."""
 
     lines: list[str] = []
-    end: End | None = None
+    end: SearchSummary | None = None
 
 
-class _Message(msgspec.Struct, frozen=True):
+class _ChildMessage(msgspec.Struct, frozen=True):
     lines: list[str] = []
-    end: End | None = None
+    end: SearchSummary | None = None
     bad: str | None = None
 
 
-class _Start(msgspec.Struct, frozen=True):
+class _PreparedSearch(msgspec.Struct, frozen=True):
     directory: int
     request: dict[str, Any]
 
 
-async def search(query: Query, place: Place, context: ToolContext, seconds: float = SECONDS) -> Outcome:
+async def search(query: Query, place: ConfinedPath, context: ToolContext, seconds: float = SECONDS) -> SearchResult:
     """Search ``place``. Raises ToolError when there is no such place, or the pattern is none."""
-    start = await trio.to_thread.run_sync(_begin, query, place, context, seconds)
+    start = await trio.to_thread.run_sync(_prepare, query, place, context, seconds)
     try:
         return await _run(start, seconds)
     finally:
         os.close(start.directory)
 
 
-def _begin(query: Query, place: Place, context: ToolContext, seconds: float) -> _Start:
-    with failures_of("search", place):
+def _prepare(query: Query, place: ConfinedPath, context: ToolContext, seconds: float) -> _PreparedSearch:
+    with tool_errors("search", place):
         name = None if query.pattern is None else _file_name(place)
         directory_of = place if name is None else place._replace(names=place.names[:-1])
         above = None if query.include_ignored else _rules_above(directory_of)
-        prefix = shown(directory_of.relative_to(context.cwd))
+        prefix = escape_name(directory_of.relative_to(context.cwd))
         request = {
             "mode": "find" if query.pattern is None else "grep",
             "pattern": query.pattern,
@@ -100,23 +100,23 @@ def _begin(query: Query, place: Place, context: ToolContext, seconds: float) -> 
             "above": above,
             "prefix": "" if prefix == "." else prefix.rstrip("/") + "/",
         }
-        return _Start(open_directory(directory_of), request)
+        return _PreparedSearch(open_directory(directory_of), request)
 
 
-def _file_name(place: Place) -> str | None:
+def _file_name(place: ConfinedPath) -> str | None:
     """The name of the file to search; None for a directory."""
     if not place.names:
         return None
-    with opened(place) as (parent, name):
+    with open_parent(place) as (parent, name):
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if stat.S_ISREG(status.st_mode):
         return name
     if stat.S_ISDIR(status.st_mode):
         return None
-    raise ToolError(f"path: {place.asked} is {kind_of(status)}, and cannot be searched", "validation")
+    raise ToolError(f"path: {place.requested} is {file_kind(status)}, and cannot be searched", "validation")
 
 
-def _rules_above(place: Place) -> list[tuple[str, str]]:
+def _rules_above(place: ConfinedPath) -> list[tuple[str, str]]:
     """The ignore files of the directories above the place, from the confining one down, and the way down from each.
 
     What lies above the confining directory is none of the tools' business, ignore files neither.
@@ -133,10 +133,22 @@ def _rules_above(place: Place) -> list[tuple[str, str]]:
     return found
 
 
-async def _run(start: _Start, seconds: float) -> Outcome:
-    outcome = Outcome()
+async def _run(start: _PreparedSearch, seconds: float) -> SearchResult:
+    outcome = SearchResult()
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-I", "-S", "-X", "utf8", "-W", "ignore", "-c", _BOOT, str(_ROOM), str(start.directory)],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-X",
+            "utf8",
+            "-W",
+            "ignore",
+            "-c",
+            _BOOT,
+            str(_PACKAGE_ROOT),
+            str(start.directory),
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -146,7 +158,7 @@ async def _run(start: _Start, seconds: float) -> Outcome:
     assert process.stdio is not None  # noqa: S101 - tells the type checker what two PIPEs mean
     try:
         with trio.move_on_after(seconds + _GRACE) as patience:
-            await _converse(process.stdio, start.request, outcome)
+            await _exchange(process.stdio, start.request, outcome)
     finally:
         process.kill()
         with trio.CancelScope(shield=True):  # brief: it has been killed
@@ -157,8 +169,10 @@ async def _run(start: _Start, seconds: float) -> Outcome:
     return outcome
 
 
-async def _converse(
-    child: "trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream]", request: dict[str, Any], outcome: Outcome
+async def _exchange(
+    child: "trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream]",
+    request: dict[str, Any],
+    outcome: SearchResult,
 ) -> None:
     with suppress(trio.BrokenResourceError):  # it ended early: what it said, if anything, tells why
         await child.send_all(msgspec.json.encode(request))
@@ -171,17 +185,17 @@ async def _converse(
             return
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
-            _take(msgspec.json.decode(line, type=_Message), outcome)
+            _apply_message(msgspec.json.decode(line, type=_ChildMessage), outcome)
 
 
-def _take(message: _Message, outcome: Outcome) -> None:
+def _apply_message(message: _ChildMessage, outcome: SearchResult) -> None:
     if message.bad is not None:
         raise ToolError(f"pattern: {message.bad}", "validation")
     outcome.lines += message.lines
     outcome.end = message.end
 
 
-def passed_over(outcome: Outcome, things: str) -> list[str]:
+def skipped_notes(outcome: SearchResult, things: str) -> list[str]:
     """Lines for the end of the result; ``things`` are what was looked for."""
     end = outcome.end
     if end is None:

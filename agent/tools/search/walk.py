@@ -11,17 +11,17 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from agent.tools.search.ignore import Ignoring, parse_rules
+from agent.tools.search.ignore import IgnoreStack, parse_rules
 from wire.outputs import OUTPUTS_SUFFIX
 
 MAX_DEPTH = 100
 MAX_RULES_BYTES = 256 * 1024
-_NEVER = frozenset({".git", ".hg", ".svn", ".jj"})
+_SKIPPED_DIRECTORIES = frozenset({".git", ".hg", ".svn", ".jj"})
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class Found(NamedTuple):
+class WalkEntry(NamedTuple):
     """Something in the tree: its path from the root, and how to open it."""
 
     path: str
@@ -40,14 +40,14 @@ class Walk:
         self.unreadable = 0
         self.too_deep = 0
 
-    def below(self, root: int, ignoring: Ignoring | None) -> Iterator[Found]:
+    def entries(self, root: int, ignoring: IgnoreStack | None) -> Iterator[WalkEntry]:
         """All that is below ``root`` (a directory descriptor), except outputs of conversations and version control.
 
         ``ignoring`` None: ignore files are not asked.
         """
         return self._directory(root, "", ignoring, 0)
 
-    def _directory(self, directory: int, path: str, ignoring: Ignoring | None, depth: int) -> Iterator[Found]:
+    def _directory(self, directory: int, path: str, ignoring: IgnoreStack | None, depth: int) -> Iterator[WalkEntry]:
         with os.scandir(directory) as entries:
             found = sorted(
                 (entry.name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False))
@@ -57,16 +57,16 @@ class Walk:
             ignoring = _with_own_rules(ignoring, directory, path)
         for name, is_directory, is_file in found:
             here = path + name
-            if name in _NEVER or name.endswith(OUTPUTS_SUFFIX):
+            if name in _SKIPPED_DIRECTORIES or name.endswith(OUTPUTS_SUFFIX):
                 continue
             if ignoring is not None and ignoring.ignores(here, is_directory=is_directory):
                 self.ignored += 1
                 continue
-            yield Found(here, directory, name, is_directory, is_file)
+            yield WalkEntry(here, directory, name, is_directory, is_file)
             if is_directory:
                 yield from self._subdirectory(directory, here, ignoring, depth + 1)
 
-    def _subdirectory(self, parent: int, path: str, ignoring: Ignoring | None, depth: int) -> Iterator[Found]:
+    def _subdirectory(self, parent: int, path: str, ignoring: IgnoreStack | None, depth: int) -> Iterator[WalkEntry]:
         if depth > MAX_DEPTH:
             self.too_deep += 1
             return
@@ -81,7 +81,7 @@ class Walk:
             os.close(directory)
 
 
-def _with_own_rules(ignoring: Ignoring, directory: int, path: str) -> Ignoring:
+def _with_own_rules(ignoring: IgnoreStack, directory: int, path: str) -> IgnoreStack:
     text = read_text_at(directory, ".gitignore")
     return ignoring if text is None else ignoring.with_rules_of(path, parse_rules(text))
 
@@ -99,7 +99,7 @@ def read_text_at(directory: int, name: str) -> str | None:
 
 
 LINE_CHARS = 500
-_BEFORE = 100
+_CHARS_BEFORE_MATCH = 100
 
 
 class Match(NamedTuple):
@@ -117,7 +117,7 @@ def matches_in(lines: list[str], pattern: "re.Pattern[str]") -> Iterator[Match]:
             yield Match(number, found.start())
 
 
-def shown_with_context(name: str, lines: list[str], matches: list[Match], context: int) -> list[str]:
+def format_matches(name: str, lines: list[str], matches: list[Match], context: int) -> list[str]:
     """``name:7: text`` for matches, ``name-8- text`` for what stands around them, ``--`` between pieces apart."""
     columns = {match.line: match.column for match in matches}
     shown: list[str] = []
@@ -137,6 +137,6 @@ def _cut(line: str, column: int) -> str:
     line = line.removesuffix("\r")
     if len(line) <= LINE_CHARS:
         return line
-    begin = max(min(column - _BEFORE, len(line) - LINE_CHARS), 0)
+    begin = max(min(column - _CHARS_BEFORE_MATCH, len(line) - LINE_CHARS), 0)
     end = begin + LINE_CHARS
     return f"{'...' if begin else ''}{line[begin:end]}{'...' if end < len(line) else ''}"

@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from tests.agent.inprocess import Client, Line
-from wire.entries import CallEntry, CallRecord, Entry
+from wire.entries import CallEntry, CallRecord, TranscriptEntry
 from wire.transcript import read_entries
 
 _PATIENCE = 90.0
@@ -164,7 +164,7 @@ def results_of(blocks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [block for block in blocks if block["type"] == "tool_result"]
 
 
-def entries_of(path: str | Path) -> list[Entry]:
+def entries_of(path: str | Path) -> list[TranscriptEntry]:
     """The whole entries of a transcript, as they are on the disk at this moment."""
     return list(read_entries(path))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.conformance.processes import agent, calls, entries_of, results_of, tool
-from wire.entries import CallEntry, MessageEntry, OtherEntry
+from wire.entries import CallEntry, MessageEntry, UnknownEntry
 
 pytestmark = pytest.mark.process
 
@@ -113,7 +113,7 @@ async def test_a_torn_last_line_is_cut_and_kept_aside(sessions: str) -> None:
         assert (await client.prompt("RECALL")).text.startswith("Earlier you said: ")
     entries = entries_of(path)
     assert len([entry for entry in entries if isinstance(entry, MessageEntry)]) == 6
-    assert not [entry for entry in entries if isinstance(entry, OtherEntry)]
+    assert not [entry for entry in entries if isinstance(entry, UnknownEntry)]
 
 
 def bytes_of(path: str) -> bytes:

@@ -1,6 +1,6 @@
 """Conversations for tests, made of a few words each."""
 
-from wire.entries import Block, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
+from wire.entries import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
 
 def prompt(text: str, origin: str = "prompt") -> TranscriptMessage:
@@ -12,7 +12,7 @@ def said(text: str) -> TranscriptMessage:
 
 
 def called(*ids: str) -> TranscriptMessage:
-    blocks: list[Block] = [ToolUseBlock(call_id, "exec", {}) for call_id in ids]
+    blocks: list[ContentBlock] = [ToolUseBlock(call_id, "exec", {}) for call_id in ids]
     return TranscriptMessage("assistant", blocks)
 
 

@@ -2,12 +2,20 @@
 
 from hypothesis import strategies as st
 
-from agent.history.clean import Rules
-from wire.entries import Block, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
+from agent.history.clean import SanitizeRules
+from wire.entries import (
+    ContentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    TranscriptMessage,
+)
 
 ids = st.sampled_from(["a", "b", "c", ""])
 images = st.builds(ImageBlock, st.sampled_from(["aGk=", "", "abc", "abcd" * 5]), st.sampled_from(["image/png", "x/y"]))
-blocks: st.SearchStrategy[Block] = st.one_of(
+blocks: st.SearchStrategy[ContentBlock] = st.one_of(
     st.builds(TextBlock, st.text(max_size=3)),
     st.builds(ThinkingBlock, st.text(max_size=3)),
     images,
@@ -29,7 +37,7 @@ def messages(draw: st.DrawFn) -> TranscriptMessage:
 
 
 rules = st.builds(
-    Rules,
+    SanitizeRules,
     turns=st.none() | st.integers(1, 3),
     alternate=st.booleans(),
     images=st.integers(0, 3),

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.history.compaction import plan_cut, summary_of, summary_prompt, tokens_of
+from agent.history.compaction import estimate_tokens, plan_cut, summary_of, summary_prompt
 from tests.agent.history.building import called, prompt, resulted, said
 from wire.entries import ToolResultBlock, TranscriptMessage
 
@@ -32,7 +32,7 @@ def test_a_single_turn_is_cut_between_its_steps() -> None:
     cut = plan_cut(history, keep_tokens=20)
     assert cut is not None
     assert history[cut].role == "assistant"
-    assert tokens_of(history[cut:]) <= 20
+    assert estimate_tokens(history[cut:]) <= 20
 
 
 def test_nothing_is_left_to_be_cut_when_only_a_prompt_is_there() -> None:

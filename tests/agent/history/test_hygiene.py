@@ -7,20 +7,28 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.history.clean import Rules, alternating, clean, limit_history_turns
+from agent.history.clean import SanitizeRules, limit_history_turns, merge_roles, sanitize
 from tests.agent.history.building import called, prompt, resulted, said
 from tests.agent.history.drawing import messages, rules
-from wire.entries import Block, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
+from wire.entries import (
+    ContentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    TranscriptMessage,
+)
 
 IMAGE = ImageBlock("aGk=")
 LEFT_OUT = "[image left out: it holds no PNG, JPEG, GIF or WebP image]"
 
 
-def user(*blocks: Block, origin: Any = "prompt", from_session: str | None = None) -> TranscriptMessage:
+def user(*blocks: ContentBlock, origin: Any = "prompt", from_session: str | None = None) -> TranscriptMessage:
     return TranscriptMessage("user", [*blocks], origin=origin, from_session=from_session)
 
 
-def model(*blocks: Block) -> TranscriptMessage:
+def model(*blocks: ContentBlock) -> TranscriptMessage:
     return TranscriptMessage("assistant", [*blocks])
 
 
@@ -77,11 +85,11 @@ def result(call_id: str, content: Any, *images: ImageBlock) -> TranscriptMessage
     ],
 )
 def test_a_conversation_is_cleaned(before: list[TranscriptMessage], after: list[TranscriptMessage]) -> None:
-    assert clean(before, Rules()) == after
+    assert sanitize(before, SanitizeRules()) == after
 
 
 def test_a_call_without_a_result_gets_one_that_says_so() -> None:
-    _, answer = clean([called("a")], Rules())
+    _, answer = sanitize([called("a")], SanitizeRules())
     (block,) = answer.content
     assert isinstance(block, ToolResultBlock)
     assert block.is_error
@@ -89,7 +97,7 @@ def test_a_call_without_a_result_gets_one_that_says_so() -> None:
 
 
 def test_the_result_of_a_later_call_with_the_same_id_is_not_the_earlier_ones() -> None:
-    _, missing, *rest = clean([called("a"), prompt("and?"), called("a"), result("a", "second")], Rules())
+    _, missing, *rest = sanitize([called("a"), prompt("and?"), called("a"), result("a", "second")], SanitizeRules())
     (block,) = missing.content
     assert isinstance(block, ToolResultBlock)
     assert block.is_error
@@ -99,23 +107,23 @@ def test_the_result_of_a_later_call_with_the_same_id_is_not_the_earlier_ones() -
 def test_the_latest_images_are_kept() -> None:
     images = [ImageBlock(f"aGk{letter}") for letter in "abcd"]
     history = [user(images[0]), called("c"), result("c", "x", images[1], images[2]), user(images[3])]
-    cleaned = clean(history, Rules(images=2))
+    cleaned = sanitize(history, SanitizeRules(images=2))
     note = TextBlock("[image left out: there are too many, or too large ones]")
     assert cleaned == [user(note), called("c"), result("c", "x", images[2]), user(images[3])]
-    assert clean([user(ImageBlock("a" * 400))], Rules(image_chars=399)) == [user(note)]
-    assert clean([user(*images)], Rules(all_image_chars=8)) == [user(note, note, *images[2:])]
+    assert sanitize([user(ImageBlock("a" * 400))], SanitizeRules(image_chars=399)) == [user(note)]
+    assert sanitize([user(*images)], SanitizeRules(all_image_chars=8)) == [user(note, note, *images[2:])]
 
 
 def test_history_is_cut_at_the_last_user_messages_and_paired_again() -> None:
     history = [prompt("1"), called("a"), prompt("steer", "steer"), resulted("a"), said("x"), prompt("2"), said("y")]
     assert limit_history_turns(history, 1) == history[5:]
     assert limit_history_turns(history, 3) == limit_history_turns(history, 99) == history
-    assert clean(history, Rules(turns=2)) == [prompt("steer", "steer"), said("x"), prompt("2"), said("y")]
+    assert sanitize(history, SanitizeRules(turns=2)) == [prompt("steer", "steer"), said("x"), prompt("2"), said("y")]
 
 
 def test_neighbours_of_one_role_become_one_message_where_a_provider_needs_it() -> None:
     history = [said("0"), called("a"), resulted("a"), prompt("1"), said("2")]
-    joined = alternating(history)
+    joined = merge_roles(history)
     assert [message.role for message in joined] == ["user", "assistant", "user", "assistant"]
     assert joined[2].content == [*resulted("a").content, *prompt("1").content]
     assert joined[2].origin == "prompt"
@@ -127,12 +135,12 @@ def test_neighbours_of_one_role_become_one_message_where_a_provider_needs_it() -
 @given(st.lists(messages(), max_size=12), rules)
 @example(
     [TranscriptMessage("assistant", [TextBlock("")]), TranscriptMessage("user", [], from_session="main")],
-    Rules(turns=1, alternate=True),
+    SanitizeRules(turns=1, alternate=True),
 )
 def test_after_hygiene_every_call_has_exactly_one_result_and_hygiene_again_changes_nothing(
-    history: list[TranscriptMessage], given_rules: Rules
+    history: list[TranscriptMessage], given_rules: SanitizeRules
 ) -> None:
-    cleaned = clean(history, given_rules)
+    cleaned = sanitize(history, given_rules)
     for index, said_now in enumerate(cleaned):
         assert said_now.content
         called_ids = [call.id for call in said_now.calls]
@@ -147,4 +155,4 @@ def test_after_hygiene_every_call_has_exactly_one_result_and_hygiene_again_chang
     if given_rules.alternate:
         roles = [m.role for m in cleaned]
         assert roles == ["user" if index % 2 == 0 else "assistant" for index in range(len(roles))]
-    assert clean(cleaned, given_rules) == cleaned
+    assert sanitize(cleaned, given_rules) == cleaned

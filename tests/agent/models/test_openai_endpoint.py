@@ -3,12 +3,12 @@
 import pytest
 
 from agent.models.base import Model
-from agent.models.catalogue import UnknownModel, open_model
-from agent.models.openai_endpoint import BadEndpoint, Secret, read_endpoint
-from agent.models.openai_messages import Dialect
-from agent.models.scripted import Faults
+from agent.models.catalogue import ModelUnavailable, open_model
+from agent.models.openai_endpoint import EndpointError, Secret, read_endpoint
+from agent.models.openai_messages import CompatFlags
+from agent.models.scripted import ProcessFaults
 
-NO_FAULTS = Faults(lambda _: None)
+NO_FAULTS = ProcessFaults(lambda _: None)
 KEY = "sk-very-secret"
 
 
@@ -33,12 +33,12 @@ def test_the_flag_goes_before_the_environment_before_the_default(
     ["ftp://host", "host/v1", "http://", "http://host:port", "http://h\u00f6st", "http://host/?a=1", "http://[::1"],
 )
 def test_an_url_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(BadEndpoint, match="base URL"):
+    with pytest.raises(EndpointError, match="base URL"):
         read_endpoint(url, {})
 
 
 def test_a_secret_in_the_url_is_refused_and_not_repeated() -> None:
-    with pytest.raises(BadEndpoint, match="OPENAI_API_KEY") as failure:
+    with pytest.raises(EndpointError, match="OPENAI_API_KEY") as failure:
         read_endpoint(f"https://me:{KEY}@host", {})
     assert KEY not in str(failure.value)
 
@@ -64,25 +64,25 @@ def test_what_to_do_about_the_key_depends_on_where_the_agent_runs(environment: d
 
 def test_quirks_are_named_and_unknown_ones_refused() -> None:
     environment = {"OPENAI_COMPAT": "no-images, strict-roles,,no-reasoning-effort,no-stream-options,no-answer-options"}
-    assert read_endpoint(None, environment).dialect == Dialect(
+    assert read_endpoint(None, environment).compat == CompatFlags(
         images=False, strict_roles=True, reasoning_effort=False, stream_options=False, answer_options=False
     )
-    assert read_endpoint(None, {}).dialect == Dialect()
-    with pytest.raises(BadEndpoint, match="it knows: no-images"):
+    assert read_endpoint(None, {}).compat == CompatFlags()
+    with pytest.raises(EndpointError, match="it knows: no-images"):
         read_endpoint(None, {"OPENAI_COMPAT": "images"})
 
 
 def test_a_key_shows_itself_only_when_asked() -> None:
     endpoint = read_endpoint(None, {"OPENAI_API_KEY": f" {KEY}\n"})
-    assert endpoint.key.reveal() == KEY
+    assert endpoint.key.value() == KEY
     assert KEY not in f"{endpoint} {endpoint!r} {endpoint.key} {[endpoint.key]}"
-    assert endpoint.key.hidden_in(f"wrong key {KEY}!") == "wrong key ***!"
-    assert Secret("").hidden_in("abc") == "abc"
+    assert endpoint.key.redact(f"wrong key {KEY}!") == "wrong key ***!"
+    assert Secret("").redact("abc") == "abc"
 
 
 @pytest.mark.parametrize("key", ["a\nb", "k\u00e9y", "a\x00b"])
 def test_a_key_that_no_header_carries_is_refused_and_not_repeated(key: str) -> None:
-    with pytest.raises(BadEndpoint, match="OPENAI_API_KEY") as failure:
+    with pytest.raises(EndpointError, match="OPENAI_API_KEY") as failure:
         read_endpoint(None, {"OPENAI_API_KEY": key})
     assert key not in str(failure.value)
 
@@ -108,5 +108,5 @@ def test_any_model_of_a_server_is_opened_by_name(provider: str | None, model: st
 def test_a_model_that_cannot_be_used_is_refused_at_once(
     model: str | None, more: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(UnknownModel, match=message):
+    with pytest.raises(ModelUnavailable, match=message):
         open_model("openai", model, NO_FAULTS, **{"environment": {}, **more})  # type: ignore[arg-type]  # a table's rows

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.models.base import ModelRequest, ToolDefinition
-from agent.models.openai_messages import Dialect, Names, request_body, to_messages
+from agent.models.openai_messages import CompatFlags, ToolNameMap, request_body, to_messages
 from wire.entries import (
-    Block,
+    ContentBlock,
     ImageBlock,
-    Origin,
+    MessageOrigin,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -26,20 +26,20 @@ IMAGE = ImageBlock("AAAA", "image/png")
 IMAGE_PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 
 
-def user(*blocks: Block | str, origin: Origin = "prompt") -> TranscriptMessage:
+def user(*blocks: ContentBlock | str, origin: MessageOrigin = "prompt") -> TranscriptMessage:
     return TranscriptMessage("user", [TextBlock(b) if isinstance(b, str) else b for b in blocks], origin=origin)
 
 
-def assistant(*blocks: Block | str) -> TranscriptMessage:
+def assistant(*blocks: ContentBlock | str) -> TranscriptMessage:
     return TranscriptMessage("assistant", [TextBlock(b) if isinstance(b, str) else b for b in blocks])
 
 
-def results(*blocks: Block) -> TranscriptMessage:
+def results(*blocks: ContentBlock) -> TranscriptMessage:
     return TranscriptMessage("user", [*blocks], origin="tool")
 
 
 def sent(*messages: TranscriptMessage, system: str = "", **dialect: bool) -> list[Json]:
-    return to_messages(ModelRequest("r1.0", messages, system_prompt=system), Names(), Dialect(**dialect))
+    return to_messages(ModelRequest("r1.0", messages, system_prompt=system), ToolNameMap(), CompatFlags(**dialect))
 
 
 def call_of(call_id: str, name: str, arguments: str) -> Json:
@@ -138,15 +138,19 @@ def test_strict_roles_alternate_whatever_was_said(messages: list[TranscriptMessa
 
 @given(st.sets(st.one_of(st.text(max_size=80), st.text("ab. _-", max_size=4)), max_size=20))
 def test_names_are_taken_by_servers_and_find_their_way_back(ours: set[str]) -> None:
-    names = Names(ours)
-    theirs = {names.theirs(name) for name in ours}
+    names = ToolNameMap(ours)
+    theirs = {names.to_server(name) for name in ours}
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in theirs)
-    assert {names.ours(name) for name in theirs} == ours
+    assert {names.from_server(name) for name in theirs} == ours
 
 
 def test_a_good_name_stays_and_an_invented_one_is_passed_on() -> None:
-    names = Names(["read"])
-    assert (names.theirs("read"), names.ours("read"), names.ours("invented")) == ("read", "read", "invented")
+    names = ToolNameMap(["read"])
+    assert (names.to_server("read"), names.from_server("read"), names.from_server("invented")) == (
+        "read",
+        "read",
+        "invented",
+    )
 
 
 # --- the request ------------------------------------------------------------------------------------------------------
@@ -155,8 +159,8 @@ def test_a_good_name_stays_and_an_invented_one_is_passed_on() -> None:
 def test_a_request_names_the_model_its_tools_and_how_hard_to_think() -> None:
     tool = ToolDefinition("my.tool", "Does it.", {"type": "object"})
     request = ModelRequest("r1.0", [user("hi")], thinking="high", tools=[tool])
-    names = Names([tool.name])
-    body = request_body("m", request, names, Dialect())
+    names = ToolNameMap([tool.name])
+    body = request_body("m", request, names, CompatFlags())
     assert body == {
         "model": "m",
         "messages": [{"role": "user", "content": "hi"}],
@@ -166,7 +170,7 @@ def test_a_request_names_the_model_its_tools_and_how_hard_to_think() -> None:
             {
                 "type": "function",
                 "function": {
-                    "name": names.theirs("my.tool"),
+                    "name": names.to_server("my.tool"),
                     "description": "Does it.",
                     "parameters": {"type": "object"},
                 },
@@ -178,9 +182,9 @@ def test_a_request_names_the_model_its_tools_and_how_hard_to_think() -> None:
 
 def test_what_a_server_does_not_know_is_not_asked_for() -> None:
     request = ModelRequest("r1.0", [user("hi")], thinking="high")
-    body = request_body("m", request, Names(), Dialect(reasoning_effort=False, stream_options=False))
+    body = request_body("m", request, ToolNameMap(), CompatFlags(reasoning_effort=False, stream_options=False))
     assert set(body) == {"model", "messages", "stream"}
-    assert "reasoning_effort" not in request_body("m", ModelRequest("r1.0", [user("hi")]), Names(), Dialect())
+    assert "reasoning_effort" not in request_body("m", ModelRequest("r1.0", [user("hi")]), ToolNameMap(), CompatFlags())
 
 
 SCHEMA = {"type": "object"}
@@ -203,13 +207,13 @@ SCHEMA = {"type": "object"}
         (AnswerOptions(must_call=["a", "b"]), {"tool_choice": "required"}),
         (
             AnswerOptions(must_call=["my.tool"]),
-            {"tool_choice": {"type": "function", "function": {"name": Names().theirs("my.tool")}}},
+            {"tool_choice": {"type": "function", "function": {"name": ToolNameMap().to_server("my.tool")}}},
         ),
     ],
 )
 def test_what_an_answer_is_to_be_goes_to_the_server(wanted: AnswerOptions, expected: Json) -> None:
     request = ModelRequest("r1.0", [user("hi")], answer=wanted)
-    plain = request_body("m", ModelRequest("r1.0", [user("hi")]), Names(), Dialect())
-    assert request_body("m", request, Names(), Dialect()) == plain | expected
-    dialect = Dialect(answer_options=False)
-    assert request_body("m", request, Names(), dialect) == plain | ({"stop": ["END"]} if wanted.stop else {})
+    plain = request_body("m", ModelRequest("r1.0", [user("hi")]), ToolNameMap(), CompatFlags())
+    assert request_body("m", request, ToolNameMap(), CompatFlags()) == plain | expected
+    dialect = CompatFlags(answer_options=False)
+    assert request_body("m", request, ToolNameMap(), dialect) == plain | ({"stop": ["END"]} if wanted.stop else {})

@@ -25,7 +25,7 @@ from agent.models.base import (
     UsagePiece,
 )
 from agent.models.openai import OpenAIModel
-from agent.models.openai_endpoint import Patience, read_endpoint
+from agent.models.openai_endpoint import Timeouts, read_endpoint
 from agent.models.openai_stream import AnswerLimits
 from agent.models.retry import RetryPolicy, stream_with_retries
 from fixtures.fake_openai import FakeOpenAI
@@ -47,7 +47,7 @@ async def opens(server: FakeOpenAI) -> AsyncIterator[Opens]:
     def open_one(
         name: str = "fake-1",
         *,
-        patience: Patience | None = None,
+        patience: Timeouts | None = None,
         limits: AnswerLimits | None = None,
         **environment: str,
     ) -> OpenAIModel:
@@ -116,7 +116,7 @@ async def test_an_answer_is_the_same_however_it_is_sent(how: str, opens: Opens) 
 
 async def test_the_first_piece_comes_before_the_last_is_there(opens: Opens, server: FakeOpenAI) -> None:
     with trio.fail_after(20):
-        async with aclosing(opens(patience=Patience(close=60)).stream(request_of("HANG first"))) as pieces:
+        async with aclosing(opens(patience=Timeouts(close=60)).stream(request_of("HANG first"))) as pieces:
             assert await anext(pieces) == TextPiece(["before hang "])
     await until_told(server.hung_up, "HANG first")
 
@@ -130,7 +130,7 @@ async def test_an_answer_that_is_too_long_for_its_server_says_so(opens: Opens) -
 
 
 async def test_calls_share_a_connection(server: FakeOpenAI, opens: Opens) -> None:
-    model = opens(patience=Patience(end=20))
+    model = opens(patience=Timeouts(end=20))
     server.seen.clear()
     for text in ("one", "two", "STATUS=500x1 three", "STATUS=500x1 three", "WHOLE four"):
         try:
@@ -245,19 +245,19 @@ async def test_a_frame_over_the_limit_is_refused_and_one_below_is_not(opens: Ope
 @pytest.mark.parametrize(
     ("text", "patience"),
     [
-        ("HANGHEAD", Patience(first_byte=0.2)),
-        ("DRIP=1 DELAY_MS=1000", Patience(first_byte=0.2)),
-        ("HANG", Patience(between_bytes=0.2)),
+        ("HANGHEAD", Timeouts(first_byte=0.2)),
+        ("DRIP=1 DELAY_MS=1000", Timeouts(first_byte=0.2)),
+        ("HANG", Timeouts(between_bytes=0.2)),
     ],
 )
-async def test_a_server_that_falls_silent_is_left(text: str, patience: Patience, opens: Opens) -> None:
+async def test_a_server_that_falls_silent_is_left(text: str, patience: Timeouts, opens: Opens) -> None:
     error = await failure_of(opens(patience=patience), text)
     assert "said nothing for too long" in str(error)
     assert error.transient
 
 
 async def test_a_complete_answer_is_one_though_its_stream_never_ends(opens: Opens, server: FakeOpenAI) -> None:
-    pieces = await ask(opens(patience=Patience(count=0.2)), "LINGER hello")
+    pieces = await ask(opens(patience=Timeouts(count=0.2)), "LINGER hello")
     assert text_of(pieces) == "echo: LINGER hello"
     await until_told(server.hung_up, "LINGER hello")
 
@@ -290,7 +290,7 @@ async def test_an_error_that_does_not_end_is_told_as_far_as_it_came(opens: Opens
             await stream.receive_some(65536)
 
     async with raw_server(handle) as url:
-        error = await failure_of(opens(patience=Patience(error=0.1), OPENAI_BASE_URL=url), "hello")
+        error = await failure_of(opens(patience=Timeouts(error=0.1), OPENAI_BASE_URL=url), "hello")
     assert str(error) == "the model server answered 503: come again"
 
 

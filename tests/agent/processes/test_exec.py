@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from agent.processes.registry import ProcessRegistry, RegistryLimits
 from agent.processes.spawn import SpawnFailed
 from agent.tools.base import ToolError, definition_of
-from agent.tools.exec import ExecInput, ExecTool, window_of, yield_window
+from agent.tools.exec import ExecInput, ExecTool, wait_window, yield_window
 from agent.tools.pages import MAX_BYTES, MAX_LINES
 from agent.tools.process import ProcessTool
 from tests.agent.processes.helpers import Bench, bench_of, processes_with
@@ -208,7 +208,7 @@ async def test_the_timeout_goes_along_to_the_background(bench: Bench) -> None:
 def test_where_only_what_is_asked_for_goes_to_the_background_a_slow_command_is_waited_for(
     more: dict[str, Any], seconds: float
 ) -> None:
-    assert window_of(ExecInput("make", **more), ProcessRegistry(yields=False)) == seconds
+    assert wait_window(ExecInput("make", **more), ProcessRegistry(yields=False)) == seconds
 
 
 async def test_where_nothing_may_go_to_the_background_the_call_waits_and_says_so(workspace: Path) -> None:

@@ -5,20 +5,20 @@ import re
 import pytest
 
 from agent.processes.keys import UnknownKey, encode_key, encode_paste
-from agent.processes.registry import new_name
+from agent.processes.registry import new_session_name
 
 
 def test_a_name_is_two_words_and_never_one_that_is_taken() -> None:
     taken: set[str] = set()
     for _ in range(500):
-        name = new_name(taken)
+        name = new_session_name(taken)
         assert name not in taken
         assert re.fullmatch(r"[a-z]+-[a-z]+(-[0-9]+)?", name)
         taken.add(name)
 
 
 def test_when_all_pairs_are_taken_a_number_helps() -> None:
-    assert new_name({"amber-acorn", "amber-acorn-2"}, lambda words: words[0]) == "amber-acorn-3"
+    assert new_session_name({"amber-acorn", "amber-acorn-2"}, lambda words: words[0]) == "amber-acorn-3"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.processes.output import Output, OutputLimits, Sanitiser
+from agent.processes.output import CommandOutput, OutputLimits, Sanitiser
 
 SMALL = OutputLimits(kept=40, pending=10, chunk=7, waiting=700)
 CHUNKS = st.tuples(
@@ -51,10 +51,10 @@ class Eager:
 
 @given(st.lists(st.one_of(CHUNKS, st.just("poll"), st.just("look")), max_size=40))
 def test_it_shows_exactly_what_reading_everything_at_once_would_show(steps: list[tuple[int, bytes] | str]) -> None:
-    output, eager = Output(SMALL), Eager()
+    output, eager = CommandOutput(SMALL), Eager()
     for step in steps:
         if step == "poll":
-            assert output.take_pending() == eager.take_pending()
+            assert output.read_pending() == eager.take_pending()
         elif isinstance(step, str):
             assert (output.text(), output.tail(9)) == (eager.text(), eager.text()[-9:])
         else:
@@ -65,11 +65,11 @@ def test_it_shows_exactly_what_reading_everything_at_once_would_show(steps: list
     assert output.text() == eager.text()
     assert output.size == len(eager.text())
     assert output.truncated == (len(eager.said) > SMALL.kept)
-    assert output.take_pending() == eager.take_pending()
+    assert output.read_pending() == eager.take_pending()
 
 
 def test_a_flood_that_nobody_looks_at_is_not_kept() -> None:
-    output = Output()
+    output = CommandOutput()
     for _ in range(1000):
         output.feed(0, b"the same line over and over\n" * 2000)
         assert output._waiting_cost <= 1024 * 1024
@@ -78,7 +78,7 @@ def test_a_flood_that_nobody_looks_at_is_not_kept() -> None:
 
 
 def test_single_bytes_cost_what_they_really_take() -> None:
-    output = Output()
+    output = CommandOutput()
     for _ in range(50_000):
         output.feed(0, b"x")
     assert len(output._waiting) < 11_000
@@ -87,12 +87,12 @@ def test_single_bytes_cost_what_they_really_take() -> None:
 
 
 def test_a_word_on_one_stream_outlasts_the_flood_on_the_other() -> None:
-    output = Output()
+    output = CommandOutput()
     output.feed(1, b"error!\n")
     for _ in range(200):
         output.feed(0, b"noise\n" * 10_000)
-    said, lost = output.take_pending()
+    said, lost = output.read_pending()
     assert said.startswith("error!\n")
     assert len(said) == 30_000 + len("error!\n")
     assert lost
-    assert output.take_pending() == ("", False)
+    assert output.read_pending() == ("", False)

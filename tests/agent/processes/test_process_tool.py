@@ -13,7 +13,7 @@ import trio.testing
 from agent.processes.session import ProcessInput
 from agent.tools.base import ToolOutput
 from agent.tools.exec import ExecTool
-from agent.tools.process import ProcessTool, act
+from agent.tools.process import ProcessTool, perform_action
 from tests.agent.processes.helpers import Bench, processes_with
 
 pytestmark = pytest.mark.process
@@ -35,8 +35,8 @@ async def said(bench: Bench, session_id: str, text: str) -> None:
     assert session is not None
     with trio.fail_after(10):
         while text not in session.output.text():
-            session.fresh = trio.Event()
-            await session.fresh.wait()
+            session.has_output = trio.Event()
+            await session.has_output.wait()
 
 
 async def poll(bench: Bench, session_id: str, timeout: float = 10) -> ToolOutput:  # noqa: ASYNC109 - the tool's own
@@ -98,7 +98,7 @@ async def observe(bench: Bench, session_id: str, **more: float) -> str:
     """What a poll of a front end answers."""
     with trio.fail_after(20):
         request = msgspec.convert({"action": "poll", "session_id": session_id, **more}, ProcessInput)
-        return (await act(request, bench.registry, "mine", bench.outputs, observes=True)).text
+        return (await perform_action(request, bench.registry, "mine", bench.outputs, observes=True)).text
 
 
 async def test_a_front_ends_poll_leaves_the_output_to_the_agent(bench: Bench) -> None:
@@ -178,7 +178,7 @@ async def test_what_is_written_arrives_and_the_end_of_input_too(bench: Bench) ->
 async def test_a_command_that_does_not_read_takes_what_fits_and_no_call_waits_for_ever(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.processes.session._PATIENCE", 0.2)
+    monkeypatch.setattr("agent.processes.session._WRITE_TIMEOUT", 0.2)
     session_id = await started(bench, "sleep 60")
     output = await bench.use(PROCESS, action="write", session_id=session_id, data="x" * 1_000_000)
     assert output.details["status"] == "failed"
@@ -263,7 +263,7 @@ async def test_nobody_reaches_the_commands_of_another_scope(bench: Bench, action
     assert output.details == {"status": "failed", "error": output.text.removeprefix("Failed: ").removesuffix(".")}
     assert "Nothing runs" in await bench.text(PROCESS, scope="other", action="list")
     assert "Cleared 0" in await bench.text(PROCESS, scope="other", action="clear")
-    assert bench.registry.in_background == 1
+    assert bench.registry.background_count == 1
 
 
 def test_an_unknown_action_or_too_many_keys_are_refused() -> None:

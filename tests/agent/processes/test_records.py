@@ -41,7 +41,7 @@ async def asked(bench: Bench, action: str, name: str) -> str:
 async def test_another_registry_tells_the_same_of_a_command_that_has_ended(workspace: object) -> None:
     kept = Kept()
     async with bench_of() as first:
-        first.registry.keep = kept
+        first.registry.save_record = kept
         name = await ended(first, "echo one; echo two >&2; exit 3")
         log = await asked(first, "log", name)
         listed = await first.text(PROCESS, action="list")
@@ -59,14 +59,14 @@ async def test_another_registry_tells_the_same_of_a_command_that_has_ended(works
 async def test_what_a_poll_has_shown_is_not_new_in_another_registry(workspace: object) -> None:
     kept = Kept()
     async with bench_of() as first, bench_of() as second, bench_of() as third:
-        first.registry.keep = second.registry.keep = kept
+        first.registry.save_record = second.registry.save_record = kept
         name = str((await first.use(EXEC, command="echo one; read x; echo two", background=True)).details["session_id"])
         session = first.registry.get(name, "mine")
         assert session is not None
         with trio.fail_after(20):
             while not session.output.size:
-                session.fresh = trio.Event()
-                await session.fresh.wait()
+                session.has_output = trio.Event()
+                await session.has_output.wait()
         assert (await asked(first, "poll", name)).startswith("one\n\n")
         await first.use(PROCESS, action="submit", session_id=name)
         await first.ended(name)
@@ -80,7 +80,7 @@ async def test_of_a_long_output_the_end_is_left_and_it_is_said_that_there_was_mo
     kept = Kept()
     limits = RegistryLimits(output=OutputLimits(kept=5_000))
     async with bench_of(limits=limits) as first, bench_of() as second:
-        first.registry.keep = kept
+        first.registry.save_record = kept
         name = await ended(first, "seq 3000")
         assert len(kept[name].tail) == TAIL_CHARS
         second.registry.restore(kept.values(), scope_key="mine", session_key="")
@@ -92,7 +92,7 @@ async def test_of_a_long_output_the_end_is_left_and_it_is_said_that_there_was_mo
 async def test_a_command_that_died_with_its_worker_is_lost_and_stays_so(workspace: object) -> None:
     kept = Kept()
     async with bench_of() as first, bench_of() as second, bench_of() as third:
-        first.registry.keep = second.registry.keep = kept
+        first.registry.save_record = second.registry.save_record = kept
         name = str((await first.use(EXEC, command="sleep 60", background=True)).details["session_id"])
         second.registry.restore(kept.values(), scope_key="mine", session_key="")
         end = f"(Session {name} has ended: failed, lost with its worker.)"
@@ -106,7 +106,7 @@ async def test_a_command_that_died_with_its_worker_is_lost_and_stays_so(workspac
 async def test_what_was_cleared_or_is_known_already_is_not_restored(workspace: object) -> None:
     kept = Kept()
     async with bench_of() as first:
-        first.registry.keep = kept
+        first.registry.save_record = kept
         name = await ended(first, "seq 3000")
         first.registry.restore(kept.values(), scope_key="mine", session_key="")
         assert (await asked(first, "log", name)).endswith("[lines 2801 to 3000 of 3000]")

@@ -11,9 +11,9 @@ import trio
 import trio.testing
 
 from agent.processes.registry import ProcessRegistry, RegistryLimits
-from agent.processes.session import ProcessInput, Session
-from agent.processes.spawn import Command, SpawnFailed
-from agent.tools.process import act
+from agent.processes.session import ProcessInput, ProcessSession
+from agent.processes.spawn import ShellCommand, SpawnFailed
+from agent.tools.process import perform_action
 from rpc.sweep import kill_marked
 from tests.agent.processes.helpers import ENVIRONMENT, Bench, bench_of, processes_with
 from wire.messages import ExecExit
@@ -24,17 +24,17 @@ PROJECT = Path(__file__).parents[3]
 pytestmark = pytest.mark.process
 
 
-def command(line: str, **environment: str) -> Command:
-    return Command(line=line, cwd="/", environment={**ENVIRONMENT, **environment}, takes_input=True)
+def command(line: str, **environment: str) -> ShellCommand:
+    return ShellCommand(line=line, cwd="/", environment={**ENVIRONMENT, **environment}, takes_input=True)
 
 
-def in_background(registry: ProcessRegistry, line: str, **environment: str) -> Session:
+def in_background(registry: ProcessRegistry, line: str, **environment: str) -> ProcessSession:
     session = registry.start(command(line, **environment), scope_key="mine", session_key="key")
-    registry.background(session)
+    registry.move_to_background(session)
     return session
 
 
-async def end_of(session: Session) -> None:
+async def end_of(session: ProcessSession) -> None:
     with trio.fail_after(10):
         await session.ended.wait()
 
@@ -57,7 +57,7 @@ async def test_the_end_of_a_background_command_is_told_once_in_one_line(
 ) -> None:
     session = in_background(bench.registry, line)
     await end_of(session)
-    bench.registry.announce(session)
+    bench.registry.notify_exit(session)
     (told,) = bench.notices
     expected = (session.id, "key", notice.summary.format(session.id), notice.exit_code, notice.signal)
     assert (told.session_id, told.session_key, told.summary, told.exit_code, told.signal) == expected
@@ -89,7 +89,7 @@ async def test_a_foreground_command_is_told_to_nobody_and_forgotten(bench: Bench
 async def test_an_end_that_a_poll_waited_for_is_not_told_again(bench: Bench) -> None:
     session = in_background(bench.registry, "read x")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(act, ProcessInput("poll", session.id, timeout=10), bench.registry, "mine")
+        nursery.start_soon(perform_action, ProcessInput("poll", session.id, timeout=10), bench.registry, "mine")
         await trio.testing.wait_all_tasks_blocked()
         await session.stdin.end()
     assert session.exited
@@ -100,7 +100,7 @@ async def test_an_end_that_a_poll_gave_up_waiting_for_is_told(bench: Bench) -> N
     session = in_background(bench.registry, "read x")
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(act, ProcessInput("poll", session.id, timeout=10), bench.registry, "mine")
+            nursery.start_soon(perform_action, ProcessInput("poll", session.id, timeout=10), bench.registry, "mine")
             await trio.testing.wait_all_tasks_blocked()
             scope.cancel()
     await session.stdin.end()
@@ -115,7 +115,7 @@ async def test_an_end_that_comes_in_the_very_moment_a_poll_is_cancelled_is_told(
     await end_of(session)
     assert bench.notices == []
     session.watchers -= 1
-    bench.registry.announce(session)
+    bench.registry.notify_exit(session)
     assert len(bench.notices) == 1
 
 
@@ -213,7 +213,7 @@ async def test_a_command_takes_five_descriptors_and_gives_them_back(bench: Bench
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command may take its time to read."""
-    monkeypatch.setattr("agent.processes.session._PATIENCE", 1000)
+    monkeypatch.setattr("agent.processes.session._WRITE_TIMEOUT", 1000)
 
 
 @pytest.mark.usefixtures("patient")
@@ -236,7 +236,7 @@ async def test_a_writer_that_waits_is_told_when_the_command_ends(bench: Bench) -
 
         async def write() -> None:
             nonlocal output
-            output = await act(ProcessInput("write", session.id, data="x" * 100_000), bench.registry, "mine")
+            output = await perform_action(ProcessInput("write", session.id, data="x" * 100_000), bench.registry, "mine")
 
         nursery.start_soon(write)
         await trio.testing.wait_all_tasks_blocked()

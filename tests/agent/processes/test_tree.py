@@ -31,8 +31,8 @@ async def test_what_forks_between_the_look_and_the_signal_is_looked_for_again(
 
     reaped: list[bool] = []
     leader = SimpleNamespace(exited=trio.lowlevel.checkpoint, process=SimpleNamespace(wait=lambda: reaped.append(True)))
-    monkeypatch.setattr(tree, "_Tree", Hydra)
-    monkeypatch.setattr(tree, "_Group", Hydra)
+    monkeypatch.setattr(tree, "_ProcessTree", Hydra)
+    monkeypatch.setattr(tree, "_ProcessGroup", Hydra)
     await tree.stop_tree(leader, grace=7)  # type: ignore[arg-type]  # as much of a leader as it takes
     assert sent == [signal.SIGTERM, *[signal.SIGKILL] * 4]
     assert trio.current_time() == 7
@@ -55,8 +55,8 @@ def test_a_process_inside_exec_is_asked_for_its_mark_again(
         ),
     }
     monkeypatch.setattr(tree, "_read_file", lambda path, _: next(files[path]))
-    monkeypatch.setattr(tree, "_EXEC_PATIENCE", 0.25 if looks > 100 else 20)
-    row = tree._Row(7, "S", 1, 7, 7, 5)
+    monkeypatch.setattr(tree, "_EXEC_TIMEOUT", 0.25 if looks > 100 else 20)
+    row = tree._ProcessRow(7, "S", 1, 7, 7, 5)
     assert tree._is_marked(row, (), 0, b"AGENT_EXEC_ID=mine") is is_found
 
 
@@ -71,4 +71,4 @@ def test_a_process_that_may_not_be_looked_into_is_not_waited_for(monkeypatch: py
 
     monkeypatch.setattr(tree, "_read_file", read)
     monkeypatch.setattr("agent.processes.tree.time.sleep", lambda _: pytest.fail("it waits"))
-    assert not tree._is_marked(tree._Row(7, "S", 1, 7, 7, 5), (), 0, b"AGENT_EXEC_ID=mine")
+    assert not tree._is_marked(tree._ProcessRow(7, "S", 1, 7, 7, 5), (), 0, b"AGENT_EXEC_ID=mine")

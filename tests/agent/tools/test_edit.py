@@ -31,7 +31,7 @@ async def test_an_edit_keeps_bytes_line_ends_and_mode_and_shows_a_diff(bench: Be
         "+2b \ufffd",
         " three",
     ]
-    assert await bench.files.changed() == []
+    assert await bench.files.find_changed() == []
 
 
 async def test_several_edits_are_told_by_their_lines(bench: Bench, workspace: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.edits import MAX_DIFF_LINES, Change, Edit, EditProblem, apply_changes, plan_changes, unified_diff
+from agent.tools.edits import MAX_DIFF_LINES, Edit, EditError, TextChange, apply_changes, plan_changes, unified_diff
 
 
 def edited(text: str, *edits: Edit) -> str:
@@ -71,7 +71,7 @@ def test_edits(text: str, edits: list[Edit], result: str) -> None:
     ],
 )
 def test_edits_that_cannot_be_made_say_why_and_where(text: str, edits: list[Edit], problem: str) -> None:
-    with pytest.raises(EditProblem) as caught:
+    with pytest.raises(EditError) as caught:
         plan_changes(text, edits)
     assert problem in str(caught.value)
 
@@ -86,7 +86,7 @@ _edits = st.lists(
 def test_all_edits_are_made_or_none(text: str, edits: list[Edit]) -> None:
     try:
         changes = plan_changes(text, edits)
-    except EditProblem:
+    except EditError:
         return
     assert {text[change.start : change.end] for change in changes} == {edit.old_text for edit in edits}
     assert sorted(change.new for change in changes) == sorted(
@@ -95,7 +95,7 @@ def test_all_edits_are_made_or_none(text: str, edits: list[Edit]) -> None:
     kept = "".join(
         text[before.end : after.start]
         for before, after in zip(
-            [Change(0, 0, ""), *changes], [*changes, Change(len(text), len(text), "")], strict=True
+            [TextChange(0, 0, ""), *changes], [*changes, TextChange(len(text), len(text), "")], strict=True
         )
     )
     assert len(kept) == len(text) - sum(change.end - change.start for change in changes)
@@ -106,7 +106,7 @@ def test_line_ends_make_no_difference(text: str, edits: list[Edit]) -> None:
     def outcome(source: str) -> str | None:
         try:
             return edited(source, *edits)
-        except EditProblem:
+        except EditError:
             return None
 
     unix = outcome(text)
@@ -123,7 +123,7 @@ def test_outside_the_replaced_piece_every_byte_stays(text: str, data: st.DataObj
     old = text[start:end]
     try:
         (change,) = plan_changes(text, [Edit(old, "NEW")]) if old else [None]
-    except EditProblem:
+    except EditError:
         return
     if change is not None:
         result = apply_changes(text, [change])
@@ -158,7 +158,7 @@ def test_a_diff_says_exactly_what_changed(lines: list[str], data: st.DataObject)
     text = "\n".join(lines)
     places = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8, unique=True)))
     changes = [
-        Change(start, end, data.draw(st.text(st.sampled_from("xa\n"), max_size=6)))
+        TextChange(start, end, data.draw(st.text(st.sampled_from("xa\n"), max_size=6)))
         for start, end in zip(places[::2], places[1::2], strict=False)
     ]
     assert patched(text, unified_diff(text, changes)) == apply_changes(text, changes)

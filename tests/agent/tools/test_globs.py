@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.tools.search.ignore import Ignoring, glob_matcher, parse_rules
+from agent.tools.search.ignore import IgnoreStack, glob_matcher, parse_rules
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_any_pattern_is_translated_or_refused_as_one(pattern: str) -> None:
     ],
 )
 def test_ignore_files(rules: str, path: str, kind: str, ignored: object) -> None:
-    ignoring = Ignoring().with_rules_above(parse_rules(rules), "")
+    ignoring = IgnoreStack().with_rules_above(parse_rules(rules), "")
     assert ignoring.ignores(path, is_directory=kind == "directory") is ignored
 
 
 def test_inner_rules_go_before_outer_ones_and_count_from_their_own_directory() -> None:
-    above = Ignoring().with_rules_above(parse_rules("/top/in/*.x\n*.y\n"), "top/")
+    above = IgnoreStack().with_rules_above(parse_rules("/top/in/*.x\n*.y\n"), "top/")
     assert above.ignores("in/a.x", is_directory=False)
     assert not above.ignores("a.x", is_directory=False)
     inner = above.with_rules_of("in/", parse_rules("!*.y\n/only\n"))
@@ -111,7 +111,7 @@ def test_git_ignores_the_same(workspace: Path, lines: list[str]) -> None:
         capture_output=True,
         check=False,
     )
-    ignoring = Ignoring().with_rules_above(parse_rules("\n".join(lines)), "")
+    ignoring = IgnoreStack().with_rules_above(parse_rules("\n".join(lines)), "")
 
     def ignored(path: str) -> bool:
         parts = path.split("/")

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from agent.tools import file_state as module
-from agent.tools.file_state import FileLedger, Stamp
+from agent.tools.file_state import FileTracker, FileVersion
 from agent.tools.read import ReadTool
 from agent.tools.write import WriteTool
 from tests.agent.tools.using import Bench
@@ -21,21 +21,21 @@ async def read(bench: Bench, name: str) -> str:
 async def test_a_change_by_someone_else_is_told_once(bench: Bench, workspace: Path) -> None:
     (workspace / "file").write_text("one")
     path = await read(bench, "file")
-    assert await bench.files.changed() == []
+    assert await bench.files.find_changed() == []
     (workspace / "file").write_text("two")
-    assert await bench.files.changed() == [path]
-    assert await bench.files.changed() == []
+    assert await bench.files.find_changed() == [path]
+    assert await bench.files.find_changed() == []
     (workspace / "file").write_text("six")
-    assert await bench.files.changed() == [path]
+    assert await bench.files.find_changed() == [path]
     await read(bench, "file")
-    assert await bench.files.changed() == []
+    assert await bench.files.find_changed() == []
 
 
 async def test_what_the_agent_writes_is_not_told(bench: Bench) -> None:
     await bench.use(WriteTool(), path="file", content="one")
-    assert await bench.files.changed() == []
+    assert await bench.files.find_changed() == []
     await bench.use(WriteTool(), path="file", content="two")
-    assert await bench.files.changed() == []
+    assert await bench.files.find_changed() == []
 
 
 async def test_a_new_time_on_the_same_content_is_no_change(bench: Bench, workspace: Path) -> None:
@@ -43,10 +43,10 @@ async def test_a_new_time_on_the_same_content_is_no_change(bench: Bench, workspa
     await read(bench, "file")
     os.utime(workspace / "file", (1, 1))
     (workspace / "file").chmod(0o600)
-    assert await bench.files.changed() == []
+    assert await bench.files.find_changed() == []
     (workspace / "other").write_text("one")
     (workspace / "other").replace(workspace / "file")
-    assert await bench.files.changed() == []
+    assert await bench.files.find_changed() == []
 
 
 async def test_a_change_of_the_same_size_and_time_is_seen(bench: Bench, workspace: Path) -> None:
@@ -55,28 +55,28 @@ async def test_a_change_of_the_same_size_and_time_is_seen(bench: Bench, workspac
     path = await read(bench, "file")
     (workspace / "file").write_text("two")
     os.utime(workspace / "file", ns=(10**18, 10**18))
-    assert await bench.files.changed() == [path]
+    assert await bench.files.find_changed() == [path]
 
 
 async def test_removing_and_putting_back_are_told(bench: Bench, workspace: Path) -> None:
     (workspace / "file").write_text("one")
     path = await read(bench, "file")
     (workspace / "file").unlink()
-    assert await bench.files.changed() == [path]
-    assert await bench.files.changed() == []
+    assert await bench.files.find_changed() == [path]
+    assert await bench.files.find_changed() == []
     (workspace / "file").write_text("one")
-    assert await bench.files.changed() == []
+    assert await bench.files.find_changed() == []
     (workspace / "file").write_text("two")
-    assert await bench.files.changed() == [path]
+    assert await bench.files.find_changed() == [path]
     (workspace / "file").unlink()
     os.mkfifo(workspace / "file")
-    assert await bench.files.changed() == [path]
+    assert await bench.files.find_changed() == [path]
     (workspace / "file").unlink()
     (workspace / "file").symlink_to("/etc/passwd")
-    assert await bench.files.changed() == []  # still no file
+    assert await bench.files.find_changed() == []  # still no file
     (workspace / "file").unlink()
     (workspace / "file").write_text("three")
-    assert await bench.files.changed() == [path]
+    assert await bench.files.find_changed() == [path]
 
 
 async def test_large_files_are_told_apart_by_time_and_size(
@@ -86,24 +86,24 @@ async def test_large_files_are_told_apart_by_time_and_size(
     monkeypatch.setattr("agent.tools.read.HASHED_BYTES", 10)
     (workspace / "file").write_text("more than ten")
     path = await read(bench, "file")
-    known = bench.files.known(path)
+    known = bench.files.last_seen(path)
     assert known is not None
     assert known.digest is None
     (workspace / "file").chmod(0o600)
-    assert await bench.files.changed() == []
+    assert await bench.files.find_changed() == []
     (workspace / "file").write_text("quite different")
-    assert await bench.files.changed() == [path]
+    assert await bench.files.find_changed() == [path]
 
 
 async def test_only_the_files_used_last_are_tracked(workspace: Path) -> None:
-    files = FileLedger(tracked=2)
-    stamp = Stamp(0, 0, 0, 0, settled=True, digest=b"")
+    files = FileTracker(tracked=2)
+    stamp = FileVersion(0, 0, 0, 0, settled=True, digest=b"")
     for name in ("a", "b", "a", "c"):
-        files.note(str(workspace / name), stamp)
-    assert [files.known(str(workspace / name)) is not None for name in "abc"] == [True, False, True]
-    files.forget_all()
-    assert files.known(str(workspace / "a")) is None
-    assert await files.changed() == []
+        files.record(str(workspace / name), stamp)
+    assert [files.last_seen(str(workspace / name)) is not None for name in "abc"] == [True, False, True]
+    files.clear()
+    assert files.last_seen(str(workspace / "a")) is None
+    assert await files.find_changed() == []
 
 
 async def test_a_file_used_while_it_is_looked_at_is_not_told(bench: Bench, workspace: Path) -> None:
@@ -113,24 +113,24 @@ async def test_a_file_used_while_it_is_looked_at_is_not_told(bench: Bench, works
     changed: list[str] = []
 
     async def look() -> None:
-        changed.extend(await bench.files.changed())
+        changed.extend(await bench.files.find_changed())
 
-    stamp = bench.files.known(path)
+    stamp = bench.files.last_seen(path)
     assert stamp is not None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(look)
         await trio.lowlevel.checkpoint()
-        bench.files.note(path, stamp)
+        bench.files.record(path, stamp)
     assert changed in ([], [path])  # the thread may have been faster; either way the entry is the newer one
-    assert bench.files.known(path) == stamp
+    assert bench.files.last_seen(path) == stamp
 
 
 async def test_one_writer_at_a_time_and_in_order(autojump_clock: trio.testing.MockClock) -> None:
-    files = FileLedger()
+    files = FileTracker()
     order: list[str] = []
 
     async def work(name: str, path: str, seconds: float) -> None:
-        async with files.writing(path):
+        async with files.write_lock(path):
             order.append(f"{name} begins")
             await trio.sleep(seconds)
             order.append(f"{name} ends")

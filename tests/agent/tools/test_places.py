@@ -13,8 +13,8 @@ from agent.tools.edit import EditTool
 from agent.tools.find import FindTool
 from agent.tools.grep import GrepTool
 from agent.tools.ls import LsTool
-from agent.tools.names import shown, undo_shown
-from agent.tools.paths import MAX_PATH, locate, open_directory, open_regular, opened
+from agent.tools.names import escape_name, unescape_name
+from agent.tools.paths import MAX_PATH, open_directory, open_parent, open_regular, resolve_path
 from agent.tools.read import ReadTool
 from agent.tools.write import WriteTool
 from tests.agent.tools.using import Bench
@@ -111,14 +111,14 @@ def test_a_link_made_after_the_look_is_not_followed(bench: Bench, workspace: Pat
     (secret / "deep").mkdir(parents=True)
     (secret / "deep/file").write_text("secret")
     (secret / "file").write_text("secret")
-    place = locate(bench.context, "sub/deep/file")
-    new = locate(bench.context, "sub/deep/new/file")
+    place = resolve_path(bench.context, "sub/deep/file")
+    new = resolve_path(bench.context, "sub/deep/new/file")
     (workspace / swapped).rename(workspace / "away")
     (workspace / swapped).symlink_to(secret / "file" if swapped.endswith("file") else secret)
     with pytest.raises((OSError, ToolError)):
         open_regular(place)
     if not swapped.endswith("file"):
-        with pytest.raises(OSError, match=r"."), opened(new, make=True):
+        with pytest.raises(OSError, match=r"."), open_parent(new, make=True):
             pytest.fail("the link was followed")
         with pytest.raises(OSError, match=r"."):
             open_directory(place)
@@ -131,7 +131,7 @@ def test_a_link_that_comes_between_the_look_and_the_opening_is_not_followed(
 ) -> None:
     (workspace / "file").write_text("mine")
     (workspace.parent / "secret").write_text("secret")
-    place = locate(bench.context, "file")
+    place = resolve_path(bench.context, "file")
     look = os.stat
 
     def look_and_swap(*given: Any, **more: Any) -> os.stat_result:
@@ -156,7 +156,7 @@ def test_a_link_that_comes_between_the_look_and_the_opening_is_not_followed(
 )
 def test_what_is_no_path_is_said_to_be_none(bench: Bench, path: str, message: str) -> None:
     with pytest.raises(ToolError, match=message) as caught:
-        locate(bench.context, path)
+        resolve_path(bench.context, path)
     str(caught.value).encode()
 
 
@@ -207,13 +207,13 @@ async def test_a_file_of_any_name_is_found_by_the_name_that_is_shown(
     bench: Bench, workspace: Path, name: bytes
 ) -> None:
     (workspace / os.fsdecode(name)).write_text("found")
-    assert await bench.text(ReadTool(), path=shown(os.fsdecode(name))) == "found"
+    assert await bench.text(ReadTool(), path=escape_name(os.fsdecode(name))) == "found"
 
 
 @given(st.binary(min_size=1, max_size=40))
 def test_shown_names_are_printable_and_lead_back(name: bytes) -> None:
     text = os.fsdecode(name)
-    assert shown(text).isprintable()
-    shown(text).encode()
+    assert escape_name(text).isprintable()
+    escape_name(text).encode()
     if b"\\x" not in name:
-        assert (undo_shown(shown(text)) or shown(text)) == text
+        assert (unescape_name(escape_name(text)) or escape_name(text)) == text

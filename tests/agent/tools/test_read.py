@@ -167,7 +167,7 @@ def test_a_cut_never_splits_a_character(text: str, at: int) -> None:
 def test_a_page_holds_whole_lines_within_the_bounds(lines: list[bytes], data: st.DataObject) -> None:
     limit = data.draw(st.integers(1, 80))
     builder = PageBuilder(1, limit)
-    more = not builder.take(lines)
+    more = not builder.feed(lines)
     page = builder.page(more=more)
     shown = lines[: page.last]
     assert page.text == b"".join(shown).decode(errors="replace")
@@ -188,4 +188,4 @@ def test_a_page_holds_whole_lines_within_the_bounds(lines: list[bytes], data: st
 )
 def test_a_page_says_what_it_leaves_out(taken: list[bytes], note: str) -> None:
     builder = PageBuilder(5, 2)
-    assert builder.page(more=not builder.take(taken)).note(9) == note
+    assert builder.page(more=not builder.feed(taken)).footer(9) == note

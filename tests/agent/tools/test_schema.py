@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.tools.base import Effects, ToolContext, ToolError, definition_of
-from agent.tools.schema import arguments_of
+from agent.tools.schema import decode_arguments
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +70,7 @@ def test_a_schema_is_in_one_piece() -> None:
 )
 def test_an_error_names_each_field_what_was_given_and_what_would_do(given: Any, problems: str) -> None:
     with pytest.raises(ToolError) as caught:
-        arguments_of(Sample(), given)
+        decode_arguments(Sample(), given)
     assert str(caught.value).removeprefix("the input does not fit the tool sample: ").startswith(problems)
     assert caught.value.error_type == "validation"
     (advice,) = caught.value.recommendations
@@ -78,7 +78,7 @@ def test_an_error_names_each_field_what_was_given_and_what_would_do(given: Any, 
 
 
 def test_numbers_and_booleans_may_come_as_text() -> None:
-    assert arguments_of(Sample(), {"path": "a", "count": "5", "deep": "true"}) == Input("a", 5, deep=True)
+    assert decode_arguments(Sample(), {"path": "a", "count": "5", "deep": "true"}) == Input("a", 5, deep=True)
 
 
 _json = st.recursive(
@@ -91,7 +91,7 @@ _json = st.recursive(
 @given(st.dictionaries(st.sampled_from(["path", "count", "mode", "parts", "deep", "size", "x"]), _json))
 def test_any_input_is_taken_or_refused_in_words_that_can_be_sent(given: dict[str, Any]) -> None:
     try:
-        arguments = arguments_of(Sample(), given)
+        arguments = decode_arguments(Sample(), given)
     except ToolError as error:
         assert str(error).encode()  # noqa: PT017 - most inputs are taken, or not, by chance
     else:

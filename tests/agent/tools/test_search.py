@@ -10,10 +10,10 @@ import trio
 from agent.tools.base import ToolError
 from agent.tools.find import FindTool
 from agent.tools.grep import GrepTool
-from agent.tools.names import shown
-from agent.tools.paths import locate
+from agent.tools.names import escape_name
+from agent.tools.paths import resolve_path
 from agent.tools.search import search as running
-from agent.tools.search.search import End, Outcome, Query, passed_over, search
+from agent.tools.search.search import Query, SearchResult, SearchSummary, search, skipped_notes
 from tests.agent.tools.using import Bench
 from wire.procfs import children_of
 
@@ -125,7 +125,9 @@ async def test_a_pattern_that_takes_forever_is_stopped_in_the_middle_of_a_line(
     (workspace / "b").write_text("a" * 100 + "c\n")
     (workspace / "c").write_text("aaab\n")
     before = children()
-    outcome = await search(Query(pattern="(a+)+b", limit=10), locate(bench.context, "."), bench.context, seconds=0.3)
+    outcome = await search(
+        Query(pattern="(a+)+b", limit=10), resolve_path(bench.context, "."), bench.context, seconds=0.3
+    )
     assert outcome.lines == ["a:1: aaab"]
     assert outcome.end is not None  # it ended itself: who is killed tells no end
     assert (outcome.end.stopped_at, outcome.end.matches) == ("b", 1)
@@ -135,9 +137,9 @@ async def test_a_pattern_that_takes_forever_is_stopped_in_the_middle_of_a_line(
 async def test_what_is_beyond_the_limit_is_counted_for_a_second_at_most(bench: Bench, workspace: Path) -> None:
     (workspace / "a").write_text("aaab\naab\n")
     (workspace / "b").write_text("a" * 100 + "c\n")
-    outcome = await search(Query(pattern="(a+)+b", limit=1), locate(bench.context, "."), bench.context)
+    outcome = await search(Query(pattern="(a+)+b", limit=1), resolve_path(bench.context, "."), bench.context)
     assert outcome.lines == ["a:1: aaab"]
-    assert passed_over(outcome, "lines")[0].startswith("[1 of at least 2 lines in 1 files are shown")
+    assert skipped_notes(outcome, "lines")[0].startswith("[1 of at least 2 lines in 1 files are shown")
 
 
 async def test_a_child_that_does_not_end_itself_is_killed(
@@ -146,7 +148,7 @@ async def test_a_child_that_does_not_end_itself_is_killed(
     monkeypatch.setattr(running, "_BOOT", "import time; time.sleep(60)")
     monkeypatch.setattr(running, "_GRACE", 0.1)
     before = children()
-    outcome = await search(Query(glob="*", limit=1), locate(bench.context, "."), bench.context, seconds=0.1)
+    outcome = await search(Query(glob="*", limit=1), resolve_path(bench.context, "."), bench.context, seconds=0.1)
     assert (outcome.lines, outcome.end) == ([], None)
     assert children() <= before
 
@@ -156,7 +158,7 @@ async def test_a_child_that_dies_is_told_as_a_failure(
 ) -> None:
     monkeypatch.setattr(running, "_BOOT", "raise SystemExit(3)")
     with pytest.raises(ToolError, match="ended unexpectedly") as caught:
-        await search(Query(glob="*", limit=1), locate(bench.context, "."), bench.context)
+        await search(Query(glob="*", limit=1), resolve_path(bench.context, "."), bench.context)
     assert caught.value.retryable
 
 
@@ -174,7 +176,7 @@ async def test_the_event_loop_goes_on_while_a_pattern_takes_forever(bench: Bench
     query = Query(pattern="(a+)+b", limit=10)
     before = children()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(search, query, locate(bench.context, "."), bench.context)
+        nursery.start_soon(search, query, resolve_path(bench.context, "."), bench.context)
         with trio.fail_after(10):  # it would take 20 s: whoever held the loop up that long would be seen here
             while not (found := children() - before):  # noqa: ASYNC110 - these turns of the loop are what is asked for
                 await trio.sleep(0.01)
@@ -211,7 +213,7 @@ async def test_names_of_any_bytes_are_found_and_lead_back(bench: Bench, workspac
     for line in (await bench.text(GrepTool(), pattern="alpha")).split("\n"):
         path = line.removesuffix(":1: alpha")
         assert await bench.text(GrepTool(), pattern="alpha", path=path) == line
-    assert shown("日本") == "日本"
+    assert escape_name("日本") == "日本"
 
 
 async def test_long_lines_are_cut_around_the_match_and_long_results_go_to_a_file(workspace: Path) -> None:
@@ -249,15 +251,18 @@ async def test_a_search_is_bounded_in_depth_and_in_the_size_of_files(bench: Benc
 @pytest.mark.parametrize(
     ("outcome", "notes"),
     [
-        (Outcome(["a"], End(1, 1)), []),
-        (Outcome(["a"], None), ["[the search took too long and was stopped; there may be more paths."]),
-        (Outcome(["a"], End(9, 1, stopped_at="x")), ["[1 of at least 9 paths are shown;"]),
-        (Outcome(["a"], End(1, 1, stopped_at="x")), ["[the time was up at x;"]),
-        (Outcome([], End(ignored=2)), ["[not searched: 2 names"]),
-        (Outcome(["a"], End(1, 1, ignored=2, unreadable=3)), ["[not searched: 3 files or directories that cannot"]),
+        (SearchResult(["a"], SearchSummary(1, 1)), []),
+        (SearchResult(["a"], None), ["[the search took too long and was stopped; there may be more paths."]),
+        (SearchResult(["a"], SearchSummary(9, 1, stopped_at="x")), ["[1 of at least 9 paths are shown;"]),
+        (SearchResult(["a"], SearchSummary(1, 1, stopped_at="x")), ["[the time was up at x;"]),
+        (SearchResult([], SearchSummary(ignored=2)), ["[not searched: 2 names"]),
+        (
+            SearchResult(["a"], SearchSummary(1, 1, ignored=2, unreadable=3)),
+            ["[not searched: 3 files or directories that cannot"],
+        ),
     ],
 )
-def test_what_is_not_shown_is_told(outcome: Outcome, notes: list[str]) -> None:
-    told = passed_over(outcome, "paths")
+def test_what_is_not_shown_is_told(outcome: SearchResult, notes: list[str]) -> None:
+    told = skipped_notes(outcome, "paths")
     assert len(told) == len(notes)
     assert all(line.startswith(note) for line, note in zip(told, notes, strict=True))

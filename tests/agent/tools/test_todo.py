@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agent.tools.base import ToolError
-from agent.tools.schema import arguments_of
-from agent.tools.todo import Todo, TodoTool, todos_of
+from agent.tools.schema import decode_arguments
+from agent.tools.todo import Todo, TodoTool, latest_todos
 from tests.agent.tools.using import Bench
 from wire.entries import TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
@@ -63,7 +63,7 @@ async def test_a_list_that_is_none_changes_nothing(
 )
 def test_an_item_that_is_none_is_told(tool: TodoTool, item: dict[str, str], problem: str) -> None:
     with pytest.raises(ToolError, match=problem):
-        arguments_of(tool, {"todos": [item]})
+        decode_arguments(tool, {"todos": [item]})
 
 
 def call(number: int, todos: Any, *, ok: bool = True) -> list[TranscriptMessage]:
@@ -86,7 +86,7 @@ def call(number: int, todos: Any, *, ok: bool = True) -> list[TranscriptMessage]
     ],
 )
 def test_a_conversation_taken_up_again_has_its_list(messages: list[TranscriptMessage], ids: list[str]) -> None:
-    assert [todo.id for todo in todos_of(messages)] == ids
+    assert [todo.id for todo in latest_todos(messages)] == ids
 
 
 async def test_a_restored_list_is_gone_on_with(bench: Bench, tool: TodoTool, told: list[Sequence[Todo]]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.tools.base import ToolError
 from agent.tools.files import replace_content
-from agent.tools.paths import locate
+from agent.tools.paths import resolve_path
 from agent.tools.read import ReadTool
 from agent.tools.write import WriteTool
 from tests.agent.tools.using import Bench
@@ -86,7 +86,7 @@ def test_a_change_at_the_last_moment_is_seen(bench: Bench, workspace: Path) -> N
     before = (workspace / "file").stat()
     (workspace / "file").write_text("theirs")
     with pytest.raises(ToolError, match="changed by someone else"):
-        replace_content(locate(bench.context, "file"), b"mine", expected=before)
+        replace_content(resolve_path(bench.context, "file"), b"mine", expected=before)
     assert (workspace / "file").read_text() == "theirs"
     assert names(workspace) == ["file"]
 
@@ -94,5 +94,5 @@ def test_a_change_at_the_last_moment_is_seen(bench: Bench, workspace: Path) -> N
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_text_comes_back_byte_for_byte(bench: Bench, workspace: Path, content: str) -> None:
-    replace_content(locate(bench.context, "file"), content.encode())
+    replace_content(resolve_path(bench.context, "file"), content.encode())
     assert (workspace / "file").read_bytes() == content.encode()

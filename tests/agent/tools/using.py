@@ -9,14 +9,14 @@ import trio
 
 from agent.processes.registry import ProcessRegistry
 from agent.tools.base import Tool, ToolContext, ToolOutput
-from agent.tools.file_state import FileLedger
+from agent.tools.file_state import FileTracker
 
 
 class Bench:
     """A context that several calls share, and the way to make them."""
 
     def __init__(self, workspace: Path, **more: Any) -> None:
-        self.files = FileLedger()
+        self.files = FileTracker()
         self.context = ToolContext(
             cwd=os.path.realpath(workspace),
             environment={"HOME": str(workspace.parent / "home")},

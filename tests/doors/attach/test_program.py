@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from commands.attach import Program
-from commands.attach_lines import MOST_LINE_BYTES, encode_send, read_arrived
+from commands.attach import AttachProgram
+from commands.attach_lines import MOST_LINE_BYTES, decode_message, encode_send
 from errors import NoSupervisor, PoolError, ProtocolViolation, UsageError
 
 OPENED = b'{"id":1,"result":{"attachment":"a1","session":"s","dialect":"native","worker":"w1","greeting":[{"g":1}]}}\n'
@@ -19,7 +19,7 @@ LEFT = b'{"event":"attach_ended","data":{"attachment":"a1","code":"left","messag
 
 
 @contextmanager
-def program(serve: Callable[[socket.socket], None], *, stderr: int = 2) -> Iterator[tuple[Program, int, int]]:
+def program(serve: Callable[[socket.socket], None], *, stderr: int = 2) -> Iterator[tuple[AttachProgram, int, int]]:
     """The program, the end of a pipe that its stdin is, the end of one that its stdout is."""
     ours, theirs = socket.socketpair()
     stdin, say = os.pipe()
@@ -27,7 +27,7 @@ def program(serve: Callable[[socket.socket], None], *, stderr: int = 2) -> Itera
     thread = threading.Thread(target=serve, args=(theirs,))
     thread.start()
     try:
-        yield Program(ours, Path("/s"), stdin=stdin, stdout=stdout, stderr=stderr), say, hear
+        yield AttachProgram(ours, Path("/s"), stdin=stdin, stdout=stdout, stderr=stderr), say, hear
     finally:
         ours.close()
         thread.join(10)
@@ -172,11 +172,11 @@ def test_an_object_goes_as_it_was_written() -> None:
 def test_half_a_character_goes_and_comes_as_it_was_written() -> None:
     line = rb'{"id":1,"message":"\ud83d"}'
     assert msgspec.json.decode(encode_send(1, "a", line))["params"]["text"] == line.decode()
-    assert read_arrived(told(msgspec.json.encode(line.decode()))[:-1]).lines == line + b"\n"
+    assert decode_message(told(msgspec.json.encode(line.decode()))[:-1]).lines == line + b"\n"
 
 
 def test_lines_come_out_as_they_went_in() -> None:
-    assert read_arrived(told(b'{"a": 1}', b"2", taken=3)[:-1]).lines == b'{"a": 1}\n2\n'
+    assert decode_message(told(b'{"a": 1}', b"2", taken=3)[:-1]).lines == b'{"a": 1}\n2\n'
 
 
 def test_a_stdin_that_ends_before_the_worker_is_there_wants_none() -> None:

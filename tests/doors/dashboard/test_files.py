@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from doors.dashboard.routes import POLICY, load_assets
+from doors.dashboard.routes import CONTENT_SECURITY_POLICY, load_assets
 from tests.doors.dashboard.site import Site
 
 ASSETS = load_assets()
@@ -65,12 +65,12 @@ def test_the_page_and_its_files_come_to_everybody_with_a_strict_policy(site: Sit
         status, headers, body = site.get(path)
         assert (status, body) == (200, ASSETS[name].body)
         assert headers["content-type"] == ASSETS[name].media_type
-        assert headers["content-security-policy"] == POLICY
+        assert headers["content-security-policy"] == CONTENT_SECURITY_POLICY
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-cache"
         assert "set-cookie" not in headers
-    assert "unsafe" not in POLICY
-    assert "connect-src 'self'" in POLICY
+    assert "unsafe" not in CONTENT_SECURITY_POLICY
+    assert "connect-src 'self'" in CONTENT_SECURITY_POLICY
 
 
 @pytest.mark.process

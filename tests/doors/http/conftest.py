@@ -41,7 +41,7 @@ class Door:
     def __init__(self, server: HttpServer, scope: trio.CancelScope, data_dir: Path) -> None:
         self.server = server
         self.url = server.url
-        self.figures = server.services.figures
+        self.figures = server.services.stats
         self.data_dir = data_dir
         self._scope = scope
         self.ended = trio.Event()

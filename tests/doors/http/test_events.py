@@ -10,13 +10,13 @@ from doors.http import events
 from tests.doors.http.conftest import Connect, Door, Open
 from tests.doors.methods import FakeMethods
 from tests.gateway.world import World
-from wire.messages import Channel
+from wire.messages import EventChannel
 from wire.sse import batch_message, event_messages
 
 
 def publish(world: World, count: int, session: str = "alice", size: int = 1) -> None:
     for number in range(count):
-        world.gateway.bus.publish(session, Channel.MONITOR, "test", {"number": number, "text": "x" * size})
+        world.gateway.bus.publish(session, EventChannel.MONITOR, "test", {"number": number, "text": "x" * size})
 
 
 async def test_events_come_each_under_its_seq(open_door: Open, connect: Connect, world: World) -> None:
@@ -140,7 +140,7 @@ async def test_a_reader_that_is_too_slow_is_cut_off_and_the_others_hear_all(
     messages = await slow.rest()
     assert messages[-1]["event"] == "end"
     assert messages[-1]["data"]["reason"] == "behind"
-    assert door.figures.behind == 1
+    assert door.figures.streams_behind == 1
     numbers = [message["data"]["seq"] for message in messages[1:-1]]
     assert messages[-1]["data"]["bookmark"] == numbers[-1], "what came, came whole and can be gone on from"
     await slow.stream.aclose()
@@ -156,7 +156,7 @@ async def test_a_reader_that_is_too_slow_is_cut_off_and_the_others_hear_all(
 async def test_a_quiet_stream_says_something_now_and_then(
     door: Door, connect: Connect, monkeypatch: pytest.MonkeyPatch, methods: FakeMethods
 ) -> None:
-    monkeypatch.setattr(events, "_QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(events, "_KEEPALIVE_SECONDS", 0.05)
     peer = await connect(door)
     monkeypatch.setattr(methods, "do_subscribe", silent)
     await peer.open("/events")

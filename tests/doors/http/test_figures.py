@@ -5,7 +5,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from doors.http.anonymous import FREE_PIECES
+from doors.http.anonymous import FREE_READS
 from pool import PoolStatistics, stimuli
 from tests.doors.http.conftest import Connect, Open
 from tests.gateway.world import World
@@ -23,7 +23,7 @@ async def test_a_pool_that_begins_no_turns_is_not_ready(
     monkeypatch.setattr("doors.http.services._STATUS_SECONDS", 0.0)
     peer = await connect(await open_door(world.methods))
     assert (await peer.call("GET", "/ready")).status == 200
-    world.gateway.pool.tell(stimuli.Pause())
+    world.gateway.pool.submit(stimuli.Pause())
     answer = await peer.call("GET", "/ready")
     assert (answer.status, answer.error["message"]) == (503, "the pool is paused and begins no turns")
     assert (await peer.call("GET", "/health")).status == 200
@@ -42,7 +42,7 @@ async def test_asking_for_readiness_again_and_again_looks_at_the_pool_once(
 
     monkeypatch.setattr(world.gateway.pool, "statistics", counted)
     peer = await connect(await open_door(world.methods), token=None)
-    for _ in range(FREE_PIECES):
+    for _ in range(FREE_READS):
         assert (await peer.call("GET", "/ready")).status == 200
     assert asked == 1
 

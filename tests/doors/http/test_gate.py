@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 import trio
 
-from doors.http.access import Access, Identity
+from doors.http.access import TokenIdentity, TokenRegistry
 from doors.http.settings import HttpSettings, HttpToken
-from doors.http.tokens import APPROVALS, METHODS, TOKEN_FILE, TOKEN_VARIABLE, load_grants, place_of_token
+from doors.http.tokens import (
+    APPROVAL_METHODS,
+    METHOD_SCOPES,
+    TOKEN_FILE,
+    TOKEN_VARIABLE,
+    find_token_source,
+    load_grants,
+)
 from errors import UsageError
 from tests.doors.http.conftest import Connect, Door, Open
 from tests.doors.http.peer import TOKEN
@@ -82,9 +89,9 @@ async def test_a_token_may_do_what_its_scope_allows(
 
 async def test_every_method_that_has_a_scope_is_one_and_what_concerns_all_needs_admin(world: World) -> None:
     names = {name for name in world.methods.names if not name.startswith("attach")}
-    assert {name for name in METHODS if not name.startswith("heartbeat.")} <= names
-    assert names - set(METHODS) == ADMIN, "a new method needs admin until somebody has thought about it"
-    assert names >= APPROVALS
+    assert {name for name in METHOD_SCOPES if not name.startswith("heartbeat.")} <= names
+    assert names - set(METHOD_SCOPES) == ADMIN, "a new method needs admin until somebody has thought about it"
+    assert names >= APPROVAL_METHODS
 
 
 ADMIN = {
@@ -118,7 +125,7 @@ def test_environment_comes_before_settings_before_the_file(tmp_path: Path) -> No
     assert load_grants(HttpSettings(token="in-the-settings-1"), env, tmp_path)[0].token == "in-the-environment-1"
     assert load_grants(HttpSettings(token="in-the-settings-1"), {}, tmp_path)[0].token == "in-the-settings-1"
     assert load_grants(HttpSettings(token_file=str(file)), {}, tmp_path)[0].token == "in-a-file-of-the-settings"
-    assert place_of_token(HttpSettings(token_file=str(file)), {}, tmp_path).file == file
+    assert find_token_source(HttpSettings(token_file=str(file)), {}, tmp_path).file == file
 
 
 @pytest.mark.parametrize(
@@ -154,13 +161,13 @@ def test_a_token_file_that_is_not_there_and_a_token_given_twice_are_refused(tmp_
 
 
 def test_only_what_holds_still_is_somebody(tmp_path: Path) -> None:
-    access = Access(load_grants(HttpSettings(token=TOKEN, tokens=TOKENS), {}, tmp_path))
+    access = TokenRegistry(load_grants(HttpSettings(token=TOKEN, tokens=TOKENS), {}, tmp_path))
     bot, ann = access.authenticate(TALKER), access.authenticate(TOKENS["ann"].token)
-    assert isinstance(bot, Identity)
-    assert isinstance(ann, Identity)
+    assert isinstance(bot, TokenIdentity)
+    assert isinstance(ann, TokenIdentity)
     changed = {"bot": HttpToken(token=TALKER, scope="admin"), "ann": TOKENS["ann"]}
-    access.renew(load_grants(HttpSettings(token=TOKEN, tokens=changed), {}, tmp_path))
-    assert (access.holds(bot), access.holds(ann)) == (False, True)
+    access.set_grants(load_grants(HttpSettings(token=TOKEN, tokens=changed), {}, tmp_path))
+    assert (access.is_valid(bot), access.is_valid(ann)) == (False, True)
     assert access.authenticate("\ud800" * 20) is None, "a text from JSON may be anything"
 
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from doors.http.connection import Inbox
-from doors.http.errors import Refusal, headers_of, render_error, status_of
-from doors.http.limits import Crowd, Rank, Rates
-from doors.http.services import Closing, Complaints
+from doors.http.connection import ReceiveQueue
+from doors.http.errors import HttpError, headers_of, render_error, status_of
+from doors.http.limits import ConnectionLimiter, Rank, RateLimiter
+from doors.http.services import Shutdown, ThrottledWarnings
 from doors.http.settings import HttpSettings, HttpToken, host_name, is_host_allowed, is_loopback, is_origin_allowed
 from doors.http.tokens import http_problems
-from errors import PoolError, PoolSaturated, WorkerExited, _all_kinds
+from errors import PoolError, PoolSaturated, WorkerExited, _error_classes
 
 
 def body(data: bytes, *, more: bool = True) -> dict[str, Any]:
@@ -29,12 +29,12 @@ GONE = {"type": "http.disconnect"}
 
 
 def test_strangers_give_way_before_those_who_rest_and_the_busy_never() -> None:
-    crowd: Crowd[str] = Crowd()
-    for name, rank in (("a", Rank.BUSY), ("b", Rank.RESTING), ("c", Rank.STRANGER), ("d", Rank.STRANGER)):
-        crowd.put(name, rank)
-    crowd.put("c", Rank.STRANGER)
+    crowd: ConnectionLimiter[str] = ConnectionLimiter()
+    for name, rank in (("a", Rank.BUSY), ("b", Rank.IDLE), ("c", Rank.ANONYMOUS), ("d", Rank.ANONYMOUS)):
+        crowd.set_rank(name, rank)
+    crowd.set_rank("c", Rank.ANONYMOUS)
     left = []
-    while (victim := crowd.victim()) is not None:
+    while (victim := crowd.eviction_candidate()) is not None:
         left.append(victim)
         crowd.remove(victim)
     assert left == ["c", "d", "b"]
@@ -43,26 +43,26 @@ def test_strangers_give_way_before_those_who_rest_and_the_busy_never() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([*Rank, None]))))
 def test_the_crowd_is_as_large_as_those_who_came_and_have_not_gone(steps: list[tuple[int, Rank | None]]) -> None:
-    crowd: Crowd[int] = Crowd()
+    crowd: ConnectionLimiter[int] = ConnectionLimiter()
     model: dict[int, Rank] = {}
     for member, rank in steps:
         if rank is None:
             crowd.remove(member)
             model.pop(member, None)
         else:
-            crowd.put(member, rank)
+            crowd.set_rank(member, rank)
             model[member] = rank
         assert (len(crowd), set(crowd.members())) == (len(model), set(model))
-        victim = crowd.victim()
+        victim = crowd.eviction_candidate()
         assert (victim is None) == (set(model.values()) <= {Rank.BUSY})
-        assert victim is None or Rank.STRANGER not in model.values() or model[victim] is Rank.STRANGER
+        assert victim is None or Rank.ANONYMOUS not in model.values() or model[victim] is Rank.ANONYMOUS
 
 
 # --- the inbox --------------------------------------------------------------------------------------------------------
 
 
 async def test_pieces_of_a_body_that_wait_are_joined() -> None:
-    inbox = Inbox(10)
+    inbox = ReceiveQueue(10)
     for piece in (b"a", b"b", b"c"):
         await inbox.put(body(piece))
     await inbox.put(body(b"", more=False))
@@ -70,7 +70,7 @@ async def test_pieces_of_a_body_that_wait_are_joined() -> None:
 
 
 async def test_more_than_has_room_waits_until_it_is_taken(nursery: trio.Nursery) -> None:
-    inbox = Inbox(3)
+    inbox = ReceiveQueue(3)
     await inbox.put(body(b"abc"))
     nursery.start_soon(inbox.put, body(b"d"))
     await wait_all_tasks_blocked()
@@ -79,7 +79,7 @@ async def test_more_than_has_room_waits_until_it_is_taken(nursery: trio.Nursery)
 
 
 async def test_messages_of_a_socket_stay_apart_and_are_bounded_too(nursery: trio.Nursery) -> None:
-    inbox = Inbox(3)
+    inbox = ReceiveQueue(3)
     first, second = ({"type": "websocket.receive", "text": text, "bytes": None} for text in ("abcd", "e"))
     await inbox.put(first)
     nursery.start_soon(inbox.put, second)
@@ -91,14 +91,14 @@ async def test_messages_of_a_socket_stay_apart_and_are_bounded_too(nursery: trio
 
 @pytest.mark.parametrize("end", ["disconnect", "end"])
 async def test_whoever_waits_for_room_is_let_go_when_there_is_no_more_need(nursery: trio.Nursery, end: str) -> None:
-    inbox = Inbox(1)
+    inbox = ReceiveQueue(1)
     await inbox.put(body(b"a"))
     async with trio.open_nursery() as waiting:
         waiting.start_soon(inbox.put, body(b"b"))
         await wait_all_tasks_blocked()
         with trio.fail_after(20):
             if end == "end":
-                inbox.end()
+                inbox.close()
             else:
                 await inbox.put(GONE)
     with trio.fail_after(20):
@@ -106,7 +106,7 @@ async def test_whoever_waits_for_room_is_let_go_when_there_is_no_more_need(nurse
 
 
 async def test_a_peer_that_has_gone_is_told_of_after_what_it_has_sent_and_each_time() -> None:
-    inbox = Inbox(10)
+    inbox = ReceiveQueue(10)
     await inbox.put(body(b"a"))
     await inbox.put(GONE)
     assert [await inbox.receive() for _ in range(3)] == [body(b"a"), GONE, GONE]
@@ -116,34 +116,34 @@ async def test_a_peer_that_has_gone_is_told_of_after_what_it_has_sent_and_each_t
 
 
 def test_a_burst_has_twice_the_rate_and_then_the_rate_holds() -> None:
-    rates = Rates(10)
-    assert [rates.take("a", 100.0) for _ in range(20)] == [0.0] * 20
-    assert rates.take("a", 100.0) == pytest.approx(0.1)
-    assert rates.take("b", 100.0) == 0.0
-    assert rates.take("a", 100.11) == 0.0
-    assert rates.take("a", 100.11) > 0
+    rates = RateLimiter(10)
+    assert [rates.acquire("a", 100.0) for _ in range(20)] == [0.0] * 20
+    assert rates.acquire("a", 100.0) == pytest.approx(0.1)
+    assert rates.acquire("b", 100.0) == 0.0
+    assert rates.acquire("a", 100.11) == 0.0
+    assert rates.acquire("a", 100.11) > 0
 
 
 def test_without_a_rate_everything_may_be_done() -> None:
-    rates = Rates(0)
-    assert {rates.take("a", 0.0) for _ in range(1000)} == {0.0}
+    rates = RateLimiter(0)
+    assert {rates.acquire("a", 0.0) for _ in range(1000)} == {0.0}
 
 
 @given(st.lists(st.floats(0, 0.5), max_size=200), st.integers(1, 20))
 def test_no_second_has_more_than_the_burst_and_the_rate(pauses: list[float], rate: int) -> None:
-    rates, now, taken = Rates(rate), 0.0, []
+    rates, now, taken = RateLimiter(rate), 0.0, []
     for pause in pauses:
         now += pause
-        if not rates.take("a", now):
+        if not rates.acquire("a", now):
             taken.append(now)
     for begin in taken:
         assert sum(begin <= at < begin + 1 for at in taken) <= 3 * rate + 1
 
 
 def test_keys_are_forgotten_when_there_are_too_many() -> None:
-    rates = Rates(1)
+    rates = RateLimiter(1)
     for number in range(10_000):
-        rates.take(f"address {number}", 0.0)
+        rates.acquire(f"address {number}", 0.0)
     assert len(rates._full_at) <= 4096
 
 
@@ -211,7 +211,9 @@ def test_settings_that_are_meant_have_no_problem() -> None:
 
 
 def test_every_error_has_a_status_of_its_own_kind() -> None:
-    statuses = {kind: status_of(kind("x")) for kind in _all_kinds(PoolError) if kind is not Refusal and _is_plain(kind)}
+    statuses = {
+        kind: status_of(kind("x")) for kind in _error_classes(PoolError) if kind is not HttpError and _is_plain(kind)
+    }
     assert all(400 <= status < 600 for status in statuses.values())
     assert statuses[WorkerExited] == 502
     assert statuses[PoolError] == 500
@@ -230,12 +232,12 @@ def test_an_error_with_details_that_json_cannot_hold_is_told_without_them() -> N
 
 def test_the_first_refusal_of_a_kind_is_told_and_then_how_many_there_were(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
-    complaints = Complaints(logging.getLogger("pool.http"), lambda: now[0])
+    complaints = ThrottledWarnings(logging.getLogger("pool.http"), lambda: now[0])
     for _ in range(5):
-        complaints.tell("Unauthorized", path="/status", peer=None)
-    complaints.tell("Forbidden", path="/x", peer="::1")
+        complaints.warn("Unauthorized", path="/status", peer=None)
+    complaints.warn("Forbidden", path="/x", peer="::1")
     now[0] = 11.0
-    complaints.tell("Unauthorized", path="/events", peer=None)
+    complaints.warn("Unauthorized", path="/events", peer=None)
     assert [record.getMessage() for record in caplog.records] == [
         "refused: unauthorized, path /status",
         "refused: forbidden, path /x, peer ::1",
@@ -244,11 +246,11 @@ def test_the_first_refusal_of_a_kind_is_told_and_then_how_many_there_were(caplog
 
 
 async def test_what_begins_after_the_end_has_begun_ends_at_once() -> None:
-    closing = Closing()
+    closing = Shutdown()
     told: list[str] = []
-    with closing.telling(lambda: told.append("early")):
+    with closing.on_begin(lambda: told.append("early")):
         closing.begin()
-    with closing.telling(lambda: told.append("late")), closing.scope() as scope:
+    with closing.on_begin(lambda: told.append("late")), closing.scope() as scope:
         await trio.sleep(60)
     assert told == ["early", "late"]
     assert scope.cancelled_caught

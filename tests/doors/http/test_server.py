@@ -19,7 +19,7 @@ from tests.doors.http.conftest import Connect, Door, Open
 from tests.doors.http.peer import GET, TOKEN, HttpPeer, answer_to
 from tests.doors.methods import FakeMethods
 from tests.gateway.world import World
-from wire.messages import Channel
+from wire.messages import EventChannel
 from wire.units import Seconds
 
 
@@ -201,7 +201,7 @@ async def test_ten_thousand_attempts_to_connect_leave_room_for_whoever_may_come_
         crowd = [socket.create_connection((host, int(port))) for _ in range(100)]
         await settle(lambda count=count: door.figures.accepted == count + 1)  # type: ignore[misc]  # it takes none
         most = max(most, door.figures.connections)
-        world.gateway.bus.publish("alice", Channel.MONITOR, "test", {"count": count})
+        world.gateway.bus.publish("alice", EventChannel.MONITOR, "test", {"count": count})
         assert (await owner.take(1))[0]["data"]["data"] == {"count": count}, "the stream goes on"
         for sock in crowd:
             sock.close()
@@ -262,7 +262,7 @@ async def test_a_server_that_is_told_to_end_before_it_has_begun_ends(tmp_path: P
     with trio.fail_after(20), trio.CancelScope() as scope:
         scope.cancel()
         await server.serve()
-    assert server.services.closing.has_begun
+    assert server.services.shutdown.has_begun
 
 
 async def test_a_peer_that_does_not_read_does_not_hold_up_the_end(open_door: Open, connect: Connect) -> None:
@@ -325,5 +325,5 @@ async def test_a_made_token_is_hidden_and_told_as_a_place(tmp_path: Path) -> Non
     server = HttpServer(FakeMethods(), HttpSettings(bind="127.0.0.1:0"), tmp_path, hide=hidden.extend, env={})
     (token,) = hidden
     assert (tmp_path / "http-token").read_text().strip() == token
-    facts: dict[str, Any] = server.facts()
+    facts: dict[str, Any] = server.status_fields()
     assert facts == {"url": "", "token_path": str(tmp_path / "http-token")}

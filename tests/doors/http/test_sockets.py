@@ -14,7 +14,7 @@ from wsproto.events import AcceptConnection, CloseConnection, Message, RejectCon
 from wsproto.extensions import PerMessageDeflate
 
 from doors.http import routes
-from doors.http.services import Opening, Services, identity_of, prove, visit_of
+from doors.http.services import HttpServices, RouteSpec, identity_of, request_state, set_identity
 from doors.http.settings import HttpToken
 from doors.http.tokens import Scope
 from tests.doors.http.conftest import Connect, Door, Open
@@ -55,7 +55,7 @@ class Socket:
 async def door(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> Door:
     """With a socket for everybody, where the first message is a token, and one for whoever may write."""
 
-    def openings(services: Services) -> list[Opening]:
+    def openings(services: HttpServices) -> list[RouteSpec]:
         async def echo(socket: WebSocket) -> None:
             await socket.accept()
             try:
@@ -63,8 +63,8 @@ async def door(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> Door:
                     text = await socket.receive_text()
                     identity = services.access.authenticate(text)
                     if identity is not None:
-                        prove(socket, identity)
-                    known = visit_of(socket).identity
+                        set_identity(socket, identity)
+                    known = request_state(socket).identity
                     await socket.send_text(f"{known.name if known else 'nobody'} {len(text)}")
             except WebSocketDisconnect:
                 return
@@ -79,10 +79,10 @@ async def door(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> Door:
             assert (await socket.receive())["type"] == "websocket.disconnect"
 
         return [
-            Opening("/slow", slow, None, is_socket=True),
-            Opening("/open", echo, None, is_socket=True),
-            Opening("/closed", whoami, Scope.WRITE, is_socket=True),
-            Opening("/request", done, Scope.WRITE),
+            RouteSpec("/slow", slow, None, is_socket=True),
+            RouteSpec("/open", echo, None, is_socket=True),
+            RouteSpec("/closed", whoami, Scope.WRITE, is_socket=True),
+            RouteSpec("/request", done, Scope.WRITE),
         ]
 
     async def done(_: HttpRequest) -> Response:

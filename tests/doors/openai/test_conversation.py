@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doors.openai.prompts import Result, answered_calls, news_prompt, whole_prompt
-from doors.openai.requests import ChatRequest, ModelInput, of_chat
+from doors.openai.prompts import ClientToolResult, answered_call_ids, full_prompt, incremental_prompt
+from doors.openai.requests import ChatRequest, ModelInput, chat_input
 from errors import UsageError
 
 PIXEL = base64.b64encode(b"pixel").decode()
@@ -17,7 +17,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXE
 
 
 def request(*messages: dict[str, Any]) -> ModelInput:
-    return of_chat(msgspec.convert({"model": "main", "messages": list(messages)}, ChatRequest))
+    return chat_input(msgspec.convert({"model": "main", "messages": list(messages)}, ChatRequest))
 
 
 def said(role: str, content: Any, **more: Any) -> dict[str, Any]:
@@ -29,11 +29,11 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "argumen
 
 def test_one_message_is_sent_as_it_is() -> None:
     alone = request(said("user", "/status"))
-    assert whole_prompt(alone).text == news_prompt(alone).text == "/status"
+    assert full_prompt(alone).text == incremental_prompt(alone).text == "/status"
 
 
 def test_a_session_that_knows_nothing_is_told_all_of_it_under_headings() -> None:
-    prompt = whole_prompt(
+    prompt = full_prompt(
         request(
             said("system", "Be kind."),
             said("developer", "Be brief."),
@@ -54,7 +54,7 @@ def test_a_session_that_knows_nothing_is_told_all_of_it_under_headings() -> None
 
 
 def test_a_session_that_remembers_is_told_what_comes_after_the_assistant() -> None:
-    prompt = news_prompt(
+    prompt = incremental_prompt(
         request(
             said("system", "Be kind."),
             said("user", "hello"),
@@ -64,15 +64,15 @@ def test_a_session_that_remembers_is_told_what_comes_after_the_assistant() -> No
             said("user", "two"),
         )
     )
-    assert prompt == ("one\n\ntwo", [], [Result("c1", "grey")])
+    assert prompt == ("one\n\ntwo", [], [ClientToolResult("c1", "grey")])
 
 
 def test_results_for_a_session_that_knows_nothing_are_part_of_what_was() -> None:
     lost = request(said("user", "how?"), said("assistant", "", tool_calls=[CALL]), said("tool", "g", tool_call_id="c1"))
-    prompt = whole_prompt(lost)
+    prompt = full_prompt(lost)
     assert "Result of weather: g\n\nNow answer this:\n\nGo on" in prompt.text
     assert prompt.results == []
-    assert answered_calls(lost) == ["c1"]
+    assert answered_call_ids(lost) == ["c1"]
 
 
 def test_images_of_the_past_are_numbered_where_they_stood() -> None:
@@ -81,7 +81,7 @@ def test_images_of_the_past_are_numbered_where_they_stood() -> None:
         said("assistant", "nice"),
         said("user", [{"type": "text", "text": "this?"}, IMAGE]),
     ]
-    whole, news = whole_prompt(request(*messages)), news_prompt(request(*messages))
+    whole, news = full_prompt(request(*messages)), incremental_prompt(request(*messages))
     assert "User: [image 1]" in whole.text
     assert whole.text.endswith("this?\n[image 2]")
     assert [image.data for image in whole.images] == [PIXEL, PIXEL]
@@ -103,7 +103,7 @@ def test_images_of_the_past_are_numbered_where_they_stood() -> None:
         ([said("tool", [IMAGE], tool_call_id="c1")], "messages[0].content[0]"),
     ],
 )
-@pytest.mark.parametrize("prompt", [news_prompt, whole_prompt])
+@pytest.mark.parametrize("prompt", [incremental_prompt, full_prompt])
 def test_what_cannot_be_sent_is_named_by_its_place(messages: list[dict[str, Any]], param: str, prompt: Any) -> None:
     with pytest.raises(UsageError) as raised:
         prompt(request(*messages))
@@ -117,7 +117,7 @@ conversations = st.lists(st.tuples(st.sampled_from(["system", "user", "assistant
 @given(conversations, texts)
 def test_nothing_is_lost_and_the_last_message_comes_last(past: list[tuple[str, str]], last: str) -> None:
     asked = request(*(said(role, text) for role, text in past), said("user", last))
-    whole, news = whole_prompt(asked).text, news_prompt(asked).text
+    whole, news = full_prompt(asked).text, incremental_prompt(asked).text
     at = -1
     for text in [text for _, text in past] + [last]:
         at = whole.index(text, at + 1)

@@ -50,7 +50,7 @@ async def running(world: World, text: str) -> Any:
 
 def kept(door: Door) -> list[str]:
     """The sessions that wait for their clients."""
-    (chore,) = door.server.services.chores
+    (chore,) = door.server.services.background_tasks
     forgetting = chore.__self__  # type: ignore[attr-defined]  # a method
     return [*forgetting._calling.timers, *forgetting._stored.timers]
 
@@ -64,7 +64,7 @@ async def test_a_second_request_of_a_session_waits_for_the_first_and_is_not_put_
     worker = await running(world, "hang")
     await second.send("POST", CHAT, body("say two"))
     with trio.fail_after(20):
-        while not (worker.steers or world.gateway.conductor.lanes.depth("alice")):
+        while not (worker.steers or world.gateway.scheduler.lanes.depth("alice")):
             await wait_all_tasks_blocked(0.01)
     worker.finish("one")
     answers = [(await peer.read()).json["choices"][0]["message"]["content"] for peer in (first, second)]
@@ -136,7 +136,7 @@ async def test_a_response_whose_client_has_left_can_be_fetched_and_continued(
 async def test_a_stream_in_which_nothing_is_said_yet_is_kept_alive(
     open_v1: Open, connect: Connect, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(completion, "_QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(completion, "_KEEPALIVE_SECONDS", 0.05)
     peer = await connect(await open_v1(world.methods))
     await peer.send("POST", CHAT, body("mute", stream=True))
     worker = await running(world, "mute")
@@ -195,7 +195,7 @@ async def test_a_connection_that_is_cut_is_one_whose_client_has_left(
     assert await peer.is_closed()
     if not aborts:
         worker.finish("done")
-    run = world.gateway.ledger.find("token:http", "k1", "alice")
+    run = world.gateway.run_registry.find("token:http", "k1", "alice")
     with trio.fail_after(20):
         outcome = await run.wait()
     assert outcome.status == ("error" if aborts else "ok")

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from doors.openai import cleanup
-from doors.openai.cleanup import Forgetting
+from doors.openai.cleanup import EphemeralSessions
 from errors import PoolClosed, UsageError
 
 OURS = "openai:" + "a" * 32
@@ -38,8 +38,8 @@ class Sessions:
         return {}
 
 
-async def begin(sessions: Any, nursery: trio.Nursery) -> Forgetting:
-    begun = Forgetting(sessions)
+async def begin(sessions: Any, nursery: trio.Nursery) -> EphemeralSessions:
+    begun = EphemeralSessions(sessions)
     await nursery.start(begun.run)
     await wait_all_tasks_blocked()
     return begun
@@ -48,8 +48,8 @@ async def begin(sessions: Any, nursery: trio.Nursery) -> Forgetting:
 async def test_one_that_was_answered_goes_at_once(nursery: trio.Nursery) -> None:
     sessions = Sessions("s", "t")
     begun = await begin(sessions, nursery)
-    begun.at_once("s")
-    begun.at_once("unknown")
+    begun.delete_soon("s")
+    begun.delete_soon("unknown")
     await wait_all_tasks_blocked()
     assert sessions.left == ["t"]
 
@@ -58,7 +58,7 @@ async def test_one_that_waits_for_results_stays_for_ten_minutes(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     sessions = Sessions("s")
-    (await begin(sessions, nursery)).keep("s")
+    (await begin(sessions, nursery)).delete_later("s")
     await trio.sleep(599)
     assert sessions.left == ["s"]
     await trio.sleep(2)
@@ -69,7 +69,7 @@ async def test_one_that_may_be_continued_stays_for_thirty_days_after_its_last_us
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     sessions = Sessions(STORED)
-    (await begin(sessions, nursery)).keep(STORED)
+    (await begin(sessions, nursery)).delete_later(STORED)
     await trio.sleep(30 * DAY - 10)
     assert sessions.left == [STORED]
     await trio.sleep(20)
@@ -90,13 +90,13 @@ async def test_what_an_earlier_life_has_stored_stays_for_what_is_left_of_its_tim
 async def test_one_whose_client_has_come_back_stays(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     sessions = Sessions("s")
     begun = await begin(sessions, nursery)
-    begun.keep("s")
-    begun.take("s")
+    begun.delete_later("s")
+    begun.cancel_deletion("s")
     await trio.sleep(1000)
     assert sessions.left == ["s"]
-    begun.keep("s")
+    begun.delete_later("s")
     await trio.sleep(300)
-    begun.keep("s")
+    begun.delete_later("s")
     await trio.sleep(500)
     assert sessions.left == ["s"], "its time begins anew"
     await trio.sleep(200)
@@ -110,7 +110,7 @@ async def test_of_too_many_that_wait_the_one_that_waits_longest_goes(
     sessions = Sessions("r", "s", "t")
     begun = await begin(sessions, nursery)
     for key in ("r", "s", "t"):
-        begun.keep(key)
+        begun.delete_later(key)
     await wait_all_tasks_blocked()
     assert sessions.left == ["s", "t"]
 
@@ -134,7 +134,7 @@ async def test_one_whose_run_nobody_hears_of_goes_after_it(nursery: trio.Nursery
         if fails:
             raise UsageError("there never was such a run")
 
-    begun.after(end, "s")
+    begun.delete_after(end, "s")
     await wait_all_tasks_blocked()
     assert sessions.left == ["s"]
     ended.set()
@@ -146,10 +146,10 @@ async def test_a_pool_that_refuses_ends_nothing(nursery: trio.Nursery) -> None:
     sessions = Sessions("s", OURS)
     sessions.error = PoolClosed("closing")
     begun = await begin(sessions, nursery)
-    begun.at_once("s")
+    begun.delete_soon("s")
     await wait_all_tasks_blocked()
     sessions.error = None
-    begun.at_once("s")
+    begun.delete_soon("s")
     await wait_all_tasks_blocked()
     assert sessions.left == [OURS]
 
@@ -159,6 +159,6 @@ async def test_after_the_servers_end_nothing_is_begun() -> None:
     async with trio.open_nursery() as nursery:
         begun = await begin(sessions, nursery)
         nursery.cancel_scope.cancel()
-    begun.at_once("s")
-    begun.keep("s")
+    begun.delete_soon("s")
+    begun.delete_later("s")
     assert sessions.left == ["s"]

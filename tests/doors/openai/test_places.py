@@ -2,12 +2,12 @@
 
 import pytest
 
-from doors.openai.session_ref import OWN_SESSION, Place, find_place
+from doors.openai.session_ref import OWN_SESSION, SessionRef, find_session_ref
 from errors import UsageError
 
 
-def place(headers: dict[str, str] | None = None, user: str | None = None, answered: tuple[str, ...] = ()) -> Place:
-    return find_place(headers or {}, user, answered, "token:http")
+def place(headers: dict[str, str] | None = None, user: str | None = None, answered: tuple[str, ...] = ()) -> SessionRef:
+    return find_session_ref(headers or {}, user, answered, "token:http")
 
 
 def test_the_header_comes_before_the_user_and_both_before_a_session_of_its_own() -> None:
@@ -45,24 +45,24 @@ def test_the_same_key_finds_the_same_session_for_the_same_caller_only() -> None:
     first = place({"idempotency-key": "k1"})
     assert first == place({"idempotency-key": "k1"})
     assert first.run == "k1"
-    assert first.session != find_place({"idempotency-key": "k1"}, None, (), "token:other").session
+    assert first.session != find_session_ref({"idempotency-key": "k1"}, None, (), "token:other").session
 
 
 def test_a_call_of_a_session_of_its_own_finds_back() -> None:
     own = place()
-    told = own.call_out("r1.1_0\n")
+    told = own.to_client("r1.1_0\n")
     back = place(answered=(told,))
-    assert (back.session, back.call_in(told)) == (own.session, "r1.1_0\n")
+    assert (back.session, back.from_client(told)) == (own.session, "r1.1_0\n")
     assert place(answered=(told, told)).session == own.session
 
 
 @pytest.mark.parametrize("others", [("call_x",), ("call_" + "b" * 32 + "_1",)])
 def test_calls_of_no_session_or_of_several_find_a_new_one(others: tuple[str, ...]) -> None:
     own = place()
-    assert place(answered=(own.call_out("1"), *others)).session != own.session
-    assert place(answered=("call_1",)).call_in("call_1") == "call_1"
+    assert place(answered=(own.to_client("1"), *others)).session != own.session
+    assert place(answered=("call_1",)).from_client("call_1") == "call_1"
 
 
 def test_calls_of_a_session_that_was_named_keep_their_ids() -> None:
     named = place(user="alice")
-    assert named.call_out("r1.0") == named.call_in("r1.0") == "r1.0"
+    assert named.to_client("r1.0") == named.from_client("r1.0") == "r1.0"

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from doors.http.errors import Refusal
-from doors.openai.errors import UnknownModel, render
+from doors.http.errors import HttpError
+from doors.openai.errors import ModelNotFound, render
 from doors.openai.requests import read_chat
 from doors.openai.responses_requests import read_response
 from errors import (
@@ -33,15 +33,15 @@ from errors import (
         (UsageError("x"), 400, "usage", "false"),
         (WorkerRefused("x", worker_code="invalid_params"), 400, "worker_refused", "false"),
         (WorkerRefused("x", worker_code="no_model"), 502, "worker_refused", "false"),
-        (Refusal(HTTPStatus.UNAUTHORIZED, "x"), 401, "invalid_api_key", "false"),
-        (Refusal(HTTPStatus.FORBIDDEN, "x"), 403, "forbidden", "false"),
-        (UnknownModel("x", []), 404, "model_not_found", "false"),
-        (Refusal(HTTPStatus.REQUEST_TIMEOUT, "x"), 408, "request_timeout", "true"),
+        (HttpError(HTTPStatus.UNAUTHORIZED, "x"), 401, "invalid_api_key", "false"),
+        (HttpError(HTTPStatus.FORBIDDEN, "x"), 403, "forbidden", "false"),
+        (ModelNotFound("x", []), 404, "model_not_found", "false"),
+        (HttpError(HTTPStatus.REQUEST_TIMEOUT, "x"), 408, "request_timeout", "true"),
         (Conflict("x"), 409, "conflict", "false"),
         (RunAborted("x"), 409, "aborted", "false"),
         (RunInterrupted("x"), 409, "interrupted", "false"),
         (PoolSaturated("x"), 429, "saturated", "true"),
-        (Refusal(HTTPStatus.TOO_MANY_REQUESTS, "x"), 429, "too_many_requests", "true"),
+        (HttpError(HTTPStatus.TOO_MANY_REQUESTS, "x"), 429, "too_many_requests", "true"),
         (InternalError("x"), 500, "internal", "false"),
         (WorkerExited("x"), 502, "worker_exited", "false"),
         (PoolClosed("x"), 503, "pool_closed", "true"),

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from doors.openai.answer_checks import StopCutter, cut_at
+from doors.openai.answer_checks import StopFilter, cut_at_stop
 
 WORDS = st.text("ab", max_size=12)
 
@@ -13,13 +13,13 @@ WORDS = st.text("ab", max_size=12)
 def test_however_it_is_cut_the_text_ends_before_the_first_stop(pieces: list[str], stops: list[str]) -> None:
     whole = "".join(pieces)
     ends = [at for stop in stops if (at := whole.find(stop)) >= 0]
-    cutter = StopCutter(stops)
+    cutter = StopFilter(stops)
     shown = [cutter.push(piece) for piece in pieces]
-    assert "".join(shown) + cutter.end() == whole[: min(ends, default=len(whole))] == cut_at(stops, whole)
+    assert "".join(shown) + cutter.end() == whole[: min(ends, default=len(whole))] == cut_at_stop(stops, whole)
 
 
 def test_what_cannot_become_a_stop_is_shown_at_once() -> None:
-    cutter = StopCutter(["END"])
+    cutter = StopFilter(["END"])
     assert [cutter.push(piece) for piece in ("one E", "x", "two EN", "D three", "four")] == [
         "one ",
         "Ex",

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from doors.openai.completion_bodies import Chunks, Words, completion
-from doors.openai.session_ref import Place
+from doors.openai.completion_bodies import Chunks, TextExtractor, completion_body
+from doors.openai.session_ref import SessionRef
 from gateway.runs.run import DoneReason, RunOutcome
 
-PLACE = Place("alice", "k1", is_ours=False)
+PLACE = SessionRef("alice", "k1", is_ours=False)
 
 
 def push(*events: tuple[str, Any]) -> bytes:
@@ -29,26 +29,28 @@ def chunks(**options: Any) -> Chunks:
 
 
 def test_pieces_that_come_together_are_one() -> None:
-    words = Words()
-    assert words.take(push(("run:start", {}), piece("he"), piece("llo"), ("think_chunk", {"delta": "hm"}))) == "hello"
-    assert words.has_spoken
+    words = TextExtractor()
+    assert words.feed(push(("run:start", {}), piece("he"), piece("llo"), ("think_chunk", {"delta": "hm"}))) == "hello"
+    assert words.has_text
 
 
 def test_a_reader_that_was_too_slow_gets_the_text_at_once() -> None:
-    assert Words().take(push(("text_snapshot", {"from_seq": 1, "to_seq": 9, "text": "all of it"}))) == "all of it"
+    assert (
+        TextExtractor().feed(push(("text_snapshot", {"from_seq": 1, "to_seq": 9, "text": "all of it"}))) == "all of it"
+    )
 
 
 def test_what_is_said_around_a_tool_are_paragraphs() -> None:
-    words = Words()
-    assert words.take(push(("tool:start", {}), piece("I look."), ("tool:start", {}), ("tool:start", {}))) == "I look."
-    assert words.take(push(("tool:end", {}))) == ""
-    assert words.take(push(piece("It"), piece(" rains"))) == "\n\nIt rains"
+    words = TextExtractor()
+    assert words.feed(push(("tool:start", {}), piece("I look."), ("tool:start", {}), ("tool:start", {}))) == "I look."
+    assert words.feed(push(("tool:end", {}))) == ""
+    assert words.feed(push(piece("It"), piece(" rains"))) == "\n\nIt rains"
 
 
 def test_silence_is_no_word() -> None:
-    words = Words()
-    assert words.take(push(piece(""), ("done", None))) == ""
-    assert not words.has_spoken
+    words = TextExtractor()
+    assert words.feed(push(piece(""), ("done", None))) == ""
+    assert not words.has_text
 
 
 def test_what_some_take_for_a_line_end_is_escaped() -> None:
@@ -69,8 +71,8 @@ def test_the_first_chunk_names_the_role_whatever_it_says() -> None:
 
 def test_an_answer_of_calls_has_no_text_and_an_empty_one_has() -> None:
     calls = [{"id": "c1", "name": "weather", "input": {"city": "Bonn"}}]
-    asking = completion(outcome(reason=DoneReason.TOOL_CALLS, calls=calls), PLACE, model="main", created=7)
-    silent = completion(outcome(silent=True), PLACE, model="main", created=7)
+    asking = completion_body(outcome(reason=DoneReason.TOOL_CALLS, calls=calls), PLACE, model="main", created=7)
+    silent = completion_body(outcome(silent=True), PLACE, model="main", created=7)
     assert asking["choices"][0]["message"]["content"] is None
     assert asking["choices"][0]["finish_reason"] == "tool_calls"
     assert silent["choices"][0]["message"] == {"role": "assistant", "content": "", "refusal": None}

@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 from doors.http import routes as served
 from doors.websocket import connection
 from doors.websocket.frames import SocketLimits
-from doors.websocket.hub import Hub
+from doors.websocket.hub import EventHub
 from tests.doors.http.conftest import Connect, Door, Open, connect, methods, open_door, world
 from tests.doors.websocket.peer import SocketPeer
 from tests.gateway.world import World
@@ -76,10 +76,10 @@ def join(connect: Connect, door: Door) -> Join:
     return join_it
 
 
-def hub_of(door: Door) -> Hub:
+def hub_of(door: Door) -> EventHub:
     """What tells the door's WebSockets of events."""
-    (chore,) = door.server.services.chores
-    hub: Hub = chore.__self__  # type: ignore[attr-defined]  # it is a method
+    (chore,) = door.server.services.background_tasks
+    hub: EventHub = chore.__self__  # type: ignore[attr-defined]  # it is a method
     return hub
 
 

@@ -245,7 +245,7 @@ async def test_waiting_for_a_run_may_end_before_it_does(join: Join) -> None:
 
 
 async def test_a_run_that_is_not_known_has_no_outcome_yet(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doors.websocket.runs._UNKNOWN_SECONDS", 0.01)
+    monkeypatch.setattr("doors.websocket.runs._UNKNOWN_RUN_DELAY", 0.01)
     waited = (await (await join()).request("agent.wait", runId="nobody's", timeoutMs=10_000))["payload"]
     assert waited == {"runId": "nobody's", "status": "timeout"}
 

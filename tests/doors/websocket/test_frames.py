@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doors.websocket.frames import BadFrame, encode_answer, encode_event, encode_refusal, read_frame
+from doors.websocket.frames import MalformedFrame, encode_answer, encode_error, encode_event, read_frame
 
 
 def test_a_request_is_read_with_its_params_undecoded() -> None:
@@ -38,7 +38,7 @@ def test_a_request_is_read_with_its_params_undecoded() -> None:
     ],
 )
 def test_what_is_no_request_says_under_which_id_it_may_be_answered(text: str, request_id: str | None) -> None:
-    with pytest.raises(BadFrame) as raised:
+    with pytest.raises(MalformedFrame) as raised:
         read_frame(text)
     assert raised.value.request_id == request_id
     assert len(raised.value.message) < 500
@@ -46,7 +46,7 @@ def test_what_is_no_request_says_under_which_id_it_may_be_answered(text: str, re
 
 def test_frames_are_written_as_the_protocol_has_them() -> None:
     assert encode_answer('a"b', {"x": 1}) == b'{"type":"res","id":"a\\"b","ok":true,"payload":{"x":1}}'
-    assert encode_refusal("1", {"code": "UNAVAILABLE"}) == (
+    assert encode_error("1", {"code": "UNAVAILABLE"}) == (
         b'{"type":"res","id":"1","ok":false,"error":{"code":"UNAVAILABLE"}}'
     )
     assert encode_event("tick", b'{"ts":1}') == b'{"type":"event","event":"tick","payload":{"ts":1}}'
@@ -66,6 +66,6 @@ def test_whatever_is_said_arrives(request_id: str, payload: Any) -> None:
 def test_no_text_breaks_the_reader(text: str) -> None:
     try:
         read_frame(text)
-    except BadFrame:
+    except MalformedFrame:
         return
     assert msgspec.json.decode(text)["type"] == "req"

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 import trio
 
-from doors.http.services import Services
+from doors.http.services import HttpServices
 from doors.websocket import hub as hubs
-from doors.websocket.events import Told
+from doors.websocket.events import OutboundEvent
 from doors.websocket.frames import SocketLimits
-from doors.websocket.hub import Hub
+from doors.websocket.hub import EventHub
 
 
 class Gateway:
@@ -47,14 +47,14 @@ class Listener:
         self.missed = 0
         self.presence: dict[str, Any] = {}
 
-    def hear(self, _event: Told) -> None:
+    def on_event(self, _event: OutboundEvent) -> None:
         self.heard[-1] += 1
 
-    async def keep_up(self) -> None:
+    async def wait_drained(self) -> None:
         await trio.lowlevel.checkpoint()
         self.heard.append(0)
 
-    def miss(self) -> None:
+    def on_gap(self) -> None:
         self.missed += 1
 
 
@@ -62,12 +62,12 @@ async def test_events_are_told_some_at_a_time_and_nobody_is_left_behind(
     nursery: trio.Nursery, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert autojump_clock
-    monkeypatch.setattr(hubs, "_HEARD_AT_ONCE", 20)
+    monkeypatch.setattr(hubs, "_DELIVERIES_PER_STEP", 20)
     gateway, listeners = Gateway(95), [Listener(), Listener()]
-    hub = Hub(cast("Services", gateway), SocketLimits())
+    hub = EventHub(cast("HttpServices", gateway), SocketLimits())
     await nursery.start(lambda task_status: hub.run(task_status=task_status))
     for listener in listeners:
-        hub.join(listener)
+        hub.add_listener(listener)
     await trio.sleep(1)
     for listener in listeners:
         assert sum(listener.heard) == 95
@@ -83,11 +83,11 @@ async def test_who_listens_to_nothing_costs_nothing_after_a_minute(
 ) -> None:
     assert autojump_clock
     gateway, listener = Gateway(0), Listener()
-    hub = Hub(cast("Services", gateway), SocketLimits())
+    hub = EventHub(cast("HttpServices", gateway), SocketLimits())
     await nursery.start(lambda task_status: hub.run(task_status=task_status))
-    hub.join(listener)
-    hub.leave(listener)
+    hub.add_listener(listener)
+    hub.remove_listener(listener)
     await trio.sleep(61)
-    hub.join(listener)
+    hub.add_listener(listener)
     await trio.sleep(1)
     assert gateway.since == [30_000, 70_000, 30_000], "it begins anew"

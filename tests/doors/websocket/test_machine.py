@@ -9,29 +9,29 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from doors.http.access import Identity
+from doors.http.access import TokenIdentity
 from doors.http.tokens import Scope
 from doors.websocket.frames import SocketLimits
 from doors.websocket.handshake import (
+    Accept,
     Action,
-    Admission,
-    Admit,
-    End,
-    IllegalMove,
-    Phase,
-    Say,
-    Serve,
+    CloseSocket,
+    Dispatch,
+    HandshakeResult,
+    IllegalSocketTransition,
+    SendFrame,
     SocketMachine,
-    Stimulus,
+    SocketPhase,
+    SocketStimulus,
 )
 from wire.units import ByteCount
 
-OWNER = Identity("http", Scope.ADMIN, approvals=True)
-TOKENS = {"right": OWNER, "reader": Identity("reader", Scope.READ, approvals=False)}
+OWNER = TokenIdentity("http", Scope.ADMIN, approvals=True)
+TOKENS = {"right": OWNER, "reader": TokenIdentity("reader", Scope.READ, approvals=False)}
 LIMITS = SocketLimits(max_requests=2, max_refused=2, first_frame_bytes=ByteCount(500))
 
 
-def machine(known: Identity | None = None) -> SocketMachine:
+def machine(known: TokenIdentity | None = None) -> SocketMachine:
     return SocketMachine("the-nonce", known, TOKENS.get, LIMITS)
 
 
@@ -46,29 +46,29 @@ def connect(**params: Any) -> str:
 
 def opened(**params: Any) -> SocketMachine:
     made = machine()
-    assert isinstance(made.receive(connect(**params))[0], Admit)
+    assert isinstance(made.receive(connect(**params))[0], Accept)
     return made
 
 
 def said(action: Action) -> dict[str, Any]:
-    assert isinstance(action, Say)
+    assert isinstance(action, SendFrame)
     frame: dict[str, Any] = msgspec.json.decode(action.frame)
     return frame
 
 
-def admitted(known: Identity | None = None, **params: Any) -> Admission:
+def admitted(known: TokenIdentity | None = None, **params: Any) -> HandshakeResult:
     [action] = machine(known).receive(connect(**params))
-    assert isinstance(action, Admit)
-    return action.admission
+    assert isinstance(action, Accept)
+    return action.handshake
 
 
-def refused(frame: str, known: Identity | None = None) -> tuple[str, int]:
+def refused(frame: str, known: TokenIdentity | None = None) -> tuple[str, int]:
     """Why a first frame is refused, and with which code the connection is closed."""
     made = machine(known)
     answer, end = made.receive(frame)
     shown = said(answer)
-    assert (shown["ok"], made.phase) == (False, Phase.ENDED)
-    assert isinstance(end, End)
+    assert (shown["ok"], made.phase) == (False, SocketPhase.ENDED)
+    assert isinstance(end, CloseSocket)
     assert end.reason == shown["error"]["message"]
     return end.reason, end.code
 
@@ -122,14 +122,14 @@ def test_a_peer_that_may_not_come_in_is_told_why_and_the_connection_ends(frame: 
 )
 def test_a_first_frame_that_cannot_be_answered_ends_the_connection(frame: str | None, code: int) -> None:
     [end] = machine().receive(frame)
-    assert isinstance(end, End)
+    assert isinstance(end, CloseSocket)
     assert end.code == code
 
 
 def test_the_first_frame_is_measured_in_bytes() -> None:
     frame = json.dumps(json.loads(connect(x="\u4e16" * 200)), ensure_ascii=False)
     assert len(frame) < 500 < len(frame.encode())
-    assert machine().receive(frame) == [End(1009, "the first frame is too large")]
+    assert machine().receive(frame) == [CloseSocket(1009, "the first frame is too large")]
 
 
 def test_the_nonce_of_this_connection_is_right() -> None:
@@ -169,7 +169,7 @@ def test_a_peer_has_the_rights_it_asked_for_that_its_token_has(
 
 def test_who_does_not_say_connect_in_time_is_not_waited_for() -> None:
     made = machine()
-    assert made.late() == [End(1008, "no connect in time")]
+    assert made.on_connect_timeout() == [CloseSocket(1008, "no connect in time")]
     assert made.receive(connect()) == []
 
 
@@ -178,7 +178,7 @@ def test_who_does_not_say_connect_in_time_is_not_waited_for() -> None:
 
 def test_a_request_is_carried_out() -> None:
     [action] = opened().receive(request("health", "7"))
-    assert isinstance(action, Serve)
+    assert isinstance(action, Dispatch)
     assert (action.request.id, action.request.method) == ("7", "health")
 
 
@@ -191,7 +191,7 @@ def test_an_id_may_be_used_again_once_it_has_its_last_answer() -> None:
         "a request with the id '7' is still in flight; use another",
     )
     made.answered("7")
-    assert isinstance(made.receive(request("health", "7"))[0], Serve)
+    assert isinstance(made.receive(request("health", "7"))[0], Dispatch)
 
 
 def test_more_requests_than_may_be_in_flight_are_refused_and_may_be_made_again() -> None:
@@ -201,7 +201,7 @@ def test_more_requests_than_may_be_in_flight_are_refused_and_may_be_made_again()
     error = said(made.receive(request("health", "3"))[0])["error"]
     assert (error["code"], error["retryable"], error["retryAfterMs"]) == ("UNAVAILABLE", True, 1000)
     made.answered("1")
-    assert isinstance(made.receive(request("health", "3"))[0], Serve)
+    assert isinstance(made.receive(request("health", "3"))[0], Dispatch)
 
 
 def test_connect_comes_once() -> None:
@@ -220,14 +220,14 @@ def test_a_few_frames_that_are_no_request_are_forgiven_and_not_many_in_a_row() -
     made.receive(wrong)
     answer, end = made.receive(wrong)
     assert said(answer)["id"] == "9"
-    assert isinstance(end, End)
-    assert (end.code, made.phase) == (1008, Phase.ENDED)
+    assert isinstance(end, CloseSocket)
+    assert (end.code, made.phase) == (1008, SocketPhase.ENDED)
 
 
 @pytest.mark.parametrize(("frame", "code"), [("garbage", 1008), (None, 1003)])
 def test_what_cannot_be_answered_ends_an_open_connection(frame: str | None, code: int) -> None:
     [end] = opened().receive(frame)
-    assert isinstance(end, End)
+    assert isinstance(end, CloseSocket)
     assert end.code == code
 
 
@@ -235,21 +235,21 @@ def test_what_cannot_be_answered_ends_an_open_connection(frame: str | None, code
 
 
 def test_the_end_of_the_server_is_told_to_whoever_is_in() -> None:
-    word, end = opened().go_away()
+    word, end = opened().on_shutdown()
     assert said(word)["event"] == "shutdown"
-    assert end == End(1001, "the supervisor ends") == machine().go_away()[0]
+    assert end == CloseSocket(1001, "the supervisor ends") == machine().on_shutdown()[0]
 
 
 def test_after_the_end_nothing_counts_any_more() -> None:
     made = opened()
-    made.go_away()
-    assert made.receive(request("health")) == made.late() == made.go_away() == []
+    made.on_shutdown()
+    assert made.receive(request("health")) == made.on_connect_timeout() == made.on_shutdown() == []
 
 
 def test_a_move_that_there_is_not_is_a_defect_of_ours() -> None:
     made = opened()
-    with pytest.raises(IllegalMove, match="ADMITTED in OPEN"):
-        made._move(Stimulus.ADMITTED)
+    with pytest.raises(IllegalSocketTransition, match="ADMITTED in OPEN"):
+        made._transition(SocketStimulus.ACCEPTED)
 
 
 class Sockets(RuleBasedStateMachine):
@@ -265,13 +265,13 @@ class Sockets(RuleBasedStateMachine):
     def _take(self, actions: list[Action]) -> None:
         assert not (actions and self.ends), "after its end a connection does nothing"
         for number, action in enumerate(actions):
-            if isinstance(action, End):
+            if isinstance(action, CloseSocket):
                 self.ends += 1
                 assert number == len(actions) - 1
-            if isinstance(action, Admit):
+            if isinstance(action, Accept):
                 assert not self.is_in
                 self.is_in = True
-            if isinstance(action, Serve):
+            if isinstance(action, Dispatch):
                 assert self.is_in
                 assert action.request.id not in self.in_flight
                 self.in_flight.add(action.request.id)
@@ -287,11 +287,11 @@ class Sockets(RuleBasedStateMachine):
 
     @rule()
     def late(self) -> None:
-        self._take(self.machine.late())
+        self._take(self.machine.on_connect_timeout())
 
     @rule()
     def go_away(self) -> None:
-        self._take(self.machine.go_away())
+        self._take(self.machine.on_shutdown())
 
     @precondition(lambda self: self.in_flight)
     @rule()
@@ -302,7 +302,7 @@ class Sockets(RuleBasedStateMachine):
     def bounded(self) -> None:
         if hasattr(self, "machine"):
             assert len(self.in_flight) <= LIMITS.max_requests
-            assert (self.machine.phase is Phase.ENDED) == bool(self.ends)
+            assert (self.machine.phase is SocketPhase.ENDED) == bool(self.ends)
 
 
 TestSockets = Sockets.TestCase

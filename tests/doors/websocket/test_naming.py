@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from doors.websocket.session_ref import ConversationMembers, name_conversation, named_session
+from doors.websocket.session_ref import ConversationMembers, named_session, resolve_conversation
 from errors import UsageError
 
 
@@ -35,7 +35,7 @@ def _named(**members: Any) -> ConversationMembers:
     ],
 )
 def test_a_conversation_is_named_in_several_ways(members: dict[str, Any], session: str) -> None:
-    assert name_conversation(_named(**members), "main") == (session, [])
+    assert resolve_conversation(_named(**members), "main") == (session, [])
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_conversation_is_named_in_several_ways(members: dict[str, Any], sessio
 )
 def test_what_names_no_conversation_or_two_is_refused(members: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError) as refused:
-        name_conversation(_named(**members), "main")
+        resolve_conversation(_named(**members), "main")
     assert told in refused.value.message
 
 
@@ -72,7 +72,7 @@ def test_what_names_no_conversation_or_two_is_refused(members: dict[str, Any], t
     ],
 )
 def test_members_that_do_not_help_to_name_it_are_listed(members: dict[str, Any], unused: list[str]) -> None:
-    assert name_conversation(_named(**members), "main").unused == unused
+    assert resolve_conversation(_named(**members), "main").unused == unused
 
 
 def test_a_session_may_be_named_by_either_member_or_by_none() -> None:

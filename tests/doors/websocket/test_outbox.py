@@ -3,56 +3,60 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doors.websocket.outbox import Offer, Outbox
+from doors.websocket.outbox import EnqueueResult, FrameQueue
 
-TAKEN, DROPPED, FULL = Offer(is_full=False, lost=0), Offer(is_full=False, lost=1), Offer(is_full=True, lost=0)
+TAKEN, DROPPED, FULL = (
+    EnqueueResult(is_full=False, lost=0),
+    EnqueueResult(is_full=False, lost=1),
+    EnqueueResult(is_full=True, lost=0),
+)
 
 
 def test_frames_leave_in_the_order_in_which_they_came_and_several_at_once() -> None:
-    box = Outbox(100)
+    box = FrameQueue(100)
     for frame in (b"one", b"two", b"three"):
         box.put(frame)
-    assert (box.take(7), box.take(7), box.take(7)) == ([b"one", b"two"], [b"three"], [])
+    assert (box.pop_batch(7), box.pop_batch(7), box.pop_batch(7)) == ([b"one", b"two"], [b"three"], [])
     assert box.size == 0
 
 
 def test_a_frame_that_is_larger_than_all_else_leaves_alone() -> None:
-    box = Outbox(10)
+    box = FrameQueue(10)
     box.put(b"x" * 50)
     box.put(b"y")
-    assert box.take(7) == [b"x" * 50]
+    assert box.pop_batch(7) == [b"x" * 50]
 
 
 def test_an_event_that_may_be_lost_is_where_there_is_no_room() -> None:
-    box = Outbox(10)
+    box = FrameQueue(10)
     assert box.offer(b"x" * 8, is_droppable=True) == TAKEN
     assert box.offer(b"y" * 3, is_droppable=True) == DROPPED
-    assert box.take(100) == [b"x" * 8]
+    assert box.pop_batch(100) == [b"x" * 8]
 
 
 def test_one_that_must_not_be_lost_takes_the_room_of_those_that_may() -> None:
-    box = Outbox(10)
+    box = FrameQueue(10)
     for frame, is_droppable in ((b"aaa", True), (b"bbb", False), (b"ccc", True)):
         box.offer(frame, is_droppable=is_droppable)
-    assert box.offer(b"dddd", is_droppable=False) == Offer(is_full=False, lost=2)
-    assert box.take(100) == [b"bbb", b"dddd"]
+    assert box.offer(b"dddd", is_droppable=False) == EnqueueResult(is_full=False, lost=2)
+    assert box.pop_batch(100) == [b"bbb", b"dddd"]
 
 
 def test_where_only_such_wait_that_must_not_be_lost_the_peer_is_too_slow() -> None:
-    box = Outbox(10)
+    box = FrameQueue(10)
     box.put(b"x" * 9)
     assert box.offer(b"yy", is_droppable=False) == FULL
 
 
 def test_any_single_frame_finds_room_in_an_empty_one() -> None:
-    assert Outbox(10).offer(b"x" * 50, is_droppable=True) == TAKEN
+    assert FrameQueue(10).offer(b"x" * 50, is_droppable=True) == TAKEN
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=200), st.integers(1, 30), st.integers(1, 40))
 def test_nothing_that_must_not_be_lost_is_and_the_books_are_right(
     offers: list[tuple[int, bool]], limit: int, take: int
 ) -> None:
-    box = Outbox(limit)
+    box = FrameQueue(limit)
     expected, left, lost, dropped = [], [], 0, 0
     for number, (size, is_droppable) in enumerate(offers):
         frame = bytes([number]) * size
@@ -63,8 +67,8 @@ def test_nothing_that_must_not_be_lost_is_and_the_books_are_right(
             expected.append(frame)
         assert box.size <= max(limit, 9)
         if number % 3 == 2:
-            left += box.take(take)
-    left += box.take(10**6)
+            left += box.pop_batch(take)
+    left += box.pop_batch(10**6)
     assert [frame for frame in left if frame in expected] == expected
     assert len(left) + lost == dropped + len(expected), "each was sent or is counted"
     assert (box.size, len(box)) == (0, 0)

@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from doors.limits import OutputBudget, OutputShare
-from doors.websocket.sender import Sender
+from doors.websocket.sender import FrameSender
 
 LIMIT = 100
 
@@ -42,16 +42,16 @@ def reader() -> Reader:
 
 
 @pytest.fixture
-async def sender(reader: Reader, nursery: trio.Nursery) -> Sender:
+async def sender(reader: Reader, nursery: trio.Nursery) -> FrameSender:
     """One that runs, with a first frame on its way."""
-    made = Sender(reader.send, reader.close, LIMIT, reader.share)
+    made = FrameSender(reader.send, reader.close, LIMIT, reader.share)
     nursery.start_soon(made.run)
     made.put_nowait(b"first")
     await wait_all_tasks_blocked()
     return made
 
 
-async def test_frames_arrive_in_order_and_those_that_wait_together(sender: Sender, reader: Reader) -> None:
+async def test_frames_arrive_in_order_and_those_that_wait_together(sender: FrameSender, reader: Reader) -> None:
     for frame in (b"a", b"b"):
         await sender.put(frame)
     reader.reads.set()
@@ -61,13 +61,13 @@ async def test_frames_arrive_in_order_and_those_that_wait_together(sender: Sende
 
 
 async def test_an_answer_waits_for_room_and_is_counted_while_it_does(
-    sender: Sender, reader: Reader, nursery: trio.Nursery
+    sender: FrameSender, reader: Reader, nursery: trio.Nursery
 ) -> None:
     await sender.put(b"x" * 90)
     nursery.start_soon(sender.put, b"y" * 50)
     await wait_all_tasks_blocked()
     assert reader.share.charged == len("first") + 90 + 50
-    assert sender._outbox.size == 90
+    assert sender._queue.size == 90
     reader.reads.set()
     await wait_all_tasks_blocked()
     assert reader.got[1:] == [b"x" * 90, b"y" * 50]
@@ -75,11 +75,11 @@ async def test_an_answer_waits_for_room_and_is_counted_while_it_does(
 
 
 async def test_who_offers_events_waits_for_us_and_never_for_the_peer(
-    sender: Sender, reader: Reader, nursery: trio.Nursery
+    sender: FrameSender, reader: Reader, nursery: trio.Nursery
 ) -> None:
     sender.offer(b"x" * 50, is_droppable=False)
     with trio.fail_after(0):
-        await sender.keep_up()  # the peer does not read: that is its own affair
+        await sender.wait_drained()  # the peer does not read: that is its own affair
     reader.is_slow = False
     reader.reads.set()
     await wait_all_tasks_blocked()
@@ -90,7 +90,7 @@ async def test_who_offers_events_waits_for_us_and_never_for_the_peer(
     kept_up = trio.Event()
 
     async def keep_up() -> None:
-        await sender.keep_up()
+        await sender.wait_drained()
         kept_up.set()
 
     nursery.start_soon(keep_up)
@@ -100,9 +100,9 @@ async def test_who_offers_events_waits_for_us_and_never_for_the_peer(
     await kept_up.wait()
 
 
-async def test_the_end_comes_after_what_was_said_and_nothing_after_it(sender: Sender, reader: Reader) -> None:
+async def test_the_end_comes_after_what_was_said_and_nothing_after_it(sender: FrameSender, reader: Reader) -> None:
     await sender.put(b"last")
-    sender.end(1001, "x" * 119 + "\u4e16")
+    sender.close(1001, "x" * 119 + "\u4e16")
     await sender.put(b"too late")
     reader.reads.set()
     await wait_all_tasks_blocked()
@@ -111,13 +111,13 @@ async def test_the_end_comes_after_what_was_said_and_nothing_after_it(sender: Se
 
 
 async def test_an_end_at_once_forgets_what_waits_and_wakes_who_does(
-    sender: Sender, reader: Reader, nursery: trio.Nursery
+    sender: FrameSender, reader: Reader, nursery: trio.Nursery
 ) -> None:
     await sender.put(b"x" * 90)
     nursery.start_soon(sender.put, b"y" * 50)
     await wait_all_tasks_blocked()
-    sender.end(1008, "slow", at_once=True)
-    sender.end(1001, "the first word counts")
+    sender.close(1008, "slow", at_once=True)
+    sender.close(1001, "the first word counts")
     reader.reads.set()
     await wait_all_tasks_blocked()
     assert (reader.got, reader.closed) == ([b"first"], {"type": "websocket.close", "code": 1008, "reason": "slow"})
@@ -125,6 +125,6 @@ async def test_an_end_at_once_forgets_what_waits_and_wakes_who_does(
 
 
 async def test_the_one_for_whom_most_waits_is_given_up_where_all_is_too_much(reader: Reader) -> None:
-    sender = Sender(reader.send, reader.close, 10_000, reader.share)
+    sender = FrameSender(reader.send, reader.close, 10_000, reader.share)
     sender.put_nowait(b"x" * 1001)
     assert reader.given_up == [1001]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doors.websocket import run_text
-from doors.websocket.events import CHANGES, Told
+from doors.websocket.events import SESSION_CHANGE_REASONS, OutboundEvent
 from doors.websocket.peer import Audience
-from doors.websocket.run_text import KINDS, Story
+from doors.websocket.run_text import GATEWAY_EVENT_TYPES, EventTranslator
 
 
 def event(seq: int, kind: str, data: Any = None, run: str | None = "r1", session: str = "alice") -> dict[str, Any]:
@@ -27,29 +27,33 @@ def push(*events: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"subscription": "s", "events": events})
 
 
-def shown(told: Iterable[Told], name: str = "agent", *, old: bool = False) -> list[dict[str, Any]]:
+def shown(told: Iterable[OutboundEvent], name: str = "agent", *, old: bool = False) -> list[dict[str, Any]]:
     """The payloads of the events of that name, as a peer of version 4 (or ``old``: 3) gets them."""
-    found = [event.old if old and event.old is not None else event.payload for event in told if event.event == name]
+    found = [
+        event.v3_payload if old and event.v3_payload is not None else event.payload
+        for event in told
+        if event.event == name
+    ]
     return [msgspec.json.decode(payload) for payload in found if payload]
 
 
-def data(told: Iterable[Told]) -> list[dict[str, Any]]:
+def data(told: Iterable[OutboundEvent]) -> list[dict[str, Any]]:
     return [payload["data"] for payload in shown(told)]
 
 
-def of_one(*events: dict[str, Any]) -> list[Told]:
+def of_one(*events: dict[str, Any]) -> list[OutboundEvent]:
     """What is told of a run that was heard from its begin."""
-    return Story(0).take(push(event(1, "run:start"), *events), 0.0)[1:]
+    return EventTranslator(0).translate(push(event(1, "run:start"), *events), 0.0)[1:]
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
 def test_pieces_that_come_at_once_are_one_event_that_repeats_all_that_was_said() -> None:
-    story = Story(0)
-    story.take(push(event(1, "run:start")), 0.0)
-    assert data(story.take(push(text(2, "a"), text(3, "b")), 0.0)) == [{"text": "ab", "delta": "ab"}]
-    [payload] = shown(story.take(push(text(4, "c")), 1.0))
+    story = EventTranslator(0)
+    story.translate(push(event(1, "run:start")), 0.0)
+    assert data(story.translate(push(text(2, "a"), text(3, "b")), 0.0)) == [{"text": "ab", "delta": "ab"}]
+    [payload] = shown(story.translate(push(text(4, "c")), 1.0))
     assert payload == {
         "runId": "r1",
         "seq": 4,
@@ -61,7 +65,7 @@ def test_pieces_that_come_at_once_are_one_event_that_repeats_all_that_was_said()
 
 
 def test_runs_side_by_side_are_told_apart() -> None:
-    told = Story(0).take(
+    told = EventTranslator(0).translate(
         push(
             *[event(n, "run:start", run=run) for n, run in enumerate("xy", 1)],
             text(3, "a", run="x"),
@@ -74,12 +78,12 @@ def test_runs_side_by_side_are_told_apart() -> None:
 
 
 def test_a_chat_hears_of_text_at_most_every_150_ms() -> None:
-    story = Story(0)
+    story = EventTranslator(0)
     assert [
-        each["deltaText"] for each in shown(story.take(push(event(1, "run:start"), text(2, "a")), 0.0), "chat")
+        each["deltaText"] for each in shown(story.translate(push(event(1, "run:start"), text(2, "a")), 0.0), "chat")
     ] == ["a"]
-    assert shown(story.take(push(text(3, "b")), 0.05), "chat") == []
-    assert shown(story.take(push(text(4, "c")), 0.1), "chat") == []
+    assert shown(story.translate(push(text(3, "b")), 0.05), "chat") == []
+    assert shown(story.translate(push(text(4, "c")), 0.1), "chat") == []
     assert story.next_due == pytest.approx(0.15)
     [payload] = shown(story.flush(0.15), "chat")
     assert (payload["state"], payload["deltaText"], payload["seq"]) == ("delta", "bc", 4)
@@ -92,14 +96,14 @@ def test_version_3_hears_the_whole_text_only() -> None:
     [payload] = shown(told, "chat", old=True)
     assert "deltaText" not in payload
     assert payload["message"]["content"][0]["text"] == "a"
-    unknown = Story(0).take(push(text(2, "a")), 0.0)
+    unknown = EventTranslator(0).translate(push(text(2, "a")), 0.0)
     assert shown(unknown, "chat", old=True) == []
     assert shown(unknown, "chat")[0]["deltaText"] == "a"
 
 
 def test_what_was_said_before_something_else_is_told_before_it() -> None:
-    story = Story(0)
-    told = story.take(
+    story = EventTranslator(0)
+    told = story.translate(
         push(event(1, "run:start"), text(2, "let me see"), event(3, "tool:start", {"call": CALL}), text(4, "so it is")),
         0.0,
     )[1:]
@@ -113,62 +117,67 @@ def test_what_was_said_before_something_else_is_told_before_it() -> None:
 
 
 def test_of_a_run_that_was_begun_before_only_what_is_new_is_told() -> None:
-    assert data(Story(0).take(push(text(2, "b")), 0.0)) == [{"delta": "b"}]
+    assert data(EventTranslator(0).translate(push(text(2, "b")), 0.0)) == [{"delta": "b"}]
 
 
 def test_looking_back_tells_nothing_old_and_all_text_with_what_is_new() -> None:
-    story = Story(5)
-    assert story.take(push(event(1, "run:start"), text(2, "a"), event(3, "text_snapshot", {"text": "bc"})), 0.0) == []
-    assert data(story.take(push(text(5, "d"), text(6, "e")), 0.0)) == [{"text": "abcde", "delta": "e"}]
+    story = EventTranslator(5)
+    assert (
+        story.translate(push(event(1, "run:start"), text(2, "a"), event(3, "text_snapshot", {"text": "bc"})), 0.0) == []
+    )
+    assert data(story.translate(push(text(5, "d"), text(6, "e")), 0.0)) == [{"text": "abcde", "delta": "e"}]
 
 
 def test_a_long_answer_is_repeated_less_often_and_at_last_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_text, "MOST_TEXT", 2000)
-    story = Story(0)
-    story.take(push(event(1, "run:start"), text(2, "x" * 999)), 0.0)
-    assert shown(story.take(push(text(3, "y")), 0.0001)) == []
+    story = EventTranslator(0)
+    story.translate(push(event(1, "run:start"), text(2, "x" * 999)), 0.0)
+    assert shown(story.translate(push(text(3, "y")), 0.0001)) == []
     assert 0.0009 < story.next_due < 0.0025
     [again] = data(story.flush(0.0025))
     assert (len(again["text"]), again["delta"]) == (1000, "y")
-    assert data(story.take(push(text(4, "z" * 2000)), 1.0)) == [{"delta": "z" * 2000}]
+    assert data(story.translate(push(text(4, "z" * 2000)), 1.0)) == [{"delta": "z" * 2000}]
 
 
 def test_the_work_for_a_long_answer_grows_with_its_length_and_not_faster() -> None:
-    story, sent, seconds = Story(0), 0, 0.0
-    story.take(push(event(0, "run:start")), 0.0)
+    story, sent, seconds = EventTranslator(0), 0, 0.0
+    story.translate(push(event(0, "run:start")), 0.0)
     for number in range(1, 5001):
         seconds = number / 10_000
-        sent += sum(len(told.payload) for told in story.take(push(text(number, "word ")), seconds))
+        sent += sum(len(told.payload) for told in story.translate(push(text(number, "word ")), seconds))
     assert sent < 5 * 1_000_000 * seconds + 400 * 5000
 
 
 def test_a_run_that_has_ended_is_forgotten() -> None:
-    story = Story(0)
-    story.take(push(event(1, "run:start"), text(2, "a"), event(3, "done")), 0.0)
-    assert (story._texts, story._waiting, story.next_due) == ({}, {}, math.inf)
+    story = EventTranslator(0)
+    story.translate(push(event(1, "run:start"), text(2, "a"), event(3, "done")), 0.0)
+    assert (story._texts, story._pending, story.next_due) == ({}, {}, math.inf)
 
 
 def test_no_more_runs_are_remembered_than_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("doors.websocket.run_text._MOST_RUNS", 3)
-    story = Story(0)
+    story = EventTranslator(0)
     for number in range(10):
-        story.take(push(text(number + 1, "a", run=f"r{number}")), 0.0)
+        story.translate(push(text(number + 1, "a", run=f"r{number}")), 0.0)
     assert [run for _, run in story._texts] == ["r7", "r8", "r9"]
-    assert len(story._waiting) <= 3
+    assert len(story._pending) <= 3
 
 
 def test_what_is_no_runs_is_not_told() -> None:
-    assert Story(0).take(push(text(1, "a", run=None), event(2, "error", {"message": "x"}, run=None)), 0.0) == []
+    assert (
+        EventTranslator(0).translate(push(text(1, "a", run=None), event(2, "error", {"message": "x"}, run=None)), 0.0)
+        == []
+    )
 
 
 @given(st.lists(st.tuples(st.sampled_from("xy"), st.text(min_size=1, max_size=5), st.floats(0, 0.2))))
 def test_the_deltas_of_a_run_are_its_text_however_they_come(pieces: list[tuple[str, str, float]]) -> None:
-    story, now, said = Story(0), 0.0, {"x": "", "y": ""}
-    told = story.take(push(*[event(0, "run:start", run=run) for run in "xy"]), 0.0)
+    story, now, said = EventTranslator(0), 0.0, {"x": "", "y": ""}
+    told = story.translate(push(*[event(0, "run:start", run=run) for run in "xy"]), 0.0)
     for seq, (run, piece, pause) in enumerate(pieces, 1):
         now += pause
         said[run] += piece
-        told += story.take(push(text(seq, piece, run=run)), now)
+        told += story.translate(push(text(seq, piece, run=run)), now)
     told += story.flush(math.inf)
     for run, whole in said.items():
         deltas = [each["data"] for each in shown(told) if each["runId"] == run and each["stream"] == "assistant"]
@@ -212,7 +221,7 @@ TOOL = {"toolCallId": "c1", "name": "bash", "meta": "make"}
     ],
 )
 def test_an_event_is_pictured(kind: str, given: Any, stream: str, expected: dict[str, Any]) -> None:
-    [told] = Story(0).take(push(event(1, kind, given)), 0.0)
+    [told] = EventTranslator(0).translate(push(event(1, kind, given)), 0.0)
     [payload] = shown([told])
     assert (payload["stream"], payload["data"]) == (stream, expected)
     assert told.is_droppable is (kind == "tool:update"), "what must be known is not lost"
@@ -221,7 +230,7 @@ def test_an_event_is_pictured(kind: str, given: Any, stream: str, expected: dict
 FAILED = {"call": {**CALL, "state": "FAILED"}, "error": "no such file"}
 
 
-def results(told: Iterable[Told]) -> list[tuple[Any, ...]]:
+def results(told: Iterable[OutboundEvent]) -> list[tuple[Any, ...]]:
     return [(each["toolCallId"], each["isError"], each["result"]) for each in data(told) if each["phase"] == "result"]
 
 
@@ -247,8 +256,8 @@ def test_of_calls_that_fail_and_do_not_end_the_oldest_is_told_as_it_is(monkeypat
     monkeypatch.setattr("doors.websocket.run_text._MOST_FAILURES", 2)
     failures = [event(n, "tool:error", {**FAILED, "call": {**CALL, "id": f"c{n}"}}) for n in (2, 3, 4)]
     assert results(of_one(*failures)) == [("c2", True, "no such file")]
-    story = Story(0)
-    story.take(push(*failures, event(5, "done")), 0.0)
+    story = EventTranslator(0)
+    story.translate(push(*failures, event(5, "done")), 0.0)
     assert story._failures == {}
 
 
@@ -320,7 +329,7 @@ def test_who_may_approve_is_told_all_that_the_question_shows() -> None:
 
 def test_every_kind_that_is_asked_for_is_told_of() -> None:
     given = {"call": CALL, "delta": "x", "text": "x", "message": "x", "call_id": "c", "decision": "deny"}
-    for kind in KINDS:
-        run = None if kind in CHANGES else "r1"
-        told = Story(0).take(push(event(1, kind, given, run=run), event(2, "done")), 0.0)
+    for kind in GATEWAY_EVENT_TYPES:
+        run = None if kind in SESSION_CHANGE_REASONS else "r1"
+        told = EventTranslator(0).translate(push(event(1, kind, given, run=run), event(2, "done")), 0.0)
         assert len(told) > 2 or kind == "done", kind

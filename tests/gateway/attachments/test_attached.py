@@ -292,7 +292,7 @@ async def test_an_end_waits_for_what_was_asked(tmp_path: Path, autojump_clock: M
 async def test_a_front_end_that_does_not_read_is_given_up_and_hurts_nobody(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.attachments.attachment.MOST_OF_ONE", 1000)
+    monkeypatch.setattr("gateway.attachments.attachment.MAX_UNREAD_BYTES", 1000)
     async with open_world(tmp_path) as world, attached(world) as slow, attached(world) as quick:
         attachment = world.gateway.attachments._open[slow.view["attachment"]]
 
@@ -310,7 +310,7 @@ async def test_a_front_end_that_does_not_read_is_given_up_and_hurts_nobody(
 async def test_flags_make_a_worker_of_their_own(tmp_path: Path, autojump_clock: MockClock) -> None:
     flags = ["--no-skills", "--model", "big", "--tools", "read"]
     async with open_world(tmp_path) as world, attached(world, arguments=flags) as front:
-        profile = world.gateway.attachments._ports["alice"].profile
+        profile = world.gateway.attachments._attached_sessions["alice"].profile
         assert profile.hard_args == ("--tools", "read", "--no-skills", "--model", "big")
         await front.prompt("x")
         assert (await world.ask("y")).text == "x|y"
@@ -369,7 +369,7 @@ async def test_a_prompt_that_never_reached_a_worker_is_not_run_by_the_next_super
     async with open_world(tmp_path, store=store) as world:
         assert world.recovery is not None
         assert world.recovery.resumed == 0
-        assert world.gateway.ledger.live == 0
+        assert world.gateway.run_registry.live == 0
 
 
 async def test_a_stranger_cannot_speak_for_a_front_end(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from errors import WorkerExited
-from gateway.attachments.front_end_rules import PiManners, RunSeen
+from gateway.attachments.front_end_rules import ObservedRun, PiFrontEnd
 from gateway.attachments.session import AttachedSession
 from rpc.passthrough import RawLine
 
@@ -29,13 +29,13 @@ class Front:
 
 def port(*fronts: Front) -> AttachedSession:
     desk = SimpleNamespace(pool=None, start_soon=None)
-    made = AttachedSession("alice", cast("Any", None), PiManners(), cast("Any", desk))
-    made.attached = cast("Any", list(fronts))
+    made = AttachedSession("alice", cast("Any", None), PiFrontEnd(), cast("Any", desk))
+    made.front_ends = cast("Any", list(fronts))
     return made
 
 
 def take(to: AttachedSession, *lines: bytes) -> None:
-    to.take_raw(tuple(RawLine(line, None) for line in lines))
+    to.receive_raw(tuple(RawLine(line, None) for line in lines))
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def take(to: AttachedSession, *lines: bytes) -> None:
     ],
 )
 def test_a_run_of_pi_is_on_until_it_will_not_go_on_by_itself(lines: list[bytes], is_open: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    seen = RunSeen()
+    seen = ObservedRun()
     for line in lines:
-        seen = PiManners().run_after(seen, line)
+        seen = PiFrontEnd().next_run_state(seen, line)
     assert seen.is_open is is_open
 
 
@@ -61,8 +61,8 @@ def test_a_front_end_of_any_release_reads_that_the_run_of_a_lost_worker_is_over(
     front = Front()
     attached = port(front)
     take(attached, START)
-    attached.lost(WorkerExited("gone"))
-    attached.lost(WorkerExited("gone again"))
+    attached.worker_lost(WorkerExited("gone"))
+    attached.worker_lost(WorkerExited("gone again"))
     told = [msgspec.json.decode(line)["type"] for line in front.lines]
     assert told == ["agent_start", "message_end", "agent_end", "agent_settled"]
 
@@ -70,7 +70,7 @@ def test_a_front_end_of_any_release_reads_that_the_run_of_a_lost_worker_is_over(
 def test_an_event_of_a_request_has_its_id_for_the_front_end_that_made_it_and_keeps_its_place() -> None:
     mine, other = Front(), Front()
     attached = port(mine, other)
-    attached._owners["7"] = cast("Any", SimpleNamespace(asker=mine))
-    attached.take_raw((RawLine(b"before", None), RawLine(b"with id", "7", b"without"), RawLine(b"after", None)))
+    attached._forwarded["7"] = cast("Any", SimpleNamespace(asker=mine))
+    attached.receive_raw((RawLine(b"before", None), RawLine(b"with id", "7", b"without"), RawLine(b"after", None)))
     assert mine.lines == [b"before", b"with id", b"after"]
     assert other.lines == [b"before", b"without", b"after"]

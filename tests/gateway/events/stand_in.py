@@ -38,7 +38,7 @@ class MemoryStore:
         for row in rows:
             insort(self.rows, row, key=by_seq)
 
-    def note_seq(self, seq: int) -> None:
+    def record_seq(self, seq: int) -> None:
         assert seq >= self.noted
         self.noted = seq
 
@@ -111,11 +111,11 @@ def raws(*texts: str) -> list[msgspec.Raw]:
 async def take(cursor: EventCursor, max_bytes: int = 128 * 1024) -> list[dict[str, Any]]:
     """What a cursor gives, decoded; its own account of it must be true."""
     with trio.fail_after(5):
-        taken = await cursor.take(max_bytes)
+        taken = await cursor.read(max_bytes)
     events: list[dict[str, Any]] = json.loads(b"[" + taken.body + b"]")
     assert len(events) == taken.count > 0
     assert events[-1]["seq"] == taken.last_seq <= cursor.position
-    assert {event["type"] for event in events} == taken.has
+    assert {event["type"] for event in events} == taken.types
     assert len(taken.body) <= max_bytes or taken.count == 1
     return events
 

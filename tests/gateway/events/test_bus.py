@@ -12,10 +12,10 @@ from errors import UsageError
 from gateway.events.bus import EventBus
 from gateway.settings import EventSettings
 from tests.gateway.events.stand_in import MemoryStore, open_bus, raws, take, take_all
-from wire.messages import Channel, EventEnvelope
+from wire.messages import EventChannel, EventEnvelope
 from wire.units import ByteCount
 
-MONITOR, CONTROL, PROGRESS = Channel.MONITOR, Channel.CONTROL, Channel.PROGRESS
+MONITOR, CONTROL, PROGRESS = EventChannel.MONITOR, EventChannel.CONTROL, EventChannel.PROGRESS
 
 
 async def settle() -> None:
@@ -109,7 +109,7 @@ async def take_all_now(bus: EventBus, cursor: Any) -> list[dict[str, Any]]:
         (MONITOR, "note", True),
     ],
 )
-async def test_these_wait_for_their_commit(channel: Channel, type_: str, durable: bool) -> None:  # noqa: FBT001 - pytest passes it
+async def test_these_wait_for_their_commit(channel: EventChannel, type_: str, durable: bool) -> None:  # noqa: FBT001 - pytest passes it
     store = MemoryStore()
     async with open_bus(store) as bus:
         store.hold_commits()
@@ -144,7 +144,7 @@ async def test_a_commit_does_not_show_what_was_promised_after_it_had_begun() -> 
         first_commit.set()
         await settle()
         assert bus.head == second - 1
-        await bus.settled(second - 1)
+        await bus.wait_visible(second - 1)
 
 
 async def test_whoever_waits_for_a_seq_is_woken_by_its_commit() -> None:
@@ -152,7 +152,7 @@ async def test_whoever_waits_for_a_seq_is_woken_by_its_commit() -> None:
     settled: list[int] = []
 
     async def wait_for(seq: int) -> None:
-        await bus.settled(seq)
+        await bus.wait_visible(seq)
         settled.append(seq)
 
     async with open_bus(store) as bus, trio.open_nursery() as nursery:
@@ -165,7 +165,7 @@ async def test_whoever_waits_for_a_seq_is_woken_by_its_commit() -> None:
         store.let_commit()
         await settle()
         assert sorted(settled) == seqs
-        await bus.settled(1)
+        await bus.wait_visible(1)
         bus.publish("a", MONITOR, "x")
         bus.publish("a", MONITOR, "y")
     assert sorted(settled) == [*seqs, 5]
@@ -177,7 +177,7 @@ async def test_a_degraded_store_lets_everything_be_seen_at_once() -> None:
         store.degrade(now=True)
         seq = bus.publish("a", CONTROL, "ask")
         assert bus.head == seq
-        await bus.settled(seq)
+        await bus.wait_visible(seq)
         store.degrade(now=False)
         store.hold_commits()
         assert bus.publish("a", CONTROL, "ask") == bus.head + 1
@@ -347,7 +347,7 @@ async def test_the_end_moves_everything_to_the_store_and_what_is_published_later
         bus.publish("a", CONTROL, "ask")
         await settle()
     seq = bus.publish("a", PROGRESS, "done", {"text": "xy"})
-    await bus.settled(seq)
+    await bus.wait_visible(seq)
     bus.publish_text("a", "think_chunk", raws("z"), run_id="r")
     assert [(row.seq, row.type) for row in store.rows] == [
         (2, "text_snapshot"),
@@ -362,7 +362,7 @@ async def test_the_figures_tell_what_is_there() -> None:
     store = MemoryStore()
     async with open_bus(store) as bus, trio.open_nursery() as nursery:
         cursor = bus.open_cursor(session="quiet")
-        nursery.start_soon(cursor.take)
+        nursery.start_soon(cursor.read)
         bus.publish("a", MONITOR, "note")
         bus.publish_text("b", "text_chunk", raws("x", "y"), run_id=None)
         store.hold_commits()

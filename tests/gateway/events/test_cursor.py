@@ -10,9 +10,9 @@ from errors import SubscriberBehind
 from gateway.events import cursor as replay
 from gateway.events.bus import EventBus
 from tests.gateway.events.stand_in import MemoryStore, open_bus, raws, take, take_all
-from wire.messages import Channel
+from wire.messages import EventChannel
 
-MONITOR, CONTROL, PROGRESS = Channel.MONITOR, Channel.CONTROL, Channel.PROGRESS
+MONITOR, CONTROL, PROGRESS = EventChannel.MONITOR, EventChannel.CONTROL, EventChannel.PROGRESS
 
 RING = 20_000
 
@@ -51,7 +51,7 @@ async def test_only_those_wake_whom_an_event_concerns() -> None:
     woken: list[str | None] = []
 
     async def sleep(session: str | None) -> None:
-        await bus.news.wait(session)
+        await bus.notifier.wait(session)
         woken.append(session)
 
     async with open_bus() as bus, trio.open_nursery() as nursery:
@@ -78,11 +78,11 @@ async def test_a_reader_that_gives_up_leaves_no_trace_and_harms_no_other() -> No
 
         nursery.start_soon(read)
         with trio.move_on_after(0.01):
-            await bus.open_cursor(session="a").take()
+            await bus.open_cursor(session="a").read()
         with trio.move_on_after(0.01):
-            await bus.open_cursor(session="b").take()
+            await bus.open_cursor(session="b").read()
         assert bus.statistics().sleeping == 1
-        assert list(bus.news._sleepers) == ["a"]
+        assert list(bus.notifier._waiters) == ["a"]
         bus.publish("a", MONITOR, "note")
         await settle()
         assert len(found) == 1
@@ -94,7 +94,7 @@ async def test_a_cancelled_take_has_taken_nothing() -> None:
         bus.publish("a", MONITOR, "note")
         with trio.CancelScope() as scope:
             scope.cancel()
-            await cursor.take()
+            await cursor.read()
         assert cursor.position == 0
         assert len(await take(cursor)) == 1
 
@@ -108,7 +108,7 @@ async def test_a_cursor_that_sleeps_is_not_overtaken_by_others(autojump_clock: t
             found.extend(await take(cursor))
 
         with trio.move_on_after(1):
-            await cursor.take()
+            await cursor.read()
         for _ in range(3):
             nursery.start_soon(read)
             await settle()
@@ -192,10 +192,10 @@ async def test_a_replay_reads_in_proportion_to_what_it_gives(autojump_clock: tri
     async with open_bus(store, ring=1000) as bus:
         flood(bus, count=2000)
         assert len(await take_all(bus.open_cursor(since=0), max_bytes=1000)) == 2000
-        assert store.reads <= 3 * 2000 / replay._ROWS
+        assert store.reads <= 3 * 2000 / replay._PAGE_ROWS
         before = store.reads
         assert len(await take_all(bus.open_cursor(session="loud", since=0), max_bytes=1000)) == 2000
-        assert store.reads - before <= 2 * 2000 / replay._ROWS
+        assert store.reads - before <= 2 * 2000 / replay._PAGE_ROWS
 
 
 # --- behind -----------------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ async def test_a_reader_that_had_caught_up_and_falls_out_of_the_ring_is_cut_off(
         assert len(await take(cursor)) == 1
         flood(bus)
         with pytest.raises(SubscriberBehind, match="since = bookmark") as caught:
-            await cursor.take()
+            await cursor.read()
         assert caught.value.bookmark == cursor.position == 1
         resumed = bus.open_cursor(since=caught.value.bookmark)
         assert [each["seq"] for each in await take_all(resumed)] == list(range(2, 202))
@@ -235,7 +235,7 @@ async def test_others_do_not_cut_off_a_reader_that_lost_nothing(autojump_clock: 
         assert len(await take(cursor)) == 1
         flood(bus, "quiet")
         with pytest.raises(SubscriberBehind):
-            await cursor.take()
+            await cursor.read()
 
 
 # --- retention --------------------------------------------------------------------------------------------------------

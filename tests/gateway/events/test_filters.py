@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from gateway.events.cursor import EventFilter
-from wire.messages import Channel, EventEnvelope
+from wire.messages import EventChannel, EventEnvelope
 
 
 def event(kind: str, run_id: str | None) -> EventEnvelope:
     return EventEnvelope(
-        seq=1, ts=0.0, session="ada", channel=Channel.MONITOR, type=kind, data=msgspec.Raw(b"{}"), run_id=run_id
+        seq=1, ts=0.0, session="ada", channel=EventChannel.MONITOR, type=kind, data=msgspec.Raw(b"{}"), run_id=run_id
     )
 
 

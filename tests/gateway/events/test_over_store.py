@@ -13,7 +13,7 @@ from gateway.events.bus import EventBus
 from gateway.settings import EventSettings
 from store import Store, StoreSettings, open_store
 from tests.gateway.events.stand_in import raws, take
-from wire.messages import Channel
+from wire.messages import EventChannel
 from wire.units import ByteCount
 
 
@@ -37,7 +37,7 @@ def speak(bus: EventBus, rounds: int, *, sessions: int = 5) -> dict[str, str]:
         bus.publish_text(session, "text_chunk", raws(*texts), run_id="r")
         said[session] += "".join(texts)
     for session, text in said.items():
-        bus.publish(session, Channel.PROGRESS, "done", {"text": text}, run_id="r")
+        bus.publish(session, EventChannel.PROGRESS, "done", {"text": text}, run_id="r")
     return said
 
 
@@ -70,7 +70,7 @@ async def test_text_is_read_back_whole_from_file_and_memory(tmp_path: Path) -> N
     async with life(tmp_path / "pool.db") as (bus, _):
         begin = bus.head
         said = speak(bus, 1500)
-        await bus.settled(bus.statistics().last_seq)
+        await bus.wait_visible(bus.statistics().last_seq)
         assert bus.statistics().ring_floor > begin
         events = await read_to(bus, bus.head, begin)
         assert heard(events) == said
@@ -83,7 +83,7 @@ async def test_the_next_life_replays_the_last_one_from_any_bookmark(tmp_path: Pa
     async with life(tmp_path / "pool.db") as (bus, _):
         begin = bus.head
         said = speak(bus, 300)
-        await bus.settled(bus.statistics().last_seq)
+        await bus.wait_visible(bus.statistics().last_seq)
         first = await read_to(bus, bus.head, begin)
         head = bus.head
     async with life(tmp_path / "pool.db") as (bus, _):
@@ -97,11 +97,11 @@ async def test_the_next_life_replays_the_last_one_from_any_bookmark(tmp_path: Pa
 
 async def test_one_commit_serves_all_that_wait(tmp_path: Path) -> None:
     async with life(tmp_path / "pool.db") as (bus, _):
-        seqs = [bus.publish("a", Channel.CONTROL, "ask", {"n": number}) for number in range(500)]
+        seqs = [bus.publish("a", EventChannel.CONTROL, "ask", {"n": number}) for number in range(500)]
         with trio.fail_after(20):
             async with trio.open_nursery() as nursery:
                 for seq in seqs:
-                    nursery.start_soon(bus.settled, seq)
+                    nursery.start_soon(bus.wait_visible, seq)
         with closing(sqlite3.connect(tmp_path / "pool.db")) as reader:  # the file itself, while the supervisor lives
             (count,) = reader.execute("SELECT count(*) FROM events").fetchone()
         reader.close()
@@ -112,7 +112,7 @@ async def test_retention_is_told_to_whoever_comes_too_late(tmp_path: Path) -> No
     async with life(tmp_path / "pool.db", ring=2000, events=100) as (bus, store):
         begin = bus.head
         for number in range(1000):
-            bus.publish("a", Channel.MONITOR, "note", {"n": number})
+            bus.publish("a", EventChannel.MONITOR, "note", {"n": number})
         await store.flush()
     async with life(tmp_path / "pool.db", events=100) as (bus, _):
         cursor = bus.open_cursor(since=begin)

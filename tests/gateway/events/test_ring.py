@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.events.ring import ITEM_BYTES, Item, Ring, TextBlock, first_of, last_of, size_of
-from wire.messages import Channel, EventEnvelope
+from gateway.events.ring import ITEM_BYTES, Item, Ring, TextPieceBlock, first_of, last_of, size_of
+from wire.messages import EventChannel, EventEnvelope
 
 
 def event(seq: int, session: str = "a", size: int = 10) -> EventEnvelope:
-    return EventEnvelope(seq, 1.0, session, Channel.MONITOR, "note", msgspec.Raw(b'"%b"' % (b"x" * (size - 2))))
+    return EventEnvelope(seq, 1.0, session, EventChannel.MONITOR, "note", msgspec.Raw(b'"%b"' % (b"x" * (size - 2))))
 
 
-def text(first: int, count: int, session: str = "a", size: int = 3) -> TextBlock:
+def text(first: int, count: int, session: str = "a", size: int = 3) -> TextPieceBlock:
     piece = b'"%b"' % (b"x" * (size - 2))
-    return TextBlock(first, first + count - 1, 1.0, session, None, "text_chunk", b"\n".join([piece] * count))
+    return TextPieceBlock(first, first + count - 1, 1.0, session, None, "text_chunk", b"\n".join([piece] * count))
 
 
 @st.composite
@@ -54,12 +54,12 @@ def test_reading_gives_the_items_between_two_seqs(
 @given(streams(), st.integers(100, 6000))
 def test_eviction_takes_the_oldest_and_leaves_the_rest_as_it_was(items: list[Item], limit: int) -> None:
     ring = ring_of(items, limit)
-    was_over = ring.is_over
+    was_over = ring.is_over_limit
     evicted = ring.evict() if was_over else []
     kept = items[len(evicted) :]
     assert evicted == items[: len(evicted)]
     assert bool(evicted) == was_over
-    assert not ring.is_over
+    assert not ring.is_over_limit
     assert ring.floor == (last_of(evicted[-1]) if evicted else 0)
     assert list(ring.read(None, 0, 1 << 40)) == kept
     assert ring.bytes == sum(map(size_of, kept))

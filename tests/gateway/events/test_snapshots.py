@@ -9,19 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.events import snapshots
-from gateway.events.ring import Item, TextBlock
-from gateway.events.snapshots import blocks_between, compact, unfold, window_of
+from gateway.events.ring import Item, TextPieceBlock
+from gateway.events.snapshots import blocks_between, compact, expand, window_of
 from store.records import EventRow
-from wire.messages import Channel, EventEnvelope
+from wire.messages import EventChannel, EventEnvelope
 
 
-def text(first: int, *pieces: str, session: str = "a", run: str | None = "r", type_: str = "text_chunk") -> TextBlock:
+def text(
+    first: int, *pieces: str, session: str = "a", run: str | None = "r", type_: str = "text_chunk"
+) -> TextPieceBlock:
     texts = "\n".join(map(json.dumps, pieces)).encode()
-    return TextBlock(first, first + len(pieces) - 1, 1.0, session, run, type_, texts)
+    return TextPieceBlock(first, first + len(pieces) - 1, 1.0, session, run, type_, texts)
 
 
 def note(seq: int, session: str = "a") -> EventEnvelope:
-    return EventEnvelope(seq, 1.0, session, Channel.MONITOR, "note")
+    return EventEnvelope(seq, 1.0, session, EventChannel.MONITOR, "note")
 
 
 def row_of(event: EventEnvelope) -> EventRow:
@@ -30,7 +32,7 @@ def row_of(event: EventEnvelope) -> EventRow:
 
 def seen(rows: list[EventRow], after: int = 0) -> list[tuple[int, str, Any]]:
     ordered = sorted(rows, key=lambda row: row.seq)
-    return [(each.seq, each.session, msgspec.json.decode(each.data)) for each in unfold(ordered, after)]
+    return [(each.seq, each.session, msgspec.json.decode(each.data)) for each in expand(ordered, after)]
 
 
 def snapshot(from_seq: int, to_seq: int, content: str) -> dict[str, Any]:
@@ -153,7 +155,7 @@ def test_whoever_stops_at_any_event_has_seen_everything_up_to_it(
     assert not [each for each in told if each > bookmark]
 
 
-def block_texts(block: TextBlock) -> list[str]:
+def block_texts(block: TextPieceBlock) -> list[str]:
     return [json.loads(piece) for piece in block.pieces()]
 
 

@@ -16,7 +16,7 @@ from gateway.events import cursor, snapshots
 from gateway.events.bus import EventBus, TextKind
 from gateway.settings import EventSettings
 from tests.gateway.events.stand_in import MemoryStore, raws
-from wire.messages import Channel
+from wire.messages import EventChannel
 from wire.units import ByteCount
 
 RING = 3000
@@ -42,7 +42,7 @@ class View(NamedTuple):
 
     session: str | None = None
     run_id: str | None = None
-    channels: frozenset[Channel] | None = None
+    channels: frozenset[EventChannel] | None = None
     kinds: frozenset[str] | None = None
 
     def admits(self, told: Told) -> bool:
@@ -74,7 +74,7 @@ class Reader:
         cut_off: SubscriberBehind | None = None
         with trio.move_on_after(1) as patience:
             try:
-                taken = await self.cursor.take(max_bytes)
+                taken = await self.cursor.read(max_bytes)
             except SubscriberBehind as exc:
                 cut_off = exc
             else:
@@ -161,11 +161,11 @@ class Stage:
         if not self.store.has_been_degraded:
             assert all(each <= self.store.durable_upto for each in self.durable if each <= seq)
 
-    def publish(self, session: str, run_id: str | None, channel: Channel, *, durable: bool) -> None:
+    def publish(self, session: str, run_id: str | None, channel: EventChannel, *, durable: bool) -> None:
         data = {"n": len(self.told)}
         seq = self.bus.publish(session, channel, "note", data, run_id=run_id, durable=durable)
         self.told[seq] = Told(session, run_id, channel.value, "note", data)
-        if durable or channel is Channel.CONTROL:
+        if durable or channel is EventChannel.CONTROL:
             self.durable.append(seq)
 
     def publish_text(self, session: str, run_id: str | None, type_: TextKind, count: int) -> None:
@@ -180,7 +180,7 @@ class Op(NamedTuple):
     name: str
     session: str
     run_id: str | None
-    channel: Channel
+    channel: EventChannel
     durable: bool
     type: TextKind
     size: int
@@ -207,7 +207,7 @@ def some_view(choice: random.Random) -> View:
     return View(
         session=choice.choice([None, None, "a", "b"]),
         run_id=choice.choice([None, None, "r1"]),
-        channels=choice.choice([None, None, frozenset(choice.sample(list(Channel), 2))]),
+        channels=choice.choice([None, None, frozenset(choice.sample(list(EventChannel), 2))]),
         kinds=choice.choice([None, None, frozenset({"note"}), frozenset({"think_snapshot", "text_chunk"})]),
     )
 
@@ -217,7 +217,7 @@ def some_op(choice: random.Random) -> Op:
         name=choice.choices(list(WEIGHTS), list(WEIGHTS.values()))[0],
         session=choice.choice(SESSIONS),
         run_id=choice.choice([None, "r1", "r1", "r2"]),
-        channel=choice.choice(list(Channel)),
+        channel=choice.choice(list(EventChannel)),
         durable=choice.random() < 0.3,
         type=choice.choice(TEXTS),
         size=choice.choice([1, 1, 2, 5, 20]),

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.events.translate import Step, TextPieces, Translator
-from gateway.events.worker_events import MAX_DATA_BYTES, READERS, Single
+from gateway.events.translate import TextPieces, Translator, TurnOutput
+from gateway.events.worker_events import MAX_DATA_BYTES, READERS, PublishedEvent
 from rpc.pi import events as pi
-from wire.messages import Channel, Message, ToolCallView
+from wire.messages import EventChannel, Message, ToolCallView
 
 CALL = {"id": "c1", "name": "read", "input_preview": "x" * 500, "state": "RUNNING"}
 SHOWN = {**CALL, "input_preview": "x" * 200}
-MONITOR, CONTROL, PROGRESS = Channel.MONITOR, Channel.CONTROL, Channel.PROGRESS
+MONITOR, CONTROL, PROGRESS = EventChannel.MONITOR, EventChannel.CONTROL, EventChannel.PROGRESS
 
 
 def said(name: str | None, data: Any = None) -> Message:
@@ -25,10 +25,10 @@ def said(name: str | None, data: Any = None) -> Message:
 
 
 def told(*messages: Message, translator: Translator | None = None) -> list[tuple[str, str, Any]]:
-    return [shown(step) for step in (translator or Translator()).take(list(messages))]
+    return [shown(step) for step in (translator or Translator()).translate(list(messages))]
 
 
-def shown(step: Step) -> tuple[str, str, Any]:
+def shown(step: TurnOutput) -> tuple[str, str, Any]:
     if isinstance(step, TextPieces):
         return "text", step.type, [msgspec.json.decode(piece) for piece in step.pieces]
     return step.channel.value, step.type, json.loads(msgspec.json.encode(step.data))
@@ -60,7 +60,7 @@ def test_pieces_that_follow_each_other_are_one_step() -> None:
 
 @given(st.lists(st.text(), min_size=1))
 def test_any_text_comes_through_as_valid_json_strings_on_one_line(texts: list[str]) -> None:
-    (step,) = Translator().take([piece(text) for text in texts])
+    (step,) = Translator().translate([piece(text) for text in texts])
     assert isinstance(step, TextPieces)
     assert [json.loads(bytes(raw)) for raw in step.pieces] == texts
     assert not any(b"\n" in bytes(raw) for raw in step.pieces)
@@ -86,7 +86,7 @@ def test_data_that_is_no_piece_is_left_out(data: bytes) -> None:
 def test_a_batch_of_many_pieces_costs_little() -> None:
     batch = [piece("word ") for _ in range(65_000)]
     begin = time.thread_time()
-    (step,) = Translator().take(batch)
+    (step,) = Translator().translate(batch)
     took = time.thread_time() - begin
     assert isinstance(step, TextPieces)
     assert len(step.pieces) == 65_000
@@ -177,7 +177,7 @@ def test_the_result_of_a_call_is_told_to_a_bound() -> None:
     ],
 )
 def test_a_workers_event_is_told_on_its_channel_with_its_data(
-    name: str, data: Any, expected: tuple[Channel, str, Any]
+    name: str, data: Any, expected: tuple[EventChannel, str, Any]
 ) -> None:
     assert told(said(name, data)) == [(expected[0].value, expected[1], expected[2])]
 
@@ -216,14 +216,14 @@ def test_what_the_gateway_says_in_its_own_words_is_passed_over(name: str | None)
 
 
 def test_what_pi_tells_fits_the_same_vocabulary() -> None:
-    call, stamp = ToolCallView("c1", "bash", "{}", "COMPLETED", 3.5), pi.Stamp("r", 1)
+    call, stamp = ToolCallView("c1", "bash", "{}", "COMPLETED", 3.5), pi.EventStamp("r", 1)
     events = [
         ("tool", pi.tool_event("end", call, stamp, "it said")),
         ("tool_executed", pi.ToolExecuted(call=call)),
         ("compaction", pi.Compaction(phase="start", reason="threshold")),
         ("error", pi.ErrorEvent(code="extension_error", message="x")),
         ("ui_resolved", pi.UiResolved(id="d", reason="answered")),
-        ("token_usage", pi.UsageEvent(input_tokens=1, output_tokens=2)),
+        ("token_usage", pi.TokenUsageEvent(input_tokens=1, output_tokens=2)),
     ]
     view = {"id": "c1", "name": "bash", "input_preview": "{}", "state": "COMPLETED", "duration_ms": 3.5}
     assert told(*(said(name, data) for name, data in events)) == [
@@ -254,7 +254,7 @@ def test_what_pi_tells_fits_the_same_vocabulary() -> None:
 def test_the_queue_is_a_fact_and_no_event(data: Any, left: int) -> None:
     translator = Translator()
     assert told(said("queue_update", {"steers": 7}), said("queue_update", data), translator=translator) == []
-    assert translator.steers_left == left
+    assert translator.queued_steers == left
 
 
 def test_a_compaction_is_noticed_while_it_lasts() -> None:
@@ -262,7 +262,7 @@ def test_a_compaction_is_noticed_while_it_lasts() -> None:
     start, end = said("compaction", {"phase": "start"}), said("compaction", {"phase": "end"})
     states = []
     for batch in ([piece("a")], [start], [piece("b")], [end], [start, end]):
-        translator.take(batch)
+        translator.translate(batch)
         states.append((translator.is_compacting, translator.compaction_changed))
     assert states == [(False, False), (True, True), (True, False), (False, True), (False, False)]
 
@@ -298,8 +298,8 @@ json_values = st.recursive(
     | st.sampled_from([deep, b'{"x":1e999}', b'{"message":"' + b"x" * 300_000 + b'"}']),
 )
 def test_nothing_a_worker_says_raises_and_all_of_it_is_bounded(name: str, data: bytes) -> None:
-    for step in Translator().take([said(name, data)]):
-        if isinstance(step, Single):
+    for step in Translator().translate([said(name, data)]):
+        if isinstance(step, PublishedEvent):
             assert len(msgspec.json.encode(step.data)) < MAX_DATA_BYTES + 10_000
             assert len(step.type) <= 100
 

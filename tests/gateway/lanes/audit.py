@@ -3,12 +3,12 @@
 from collections import Counter
 
 from gateway.lanes import LaneMachine
-from gateway.lanes.entries import Entry, EntryState, SessionState
-from gateway.lanes.state import Session
+from gateway.lanes.entries import EntryState, LaneEntry, LaneSessionState
+from gateway.lanes.state import LaneSession
 
 
 def audit(machine: LaneMachine, now: float) -> None:
-    book = machine._book
+    book = machine._state
     assert not book.touched_sessions
     assert not book.touched_lanes
     assert not book.actions
@@ -19,7 +19,7 @@ def audit(machine: LaneMachine, now: float) -> None:
     _audit_lanes(machine)
 
 
-def _audit_queue(session: Session) -> None:
+def _audit_queue(session: LaneSession) -> None:
     queue = session.queue
     whole = [entry for tier in queue._tiers.values() for entry in tier]
     assert queue._priorities == sorted(queue._tiers)
@@ -31,28 +31,28 @@ def _audit_queue(session: Session) -> None:
     assert dict(queue.summaries._priorities) == dict(counts), "a count of zero was kept"
     assert all(tier for tier in queue._tiers.values()), "an empty tier was kept"
     for priority, tier in queue._tiers.items():
-        grouped = list(tier.group.entries.values()) if tier.group else []
-        assert not tier.group or grouped
+        grouped = list(tier.batch.entries.values()) if tier.batch else []
+        assert not tier.batch or grouped
         ordered = grouped + sorted(tier.rest, key=lambda entry: entry.rank)
         assert ordered == sorted(tier, key=lambda entry: entry.sequence), "a message was overtaken"
         assert all(entry.priority == priority for entry in ordered)
 
 
-def _audit_session(machine: LaneMachine, session: Session, now: float) -> None:
+def _audit_session(machine: LaneMachine, session: LaneSession, now: float) -> None:
     state, due = session.state, machine.next_wakeup()
-    assert (session.turn is not None) is (state in (SessionState.RUNNING, SessionState.ABORTING))
-    assert (session.spot is not None) is (state is SessionState.QUEUED)
+    assert (session.turn is not None) is (state in (LaneSessionState.RUNNING, LaneSessionState.ABORTING))
+    assert (session.position is not None) is (state is LaneSessionState.QUEUED)
     assert session.turn is not None or session.queue, "a free session was kept"
-    if state is SessionState.GATHERING:
+    if state is LaneSessionState.GATHERING:
         assert session.timer is not None
-        assert now < session.timer.when <= now + 4 * machine._book.settings.debounce
+        assert now < session.timer.when <= now + 4 * machine._state.settings.debounce
         assert due is not None
         assert due <= session.timer.when
 
 
 def _audit_runs(machine: LaneMachine) -> None:
-    book = machine._book
-    waiting: list[Entry] = [entry for session in book.sessions.values() for entry in session.queue]
+    book = machine._state
+    waiting: list[LaneEntry] = [entry for session in book.sessions.values() for entry in session.queue]
     turns = [session.turn for session in book.sessions.values() if session.turn]
     running = [entry for turn in turns for entry in turn.entries]
     steered = [entry for turn in turns for entry in turn.steers.values()]
@@ -67,11 +67,11 @@ def _audit_runs(machine: LaneMachine) -> None:
 
 
 def _audit_lanes(machine: LaneMachine) -> None:
-    book = machine._book
-    in_line = Counter(session.spot.lane for session in book.sessions.values() if session.spot)
+    book = machine._state
+    in_line = Counter(session.position.lane for session in book.sessions.values() if session.position)
     running = Counter(turn.lane for turn in book.turns.values())
     assert {lane.name for lane in book.slots} == set(in_line) | set(running)
     for lane in book.slots:
         assert lane.running == running[lane.name]
-        assert len(lane.line) == in_line[lane.name]
-        assert not lane.line or not book.slots.has_room(lane.name), "somebody waits beside a free slot"
+        assert len(lane.queue) == in_line[lane.name]
+        assert not lane.queue or not book.slots.has_room(lane.name), "somebody waits beside a free slot"

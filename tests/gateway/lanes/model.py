@@ -3,7 +3,7 @@
 import math
 
 from gateway.lanes import messages as stimuli
-from gateway.lanes.messages import Stimulus, Submit, compose, summary_line
+from gateway.lanes.messages import LaneStimulus, Submit, merge_messages, summary_line
 from gateway.settings import Overflow, QueueMode, QueueSettings
 
 Told = tuple[object, ...]
@@ -65,7 +65,7 @@ class Model:
         self.number = 0
         self.told: list[Told] = []
 
-    def handle(self, stimulus: Stimulus, now: float, session: str = "") -> list[Told]:
+    def handle(self, stimulus: LaneStimulus, now: float, session: str = "") -> list[Told]:
         """``session``: whose turn is meant by a stimulus that names a turn."""
         self.now, self.told = now, []
         self._settle()
@@ -75,7 +75,7 @@ class Model:
                 self._submit(stimulus)
             case stimuli.TurnSteerable():
                 talk.steerable = stimulus.steerable
-            case stimuli.SteerRefused():
+            case stimuli.SteerRejected():
                 self._take_back(talk, stimulus.run)
             case stimuli.TurnEnded():
                 self._turn_ended(talk, stimulus.unconsumed)
@@ -263,4 +263,4 @@ class Model:
         short = [each.text for each in talk.prompted if each.short]
         priority = max(each.submit.priority for each in talk.prompted)
         runs = tuple(each.run for each in talk.prompted)
-        self.told.append(("start", key, talk.lane, priority, runs, compose(whole, short)))
+        self.told.append(("start", key, talk.lane, priority, runs, merge_messages(whole, short)))

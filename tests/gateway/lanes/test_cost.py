@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from gateway.lanes import Clear, LaneMachine, Stimulus, Submit, TurnEnded, Withdraw
+from gateway.lanes import Clear, LaneMachine, LaneStimulus, Submit, TurnEnded, Withdraw
 from gateway.settings import Overflow, QueueMode, QueueSettings
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ def submit(run: object, session: object, mode: QueueMode = QueueMode.FOLLOWUP, *
     return Submit(run=str(run), session=str(session), text="hello", mode=mode, **options)  # type: ignore[arg-type]  # the tests name fields
 
 
-def lines_per_step(machine: LaneMachine, stimuli: Iterable[Stimulus]) -> float:
+def lines_per_step(machine: LaneMachine, stimuli: Iterable[LaneStimulus]) -> float:
     """The average over ``stimuli``: compaction of the heaps is spread over many steps."""
     count = 0
 

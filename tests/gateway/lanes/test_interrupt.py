@@ -1,4 +1,4 @@
-from gateway.lanes import AbortTurn, Clear, RefusalReason, Refuse, StartTurn, TurnEnded
+from gateway.lanes import AbortTurn, Clear, RejectionReason, RejectRun, StartTurn, TurnEnded
 from gateway.settings import QueueMode
 from tests.gateway.lanes.world import World
 
@@ -10,9 +10,9 @@ def test_an_interrupt_aborts_the_turn_clears_what_waits_and_runs_the_newest_when
     world.follow("running", "a", "b")
     told = world.submit("new", INTERRUPT)
     assert told[0] == AbortTurn("t1")
-    assert [(action.run, action.reason) for action in told if isinstance(action, Refuse)] == [
-        ("a", RefusalReason.INTERRUPTED),
-        ("b", RefusalReason.INTERRUPTED),
+    assert [(action.run, action.reason) for action in told if isinstance(action, RejectRun)] == [
+        ("a", RejectionReason.INTERRUPTED),
+        ("b", RejectionReason.INTERRUPTED),
     ]
     assert world.runs() == ("running",)
     assert [type(action) for action in world.end()] == [StartTurn]
@@ -24,7 +24,7 @@ def test_a_second_interrupt_replaces_the_first_and_aborts_nothing_twice() -> Non
     world.follow("running")
     world.submit("first", INTERRUPT)
     told = world.submit("second", INTERRUPT)
-    assert [type(action) for action in told] == [Refuse]
+    assert [type(action) for action in told] == [RejectRun]
     world.end()
     assert world.ends == {"running": "t1", "first": "interrupted"}
     assert world.runs() == ("second",)
@@ -46,7 +46,7 @@ def test_an_interrupt_takes_the_place_of_messages_that_wait_for_a_slot() -> None
     world.submit("other", session="1", lane="cron")
     world.submit("a", session="2", lane="cron")
     told = world.submit("new", INTERRUPT, session="2", lane="cron")
-    assert [type(action) for action in told] == [Refuse]
+    assert [type(action) for action in told] == [RejectRun]
     world.end("1")
     assert world.runs("2") == ("new",)
 
@@ -74,8 +74,8 @@ def test_an_interrupt_that_may_not_even_wait_interrupts_nothing() -> None:
     world.follow("other", "waits", session="1")
     world.follow("running")
     told = world.submit("new", INTERRUPT)
-    assert [(action.run, action.reason) for action in told if isinstance(action, Refuse)] == [
-        ("new", RefusalReason.EVICTED)
+    assert [(action.run, action.reason) for action in told if isinstance(action, RejectRun)] == [
+        ("new", RejectionReason.EVICTED)
     ]
     assert len(told) == 1
 

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.lanes import Clear, RefusalReason, Refuse, Steer, Submit
+from gateway.lanes import Clear, RejectionReason, RejectRun, Steer, Submit
 from gateway.settings import Overflow, QueueMode
 from tests.gateway.lanes.world import World
 
@@ -151,8 +151,8 @@ def test_a_thousand_summarized_runs_hang_on_a_session_and_no_more() -> None:
     for number in range(1100):
         submit = Submit(run=f"r{number}", session="s", text="x", mode=QueueMode.FOLLOWUP)
         refused += world.machine.handle(submit, world.now)
-    assert [(action.run, action.reason) for action in refused if isinstance(action, Refuse)] == [
-        (f"r{number}", RefusalReason.DROPPED) for number in range(99)
+    assert [(action.run, action.reason) for action in refused if isinstance(action, RejectRun)] == [
+        (f"r{number}", RejectionReason.DROPPED) for number in range(99)
     ]
     assert world.machine.depth("s") == 1001
 

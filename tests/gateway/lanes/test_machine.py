@@ -3,14 +3,14 @@ import pytest
 from errors import UsageError
 from gateway.lanes import (
     Clear,
-    LaneFigures,
+    LaneStats,
+    LaneStimulus,
     Reconfigure,
-    RefusalReason,
-    Refuse,
-    SessionLaneFigures,
+    RejectionReason,
+    RejectRun,
+    SessionLaneStats,
     StartTurn,
-    SteerRefused,
-    Stimulus,
+    SteerRejected,
     Submit,
     Tick,
     TurnEnded,
@@ -186,9 +186,9 @@ def test_clearing_a_lane_fails_the_waiting_ones_and_lets_the_turn_go_on() -> Non
     world = World()
     world.follow("a", "b", "c")
     told = world.tell(Clear("s"))
-    assert [(type(action), action.run, action.reason) for action in told if isinstance(action, Refuse)] == [
-        (Refuse, "b", RefusalReason.CLEARED),
-        (Refuse, "c", RefusalReason.CLEARED),
+    assert [(type(action), action.run, action.reason) for action in told if isinstance(action, RejectRun)] == [
+        (RejectRun, "b", RejectionReason.CLEARED),
+        (RejectRun, "c", RejectionReason.CLEARED),
     ]
     assert world.runs() == ("a",)
     assert world.end() == []
@@ -244,14 +244,14 @@ def test_a_shorter_debounce_counts_for_those_who_gather_already() -> None:
         (Submit(run="c", session="s", text="", mode=QueueMode.STEER), "run 'c' is in the lanes already"),
         (TurnEnded("t9"), "no turn 't9' is running"),
         (TurnSteerable("t9", steerable=True), "no turn 't9' is running"),
-        (SteerRefused("t9", "b"), "no turn 't9' is running"),
-        (SteerRefused("t1", "a"), "run 'a' was not steered into turn 't1'"),
-        (SteerRefused("t1", "c"), "run 'c' was not steered into turn 't1'"),
+        (SteerRejected("t9", "b"), "no turn 't9' is running"),
+        (SteerRejected("t1", "a"), "run 'a' was not steered into turn 't1'"),
+        (SteerRejected("t1", "c"), "run 'c' was not steered into turn 't1'"),
         (TurnEnded("t1", ("b", "c")), "run 'c' was not steered into turn 't1'"),
         (TurnEnded("t1", ("b", "b")), "turn 't1' gives the same run back twice"),
     ],
 )
-def test_a_stimulus_that_makes_no_sense_is_refused_and_changes_nothing(stimulus: Stimulus, message: str) -> None:
+def test_a_stimulus_that_makes_no_sense_is_refused_and_changes_nothing(stimulus: LaneStimulus, message: str) -> None:
     world = World()
     world.follow("a")
     world.steerable()
@@ -307,11 +307,11 @@ def test_a_snapshot_shows_lanes_sessions_and_sums() -> None:
     snapshot = world.machine.snapshot()
     assert (snapshot.running, snapshot.waiting) == (2, 3)
     assert snapshot.lanes == (
-        LaneFigures(name="cron", limit=1, running=1, waiting=1),
-        LaneFigures(name="main", limit=None, running=1, waiting=0),
+        LaneStats(name="cron", limit=1, running=1, waiting=1),
+        LaneStats(name="main", limit=None, running=1, waiting=0),
     )
     assert snapshot.sessions == (
-        SessionLaneFigures(session="1", state="running", turn="t1", runs=("a",), steered=0, waiting=0, summarized=0),
-        SessionLaneFigures(session="2", state="queued", turn=None, runs=(), steered=0, waiting=1, summarized=0),
-        SessionLaneFigures(session="3", state="running", turn="t2", runs=("c",), steered=1, waiting=1, summarized=1),
+        SessionLaneStats(session="1", state="running", turn="t1", runs=("a",), steered=0, waiting=0, summarized=0),
+        SessionLaneStats(session="2", state="queued", turn=None, runs=(), steered=0, waiting=1, summarized=0),
+        SessionLaneStats(session="3", state="running", turn="t2", runs=("c",), steered=1, waiting=1, summarized=1),
     )

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from gateway.lanes import Clear, RefusalReason, Refuse, Steer, Submit, TurnSteerable
+from gateway.lanes import Clear, RejectionReason, RejectRun, Steer, Submit, TurnSteerable
 from gateway.settings import QueueMode
 from tests.gateway.lanes.world import World
 
@@ -117,8 +117,8 @@ def test_steers_that_come_back_from_an_interrupted_turn_have_been_replaced_like_
     world.follow("a", "b", mode=STEER)
     world.submit("new", INTERRUPT)
     told = world.refuse_steer("a")
-    assert [(action.run, action.reason) for action in told if isinstance(action, Refuse)] == [
-        ("a", RefusalReason.INTERRUPTED)
+    assert [(action.run, action.reason) for action in told if isinstance(action, RejectRun)] == [
+        ("a", RejectionReason.INTERRUPTED)
     ]
     world.end(unconsumed=("b",))
     assert world.ends["b"] == "interrupted"

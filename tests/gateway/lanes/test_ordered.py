@@ -3,14 +3,14 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.lanes.entries import Ordered
+from gateway.lanes.entries import IndexedHeap
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=200), st.randoms(use_true_random=False))
 def test_whatever_is_taken_out_the_smallest_rank_of_the_rest_comes_first(
     ranks: list[tuple[int, int]], choice: Random
 ) -> None:
-    ordered: Ordered[int] = Ordered()
+    ordered: IndexedHeap[int] = IndexedHeap()
     inside = {number: ordered.add(rank, number) for number, rank in enumerate(ranks)}
     while inside:
         best = min(inside, key=lambda number: (inside[number].rank, number))
@@ -24,7 +24,7 @@ def test_whatever_is_taken_out_the_smallest_rank_of_the_rest_comes_first(
 
 
 def test_items_that_come_and_go_behind_one_that_stays_leave_nothing_behind() -> None:
-    ordered: Ordered[str] = Ordered()
+    ordered: IndexedHeap[str] = IndexedHeap()
     ordered.add((0, 0), "stays")
     for number in range(10_000):
         ordered.remove(ordered.add((1, number), "goes"))
@@ -33,7 +33,7 @@ def test_items_that_come_and_go_behind_one_that_stays_leave_nothing_behind() -> 
 
 
 def test_among_equal_ranks_the_first_comes_first_also_after_one_was_put_in_again() -> None:
-    ordered: Ordered[str] = Ordered()
+    ordered: IndexedHeap[str] = IndexedHeap()
     place = ordered.add((0, 0), "a")
     ordered.add((0, 0), "b")
     ordered.remove(place)

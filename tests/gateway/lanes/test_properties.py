@@ -9,14 +9,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from gateway.lanes import (
     AbortTurn,
-    Action,
     Clear,
+    LaneAction,
+    LaneStimulus,
     Reconfigure,
-    Refuse,
+    RejectRun,
     StartTurn,
     Steer,
-    SteerRefused,
-    Stimulus,
+    SteerRejected,
     Submit,
     Tick,
     TurnEnded,
@@ -53,12 +53,12 @@ class LanesHistory(RuleBasedStateMachine):
         self.runs = 0
         self.sequence: dict[str, int] = {}
 
-    def compare(self, stimulus: Stimulus, actions: list[Action], session: str = "") -> None:
+    def compare(self, stimulus: LaneStimulus, actions: list[LaneAction], session: str = "") -> None:
         """The machine and the model did the same."""
         told = sorted((self.plainly(action) for action in actions), key=repr)
         assert told == self.model.handle(stimulus, self.world.now, session)
 
-    def plainly(self, action: Action) -> Told:
+    def plainly(self, action: LaneAction) -> Told:
         match action:
             case StartTurn():
                 assert list(action.runs) == sorted(action.runs, key=self.sequence.__getitem__), "oldest first"
@@ -67,7 +67,7 @@ class LanesHistory(RuleBasedStateMachine):
                 return ("steer", run)
             case AbortTurn(turn=turn):
                 return ("abort", self.world.turns[turn].start.session)
-            case Refuse(run=run, reason=reason):
+            case RejectRun(run=run, reason=reason):
                 return ("refuse", run, reason.value)
 
     # --- messages ---------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class LanesHistory(RuleBasedStateMachine):
     def refuse_steer(self, choice: Random) -> None:
         turn = choice.choice(sorted(turn for turn, paper in self.world.turns.items() if paper.steered))
         session, run = self.world.turns[turn].start.session, choice.choice(self.world.turns[turn].steered)
-        self.compare(SteerRefused(turn, run), self.world.refuse_steer(run, session), session)
+        self.compare(SteerRejected(turn, run), self.world.refuse_steer(run, session), session)
 
     @precondition(lambda self: self.world.turns)
     @rule(choice=CHOICE)
@@ -161,7 +161,7 @@ class LanesHistory(RuleBasedStateMachine):
         self.world.settings = QueueSettings(**limits)
         stimulus = Reconfigure(self.world.settings)
         actions = self.world.tell(stimulus)
-        assert not any(isinstance(action, Refuse) for action in actions), "new limits lose nobody"
+        assert not any(isinstance(action, RejectRun) for action in actions), "new limits lose nobody"
         self.compare(stimulus, actions)
 
     # --- promises ---------------------------------------------------------------------------------------------------

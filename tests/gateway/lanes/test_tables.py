@@ -2,8 +2,8 @@ import itertools
 
 import pytest
 
-from gateway.lanes.entries import ENTRY_MOVES, SESSION_MOVES, EntryState, SessionState
-from pool.states import IllegalMoveError, checked
+from gateway.lanes.entries import ENTRY_TRANSITIONS, LANE_SESSION_TRANSITIONS, EntryState, LaneSessionState
+from pool.states import IllegalTransitionError, transition
 
 ENTRY_LIFE = {
     ("new", "waiting"),
@@ -40,26 +40,26 @@ SESSION_LIFE = {
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(EntryState, EntryState)))
 def test_an_entry_moves_only_along_its_table(old: EntryState, new: EntryState) -> None:
     if (old.value, new.value) in ENTRY_LIFE:
-        assert checked(ENTRY_MOVES, old, new) is new
+        assert transition(ENTRY_TRANSITIONS, old, new) is new
     else:
-        with pytest.raises(IllegalMoveError, match=f"from {old.value} to {new.value}"):
-            checked(ENTRY_MOVES, old, new)
+        with pytest.raises(IllegalTransitionError, match=f"from {old.value} to {new.value}"):
+            transition(ENTRY_TRANSITIONS, old, new)
 
 
-@pytest.mark.parametrize(("old", "new"), list(itertools.product(SessionState, SessionState)))
-def test_a_session_moves_only_along_its_table(old: SessionState, new: SessionState) -> None:
+@pytest.mark.parametrize(("old", "new"), list(itertools.product(LaneSessionState, LaneSessionState)))
+def test_a_session_moves_only_along_its_table(old: LaneSessionState, new: LaneSessionState) -> None:
     if (old.value, new.value) in SESSION_LIFE:
-        assert checked(SESSION_MOVES, old, new) is new
+        assert transition(LANE_SESSION_TRANSITIONS, old, new) is new
     else:
-        with pytest.raises(IllegalMoveError, match=f"from {old.value} to {new.value}"):
-            checked(SESSION_MOVES, old, new)
+        with pytest.raises(IllegalTransitionError, match=f"from {old.value} to {new.value}"):
+            transition(LANE_SESSION_TRANSITIONS, old, new)
 
 
 def test_every_state_has_a_row_in_its_table() -> None:
-    assert set(ENTRY_MOVES) == set(EntryState)
-    assert set(SESSION_MOVES) == set(SessionState)
+    assert set(ENTRY_TRANSITIONS) == set(EntryState)
+    assert set(LANE_SESSION_TRANSITIONS) == set(LaneSessionState)
 
 
 def test_an_ended_entry_never_comes_back_and_an_aborting_turn_never_goes_on() -> None:
-    assert not ENTRY_MOVES[EntryState.ENDED]
-    assert SessionState.RUNNING not in SESSION_MOVES[SessionState.ABORTING]
+    assert not ENTRY_TRANSITIONS[EntryState.ENDED]
+    assert LaneSessionState.RUNNING not in LANE_SESSION_TRANSITIONS[LaneSessionState.ABORTING]

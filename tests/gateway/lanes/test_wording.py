@@ -2,16 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.lanes import RefusalReason
-from gateway.lanes.messages import compose, refusal, summary_line
+from gateway.lanes import RejectionReason
+from gateway.lanes.messages import merge_messages, rejection_text, summary_line
 
 
 def test_a_single_message_is_the_prompt_as_it_is() -> None:
-    assert compose([" /skill now \n"], []) == " /skill now \n"
+    assert merge_messages([" /skill now \n"], []) == " /skill now \n"
 
 
 def test_merged_messages_stand_under_their_numbers_below_a_heading_that_says_how_they_came() -> None:
-    assert compose(["Fix the test.", "No, delete it.\nAnd tell me."], []) == (
+    assert merge_messages(["Fix the test.", "No, delete it.\nAnd tell me."], []) == (
         "[2 messages came in while you were busy, in this order. "
         "Read everything before you act: a later message may correct or take back an earlier one.]\n\n"
         "[1 of 2]\nFix the test.\n\n"
@@ -20,7 +20,7 @@ def test_merged_messages_stand_under_their_numbers_below_a_heading_that_says_how
 
 
 def test_after_an_overflow_the_prompt_says_how_many_were_dropped_with_a_line_each() -> None:
-    assert compose(["c", "d"], ["a", "b"]) == (
+    assert merge_messages(["c", "d"], ["a", "b"]) == (
         "[4 messages came in while you were busy, too many to keep: "
         "2 were dropped but for their first words, 2 follow in full. "
         "Read everything before you act: a later message may correct or take back an earlier one.]\n\n"
@@ -31,7 +31,7 @@ def test_after_an_overflow_the_prompt_says_how_many_were_dropped_with_a_line_eac
 
 
 def test_one_survivor_stands_alone_below_what_was_dropped() -> None:
-    assert compose(["b"], ["a"]) == (
+    assert merge_messages(["b"], ["a"]) == (
         "[2 messages came in while you were busy, too many to keep: "
         "1 was dropped but for its first words, 1 follows in full. "
         "Read everything before you act: a later message may correct or take back an earlier one.]\n\n"
@@ -42,14 +42,14 @@ def test_one_survivor_stands_alone_below_what_was_dropped() -> None:
 
 @pytest.mark.parametrize(("lines", "count"), [(["a"], "1 message came"), (["a", "b"], "2 messages came")])
 def test_where_nothing_is_left_in_full_the_model_is_told_what_to_do(lines: list[str], count: str) -> None:
-    prompt = compose([], lines)
+    prompt = merge_messages([], lines)
     assert prompt.startswith(f"[{count} in while you were busy and had to be dropped")
     assert "ask for what is missing" in prompt
     assert prompt.endswith(f"[Dropped: {len(lines)}]\n" + "\n".join(f"- {line}" for line in lines))
 
 
 def test_of_many_dropped_messages_the_latest_are_shown_and_the_others_counted() -> None:
-    prompt = compose(["x"], [f"line {number}" for number in range(1000)])
+    prompt = merge_messages(["x"], [f"line {number}" for number in range(1000)])
     shown = [line for line in prompt.splitlines() if line.startswith("- ")]
     assert shown == [f"- line {number}" for number in range(980, 1000)]
     assert "[Dropped: 1000]" in prompt
@@ -80,8 +80,8 @@ def test_a_line_of_exactly_160_characters_is_left_alone_and_of_161_is_cut() -> N
     assert summary_line("x" * 161) == "x" * 159 + "…"
 
 
-@pytest.mark.parametrize("reason", list(RefusalReason))
-def test_every_refusal_names_its_session_or_the_setting_to_blame(reason: RefusalReason) -> None:
-    text = refusal(reason, "chat:7", cap=20, pending=10_000)
+@pytest.mark.parametrize("reason", list(RejectionReason))
+def test_every_refusal_names_its_session_or_the_setting_to_blame(reason: RejectionReason) -> None:
+    text = rejection_text(reason, "chat:7", cap=20, pending=10_000)
     assert "chat:7" in text or "gateway.queue.pending" in text
     assert "\n" not in text

@@ -5,13 +5,13 @@ Turns end, steers are refused and time passes only when whoever drives it says s
 
 from gateway.lanes import (
     AbortTurn,
-    Action,
+    LaneAction,
     LaneMachine,
-    Refuse,
+    LaneStimulus,
+    RejectRun,
     StartTurn,
     Steer,
-    SteerRefused,
-    Stimulus,
+    SteerRejected,
     Submit,
     Tick,
     TurnEnded,
@@ -48,7 +48,7 @@ class World:
 
     # --- stimuli ----------------------------------------------------------------------------------------------------
 
-    def tell(self, stimulus: Stimulus) -> list[Action]:
+    def tell(self, stimulus: LaneStimulus) -> list[LaneAction]:
         actions = self.machine.handle(stimulus, self.now)
         for action in actions:
             self._carry_out(action)
@@ -66,7 +66,7 @@ class World:
         priority: int = 5,
         lane: str = "main",
         exclusive: bool = False,
-    ) -> list[Action]:
+    ) -> list[LaneAction]:
         submit = Submit(
             run=run,
             session=session,
@@ -87,13 +87,13 @@ class World:
     def steerable(self, session: str = "s", *, steerable: bool = True) -> None:
         assert self.tell(TurnSteerable(self.turn(session), steerable)) == []
 
-    def refuse_steer(self, run: str, session: str = "s") -> list[Action]:
+    def refuse_steer(self, run: str, session: str = "s") -> list[LaneAction]:
         turn = self.turn(session)
         self.turns[turn].steered.remove(run)
         self.open[run] = Submit(run=run, session=session, text="", mode=QueueMode.STEER)
-        return self.tell(SteerRefused(turn, run))
+        return self.tell(SteerRejected(turn, run))
 
-    def end(self, session: str = "s", unconsumed: tuple[str, ...] = ()) -> list[Action]:
+    def end(self, session: str = "s", unconsumed: tuple[str, ...] = ()) -> list[LaneAction]:
         turn = self.turn(session)
         paper = self.turns.pop(turn)
         for run in (*paper.start.runs, *paper.steered):
@@ -103,14 +103,14 @@ class World:
                 self.ends[run] = turn
         return self.tell(TurnEnded(turn, unconsumed))
 
-    def withdraw(self, run: str) -> list[Action]:
+    def withdraw(self, run: str) -> list[LaneAction]:
         if self.open.pop(run, None) is not None:
             self.ends[run] = "withdrawn"
         return self.tell(Withdraw(run))
 
-    def pass_time(self, seconds: float) -> list[Action]:
+    def pass_time(self, seconds: float) -> list[LaneAction]:
         """As the gateway does it: a Tick whenever the machine wants one."""
-        actions: list[Action] = []
+        actions: list[LaneAction] = []
         until = self.now + seconds
         while (due := self.machine.next_wakeup()) is not None and due <= until:
             self.now = max(self.now, due)
@@ -142,7 +142,7 @@ class World:
 
     # --- actions ----------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, action: Action) -> None:
+    def _carry_out(self, action: LaneAction) -> None:
         match action:
             case StartTurn():
                 self._start(action)
@@ -153,7 +153,7 @@ class World:
             case AbortTurn(turn=turn):
                 assert not self.turns[turn].aborted, "a turn is aborted once"
                 self.turns[turn].aborted = True
-            case Refuse(run=run, reason=reason, text=text):
+            case RejectRun(run=run, reason=reason, text=text):
                 del self.open[run]
                 assert run not in self.ends
                 self.ends[run], self.texts[run] = reason.value, text

@@ -8,10 +8,10 @@ from typing import Any
 import trio
 
 from errors import PoolError
-from heartbeat.cron.jobs import CronPorts, Names
+from heartbeat.cron.jobs import CronPorts, NameValidators
 from heartbeat.cron.requests import CronJobView, CronName
 from heartbeat.cron.service import CronService
-from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
+from heartbeat.cron.settings import CronJobSettings, CronSettings, JobMode
 from heartbeat.delivery.channel import Alert
 from heartbeat.delivery.targets import target_problem
 from heartbeat.ports import BeatAnswer, BeatRequest
@@ -24,7 +24,7 @@ AGENTS = ("main", "ops")
 def isolated(every: float | None = 60.0, **facts: Any) -> CronJobSettings:
     """An isolated job of the settings; ``every`` so many seconds, counted from ``BEGIN``."""
     anchor = None if every is None else datetime.fromtimestamp(BEGIN, UTC)
-    said = {"text": "water the plants", "mode": Mode.ISOLATED, "anchor": anchor} | facts
+    said = {"text": "water the plants", "mode": JobMode.ISOLATED, "anchor": anchor} | facts
     return CronJobSettings(every=None if every is None else Seconds(every), **said)
 
 
@@ -61,10 +61,10 @@ class House:
         return CronPorts(
             documents=self,
             runs=self,
-            voice=self,
+            waker=self,
             alerts=self,
             monitor=self,
-            names=Names(
+            names=NameValidators(
                 agent_problem=lambda name: None if name in AGENTS else f"there is no agent {name!r}",
                 target_problem=lambda target: target_problem(target, ["ops"]),
                 default_agent=lambda: "main",
@@ -109,23 +109,23 @@ class House:
             raise self.answer
         return self.answer
 
-    def speak(self, *, agent: str, session: str, text: str, context: str) -> None:
+    def inject_and_wake(self, *, agent: str, session: str, text: str, context: str) -> None:
         assert context.startswith("cron:")
         if self.deaf is not None:
             raise self.deaf
         self.spoken.append((trio.current_time(), f"{agent} {session}", text))
 
-    def problem(self, *, agent: str, session: str) -> str | None:
+    def wake_problem(self, *, agent: str, session: str) -> str | None:
         assert agent in AGENTS
         assert session
         return None if self.deaf is None else self.deaf.message
 
-    def heard_at(self, *, agent: str, session: str) -> float | None:
+    def wakes_at(self, *, agent: str, session: str) -> float | None:
         assert agent in AGENTS
         assert session
         return self.paused_until
 
-    def tell(self, type_: str, session: str, data: dict[str, Any]) -> None:
+    def publish(self, type_: str, session: str, data: dict[str, Any]) -> None:
         assert type_ == "cron"
         self.told.append({"session": session, **data})
 

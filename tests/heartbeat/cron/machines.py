@@ -6,20 +6,20 @@ from itertools import count
 
 import msgspec
 
-from heartbeat.cron.jobs import CronJob, JobState, Outcome, Result, Status, Ticket
-from heartbeat.cron.machine import Action, CronMachine, Forget, Keep, Speak, Start, Tell
+from heartbeat.cron.jobs import ActiveRun, CronJob, CronRunRecord, CronRunResult, CronRunStatus, JobState
+from heartbeat.cron.machine import CronAction, CronMachine, DeleteJob, InjectEvent, ReportFailure, SaveState, StartRun
 from heartbeat.cron.schedule import Every, Schedule
-from heartbeat.cron.settings import Mode
+from heartbeat.cron.settings import JobMode
 
 BEGIN = 1_700_000_000.0
-OK = Result(Status.OK)
+OK = CronRunResult(CronRunStatus.OK)
 
 
 def make_cron_job(
     name: str = "job",
     schedule: Schedule | None = None,
     *,
-    mode: Mode = Mode.ISOLATED,
+    mode: JobMode = JobMode.ISOLATED,
     delete_after_run: bool = False,
     enabled: bool = True,
     **facts: object,
@@ -47,10 +47,10 @@ class Paper:
         self.ids = count(1)
         self.jobs: dict[str, CronJob] = {}
         self.states: dict[str, JobState] = {}
-        self.open: dict[str, Start] = {}
+        self.open: dict[str, StartRun] = {}
         """Isolated runs under way, by their ids."""
-        self.begun: list[tuple[str, Ticket]] = []
-        self.told: list[Tell] = []
+        self.begun: list[tuple[str, ActiveRun]] = []
+        self.told: list[ReportFailure] = []
         self.machine = self._build()
 
     def _build(self) -> CronMachine:
@@ -72,12 +72,14 @@ class Paper:
         self.now += by
         self._perform(self.machine.tick(self.now))
 
-    def end(self, status: Status = Status.OK, name: str = "job", error: str = "") -> None:
+    def end(self, status: CronRunStatus = CronRunStatus.OK, name: str = "job", error: str = "") -> None:
         run, start = next((run, start) for run, start in self.open.items() if start.job.id == name)
         del self.open[run]
-        self._perform(self.machine.ended(start.job.id, run, Result(status, error=error or status.value), self.now))
+        self._perform(
+            self.machine.ended(start.job.id, run, CronRunResult(status, error=error or status.value), self.now)
+        )
 
-    def run_through(self, until: float, status: Status = Status.OK) -> list[float]:
+    def run_through(self, until: float, status: CronRunStatus = CronRunStatus.OK) -> list[float]:
         """Let time pass, each run ending as soon as it has begun; when they began, counted from ``BEGIN``."""
         begun = len(self.begun)
         while (due := self.machine.next_wakeup()) is not None and due <= BEGIN + until:
@@ -101,37 +103,37 @@ class Paper:
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def state(self, name: str = "job") -> JobState:
-        return self.machine.standing(name).state
+        return self.machine.status(name).state
 
     def next_due(self, name: str = "job") -> float | None:
         """Counted from ``BEGIN``."""
-        due = self.machine.standing(name).next_due
+        due = self.machine.status(name).next_due
         return None if due is None else due - BEGIN
 
-    def history(self, name: str = "job") -> list[Status]:
+    def history(self, name: str = "job") -> list[CronRunStatus]:
         return [outcome.status for outcome in self.outcomes(name)]
 
-    def outcomes(self, name: str = "job") -> tuple[Outcome, ...]:
+    def outcomes(self, name: str = "job") -> tuple[CronRunRecord, ...]:
         return self.state(name).history
 
     # --- on paper -----------------------------------------------------------------------------------------------------
 
-    def _perform(self, actions: Iterable[Action]) -> None:
+    def _perform(self, actions: Iterable[CronAction]) -> None:
         for action in actions:
             match action:
-                case Keep(name, state):
+                case SaveState(name, state):
                     self.states[name] = state
-                case Forget(name):
+                case DeleteJob(name):
                     self.states.pop(name, None)
                     self.jobs.pop(name, None)
-                case Start(job, ticket, is_resumed):
+                case StartRun(job, ticket, is_resumed):
                     assert ticket.run not in self.open, "it is under way"
                     self.open[ticket.run] = action
                     assert self.states[job.id].running == ticket, "a later life would not know of it"
                     if not is_resumed:
                         self.begun.append((job.id, ticket))
-                case Speak(job, ticket):
+                case InjectEvent(job, ticket):
                     self.begun.append((job.id, ticket))
                     self._perform(self.machine.ended(job.id, ticket.run, OK, self.now))
-                case Tell():
+                case ReportFailure():
                     self.told.append(action)

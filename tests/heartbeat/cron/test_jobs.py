@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from errors import UsageError
-from heartbeat.cron.jobs import CronJob, Names, Source, cron_problems, make_job
-from heartbeat.cron.requests import CronAdd, CronList, CronName, said_by
+from heartbeat.cron.jobs import CronJob, JobSource, NameValidators, cron_problems, make_job
+from heartbeat.cron.requests import CronAdd, CronList, CronName, job_settings_from
 from heartbeat.cron.schedule import At, Cron, Every, machine_zone, zone_named
-from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
+from heartbeat.cron.settings import CronJobSettings, CronSettings, JobMode
 from wire.units import decode_unit
 
 NOW = 1_700_000_000.0
 BERLIN = ZoneInfo("Europe/Berlin")
-NAMES = Names(
+NAMES = NameValidators(
     agent_problem=lambda name: None if name in ("main", "ops") else f"there is no agent {name!r}",
     target_problem=lambda target: None if target != "nowhere" else "'nowhere' is no target",
     default_agent=lambda: "main",
@@ -28,19 +28,19 @@ def settings(**said: Any) -> CronJobSettings:
     return msgspec.convert({"text": "x"} | said, CronJobSettings, dec_hook=decode_unit)
 
 
-def job(name: str = "job", *, source: Source = Source.SETTINGS, **said: Any) -> CronJob:
+def job(name: str = "job", *, source: JobSource = JobSource.SETTINGS, **said: Any) -> CronJob:
     return make_job(name, settings(**said), source=source, now=NOW, local=BERLIN, names=NAMES)
 
 
 def added(**said: Any) -> CronJob:
     add = msgspec.json.decode(msgspec.json.encode({"text": "x"} | said), type=CronAdd)
-    said_so = said_by(add, now=NOW)
-    return make_job("job", said_so, source=Source.ADDED, now=NOW, local=BERLIN, names=NAMES)
+    said_so = job_settings_from(add, now=NOW)
+    return make_job("job", said_so, source=JobSource.ADDED, now=NOW, local=BERLIN, names=NAMES)
 
 
 def test_a_job_that_names_no_agent_is_the_default_agents() -> None:
-    names = Names(NAMES.agent_problem, NAMES.target_problem, lambda: "ops")
-    made = make_job("job", settings(every="1h"), source=Source.ADDED, now=NOW, local=BERLIN, names=names)
+    names = NameValidators(NAMES.agent_problem, NAMES.target_problem, lambda: "ops")
+    made = make_job("job", settings(every="1h"), source=JobSource.ADDED, now=NOW, local=BERLIN, names=names)
     assert (made.agent, made.session) == ("ops", "agent:ops:main:main")
 
 
@@ -93,7 +93,7 @@ def test_a_job_belongs_to_the_main_conversation_of_its_agent_unless_another_is_n
 def test_what_is_not_said_has_a_default() -> None:
     assert job(every="1m", text=" x \n").text == "x"
     plain = job(every="1m")
-    assert (plain.mode, plain.target, plain.timeout, plain.enabled) == (Mode.MAIN, "last", 600.0, True)
+    assert (plain.mode, plain.target, plain.timeout, plain.enabled) == (JobMode.MAIN, "last", 600.0, True)
     assert not plain.delete_after_run
     assert job(at="2031-05-01T08:00:00").delete_after_run, "what is due once is gone after it"
     assert not job(at="2031-05-01T08:00:00", delete_after_run=False).delete_after_run

@@ -3,9 +3,9 @@
 import pytest
 
 from errors import Conflict, UsageError
-from heartbeat.cron.jobs import Source, Status
+from heartbeat.cron.jobs import CronRunStatus, JobSource
 from heartbeat.cron.schedule import At, Every
-from heartbeat.cron.settings import Mode
+from heartbeat.cron.settings import JobMode
 from tests.heartbeat.cron.machines import BEGIN, Paper, make_cron_job
 
 DAY = 86_400.0
@@ -16,14 +16,14 @@ def test_a_job_runs_at_each_of_its_due_times() -> None:
     paper = Paper()
     paper.put(make_cron_job(schedule=Every(60.0, BEGIN)))
     assert paper.run_through(200.0) == [60.0, 120.0, 180.0]
-    assert paper.history() == [Status.OK] * 3
+    assert paper.history() == [CronRunStatus.OK] * 3
     assert [outcome.due for outcome in paper.outcomes()] == [BEGIN + 60.0, BEGIN + 120.0, BEGIN + 180.0]
 
 
 def test_a_job_that_speaks_in_a_conversation_runs_as_often_and_waits_for_nobody() -> None:
     paper = Paper(max_running=1)
     for name in "abc":
-        paper.put(make_cron_job(name, mode=Mode.MAIN))
+        paper.put(make_cron_job(name, mode=JobMode.MAIN))
     paper.tick(60.0)
     assert [name for name, _ in paper.begun] == ["a", "b", "c"]
     assert paper.machine.running == 0
@@ -91,7 +91,7 @@ def test_a_job_with_another_text_goes_on_with_its_run() -> None:
     paper.put(make_cron_job(text="water the other plants"))
     paper.tick(30.0)
     paper.end()
-    assert paper.history() == [Status.OK]
+    assert paper.history() == [CronRunStatus.OK]
     assert paper.next_due() == 120.0
 
 
@@ -117,7 +117,7 @@ def test_only_so_many_run_at_once_and_the_one_due_first_is_the_first() -> None:
     paper.tick(10.0)
     assert [name for name, _ in paper.begun] == ["a", "b"]
     assert (paper.machine.running, paper.machine.waiting) == (2, 2)
-    assert paper.machine.standing("c").is_waiting
+    assert paper.machine.status("c").is_waiting
     paper.end(name="b")
     assert [name for name, _ in paper.begun] == ["a", "b", "c"]
     assert paper.machine.next_wakeup() is not None
@@ -173,9 +173,9 @@ def test_a_run_by_hand_within_the_back_off_leaves_what_is_owed() -> None:
     paper = Paper()
     paper.put(make_cron_job(schedule=Every(HOUR, BEGIN)))
     paper.tick(HOUR)
-    paper.end(Status.REFUSED)
+    paper.end(CronRunStatus.REFUSED)
     paper.run_now()
-    paper.end(Status.FAILED)
+    paper.end(CronRunStatus.FAILED)
     paper.run_through(2 * HOUR - 1.0)
     assert [ticket.due for _, ticket in paper.begun] == [BEGIN + HOUR, None, BEGIN + HOUR]
     assert len(paper.told) == 2, "who asks by hand is told in any case"
@@ -209,14 +209,14 @@ def test_a_job_for_one_run_is_gone_after_it() -> None:
 def test_one_that_went_wrong_stays_to_be_seen() -> None:
     paper = Paper()
     paper.put(make_cron_job(schedule=At(BEGIN + 60.0), delete_after_run=True))
-    paper.run_through(61.0, Status.FAILED)
-    assert paper.history() == [Status.FAILED]
+    paper.run_through(61.0, CronRunStatus.FAILED)
+    assert paper.history() == [CronRunStatus.FAILED]
     assert paper.next_due() is None
 
 
 def test_one_of_the_settings_stays_as_a_name_and_is_due_no_more() -> None:
     paper = Paper()
-    paper.put(make_cron_job(delete_after_run=True, source=Source.SETTINGS))
+    paper.put(make_cron_job(delete_after_run=True, source=JobSource.SETTINGS))
     assert paper.run_through(HOUR) == [60.0]
     paper.restart(after=HOUR)
     assert paper.next_due() is None

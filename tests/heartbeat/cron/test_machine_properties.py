@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from errors import Conflict
-from heartbeat.cron.jobs import CronJob, Result, Status, Ticket
-from heartbeat.cron.machine import BACKOFF, Start, Tell
+from heartbeat.cron.jobs import ActiveRun, CronJob, CronRunResult, CronRunStatus
+from heartbeat.cron.machine import BACKOFF, ReportFailure, StartRun
 from heartbeat.cron.schedule import At, Cron, Every
-from heartbeat.cron.settings import Mode
+from heartbeat.cron.settings import JobMode
 from tests.heartbeat.cron.machines import BEGIN, Paper, make_cron_job
 
 NAMES = ("a", "b", "c")
@@ -21,7 +21,9 @@ SCHEDULES = st.sampled_from(
 )
 _MINUTES = {"*/2 * * * *": range(0, 60, 2), "5 * * * *": (5,)}
 """What the expressions above mean, in words of their own."""
-STATUSES = st.sampled_from((Status.OK, Status.OK, Status.FAILED, Status.REFUSED, Status.INTERRUPTED))
+STATUSES = st.sampled_from(
+    (CronRunStatus.OK, CronRunStatus.OK, CronRunStatus.FAILED, CronRunStatus.REFUSED, CronRunStatus.INTERRUPTED)
+)
 
 
 class _Ledger:
@@ -69,7 +71,7 @@ class CronHistory(RuleBasedStateMachine):
     def begin(self, max_running: int) -> None:
         self.paper = Paper(max_running)
         self.books: dict[str, _Ledger] = {}
-        self.tickets: dict[str, tuple[str, Ticket]] = {}
+        self.tickets: dict[str, tuple[str, ActiveRun]] = {}
         """Isolated runs whose jobs are as they were when these began."""
         self.spent: set[tuple[str, float]] = set()
         self.seen = 0
@@ -80,11 +82,11 @@ class CronHistory(RuleBasedStateMachine):
     @rule(
         name=st.sampled_from(NAMES),
         schedule=SCHEDULES,
-        mode=st.sampled_from((Mode.ISOLATED, Mode.ISOLATED, Mode.MAIN)),
+        mode=st.sampled_from((JobMode.ISOLATED, JobMode.ISOLATED, JobMode.MAIN)),
         enabled=st.sampled_from((True, True, True, False)),
         once=st.sampled_from((False, False, True)),
     )
-    def put(self, name: str, schedule: Every | At | Cron, mode: Mode, enabled: bool, once: bool) -> None:  # noqa: FBT001  # by name
+    def put(self, name: str, schedule: Every | At | Cron, mode: JobMode, enabled: bool, once: bool) -> None:  # noqa: FBT001  # by name
         job = make_cron_job(name, schedule, mode=mode, enabled=enabled, delete_after_run=once)
         known = self.books.get(name)
         if known is not None and known.job.schedule == schedule:
@@ -120,24 +122,24 @@ class CronHistory(RuleBasedStateMachine):
     @rule(by=st.sampled_from((0.0, 5.0, 500.0, 20_000.0)))
     def be_killed_and_come_back(self, by: float) -> None:
         self._pass(by)
-        mains = {name for name, book in self.books.items() if book.job.mode is Mode.MAIN}
+        mains = {name for name, book in self.books.items() if book.job.mode is JobMode.MAIN}
         self.paper.restart()
         self.tickets = {run: held for run, held in self.tickets.items() if held[0] not in mains}
         assert self.paper.open.keys() == {run for run, held in self.tickets.items() if self._is_held(run, held)}
         self._look()
 
-    def _is_held(self, run: str, held: tuple[str, Ticket]) -> bool:
+    def _is_held(self, run: str, held: tuple[str, ActiveRun]) -> bool:
         state = self.paper.states.get(held[0])
         return state is not None and state.running is not None and state.running.run == run
 
     @precondition(lambda self: self.paper.open)
     @rule(data=st.data(), status=STATUSES)
-    def end(self, data: st.DataObject, status: Status) -> None:
+    def end(self, data: st.DataObject, status: CronRunStatus) -> None:
         run = data.draw(st.sampled_from(sorted(self.paper.open)))
         start = self.paper.open.pop(run)
         self._book_end(run, status)
         self.paper._perform(
-            self.paper.machine.ended(start.job.id, run, Result(status, error=status.value), self.paper.now)
+            self.paper.machine.ended(start.job.id, run, CronRunResult(status, error=status.value), self.paper.now)
         )
         self._look()
 
@@ -146,7 +148,7 @@ class CronHistory(RuleBasedStateMachine):
     def run_by_hand(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.books)))
         busy = any(start.job.id == name for start in self.paper.open.values())
-        waits = self.paper.machine.standing(name).is_waiting
+        waits = self.paper.machine.status(name).is_waiting
         try:
             self.paper.run_now(name)
         except Conflict:
@@ -176,7 +178,7 @@ class CronHistory(RuleBasedStateMachine):
         for name in [name for name in self.books if name not in self.paper.machine]:
             self._drop(name)
 
-    def _book_start(self, name: str, ticket: Ticket) -> None:
+    def _book_start(self, name: str, ticket: ActiveRun) -> None:
         book, now = self.books[name], self.paper.now
         if ticket.due is not None:
             assert book.job.enabled
@@ -188,27 +190,27 @@ class CronHistory(RuleBasedStateMachine):
             assert (name, ticket.due) not in self.spent, "a due time runs at most once"
             self.spent.add((name, ticket.due))
             book.settle(max(now, ticket.due))
-        if book.job.mode is Mode.ISOLATED:
+        if book.job.mode is JobMode.ISOLATED:
             self.tickets[ticket.run] = (name, ticket)
         else:
-            self._close(book, ticket, Status.OK)
+            self._close(book, ticket, CronRunStatus.OK)
 
-    def _book_end(self, run: str, status: Status) -> None:
+    def _book_end(self, run: str, status: CronRunStatus) -> None:
         if run in self.tickets:
             name, ticket = self.tickets.pop(run)
             self._close(self.books[name], ticket, status)
 
-    def _close(self, book: _Ledger, ticket: Ticket, status: Status) -> None:
+    def _close(self, book: _Ledger, ticket: ActiveRun, status: CronRunStatus) -> None:
         now, name = self.paper.now, book.job.id
-        if status is Status.OK:
+        if status is CronRunStatus.OK:
             book.failures, book.hold = 0, 0.0
             book.is_over = book.is_over or (ticket.due is not None and book.job.delete_after_run)
-        elif status is not Status.INTERRUPTED:
+        elif status is not CronRunStatus.INTERRUPTED:
             book.hold = now + BACKOFF[min(book.failures, len(BACKOFF) - 1)]
             book.failures += 1
-        if ticket.due is None or status is Status.INTERRUPTED:
+        if ticket.due is None or status is CronRunStatus.INTERRUPTED:
             return
-        if status is Status.REFUSED:
+        if status is CronRunStatus.REFUSED:
             self.spent.discard((name, ticket.due))
             book.owed.append(ticket.due)
             fresh = _Ledger(book.job, ticket.since)
@@ -233,7 +235,7 @@ class CronHistory(RuleBasedStateMachine):
         self._look()
         now, room = self.paper.now, self.paper.machine.running < self.paper.max_running
         for name, book in self.books.items():
-            standing = self.paper.machine.standing(name)
+            standing = self.paper.machine.status(name)
             runs = any(start.job.id == name for start in self.paper.open.values())
             is_excused = runs or standing.is_waiting or not book.job.enabled or book.is_over or book.hold > now
             assert is_excused or not [due for due in book.owed if due <= now], name
@@ -244,7 +246,7 @@ class CronHistory(RuleBasedStateMachine):
     @invariant()
     def the_alarm_is_set_for_the_next_run_and_no_sooner(self) -> None:
         for name, book in self.books.items():
-            standing = self.paper.machine.standing(name)
+            standing = self.paper.machine.status(name)
             if standing.next_due is not None:
                 assert standing.next_due > self.paper.now
                 owed = [due for due in book.owed if due <= self.paper.now]
@@ -253,9 +255,9 @@ class CronHistory(RuleBasedStateMachine):
     @invariant()
     def only_what_went_wrong_is_told(self) -> None:
         for tell in self.paper.told:
-            assert isinstance(tell, Tell)
-            assert tell.outcome.status is not Status.OK
-        assert all(isinstance(start, Start) for start in self.paper.open.values())
+            assert isinstance(tell, ReportFailure)
+            assert tell.outcome.status is not CronRunStatus.OK
+        assert all(isinstance(start, StartRun) for start in self.paper.open.values())
 
 
 CronHistory.TestCase.settings = hypothesis_settings(max_examples=150, stateful_step_count=40)

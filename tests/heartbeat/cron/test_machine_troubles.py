@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import pytest
 
-from heartbeat.cron.jobs import MAX_HISTORY, Status
+from heartbeat.cron.jobs import MAX_HISTORY, CronRunStatus
 from heartbeat.cron.machine import BACKOFF
 from heartbeat.cron.schedule import At, Cron, Every
-from heartbeat.cron.settings import Mode
+from heartbeat.cron.settings import JobMode
 from tests.heartbeat.cron.machines import BEGIN, Paper, make_cron_job
 
 DAY = 86_400.0
@@ -17,8 +17,8 @@ HOUR = 3600.0
 # --- after nobody was there -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", [Mode.ISOLATED, Mode.MAIN])
-def test_what_was_missed_is_caught_up_once(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [JobMode.ISOLATED, JobMode.MAIN])
+def test_what_was_missed_is_caught_up_once(mode: JobMode) -> None:
     paper = Paper()
     paper.put(make_cron_job(mode=mode))
     paper.run_through(60.0)
@@ -41,9 +41,9 @@ def test_a_run_of_an_earlier_life_is_taken_up_and_not_run_again() -> None:
     (before,) = paper.open.values()
     paper.restart(after=HOUR)
     (after,) = paper.open.values()
-    assert (after.ticket, after.is_resumed) == (before.ticket, True)
+    assert (after.active_run, after.is_resumed) == (before.active_run, True)
     paper.end()
-    assert paper.history() == [Status.OK]
+    assert paper.history() == [CronRunStatus.OK]
     assert len(paper.begun) == 1
 
 
@@ -52,8 +52,8 @@ def test_an_interrupted_run_is_told_costs_no_back_off_and_what_was_missed_since_
     paper.put(make_cron_job(schedule=Every(HOUR, BEGIN)))
     paper.tick(HOUR)
     paper.restart(after=90 * 60.0)
-    paper.end(Status.INTERRUPTED)
-    assert [tell.outcome.status for tell in paper.told] == [Status.INTERRUPTED]
+    paper.end(CronRunStatus.INTERRUPTED)
+    assert [tell.outcome.status for tell in paper.told] == [CronRunStatus.INTERRUPTED]
     assert paper.state().failures == 0
     paper.tick()
     assert paper.begun[-1][1].due == BEGIN + 2 * HOUR
@@ -64,7 +64,7 @@ def test_an_interrupted_catching_up_is_not_caught_up_again() -> None:
     paper.put(make_cron_job(schedule=Every(HOUR, BEGIN)))
     paper.tick(10 * HOUR + 60.0)
     paper.restart(after=60.0)
-    paper.end(Status.INTERRUPTED)
+    paper.end(CronRunStatus.INTERRUPTED)
     assert paper.next_due() == 11 * HOUR
 
 
@@ -73,7 +73,7 @@ def test_every_interruption_is_told() -> None:
     paper.put(make_cron_job())
     for _ in range(3):
         paper.tick(60.0)
-        paper.end(Status.INTERRUPTED)
+        paper.end(CronRunStatus.INTERRUPTED)
     assert len(paper.told) == 3
 
 
@@ -84,17 +84,17 @@ def test_a_job_whose_schedule_changed_meanwhile_begins_anew_and_keeps_its_histor
     paper.jobs["job"] = make_cron_job(schedule=Every(100.0, BEGIN))
     paper.restart(after=HOUR)
     assert paper.next_due() == 3700.0
-    assert paper.history() == [Status.OK]
+    assert paper.history() == [CronRunStatus.OK]
 
 
 def test_a_job_that_has_come_to_speak_meanwhile_leaves_its_run_behind() -> None:
     paper = Paper()
     paper.put(make_cron_job())
     paper.tick(60.0)
-    paper.jobs["job"] = make_cron_job(mode=Mode.MAIN)
+    paper.jobs["job"] = make_cron_job(mode=JobMode.MAIN)
     paper.restart()
     assert paper.open == {}
-    assert paper.history() == [Status.INTERRUPTED]
+    assert paper.history() == [CronRunStatus.INTERRUPTED]
 
 
 # --- going wrong ------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_a_job_that_has_come_to_speak_meanwhile_leaves_its_run_behind() -> None:
 def test_after_failures_in_a_row_the_next_run_waits_longer_and_longer() -> None:
     paper = Paper()
     paper.put(make_cron_job(schedule=Every(1.0, BEGIN)))
-    begun = paper.run_through(3 * HOUR, Status.FAILED)
+    begun = paper.run_through(3 * HOUR, CronRunStatus.FAILED)
     assert [after - before for before, after in pairwise(begun)] == [*BACKOFF, HOUR]
     assert paper.state().failures == len(begun)
 
@@ -111,13 +111,13 @@ def test_after_failures_in_a_row_the_next_run_waits_longer_and_longer() -> None:
 def test_a_failed_run_has_used_its_due_time_up() -> None:
     paper = Paper()
     paper.put(make_cron_job(schedule=Every(DAY, BEGIN)))
-    assert paper.run_through(3 * DAY, Status.FAILED) == [DAY, 2 * DAY, 3 * DAY]
+    assert paper.run_through(3 * DAY, CronRunStatus.FAILED) == [DAY, 2 * DAY, 3 * DAY]
 
 
 def test_a_run_that_never_began_is_tried_again_for_the_same_due_time() -> None:
     paper = Paper()
     paper.put(make_cron_job(schedule=Every(DAY, BEGIN)))
-    begun = paper.run_through(DAY + 2 * HOUR, Status.REFUSED)
+    begun = paper.run_through(DAY + 2 * HOUR, CronRunStatus.REFUSED)
     assert begun == [DAY, DAY + 30, DAY + 90, DAY + 390, DAY + 1290, DAY + 4890]
     assert {ticket.due for _, ticket in paper.begun} == {BEGIN + DAY}
     assert len({ticket.run for _, ticket in paper.begun}) == len(begun), "each is a run of its own"
@@ -126,7 +126,7 @@ def test_a_run_that_never_began_is_tried_again_for_the_same_due_time() -> None:
 def test_one_success_ends_the_back_off() -> None:
     paper = Paper()
     paper.put(make_cron_job())
-    paper.run_through(HOUR, Status.FAILED)
+    paper.run_through(HOUR, CronRunStatus.FAILED)
     paper.run_now()
     paper.end()
     assert paper.state().failures == 0
@@ -138,7 +138,7 @@ def test_one_success_ends_the_back_off() -> None:
 def test_the_back_off_outlasts_a_restart() -> None:
     paper = Paper()
     paper.put(make_cron_job(schedule=Every(1.0, BEGIN)))
-    paper.run_through(100.0, Status.FAILED)
+    paper.run_through(100.0, CronRunStatus.FAILED)
     hold = paper.state().hold_until
     paper.restart(after=5.0)
     assert paper.next_due() == hold - BEGIN
@@ -147,7 +147,7 @@ def test_the_back_off_outlasts_a_restart() -> None:
 def test_a_failure_is_told_at_first_and_again_each_day() -> None:
     paper = Paper()
     paper.put(make_cron_job())
-    paper.run_through(2 * DAY, Status.FAILED)
+    paper.run_through(2 * DAY, CronRunStatus.FAILED)
     assert len(paper.begun) > 40
     assert len(paper.told) == 3
     assert paper.told[0].failures == 1
@@ -156,7 +156,7 @@ def test_a_failure_is_told_at_first_and_again_each_day() -> None:
 def test_a_failure_after_a_success_is_told_anew() -> None:
     paper = Paper()
     paper.put(make_cron_job())
-    for status in (Status.FAILED, Status.OK, Status.FAILED):
+    for status in (CronRunStatus.FAILED, CronRunStatus.OK, CronRunStatus.FAILED):
         paper.tick(60.0)
         paper.end(status)
     assert len(paper.told) == 2
@@ -165,7 +165,7 @@ def test_a_failure_after_a_success_is_told_anew() -> None:
 def test_a_job_that_fails_once_a_day_is_told_each_time() -> None:
     paper = Paper()
     paper.put(make_cron_job(schedule=Every(DAY, BEGIN)))
-    paper.run_through(5 * DAY, Status.FAILED)
+    paper.run_through(5 * DAY, CronRunStatus.FAILED)
     assert len(paper.told) == 5
 
 
@@ -173,7 +173,7 @@ def test_a_long_error_is_kept_in_part() -> None:
     paper = Paper()
     paper.put(make_cron_job())
     paper.tick(60.0)
-    paper.end(Status.FAILED, error="x" * 10_000_000)
+    paper.end(CronRunStatus.FAILED, error="x" * 10_000_000)
     assert paper.outcomes()[-1].error == "x" * 500
 
 
@@ -224,7 +224,7 @@ def test_a_back_off_by_a_wrong_clock_does_not_hold_for_years() -> None:
     paper = Paper()
     paper.put(make_cron_job())
     paper.tick(10 * 365 * DAY)
-    paper.end(Status.FAILED)
+    paper.end(CronRunStatus.FAILED)
     paper.now = BEGIN
     paper.tick()
     assert paper.next_due() == 60.0

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from errors import UsageError
-from heartbeat.cron.schedule import At, Cron, Every, check_schedule, next_due, shown_schedule, zone_of
+from heartbeat.cron.schedule import At, Cron, Every, check_schedule, format_schedule, next_due, zone_of
 
 NEW_YORK, BERLIN, LORD_HOWE = (ZoneInfo(name) for name in ("America/New_York", "Europe/Berlin", "Australia/Lord_Howe"))
 
@@ -277,4 +277,4 @@ def test_spans_and_moments_that_cannot_be_meant_are_refused(schedule: Every | At
     ],
 )
 def test_a_schedule_is_shown_as_people_write_it(schedule: Cron | Every | At, shown: str) -> None:
-    assert shown_schedule(schedule, BERLIN) == shown
+    assert format_schedule(schedule, BERLIN) == shown

@@ -13,7 +13,7 @@ import trio
 from errors import PoolSaturated, UsageError
 from heartbeat.cron.requests import CronList
 from heartbeat.cron.service import CronService
-from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
+from heartbeat.cron.settings import CronJobSettings, CronSettings, JobMode
 from heartbeat.ports import BeatAnswer
 from tests.heartbeat.cron.house import BEGIN, House, isolated, look, running
 
@@ -21,7 +21,7 @@ HOUR = 3600.0
 
 
 def spoken(every: float = 60.0, **facts: Any) -> CronJobSettings:
-    return isolated(every, mode=Mode.MAIN, **facts)
+    return isolated(every, mode=JobMode.MAIN, **facts)
 
 
 # --- running ----------------------------------------------------------------------------------------------------------

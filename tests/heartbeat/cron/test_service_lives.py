@@ -7,9 +7,9 @@ import pytest
 import trio
 
 from errors import UsageError
-from heartbeat.cron.job_store import JOBS, STATES
+from heartbeat.cron.job_store import JOB_KIND, STATE_KIND
 from heartbeat.cron.requests import CronAdd, CronList, CronName
-from heartbeat.cron.settings import CronSettings, Mode
+from heartbeat.cron.settings import CronSettings, JobMode
 from heartbeat.ports import BeatAnswer
 from tests.heartbeat.cron.house import BEGIN, House, isolated, look, running
 
@@ -67,13 +67,13 @@ async def test_a_run_that_a_kill_cuts_off_is_asked_for_again_by_its_own_name(
 async def test_an_added_job_is_there_in_the_next_life(autojump_clock: trio.testing.MockClock) -> None:
     house = House()
     async with running(house) as service:
-        added = await service.add(CronAdd(id="job", text="x", every="2h", mode=Mode.ISOLATED))
+        added = await service.add(CronAdd(id="job", text="x", every="2h", mode=JobMode.ISOLATED))
         assert added.next_due == BEGIN + 2 * HOUR
     await trio.sleep(HOUR)
     async with running(house) as service:
         assert look(service).next_due == BEGIN + 2 * HOUR
         await service.remove(JOB)
-    assert house.kept == {JOBS: {}, STATES: {}}
+    assert house.kept == {JOB_KIND: {}, STATE_KIND: {}}
     async with running(house) as service:
         assert service.list(CronList()).total == 0
 
@@ -83,19 +83,19 @@ async def test_an_added_job_that_was_never_due_yet_is_caught_up_in_the_next_life
 ) -> None:
     house = House()
     async with running(house) as service:
-        await service.add(CronAdd(id="job", text="x", at="2h", mode=Mode.ISOLATED))
+        await service.add(CronAdd(id="job", text="x", at="2h", mode=JobMode.ISOLATED))
     await trio.sleep(3 * HOUR)
     async with running(house):
         await trio.sleep(60.0)
     assert house.begun == [3 * HOUR]
-    assert house.kept == {JOBS: {}, STATES: {}}
+    assert house.kept == {JOB_KIND: {}, STATE_KIND: {}}
 
 
 async def test_documents_that_cannot_be_read_are_told_and_left_alone(autojump_clock: trio.testing.MockClock) -> None:
     house = House()
     house.kept = {
-        JOBS: {"a": b"{", "b": b'{"id":"b"}', "c": b"[" * 100_000},
-        STATES: {"job": b"\xff"},
+        JOB_KIND: {"a": b"{", "b": b'{"id":"b"}', "c": b"[" * 100_000},
+        STATE_KIND: {"job": b"\xff"},
     }
     async with running(house, job=isolated()) as service:
         problems = service.list(CronList()).problems
@@ -103,14 +103,14 @@ async def test_documents_that_cannot_be_read_are_told_and_left_alone(autojump_cl
             *("job a", "job b", "job c", "job job")
         ]
         assert service.status().problems == problems
-    assert house.kept[JOBS].keys() == {"a", "b", "c"}
+    assert house.kept[JOB_KIND].keys() == {"a", "b", "c"}
 
 
 async def test_a_kept_job_whose_zone_is_gone_is_told(autojump_clock: trio.testing.MockClock) -> None:
     house = House()
     async with running(house) as service:
         await service.add(CronAdd(id="job", text="x", cron="0 8 * * *", tz="Europe/Berlin"))
-    house.kept[JOBS]["job"] = house.kept[JOBS]["job"].replace(b"Europe/Berlin", b"Mars/Olympus1")
+    house.kept[JOB_KIND]["job"] = house.kept[JOB_KIND]["job"].replace(b"Europe/Berlin", b"Mars/Olympus1")
     async with running(house) as service:
         assert service.status().jobs == 0
         assert "Mars/Olympus1" in service.status().problems[0]
@@ -122,7 +122,7 @@ async def test_what_is_kept_of_jobs_that_are_gone_is_dropped(autojump_clock: tri
         await trio.sleep(61.0)
     async with running(house, job=isolated()):
         await trio.sleep(1.0)
-    assert house.kept[STATES].keys() == {"job"}
+    assert house.kept[STATE_KIND].keys() == {"job"}
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from heartbeat.delivery.channel import Alert, DeliveryFailed
-from wire.messages import Channel
+from wire.messages import EventChannel
 
 WALL = 1_700_000_000.0
 
@@ -29,7 +29,7 @@ class Disk:
 
     def __init__(self, lives: int | None = None) -> None:
         self.documents: dict[str, dict[str, bytes]] = {}
-        self.events: list[tuple[str, Channel, str, dict[str, Any]]] = []
+        self.events: list[tuple[str, EventChannel, str, dict[str, Any]]] = []
         self.lives = lives
         self.commits = 0
         self._group: list[Any] | None = None
@@ -63,7 +63,9 @@ class Disk:
         self._change((lambda: shelf.pop(key, None)) if body is None else (lambda: shelf.update({key: body})))
         return _Settled()
 
-    def publish(self, session: str, channel: Channel, type_: str, data: Any = None, *, durable: bool = False) -> object:
+    def publish(
+        self, session: str, channel: EventChannel, type_: str, data: Any = None, *, durable: bool = False
+    ) -> object:
         assert durable
         event = (session, channel, type_, msgspec.json.decode(msgspec.json.encode(data)))
         self._change(lambda: self.events.append(event))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heartbeat.delivery.targets import refusal
+from heartbeat.delivery.targets import blocked_reason
 
 PUBLIC = [
     *("8.8.8.8", "1.1.1.1", "172.15.255.255", "172.32.0.0", "100.63.255.255", "100.128.0.0", "223.255.255.255"),
@@ -31,24 +31,26 @@ NONSENSE = ["", "localhost", "127.1", "0x7f000001", "2130706433", "1.2.3.4.5", "
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_may_be_reached(address: str) -> None:
-    assert refusal(address, allow_private=False) is None
-    assert refusal(address, allow_private=True) is None
+    assert blocked_reason(address, allow_private=False) is None
+    assert blocked_reason(address, allow_private=True) is None
 
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_private_addresses_may_be_reached_only_where_the_settings_say_so(address: str) -> None:
-    assert refusal(address, allow_private=False) in {"private", "loopback"}
-    assert refusal(address, allow_private=True) is None
+    assert blocked_reason(address, allow_private=False) in {"private", "loopback"}
+    assert blocked_reason(address, allow_private=True) is None
 
 
 @pytest.mark.parametrize("address", [*NEVER, *NONSENSE])
 def test_other_addresses_are_never_reached(address: str) -> None:
-    assert refusal(address, allow_private=False)
-    assert refusal(address, allow_private=True)
+    assert blocked_reason(address, allow_private=False)
+    assert blocked_reason(address, allow_private=True)
 
 
 def test_a_refusal_says_what_the_address_is() -> None:
-    said = {address: refusal(address, allow_private=False) for address in ("127.0.0.1", "fe80::1", "ff02::1", "::")}
+    said = {
+        address: blocked_reason(address, allow_private=False) for address in ("127.0.0.1", "fe80::1", "ff02::1", "::")
+    }
     assert said == {"127.0.0.1": "loopback", "fe80::1": "link-local", "ff02::1": "multicast", "::": "reserved"}
 
 
@@ -56,7 +58,7 @@ def test_a_refusal_says_what_the_address_is() -> None:
 def test_an_address_is_judged_alike_however_it_is_wrapped(address: ipaddress.IPv4Address, prefix: str) -> None:
     wrapped = ipaddress.IPv6Address(int(ipaddress.IPv6Address(prefix)) | int(address))
     for allow in (False, True):
-        assert refusal(str(wrapped), allow_private=allow) == refusal(str(address), allow_private=allow)
+        assert blocked_reason(str(wrapped), allow_private=allow) == blocked_reason(str(address), allow_private=allow)
 
 
 @given(st.ip_addresses())
@@ -65,4 +67,4 @@ def test_what_the_standard_library_calls_inward_is_refused_too(
 ) -> None:
     is_inward = address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified
     if is_inward or not address.is_global:
-        assert refusal(str(address), allow_private=False)
+        assert blocked_reason(str(address), allow_private=False)

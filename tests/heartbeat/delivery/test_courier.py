@@ -10,9 +10,9 @@ import trio
 from structlog.testing import capture_logs
 
 from errors import UsageError
-from heartbeat.delivery.channel import TEXT_LIMIT, Alert, Channel, DeliveryFailed, Outlet
-from heartbeat.delivery.dispatcher import Courier, open_courier
-from heartbeat.delivery.outbox import KIND, Limits
+from heartbeat.delivery.channel import TEXT_LIMIT, Alert, DeliveryChannel, DeliveryFailed, Outlet
+from heartbeat.delivery.dispatcher import AlertDispatcher, open_dispatcher
+from heartbeat.delivery.outbox import ALERT_KIND, OutboxLimits
 from tests.heartbeat.delivery.fakes import Disk, FakeChannel, FakeOutlet, an_alert, wall_clock
 
 BUSY = DeliveryFailed("https://hooks.example answered 500")
@@ -20,12 +20,12 @@ BUSY = DeliveryFailed("https://hooks.example answered 500")
 
 async def open_one(
     disk: Disk,
-    channels: Mapping[str, Channel] | None = None,
+    channels: Mapping[str, DeliveryChannel] | None = None,
     outlets: Mapping[str, Outlet] | None = None,
     **options: Any,
-) -> Courier:
+) -> AlertDispatcher:
     options = {"last_spoke": {}.get, "together": disk.together, "clock": wall_clock, **options}
-    return await open_courier(disk, disk, channels=channels or {}, outlets=outlets or {}, **options)
+    return await open_dispatcher(disk, disk, channels=channels or {}, outlets=outlets or {}, **options)
 
 
 def for_hook(alert_id: str, name: str = "ops", **fields: Any) -> Alert:
@@ -125,7 +125,7 @@ async def test_a_crash_after_any_commit_tells_each_alert_once(lives: int) -> Non
     states = Counter(event["id"] for event in disk.told("heartbeat"))
     assert states == Counter(alert.id for alert in alerts)
     assert Counter(event["id"] for event in disk.told("alert")) == Counter(["a1", "a4"])
-    assert set(disk.documents[KIND]) == {alert.id for alert in alerts}
+    assert set(disk.documents[ALERT_KIND]) == {alert.id for alert in alerts}
 
 
 # --- stdout -----------------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ async def test_a_defect_of_a_channel_is_logged_and_ends_nothing(nursery: trio.Nu
 async def test_what_waits_for_a_dead_webhook_is_bounded(nursery: trio.Nursery, autojump_clock: object) -> None:
     disk, channel = Disk(), FakeChannel()
     channel.always["ops"] = BUSY
-    courier = await open_one(disk, {"webhook": channel}, limits=Limits(waiting=10, undeliverable=5, ended=20))
+    courier = await open_one(disk, {"webhook": channel}, limits=OutboxLimits(waiting=10, undeliverable=5, ended=20))
     await nursery.start(courier.run)
     with capture_logs():
         for number in range(1000):
@@ -290,16 +290,16 @@ async def test_what_waits_for_a_dead_webhook_is_bounded(nursery: trio.Nursery, a
             await trio.sleep(0.01)
     figures = courier.statistics()
     assert (figures.waiting, len(figures.undeliverable), figures.forgotten) == (10, 5, 985)
-    assert len(disk.documents[KIND]) == 10 + 5 + 20
+    assert len(disk.documents[ALERT_KIND]) == 10 + 5 + 20
 
 
 async def test_a_document_that_makes_no_sense_is_told_and_left_alone() -> None:
     disk = Disk()
-    disk.documents[KIND] = {"a1": b"{", "a2": b'{"id":"a2"}', "a3": b"\xff"}
+    disk.documents[ALERT_KIND] = {"a1": b"{", "a2": b'{"id":"a2"}', "a3": b"\xff"}
     with capture_logs() as log:
         courier = await open_one(disk)
     assert [(line["event"], line["alert"]) for line in log] == [("alert_unreadable", f"a{n}") for n in (1, 2, 3)]
-    assert len(disk.documents[KIND]) == 3
+    assert len(disk.documents[ALERT_KIND]) == 3
     assert courier.statistics().waiting == 0
 
 

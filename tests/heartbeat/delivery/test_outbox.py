@@ -10,40 +10,40 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from errors import InternalError
 from heartbeat.delivery.channel import DeliveryFailed
 from heartbeat.delivery.outbox import (
-    Action,
-    Attempt,
-    GiveUp,
-    Keep,
-    Limits,
-    Outbox,
-    Record,
-    State,
-    Tell,
+    AlertOutbox,
+    AlertRecord,
+    AlertState,
+    DeliveryAttempt,
+    OutboxAction,
+    OutboxLimits,
+    PublishAlert,
+    PublishUndeliverable,
+    SaveRecord,
     decode_record,
     encode_record,
-    pause_after,
+    retry_delay,
 )
-from heartbeat.delivery.targets import EVENTS, Place
+from heartbeat.delivery.targets import EVENTS, DeliveryTarget
 from tests.heartbeat.delivery.fakes import WALL, an_alert
 
-OPS, DEV = Place("webhook", "ops"), Place("webhook", "dev")
+OPS, DEV = DeliveryTarget("webhook", "ops"), DeliveryTarget("webhook", "dev")
 LATER = DeliveryFailed("it answered 500")
 NEVER = DeliveryFailed("it answered 400", permanent=True)
 
 
-def attempts(actions: Sequence[Action]) -> list[tuple[str, int]]:
-    return [(action.alert.id, action.number) for action in actions if isinstance(action, Attempt)]
+def attempts(actions: Sequence[OutboxAction]) -> list[tuple[str, int]]:
+    return [(action.alert.id, action.number) for action in actions if isinstance(action, DeliveryAttempt)]
 
 
-def kept(actions: Sequence[Action]) -> dict[str, State | None]:
+def kept(actions: Sequence[OutboxAction]) -> dict[str, AlertState | None]:
     return {
         action.id: None if action.record is None else action.record.state
         for action in actions
-        if isinstance(action, Keep)
+        if isinstance(action, SaveRecord)
     }
 
 
-def accepted(outbox: Outbox, *ids: str, place: Place = OPS, now: float = 0.0) -> list[Action]:
+def accepted(outbox: AlertOutbox, *ids: str, place: DeliveryTarget = OPS, now: float = 0.0) -> list[OutboxAction]:
     return [action for one in ids for action in outbox.accept(an_alert(one), place, now, WALL + now)]
 
 
@@ -51,25 +51,25 @@ def accepted(outbox: Outbox, *ids: str, place: Place = OPS, now: float = 0.0) ->
 
 
 def test_an_alert_for_the_event_stream_is_over_once_it_is_published() -> None:
-    outbox = Outbox(Limits())
+    outbox = AlertOutbox(OutboxLimits())
     alert = an_alert()
-    ended = Record(id="a1", place=EVENTS, state=State.ENDED)
-    assert outbox.accept(alert, EVENTS, 0.0, WALL) == [Tell(alert, EVENTS), Keep("a1", ended)]
+    ended = AlertRecord(id="a1", place=EVENTS, state=AlertState.ENDED)
+    assert outbox.accept(alert, EVENTS, 0.0, WALL) == [PublishAlert(alert, EVENTS), SaveRecord("a1", ended)]
     assert outbox.next_due() is None
 
 
 def test_an_alert_for_a_channel_is_published_kept_and_tried_at_once() -> None:
-    outbox = Outbox(Limits())
+    outbox = AlertOutbox(OutboxLimits())
     alert = an_alert()
-    waiting = Record(id="a1", place=OPS, alert=alert, next_try=WALL)
-    assert outbox.accept(alert, OPS, 5.0, WALL) == [Tell(alert, OPS), Keep("a1", waiting)]
+    waiting = AlertRecord(id="a1", place=OPS, alert=alert, next_try=WALL)
+    assert outbox.accept(alert, OPS, 5.0, WALL) == [PublishAlert(alert, OPS), SaveRecord("a1", waiting)]
     assert outbox.next_due() == 5.0
-    assert outbox.tick(5.0) == [Attempt(alert, OPS, 1)]
-    assert outbox.delivered("a1") == [Keep("a1", Record(id="a1", place=OPS, state=State.ENDED))]
+    assert outbox.tick(5.0) == [DeliveryAttempt(alert, OPS, 1)]
+    assert outbox.delivered("a1") == [SaveRecord("a1", AlertRecord(id="a1", place=OPS, state=AlertState.ENDED))]
 
 
 def test_the_same_id_is_nothing_new_whatever_became_of_it() -> None:
-    outbox = Outbox(Limits())
+    outbox = AlertOutbox(OutboxLimits())
     accepted(outbox, "waits", "flies", "ended", "lost")
     outbox.tick(0.0)
     outbox.delivered("waits")
@@ -83,7 +83,7 @@ def test_the_same_id_is_nothing_new_whatever_became_of_it() -> None:
 
 
 def test_one_place_is_tried_by_one_alert_at_a_time_and_another_place_meanwhile() -> None:
-    outbox = Outbox(Limits())
+    outbox = AlertOutbox(OutboxLimits())
     accepted(outbox, "o1", "o2", "o3")
     accepted(outbox, "d1", place=DEV)
     assert attempts(outbox.tick(0.0)) == [("o1", 1), ("d1", 1)]
@@ -93,7 +93,7 @@ def test_one_place_is_tried_by_one_alert_at_a_time_and_another_place_meanwhile()
 
 
 def test_an_alert_that_failed_does_not_hold_up_the_others_of_its_place() -> None:
-    outbox = Outbox(Limits())
+    outbox = AlertOutbox(OutboxLimits())
     accepted(outbox, "o1", "o2")
     outbox.tick(0.0)
     assert attempts(outbox.failed("o1", LATER, 12, 0.0, WALL)) == [("o2", 1)]
@@ -103,43 +103,43 @@ def test_an_alert_that_failed_does_not_hold_up_the_others_of_its_place() -> None
 
 
 def test_pauses_grow_to_ten_minutes() -> None:
-    pauses = [pause_after(attempt, None) for attempt in range(1, 13)]
+    pauses = [retry_delay(attempt, None) for attempt in range(1, 13)]
     assert pauses == [5, 10, 20, 40, 80, 160, 320, 600, 600, 600, 600, 600]
     assert 3000 < sum(pauses[:-1]) < 3600
-    assert pause_after(10**9, None) == 600
+    assert retry_delay(10**9, None) == 600
 
 
 @pytest.mark.parametrize(("wish", "pause"), [(1.0, 5), (60.0, 60), (1e9, 3600), (-5.0, 5)])
 def test_a_longer_pause_that_the_other_side_asks_for_is_kept_within_bounds(wish: float, pause: float) -> None:
-    assert pause_after(1, wish) == pause
+    assert retry_delay(1, wish) == pause
 
 
 def test_after_its_last_attempt_an_alert_is_undeliverable_and_stays_to_be_seen() -> None:
-    outbox = Outbox(Limits())
+    outbox = AlertOutbox(OutboxLimits())
     accepted(outbox, "a1")
-    now, actions = 0.0, list[Action]()
+    now, actions = 0.0, list[OutboxAction]()
     for attempt in range(1, 4):
         assert attempts(outbox.tick(now)) == [("a1", attempt)]
         actions = outbox.failed("a1", LATER, 3, now, WALL + now)
         now = outbox.next_due() or now
-    assert kept(actions) == {"a1": State.UNDELIVERABLE}
-    assert [type(action) for action in actions] == [Keep, GiveUp]
+    assert kept(actions) == {"a1": AlertState.UNDELIVERABLE}
+    assert [type(action) for action in actions] == [SaveRecord, PublishUndeliverable]
     assert outbox.next_due() is None
     (lost,) = outbox.statistics().undeliverable
     assert (lost.id, lost.to, lost.attempts, lost.error) == ("a1", "webhook:ops", 3, "it answered 500")
 
 
 def test_a_failure_for_good_ends_the_attempts() -> None:
-    outbox = Outbox(Limits())
+    outbox = AlertOutbox(OutboxLimits())
     accepted(outbox, "a1")
     outbox.tick(0.0)
-    assert kept(outbox.failed("a1", NEVER, 12, 0.0, WALL)) == {"a1": State.UNDELIVERABLE}
+    assert kept(outbox.failed("a1", NEVER, 12, 0.0, WALL)) == {"a1": AlertState.UNDELIVERABLE}
     assert outbox.next_due() is None
 
 
 @pytest.mark.parametrize("alert_id", ["nobody", "waits"])
 def test_an_outcome_of_what_is_not_being_tried_is_a_defect(alert_id: str) -> None:
-    outbox = Outbox(Limits())
+    outbox = AlertOutbox(OutboxLimits())
     accepted(outbox, "flies", "waits")
     outbox.tick(0.0)
     with pytest.raises(InternalError, match=alert_id):
@@ -152,12 +152,12 @@ def test_an_outcome_of_what_is_not_being_tried_is_a_defect(alert_id: str) -> Non
 
 
 def test_where_too_many_wait_the_oldest_that_is_not_under_way_gives_way() -> None:
-    outbox = Outbox(Limits(waiting=2))
+    outbox = AlertOutbox(OutboxLimits(waiting=2))
     accepted(outbox, "o1", "o2")
     accepted(outbox, "d1", place=DEV)
     outbox.tick(0.0)
     actions = accepted(outbox, "o3")
-    assert kept(actions) == {"o3": State.WAITING, "o2": State.UNDELIVERABLE}
+    assert kept(actions) == {"o3": AlertState.WAITING, "o2": AlertState.UNDELIVERABLE}
     assert outbox.tick(0.0) == []
     assert attempts(outbox.delivered("o1")) == [("o3", 1)]
     (lost,) = outbox.statistics().undeliverable
@@ -165,46 +165,46 @@ def test_where_too_many_wait_the_oldest_that_is_not_under_way_gives_way() -> Non
 
 
 def test_one_that_was_tried_before_keeps_its_age() -> None:
-    outbox = Outbox(Limits(waiting=2))
+    outbox = AlertOutbox(OutboxLimits(waiting=2))
     accepted(outbox, "o1", "o2")
     outbox.tick(0.0)
     outbox.failed("o1", LATER, 12, 0.0, WALL)
     actions = accepted(outbox, "o3")
-    assert kept(actions) == {"o3": State.WAITING, "o1": State.UNDELIVERABLE}
+    assert kept(actions) == {"o3": AlertState.WAITING, "o1": AlertState.UNDELIVERABLE}
     (lost,) = outbox.statistics().undeliverable
     assert lost.error.endswith("the last error: it answered 500")
 
 
 def test_of_undeliverable_ones_the_oldest_text_goes_and_its_id_stays_known() -> None:
-    outbox, actions = Outbox(Limits(undeliverable=2)), list[Action]()
+    outbox, actions = AlertOutbox(OutboxLimits(undeliverable=2)), list[OutboxAction]()
     for one in ("a1", "a2", "a3"):
         accepted(outbox, one)
         outbox.tick(0.0)
         actions = outbox.failed(one, NEVER, 12, 0.0, WALL)
-    assert kept(actions) == {"a3": State.UNDELIVERABLE, "a1": State.ENDED}
+    assert kept(actions) == {"a3": AlertState.UNDELIVERABLE, "a1": AlertState.ENDED}
     figures = outbox.statistics()
     assert ([lost.id for lost in figures.undeliverable], figures.forgotten) == (["a2", "a3"], 1)
     assert accepted(outbox, "a1") == []
 
 
 def test_of_ended_ones_the_oldest_id_is_forgotten() -> None:
-    outbox = Outbox(Limits(ended=2))
+    outbox = AlertOutbox(OutboxLimits(ended=2))
     actions = accepted(outbox, "a1", "a2", "a3", place=EVENTS)
-    assert kept(actions) == {"a1": None, "a2": State.ENDED, "a3": State.ENDED}
+    assert kept(actions) == {"a1": None, "a2": AlertState.ENDED, "a3": AlertState.ENDED}
 
 
 # --- another life -----------------------------------------------------------------------------------------------------
 
 
 def test_another_life_goes_on_where_the_pause_was() -> None:
-    first = Outbox(Limits())
+    first = AlertOutbox(OutboxLimits())
     accepted(first, "a1")
     first.tick(0.0)
     (action,) = first.failed("a1", DeliveryFailed("no", retry_after=100), 12, 0.0, WALL)
-    assert isinstance(action, Keep)
+    assert isinstance(action, SaveRecord)
     assert action.record is not None
     record = decode_record(encode_record(action.record))
-    second = Outbox(Limits())
+    second = AlertOutbox(OutboxLimits())
     second.restore([record], 7000.0, WALL + 60)
     assert second.next_due() == 7040.0
     assert attempts(second.tick(7040.0)) == [("a1", 2)]
@@ -212,15 +212,15 @@ def test_another_life_goes_on_where_the_pause_was() -> None:
 
 @pytest.mark.parametrize(("wall", "due"), [(WALL + 1e9, 50.0), (WALL - 1e9, 50.0 + 3600)])
 def test_a_clock_that_was_set_does_not_put_an_alert_off_for_ever(wall: float, due: float) -> None:
-    outbox = Outbox(Limits())
-    outbox.restore([Record(id="a1", place=OPS, alert=an_alert(), next_try=WALL)], 50.0, wall)
+    outbox = AlertOutbox(OutboxLimits())
+    outbox.restore([AlertRecord(id="a1", place=OPS, alert=an_alert(), next_try=WALL)], 50.0, wall)
     assert outbox.next_due() == due
 
 
 def test_another_life_knows_what_ended_and_what_was_lost_and_keeps_its_limits() -> None:
-    lost = Record(id="l", place=OPS, state=State.UNDELIVERABLE, alert=an_alert("l"), attempts=3, error="no")
-    ended = [Record(id=one, place=OPS, state=State.ENDED) for one in ("e1", "e2", "e3")]
-    outbox = Outbox(Limits(ended=2))
+    lost = AlertRecord(id="l", place=OPS, state=AlertState.UNDELIVERABLE, alert=an_alert("l"), attempts=3, error="no")
+    ended = [AlertRecord(id=one, place=OPS, state=AlertState.ENDED) for one in ("e1", "e2", "e3")]
+    outbox = AlertOutbox(OutboxLimits(ended=2))
     assert kept(outbox.restore([lost, *ended], 0.0, WALL)) == {"e1": None}
     assert accepted(outbox, "l", "e2", "e3") == []
     assert [found.id for found in outbox.statistics().undeliverable] == ["l"]
@@ -231,7 +231,7 @@ def test_another_life_knows_what_ended_and_what_was_lost_and_keeps_its_limits() 
 
 
 def test_the_figures_say_what_waits_where_and_why() -> None:
-    outbox = Outbox(Limits())
+    outbox = AlertOutbox(OutboxLimits())
     accepted(outbox, "o1", "o2")
     accepted(outbox, "d1", place=DEV)
     accepted(outbox, "e1", place=EVENTS)
@@ -253,7 +253,7 @@ def test_the_figures_say_what_waits_where_and_why() -> None:
 
 # --- anything, in any order -------------------------------------------------------------------------------------------
 
-LIMITS = Limits(waiting=3, undeliverable=3, ended=1000)
+LIMITS = OutboxLimits(waiting=3, undeliverable=3, ended=1000)
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -261,32 +261,32 @@ class AnyOrder(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.outbox = Outbox(LIMITS)
+        self.outbox = AlertOutbox(LIMITS)
         self.now = 0.0
         self.documents: dict[str, bytes] = {}
         self.told: list[str] = []
-        self.under_way: dict[str, Place] = {}
+        self.under_way: dict[str, DeliveryTarget] = {}
         self.ends: dict[str, str] = {}
         self.handed = 0
 
-    def perform(self, actions: Sequence[Action]) -> None:
+    def perform(self, actions: Sequence[OutboxAction]) -> None:
         for action in actions:
             match action:
-                case Tell(alert):
+                case PublishAlert(alert):
                     self.told.append(alert.id)
-                case Keep(alert_id, None):
+                case SaveRecord(alert_id, None):
                     del self.documents[alert_id]
-                case Keep(alert_id, Record() as record):
+                case SaveRecord(alert_id, AlertRecord() as record):
                     self.documents[alert_id] = encode_record(record)
-                case GiveUp(alert):
+                case PublishUndeliverable(alert):
                     assert self.ends.setdefault(alert.id, "lost") == "lost"
-                case Attempt(alert, place):
+                case DeliveryAttempt(alert, place):
                     assert place not in self.under_way.values()
                     assert alert.id not in self.ends
                     self.under_way[alert.id] = place
 
     @rule(place=st.sampled_from([OPS, DEV, EVENTS]))
-    def a_new_alert(self, place: Place) -> None:
+    def a_new_alert(self, place: DeliveryTarget) -> None:
         self.handed += 1
         self.perform(self.outbox.accept(an_alert(f"a{self.handed}"), place, self.now, WALL + self.now))
         if place is EVENTS:
@@ -317,7 +317,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule()
     def it_dies_and_another_one_goes_on(self) -> None:
         self.under_way.clear()
-        self.outbox = Outbox(LIMITS)
+        self.outbox = AlertOutbox(LIMITS)
         self.perform(self.outbox.restore(map(decode_record, self.documents.values()), self.now, WALL + self.now))
 
     @invariant()

@@ -7,13 +7,13 @@ import traceback
 
 import pytest
 
-from heartbeat.delivery.settings import SigningKey, headers_of
+from heartbeat.delivery.settings import SigningKey, signature_headers
 
 SECRET = "correct horse battery staple"
 
 
 def test_the_signature_is_that_of_the_convention() -> None:
-    headers = headers_of(SigningKey(SECRET), "a1", 1700000000, b'{"text":"x"}')
+    headers = signature_headers(SigningKey(SECRET), "a1", 1700000000, b'{"text":"x"}')
     expected = base64.b64encode(hmac.digest(SECRET.encode(), b'a1.1700000000.{"text":"x"}', hashlib.sha256)).decode()
     assert headers == {
         "webhook-id": "a1",
@@ -25,18 +25,18 @@ def test_the_signature_is_that_of_the_convention() -> None:
 
 def test_a_known_signature_comes_out() -> None:
     """Written down once, so that the key, the order and the encoding stay what receivers have been told."""
-    headers = headers_of(SigningKey("whsec_" + base64.b64encode(b"k" * 32).decode()), "id", 1, b"body")
+    headers = signature_headers(SigningKey("whsec_" + base64.b64encode(b"k" * 32).decode()), "id", 1, b"body")
     assert headers["webhook-signature"] == "v1,42jVZDBFyNM5w+qB0fxxMo8D6DDkDfpaIcNE4dqfFI8="
 
 
 def test_each_part_counts() -> None:
     key = SigningKey(SECRET)
     signed = {
-        headers_of(key, "a1", 1, b"x")["webhook-signature"],
-        headers_of(key, "a2", 1, b"x")["webhook-signature"],
-        headers_of(key, "a1", 2, b"x")["webhook-signature"],
-        headers_of(key, "a1", 1, b"y")["webhook-signature"],
-        headers_of(SigningKey(SECRET + "!"), "a1", 1, b"x")["webhook-signature"],
+        signature_headers(key, "a1", 1, b"x")["webhook-signature"],
+        signature_headers(key, "a2", 1, b"x")["webhook-signature"],
+        signature_headers(key, "a1", 2, b"x")["webhook-signature"],
+        signature_headers(key, "a1", 1, b"y")["webhook-signature"],
+        signature_headers(SigningKey(SECRET + "!"), "a1", 1, b"x")["webhook-signature"],
     }
     assert len(signed) == 5
 

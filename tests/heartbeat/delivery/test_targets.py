@@ -3,7 +3,7 @@
 import pytest
 
 from errors import UsageError
-from heartbeat.delivery.targets import EVENTS, STDOUT, Place, place_of, target_problem
+from heartbeat.delivery.targets import EVENTS, STDOUT, DeliveryTarget, resolve_target, target_problem
 
 
 @pytest.mark.parametrize(
@@ -12,25 +12,25 @@ from heartbeat.delivery.targets import EVENTS, STDOUT, Place, place_of, target_p
         ("none", "telegram:1", None),
         ("last", None, EVENTS),
         ("last", "", EVENTS),
-        ("last", "telegram:12", Place("telegram", "12", is_carried=True)),
-        ("last", "matrix:!room:server", Place("matrix", "!room:server", is_carried=True)),
+        ("last", "telegram:12", DeliveryTarget("telegram", "12", is_carried=True)),
+        ("last", "matrix:!room:server", DeliveryTarget("matrix", "!room:server", is_carried=True)),
         ("last", "telegram", EVENTS),
         ("last", "Te legram:1", EVENTS),
         ("last", "telegram:" + "9" * 600, EVENTS),
         ("events", "telegram:1", EVENTS),
         ("stdout", None, STDOUT),
-        ("webhook:ops", None, Place("webhook", "ops")),
-        ("telegram:12", None, Place("telegram", "12", is_carried=True)),
-        ("matrix:!room:server", None, Place("matrix", "!room:server", is_carried=True)),
+        ("webhook:ops", None, DeliveryTarget("webhook", "ops")),
+        ("telegram:12", None, DeliveryTarget("telegram", "12", is_carried=True)),
+        ("matrix:!room:server", None, DeliveryTarget("matrix", "!room:server", is_carried=True)),
     ],
 )
-def test_a_target_means_a_place(target: str, last: str | None, place: Place | None) -> None:
-    assert place_of(target, last) == place
+def test_a_target_means_a_place(target: str, last: str | None, place: DeliveryTarget | None) -> None:
+    assert resolve_target(target, last) == place
 
 
 @pytest.mark.parametrize("last", ["webhook:ops", "stdout:x", "events:x"])
 def test_a_sender_who_calls_itself_like_one_of_our_channels_does_not_open_it(last: str) -> None:
-    assert place_of("last", last) == EVENTS
+    assert resolve_target("last", last) == EVENTS
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_sender_who_calls_itself_like_one_of_our_channels_does_not_open_it(las
 )
 def test_a_target_that_makes_no_sense_is_refused_with_what_to_write(target: str, says: str) -> None:
     with pytest.raises(UsageError, match=says) as caught:
-        place_of(target, None)
+        resolve_target(target, None)
     assert "webhook:NAME" in caught.value.message
     assert len(caught.value.message) < 300
 
@@ -68,4 +68,4 @@ def test_a_webhook_that_is_not_configured_is_a_problem_of_the_settings() -> None
 
 
 def test_a_place_is_spelled_as_it_is_written() -> None:
-    assert [str(place) for place in (EVENTS, STDOUT, Place("a", "b:c"))] == ["events", "stdout", "a:b:c"]
+    assert [str(place) for place in (EVENTS, STDOUT, DeliveryTarget("a", "b:c"))] == ["events", "stdout", "a:b:c"]

@@ -14,9 +14,9 @@ import trio
 import trio.testing
 
 from heartbeat.delivery.channel import DeliveryFailed
-from heartbeat.delivery.dispatcher import open_courier
-from heartbeat.delivery.http_sender import HttpPoster
-from heartbeat.delivery.settings import DeliverySettings, SigningKey, WebhookSettings, headers_of, signing_key
+from heartbeat.delivery.dispatcher import open_dispatcher
+from heartbeat.delivery.http_sender import HttpSender
+from heartbeat.delivery.settings import DeliverySettings, SigningKey, WebhookSettings, signature_headers, signing_key
 from heartbeat.delivery.webhook import WebhookChannel, open_webhooks
 from tests.heartbeat.delivery.fakes import WALL, Disk, an_alert, wall_clock
 from tests.heartbeat.delivery.receivers import CERTIFICATE, Names, Net, Receiver, reply
@@ -41,7 +41,7 @@ def hook_at(url: str, **fields: Any) -> WebhookSettings:
 
 def a_webhook(url: str, tls: ssl.SSLContext | None = None, **fields: Any) -> WebhookChannel:
     hook = hook_at(url, **fields)
-    poster = HttpPoster(tls or ssl.create_default_context())
+    poster = HttpSender(tls or ssl.create_default_context())
     return WebhookChannel({"ops": (hook, signing_key("ops", hook, {}))}, poster, lambda: WALL)
 
 
@@ -77,7 +77,7 @@ async def test_an_alert_arrives_signed_and_with_its_id() -> None:
         "content-length": str(len(request.body)),
         "user-agent": "pool",
         "pool-attempt": "3",
-        **headers_of(SigningKey(SECRET), "a1", int(WALL), request.body),
+        **signature_headers(SigningKey(SECRET), "a1", int(WALL), request.body),
     }
 
 
@@ -245,7 +245,9 @@ async def test_an_hour_of_500_over_http_and_the_alert_is_shown(
     disk = Disk()
     channels = {"webhook": a_webhook("http://93.184.216.34/x")}
     last_spoke: dict[str, str] = {}
-    courier = await open_courier(disk, disk, channels=channels, outlets={}, last_spoke=last_spoke.get, clock=wall_clock)
+    courier = await open_dispatcher(
+        disk, disk, channels=channels, outlets={}, last_spoke=last_spoke.get, clock=wall_clock
+    )
     await nursery.start(courier.run)
     courier.accept(an_alert(target="webhook:ops"))
     await trio.sleep(3600)

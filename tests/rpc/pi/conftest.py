@@ -14,7 +14,7 @@ from fixtures.pi_home import write_pi_home
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
 from rpc.pi import PiDialect
-from rpc.pi.agent_dir import PrivateHome
+from rpc.pi.agent_dir import PrivateAgentDir
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment
@@ -64,7 +64,7 @@ def start_pi(pi_command: str, shared_home: Path, tmp_path: Path) -> StartPi:
         root = tmp_path / name
         (root / "work").mkdir(parents=True)
         settings, marker = settings or RpcSettings(), f"{secrets.token_hex(8)}:{name}"
-        with PrivateHome(source or shared_home, root / "home", root / "sessions") as home, trio.fail_after(LIMIT):
+        with PrivateAgentDir(source or shared_home, root / "home", root / "sessions") as home, trio.fail_after(LIMIT):
             environment = worker_environment(settings, os.environ, {**home.environ, "HOME": str(root)}.items(), marker)
             spec = WorkerSpec(
                 worker_id=name,

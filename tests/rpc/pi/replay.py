@@ -200,7 +200,7 @@ class Replay:
     # --- inside ---
 
     def _take(self, step: Step) -> None:
-        self.contaminated += step.contaminated
+        self.contaminated += step.invalid_lines
         for line in step.outgoing:
             assert line.endswith(b"\n")
             assert line.count(b"\n") == 1

@@ -6,7 +6,7 @@ from wire.messages import UiRequest
 
 def test_a_bounded_number_of_questions_is_agreed_to() -> None:
     consent = Consent()
-    with consent.to(frozenset()):
+    with consent.granting(frozenset()):
         for number in range(MAX_QUESTIONS + 2):
             answer = consent.answer(UiRequest(id=str(number), method="confirm", fields={"title": f"Sure? {number}"}))
             assert answer is not None

@@ -225,8 +225,8 @@ def test_images_go_to_pi_in_its_own_shape() -> None:
 def test_lines_that_are_no_messages_are_contamination() -> None:
     replay = Replay()
     step = replay.dialect.receive(b'oops\n{"no":"type"}\n{"type":"turn_start"}\n\xff\n', 0.0)
-    assert step.contaminated == [b"oops", b'{"no":"type"}', b"\xff"]
-    assert (step.leading_run, step.contaminated_run, step.longest_run) == (2, 1, 2)
+    assert step.invalid_lines == [b"oops", b'{"no":"type"}', b"\xff"]
+    assert (step.leading_run, step.trailing_run, step.longest_run) == (2, 1, 2)
     assert step.messages == []
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from errors import WorkerStartFailed
 from rpc.pi import agent_dir as home_module
-from rpc.pi.agent_dir import PrivateHome
+from rpc.pi.agent_dir import PrivateAgentDir
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_settings_are_copied_so_that_a_setter_changes_nobody_elses(source: Path, tmp_path: Path) -> None:
-    with PrivateHome(source, tmp_path / "workers" / "w1", tmp_path / "sessions") as home:
+    with PrivateAgentDir(source, tmp_path / "workers" / "w1", tmp_path / "sessions") as home:
         (home.path / "settings.json").write_text("changed")
         assert (source / "settings.json").read_text() == "the settings.json"
         assert (home.path / "models.json").read_text() == "the models.json"
@@ -34,19 +34,19 @@ def test_settings_are_copied_so_that_a_setter_changes_nobody_elses(source: Path,
 
 def test_a_copy_is_the_users_alone(source: Path, tmp_path: Path) -> None:
     (source / "models.json").chmod(0o644)
-    with PrivateHome(source, tmp_path / "w1", tmp_path / "sessions") as home:
+    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
         assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
         assert stat.S_IMODE((home.path / "models.json").stat().st_mode) == 0o600
 
 
 def test_a_renewed_login_reaches_all_workers(source: Path, tmp_path: Path) -> None:
-    with PrivateHome(source, tmp_path / "w1", tmp_path / "sessions") as home:
+    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
         (home.path / "auth.json").write_text("renewed")
         assert (source / "auth.json").read_text() == "renewed"
 
 
 def test_transcripts_and_remains_of_others_are_left_out(source: Path, tmp_path: Path) -> None:
-    with PrivateHome(source, tmp_path / "w1", tmp_path / "sessions") as home:
+    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
         names = {entry.name for entry in home.path.iterdir()}
         assert names == {"settings.json", "models.json", "auth.json", "AGENTS.md", "extensions"}
         assert home.environ == {
@@ -56,7 +56,7 @@ def test_transcripts_and_remains_of_others_are_left_out(source: Path, tmp_path: 
 
 
 def test_removing_a_copy_removes_nothing_that_it_links_to(source: Path, tmp_path: Path) -> None:
-    home = PrivateHome(source, tmp_path / "w1", tmp_path / "sessions")
+    home = PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions")
     home.make()
     assert (home.path / "extensions" / "mine.ts").exists()
     home.remove()
@@ -74,7 +74,7 @@ def test_links_in_the_source_are_followed_once_and_broken_ones_left_out(source: 
     (source / "skills").symlink_to(tmp_path / "dotfiles")
     (source / "prompts").symlink_to(tmp_path / "nowhere")
     (source / "loop").symlink_to(source / "loop")
-    with PrivateHome(source, tmp_path / "w1", tmp_path / "sessions") as home:
+    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
         (home.path / "settings.json").write_text("changed")
         assert (tmp_path / "dotfiles" / "settings.json").read_text() == "from the dotfiles"
         assert (home.path / "skills" / "settings.json").exists()
@@ -85,7 +85,7 @@ def test_links_in_the_source_are_followed_once_and_broken_ones_left_out(source: 
 def test_what_a_killed_supervisor_left_is_replaced(source: Path, tmp_path: Path) -> None:
     (tmp_path / "w1").mkdir()
     (tmp_path / "w1" / "settings.json").write_text("stale")
-    with PrivateHome(source, tmp_path / "w1", tmp_path / "sessions") as home:
+    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
         assert (home.path / "settings.json").read_text() == "the settings.json"
 
 
@@ -93,26 +93,26 @@ def test_a_link_in_the_copys_place_is_not_followed(source: Path, tmp_path: Path)
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("keep")
     (tmp_path / "w1").symlink_to(tmp_path / "precious")
-    with PrivateHome(source, tmp_path / "w1", tmp_path / "sessions") as home:
+    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
         assert not home.path.is_symlink()
     assert (tmp_path / "precious" / "file").read_text() == "keep"
 
 
 def test_without_an_agent_dir_a_worker_gets_an_empty_one(tmp_path: Path) -> None:
-    with PrivateHome(tmp_path / "none", tmp_path / "w1", tmp_path / "sessions") as home:
+    with PrivateAgentDir(tmp_path / "none", tmp_path / "w1", tmp_path / "sessions") as home:
         assert list(home.path.iterdir()) == []
 
 
 def test_large_files_are_linked(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(home_module, "MAX_FILE_BYTES", 3)
-    with PrivateHome(source, tmp_path / "w1", tmp_path / "sessions") as home:
+    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
         assert (home.path / "AGENTS.md").is_symlink()
 
 
 def test_a_copy_that_cannot_be_made_fails_the_start(source: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(WorkerStartFailed, match="cannot be copied"):
-        PrivateHome(source, tmp_path / "file" / "w1", tmp_path / "sessions").make()
+        PrivateAgentDir(source, tmp_path / "file" / "w1", tmp_path / "sessions").make()
 
 
 def test_a_copy_that_cannot_be_removed_fails_nobody_and_is_removed_by_the_next_worker(
@@ -121,7 +121,7 @@ def test_a_copy_that_cannot_be_removed_fails_nobody_and_is_removed_by_the_next_w
     def refuse(*_: object) -> None:
         raise OSError("Too many open files")
 
-    with monkeypatch.context() as patched, PrivateHome(source, tmp_path / "w1", tmp_path / "sessions") as home:
+    with monkeypatch.context() as patched, PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
         (home.path / "left").write_text("behind")
         patched.setattr(shutil, "rmtree", refuse)
         home.__exit__(None, None, None)

@@ -13,7 +13,7 @@ import trio
 from errors import WorkerExited, WorkerRefused
 from rpc.client import RpcClient
 from rpc.settings import RpcSettings
-from rpc.subscription import Subscription
+from rpc.subscription import WorkerSubscription
 from rpc.turn import open_turn
 from tests.real_pi import RealPi
 from tests.rpc.pi.conftest import LIMIT, StartPi
@@ -47,7 +47,7 @@ async def state(client: RpcClient) -> StateResult:
     return await client.request_as(StateResult, "get_state")
 
 
-async def event(events: Subscription, name: str, **wanted: Any) -> dict[str, Any]:
+async def event(events: WorkerSubscription, name: str, **wanted: Any) -> dict[str, Any]:
     """The data of the next such event."""
     async for message in events:
         data = json.loads(bytes(message.data)) if message.event == name else {}
@@ -295,4 +295,4 @@ async def test_a_text_with_every_awkward_character_comes_back_whole(start_pi: St
     text = 'null \u2028 \u2029 "quotes" \\ \t \U0001f600 {"type":"abort"}'
     async with start_pi("--no-session") as pi:
         assert (await prompt(pi.client, text)).text == f"echo: {text}"
-        assert pi.client.statistics().contaminated == 0
+        assert pi.client.statistics().invalid_lines == 0

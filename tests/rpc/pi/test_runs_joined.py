@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rpc.passthrough import read_object
-from rpc.pi.runs import MAX_HELD
+from rpc.pi.runs import MAX_WAITING_TEXTS
 from tests.rpc.pi.lines import END, START, assistant, in_a_run, queue, sent
 from tests.rpc.pi.replay import Replay, state
 
@@ -100,9 +100,9 @@ def test_a_steer_that_pi_refuses_leaves_the_run_alone() -> None:
 def test_the_texts_that_wait_are_bounded() -> None:
     replay = Replay()
     replay.ask("a", "prompt", text="go")
-    for number in range(MAX_HELD + 1):
+    for number in range(MAX_WAITING_TEXTS + 1):
         replay.ask(f"s{number}", "steer", text="x")
-    assert replay.told == [f"s{MAX_HELD}: error busy"]
+    assert replay.told == [f"s{MAX_WAITING_TEXTS}: error busy"]
 
 
 # --- abort ---

@@ -10,12 +10,12 @@ from typing import Any
 import trio
 
 from errors import PoolError, WorkerStalled
-from stress.checker.base import Book
-from stress.checker.supervisor import NothingLeft
-from stress.connection import Connection
-from stress.facts import Fact, Injected, Left, LifeBegan
-from stress.faults import Fault, Preparation, Stroke, faults_of
-from stress.plan import Plan, Wish, make_plan
+from stress.checker.base import ObservedState
+from stress.checker.supervisor import NoLeftovers
+from stress.connection import ReconnectingClient
+from stress.facts import Fact, FaultInjected, LeftoverProcesses, SupervisorStarted
+from stress.faults import Fault, FaultEvent, FaultSetup, faults_of
+from stress.plan import Plan, StressOptions, make_plan
 from stress.schedule import settings_text
 from stress.target import OwnTarget
 from tests.stress.story import RULES
@@ -27,9 +27,9 @@ _ENDING = ("shutting down", "closed")
 _PATIENCE = 120.0
 _BUSY_SESSIONS = 3
 _PINGS = ("ping_interval_busy", "ping_interval_idle", "ping_timeout")
-_QUICK = Preparation(settings={"pool": dict.fromkeys(_PINGS, 1.5)})
+_QUICK = FaultSetup(settings={"pool": dict.fromkeys(_PINGS, 1.5)})
 """Whoever says nothing is found out soon."""
-_PATIENT = Preparation(settings={"pool": dict.fromkeys(_PINGS, _PATIENCE)})
+_PATIENT = FaultSetup(settings={"pool": dict.fromkeys(_PINGS, _PATIENCE)})
 """Nobody is taken for dead whom the machine holds up."""
 _WICKED = ("F2", "F3")
 """Of their workers some say nothing any more."""
@@ -37,10 +37,10 @@ _WICKED = ("F2", "F3")
 
 def plan_of(*faults: str, seed: int = 7, seconds: float = 600.0, **wish: Any) -> Plan:
     """A run of ten minutes on four workers."""
-    return make_plan(Wish(workers=4, sessions=8, seconds=seconds, faults=faults, seed=seed, **wish))
+    return make_plan(StressOptions(workers=4, sessions=8, seconds=seconds, faults=faults, seed=seed, **wish))
 
 
-def strokes_of(name: str, **wish: Any) -> list[Stroke]:
+def strokes_of(name: str, **wish: Any) -> list[FaultEvent]:
     """All that a fault is going to do."""
     plan = plan_of(name, **wish)
     (fault,) = faults_of(plan.faults)
@@ -50,7 +50,7 @@ def strokes_of(name: str, **wish: Any) -> list[Stroke]:
 class Driven:
     """``facts``: what the faults and the target have told."""
 
-    def __init__(self, target: OwnTarget, connection: Connection, fault: Fault, facts: list[Fact]) -> None:
+    def __init__(self, target: OwnTarget, connection: ReconnectingClient, fault: Fault, facts: list[Fact]) -> None:
         self.target = target
         self.facts = facts
         self.fault = fault
@@ -65,9 +65,9 @@ class Driven:
         ask = {"run": run, "text": text, "session": session, "agent": agent, "role": "default", "timeout": _PATIENCE}
         while True:
             try:
-                await self._connection.ask("agent", ask)
+                await self._connection.request("agent", ask)
                 wait = {"run_id": run, "session": session, "timeout_ms": int(1000 * _PATIENCE)}
-                return dict(await self._connection.ask("agent.wait", wait))
+                return dict(await self._connection.request("agent.wait", wait))
             except PoolError as exc:
                 if not any(word in exc.message for word in _ENDING):
                     raise
@@ -88,14 +88,14 @@ class Driven:
 
     async def sessions(self) -> list[str]:
         """Their names."""
-        return [session["key"] for session in await self._connection.ask("sessions.list")]
+        return [session["key"] for session in await self._connection.request("sessions.list")]
 
     async def strike(self, kind: str, *, amount: float, pick: float = 0.0) -> None:
         """One stroke of the fault while there is work."""
         async with trio.open_nursery() as nursery:
             for number in range(_BUSY_SESSIONS):
                 nursery.start_soon(self._be_busy, f"busy{number}")
-            await self.fault.inject(Stroke(at=0.0, kind=kind, pick=pick, amount=amount), self.target)
+            await self.fault.inject(FaultEvent(at=0.0, kind=kind, pick=pick, amount=amount), self.target)
             nursery.cancel_scope.cancel()
 
     def told(self, kind: type[Fact]) -> list[Any]:
@@ -105,7 +105,7 @@ class Driven:
     @property
     def actions(self) -> list[str]:
         """What was injected."""
-        return [fact.action for fact in self.told(Injected)]
+        return [fact.action for fact in self.told(FaultInjected)]
 
     async def _be_busy(self, session: str) -> None:
         while True:
@@ -120,9 +120,9 @@ async def driven_pool(folder: Path, name: str) -> AsyncIterator[Driven]:
 
     def tell(fact: Fact) -> None:
         facts.append(fact)
-        if isinstance(fact, Left) and fact.life == target.life:
+        if isinstance(fact, LeftoverProcesses) and fact.life == target.life:
             counted.set()
-        elif isinstance(fact, LifeBegan):
+        elif isinstance(fact, SupervisorStarted):
             driven.next_life.set()
             driven.next_life = trio.Event()
 
@@ -133,7 +133,7 @@ async def driven_pool(folder: Path, name: str) -> AsyncIterator[Driven]:
     target = OwnTarget(folder, settings, preparations, clock=trio.current_time, tell=tell)
     with trio.fail_after(_LIMIT):
         async with trio.open_nursery() as nursery:
-            connection = Connection(target.ready)
+            connection = ReconnectingClient(target.wait_ready)
             driven = Driven(target, connection, fault, facts)
             await nursery.start(target.run)
             nursery.start_soon(connection.run)
@@ -141,5 +141,5 @@ async def driven_pool(folder: Path, name: str) -> AsyncIterator[Driven]:
             await target.stop(signal.SIGTERM)
             await counted.wait()
             nursery.cancel_scope.cancel()
-    judge = NothingLeft(RULES)
-    assert [blame.what for fact in facts for blame in judge.see(fact, Book())] == [], target.log_tail()
+    judge = NoLeftovers(RULES)
+    assert [blame.what for fact in facts for blame in judge.check(fact, ObservedState())] == [], target.log_tail()

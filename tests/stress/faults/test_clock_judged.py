@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from stress.checker.base import CLOCK
-from stress.facts import Accepted, Answered, Injected
+from stress.facts import FaultInjected, RequestAccepted, RequestAnswered
 from tests.stress.faults.driven import strokes_of
 from tests.stress.story import Story, broken_by
 
@@ -16,12 +16,12 @@ def told_late(story: Story, number: int) -> None:
     """By an hour, says the supervisor's clock."""
     story.fail(number, "acquire_timeout")
     answered = story.facts[-1]
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, RequestAnswered)
     story.facts[-1] = msgspec.structs.replace(answered, at=answered.at + HOUR)
 
 
 def set_clock(story: Story, seconds: float) -> None:
-    story.tell(Injected, fault="F7", action="clock_ahead", worker="*", seconds=seconds, hurts=False)
+    story.tell(FaultInjected, fault="F7", action="clock_ahead", worker="*", seconds=seconds, hurts=False)
 
 
 @pytest.mark.parametrize("lasts", [30.0, 0.5])
@@ -63,7 +63,7 @@ def test_who_came_first_is_nothing_that_a_clock_tells_that_was_set(*, is_set: bo
         set_clock(story, 30.0)
     story.ask(2, "ada")
     accepted = story.facts[-1]
-    assert isinstance(accepted, Accepted)
+    assert isinstance(accepted, RequestAccepted)
     story.facts[-1] = msgspec.structs.replace(accepted, at=accepted.at - HOUR)
     story.begin(1)
     assert broken_by(story) == broken

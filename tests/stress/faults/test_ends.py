@@ -11,11 +11,11 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from stress.attached import AttachedTarget
-from stress.facts import Disordered, Fact, Injected
-from stress.faults import Stroke
-from stress.faults.base import gone_through_with
-from stress.faults.front_ends import LostFrontEnds
-from stress.faults.supervisor import Shortages
+from stress.facts import DirectViolation, Fact, FaultInjected
+from stress.faults import FaultEvent
+from stress.faults.base import uninterrupted
+from stress.faults.front_ends import FrontEndKills
+from stress.faults.supervisor import ResourceShortages
 
 
 class Unwilling(AttachedTarget):
@@ -50,10 +50,10 @@ async def test_an_end_that_is_not_done_in_time_is_told_of_and_followed_by_the_ne
 ) -> None:
     told: list[Fact] = []
     target = Unwilling(told.append)
-    async with gone_through_with(target, 5.0):
+    async with uninterrupted(target, 5.0):
         await trio.sleep(math.inf)
     assert target.done == ["SIGKILL", "restart"]
-    assert [fact.what for fact in told if isinstance(fact, Disordered)] == [
+    assert [fact.what for fact in told if isinstance(fact, DirectViolation)] == [
         "a supervisor was ended, and 5 s later that and what had to follow was not done"
     ]
 
@@ -62,10 +62,10 @@ async def test_where_no_next_supervisor_begins_nobody_waits_for_it_for_ever(auto
     told: list[Fact] = []
     target = Unwilling(told.append, has_next=False)
     with trio.fail_after(11):
-        async with gone_through_with(target, 5.0):
+        async with uninterrupted(target, 5.0):
             await trio.sleep(math.inf)
     *_, last = told
-    assert isinstance(last, Disordered)
+    assert isinstance(last, DirectViolation)
     assert last.what == "the supervisor was killed, and the next one did not begin"
 
 
@@ -73,18 +73,18 @@ async def test_a_store_that_does_not_recover_when_there_is_disk_again_is_told_of
     told: list[Fact] = []
     target = Unwilling(told.append)
     with trio.fail_after(60):
-        await Shortages().inject(Stroke(at=0.0, kind="no_disk", amount=2.0), target)
+        await ResourceShortages().inject(FaultEvent(at=0.0, kind="no_disk", amount=2.0), target)
     assert target.asked_at == 4.0  # what was refused at the last moment is heard of by then
     assert "the store had not written what it had kept back" in next(
-        fact.what for fact in told if isinstance(fact, Disordered)
+        fact.what for fact in told if isinstance(fact, DirectViolation)
     )
 
 
 async def test_a_front_end_that_is_granted_nothing_is_told_of(tmp_path: Path) -> None:
     told: list[Fact] = []
     target = AttachedTarget(tmp_path / "nobody", clock=trio.current_time, tell=told.append)
-    await LostFrontEnds().inject(Stroke(at=0.0, kind="kill_front_end", amount=0.1), target)
-    assert [fact.action for fact in told if isinstance(fact, Injected)] == [
+    await FrontEndKills().inject(FaultEvent(at=0.0, kind="kill_front_end", amount=0.1), target)
+    assert [fact.action for fact in told if isinstance(fact, FaultInjected)] == [
         "kill_front_end: unavailable, its front end said nothing, and ended"
     ]
 
@@ -109,13 +109,13 @@ async def test_the_end_of_the_load_does_not_take_a_front_end_with_it_that_was_ju
 
     monkeypatch.setattr("stress.faults.front_ends.helper_process", slow)
     told: list[Fact] = []
-    fault, target = LostFrontEnds(), AttachedTarget(tmp_path / "s", clock=trio.current_time, tell=told.append)
+    fault, target = FrontEndKills(), AttachedTarget(tmp_path / "s", clock=trio.current_time, tell=told.append)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(fault.inject, Stroke(at=0.0, kind="kill_front_end"), target)
+        nursery.start_soon(fault.inject, FaultEvent(at=0.0, kind="kill_front_end"), target)
         await wait_all_tasks_blocked()
         nursery.start_soon(end)
         await wait_all_tasks_blocked()
         Slow.speaks.set()
-    assert [fact.action for fact in told if isinstance(fact, Injected)] == [
+    assert [fact.action for fact in told if isinstance(fact, FaultInjected)] == [
         "kill_front_end: unavailable, its front end said no"
     ]

@@ -7,7 +7,7 @@ import pytest
 
 from errors import UsageError
 from stress.faults import faults_of
-from stress.plan import FAULTS, LOADS, LoadName, Wish, make_plan
+from stress.plan import FAULTS, LOADS, LoadName, StressOptions, make_plan
 from tests.stress.faults.driven import plan_of, strokes_of
 
 WITH_STROKES = ("F1", "F4", "F5", "F6", "F7")
@@ -42,7 +42,7 @@ def test_strokes_come_in_order_between_the_calm_and_the_end(name: str, load: Loa
 
 @pytest.mark.parametrize("name", WITH_STROKES)
 def test_a_soak_that_takes_longer_than_planned_is_hurt_all_the_while(name: str) -> None:
-    plan = make_plan(Wish(load="L5", faults=(name,), workers=4, requests=20_000))
+    plan = make_plan(StressOptions(load="L5", faults=(name,), workers=4, requests=20_000))
     (fault,) = faults_of(plan.faults)
     *_, last = fault.schedule(plan, Random(plan.seed))
     assert 2 * plan.seconds < last.at <= plan.longest

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from stress.pid_reuse import COMMAND, LET_ALONE, SIGNALLED, THERE, why_not
+from stress.pid_reuse import COMMAND, LET_ALONE, SIGNALLED, THERE, unavailable_reason
 
-pytestmark = [pytest.mark.process, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [pytest.mark.process, pytest.mark.skipif(bool(unavailable_reason()), reason=unavailable_reason())]
 
 LIMIT = 90.0
 Stranger = subprocess.Popen[str]

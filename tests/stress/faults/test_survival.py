@@ -14,14 +14,14 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from stress.attached import AttachedTarget
-from stress.facts import Disordered, Fact, Injected, LifeBegan, LifeEnded, Stranger
-from stress.fault_injection import Tampering
-from stress.faults import Stroke
-from stress.faults.front_ends import LostFrontEnds, expect_outcome
-from stress.faults.supervisor import Shortages
-from stress.faults.workers import StubbornWorkers, WickedOutput
-from stress.pid_reuse import why_not
-from stress.sampler import Household
+from stress.facts import DirectViolation, Fact, FaultInjected, ReusedPid, SupervisorEnded, SupervisorStarted
+from stress.fault_injection import FaultSwitches
+from stress.faults import FaultEvent
+from stress.faults.front_ends import FrontEndKills, expect_outcome
+from stress.faults.supervisor import ResourceShortages
+from stress.faults.workers import FaultyOutput, UnstoppableWorkers
+from stress.pid_reuse import unavailable_reason
+from stress.sampler import ProcessTree
 from tests.stress.faults.driven import Driven, driven_pool
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
@@ -31,7 +31,7 @@ NO_END = ("half-line", "endless-line", "close-stdout")
 TOO_MUCH = "WICKED:garbage=500"
 """More lines in a row than may be no message, unless the answer behind them comes in the same block."""
 MIB = 1024 * 1024
-needs_pids = pytest.mark.skipif(bool(why_not()), reason=why_not())
+needs_pids = pytest.mark.skipif(bool(unavailable_reason()), reason=unavailable_reason())
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def check_deed(driven: Driven, word: str, session: str) -> None:
     assert f"{word} first" in await driven.answer("third", session=session, agent="wicked")
 
 
-@pytest.mark.parametrize(("name", "words"), [("F2", WickedOutput.words), ("F3", StubbornWorkers.words)])
+@pytest.mark.parametrize(("name", "words"), [("F2", FaultyOutput.words), ("F3", UnstoppableWorkers.words)])
 async def test_every_deed_of_a_worker_is_survived(folder: Path, name: str, words: tuple[str, ...]) -> None:
     async with driven_pool(folder, name) as driven:
         assert driven.target.supervisor is not None
@@ -90,7 +90,7 @@ async def test_shortages_are_felt_and_pass(folder: Path) -> None:
             assert pid is not None
             for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE):
                 assert resource.prlimit(pid, limit) == resource.getrlimit(limit)
-        assert not Tampering.of(driven.target.data_dir).no_processes
+        assert not FaultSwitches.open(driven.target.data_dir).no_processes
 
 
 @pytest.fixture
@@ -104,10 +104,10 @@ def zombie() -> Iterator[int]:
 async def test_a_shortage_may_find_a_supervisor_that_has_just_ended(folder: Path, zombie: int) -> None:
     facts: list[Fact] = []
     target = AttachedTarget(folder / "s", clock=time.monotonic, tell=facts.append)
-    target.household = Household(zombie)
+    target.process_tree = ProcessTree(zombie)
     for kind in ("no_files", "no_disk"):
-        await Shortages().inject(Stroke(at=0.0, kind=kind), target)
-    assert [fact.action for fact in facts if isinstance(fact, Injected)] == [
+        await ResourceShortages().inject(FaultEvent(at=0.0, kind=kind), target)
+    assert [fact.action for fact in facts if isinstance(fact, FaultInjected)] == [
         "no_files: unavailable, the supervisor has ended, or its files are not ours to look at",
         "no_disk",
     ]
@@ -120,23 +120,23 @@ async def test_a_supervisor_ends_and_the_next_one_knows_everything(folder: Path,
     async with driven_pool(folder, "F5") as driven:
         assert await driven.answer("before")
         await driven.strike(kind, amount=0.1, pick=0.2)
-        assert [end.code for end in driven.told(LifeEnded)] == codes
-        assert len(driven.told(LifeBegan)) == len(codes) + 1
+        assert [end.code for end in driven.told(SupervisorEnded)] == codes
+        assert len(driven.told(SupervisorStarted)) == len(codes) + 1
         assert "before" in await driven.answer("after")
 
 
 async def test_the_run_of_a_front_end_that_died_comes_to_its_end_and_a_lost_one_is_noticed(folder: Path) -> None:
     async with driven_pool(folder, "F6") as driven:
-        await driven.fault.inject(Stroke(at=0.0, kind="kill_front_end", amount=0.1), driven.target)
+        await driven.fault.inject(FaultEvent(at=0.0, kind="kill_front_end", amount=0.1), driven.target)
         assert driven.actions == ["kill_front_end"]
-        assert driven.told(Disordered) == []
-        again = LostFrontEnds()
-        await again.inject(Stroke(at=0.0, kind="kill_front_end", amount=0.1), driven.target)
+        assert driven.told(DirectViolation) == []
+        again = FrontEndKills()
+        await again.inject(FaultEvent(at=0.0, kind="kill_front_end", amount=0.1), driven.target)
         assert driven.actions == ["kill_front_end"] * 2  # of the same seed, and yet another run for the same supervisor
         run, _ = [session for session in await driven.sessions() if session.startswith("lost-front-end")]
         assert run in await driven.answer("and then?", session=run)
         await expect_outcome("never-asked", driven.target)
-        (fact,) = driven.told(Disordered)
+        (fact,) = driven.told(DirectViolation)
         assert "never-asked" in fact.what
 
 
@@ -150,7 +150,7 @@ async def test_the_supervisors_clock_moves_and_comes_back(folder: Path) -> None:
 
         for kind, hours in (("clock_ahead", 1), ("clock_behind", -1)):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(driven.fault.inject, Stroke(at=0.0, kind=kind, amount=600.0), driven.target)
+                nursery.start_soon(driven.fault.inject, FaultEvent(at=0.0, kind=kind, amount=600.0), driven.target)
                 await wait_all_tasks_blocked()
                 assert await hours_ahead() == hours
                 nursery.cancel_scope.cancel()
@@ -165,7 +165,7 @@ async def test_strangers_with_the_pids_of_dead_workers_are_let_alone(folder: Pat
         before = {worker.pid for worker in driven.target.workers()}
         await driven.strike("pid", amount=0.5)
         await driven.strike("pids_of_a_life", amount=1.0)
-        first, *others = driven.told(Stranger)
+        first, *others = driven.told(ReusedPid)
         assert first.pid in before
         assert others
         assert [fact for fact in (first, *others) if fact.signalled] == []
@@ -179,6 +179,6 @@ async def test_what_this_machine_does_not_allow_is_said_and_nothing_done(
     async with driven_pool(folder, "F7") as driven:
         assert await driven.answer("before")
         before = {worker.pid for worker in driven.target.workers()}
-        await driven.fault.inject(Stroke(at=0.0, kind="pid", amount=1.0), driven.target)
+        await driven.fault.inject(FaultEvent(at=0.0, kind="pid", amount=1.0), driven.target)
         assert driven.actions == ["pid: unavailable, it is too small"]
         assert before <= {worker.pid for worker in driven.target.workers()}

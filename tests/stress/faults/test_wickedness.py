@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stress.faults.workers import StubbornWorkers, WickedOutput
-from stress.faulty_agent import DEEDS, Act, Mischief, Step, wicked_word
+from stress.faults.workers import FaultyOutput, UnstoppableWorkers
+from stress.faulty_agent import FAULT_SCRIPTS, FaultAction, FaultInjector, Step, fault_word
 
 EVENT = b'{"event":"assistant_message","data":{"partial":"hello","seq":1}}\n'
 
@@ -23,10 +23,10 @@ def answer(request_id: str) -> bytes:
 
 def done(deed: str, number: int | None = None, *, limit: int = 100_000) -> list[Step]:
     """What becomes of the answer ``a`` to a prompt that asks for the deed, after an answer to ``before``."""
-    mischief = Mischief()
-    list(mischief.say(answer("before")))
-    mischief.hear(prompt("a", f"DELAY=5 {wicked_word(deed, number)} n0000001x00000000"))
-    return list(islice(mischief.say(answer("a")), limit))
+    mischief = FaultInjector()
+    list(mischief.transform(answer("before")))
+    mischief.on_request(prompt("a", f"DELAY=5 {fault_word(deed, number)} n0000001x00000000"))
+    return list(islice(mischief.transform(answer("a")), limit))
 
 
 def is_message(line: bytes) -> bool:
@@ -37,9 +37,9 @@ def is_message(line: bytes) -> bool:
 
 
 def test_what_no_prompt_has_asked_for_is_passed_on_as_it_is() -> None:
-    mischief = Mischief()
-    mischief.hear(prompt("a", "hello"))
-    assert [list(mischief.say(line)) for line in (EVENT, answer("a"))] == [[EVENT], [answer("a")]]
+    mischief = FaultInjector()
+    mischief.on_request(prompt("a", "hello"))
+    assert [list(mischief.transform(line)) for line in (EVENT, answer("a"))] == [[EVENT], [answer("a")]]
 
 
 @pytest.mark.parametrize(
@@ -52,15 +52,20 @@ def test_what_no_prompt_has_asked_for_is_passed_on_as_it_is() -> None:
     ],
 )
 def test_only_a_prompt_with_the_very_word_is_obeyed(method: str, text: str) -> None:
-    mischief = Mischief()
-    mischief.hear(prompt("a", text, method))
-    assert list(mischief.say(answer("a"))) == [answer("a")]
+    mischief = FaultInjector()
+    mischief.on_request(prompt("a", text, method))
+    assert list(mischief.transform(answer("a"))) == [answer("a")]
 
 
 def test_a_deed_strikes_the_answer_of_its_own_prompt_and_only_once() -> None:
-    mischief = Mischief()
-    mischief.hear(prompt("a", "WICKED:duplicate"))
-    assert [len(list(mischief.say(line))) for line in (EVENT, answer("b"), answer("a"), answer("a"))] == [1, 1, 2, 1]
+    mischief = FaultInjector()
+    mischief.on_request(prompt("a", "WICKED:duplicate"))
+    assert [len(list(mischief.transform(line))) for line in (EVENT, answer("b"), answer("a"), answer("a"))] == [
+        1,
+        1,
+        2,
+        1,
+    ]
 
 
 def test_garbage_is_no_message_and_the_answer_follows() -> None:
@@ -90,12 +95,12 @@ def test_one_byte_at_a_time_is_the_whole_answer() -> None:
 @pytest.mark.parametrize(
     ("deed", "acts"),
     [
-        ("half-line-stall", [Act.STALL]),
-        ("half-line-eof", [Act.CLOSE_STDOUT, Act.STALL]),
-        ("half-line-exit", [Act.EXIT]),
+        ("half-line-stall", [FaultAction.STALL]),
+        ("half-line-eof", [FaultAction.CLOSE_STDOUT, FaultAction.STALL]),
+        ("half-line-exit", [FaultAction.EXIT]),
     ],
 )
-def test_half_a_line_has_no_end(deed: str, acts: list[Act]) -> None:
+def test_half_a_line_has_no_end(deed: str, acts: list[FaultAction]) -> None:
     half, *rest = done(deed)
     assert isinstance(half, bytes)
     assert b"\n" not in half
@@ -129,21 +134,21 @@ def test_duplicate_unknown_and_late_ids() -> None:
 
 
 def test_a_late_answer_comes_after_the_next_one_and_is_not_lost() -> None:
-    mischief = Mischief()
-    mischief.hear(prompt("a", "WICKED:late-answer"))
-    mischief.hear(prompt("b", "WICKED:late-answer"))
-    said = [list(mischief.say(answer(name))) for name in ("a", "b", "c", "d")]
+    mischief = FaultInjector()
+    mischief.on_request(prompt("a", "WICKED:late-answer"))
+    mischief.on_request(prompt("b", "WICKED:late-answer"))
+    said = [list(mischief.transform(answer(name))) for name in ("a", "b", "c", "d")]
     assert said == [[], [], [answer("c") + answer("a") + answer("b")], [answer("d")]]
 
 
 @pytest.mark.parametrize(
     ("deed", "steps"),
     [
-        ("close-stdin", [answer("a"), Act.CLOSE_STDIN]),
-        ("close-stdout", [Act.CLOSE_STDOUT]),
-        ("no-end", [Act.IGNORE_THE_END, answer("a")]),
-        ("heir", [answer("a"), Act.HEIR, Act.EXIT]),
-        ("daemon", [Act.DAEMON, answer("a")]),
+        ("close-stdin", [answer("a"), FaultAction.CLOSE_STDIN]),
+        ("close-stdout", [FaultAction.CLOSE_STDOUT]),
+        ("no-end", [FaultAction.IGNORE_THE_END, answer("a")]),
+        ("heir", [answer("a"), FaultAction.HEIR, FaultAction.EXIT]),
+        ("daemon", [FaultAction.DAEMON, answer("a")]),
     ],
 )
 def test_what_is_done_beside_the_answer(deed: str, steps: list[Step]) -> None:
@@ -151,14 +156,14 @@ def test_what_is_done_beside_the_answer(deed: str, steps: list[Step]) -> None:
 
 
 def words() -> Iterator[str]:
-    for word in (*WickedOutput.words, *StubbornWorkers.words):
+    for word in (*FaultyOutput.words, *UnstoppableWorkers.words):
         yield word.removeprefix("WICKED:").partition("=")[0]
 
 
 def test_the_faults_use_every_deed_there_is() -> None:
-    assert set(words()) == set(DEEDS)
+    assert set(words()) == set(FAULT_SCRIPTS)
 
 
 def test_a_deed_that_there_is_not_has_no_word() -> None:
     with pytest.raises(KeyError):
-        wicked_word("kindness")
+        fault_word("kindness")

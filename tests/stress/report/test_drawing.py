@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stress.report.charts import Background, Line, amount_axis, chart, slots_of, strip, time_axis
+from stress.report.charts import ChartContext, ChartSeries, amount_axis, chart, slots_of, strip, time_axis
 from stress.report.text import count, duration, mebibytes
 from tests.stress.report.made_up import a_second, a_violation
 
@@ -70,8 +70,8 @@ def test_labels_are_round() -> None:
 
 def drawn(*values: float | None, **fields: int) -> str:
     slots = slots_of([a_second(second, **fields) for second in range(len(values))])
-    background = Background(slots, time_axis(len(values)), ())
-    return chart("A", background, amount_axis(10, count), [Line("x", "asked", "", values)], count, limit=5.0)
+    background = ChartContext(slots, time_axis(len(values)), ())
+    return chart("A", background, amount_axis(10, count), [ChartSeries("x", "asked", "", values)], count, limit=5.0)
 
 
 def test_a_line_is_parted_where_nothing_was_measured_and_one_point_alone_is_a_dot() -> None:
@@ -89,8 +89,8 @@ def test_faults_are_marked_at_their_time() -> None:
 
 def test_a_broken_promise_is_marked_and_told_at_its_time_also_beyond_the_end() -> None:
     slots = slots_of([a_second(second) for second in range(10)])
-    background = Background(slots, time_axis(10), (a_violation(t=5.5), a_violation(t=99.0)))
-    text = chart("A", background, amount_axis(1, count), [Line("x", "asked", "", (1.0,) * 10)], count)
+    background = ChartContext(slots, time_axis(10), (a_violation(t=5.5), a_violation(t=99.0)))
+    text = chart("A", background, amount_axis(1, count), [ChartSeries("x", "asked", "", (1.0,) * 10)], count)
     assert '<line x1="550.0" y1="0" x2="550.0"' in text
     assert '<line x1="1000.0" y1="0" x2="1000.0"' in text
     assert "<title>5 s: x 1, I1: request 5 has no outcome</title>" in text
@@ -98,7 +98,7 @@ def test_a_broken_promise_is_marked_and_told_at_its_time_also_beyond_the_end() -
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 1000)), max_size=2000))
 def test_a_strip_has_at_most_as_many_marks_as_can_be_told_apart(spans: list[tuple[float, float]]) -> None:
-    background = Background((), time_axis(100), ())
+    background = ChartContext((), time_axis(100), ())
     assert strip("A", background, spans, "fault-bar").count("<rect") <= min(len(spans), 250)
 
 

@@ -9,7 +9,7 @@ import pytest
 from axe_core_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no types
 from playwright.sync_api import Browser, Page, expect
 
-from stress.outcome import Result
+from stress.outcome import StressResult
 from stress.report import render_report
 from tests.doors.dashboard.chromium import chromium
 from tests.stress.report.made_up import a_result, a_violation, verdicts
@@ -26,7 +26,7 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def opened(browser: Browser, folder: Path, result: Result, **options: Any) -> Iterator[Page]:
+def opened(browser: Browser, folder: Path, result: StressResult, **options: Any) -> Iterator[Page]:
     """The report as a file, in a window of its own; the browser must have nothing to say, and nothing to fetch."""
     file = folder / "stress.html"
     file.write_text(render_report(result), encoding="utf-8")
@@ -43,7 +43,7 @@ def opened(browser: Browser, folder: Path, result: Result, **options: Any) -> It
 
 @pytest.mark.parametrize(("result", "state"), [(a_result(), "GREEN"), (RED, "RED")], ids=["green", "red"])
 def test_it_says_how_things_stand_without_scrolling_and_in_that_colour(
-    browser: Browser, tmp_path: Path, result: Result, state: str
+    browser: Browser, tmp_path: Path, result: StressResult, state: str
 ) -> None:
     with opened(browser, tmp_path, result, viewport={"width": 1000, "height": 600}) as page:
         expect(page).to_have_title(f"{state}: pool stress L1 + F1, seed 4711")

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stress import facts
-from stress.facts import Injected
-from stress.outcome import INVARIANTS, Latencies, Verdict
+from stress.facts import FaultInjected
+from stress.outcome import INVARIANTS, InvariantVerdict, LatencyQuantiles
 from stress.report import render_report
 from tests.stress.report.made_up import a_result, a_second, a_violation, verdicts
 from tests.stress.story import Story
@@ -72,7 +72,7 @@ def test_a_run_that_kept_every_promise_is_green_from_the_title_on() -> None:
 
 
 def test_a_promise_that_was_never_looked_at_is_not_said_to_be_kept() -> None:
-    unseen = (Verdict(invariant="I11", title="strangers", checked=0, broken=0), *verdicts()[:10])
+    unseen = (InvariantVerdict(invariant="I11", title="strangers", checked=0, broken=0), *verdicts()[:10])
     assert "✓ GREEN Every promise that was looked at was kept" in page_of(verdicts=unseen).text
 
 
@@ -91,8 +91,12 @@ def test_a_run_that_broke_one_is_red_and_tells_which_how_and_with_which_command(
 
 
 def test_a_run_in_which_no_request_was_completed_is_neither_green_nor_red() -> None:
-    unseen = tuple(Verdict(invariant=name, title=title, checked=0, broken=0) for name, title in INVARIANTS.items())
-    page = page_of(series=(), fates={}, faults=(), verdicts=unseen, latencies=Latencies(), machine={}, seconds=0.0)
+    unseen = tuple(
+        InvariantVerdict(invariant=name, title=title, checked=0, broken=0) for name, title in INVARIANTS.items()
+    )
+    page = page_of(
+        series=(), fates={}, faults=(), verdicts=unseen, latencies=LatencyQuantiles(), machine={}, seconds=0.0
+    )
     assert "Not one request was completed" in page.text
     assert "GREEN" not in page.text
     assert "RED" not in page.text
@@ -100,7 +104,10 @@ def test_a_run_in_which_no_request_was_completed_is_neither_green_nor_red() -> N
 
 
 def test_every_promise_has_a_row_with_how_often_it_was_looked_at_and_broken() -> None:
-    seen = (Verdict(invariant="I11", title="strangers", checked=0, broken=0, note="no F7"), *verdicts(I3=2)[2:3])
+    seen = (
+        InvariantVerdict(invariant="I11", title="strangers", checked=0, broken=0, note="no F7"),
+        *verdicts(I3=2)[2:3],
+    )
     text = page_of(verdicts=seen).text
     assert "- I11 strangers no F7 never 0" in text
     assert f"✗ I3 {INVARIANTS['I3']} 1,234 2" in text
@@ -165,22 +172,22 @@ def every_kind_of_fact() -> Story:
     story.ask(5, "s1")
     story.begin(5)
     story.answer(5, said=(5, 6), strange=("zzz",))
-    story.tell(facts.Refused, number=6, code="saturated")
-    story.tell(facts.Remembered, number=6, reason="error", code="internal")
-    story.tell(facts.Forgotten, number=6)
-    story.tell(facts.Transcribed, number=6, own=2, foreign=1)
-    story.tell(facts.Disordered, what="seq 5 after 6")
-    story.tell(facts.Outlived, run="lost-1")
-    story.tell(facts.Told, front_end=3, seconds=2.0)
-    story.tell(facts.Moved, what="worker_evicted", worker="w1", session="s1", why="idle")
+    story.tell(facts.RequestRefused, number=6, code="saturated")
+    story.tell(facts.OutcomeRemembered, number=6, reason="error", code="internal")
+    story.tell(facts.RequestForgotten, number=6)
+    story.tell(facts.PromptOccurrences, number=6, own=2, foreign=1)
+    story.tell(facts.DirectViolation, what="seq 5 after 6")
+    story.tell(facts.OrphanedRunEnded, run="lost-1")
+    story.tell(facts.OutcomeReceived, front_end=3, seconds=2.0)
+    story.tell(facts.PoolEvent, what="worker_evicted", worker="w1", session="s1", why="idle")
     story.processes(1, 2, 3, zombies=(9,), rss=50 * 1024 * 1024, fds=7)
     story.status(1, 2)
-    story.tell(facts.LifeEnded, life=1, code=-9, signals=())
-    story.tell(facts.Left, life=1, seconds=2.0, pids=(7, 8))
+    story.tell(facts.SupervisorEnded, life=1, code=-9, signals=())
+    story.tell(facts.LeftoverProcesses, life=1, seconds=2.0, pids=(7, 8))
     story.empty()
-    story.tell(Injected, fault="F1", action="stop", worker="*", pid=5, seconds=3.0)
-    story.tell(facts.Stranger, pid=6, signalled=True)
-    story.tell(facts.Delayed, seconds=1.5)
+    story.tell(FaultInjected, fault="F1", action="stop", worker="*", pid=5, seconds=3.0)
+    story.tell(facts.ReusedPid, pid=6, signalled=True)
+    story.tell(facts.MachineDelay, seconds=1.5)
     story.end()
     assert {type(fact) for fact in story.facts} == set(facts.Fact.__args__)
     return story
@@ -194,14 +201,14 @@ HOSTILE = "</style></title><script>alert(1)</script><img src=x onerror=alert(2)>
 def hostile_page(text: str) -> Page:
     violation = a_violation(
         what=text,
-        shortest=(Injected(t=1.0, fault=text, action=text, worker=text),),
-        history=(Injected(t=1.0, fault="F1", action=text),),
+        shortest=(FaultInjected(t=1.0, fault=text, action=text, worker=text),),
+        history=(FaultInjected(t=1.0, fault="F1", action=text),),
     )
     return page_of(
         machine={text: text},
         fates={"completed": 1, text: 2},
-        faults=(Injected(t=1.0, fault="F1", action=text, worker=text),),
-        verdicts=(Verdict(invariant="I1", title=text, checked=1, broken=1, note=text),),
+        faults=(FaultInjected(t=1.0, fault="F1", action=text, worker=text),),
+        verdicts=(InvariantVerdict(invariant="I1", title=text, checked=1, broken=1, note=text),),
         violations=(violation,),
         log=text,
     )
@@ -263,7 +270,8 @@ def test_the_longest_and_worst_run_is_a_page_that_can_be_opened() -> None:
             series=tuple(a_second(second, faults=2) for second in range(100_000)),
             seconds=100_000.0,
             faults=tuple(
-                Injected(t=10.0 * number, fault="F1", action=f"{'a' * 900} {number % 500}") for number in range(10_000)
+                FaultInjected(t=10.0 * number, fault="F1", action=f"{'a' * 900} {number % 500}")
+                for number in range(10_000)
             ),
             fates={f"error: {'c' * 900} {number}": 5 for number in range(2000)},
             machine={f"{'m' * 900} {number}": "v" * 900 for number in range(2000)},

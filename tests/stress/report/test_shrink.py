@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stress.checker import Checker, Evidence, shows
+from stress.checker import Checker, Evidence, reproduces
 from stress.facts import (
-    Accepted,
-    Answered,
-    Asked,
-    Delayed,
     Fact,
-    Injected,
-    LifeEnded,
-    Moved,
-    Processes,
-    Started,
-    Stranger,
+    FaultInjected,
+    MachineDelay,
+    PoolEvent,
+    ProcessSample,
+    RequestAccepted,
+    RequestAnswered,
+    RequestAsked,
+    RequestStarted,
+    ReusedPid,
+    SupervisorEnded,
 )
 from stress.outcome import INVARIANTS
-from stress.plan import Wish, make_plan
-from stress.recorder import Recorder
+from stress.plan import StressOptions, make_plan
+from stress.recorder import RunRecorder
 from stress.shrink import shrink
 from tests.stress.story import RULES, Story
 
@@ -33,7 +33,7 @@ TOLD: dict[str, tuple[list[Step], int]] = {
     "I1": (
         [
             lambda story: story.ask(500),
-            lambda story: story.tell(Accepted, number=500, at=0.0),  # asked for again
+            lambda story: story.tell(RequestAccepted, number=500, at=0.0),  # asked for again
             lambda story: story.begin(500),
             Story.end,
         ],
@@ -48,7 +48,7 @@ TOLD: dict[str, tuple[list[Step], int]] = {
         2,
     ),
     "I3": ([lambda story: story.processes(1, 2), lambda story: story.processes(1, 2, 3)], 1),
-    "I4": ([lambda story: story.tell(LifeEnded, life=1, code=0, signals=())], 1),
+    "I4": ([lambda story: story.tell(SupervisorEnded, life=1, code=0, signals=())], 1),
     "I5": (
         [
             lambda story: story.ask(500),
@@ -88,7 +88,7 @@ TOLD: dict[str, tuple[list[Step], int]] = {
     "I9": (
         [
             lambda story: story.processes(1, 2),
-            lambda story: story.tell(Injected, fault="F1", action="kill", worker="w1", pid=1),
+            lambda story: story.tell(FaultInjected, fault="F1", action="kill", worker="w1", pid=1),
             lambda story: story.pass_time(15.0),
             lambda story: story.processes(2),
         ],
@@ -97,8 +97,8 @@ TOLD: dict[str, tuple[list[Step], int]] = {
     "I10": ([lambda story: story.status(1, 2), lambda story: story.status(1, 2, grants=9)], 1),
     "I11": (
         [
-            lambda story: story.tell(Stranger, pid=5, signalled=False),
-            lambda story: story.tell(Stranger, pid=5, signalled=True),
+            lambda story: story.tell(ReusedPid, pid=5, signalled=False),
+            lambda story: story.tell(ReusedPid, pid=5, signalled=True),
         ],
         1,
     ),
@@ -118,11 +118,11 @@ def a_conversation_of_others(story: Story, number: int) -> None:
 
 
 def a_fault_of_others(story: Story, number: int) -> None:
-    story.tell(Injected, fault="F2", action="garbage", worker="w9", pid=900 + number)
+    story.tell(FaultInjected, fault="F2", action="garbage", worker="w9", pid=900 + number)
 
 
 def a_short_delay(story: Story, number: int) -> None:
-    story.tell(Delayed, seconds=0.001 * (number % 5))
+    story.tell(MachineDelay, seconds=0.001 * (number % 5))
 
 
 OTHERS = (a_conversation_of_others, a_fault_of_others, a_short_delay)
@@ -132,7 +132,7 @@ def evidence_of(facts: Sequence[Fact], invariant: str) -> tuple[Evidence, tuple[
     """The first proof that the promise is broken, and what is told around it."""
     checker = Checker(RULES)
     for fact in facts:
-        checker.see(fact)
+        checker.observe(fact)
     checker.finish()
     around = next(each.history for each in checker.violations if each.invariant == invariant)
     return checker.evidence[invariant], around
@@ -152,7 +152,7 @@ def told_among_others(invariant: str, others: Sequence[tuple[int, int]]) -> list
 
 def begins_well(facts: Sequence[Fact]) -> bool:
     """Every request that is heard of was asked."""
-    asked = {fact.number for fact in facts if isinstance(fact, Asked)}
+    asked = {fact.number for fact in facts if isinstance(fact, RequestAsked)}
     return all(getattr(fact, "number", None) in {None, *asked} for fact in facts)
 
 
@@ -170,12 +170,12 @@ def test_the_shortest_history_is_found_whatever_else_was_seen(invariant: str, ot
     for likely in ((), around):
         found = shrink(evidence, RULES, likely=likely)
         assert len(found) == fewest
-        assert shows(found, RULES, evidence)
+        assert reproduces(found, RULES, evidence)
         assert all(any(fact is each for each in facts) for fact in found)
         assert found == sorted(found, key=lambda fact: fact.t)
         for index in range(len(found)):
             without = found[:index] + found[index + 1 :]
-            assert not (begins_well(without) and shows(without, RULES, evidence))
+            assert not (begins_well(without) and reproduces(without, RULES, evidence))
 
 
 def test_a_request_without_outcome_is_shown_by_its_beginning_and_the_end() -> None:
@@ -187,28 +187,28 @@ def test_a_request_without_outcome_is_shown_by_its_beginning_and_the_end() -> No
 def test_a_turn_that_was_cut_off_is_shown_by_who_ran_it_and_what_was_done_to_the_worker() -> None:
     evidence, _ = evidence_of(told_among_others("I8", [(1, 0), (2, 1)]), "I8")
     asked, accepted, begun, parted = shrink(evidence, RULES)
-    assert isinstance(asked, Asked)
-    assert isinstance(accepted, Accepted)
-    assert isinstance(begun, Started)
-    assert isinstance(parted, Moved)
+    assert isinstance(asked, RequestAsked)
+    assert isinstance(accepted, RequestAccepted)
+    assert isinstance(begun, RequestStarted)
+    assert isinstance(parted, PoolEvent)
     assert parted.what == "session_parked"
 
 
 def test_of_two_kills_the_one_is_kept_whose_worker_did_not_come_back() -> None:
     story = Story()
     story.processes(1, 2)
-    story.tell(Injected, fault="F1", action="kill", worker="w1", pid=1)
+    story.tell(FaultInjected, fault="F1", action="kill", worker="w1", pid=1)
     story.processes(2)
     story.processes(2, 3)
-    story.tell(Injected, fault="F1", action="kill", worker="w2", pid=2)
+    story.tell(FaultInjected, fault="F1", action="kill", worker="w2", pid=2)
     story.pass_time(15.0)
     story.processes(3)
     evidence, around = evidence_of(story.facts, "I9")
     before, kill, after = shrink(evidence, RULES, likely=around)
-    assert isinstance(kill, Injected)
+    assert isinstance(kill, FaultInjected)
     assert kill.pid == 2
-    assert isinstance(before, Processes)
-    assert isinstance(after, Processes)
+    assert isinstance(before, ProcessSample)
+    assert isinstance(after, ProcessSample)
 
 
 def test_a_request_is_left_in_from_its_beginning_on() -> None:
@@ -219,9 +219,9 @@ def test_a_request_is_left_in_from_its_beginning_on() -> None:
         fact
         for number in range(1000, 21_001)
         for fact in (
-            Asked(t=9.0, number=number, session="s", profile="p", priority=5, timeout=1.0, turn=0.0),
-            Started(t=9.0, number=number, worker="w1"),
-            Answered(t=9.0, number=number, reason="completed", code="", at=9.0, session="s", said=(number,)),
+            RequestAsked(t=9.0, number=number, session="s", profile="p", priority=5, timeout=1.0, turn=0.0),
+            RequestStarted(t=9.0, number=number, worker="w1"),
+            RequestAnswered(t=9.0, number=number, reason="completed", code="", at=9.0, session="s", said=(number,)),
         )
     ]
     story.t = 10.0
@@ -230,8 +230,8 @@ def test_a_request_is_left_in_from_its_beginning_on() -> None:
     evidence, around = evidence_of(story.facts, "I1")
     assert again in evidence.facts
     found = shrink(evidence, RULES, likely=around, budget=100_000)
-    assert next(fact.number for fact in found if isinstance(fact, Asked)) == 1
-    assert shows(found, RULES, evidence)
+    assert next(fact.number for fact in found if isinstance(fact, RequestAsked)) == 1
+    assert reproduces(found, RULES, evidence)
 
 
 def test_the_search_ends_when_its_budget_is_spent_with_the_best_that_was_found() -> None:
@@ -240,7 +240,7 @@ def test_the_search_ends_when_its_budget_is_spent_with_the_best_that_was_found()
     spent: list[int] = []
     for budget in (1, 8 * len(facts), 12 * len(facts), 1_000_000):
         found = shrink(evidence, RULES, budget=budget)
-        assert shows(found, RULES, evidence)
+        assert reproduces(found, RULES, evidence)
         spent.append(len(found))
     assert spent[0] == len(facts)
     assert len(facts) > spent[1] > spent[2] > spent[3] == 4
@@ -253,7 +253,7 @@ def test_there_is_no_shortest_history_where_what_was_kept_does_not_show_it() -> 
 
 
 def test_the_result_of_a_run_has_the_shortest_history_for_the_first_of_each_promise() -> None:
-    recorder = Recorder(make_plan(Wish(scale=0.01)), RULES)
+    recorder = RunRecorder(make_plan(StressOptions(scale=0.01)), RULES)
     story = Story()
     for number in (500, 501):
         story.ask(number)
@@ -262,7 +262,7 @@ def test_the_result_of_a_run_has_the_shortest_history_for_the_first_of_each_prom
         a_conversation_of_others(story, number)
     story.end()
     for fact in story.facts:
-        recorder.tell(fact)
+        recorder.record(fact)
     recorder.finish()
     result = recorder.result()
     first, second = result.violations

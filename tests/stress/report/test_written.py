@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from stress.command import stress
-from stress.outcome import Result
-from stress.plan import Wish
+from stress.outcome import StressResult
+from stress.plan import StressOptions
 from tests.stress.report.made_up import a_result, a_violation, verdicts
 
 
-def run_that_ends_with(result: Result, monkeypatch: pytest.MonkeyPatch, file: Path) -> int:
-    async def drive(*_: Any, **__: Any) -> Result:
+def run_that_ends_with(result: StressResult, monkeypatch: pytest.MonkeyPatch, file: Path) -> int:
+    async def drive(*_: Any, **__: Any) -> StressResult:
         return result
 
     monkeypatch.setattr("stress.command.drive_own", drive)
-    return stress(Wish(), report=file)
+    return stress(StressOptions(), report=file)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_after_a_run_the_report_is_there_and_told_of(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    result: Result,
+    result: StressResult,
     state: str,
 ) -> None:
     file = tmp_path / "page.html"
