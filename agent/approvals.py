@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from agent.tools.base import Tool, ToolContext
-from wire.call_parts import SHOWN_CHARS, SHOWN_LINES, CallPage, CallPart, page_of
+from wire.call_page import SHOWN_CHARS, SHOWN_LINES, CallPage, CallPart, page_of
 from wire.entries import ApprovalDecision
 from wire.messages import ToolCallView
 

@@ -20,7 +20,7 @@ import msgspec
 from agent.compactor import Compactor
 from agent.context import ProjectContext, Skill, SkillError, environment_of, load_context
 from agent.conversation import Conversation, SessionStore
-from agent.history.clean import SanitizeRules
+from agent.history.sanitize import SanitizeRules
 from agent.hook_types import HookFailed
 from agent.hooks import Hooks, load_hooks
 from agent.limits import WorkerLimits

@@ -33,7 +33,7 @@ from agent.requests import (
 )
 from agent.runs import AgentRun, InputQueueFull
 from agent.worker import AgentWorker
-from wire.call_parts import CallPage
+from wire.call_page import CallPage
 from wire.entries import TranscriptMessage
 from wire.messages import PromptParams, PromptResult, SessionResult, StateResult, TextParams
 
@@ -88,7 +88,7 @@ class WorkerRunMethods:
     async def _run_prompt(self, run: AgentRun) -> PromptResult:
         worker = self._worker
         try:
-            from agent.turn import RunExecutor  # noqa: PLC0415 - a worker is ready before it has imported what runs need
+            from agent.run_executor import RunExecutor  # noqa: PLC0415 - a worker is ready before it has imported what runs need
 
             self._answer_client_calls(run)
             return await RunExecutor(run, worker).execute()

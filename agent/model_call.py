@@ -33,7 +33,7 @@ from agent.runs import AgentRun
 from agent.toolbox import Toolbox
 from wire.entries import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import TokenUsage
-from wire.texts import answer_instructions
+from wire.prompt_texts import answer_instructions
 
 
 class PartialReply:

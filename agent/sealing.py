@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agent.call import is_final, new_record, with_result
 from agent.results import CallResult, failure
+from agent.tool_call import is_final, new_record, with_result
 from wire.entries import CallRecord, CallState, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
 

@@ -24,10 +24,10 @@ from agent.assembly import StartupError, assemble
 from agent.models.scripted import ProcessFaults
 from agent.options import Options
 from agent.output import OutputLost, WorkerOutput
+from agent.run_executor import RunExecutor
 from agent.runs import AgentRun
-from agent.turn import RunExecutor
 from agent.worker import AgentWorker
-from wire.call_parts import CallPage, describe_hidden
+from wire.call_page import CallPage, describe_hidden
 from wire.entries import ApprovalDecision
 from wire.messages import PromptResult, ToolCallView
 from wire.run_view import CallLines, RunView, describe_call

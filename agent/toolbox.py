@@ -6,7 +6,7 @@ import msgspec
 
 from agent.approvals import Approvals
 from agent.conversation import Conversation
-from agent.history.clean import IncrementalSanitizer, SanitizeRules
+from agent.history.sanitize import IncrementalSanitizer, SanitizeRules
 from agent.hooks import Hooks
 from agent.models.base import Model, ToolDefinition
 from agent.policy import Policy

@@ -17,8 +17,8 @@ from pool import stimuli as actions
 from pool.machine import PoolMachine
 from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord
 from pool.settings import PoolSettings
-from pool.states import WaiterState
 from pool.stimuli import WorkerHold
+from pool.transitions import WaiterState
 from pool.waiting_list import Waiter, WaitingList
 from profiles.profile import CapabilityProfile
 

@@ -22,7 +22,7 @@ from commands.output import open_console, print_json
 from commands.session_view import session_view
 from doors.control.client import ControlClient
 from errors import PoolError
-from wire.call_parts import CallPage, describe_hidden
+from wire.call_page import CallPage, describe_hidden
 from wire.terminal import clean
 
 

@@ -18,7 +18,7 @@ from rich.cells import cell_len, get_character_cell_size
 
 from commands.event_text import TEXT_KINDS, describe_event, event_data, event_text, hidden_text, shown_page
 from doors.control.client import last_seq, read_envelopes, split_envelopes
-from wire.call_parts import STYLES, page_lines
+from wire.call_page import STYLES, page_lines
 from wire.messages import EventChannel, EventEnvelope
 from wire.terminal import BOLD, DIM, GREEN, PLAIN, RED, YELLOW, clean, clean_stream, wants_styles
 

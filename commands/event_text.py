@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from doors.control.client import read_envelopes
-from wire.call_parts import CallPage, CallPart, describe_hidden
+from wire.call_page import CallPage, CallPart, describe_hidden
 from wire.framing import DECODE_ERRORS
 from wire.messages import CallDetails, EventEnvelope, ToolCallView
 from wire.run_view import describe_call, describe_end, describe_error, describes_whole_input

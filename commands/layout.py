@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from commands.event_text import approve_command, call_text, reason_text, show_command
-from wire.call_parts import CallPage, Tone, page_lines
+from wire.call_page import CallPage, Tone, page_lines
 from wire.run_view import describes_whole_input
 from wire.terminal import clean, display_width
 

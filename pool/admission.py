@@ -6,8 +6,8 @@ from pool.binding import SessionBinder
 from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord, WorkerRecord
 from pool.spawning import Spawner
 from pool.state import PoolState
-from pool.states import PoolMode, SessionState, WaiterState
 from pool.stimuli import SpawnPolicy, StopReason
+from pool.transitions import PoolMode, SessionState, WaiterState
 from pool.waiting_list import Waiter
 from pool.workers import Workers
 from profiles.profile import CapabilityProfile

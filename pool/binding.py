@@ -3,8 +3,8 @@
 from errors import PoolError, UsageError
 from pool.records import HoldRecord, SessionRecord, WorkerPreparation, WorkerRecord
 from pool.state import PoolState
-from pool.states import PoolMode, SessionState, WaiterState, WorkerState
 from pool.stimuli import FailureKind, Grant, Reconcile, Reset, StopReason, WorkerHold
+from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
 from pool.waiting_list import Waiter
 from pool.workers import Workers
 from profiles.matching import MatchLevel

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from errors import PoolError
 from pool.settings import PoolSettings
-from pool.states import transition
+from pool.transitions import transition
 
 
 class TokenBucket:

@@ -4,7 +4,7 @@ from collections import Counter
 
 from pool.records import ProfileRecord, SessionRecord, WorkerRecord
 from pool.state import PoolState
-from pool.states import PoolMode, SessionState, WaiterState, WorkerState
+from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
 from pool.waiting_list import Waiter
 
 

@@ -17,16 +17,16 @@ import psutil
 import trio
 
 from errors import ResumeFailed, WorkerStartFailed
-from pool.worker import ProcessFacts, redacted
+from pool.worker_port import ProcessFacts, redacted
 from profiles import CapabilityProfile, allows_tool, worker_argv
 from rpc.cgroup import Cgroup, OrphanGuarantee, orphan_guarantee
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
 from rpc.dialect import Dialect
 from rpc.dialects import make_dialect
-from rpc.limit_mark import can_mark_by_rlimit
 from rpc.pi.agent_dir import AGENT_DIR_VARIABLE, PrivateAgentDir
 from rpc.process import WorkerProcess
+from rpc.rlimit_mark import can_mark_by_rlimit
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment
 from rpc.stderr_log import rotated_path

@@ -18,8 +18,8 @@ from pool.settings import PoolSettings
 from pool.snapshot import MachineSnapshot, SessionPlacement, WorkerExplanation
 from pool.spawning import Spawner
 from pool.state import PoolState, check_settings
-from pool.states import MODE_TRANSITIONS, PoolMode, SessionState, WorkerState, transition
 from pool.stimuli import Action, FailureKind, Reject, Stimulus, StopReason
+from pool.transitions import MODE_TRANSITIONS, PoolMode, SessionState, WorkerState, transition
 from pool.workers import Workers
 from profiles.profile import CapabilityProfile
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from errors import PoolError
 from pool.budget import StartBudget
-from pool.states import SessionState, WorkerState
 from pool.stimuli import FailureKind, StopReason, WorkerHold
+from pool.transitions import SessionState, WorkerState
 from pool.waiting_list import ConditionQueue, ProfileQueue, Waiter
 from profiles.matching import MatchLevel
 from profiles.profile import CapabilityProfile, SoftArgs

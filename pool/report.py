@@ -15,7 +15,7 @@ from pool.snapshot import (
     WorkerSnapshot,
 )
 from pool.state import PoolState
-from pool.states import PoolMode, SessionState, WaiterState, WorkerState
+from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
 from pool.waiting_list import Waiter
 from profiles.matching import MatchLevel, first_difference, match
 from profiles.profile import CapabilityProfile

@@ -15,8 +15,8 @@ from pool.budget import BreakerState
 from pool.records import ProfileRecord, WorkerRecord
 from pool.spawning import Spawner
 from pool.state import PoolState
-from pool.states import PoolMode, SessionState, WaiterState
 from pool.stimuli import StopReason
+from pool.transitions import PoolMode, SessionState, WaiterState
 from pool.waiting_list import ConditionQueue, ProfileQueue, Waiter
 from pool.workers import Workers
 from profiles.profile import CapabilityProfile

@@ -32,7 +32,7 @@ from pool.tickets import (
     ignore_event,
     is_caller_error,
 )
-from pool.worker import WorkerLauncher, is_disk_full, load_conversation
+from pool.worker_port import WorkerLauncher, is_disk_full, load_conversation
 from pool.worker_task import BackgroundCallbacks, WorkerTask, rss_by_worker
 from profiles import CapabilityProfile
 from wire.messages import SessionResult

@@ -9,8 +9,8 @@ from errors import PoolError
 from pool.budget import BreakerState
 from pool.records import ProfileRecord, WorkerRecord
 from pool.state import PoolState
-from pool.states import PoolMode, SessionState, WaiterState, WorkerState
 from pool.stimuli import FailureKind, Spawn
+from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
 from pool.waiting_list import ConditionQueue
 
 

@@ -12,7 +12,8 @@ from pool.budget import TokenBucket
 from pool.records import AgentWorkers, HardGroup, HoldRecord, ProfileRecord, SessionRecord, WorkerRecord
 from pool.settings import PoolSettings
 from pool.snapshot import Counters, PoolCounts
-from pool.states import (
+from pool.stimuli import Acquire, Action, Notify, Reject
+from pool.transitions import (
     SESSION_TRANSITIONS,
     WORKER_TRANSITIONS,
     PoolMode,
@@ -21,7 +22,6 @@ from pool.states import (
     WorkerState,
     transition,
 )
-from pool.stimuli import Acquire, Action, Notify, Reject
 from pool.waiting_list import ConditionQueue, Waiter, WaitingList
 from profiles.profile import CapabilityProfile
 from wire.timers import Timers

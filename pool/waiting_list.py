@@ -9,8 +9,8 @@ import heapq
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pool.states import WAITER_TRANSITIONS, WaiterState, transition
 from pool.stimuli import Acquire
+from pool.transitions import WAITER_TRANSITIONS, WaiterState, transition
 
 if TYPE_CHECKING:
     from pool.records import ProfileRecord, SessionRecord

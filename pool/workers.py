@@ -5,8 +5,8 @@ from pool import rejections
 from pool.records import SessionRecord, WorkerRecord
 from pool.spawning import Spawner
 from pool.state import PoolState
-from pool.states import PoolMode, SessionState, WaiterState, WorkerState
 from pool.stimuli import FailureKind, Stop, StopReason, TurnStalled
+from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
 
 _MAX_RESUME_FAILURES = 2
 _IMMEDIATE_REASONS = frozenset({"mismatch", "outdated"})

@@ -19,8 +19,8 @@ from errors import WorkerStartFailed
 from rpc import guard_main
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry, ExitWatch
-from rpc.limit_mark import clear_rlimit_mark
 from rpc.pipes import Pipe
+from rpc.rlimit_mark import clear_rlimit_mark
 from rpc.transport import ExitStatus
 from wire.procfs import identify
 

@@ -16,7 +16,7 @@ import msgspec
 
 from errors import WorkerStartFailed
 from rpc.cgroup import raise_oom_score
-from rpc.limit_mark import marking_children
+from rpc.rlimit_mark import marking_children
 from rpc.settings import RpcSettings
 from wire.procfs import MARKER_VARIABLE
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from rpc.limit_mark import instance_number, mark_number, rlimit_mark_of
+from rpc.rlimit_mark import instance_number, mark_number, rlimit_mark_of
 from wire.procfs import (
     EXEC_TIMEOUT,
     ProcessIdentity,

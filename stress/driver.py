@@ -18,7 +18,7 @@ from stress.connection import PushMessage, ReconnectingClient
 from stress.facts import DirectViolation, Fact, OutcomeReceived, RequestAnswered, SupervisorStarted, WaitingEnded
 from stress.loads import Arrival
 from stress.plan import Plan
-from stress.requests import EVENT_KINDS, RequestTracker
+from stress.request_tracker import EVENT_KINDS, RequestTracker
 from wire.messages import ErrorBody
 
 _GRACE_SECONDS = 15.0

@@ -25,7 +25,7 @@ from stress.loads import Arrival
 from stress.outcome import StressResult
 from stress.plan import StressOptions, make_plan
 from stress.recorder import RunRecorder
-from stress.requests import Nonces, RequestTracker
+from stress.request_tracker import Nonces, RequestTracker
 from stress.sampler import ANSWER_SECONDS, SupervisorSampler, open_files, resident_bytes
 from stress.schedule import (
     AGE_STEP,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from stress.facts import PromptOccurrences
-from stress.requests import Nonces
+from stress.request_tracker import Nonces
 
 
 class _PromptMessage(msgspec.Struct):

@@ -33,13 +33,10 @@ WITHOUT_A_CLOCK = (
     "router",
     "rpc/native",
     "rpc/dialect",
-    *(
-        f"wire/{name}"
-        for name in ("call_parts", "entries", "framing", "messages", "redaction", "run_view", "sparkline")
-    ),
-    *(f"wire/{name}" for name in ("sse", "texts", "timers", "transcript", "transcript_repair", "units")),
+    *(f"wire/{name}" for name in ("call_page", "entries", "framing", "messages", "redaction", "run_view", "sparkline")),
+    *(f"wire/{name}" for name in ("sse", "prompt_texts", "timers", "transcript", "transcript_repair", "units")),
     "pool/machine",
-    "pool/states",
+    "pool/transitions",
     "pool/waiting_list",
     "gateway/lanes",
     "gateway/sessions/commands",
@@ -49,7 +46,10 @@ WITHOUT_A_CLOCK = (
     *(f"heartbeat/{name}" for name in ("answers", "gates", "records", "schedule", "settings", "system_events", "wake")),
     *(f"heartbeat/cron/{name}" for name in ("jobs", "machine", "schedule", "settings", "wall_clock")),
     *(f"heartbeat/delivery/{name}" for name in ("outbox", "settings", "targets")),
-    *(f"stress/{name}" for name in ("checker", "facts", "loads", "metrics", "outcome", "plan", "requests", "schedule")),
+    *(
+        f"stress/{name}"
+        for name in ("checker", "facts", "loads", "metrics", "outcome", "plan", "request_tracker", "schedule")
+    ),
     "stress/table",
 )
 """Pure rooms and modules, beside those of the doors that say so: decisions that read no clock, start no process and

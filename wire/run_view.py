@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TextIO
 
 import msgspec
 
-from wire.call_parts import STYLES, CallPage, page_lines
+from wire.call_page import STYLES, CallPage, page_lines
 from wire.messages import CallDetails, ToolCallView
 from wire.terminal import DIM, PLAIN, can_style, clean, clean_stream, display_width, fit, format_duration, wants_styles
 

@@ -11,7 +11,7 @@ from agent.tools.base import ToolContext, ToolError
 from agent.tools.edits import Edit, EditError, TextChange, plan_changes, unified_diff
 from agent.tools.files import read_content
 from agent.tools.paths import ConfinedPath, resolve_path
-from wire.call_parts import CallPart
+from wire.call_page import CallPart
 
 _MAX_OLD_BYTES = 1024 * 1024
 _MAX_COMPARED = 400 * 400

@@ -11,7 +11,7 @@ from agent.tools.edits import Edit, EditError, TextChange, apply_changes, plan_c
 from agent.tools.file_state import HASHED_BYTES, FileVersion
 from agent.tools.files import changed_error, encode_text, read_content, replace_content
 from agent.tools.paths import ConfinedPath, resolve_path_in_thread, tool_errors
-from wire.call_parts import CallPart
+from wire.call_page import CallPart
 
 _MAX_EDITS = 100
 

@@ -15,7 +15,7 @@ from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
 from agent.tools.pages import shorten
 from agent.tools.paths import resolve_path
 from agent.tools.progress import wait_for_end
-from wire.call_parts import CallPart
+from wire.call_page import CallPart
 
 _DEFAULT_TIMEOUT = 1800.0
 _DEFAULT_YIELD_MS = 10_000

@@ -15,7 +15,7 @@ from agent.processes.session import InputClosed, ProcessInput, ProcessSession
 from agent.tools.base import Effects, Report, ToolContext, ToolOutput
 from agent.tools.pages import shorten
 from agent.tools.progress import wait_for_end
-from wire.call_parts import CallPart
+from wire.call_page import CallPart
 
 _MAX_WAIT = 30.0
 _LOG_LINES = 200

@@ -10,7 +10,7 @@ from agent.tools.change_preview import describe_write
 from agent.tools.file_state import FileVersion
 from agent.tools.files import WriteResult, changed_error, current_version, encode_text, replace_content
 from agent.tools.paths import ConfinedPath, resolve_path_in_thread, tool_errors
-from wire.call_parts import CallPart
+from wire.call_page import CallPart
 
 
 class WriteInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

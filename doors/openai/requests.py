@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from doors.openai.choices import FunctionTool, apply_tool_choice, parse_response_format, parse_stops
+from doors.openai.options import FunctionTool, apply_tool_choice, parse_response_format, parse_stops
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
 from wire.messages import AnswerOptions, ImageContent

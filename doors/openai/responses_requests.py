@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from doors.openai.choices import FunctionTool, apply_tool_choice, parse_response_format
+from doors.openai.options import FunctionTool, apply_tool_choice, parse_response_format
 from doors.openai.requests import (
     ChatMessage,
     ContentPart,

@@ -16,11 +16,11 @@ from doors.http.errors import HttpError, json_response
 from doors.http.services import RouteSpec, identity_of
 from doors.http.tokens import Scope
 from doors.openai.completion import AnswerStreamResponse
-from doors.openai.entry import OpenAIServices
 from doors.openai.errors import ResponseNotFound, render
 from doors.openai.prompts import answered_call_ids
 from doors.openai.responses_bodies import ResponseEvents, response_body, response_head
 from doors.openai.responses_requests import read_response, response_input
+from doors.openai.services import OpenAIServices
 from doors.openai.session_ref import (
     OWN_SESSION,
     SessionRef,

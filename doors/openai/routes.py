@@ -13,10 +13,10 @@ from doors.http.tokens import Scope
 from doors.openai import responses_routes
 from doors.openai.completion import AnswerStreamResponse
 from doors.openai.completion_bodies import Chunks, completion_body
-from doors.openai.entry import OpenAIServices
 from doors.openai.errors import render
 from doors.openai.prompts import answered_call_ids
 from doors.openai.requests import chat_input, read_chat
+from doors.openai.services import OpenAIServices
 from doors.openai.session_ref import find_session_ref
 
 _ANY_METHOD = ("GET", "POST", "PUT", "PATCH", "DELETE")

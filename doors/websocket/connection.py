@@ -34,9 +34,9 @@ from doors.websocket.handshake import (
 from doors.websocket.hub import EventHub
 from doors.websocket.methods import METHODS, dispatch
 from doors.websocket.peer import SocketSubscriptions, presence_entry
-from doors.websocket.run_text import EVENT_NAMES
 from doors.websocket.runs import ConnectionContext, MethodRequest
 from doors.websocket.sender import FrameSender
+from doors.websocket.translator import EVENT_NAMES
 from errors import PoolError, PoolSaturated
 
 _VERSION = version("agent-pool")

@@ -19,7 +19,7 @@ import msgspec
 
 from doors.websocket.frames import milliseconds, omit_none
 from doors.websocket.peer import Audience
-from wire.call_parts import CallPage
+from wire.call_page import CallPage
 from wire.messages import CallDetails, ErrorBody, TokenUsage, ToolCallView
 
 _encode = msgspec.json.Encoder().encode

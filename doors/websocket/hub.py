@@ -23,7 +23,7 @@ from doors.http.tokens import Scope
 from doors.websocket.events import OutboundEvent
 from doors.websocket.frames import SocketLimits
 from doors.websocket.peer import presence_entries
-from doors.websocket.run_text import GATEWAY_EVENT_TYPES, EventTranslator
+from doors.websocket.translator import GATEWAY_EVENT_TYPES, EventTranslator
 
 _VERSION = version("agent-pool")
 _LINGER_SECONDS = 60.0

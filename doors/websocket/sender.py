@@ -6,7 +6,7 @@ from typing import Any
 import trio
 
 from doors.limits import OutputShare
-from doors.websocket.outbox import EnqueueResult, FrameQueue
+from doors.websocket.frame_queue import EnqueueResult, FrameQueue
 
 _BATCH_BYTES = 64 * 1024
 """Frames that wait are sent together, up to so much."""

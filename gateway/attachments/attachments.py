@@ -12,7 +12,7 @@ import trio
 
 from errors import PoolError, UsageError, WorkerError
 from gateway.attachments.attachment import Attachment, UnreadOutputBudget
-from gateway.attachments.front_end_rules import FrontEndProtocol, NativeFrontEnd, PiFrontEnd, raw_object
+from gateway.attachments.front_end_protocol import FrontEndProtocol, NativeFrontEnd, PiFrontEnd, raw_object
 from gateway.attachments.lookup import ConversationLookup
 from gateway.attachments.session import AttachedSession
 from gateway.caller import Caller

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import trio
 
 from errors import PoolError
-from gateway.attachments.front_end_rules import FrontEndProtocol, RequestKind
+from gateway.attachments.front_end_protocol import FrontEndProtocol, RequestKind
 from gateway.runs.run import Run
 from pool import Lease, Pool
 from profiles import CapabilityProfile

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from errors import PoolError, ResumeFailed, UsageError, WorkerRefused, error_from_wire
-from gateway.attachments.front_end_rules import FrontEndProtocol, ObservedRun, RequestKind
+from gateway.attachments.front_end_protocol import FrontEndProtocol, ObservedRun, RequestKind
 from gateway.attachments.pending import AttachmentContext, ForwardedRequest, FrontEnd
 from pool import Lease, Pool
 from profiles import CapabilityProfile

@@ -12,10 +12,10 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from wire.call_parts import CallPage, bounded_page
+from wire.call_page import CallPage, bounded_page
 from wire.framing import DECODE_ERRORS
 from wire.messages import EMPTY, CallDetails, EventChannel, TokenUsage, ToolCallView, ToolEvent, UiRequest
-from wire.texts import excerpt
+from wire.prompt_texts import excerpt
 
 MAX_DATA_BYTES = 256 * 1024
 """Data of one event that has no shape of its own, or that must not be cut because it is a question."""

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from gateway.lanes.messages import Submit
 from gateway.settings import QueueMode
-from pool.states import transition
+from pool.transitions import transition
 
 
 class EntryState(StrEnum):

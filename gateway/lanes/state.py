@@ -22,7 +22,7 @@ from gateway.lanes.entries import (
 from gateway.lanes.messages import LaneAction, RejectionReason, RejectRun, StartTurn, Submit
 from gateway.lanes.queue import SessionQueue
 from gateway.settings import QueueSettings
-from pool.states import transition
+from pool.transitions import transition
 from wire.timers import Timer
 
 

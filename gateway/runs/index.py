@@ -18,7 +18,7 @@ import msgspec
 
 from errors import Conflict, PoolSaturated, UsageError
 from gateway.settings import GatewaySettings
-from pool.states import transition
+from pool.transitions import transition
 from store.records import RunKey, RunRow, RunState
 
 RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {

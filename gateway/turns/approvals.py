@@ -14,7 +14,7 @@ from errors import ProtocolViolation, UsageError, WorkerRefused
 from gateway.events.worker_events import PublishedEvent
 from gateway.turns.scheduler import TurnScheduler
 from pool.lease import Lease
-from wire.call_parts import PAGE_CHARS, CallPage, CallPart, bounded_page
+from wire.call_page import PAGE_CHARS, CallPage, CallPart, bounded_page
 from wire.framing import DECODE_ERRORS
 from wire.messages import ToolCallView
 

@@ -38,7 +38,7 @@ from rpc.pi.runs import PiRunController
 from rpc.settings import RpcSettings
 from wire.framing import decode_block
 from wire.messages import PromptParams, Ready, TextParams
-from wire.texts import answer_instructions
+from wire.prompt_texts import answer_instructions
 
 P = TypeVar("P", bound=msgspec.Struct)
 

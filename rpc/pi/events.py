@@ -11,7 +11,7 @@ import msgspec
 from rpc.pi.messages import PiLine, PiToolOutput, content_text, is_present
 from wire.framing import DECODE_ERRORS
 from wire.messages import AssistantMessage, ToolCallView, ToolEvent, UiRequest
-from wire.texts import excerpt
+from wire.prompt_texts import excerpt
 
 MAX_TAIL = 2_000
 """Characters of a tool's output that an event shows: the last ones."""

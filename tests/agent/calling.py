@@ -7,7 +7,7 @@ import msgspec
 import trio
 
 from agent.approvals import Approvals
-from agent.calls import CallRunner
+from agent.call_runner import CallRunner
 from agent.hook_types import Hook
 from agent.hooks import Hooks
 from agent.policy import Policy

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import msgspec
 
 import agent.rpc
-import agent.turn  # noqa: F401 - a worker imports it when it first needs it
+import agent.run_executor  # noqa: F401 - a worker imports it when it first needs it
 from agent.cli import main
 from agent.tools.catalogue import TOOL_NAMES, open_tools
 from agent.tools.todo import LazyTodoTool

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.approvals import Approvals, ApprovalVerdict, CallDescription, NotDecidable, PendingApproval
-from wire.call_parts import CallPart
+from wire.call_page import CallPart
 from wire.messages import ToolCallView
 
 

@@ -12,7 +12,7 @@ from agent.tools.base import ToolContext
 from agent.tools.catalogue import TOOL_NAMES, open_tools
 from agent.tools.todo import LazyTodoTool
 from tests.agent.calling import Bench, answer
-from wire.call_parts import CallPart
+from wire.call_page import CallPart
 from wire.entries import ToolUseBlock
 
 TOOLS = open_tools(frozenset(TOOL_NAMES), LazyTodoTool(lambda *_: {}).tool)

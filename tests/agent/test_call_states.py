@@ -4,7 +4,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.call import TRANSITIONS, IllegalCallTransition, is_final, new_record, with_decision, with_result, with_state
+from agent.tool_call import (
+    TRANSITIONS,
+    IllegalCallTransition,
+    is_final,
+    new_record,
+    with_decision,
+    with_result,
+    with_state,
+)
 from wire.entries import ApprovalDecision, CallRecord, CallState, ToolUseBlock
 
 ENDS = frozenset({CallState.COMPLETED, CallState.FAILED, CallState.DENIED, CallState.SEALED})

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from agent import hooks as hook_sources
-from agent.calls import _stricter
+from agent.call_runner import _stricter
 from agent.hook_types import (
     HOOK_NAMES,
     AgentEnd,

@@ -8,8 +8,8 @@ import trio
 from agent.model_call import PartialReply
 from agent.models.base import CallPiece, TextPiece
 from agent.output import WorkerOutput
+from agent.run_executor import RunClock
 from agent.runs import ActiveRunTracker, AgentRun
-from agent.turn import RunClock
 from wire.entries import TextBlock, TranscriptMessage
 
 

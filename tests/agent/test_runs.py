@@ -9,7 +9,7 @@ import trio
 
 from agent.hook_types import AgentEnd
 from agent.hooks import Hooks
-from agent.steps import StepLoop
+from agent.step_loop import StepLoop
 from tests.agent.inprocess import SMALL, Client, worker
 from wire.messages import PromptResult
 
@@ -255,7 +255,7 @@ async def test_a_defect_ends_the_run_as_any_other_end_does(
 async def test_a_run_that_could_not_even_begin_leaves_nobody_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with worker("--no-session") as client:
         with monkeypatch.context() as patched:
-            patched.setitem(sys.modules, "agent.turn", None)  # its import fails
+            patched.setitem(sys.modules, "agent.run_executor", None)  # its import fails
             assert await client.refused("prompt", text="hello") == "internal"
         assert (await client.prompt("hello")).stop_reason == "stop"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.call import is_final, new_record, with_decision, with_result, with_state
 from agent.sealing import SealingPlan, open_calls, plan_sealing
+from agent.tool_call import is_final, new_record, with_decision, with_result, with_state
 from wire.entries import CallRecord, CallState, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
 CALL = ToolUseBlock("c", "exec", {"command": "ls"})

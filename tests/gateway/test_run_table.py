@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from errors import Conflict, PoolSaturated, UsageError
 from gateway.runs.index import AcceptedRun, RepeatedRun, RunIndex, RunRecord, hash_body
 from gateway.settings import GatewaySettings
-from pool.states import IllegalTransitionError
+from pool.transitions import IllegalTransitionError
 from store.records import RunRow, RunState
 from wire.units import Seconds
 

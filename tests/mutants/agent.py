@@ -6,7 +6,7 @@ MUTANTS = (
     Mutant(
         keeps="durable",
         without="a tool with effects runs before its call is on the disk",
-        file="agent/calls.py",
+        file="agent/call_runner.py",
         old=("            if allowed.tool.effects not in HARMLESS_EFFECTS:\n                await self._log.sync()"),
         new="            pass",
         tests=("tests/agent/test_calls.py::test_a_tool_with_effects_begins_only_when_the_disk_knows_that_it_runs",),
@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a call that comes twice in one answer is run twice",
-        file="agent/calls.py",
+        file="agent/call_runner.py",
         old="            if first.setdefault(live.call.id, live) is not live:",
         new="            if False:",
         tests=("tests/agent/test_calls.py::test_results_come_in_call_order_whoever_is_done_first",),
@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         keeps="durable",
         without="a call moves although that could not be written",
-        file="agent/call.py",
+        file="agent/tool_call.py",
         old=("        self._log.record_call(record)\n        self.record = record"),
         new=("        self.record = record\n        self._log.record_call(record)"),
         tests=("tests/agent/test_call_approvals.py::test_a_decision_that_cannot_be_written_down_was_not_made",),
@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a call is decided twice",
-        file="agent/call.py",
+        file="agent/tool_call.py",
         old=" or record.approval.decision is not None:",
         new=":",
         tests=("tests/agent/test_call_states.py::test_a_call_is_decided_once",),
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         keeps="access",
         without="a call runs that was denied",
-        file="agent/call.py",
+        file="agent/tool_call.py",
         old='    if record.approval is not None and record.approval.decision != "allow":',
         new="    if False:",
         tests=("tests/agent/test_call_states.py::TestCallWalk",),
@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         keeps="access",
         without="the beginning of a long call is shown as if it were the whole",
-        file="wire/call_parts.py",
+        file="wire/call_page.py",
         old="page.end < _count_chars(parts) else []",
         new="False else []",
         tests=("tests/wire/test_call_parts.py::test_what_is_cut_off_is_counted_and_ends_with_a_line_where_it_can",),

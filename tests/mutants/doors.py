@@ -179,7 +179,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="a body may be of any size",
-        file="doors/http/calls.py",
+        file="doors/http/api.py",
         old="        if len(body) > limit:",
         new="        if False:",
         tests=("tests/doors/http/test_server.py::test_a_body_without_end_is_refused_where_it_becomes_too_large",),
@@ -187,7 +187,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="a body may come for ever",
-        file="doors/http/calls.py",
+        file="doors/http/api.py",
         old="    with trio.move_on_after(settings.body_timeout):",
         new="    with trio.move_on_after(1e9):",
         tests=("tests/doors/http/test_server.py::test_a_body_that_does_not_arrive_is_not_waited_for",),
@@ -227,7 +227,7 @@ MUTANTS = (
     Mutant(
         keeps="I2",
         without="a session that is named in the address is ignored",
-        file="doors/http/calls.py",
+        file="doors/http/api.py",
         old="    if request.query_params:",
         new="    if False:",
         tests=("tests/doors/http/test_calls.py::test_parameters_in_the_address_are_refused",),

@@ -360,7 +360,7 @@ MUTANTS = (
     Mutant(
         keeps="I10",
         without="an illegal move is made",
-        file="pool/states.py",
+        file="pool/transitions.py",
         old="    if new not in moves[old]:",
         new="    if False:",
         tests=("tests/pool/test_waiting.py::test_an_ended_waiter_cannot_move_any_more",),

@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from pool.budget import BREAKER_TRANSITIONS
-from pool.states import (
+from pool.transitions import (
     MODE_TRANSITIONS,
     SESSION_TRANSITIONS,
     WAITER_TRANSITIONS,

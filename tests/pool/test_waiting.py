@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord
-from pool.states import IllegalTransitionError, WaiterState
 from pool.stimuli import Acquire
+from pool.transitions import IllegalTransitionError, WaiterState
 from pool.waiting_list import ConditionQueue, Waiter, WaitingList
 from tests.pool.world import make_profile
 

@@ -19,7 +19,7 @@ from rpc import guard_main
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
 from rpc.guard import Guard, supervise_guard
-from rpc.limit_mark import clear_rlimit_mark, mark_by_rlimit, rlimit_mark_of
+from rpc.rlimit_mark import clear_rlimit_mark, mark_by_rlimit, rlimit_mark_of
 from rpc.transport import ExitStatus
 from tests.rpc.procs import LIMIT, is_alive, open_fds, running, spec_of, wait_dead
 from wire.procfs import MARKER_VARIABLE, read_stat

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rpc.limit_mark import (
+from rpc.rlimit_mark import (
     can_mark_by_rlimit,
     clear_rlimit_mark,
     instance_number,

@@ -9,8 +9,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from pool import invariants, stimuli
-from pool.states import PoolMode, WaiterState, WorkerState
 from pool.stimuli import Action
+from pool.transitions import PoolMode, WaiterState, WorkerState
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Simulation

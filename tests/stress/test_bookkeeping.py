@@ -26,7 +26,7 @@ from stress.loads import Arrival
 from stress.metrics import RunMetrics
 from stress.plan import StressOptions, make_plan
 from stress.recorder import RunRecorder
-from stress.requests import Nonces, RequestTracker
+from stress.request_tracker import Nonces, RequestTracker
 from stress.run import _StressRun
 from stress.sampler import open_files, read_status
 from stress.schedule import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, check_rules, settings_text

@@ -18,7 +18,7 @@ from stress.connection import PushMessage, ReconnectingClient
 from stress.driver import LoadDriver, SimulatedFrontEnds
 from stress.facts import DirectViolation, Fact, RequestAnswered
 from stress.plan import StressOptions, make_plan
-from stress.requests import Nonces, RequestTracker
+from stress.request_tracker import Nonces, RequestTracker
 
 HEAD = {"subscription": "s", "head": 7, "complete": True}
 Answer = Callable[[int, dict[str, Any]], list[dict[str, Any]]]

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from stress.driver import LoadDriver
 from stress.facts import DirectViolation, Fact, RequestAsked, WaitingEnded
 from stress.plan import StressOptions, make_plan
-from stress.requests import Nonces, RequestTracker
+from stress.request_tracker import Nonces, RequestTracker
 from stress.schedule import all_arrivals
 from wire.messages import ErrorBody
 

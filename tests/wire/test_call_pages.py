@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.call_parts import CallPage, CallPart, describe_hidden, mark_invisible, page_lines
+from wire.call_page import CallPage, CallPart, describe_hidden, mark_invisible, page_lines
 from wire.terminal import display_width
 
 

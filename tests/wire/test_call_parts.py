@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.call_parts import CallPage, CallPart, bounded_page, page_of
+from wire.call_page import CallPage, CallPart, bounded_page, page_of
 
 TEXTS = st.lists(st.text(alphabet=st.sampled_from("ab\n é\U0001f600"), max_size=60), max_size=6)
 

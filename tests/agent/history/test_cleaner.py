@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.history.clean import IncrementalSanitizer, SanitizeRules, sanitize
 from agent.history.compaction import estimate_tokens
+from agent.history.sanitize import IncrementalSanitizer, SanitizeRules, sanitize
 from tests.agent.history.building import called, prompt, resulted, said
 from tests.agent.history.drawing import messages, rules
 from wire.entries import ContentBlock, TextBlock, TranscriptMessage

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.history.clean import SanitizeRules, limit_history_turns, merge_roles, sanitize
+from agent.history.sanitize import SanitizeRules, limit_history_turns, merge_roles, sanitize
 from tests.agent.history.building import called, prompt, resulted, said
 from tests.agent.history.drawing import messages, rules
 from wire.entries import (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from doors.http import anonymous, calls, events, metrics, routes
-from doors.http import calls as health
+from doors.http import anonymous, api, events, metrics, routes
+from doors.http import api as health
 from doors.http.server import HttpServer
 from doors.http.services import MethodsPort
 from doors.http.settings import HttpSettings
@@ -66,7 +66,7 @@ def open_door(nursery: trio.Nursery, tmp_path: Path, methods: FakeMethods, monke
     Connections without a token may cost as much as the test makes of them: ``test_strangers`` holds what they may.
     """
     monkeypatch.setattr(anonymous, "BURST_SECONDS", 1000.0)
-    monkeypatch.setattr(routes, "DOORS", (health.health_routes, metrics.routes, calls.routes, events.routes))
+    monkeypatch.setattr(routes, "DOORS", (health.health_routes, metrics.routes, api.routes, events.routes))
 
     async def open_it(stands_behind: MethodsPort | None = None, **changes: Any) -> Door:
         settings = HttpSettings(**{**SMALL, **changes})

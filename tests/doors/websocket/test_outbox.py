@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doors.websocket.outbox import EnqueueResult, FrameQueue
+from doors.websocket.frame_queue import EnqueueResult, FrameQueue
 
 TAKEN, DROPPED, FULL = (
     EnqueueResult(is_full=False, lost=0),

@@ -208,7 +208,7 @@ async def test_trouble_with_the_events_is_a_gap_and_not_the_end(
         raise KeyError("a defect")
 
     with monkeypatch.context() as patched:
-        patched.setattr("doors.websocket.run_text.EventTranslator.translate", broken)
+        patched.setattr("doors.websocket.translator.EventTranslator.translate", broken)
         world.launcher.running("hang").tell("assistant_message", partial="lost")
         await settle(lambda: "cannot be told" in caplog.text)
     await settle(lambda: follows(world))

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doors.websocket import run_text
+from doors.websocket import translator
 from doors.websocket.events import SESSION_CHANGE_REASONS, OutboundEvent
 from doors.websocket.peer import Audience
-from doors.websocket.run_text import GATEWAY_EVENT_TYPES, EventTranslator
+from doors.websocket.translator import GATEWAY_EVENT_TYPES, EventTranslator
 
 
 def event(seq: int, kind: str, data: Any = None, run: str | None = "r1", session: str = "alice") -> dict[str, Any]:
@@ -129,7 +129,7 @@ def test_looking_back_tells_nothing_old_and_all_text_with_what_is_new() -> None:
 
 
 def test_a_long_answer_is_repeated_less_often_and_at_last_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_text, "MOST_TEXT", 2000)
+    monkeypatch.setattr(translator, "MOST_TEXT", 2000)
     story = EventTranslator(0)
     story.translate(push(event(1, "run:start"), text(2, "x" * 999)), 0.0)
     assert shown(story.translate(push(text(3, "y")), 0.0001)) == []
@@ -155,7 +155,7 @@ def test_a_run_that_has_ended_is_forgotten() -> None:
 
 
 def test_no_more_runs_are_remembered_than_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doors.websocket.run_text._MOST_RUNS", 3)
+    monkeypatch.setattr("doors.websocket.translator._MOST_RUNS", 3)
     story = EventTranslator(0)
     for number in range(10):
         story.translate(push(text(number + 1, "a", run=f"r{number}")), 0.0)
@@ -253,7 +253,7 @@ def test_a_failed_call_that_never_ends_is_told_before_the_end_of_its_run() -> No
 
 
 def test_of_calls_that_fail_and_do_not_end_the_oldest_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doors.websocket.run_text._MOST_FAILURES", 2)
+    monkeypatch.setattr("doors.websocket.translator._MOST_FAILURES", 2)
     failures = [event(n, "tool:error", {**FAILED, "call": {**CALL, "id": f"c{n}"}}) for n in (2, 3, 4)]
     assert results(of_one(*failures)) == [("c2", True, "no such file")]
     story = EventTranslator(0)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from errors import WorkerExited
-from gateway.attachments.front_end_rules import ObservedRun, PiFrontEnd
+from gateway.attachments.front_end_protocol import ObservedRun, PiFrontEnd
 from gateway.attachments.session import AttachedSession
 from rpc.passthrough import RawLine
 

@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from gateway.lanes.entries import ENTRY_TRANSITIONS, LANE_SESSION_TRANSITIONS, EntryState, LaneSessionState
-from pool.states import IllegalTransitionError, transition
+from pool.transitions import IllegalTransitionError, transition
 
 ENTRY_LIFE = {
     ("new", "waiting"),

@@ -27,7 +27,7 @@ from wire.entries import (
     ToolUseBlock,
 )
 from wire.messages import CallDetails, ToolCallView
-from wire.texts import excerpt
+from wire.prompt_texts import excerpt
 
 MAX_NOTE_CHARS = 2_000
 """Characters of a note that are kept."""

@@ -17,7 +17,7 @@ from agent.model_call import ModelCaller
 from agent.models.base import ModelError
 from agent.output import OutputLost, RunEvents
 from agent.runs import AgentRun
-from agent.steps import StepLoop
+from agent.step_loop import StepLoop
 from agent.worker import AgentWorker
 from wire.messages import PromptResult, StopReason
 from wire.transcript_repair import TranscriptError

@@ -5,13 +5,13 @@ import time
 import msgspec
 import trio
 
-from agent.call import Emit, new_record
-from agent.calls import CallRunner
+from agent.call_runner import CallRunner
 from agent.conversation import Conversation
 from agent.images import load_images, may_name_images
 from agent.limits import WorkerLimits
 from agent.model_call import ModelCaller
 from agent.runs import AgentRun, InputQueue
+from agent.tool_call import Emit, new_record
 from agent.toolbox import Toolbox
 from wire.entries import (
     STEER_PREFIX,

@@ -18,11 +18,11 @@ import msgspec
 import trio
 
 from agent.approvals import Approvals, ApprovalVerdict, CallDescription, PendingApproval, describe
-from agent.call import CallLog, Emit, EndState, ToolCallTracker
 from agent.hook_types import Ask, Change, Deny, HookFailed, ToolVerdict, UseResult
 from agent.hooks import Hooks
 from agent.policy import HARMLESS_EFFECTS, Allowed, ApprovalNeeded, CallRejected, Policy, evaluate
 from agent.results import CallResult, aborted, denied, failure, is_json, of_error, of_exception, success, timed_out
+from agent.tool_call import CallLog, Emit, EndState, ToolCallTracker
 from agent.tools.base import Report, Tool, ToolContext, ToolError, ToolOutput
 from wire.entries import CallRecord, CallState, ImageBlock, ToolResultBlock, ToolUseBlock
 from wire.messages import Breakpoint

@@ -2,9 +2,9 @@
 
 How a worker's dialect looks from a front end: what requests mean, what answers of our own are like. Pure.
 
-The native dialect towards a front end; see ``gateway.attachments.front_end_rules``. Pure.
+The native dialect towards a front end; see ``gateway.attachments.front_end_protocol``. Pure.
 
-The pi dialect towards a front end; see ``gateway.attachments.front_end_rules``. Pure.
+The pi dialect towards a front end; see ``gateway.attachments.front_end_protocol``. Pure.
 """
 
 from collections.abc import Sequence

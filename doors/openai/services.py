@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from starlette.requests import Request
 
-from doors.http.calls import read_body
+from doors.http.api import read_body
 from doors.http.errors import HttpError
 from doors.http.services import HttpCaller, HttpServices, identity_of
 from doors.openai.answer_checks import SchemaChecker
