@@ -228,7 +228,7 @@ class CommandOutput:
     def _read_waiting(self) -> None:
         for stream, run in groupby(self._waiting, key=itemgetter(0)):
             self._append(stream, stream.sanitiser.feed(b"".join(waiting.data for waiting in run)))
-            stream.sure = 0
+            stream.min_chars = 0
         self._waiting.clear()
         self._waiting_cost = 0
 

@@ -31,11 +31,15 @@ def kind(verdict: PolicyVerdict) -> str:
         ("nothing", {"deny": frozenset({"nothing"})}, "FAILED"),  # known comes before the lists
         ("exec", {"deny": frozenset({"exec"})}, "DENIED"),
         ("exec", {"deny": frozenset({"exec"}), "require_approval": EVERY}, "DENIED"),
-        ("exec", {"require_approval": frozenset({"exec"})}, "Needed"),
+        ("exec", {"require_approval": frozenset({"exec"})}, "ApprovalNeeded"),
         ("read", {"require_approval": frozenset({"exec"})}, "Allowed"),
-        ("exec", {"require_approval": frozenset({"exec"}), "mode": "readonly"}, "Needed"),  # lists before the mode
-        ("exec", {"mode": "approval"}, "Needed"),
-        ("read", {"mode": "approval"}, "Needed"),
+        (
+            "exec",
+            {"require_approval": frozenset({"exec"}), "mode": "readonly"},
+            "ApprovalNeeded",
+        ),  # lists before the mode
+        ("exec", {"mode": "approval"}, "ApprovalNeeded"),
+        ("read", {"mode": "approval"}, "ApprovalNeeded"),
         ("read", {"mode": "readonly"}, "Allowed"),
         ("todo", {"mode": "readonly"}, "Allowed"),
         ("write", {"mode": "readonly"}, "DENIED"),
@@ -81,7 +85,7 @@ def test_what_may_run_comes_with_its_input_in_shape() -> None:
 
 
 @pytest.mark.parametrize("action", ["write", "submit", "send_keys", "paste"])
-@pytest.mark.parametrize(("rule", "outcome"), [("deny", "DENIED"), ("require_approval", "Needed")])
+@pytest.mark.parametrize(("rule", "outcome"), [("deny", "DENIED"), ("require_approval", "ApprovalNeeded")])
 def test_input_for_a_running_command_is_judged_as_exec_is(action: str, rule: str, outcome: str) -> None:
     given = {"action": action, "session_id": "calm-fox", "data": "rm -rf build\n"}
     assert kind(judged("process", given, **{rule: frozenset({"exec"})})) == outcome

@@ -349,11 +349,11 @@ async def test_failures_that_pass_are_tried_again_until_the_answer_comes(opens: 
 def test_a_worker_that_needs_no_server_never_loads_what_speaks_to_one() -> None:
     program = (
         "import sys; import agent.rpc, agent.text; from agent.models.catalogue import open_model\n"
-        "from agent.models.scripted import Faults\n"
-        "open_model(None, None, Faults(print))\n"
+        "from agent.models.scripted import ProcessFaults\n"
+        "open_model(None, None, ProcessFaults(print))\n"
         "loaded = {'httpx', 'httpcore', 'ssl', 'agent.models.openai'} & set(sys.modules)\n"
         "assert 'agent.models.openai' not in loaded and 'httpx' not in loaded, loaded\n"
-        "open_model('openai', 'm', Faults(print), environment={})\n"
+        "open_model('openai', 'm', ProcessFaults(print), environment={})\n"
         "assert 'httpx' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-P", "-c", program], check=True, timeout=20, cwd=ROOT)

@@ -124,14 +124,14 @@ async def test_an_end_that_comes_in_the_very_moment_a_poll_is_cancelled_is_told(
 HOST = """
 import os, sys, trio
 from agent.processes.registry import ProcessRegistry
-from agent.processes.spawn import Command
+from agent.processes.spawn import ShellCommand
 async def main():
     async with trio.open_nursery() as nursery:
         registry = ProcessRegistry()
         await nursery.start(registry.run)
-        session = registry.start(Command(line=sys.argv[1], cwd=sys.argv[2], environment=dict(os.environ)))
-        registry.background(session)
-        await session.fresh.wait()
+        session = registry.start(ShellCommand(line=sys.argv[1], cwd=sys.argv[2], environment=dict(os.environ)))
+        registry.move_to_background(session)
+        await session.has_output.wait()
         print(flush=True)
 trio.run(main)
 """

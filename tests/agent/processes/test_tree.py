@@ -25,12 +25,14 @@ async def test_what_forks_between_the_look_and_the_signal_is_looked_for_again(
             sent.append(number)
             return next(looks)
 
-        async def ended(self) -> None:
+        async def wait_ended(self) -> None:
             if sent == [signal.SIGTERM]:
                 await trio.sleep_forever()  # it does not care
 
     reaped: list[bool] = []
-    leader = SimpleNamespace(exited=trio.lowlevel.checkpoint, process=SimpleNamespace(wait=lambda: reaped.append(True)))
+    leader = SimpleNamespace(
+        wait_exited=trio.lowlevel.checkpoint, process=SimpleNamespace(wait=lambda: reaped.append(True))
+    )
     monkeypatch.setattr(tree, "_ProcessTree", Hydra)
     monkeypatch.setattr(tree, "_ProcessGroup", Hydra)
     await tree.stop_tree(leader, grace=7)  # type: ignore[arg-type]  # as much of a leader as it takes
