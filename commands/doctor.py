@@ -97,7 +97,7 @@ def gather_facts(
         max_workers=pool.max,
         worker_memory=pool.worker_memory,
         agents=agents,
-        node=_node_version() if any(agent.dialect == "pi" for agent in agents) else None,
+        node=_node_version() if any(agent.needs_node for agent in agents) else None,
         cgroup=_can_make_cgroups(),
         pidfd=hasattr(os, "pidfd_open"),
         subreaper=_can_be_subreaper(),
@@ -202,14 +202,20 @@ def _agent(profiles: ProfilesSettings, name: str, inherited: Mapping[str, str]) 
         return AgentFacts(name, "", problem=exc.message)
     program = profile.command[0]
     search = dict(profile.env).get("PATH")
-    server = _keyless_server(profiles.agents.get(name, AgentSettings()), {**inherited, **dict(profile.env)})
-    return AgentFacts(name, profile.dialect, program, shutil.which(program, path=search), keyless_server=server)
+    return AgentFacts(
+        name,
+        profile.dialect,
+        program,
+        shutil.which(program, path=search),
+        keyless_server=_keyless_server(profiles.agents.get(name, AgentSettings()), {**inherited, **dict(profile.env)}),
+        needs_node=profiles.traits_of(name).needs_node,
+    )
 
 
 def _keyless_server(agent: AgentSettings, env: Mapping[str, str]) -> str | None:
     """The model server that the bundled agent would ask without a key; one on this machine needs none."""
     is_openai = agent.provider == "openai" or (agent.provider is None and (agent.model or "").startswith("openai/"))
-    if agent.dialect != "native" or agent.command or not is_openai or env.get("OPENAI_API_KEY"):
+    if not agent.traits.bundled_flags or agent.command or not is_openai or env.get("OPENAI_API_KEY"):
         return None
     url = urlsplit(agent.base_url or env.get("OPENAI_BASE_URL") or "https://api.openai.com/v1")
     return None if is_loopback(url.hostname or "") else url.hostname

@@ -56,6 +56,7 @@ class AgentFacts(msgspec.Struct, frozen=True):
     problem: str | None = None
     keyless_server: str | None = None
     """The model server that it would ask without a key, where that server is not on this machine."""
+    needs_node: bool = False
 
 
 class WorkspaceFacts(msgspec.Struct, frozen=True):
@@ -177,7 +178,7 @@ def _shown_workspace(place: WorkspaceFacts) -> str:
 
 
 def _node(facts: MachineFacts) -> Iterator[Check]:
-    if not any(agent.dialect == "pi" for agent in facts.agents):
+    if not any(agent.needs_node for agent in facts.agents):
         return
     number = re.match(r"v(\d+)\.", facts.node or "")
     if number and int(number[1]) >= _MIN_NODE:

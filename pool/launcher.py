@@ -18,7 +18,7 @@ import trio
 
 from errors import ResumeFailed, WorkerStartFailed
 from pool.worker_port import ProcessFacts, redacted
-from profiles import CapabilityProfile, allows_tool, worker_argv
+from profiles import DIALECTS, CapabilityProfile, allows_tool, worker_argv
 from rpc.cgroup import Cgroup, OrphanGuarantee, orphan_guarantee
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
@@ -254,7 +254,7 @@ class LocalLauncher:
     @contextmanager
     def _agent_dir(self, worker_id: str, profile: CapabilityProfile) -> Iterator[dict[str, str]]:
         """A private copy of pi's agent directory, which it writes run-time settings into; removed with the worker."""
-        if profile.dialect != "pi":
+        if not DIALECTS[profile.dialect].private_agent_dir:
             yield {}
             return
         env = {**self._base_env, **dict(profile.env)}

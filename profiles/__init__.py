@@ -1,13 +1,14 @@
 """What a worker can do: capability profiles, their signatures, how they match, and the command line they start with."""
 
-from profiles.build import KNOWN_TOOLS, build_profile, has_workspace_per_session, workspace_of
+from profiles.build import build_profile, has_workspace_per_session, workspace_of
 from profiles.command_line import allows_tool, worker_argv
+from profiles.dialects import DIALECTS
 from profiles.matching import MatchLevel, first_difference, match, surplus
 from profiles.profile import CapabilityProfile, Resources, SoftArgs, make_profile, with_soft
 from profiles.settings import AgentSettings, ProfilesSettings, RoleSettings, SkillSettings
 
 __all__ = [
-    "KNOWN_TOOLS",
+    "DIALECTS",
     "AgentSettings",
     "CapabilityProfile",
     "MatchLevel",

@@ -1,6 +1,5 @@
 """From settings to a capability profile: which agent, in which role, where."""
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import chain
@@ -18,13 +17,7 @@ from profiles.profile import (
     resolve_cwd,
     resolve_resource,
 )
-from profiles.settings import AgentSettings, DialectName, ProfilesSettings, RoleSettings, SkillSettings
-
-KNOWN_TOOLS: dict[DialectName, tuple[str, ...]] = {
-    "native": ("edit", "exec", "find", "grep", "ls", "process", "read", "todo", "write"),
-    "pi": ("bash", "edit", "find", "grep", "ls", "read", "write"),
-}
-"""The tools that a dialect's program has of itself; what ``deny_tools`` is subtracted from."""
+from profiles.settings import AgentSettings, ProfilesSettings, RoleSettings, SkillSettings
 
 _SETTING_OF_FLAG = {
     "--provider": "provider",
@@ -62,8 +55,6 @@ _SETTING_OF_FLAG = {
     "--max-steps": "max_steps",
     "--history-turns": "history_turns",
 }
-_MAX_NAME_BYTES = 255
-"""Bytes of one part of a path; Linux knows no longer one."""
 _RESERVED_FLAGS = frozenset(
     {"--mode", "--session-dir", "--session", "--continue", "-c", "--resume", "-r", "--print", "-p"}
 )
@@ -116,7 +107,7 @@ def _build(
     left_out: Sequence[str] | None,
 ) -> CapabilityProfile:
     definition, role_settings = _agent(settings, agent), _role(settings, role)
-    if left_out is None or (left_out and definition.dialect == "pi"):
+    if left_out is None or (left_out and not definition.traits.bundled_flags):
         definition, left_out = msgspec.structs.replace(definition, no_context_files=True), ()
     check_native_settings(definition)
     directory = resolve_cwd(cwd)
@@ -159,9 +150,7 @@ def _command(definition: AgentSettings) -> list[str]:
     if definition.command:
         program, *arguments = definition.command
         return [expand_home(program), *arguments]
-    if definition.dialect == "pi":
-        return ["pi", "--mode", "rpc"]
-    return [sys.executable, "-P", "-m", "agent", "--mode", "rpc", "--timeout", "inf"]  # the pool keeps a run's time
+    return [*definition.traits.default_command]
 
 
 def _hard_args(definition: AgentSettings, role: RoleSettings, gateway_prompt: str | None, cwd: str) -> Iterator[str]:
@@ -170,10 +159,10 @@ def _hard_args(definition: AgentSettings, role: RoleSettings, gateway_prompt: st
         _check_known_tools("require_approval", definition, definition.require_approval)
     yield from native_args(definition, cwd)
     if definition.system_prompt is not None:
-        yield from ("--system-prompt", _escape_prompt(definition, definition.system_prompt))
+        yield from ("--system-prompt", definition.traits.escape_prompt(definition.system_prompt))
     texts = (definition.append_system_prompt, role.append_system_prompt, gateway_prompt)
     if appended := "\n\n".join(text for text in texts if text):
-        yield from ("--append-system-prompt", _escape_prompt(definition, appended))
+        yield from ("--append-system-prompt", definition.traits.escape_prompt(appended))
     for flag, chosen in (
         ("--no-extensions", definition.no_extensions),
         ("--no-skills", definition.no_skills),
@@ -185,26 +174,13 @@ def _hard_args(definition: AgentSettings, role: RoleSettings, gateway_prompt: st
     yield from _extra_args(definition)
 
 
-def _escape_prompt(definition: AgentSettings, text: str) -> str:
-    """The text so that the program takes it for no file, whatever its working directory holds.
-
-    pi reads a file where there is one of that name: no name is longer than 255 bytes, and spaces at the end of a prompt
-    mean nothing. The bundled agent reads one where the text begins with @.
-    """
-    if definition.dialect == "native":
-        return f"@{text}" if text.startswith("@") else text
-    is_long = any(len(part.encode()) > _MAX_NAME_BYTES for part in text.split("/"))
-    last = len(text.rpartition("/")[2].encode())
-    return text if is_long or not text else text + " " * (_MAX_NAME_BYTES + 1 - last)
-
-
 def _tools(definition: AgentSettings) -> Iterator[str]:
     """The tools are a set: sorted, so that the order in the settings makes no second profile."""
     if definition.tools is None and not definition.deny_tools:
         return
     if definition.tools is None:
         _check_known_tools("deny_tools", definition, definition.deny_tools)
-    allowed = KNOWN_TOOLS[definition.dialect] if definition.tools is None else definition.tools
+    allowed = definition.traits.known_tools if definition.tools is None else definition.tools
     if left := sorted(set(allowed) - set(definition.deny_tools)):
         yield from ("--tools", ",".join(left))
     else:
@@ -213,7 +189,7 @@ def _tools(definition: AgentSettings) -> Iterator[str]:
 
 def _check_known_tools(setting: str, definition: AgentSettings, names: Iterable[str]) -> None:
     """A misspelt name would leave the tool free to run; a program's own tools are known where ``tools`` names them."""
-    known = sorted({*KNOWN_TOOLS[definition.dialect], *(definition.tools or ())})
+    known = sorted({*definition.traits.known_tools, *(definition.tools or ())})
     for name in names:
         if name not in known:
             raise UsageError(f"{setting}: {_unknown('tool', name, known)}", setting=setting)

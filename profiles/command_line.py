@@ -240,7 +240,7 @@ def check_native_settings(definition: AgentSettings) -> None:
 
     Passing it over in silence would be worse than an error: whoever writes ``permission_mode`` relies on it.
     """
-    if definition.dialect == "native":
+    if definition.traits.bundled_flags:
         if definition.base_url is not None:
             _check_base_url(definition.base_url)
         return

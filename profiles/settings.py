@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from profiles.dialects import DIALECTS, DialectName, DialectTraits
 from wire.units import Seconds
 
-DialectName = Literal["native", "pi"]
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 PermissionMode = Literal["auto", "approval", "readonly"]
 _Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -99,6 +99,11 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     timeout_seconds: Seconds | None = None
     """A run of this agent ends after this; 0 = never; unset = as ``agents.defaults`` says. No part of the profile."""
 
+    @property
+    def traits(self) -> DialectTraits:
+        """What programs of its dialect understand."""
+        return DIALECTS[self.dialect]
+
     def __repr__(self) -> str:
         return f"AgentSettings({', '.join(f'{name}={value!r}' for name, value in _repr_fields(self))})"
 
@@ -165,6 +170,10 @@ class ProfilesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     def dialect_of(self, agent: str) -> DialectName:
         """What the agent's program speaks."""
         return self.agents.get(agent, AgentSettings()).dialect
+
+    def traits_of(self, agent: str) -> DialectTraits:
+        """What the agent's program understands."""
+        return DIALECTS[self.dialect_of(agent)]
 
     def provider_of(self, agent: str) -> str | None:
         """Whose model the agent uses, where its definition says so."""

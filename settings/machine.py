@@ -22,7 +22,7 @@ from doors.http.tokens import TOKEN_VARIABLE, find_token_source, read_token, tok
 from errors import UsageError
 from heartbeat.delivery.settings import signing_key
 from pool.settings import check_memory
-from profiles import KNOWN_TOOLS, AgentSettings
+from profiles import AgentSettings
 from router.workspaces import find_workspace, workspace_problem
 from settings.problems import KeyPath, Problem
 from settings.schema import Settings
@@ -125,7 +125,7 @@ def _agent_exposure(settings: Settings, name: str, agent: AgentSettings, named: 
     is_held = "exec" not in free or bool(agent.hooks)
     own = {f"agents.{name}.hooks": path for path in agent.hooks} if free else {}
     at_stake = named if writers and is_held else own
-    if agent.dialect != "native" or not at_stake:
+    if not agent.traits.bundled_flags or not at_stake:
         return
     if agent.allow_outside and writers and is_held:
         yield Problem(
@@ -147,7 +147,7 @@ def _unapproved_tools(agent: AgentSettings) -> frozenset[str]:
     """Tools with effects on files that run without approval."""
     if agent.permission_mode != "auto":
         return frozenset()
-    there_are = KNOWN_TOOLS["native"] if agent.tools is None else agent.tools
+    there_are = agent.traits.known_tools if agent.tools is None else agent.tools
     return frozenset({*_FILE_TOOLS, "exec"} & {*there_are} - {*agent.deny_tools, *agent.require_approval})
 
 

@@ -85,9 +85,9 @@ class _AnyHeader(msgspec.Struct, frozen=True):
     timestamp: Any = None
 
     @property
-    def is_pi(self) -> bool:
-        """Whether pi has written it, whatever its version."""
-        return isinstance(self.timestamp, str) and self.created is None
+    def dialect(self) -> str:
+        """Whose programs have written it, whatever their version."""
+        return "pi" if isinstance(self.timestamp, str) and self.created is None else "native"
 
 
 class _AnyObject(msgspec.Struct, frozen=True):
@@ -253,11 +253,10 @@ def _decode_header(line: bytes, path: Path) -> _AnyHeader:
 
 
 def _check_dialect(header: _AnyHeader, dialect: str | None, path: Path) -> None:
-    if dialect is not None and header.is_pi != (dialect == "pi"):
-        own = "pi" if header.is_pi else "native"
+    if dialect is not None and header.dialect != dialect:
         raise TranscriptForeign(
-            f"{path} is a transcript of the {own} dialect, and the agent speaks {dialect}; begin the session again, "
-            "or give it to an agent of that dialect"
+            f"{path} is a transcript of the {header.dialect} dialect, and the agent speaks {dialect}; "
+            "begin the session again, or give it to an agent of that dialect"
         )
 
 

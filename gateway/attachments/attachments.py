@@ -12,7 +12,7 @@ import trio
 
 from errors import PoolError, UsageError, WorkerError
 from gateway.attachments.attachment import Attachment, UnreadOutputBudget
-from gateway.attachments.front_end_protocol import FrontEndProtocol, NativeFrontEnd, PiFrontEnd, raw_object
+from gateway.attachments.front_end_protocol import FRONT_ENDS, raw_object
 from gateway.attachments.lookup import ConversationLookup
 from gateway.attachments.session import AttachedSession
 from gateway.caller import Caller
@@ -25,7 +25,7 @@ from gateway.sessions.sessions import Sessions
 from gateway.turns.scheduler import TurnScheduler
 from pool import Lease, Pool
 from pool.stimuli import SessionKnown, StopWorker, WorkerModified
-from profiles import AgentSettings, CapabilityProfile, build_profile
+from profiles import DIALECTS, AgentSettings, CapabilityProfile, build_profile
 from profiles.command_line import AgentFlags, read_flags, with_arguments
 from rpc.passthrough import RawRequest
 from wire.messages import SessionResult
@@ -36,7 +36,6 @@ _MAX_UNUSED_SESSIONS = 1_000
 _MAX_ATTACHMENTS = 512
 _OWN_KEY_PREFIX = "attach-"
 """Prefix of session keys that are made for front ends that name none."""
-_PROTOCOLS: dict[str, FrontEndProtocol] = {"native": NativeFrontEnd(), "pi": PiFrontEnd()}
 
 
 class AttachView(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,7 +195,7 @@ class Attachments:
         """Nobody can go on with a conversation that was not kept."""
         session = port.session
         port.release_idle()
-        is_spent = port.profile.dialect == "pi"  # it would keep a second conversation on the disk
+        is_spent = not DIALECTS[port.profile.dialect].reusable_unsaved
         if (
             is_spent or port.has_open_request
         ) and lease.is_valid:  # an open request would continue without its front end
@@ -255,7 +254,7 @@ class Attachments:
 
     def _create_session(self, session: str, profile: CapabilityProfile, agent: str, role: str) -> AttachedSession:
         self._sessions.ensure(session, agent, role, source=None, run=None)
-        port = self._attached_sessions[session] = AttachedSession(session, profile, _PROTOCOLS[profile.dialect], self)
+        port = self._attached_sessions[session] = AttachedSession(session, profile, FRONT_ENDS[profile.dialect], self)
         self._profile_cache.set_override(session, profile)
         self.pool.listen_raw(session, port)
         return port
@@ -268,7 +267,7 @@ class Attachments:
         if entry is not None and flags.keeps_profile and not session.startswith(_OWN_KEY_PREFIX):
             return await self._profile_cache.for_session(entry)
         profiles = self._profile_cache.parts.profiles
-        asked = request.env if flags.definition.dialect == "pi" else {}
+        asked = request.env if flags.definition.traits.front_end_env else {}
         env = {**asked, **flags.definition.env}
         if flags.definition.agent_dir is not None:
             env.pop("PI_CODING_AGENT_DIR", None)
@@ -339,7 +338,7 @@ class _AttachStart:
 
 
 def _check_name(flags: AgentFlags) -> None:
-    if flags.name is not None and flags.definition.dialect != "pi":
+    if flags.name is not None and not flags.definition.traits.names_conversations:
         raise UsageError("--name: conversations of this agent have no names; leave it out")
 
 

@@ -347,3 +347,7 @@ def _pi_error(identity: msgspec.Raw | None, command: msgspec.Raw | None, error: 
     if command is not None:
         members["command"] = command
     return _encode({**members, "success": False, "error": error})
+
+
+FRONT_ENDS: dict[str, FrontEndProtocol] = {"native": NativeFrontEnd(), "pi": PiFrontEnd()}
+"""By the names of ``profiles.dialects``."""

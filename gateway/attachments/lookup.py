@@ -165,7 +165,7 @@ class ConversationLookup:
         if known:
             latest = max(known, key=lambda entry: entry.updated_at)
             return NamedConversation(latest.key, latest.transcript)
-        home = _pi_home(request, definition) if definition.dialect == "pi" else None
+        home = _pi_home(request, definition) if definition.traits.private_agent_dir else None
         near = [*_requested_dirs(request, flags), self._data_dir / "sessions" / agent, *_pi_dir(home, request.cwd)]
         found = await trio.to_thread.run_sync(find_transcripts, wanted, near, limiter=_search_limiter)
         if found:

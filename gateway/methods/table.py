@@ -70,12 +70,11 @@ class AgentMethods:
 
     def _view(self, name: str) -> AgentView:
         parts = self._profile_cache.parts
-        dialect = parts.profiles.dialect_of(name)
         return AgentView(
             name=name,
-            dialect=dialect,
+            dialect=parts.profiles.dialect_of(name),
             is_default=name == parts.router.default_agent,
-            client_tools=dialect != "pi",
+            client_tools=parts.profiles.traits_of(name).takes_client_tools,
         )
 
 

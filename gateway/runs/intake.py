@@ -249,8 +249,8 @@ class Intake:
         check_answer_options(message.answer, message.client_tools)
         if not (message.client_tools or message.tool_results):
             return
-        if self._profile_cache.parts.profiles.dialect_of(agent) == "pi":
-            raise UsageError(f"the agent {agent!r} speaks pi, which takes no tools from its client; ask another agent")
+        if not self._profile_cache.parts.profiles.traits_of(agent).takes_client_tools:
+            raise UsageError(f"the agent {agent!r} takes no tools from its client; ask another agent")
         check_client_tools(message.client_tools, message.tool_results)
 
     def _check_model(self, model: str | None, agent: str) -> None:
@@ -258,7 +258,7 @@ class Intake:
         provider, slash, _ = (model or "").partition("/")
         profiles = self._profile_cache.parts.profiles
         own = profiles.provider_of(agent)
-        if slash and own is not None and provider != own and profiles.dialect_of(agent) == "native":
+        if slash and own is not None and provider != own and profiles.traits_of(agent).fixed_provider:
             raise UsageError(
                 f"agent {agent} uses the provider {own}, and its definition allows no other; got {model!r}"
             )

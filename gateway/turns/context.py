@@ -113,7 +113,7 @@ class TurnContext:
         request, entry = turn.leader.request, self._sessions.get(turn.session)
         source = request.source or (entry.source if entry is not None else None)
         profiles = self._profile_cache.parts.profiles
-        if profiles.dialect_of(request.agent) == "pi":
+        if not profiles.traits_of(request.agent).history_limit:
             return None
         return history_turns(profiles.history_turns_of(request.agent), self._settings.dm_history_limit, source)
 

@@ -44,7 +44,7 @@ HTTP = HttpFacts(
     token_problem=None,
     max_connections=512,
 )
-PI = AgentFacts("pi", "pi", "pi", "/usr/bin/pi")
+PI = AgentFacts("pi", "pi", "pi", "/usr/bin/pi", needs_node=True)
 
 
 def checks(**changes: Any) -> dict[str, Check]:

@@ -138,7 +138,7 @@ async def test_an_agent_that_speaks_pi_is_not_even_asked(
     tmp_path: Path, autojump_clock: MockClock, more: dict[str, Any]
 ) -> None:
     async with open_world(tmp_path, profiles=PROFILES) as world:
-        with pytest.raises(UsageError, match="agent 'p' speaks pi, which takes no tools from its client"):
+        with pytest.raises(UsageError, match="agent 'p' takes no tools from its client"):
             await world.send("hello", agent="p", **more)
         assert (world.launcher.requests, world.gateway.run_registry.live, len(world.gateway.sessions)) == ([], 0, 0)
 

@@ -1,0 +1,83 @@
+"""The registry of dialects: what the programs of each understand, so that no other module compares a dialect's name."""
+
+import sys
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+DialectName = Literal["native", "pi"]
+_MAX_NAME_BYTES = 255
+"""The longest file name that Linux allows, in bytes."""
+
+
+class DialectTraits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the programs of one dialect understand and need. ``rpc.dialects`` has its translator."""
+
+    default_command: tuple[str, ...]
+    """The program of an agent whose definition names none."""
+    known_tools: tuple[str, ...]
+    """The program's own tools; ``deny_tools`` is subtracted from them."""
+    escape_prompt: Callable[[str], str]
+    """Changes a system prompt so that the program does not read it as the name of a file."""
+    bundled_flags: bool
+    """Takes the bundled agent's flags: permissions, hooks, the model's server, its limits."""
+    takes_client_tools: bool
+    """Runs may bring tools that the client executes."""
+    history_limit: bool
+    """A prompt may limit how much of the conversation the model sees."""
+    fixed_provider: bool
+    """A run may not name another provider than the agent's definition does."""
+    private_agent_dir: bool
+    """Each worker gets a private copy of the program's agent directory, which also holds the user's conversations."""
+    front_end_env: bool
+    """An attached front end's environment reaches the program."""
+    names_conversations: bool
+    """A conversation may have a name (``--name``)."""
+    reusable_unsaved: bool
+    """A worker that keeps no conversation may serve another session."""
+    needs_node: bool
+
+
+def _escape_leading_at(text: str) -> str:
+    return f"@{text}" if text.startswith("@") else text
+
+
+def _pad_to_no_file_name(text: str) -> str:
+    """Pi reads a file of that name where there is one: make a part too long for a name; it ignores trailing spaces."""
+    is_long = any(len(part.encode()) > _MAX_NAME_BYTES for part in text.split("/"))
+    last = len(text.rpartition("/")[2].encode())
+    return text if is_long or not text else text + " " * (_MAX_NAME_BYTES + 1 - last)
+
+
+DIALECTS: dict[str, DialectTraits] = {
+    "native": DialectTraits(
+        # "inf": the pool ends a run that takes too long
+        default_command=(sys.executable, "-P", "-m", "agent", "--mode", "rpc", "--timeout", "inf"),
+        known_tools=("edit", "exec", "find", "grep", "ls", "process", "read", "todo", "write"),
+        escape_prompt=_escape_leading_at,
+        bundled_flags=True,
+        takes_client_tools=True,
+        history_limit=True,
+        fixed_provider=True,
+        private_agent_dir=False,
+        front_end_env=False,
+        names_conversations=False,
+        reusable_unsaved=True,
+        needs_node=False,
+    ),
+    "pi": DialectTraits(
+        default_command=("pi", "--mode", "rpc"),
+        known_tools=("bash", "edit", "find", "grep", "ls", "read", "write"),
+        escape_prompt=_pad_to_no_file_name,
+        bundled_flags=False,
+        takes_client_tools=False,
+        history_limit=False,
+        fixed_provider=False,
+        private_agent_dir=True,
+        front_end_env=True,
+        names_conversations=True,
+        reusable_unsaved=False,
+        needs_node=True,
+    ),
+}
