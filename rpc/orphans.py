@@ -18,8 +18,8 @@ from errors import UsageError
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
 from rpc.state_file import read_state
-from rpc.sweep import ProcessRef, ProcessSweep, SweepReport, kill_listed, kill_marked
-from wire.procfs import ProcessIdentity, ProcessStat, children_of, read_stat
+from rpc.sweep import ProcessSweep, SweepReport, kill_listed, kill_marked
+from wire.procfs import ProcessIdentity, ProcessRef, ProcessStat, children_of, read_stat
 
 _PR_SET_CHILD_SUBREAPER = 36
 

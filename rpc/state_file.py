@@ -29,7 +29,7 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     def is_owner_alive(self) -> bool:
         """Whether the supervisor that wrote the file still runs: the same process, in the same boot."""
         stat = read_stat(self.supervisor.pid)
-        if stat is None or stat.state in "ZX":
+        if stat is None or stat.is_dead:
             return False
         return identify(stat.pid) == self.supervisor
 

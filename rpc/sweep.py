@@ -1,8 +1,7 @@
 """Killing what a worker left behind: by marks and by descent, never another's process. Standard library only (guard).
 
-A process may be signalled only after a pidfd was opened on its pid *and then* its identity was checked: a pidfd stays
-with the process it was opened on, so that whoever passes the check is the one who gets the signal. Zombies are left
-alone: they are dead already, and their environment cannot be read.
+A process is signalled only through a pidfd whose identity was checked after it was opened (``ProcessRef.open_pidfd``).
+Zombies are left alone: they are dead already, and their environment cannot be read.
 """
 
 import os
@@ -10,14 +9,14 @@ import select
 import signal
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 from rpc.rlimit_mark import instance_number, mark_number, rlimit_mark_of
 from wire.procfs import (
     EXEC_TIMEOUT,
     ProcessIdentity,
-    ProcessStat,
+    ProcessRef,
     all_pids,
     boot_id,
     descendants_of,
@@ -40,37 +39,6 @@ class SweepReport(NamedTuple):
 
     def __add__(self, other: "SweepReport") -> "SweepReport":  # type: ignore[override]  # reports add up, not tuples
         return SweepReport(self.killed + other.killed, self.left + other.left, self.unrelated + other.unrelated)
-
-
-class ProcessRef(NamedTuple):
-    """A process seen in a scan, to be found again by pid and start time."""
-
-    pid: int
-    start_time: int
-
-    @classmethod
-    def of(cls, stat: ProcessStat) -> "ProcessRef":
-        """What is remembered of a process."""
-        return cls(stat.pid, stat.start_time)
-
-    def is_alive(self) -> bool:
-        """Whether that very process still lives; a zombie does not."""
-        stat = read_stat(self.pid)
-        return stat is not None and stat.start_time == self.start_time and stat.state not in "ZX"
-
-
-@contextmanager
-def _open_pidfd(pid: int) -> Iterator[int | None]:
-    """A pidfd, or None where the platform has none or the table of files is full; then the check has to do."""
-    try:
-        fd = os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        yield None
-        return
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def send_signal(pid: int, pidfd: int | None, number: int) -> bool:
@@ -168,8 +136,12 @@ class ProcessSweep:
             dying: list[int] = []
             lingering = False
             for quarry in batch:
-                pidfd = stack.enter_context(_open_pidfd(quarry.pid))
-                if not quarry.is_alive():
+                pidfd = None
+                with suppress(AttributeError, OSError):  # no pidfds, or no free descriptor: the check has to do
+                    pidfd = quarry.open_pidfd()
+                if pidfd is not None:
+                    stack.callback(os.close, pidfd)
+                elif not quarry.is_alive():
                     continue
                 is_sent = send_signal(quarry.pid, pidfd, signal.SIGKILL)
                 if is_sent:
@@ -213,7 +185,7 @@ def kill_listed(entries: Iterable[ProcessIdentity], timeout: float) -> SweepRepo
     strangers = []
     for entry in entries:
         stat = read_stat(entry.pid)
-        if stat is None or stat.state in "ZX":
+        if stat is None or stat.is_dead:
             continue
         if entry.boot_id == this_boot and stat.start_time == entry.start_time and marker_of(stat.pid) == entry.marker:
             hunt.add_descendants(entry.pid)

@@ -7,7 +7,7 @@ Looks at the supervisor from outside while the load goes on: its processes, its 
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,22 +25,12 @@ from stress.facts import (
     WaiterRow,
     WorkerRow,
 )
+from wire.procfs import ProcessRef, ProcessStat, all_pids, children_of, marker_of, read_stat
 
 _PROC = Path("/proc")
-_MARKER = b"POOL_WORKER_ID="
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _ZOMBIE_STATE = "Z"
-_DEAD_STATES = frozenset("ZX")
 _SUPERVISOR_WORDS = {b"-m", b"cli", b"run"}
-
-
-class ProcStat(NamedTuple):
-    """Of ``/proc/PID/stat``: state letter, parent, session, start in clock ticks since boot."""
-
-    state: str
-    parent: int
-    session: int
-    started: int
 
 
 class ProcessScan(NamedTuple):
@@ -48,16 +38,6 @@ class ProcessScan(NamedTuple):
 
     workers: tuple[ObservedProcess, ...]
     zombies: tuple[int, ...]
-
-
-def read_stat(pid: int) -> ProcStat | None:
-    """None = there is no such process."""
-    try:
-        content = (_PROC / str(pid) / "stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = content[content.rindex(b")") + 2 :].split()
-    return ProcStat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def resident_bytes(pid: int) -> int:
@@ -84,53 +64,28 @@ def run_queue_seconds(pid: int) -> float:
         return 0.0
 
 
-def marker_of(pid: int) -> str:
-    """What the supervisor has marked a worker with, ``INSTANCE:WORKER``; what a worker starts inherits it."""
-    try:
-        environment = (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return ""
-    found = [value for value in environment.split(b"\0") if value.startswith(_MARKER)]
-    return found[0].removeprefix(_MARKER).decode(errors="replace") if found else ""
-
-
 def marked_processes(instance: str) -> list[int]:
-    """Every live process that carries the marker of that supervisor, whoever its parent is."""
-    pids = (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
-    return [pid for pid in pids if marker_of(pid).startswith(f"{instance}:") and _is_alive(pid)]
+    """Every live process that carries the marker of that supervisor, whatever its parent."""
+    return [pid for pid in all_pids() if _marker(pid).startswith(f"{instance}:") and _is_alive(pid)]
+
+
+def _marker(pid: int) -> str:
+    """``INSTANCE:WORKER``, empty without one. Does not wait for a process inside exec: the next scan sees it."""
+    return marker_of(pid, until=0.0) or ""
 
 
 def signal_process(process: ObservedProcess, number: int) -> bool:
-    """Send a signal to that very process, never to one that has its pid now; whether it was there."""
-    try:
-        handle = os.pidfd_open(process.pid)
-    except ProcessLookupError:
+    """Signal this very process, never one that has its pid now; whether it was there."""
+    handle = ProcessRef(process.pid, process.started).open_pidfd()
+    if handle is None:
         return False
     try:
-        stat = read_stat(process.pid)
-        if stat is None or stat.started != process.started:
-            return False
         signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:
         return False
     finally:
         os.close(handle)
     return True
-
-
-def children_of(pid: int) -> Iterator[int]:
-    """Its children; none = it has none, or is gone."""
-    tasks = _PROC / str(pid) / "task"
-    try:
-        threads = list(tasks.iterdir())
-    except OSError:
-        return
-    for thread in threads:
-        try:
-            children = (thread / "children").read_bytes()
-        except OSError:
-            continue
-        yield from map(int, children.split())
 
 
 def find_supervisor(started: int) -> int:
@@ -167,10 +122,10 @@ class ProcessTree:
             stat = read_stat(pid)
             if stat is None:
                 continue
-            if stat.state in _DEAD_STATES:
+            if stat.is_dead:
                 zombies += [pid] if stat.state == _ZOMBIE_STATE else []
             elif name := self._worker_name(pid, stat):
-                found.append(ObservedProcess(pid, stat.started, name))
+                found.append(ObservedProcess(pid, stat.start_time, name))
         return ProcessScan(tuple(sorted(found, key=lambda each: (each.started, each.pid))), tuple(zombies))
 
     def leftovers(self) -> list[int]:
@@ -178,15 +133,15 @@ class ProcessTree:
         others = [pid for pid, started in self._others if _is_alive(pid, started)]
         return sorted({*others, *(marked_processes(self.instance) if self.instance else [])})
 
-    def _worker_name(self, pid: int, stat: ProcStat) -> str:
+    def _worker_name(self, pid: int, stat: ProcessStat) -> str:
         """The worker's name; empty = it is none, or has not become one yet: between fork and exec nobody can tell.
 
         What a worker has left behind carries its mark too, but only workers lead the session that they are in.
         """
-        key = (pid, stat.started)
+        key = (pid, stat.start_time)
         name = self._names.get(key)
         if name is None:
-            instance, _, name = marker_of(pid).partition(":")
+            instance, _, name = _marker(pid).partition(":")
             if not name or stat.session != pid:
                 self._others.add(key)
                 return ""
@@ -198,7 +153,7 @@ class ProcessTree:
 
 def _is_alive(pid: int, started: int | None = None) -> bool:
     stat = read_stat(pid)
-    return stat is not None and stat.state not in _DEAD_STATES and started in (None, stat.started)
+    return stat is not None and not stat.is_dead and started in (None, stat.start_time)
 
 
 _SCAN_SECONDS = 0.05

@@ -1,8 +1,8 @@
-"""What /proc tells about processes: identity, parents, marker. Standard library only: the guard process imports it.
+"""Process facts from /proc: identity, parents, environment, marker. Standard library only: the guard imports it.
 
-A pid alone names nobody: it is given again once its process is reaped. Here a process is a pid *and* its start time
-(and, across reboots, the boot id). Every reader returns None or an empty collection for a process that is gone, may
-not be read, or on a platform without /proc.
+The kernel reuses the pid of a reaped process, so a process is identified by pid *and* start time (across reboots, by
+the boot id too). Every reader returns None or an empty collection for a process that is gone or may not be read, and on
+a platform without /proc.
 """
 
 import os
@@ -25,15 +25,21 @@ _MAX_ENVIRONMENT_BYTES = 8 * 1024 * 1024  # the kernel allows arguments and envi
 class ProcessStat(NamedTuple):
     """What matters of /proc/PID/stat; ``start_time`` in clock ticks since boot, ``state`` a letter (Z, T, R, S...).
 
-    ``is_bare``: no kernel thread, not dying, and yet without an environment set up; see ``marker_of``.
+    ``lacks_environment``: it has no environment set up, although it is neither dying nor a kernel thread: inside exec.
     """
 
     pid: int
     state: str
     parent: int
+    group: int
     session: int
     start_time: int
     lacks_environment: bool = False
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it is a zombie, or being removed."""
+        return self.state in "ZX"
 
 
 class ProcessIdentity(NamedTuple):
@@ -65,18 +71,52 @@ def parse_stat(raw: bytes) -> ProcessStat | None:
         pid=int(pid),
         state=fields[0].decode("ascii"),
         parent=int(fields[1]),
+        group=int(fields[2]),
         session=int(fields[3]),
         start_time=int(fields[19]),
         lacks_environment=int(fields[48]) == 0 and not int(fields[6]) & (_EXITING | _KERNEL_THREAD),
     )
 
 
-def marker_of(pid: int, until: float | None = None) -> str | None:
-    """The marker in the environment that the process was started with; None for a zombie, which has none any more.
+class ProcessRef(NamedTuple):
+    """A process seen in a scan, to be found again by pid and start time."""
 
-    Inside exec a process has left one program's memory and not yet entered the next one's, and its environment reads
-    as empty (this begins before the parent's vfork returns). Such a process is waited for, since it may have to wait
-    for a CPU in there: so this may block, ``until`` that time (``time.monotonic``), or for ``EXEC_TIMEOUT``.
+    pid: int
+    start_time: int
+
+    @classmethod
+    def of(cls, stat: ProcessStat) -> "ProcessRef":
+        """The reference that identifies the process of this row."""
+        return cls(stat.pid, stat.start_time)
+
+    def is_alive(self) -> bool:
+        """Whether this very process still lives; a zombie does not."""
+        stat = read_stat(self.pid)
+        return stat is not None and stat.start_time == self.start_time and not stat.is_dead
+
+    def open_pidfd(self) -> int | None:
+        """A pidfd of this very process; None when it has ended. Raises OSError, AttributeError without pidfds.
+
+        A pidfd stays with the process it was opened on, and its identity is checked afterwards: a signal sent through
+        it never reaches a process that has the pid by now.
+        """
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return None
+        if self.is_alive():
+            return descriptor
+        os.close(descriptor)
+        return None
+
+
+def read_environment(pid: int, until: float | None = None) -> bytes:
+    """The environment that the process was started with, ``NAME=value`` pairs with NUL after each.
+
+    Empty for a zombie, and for a process that is gone or may not be read. Inside exec a process has left one program's
+    memory and not yet entered the next one's, and its environment reads as empty (this begins before the parent's vfork
+    returns). Such a process may be waiting for a CPU, so this blocks ``until`` that time (``time.monotonic``), or for
+    ``EXEC_TIMEOUT``.
     """
     is_settled = False
     deadline = time.monotonic() + EXEC_TIMEOUT if until is None else until
@@ -84,15 +124,18 @@ def marker_of(pid: int, until: float | None = None) -> str | None:
         try:
             environment = _read_file(f"/proc/{pid}/environ")
         except OSError:
-            return None  # gone, or not ours to look at
+            return b""
         if environment or is_settled or time.monotonic() >= deadline:
-            return parse_marker(environment)
+            return environment
         stat = read_stat(pid)
-        is_settled = (
-            stat is None or not stat.lacks_environment
-        )  # if so it needs a second look: exec may just have ended
+        is_settled = stat is None or not stat.lacks_environment  # then a second look: exec may just have ended
         if not is_settled:
             time.sleep(_POLL_INTERVAL)
+
+
+def marker_of(pid: int, until: float | None = None) -> str | None:
+    """The marker in a process's environment, None without one; blocks as ``read_environment``."""
+    return parse_marker(read_environment(pid, until))
 
 
 def parse_marker(environment: bytes) -> str | None:

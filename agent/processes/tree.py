@@ -12,9 +12,10 @@ import sys
 import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
-from typing import NamedTuple
 
 import trio
+
+from wire.procfs import ProcessRef, ProcessStat, all_pids, read_environment, read_stat
 
 MARK_VARIABLE = "AGENT_EXEC_ID"
 """The environment variable that everything a command starts inherits; its value is the command's alone."""
@@ -24,12 +25,7 @@ CANCELLED_GRACE = 0.5
 """The same when the stop is cancelled, as at the end of the worker: less than a supervisor gives it to end itself."""
 KILL_TIMEOUT = 5.0
 """Seconds to wait for the end after SIGKILL; longer only for a process stuck in the kernel."""
-_STAT_BYTES = 4 * 1024
-_ENVIRON_BYTES = 256 * 1024
-_FLAGS, _ENV_END = 6, 48  # fields of /proc/PID/stat, counted from the state
-_EXITING = 0x4  # a flag
 _EXEC_TIMEOUT = 0.25  # seconds that a process may take inside exec
-_EXEC_PAUSE = 0.001
 
 
 class ShellProcess:
@@ -105,15 +101,6 @@ class _ProcessGroup:
         await self._shell.wait_exited()
 
 
-class _ProcessRow(NamedTuple):
-    pid: int
-    state: str
-    parent: int
-    group: int
-    session: int
-    started: int
-
-
 class _ProcessTree:
     """The tree of a shell that must not have been reaped.
 
@@ -128,8 +115,9 @@ class _ProcessTree:
     def signal(self, number: signal.Signals) -> bool:
         """Look again, and signal every process of the tree; whether there was any."""
         for row in _members(self._shell, self._pidfds):
-            if row.pid not in self._pidfds:
-                self._open_pidfd(row)
+            if row.pid not in self._pidfds and (descriptor := ProcessRef.of(row).open_pidfd()) is not None:
+                self._closing.callback(os.close, descriptor)
+                self._pidfds[row.pid] = descriptor
         for descriptor in self._pidfds.values():
             with suppress(ProcessLookupError, PermissionError):  # ended since; or setuid: not ours to stop
                 signal.pidfd_send_signal(descriptor, number)
@@ -142,16 +130,8 @@ class _ProcessTree:
             await trio.lowlevel.wait_readable(descriptor)
         self._pidfds.clear()
 
-    def _open_pidfd(self, row: _ProcessRow) -> None:
-        with suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(row.pid)
-            self._closing.callback(os.close, descriptor)
-            now = _read_row(row.pid)
-            if now is not None and now.started == row.started:  # else the number has a new owner
-                self._pidfds[row.pid] = descriptor
 
-
-def _members(leader: ShellProcess, known: Collection[int]) -> list[_ProcessRow]:
+def _members(leader: ShellProcess, known: Collection[int]) -> list[ProcessStat]:
     """The living processes of the shell's session or group, those with its mark, and what descends from any of them."""
     rows = {row.pid: row for row in _process_table()}
     root = leader.pid
@@ -161,10 +141,10 @@ def _members(leader: ShellProcess, known: Collection[int]) -> list[_ProcessRow]:
         children.setdefault(row.parent, []).append(row.pid)
     _add_descendants(members, children)
     # Only what nothing else ties to the shell is asked for its mark, and nobody older than the shell can have it.
-    oldest = rows[root].started if root in rows else 0
+    oldest = rows[root].start_time if root in rows else 0
     members.update(row.pid for row in rows.values() if _is_marked(row, members, oldest, leader.mark))
     _add_descendants(members, children)
-    return [rows[pid] for pid in members if rows[pid].state not in {"Z", "X"}]
+    return [rows[pid] for pid in members if not rows[pid].is_dead]
 
 
 def _add_descendants(members: set[int], children: dict[int, list[int]]) -> None:
@@ -175,34 +155,15 @@ def _add_descendants(members: set[int], children: dict[int, list[int]]) -> None:
         frontier.extend(new)
 
 
-def _is_marked(row: _ProcessRow, members: Collection[int], oldest: int, mark: bytes) -> bool:
-    if row.pid in members or row.started < oldest or row.state in {"Z", "X"}:
+def _is_marked(row: ProcessStat, members: Collection[int], oldest: int, mark: bytes) -> bool:
+    if row.pid in members or row.start_time < oldest or row.is_dead:
         return False
-    return mark in _environment(row.pid).split(b"\0")
+    return mark in read_environment(row.pid, time.monotonic() + _EXEC_TIMEOUT).split(b"\0")
 
 
-def _environment(pid: int) -> bytes:
-    """What it was started with. Inside exec that reads as empty for a moment, which is waited for: this may block.
-
-    Of a process that we may not look into, another user's for example, nothing is known and nothing will be.
-    """
-    is_settled = False
-    deadline = time.monotonic() + _EXEC_TIMEOUT
-    while True:
-        try:
-            environment = _read_file(f"/proc/{pid}/environ", _ENVIRON_BYTES)
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            return b""
-        if environment or is_settled or time.monotonic() >= deadline:
-            return environment
-        is_settled = not _is_inside_exec(pid)  # if so it needs a second look: exec may just have ended
-        if not is_settled:
-            time.sleep(_EXEC_PAUSE)
-
-
-def _process_table() -> Iterator[_ProcessRow]:
-    for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib would build an object for each of thousands of entries
-        if name.isdecimal() and _has_session(int(name)) and (row := _read_row(int(name))) is not None:
+def _process_table() -> Iterator[ProcessStat]:
+    for pid in all_pids():
+        if _has_session(pid) and (row := read_stat(pid)) is not None:
             yield row
 
 
@@ -212,38 +173,3 @@ def _has_session(pid: int) -> bool:
         return os.getsid(pid) != 0
     except (ProcessLookupError, PermissionError):
         return False
-
-
-def _is_inside_exec(pid: int) -> bool:
-    """Whether it lives and has no environment set up: it has left one program and not yet entered the next."""
-    fields = _read_stat_fields(pid)
-    return len(fields) > _ENV_END and int(fields[_ENV_END]) == 0 and not int(fields[_FLAGS]) & _EXITING
-
-
-def _read_stat_fields(pid: int, most: int = -1) -> list[bytes]:
-    """What ``/proc/PID/stat`` tells after the command name, which may contain anything; empty: it is gone."""
-    return _read(f"/proc/{pid}/stat", _STAT_BYTES).rpartition(b")")[2].split(None, most)
-
-
-def _read_row(pid: int) -> _ProcessRow | None:
-    fields = _read_stat_fields(pid, 20)
-    if not fields:
-        return None
-    return _ProcessRow(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
-
-
-def _read(path: str, size: int) -> bytes:
-    """A file of a process; empty: it ended since, or is another user's."""
-    try:
-        return _read_file(path, size)
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return b""
-
-
-def _read_file(path: str, size: int) -> bytes:
-    """In half the time that ``open`` takes."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, size)
-    finally:
-        os.close(descriptor)

@@ -37,7 +37,7 @@ from stress.faults.base import (
 )
 from stress.pid_reuse import COMMAND, SIGNALLED, THERE, unavailable_reason
 from stress.plan import Plan
-from stress.sampler import children_of
+from wire.procfs import children_of
 
 _EVERY = 20.0
 _END_KINDS = {"kill_supervisor": (0.0, 0.0), "end_twice_in_drain": (0.0, 0.5), "end_twice_in_spawn": (0.0, 0.5)}

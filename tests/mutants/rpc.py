@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         keeps="I11",
         without="a stranger with the pid of a dead process is killed",
-        file="rpc/sweep.py",
+        file="wire/procfs.py",
         old="stat is not None and stat.start_time == self.start_time and",
         new="stat is not None and",
         tests=("tests/rpc/test_hunt.py::test_a_noted_process_is_known_by_its_start_time",),

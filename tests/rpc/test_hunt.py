@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rpc.sweep import ProcessRef, ProcessSweep, SweepReport, kill_marked, send_signal
-from wire.procfs import MARKER_VARIABLE, identify
+from rpc.sweep import ProcessSweep, SweepReport, kill_marked, send_signal
+from wire.procfs import MARKER_VARIABLE, ProcessRef, identify
 
 pytestmark = pytest.mark.process
 

@@ -28,8 +28,8 @@ from stress.outcome import INVARIANTS, StressResult
 from stress.plan import FAULTS, LOADS, StressOptions
 from stress.recorder import RunRecorder
 from stress.run import drive_attached
-from stress.sampler import children_of
 from tests.stress.report.made_up import a_result
+from wire.procfs import children_of
 from wire.terminal import exit_code
 
 WISH = StressOptions(sessions=12, requests=40, rate=2.0)

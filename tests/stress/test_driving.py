@@ -31,9 +31,10 @@ from stress.faults.base import helper_process
 from stress.outcome import StressResult
 from stress.plan import StressOptions, make_plan
 from stress.run import drive_attached, drive_own
-from stress.sampler import ProcessTree, find_supervisor, read_stat, signal_process
+from stress.sampler import ProcessTree, find_supervisor, signal_process
 from stress.schedule import settings_text
 from stress.target import OwnTarget
+from wire.procfs import read_stat
 
 pytestmark = pytest.mark.process
 
@@ -284,11 +285,11 @@ def test_a_process_that_has_another_ones_pid_is_never_signalled() -> None:
     with subprocess.Popen(["sleep", "60"]) as child:
         stat = read_stat(child.pid)
         assert stat is not None
-        assert not signal_process(ObservedProcess(child.pid, stat.started + 1, "w1"), signal.SIGKILL)
+        assert not signal_process(ObservedProcess(child.pid, stat.start_time + 1, "w1"), signal.SIGKILL)
         assert child.poll() is None
-        assert signal_process(ObservedProcess(child.pid, stat.started, "w1"), signal.SIGKILL)
+        assert signal_process(ObservedProcess(child.pid, stat.start_time, "w1"), signal.SIGKILL)
         assert child.wait(10) == -signal.SIGKILL
-        assert not signal_process(ObservedProcess(child.pid, stat.started, "w1"), signal.SIGKILL)
+        assert not signal_process(ObservedProcess(child.pid, stat.start_time, "w1"), signal.SIGKILL)
 
 
 def test_that_a_worker_runs_or_rests_is_no_news() -> None:

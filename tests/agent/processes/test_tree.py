@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from agent.processes import tree
+from wire.procfs import ProcessStat
 
 
 async def test_what_forks_between_the_look_and_the_signal_is_looked_for_again(
@@ -56,9 +57,9 @@ def test_a_process_inside_exec_is_asked_for_its_mark_again(
             itertools.repeat(b"", looks), itertools.repeat(b"A=1\0AGENT_EXEC_ID=mine\0")
         ),
     }
-    monkeypatch.setattr(tree, "_read_file", lambda path, _: next(files[path]))
+    monkeypatch.setattr("wire.procfs._read_file", lambda path: next(files[path]))
     monkeypatch.setattr(tree, "_EXEC_TIMEOUT", 0.25 if looks > 100 else 20)
-    row = tree._ProcessRow(7, "S", 1, 7, 7, 5)
+    row = ProcessStat(7, "S", 1, 7, 7, 5)
     assert tree._is_marked(row, (), 0, b"AGENT_EXEC_ID=mine") is is_found
 
 
@@ -66,11 +67,11 @@ def test_a_process_that_may_not_be_looked_into_is_not_waited_for(monkeypatch: py
     """Its ``stat`` reads like that of one inside exec."""
     fields = ["S", *["1"] * 5, "4194560", *["0"] * 45]
 
-    def read(path: str, _: int) -> bytes:
+    def read(path: str) -> bytes:
         if path == "/proc/7/environ":
             raise PermissionError
         return f"7 (x) {' '.join(fields)}".encode()
 
-    monkeypatch.setattr(tree, "_read_file", read)
-    monkeypatch.setattr("agent.processes.tree.time.sleep", lambda _: pytest.fail("it waits"))
-    assert not tree._is_marked(tree._ProcessRow(7, "S", 1, 7, 7, 5), (), 0, b"AGENT_EXEC_ID=mine")
+    monkeypatch.setattr("wire.procfs._read_file", read)
+    monkeypatch.setattr("wire.procfs.time.sleep", lambda _: pytest.fail("it waits"))
+    assert not tree._is_marked(ProcessStat(7, "S", 1, 7, 7, 5), (), 0, b"AGENT_EXEC_ID=mine")
