@@ -7,12 +7,11 @@ What the gateway adds to every agent's system prompt: the conventions by which i
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated
 
 import msgspec
 
 from gateway.turns.reply_filters import MEDIA_TYPES
-from wire.units import ByteCount, Seconds
+from wire.units import AtLeast64KiB, ByteCount, NonNegativeInt, PositiveInt, Seconds
 
 
 class QueueMode(StrEnum):
@@ -47,12 +46,12 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Another mode for messages of one channel."""
     debounce: Seconds = Seconds(0.5)
     """Collected messages wait until none has come for this long, at most four times as long."""
-    cap: int = 20
+    cap: PositiveInt = 20
     """Messages that may wait in one session."""
     overflow: Overflow = Overflow.SUMMARIZE
-    pending: int = 10_000
+    pending: PositiveInt = 10_000
     """Messages that may wait in all; above, the lowest priority gives way."""
-    lanes: dict[str, int] = msgspec.field(default_factory=lambda: {"cron": 1, "subagent": 8})
+    lanes: dict[str, PositiveInt] = msgspec.field(default_factory=lambda: {"cron": 1, "subagent": 8})
     """Turns of a named lane that may run at once; lanes without an entry (as ``main``) are bounded by the pool only."""
 
 
@@ -61,13 +60,13 @@ class DedupeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     window: Seconds = Seconds(60)
     """0 = never."""
-    entries: int = 1000
+    entries: PositiveInt = 1000
 
 
 class EventSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[gateway.events]``: what of the event stream is kept in memory."""
 
-    ring: ByteCount = ByteCount(16 * 1024 * 1024)
+    ring: AtLeast64KiB = ByteCount(16 * 1024 * 1024)
     """Recent events, text pieces one by one; older ones come from the store, their text as snapshots."""
 
 
@@ -81,24 +80,24 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """How long the same key means the same run, counted from its acceptance; a live run is never forgotten."""
     outcome_age: Seconds = Seconds(600)
     """How long the outcome of an ended run can be asked for."""
-    outcomes: int = 5000
+    outcomes: PositiveInt = 5000
     """So many outcomes are kept, the latest ones."""
-    outcome_bytes: ByteCount = ByteCount(64 * 1024 * 1024)
+    outcome_bytes: AtLeast64KiB = ByteCount(64 * 1024 * 1024)
     """And so many bytes of them; the latest one in any case."""
-    pending_bytes: ByteCount = ByteCount(256 * 1024 * 1024)
+    pending_bytes: AtLeast64KiB = ByteCount(256 * 1024 * 1024)
     """Bytes of all messages that wait or run; a new one above that is refused."""
-    runs: int = 100_000
+    runs: PositiveInt = 100_000
     """Runs known at once, live and ended; a new one is refused when all of them are live."""
-    sessions: int = 100_000
+    sessions: PositiveInt = 100_000
     """Sessions remembered; above, the one used longest ago is forgotten, first of those that have no transcript."""
     hooks: str = ""
     """A Python file with the gateway's hooks; empty = none."""
-    dm_history_limit: dict[str, Annotated[int, msgspec.Meta(ge=1)]] = {}
+    dm_history_limit: dict[str, PositiveInt] = {}
     """By channel: in direct messages there the model is shown so many of the latest user messages, whatever its agent's
     ``history_turns`` says. Agents of dialect ``pi`` always see all."""
-    delegate_depth: int = 3
+    delegate_depth: NonNegativeInt = 3
     """How deep delegated tasks may delegate."""
-    delegate_fan_out: int = 8
+    delegate_fan_out: PositiveInt = 8
     """Delegated tasks of one session that may run at once."""
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from errors import UsageError
 from rpc.cgroup import MemoryLimit, memory_limit
-from wire.units import ByteCount, Seconds
+from wire.units import ByteCount, NonNegativeInt, PositiveFloat, PositiveInt, PositiveSeconds, Seconds
 
 
 class Prewarm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -19,51 +19,51 @@ class Prewarm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Which agent definition."""
     role: str = "default"
     """In which role."""
-    count: int = 1
+    count: NonNegativeInt = 1
     """How many idle workers."""
 
 
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits and times of the pool. A count of 0 or a time of 0 means "no such limit" where the text says so."""
 
-    min: int = 1
+    min: NonNegativeInt = 1
     """Idle workers that ``idle_timeout`` leaves alone."""
-    max: int = 4
+    max: PositiveInt = 4
     """Live worker processes, starting and stopping ones included."""
     worker_memory: ByteCount = ByteCount(150 * 1024 * 1024)
     """What one worker is reckoned to need; ``max`` times this must fit into the machine's memory."""
-    max_per_profile: int = 0
+    max_per_profile: NonNegativeInt = 0
     """Live workers of one profile signature; 0 = no limit of its own."""
-    max_per_agent: int = 0
+    max_per_agent: NonNegativeInt = 0
     """Live workers of one agent definition; 0 = no limit of its own."""
-    max_pinned: int = 0
+    max_pinned: NonNegativeInt = 0
     """Workers that background commands alone keep for their sessions; 0 = ``max`` less 1. Above that the session used
     longest ago loses its commands, and is told so, when another one waits for a worker."""
-    reserve: int = 0
+    reserve: NonNegativeInt = 0
     """Workers kept for requests of base priority >= 10 and for nested runs."""
-    waiting_capacity: int = 50
+    waiting_capacity: NonNegativeInt = 50
     """Direct acquires that may wait."""
-    waiting_timeout: Seconds = Seconds(30)
+    waiting_timeout: PositiveSeconds = Seconds(30)
     """How long a direct acquire without a deadline of its own waits."""
-    age_step: Seconds = Seconds(3)
+    age_step: PositiveSeconds = Seconds(3)
     """Waiting this long is worth one step of priority."""
-    spawn_burst: int = 8
+    spawn_burst: PositiveInt = 8
     """Workers that may be started at once."""
-    spawn_rate: float = 4.0
+    spawn_rate: PositiveFloat = 4.0
     """Workers a second after the burst."""
-    start_timeout: Seconds = Seconds(60)
+    start_timeout: PositiveSeconds = Seconds(60)
     """Spawn to ready."""
-    reset_timeout: Seconds = Seconds(10)
+    reset_timeout: PositiveSeconds = Seconds(10)
     """new_session or switch_session, with its verification."""
-    ping_interval_idle: Seconds = Seconds(15)
+    ping_interval_idle: PositiveSeconds = Seconds(15)
     """How often an idle worker is asked whether it still answers."""
-    ping_interval_busy: Seconds = Seconds(30)
+    ping_interval_busy: PositiveSeconds = Seconds(30)
     """The same of a worker in use."""
-    ping_timeout: Seconds = Seconds(10)
+    ping_timeout: PositiveSeconds = Seconds(10)
     """How long it may take to answer."""
-    ping_failures: int = 3
+    ping_failures: PositiveInt = 3
     """Unanswered pings in a row after which a worker is unresponsive."""
-    turn_stall: Seconds = Seconds(600)
+    turn_stall: PositiveSeconds = Seconds(600)
     """A turn without any output for this long is aborted, then its worker killed."""
     idle_timeout: Seconds = Seconds(300)
     """An idle worker above ``min`` is stopped so long after its last turn, also one that still has a session."""
@@ -71,21 +71,21 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A session is parked so long after its last turn; 0 = never, and its worker is not stopped for being idle."""
     max_age: Seconds = Seconds(0)
     """A worker older than this (with 10 % jitter) retires at a turn boundary; 0 = never."""
-    max_turns: int = 0
+    max_turns: NonNegativeInt = 0
     """A worker retires after this many turns; 0 = never."""
     max_rss: ByteCount = ByteCount(0)
     """A worker above this resident size retires at a turn boundary; 0 = never."""
-    backoff_min: Seconds = Seconds(0.5)
+    backoff_min: PositiveSeconds = Seconds(0.5)
     """After a failed start the next one of the same profile waits this long, longer after each further failure."""
-    backoff_max: Seconds = Seconds(60)
+    backoff_max: PositiveSeconds = Seconds(60)
     """It never waits longer than this."""
-    breaker_failures: int = 5
+    breaker_failures: PositiveInt = 5
     """So many failures of one profile within ``breaker_window`` open its breaker."""
-    breaker_window: Seconds = Seconds(60)
+    breaker_window: PositiveSeconds = Seconds(60)
     """Failures longer ago than this are forgotten."""
-    breaker_half_open: Seconds = Seconds(30)
+    breaker_half_open: PositiveSeconds = Seconds(30)
     """An open breaker lets one trial spawn through after this."""
-    maintenance_interval: Seconds = Seconds(30)
+    maintenance_interval: PositiveSeconds = Seconds(30)
     """How often the workers' memory is measured."""
     drain_timeout: Seconds = Seconds(60)
     """How long ``drain`` and a graceful stop wait for turns in flight."""

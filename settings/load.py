@@ -127,15 +127,19 @@ def parse_settings(
     machine: Mapping[str, str] | None = None,
 ) -> Settings:
     """The same for the text of a file that stands (or is to stand) at ``path``."""
+    limits = {name: value for name, value in (("min", min_workers), ("max", max_workers)) if value is not None}
+    given = {("pool", name) for name in limits}
     table = parse_toml(text, path)
+    if limits and isinstance(table.setdefault("pool", {}), dict):
+        table["pool"] |= limits
     problems = [
         *_misplaced(table),
         *(Problem(file_key_path(found.path), found.text) for found in type_problems(struct_shape(table), Settings)),
     ]
     if problems:
-        raise settings_error(problems, text, path)
+        raise settings_error(problems, text, path, given)
     settings = msgspec.convert(struct_shape(table), Settings, dec_hook=decode_unit)
-    settings = _override(settings, path, data_dir=data_dir, min_workers=min_workers, max_workers=max_workers)
+    settings = _with_absolute_paths(settings, path, data_dir)
     settings, unread = with_prompt_files(settings, lambda name: _resolve_path(path, name))
     problems = [
         *check_settings(settings),
@@ -150,8 +154,7 @@ def parse_settings(
 
         problems = list(machine_problems(settings, machine))
     if problems:
-        flags = {("pool", "min"): min_workers, ("pool", "max"): max_workers}
-        raise settings_error(problems, text, path, given={key for key, value in flags.items() if value is not None})
+        raise settings_error(problems, text, path, given)
     return settings
 
 
@@ -214,15 +217,11 @@ def _misplaced(table: dict[str, Any]) -> list[Problem]:
 # --- paths and the command line ---------------------------------------------------------------------------------------
 
 
-def _override(
-    settings: Settings, path: Path | None, *, data_dir: str | None, min_workers: int | None, max_workers: int | None
-) -> Settings:
-    limits = {name: value for name, value in (("min", min_workers), ("max", max_workers)) if value is not None}
+def _with_absolute_paths(settings: Settings, path: Path | None, data_dir: str | None) -> Settings:
     hooks, http = settings.gateway.hooks, settings.http
     return msgspec.structs.replace(
         settings,
         data_dir=_absolute_data_dir(data_dir, settings.data_dir, path),
-        pool=msgspec.structs.replace(settings.pool, **limits),
         gateway=msgspec.structs.replace(settings.gateway, hooks=_resolve_path(path, hooks))
         if hooks
         else settings.gateway,

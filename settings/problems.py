@@ -7,6 +7,7 @@ What is wrong with a value of the settings file: the key at fault, in words, wit
 
 import difflib
 import enum
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -128,10 +129,12 @@ def type_problems(value: Any, kind: Any, path: KeyPath = ()) -> Iterator[Problem
     yield from inner
     if not inner:
         try:
-            msgspec.convert(value, kind, dec_hook=decode_unit)
+            converted = msgspec.convert(value, kind, dec_hook=decode_unit)
         except msgspec.ValidationError as exc:
             whole = _problem(exc, path, value, kind)
             yield _blame_entry(value, kind, whole) or whole
+        else:
+            yield from (Problem(path, text) for text in _bound_problems(converted, kind))
 
 
 def suggestion(key: str, known: Iterable[str]) -> str:
@@ -139,6 +142,16 @@ def suggestion(key: str, known: Iterable[str]) -> str:
     known = list(known)
     close = difflib.get_close_matches(key, known, n=1)
     return f'; did you mean "{close[0]}"?' if close else f"; there are: {', '.join(sorted(known))}"
+
+
+def _bound_problems(value: Any, kind: Any) -> Iterator[str]:
+    """Check the bounds that msgspec does not know: those of times, sizes and finite numbers."""
+    metas = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
+    for bound, limit in ((bound, limit) for meta in metas for bound, limit in (meta.extra or {}).items()):
+        if bound == "least" and value < limit:
+            yield f"must be {limit} or more, not {int(value)}"
+        if bound == "above" and not (value > limit and math.isfinite(value)):
+            yield f"must be more than {limit}, not {value:g}"
 
 
 def _inner_problems(value: Any, kind: Any, path: KeyPath) -> Iterator[Problem]:
@@ -208,6 +221,8 @@ def _parts(value: Any) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
 def _problem(exc: msgspec.ValidationError, path: KeyPath, value: Any, kind: Any) -> Problem:
     text = re.sub(r" - at `[^`]*`$", "", str(exc)).replace("`", "")
     choices = _choices(kind)
+    if bound := re.fullmatch(r"Expected int ([<>])= (-?\d+)", text):
+        return Problem(path, f"must be {bound[2]} or {'more' if bound[1] == '>' else 'less'}, not {value}")
     hint = suggestion(value, choices) if choices and isinstance(value, str) else ""
     return Problem(path, f"{text[:1].lower()}{text[1:]}{hint}")
 

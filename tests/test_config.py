@@ -62,6 +62,7 @@ def test_every_problem_of_a_file_is_a_line(path: Path) -> None:
     path.write_text("[pool]\nmx = 1\nmin = -1\nmax = 'x'\n")
     assert check_config(path) == [
         f'{path}:2: pool.mx: there is no such setting; did you mean "max"?',
+        f"{path}:3: pool.min: must be 0 or more, not -1",
         f"{path}:4: pool.max: expected int, got str",
     ]
     assert check_config(path.with_name("none.toml"))[0].startswith("cannot read")

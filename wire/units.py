@@ -5,7 +5,9 @@ a spelling, so that a settings struct can name its unit in its type.
 """
 
 import re
-from typing import Any, Self
+from typing import Annotated, Any, Self
+
+import msgspec
 
 _TIME_FACTORS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_FACTORS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
@@ -53,6 +55,15 @@ class ByteCount(int):
 
     def __repr__(self) -> str:
         return f"{int(self)}B"
+
+
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
+NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
+PositiveFloat = Annotated[float, msgspec.Meta(extra={"above": 0})]
+PositiveSeconds = Annotated[Seconds, msgspec.Meta(extra={"above": 0})]
+AtLeastKiB = Annotated[ByteCount, msgspec.Meta(extra={"least": 1024})]
+AtLeast64KiB = Annotated[ByteCount, msgspec.Meta(extra={"least": 64 * 1024})]
+"""Numbers with a bound. msgspec checks those of int, ``settings.problems`` those in ``extra``."""
 
 
 def _parse(text: str, factors: dict[str, Any], *, default_unit: str, example: str) -> float:

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from wire.units import ByteCount, Seconds
+from wire.units import AtLeastKiB, ByteCount, NonNegativeInt, PositiveInt, PositiveSeconds, Seconds
 
 
 class HttpToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,25 +48,25 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Web sites whose pages may call, as "https://ops.example"; a page of the server itself always may."""
     abort_on_disconnect: bool = False
     """Whether a run that was begun through /v1 ends when its caller leaves."""
-    max_connections: int = 512
+    max_connections: PositiveInt = 512
     """A new one above that takes the place of one that has shown no token; where there is none it is turned away."""
-    max_body: ByteCount = ByteCount(8 * 1024 * 1024)
+    max_body: AtLeastKiB = ByteCount(8 * 1024 * 1024)
     """Bytes of one request's body."""
-    body_bytes: ByteCount = ByteCount(64 * 1024 * 1024)
+    body_bytes: AtLeastKiB = ByteCount(64 * 1024 * 1024)
     """Bytes of all bodies that are being read or worked on."""
-    max_headers: ByteCount = ByteCount(16 * 1024)
+    max_headers: AtLeastKiB = ByteCount(16 * 1024)
     """Bytes of one request's line and headers."""
-    header_timeout: Seconds = Seconds(10)
+    header_timeout: PositiveSeconds = Seconds(10)
     """How long a request's line and headers may take, from the first byte or the connection's begin."""
-    body_timeout: Seconds = Seconds(60)
+    body_timeout: PositiveSeconds = Seconds(60)
     """How long a body may take."""
-    idle_timeout: Seconds = Seconds(75)
+    idle_timeout: PositiveSeconds = Seconds(75)
     """How long a connection is kept without a request."""
-    write_stall: Seconds = Seconds(30)
+    write_stall: PositiveSeconds = Seconds(30)
     """A peer that takes no byte for this long, while some wait for it, is cut off."""
-    close_grace: Seconds = Seconds(2)
+    close_grace: PositiveSeconds = Seconds(2)
     """How long the last words may take when the supervisor ends."""
-    rate: int = 1000
+    rate: NonNegativeInt = 1000
     """Requests a second of one token, or of one address without any; a burst may have twice as many."""
 
 
