@@ -1,8 +1,18 @@
 """Every test of the agent works in a directory and a home of its own."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from fixtures.fake_openai import FakeOpenAI, serving
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[FakeOpenAI]:
+    """A fake model server."""
+    with serving() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)

@@ -33,6 +33,8 @@ class Client:
         self.crashed_with: int | None = None
         self.patience = 20.0
         self.ended = trio.Event()
+        self.on_line: Callable[[Line], object] = lambda _line: None
+        """Called with each line as it arrives."""
         self._news = trio.Event()
         self._ids = 0
         self._sending = trio.Lock()
@@ -83,6 +85,11 @@ class Client:
     async def prompt(self, text: str, **more: Any) -> PromptResult:
         return msgspec.convert(await self.call("prompt", text=text, **more), PromptResult)
 
+    async def results(self) -> list[Any]:
+        """Contents of all tool results of the conversation, in order."""
+        blocks = [block for each in (await self.call("get_messages"))["messages"] for block in each["content"]]
+        return [block["content"] for block in blocks if block["type"] == "tool_result"]
+
     def events(self, name: str) -> list[Line]:
         return [line["data"] for line in self.lines if line.get("event") == name]
 
@@ -93,16 +100,13 @@ class Client:
             *whole, buffer = (buffer + data).split(b"\n")
             for line in whole:
                 try:
-                    self.take(msgspec.json.decode(line))
+                    self.lines.append(msgspec.json.decode(line))
                 except (msgspec.DecodeError, UnicodeDecodeError):
-                    self.take({"event": "garbage", "data": {}})
+                    self.lines.append({"event": "garbage", "data": {}})
+                self.on_line(self.lines[-1])
             self._news.set()
             self._news = trio.Event()
         self.ended.set()
-
-    def take(self, line: Line) -> None:
-        """A line has arrived."""
-        self.lines.append(line)
 
 
 @asynccontextmanager

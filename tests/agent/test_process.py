@@ -181,25 +181,6 @@ def test_a_crash_in_mid_turn_loses_nothing_that_was_acknowledged(sessions: str) 
         assert text == 'Earlier you said: ["alpha","beta PIECES=10 DELAY=1 CRASH=9"]'
 
 
-def test_killed_at_any_point_of_a_tool_turn_the_session_can_be_resumed(sessions: str) -> None:
-    events = [("run_start", {}), ("tool", {"phase": "start"}), ("tool_executed", {}), ("done", {})]
-    for event, data in events:
-        with worker("--session-dir", sessions) as started:
-            started.send("new_session")
-            path = started.line(answer="new_session")["result"]["session_file"]
-            started.send("prompt", text='TOOL:exec {"command":"echo hi"}')
-            started.line(event, **data)
-            started.process.kill()
-        with worker("--session", path) as started:
-            started.send("prompt", text="again")
-            assert started.line(answer="prompt")["result"]["stop_reason"] == "stop"
-            started.send("get_messages")
-            messages = started.line(answer="get_messages")["result"]["messages"]
-            blocks = [block for message in messages for block in message["content"]]
-            called = [block["id"] for block in blocks if block["type"] == "tool_use"]
-            assert [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"] == called
-
-
 def test_a_second_process_on_one_transcript_is_refused(sessions: str) -> None:
     with worker("--session-dir", sessions) as first:
         first.send("new_session")

@@ -6,7 +6,6 @@ import pytest
 
 from agent.assembly import StartupError
 from tests.agent.inprocess import worker
-from tests.agent.test_whole_worker import tool_results
 
 GATED = ("--require-approval", "exec")
 
@@ -72,7 +71,7 @@ async def test_no_tool_writes_hooks_or_skills_wherever_they_lie(workspace: Path,
     options = ("--hooks", str(outside), "--skill", "sewing", "--allow-outside", *GATED)
     async with worker("--no-session", *options) as client:
         await client.prompt(f"PARALLEL {' '.join(calls)}")
-        results = await tool_results(client)
+        results = await client.results()
         assert [result["error_type"] for result in results] == ["denied"] * len(calls)
         assert all("which its tools may not change" in result["error"] for result in results)
         await client.prompt('TOOL:write {"path": "seam.txt", "content": "fine"}')

@@ -2,6 +2,8 @@
 
 import os
 import sys
+from functools import partial
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,10 +12,11 @@ import trio
 from agent.hook_types import AgentEnd
 from agent.hooks import Hooks
 from agent.step_loop import StepLoop
-from tests.agent.inprocess import SMALL, Client, worker
+from tests.agent.inprocess import SMALL, Client, Line, worker
 from wire.messages import PromptResult
 
 SLEEP = 'TOOL:exec {"command":"echo begun; sleep 60"}'
+WRITE = 'TOOL:write {"path":"x","content":""}'
 
 
 async def texts_of(client: Client) -> list[str]:
@@ -56,19 +59,35 @@ async def test_ping_and_state_are_answered_while_a_tool_runs() -> None:
         assert (await client.call("get_state"))["is_streaming"] is False
 
 
-async def test_an_aborted_call_gets_one_result_and_the_next_prompt_works() -> None:
-    async with worker("--no-session") as client:
-        calls = f'PARALLEL {SLEEP} TOOL:read {{"path":"none"}}'
-        prompt = await client.send("prompt", text=calls)
-        await client.event("tool", phase="update")
-        await client.event("tool", phase="error")
-        await client.call("abort")
-        await client.answer(prompt)
-        results = (await client.call("get_messages"))["messages"][-1]["content"]
-        assert [result["content"]["error_type"] for result in results] == ["aborted", "runtime"]
-        assert (await client.prompt("still there?")).stop_reason == "stop"
-    ends = [event["call"]["id"] for event in client.events("tool") if event["phase"] == "end"]
-    assert len(ends) == len(set(ends)) == 2
+MOMENTS = {
+    "while-streaming": ("PIECES=100000 DELAY=20", "assistant_message", 0),
+    "while-a-model-is-silent": ("HANG", "run_start", 0),
+    "while-tools-run-and-others-wait": (f"PARALLEL {' '.join([SLEEP] * 5)}", "tool:update", 5),
+    "while-a-person-is-asked": (WRITE, "permission_required", 1),
+    "while-some-run-and-some-are-asked-about": (f"PARALLEL {SLEEP} {WRITE} {WRITE}", "permission_required", 3),
+}
+
+
+@pytest.mark.parametrize(("text", "moment", "results"), MOMENTS.values(), ids=MOMENTS)
+async def test_an_interrupt_leaves_one_result_each_one_end_and_a_worker_that_goes_on(
+    text: str, moment: str, results: int, workspace: Path
+) -> None:
+    async with worker("--no-session", "--require-approval", "write") as client:
+        prompt = await client.send("prompt", text=text)
+        await client.line(lambda line: moment_of(line) == moment)
+        assert (await client.call("abort"))["aborted"] is True
+        assert result_of(await client.answer(prompt)).stop_reason == "aborted"
+        assert [event["stop_reason"] for event in client.events("done")] == ["aborted"]
+        assert [each["error_type"] for each in await client.results()] == ["aborted"] * results
+        assert [moment_of(line) for line in client.lines].count("tool:end") == results
+        status = (await client.call("get_state"))["status"]
+        assert (status["state"], status["pending_permissions"]) == ("READY", [])
+        assert (await client.prompt("ECHO:the next one works")).text == "the next one works"
+    assert not (workspace / "x").exists()
+
+
+def moment_of(line: Line) -> str | None:
+    return f"tool:{line['data']['phase']}" if line.get("event") == "tool" else line.get("event")
 
 
 async def test_the_half_answer_that_was_seen_is_kept_after_an_abort(autojump_clock: trio.testing.MockClock) -> None:
@@ -161,6 +180,26 @@ async def test_a_follow_up_starts_another_step_when_the_run_would_have_ended(
         result = result_of(await client.answer(prompt))
         assert (await client.call("get_state"))["pending"] == 0
     assert result.text == 'Earlier you said: ["DELAY=1000 one","ECHO:two"]'
+
+
+@pytest.mark.parametrize("moment", ["run_start", "assistant_message", "tool:start", "tool:end", "token_usage", "done"])
+async def test_whatever_is_accepted_at_whatever_moment_is_read_exactly_once(moment: str, nursery: trio.Nursery) -> None:
+    async with worker("--no-session") as client:
+        steer = partial(client.send, "prompt", text="LATE", streaming_behavior="steer")
+        sent: list[str] = []
+
+        def send_at(line: Line) -> None:
+            if moment_of(line) == moment and not sent:
+                sent.append(moment)
+                nursery.start_soon(steer)
+
+        client.on_line = send_at
+        await client.prompt('TOOL:exec {"command":"true"} PIECES=3')
+        late = await client.answer("2")
+        recalled = (await client.prompt("RECALL")).text
+        # Accepted as a steer, refused, or, when the run was over already, a prompt of its own.
+        assert "error" not in late or late["error"]["code"] == "not_running"
+        assert recalled.count("LATE") == int("error" not in late)
 
 
 async def test_queued_inputs_are_bounded() -> None:
@@ -260,10 +299,27 @@ async def test_a_run_that_could_not_even_begin_leaves_nobody_busy(monkeypatch: p
         assert (await client.prompt("hello")).stop_reason == "stop"
 
 
-async def test_an_input_of_half_a_character_fits_no_tool_and_can_be_kept(sessions: str) -> None:
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("TOOL:fly {}", "there is no tool 'fly'"),
+        ('TOOL:read {"path":7,"colour":"red"}', "colour"),
+        ("TOOL:exec {}", "command is missing"),
+        ('TOOL:read {"path": "a"', "it must be an object"),
+        ('TOOL:read {"path":"\\udc00"}', "it must be an object"),
+    ],
+    ids=["unknown-tool", "wrong-fields", "missing-field", "broken-json", "half-a-character"],
+)
+async def test_a_call_that_makes_no_sense_ends_with_a_validation_error_and_the_model_goes_on(
+    call: str, why: str, sessions: str
+) -> None:
     async with worker("--session-dir", sessions) as client:
-        result = await client.prompt('TOOL:read {"path":"\\udc00"}\nTELL')
-    assert (result.stop_reason, result.text[:40]) == ("stop", "the input does not fit the tool read: it")
+        result = await client.prompt(f"{call}\nTELL")
+        (only,) = await client.results()
+    assert (result.stop_reason, result.text) == ("stop", only["error"])
+    assert only["error_type"] == "validation"
+    assert why in only["error"]
+    assert [event["phase"] for event in client.events("tool")] == ["start", "error", "end"]
 
 
 async def test_a_run_ends_after_its_maximum_of_steps() -> None:

@@ -70,12 +70,6 @@ async def test_where_a_run_stands_is_told(workspace: Path) -> None:
         assert (await status(client))[0] == "READY"
 
 
-async def tool_results(client: Client) -> list[dict[str, Any]]:
-    messages = (await client.call("get_messages"))["messages"]
-    blocks = [block for message in messages for block in message["content"]]
-    return [block["content"] for block in blocks if block["type"] == "tool_result"]
-
-
 async def test_hooks_are_called_at_their_moments(workspace: Path) -> None:
     (workspace.parent / "hooks.py").write_text(HOOKS)
     async with worker("--no-session", "--hooks", "../hooks.py") as client:
@@ -84,7 +78,7 @@ async def test_hooks_are_called_at_their_moments(workspace: Path) -> None:
         assert (await client.prompt("SYSTEM")).text == "from a hook"
         await client.prompt('TOOL:exec {"command":"touch ran"}')
         assert (await client.call("compact"))["compacted"] is True
-        assert [result["note"] for result in await tool_results(client)] == ["not today"]
+        assert [result["note"] for result in await client.results()] == ["not today"]
         messages = (await client.call("get_messages"))["messages"]
         await client.call("new_session")
     assert messages[0]["content"][0]["text"].splitlines()[1] == "user: Mind the gap. ECHO:hi"
@@ -242,6 +236,6 @@ async def test_a_prompt_whose_run_id_was_used_before_makes_calls_with_new_ids() 
 async def test_results_are_kept_with_their_details_and_shown_without() -> None:
     async with worker("--no-session") as client:
         await client.prompt('TOOL:exec {"command":"echo x"}')
-        (result,) = await tool_results(client)
+        (result,) = await client.results()
         assert result["details"]["exit_code"] == 0
         assert msgspec.json.encode(result)

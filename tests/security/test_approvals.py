@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.test_approvals import asking_supervisor, said, wait_for_question
-from tests.agent.conformance.processes import agent, tool
-from tests.agent.conformance.test_people import asked
+from tests.agent.conformance.processes import agent, asked, tool
 
 pytestmark = pytest.mark.process
 

@@ -1,4 +1,4 @@
-"""Commands and files that mean no good, given to a real worker: it goes on, and leaves nobody behind."""
+"""Hostile commands and files against a real worker: it stays up and leaves no process behind."""
 
 import os
 from pathlib import Path
@@ -51,34 +51,6 @@ async def test_a_flood_of_any_bytes_is_bounded_and_text() -> None:
         assert len(updates) <= elapsed * 20 + 2
         assert len(client.raw) < 200_000 + 12_000 * len(updates)  # a character takes six bytes at most
         assert (await use(client, "exec", command="yes | head -c 50000000"))["ok"]
-
-
-async def test_a_command_that_waits_for_input_holds_nobody_up() -> None:
-    async with agent("--no-session") as client:
-        waiting = await use(client, "exec", command="read line; echo got $line", yield_ms=50)
-        assert waiting["details"]["status"] == "running"
-        said = f'{{"action":"submit","session_id":"{waiting["details"]["session_id"]}","data":"this"}}'
-        poll = said.replace("submit", "poll").replace('"data":"this"', '"timeout":20')
-        await client.prompt(f"TOOL:process {said} TOOL:process {poll}")
-        assert (await client.results())[-1]["data"].startswith("got this\n")
-    async with agent("--no-session", "--no-background") as client:
-        assert (await use(client, "exec", command="cat; echo nothing came"))["data"] == "nothing came\n"
-
-
-async def test_files_that_are_no_text_lead_outside_or_hold_a_text_twice_are_refused_in_words(workspace: Path) -> None:
-    (workspace / "binary").write_bytes(bytes(range(256)) * 40)
-    (workspace / "twice").write_text("same\nother\nsame\n")
-    (workspace.parent / "secret").write_text("secret")
-    (workspace / "link").symlink_to(workspace.parent / "secret")
-    async with agent("--no-session") as client:
-        assert "binary" in (await use(client, "read", path="binary"))["error"]
-        for path in ("link", "../secret", str(workspace.parent / "secret")):
-            assert "outside the working directory" in (await use(client, "read", path=path))["error"]
-            assert "outside the working directory" in (await use(client, "write", path=path, content=""))["error"]
-        twice = await use(client, "edit", path="twice", edits=[{"old_text": "same", "new_text": "new"}])
-        assert "occurs 2 times, at lines 1, 3" in twice["error"]
-    assert (workspace / "twice").read_text() == "same\nother\nsame\n"
-    assert (workspace.parent / "secret").read_text() == "secret"
 
 
 async def test_a_link_that_is_swapped_all_the_time_never_leads_outside(workspace: Path) -> None:

@@ -1,8 +1,9 @@
 """The bundled agent behind a whole supervisor: what front ends see of it, and a model server that has its moods."""
 
+import base64
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,14 @@ from fixtures.fake_openai import FakeOpenAI
 from tests.acceptance.line_client import Envelope, LineClient, Refused, connected
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 from tests.agent.conformance.processes import tool
-from tests.agent.conformance.test_models import KEY, LONG, PNG, TEN_STEPS, check_pairs, script
 from tests.agent.models.conftest import until_told
 
 pytestmark = pytest.mark.process
+
+KEY = "sk-very-secret"
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 SETTINGS = """
 [pool]
@@ -41,6 +46,44 @@ model = "fake-window-20000"
 workspace = "{place}"
 env = {{ OPENAI_BASE_URL = "{url}", NO_PROXY = "*" }}
 """
+
+
+def step(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"call": name, "arguments": arguments}
+
+
+def script(*steps: Any) -> str:
+    return f"SCRIPT:{json.dumps(steps)}"
+
+
+def check_pairs(messages: Iterable[dict[str, Any]]) -> None:
+    """As servers insist on it: after each message with calls their results, and results nowhere else."""
+    waiting: Counter[str] = Counter()
+    for message in messages:
+        if message["role"] == "tool":
+            waiting.subtract([message["tool_call_id"]])
+            assert min(waiting.values()) >= 0
+        else:
+            assert not +waiting
+            waiting = Counter(call["id"] for call in message.get("tool_calls", ()))
+    assert not +waiting
+
+
+TEN_STEPS = script(
+    step("write", path="a.txt", content="one\ntwo\n"),
+    step("read", path="a.txt"),
+    step("edit", path="a.txt", edits=[{"old_text": "two", "new_text": "three"}]),
+    [step("ls"), step("grep", pattern="three"), step("find", pattern="*.txt")],
+    step("exec", command="printf '\\377\\303'; cat a.txt"),
+    step("todo", todos=[{"id": "1", "text": "ten steps"}]),
+    step("exec", command="sleep 600", background=True),
+    step("process", action="list"),
+    step("read", path="shot.png"),
+    step("nothing"),
+    "that was all",
+)
+
+LONG = [step("exec", command=f"echo step {number}; seq 300") for number in range(10)]
 
 
 @pytest.fixture(scope="module")

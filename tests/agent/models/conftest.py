@@ -1,18 +1,9 @@
-"""One fake model server for all tests of this folder, and no proxy on the way to it."""
+"""No proxy on the way to the fake model server."""
 
-from collections.abc import Iterator
 from queue import SimpleQueue
 
 import pytest
 import trio
-
-from fixtures.fake_openai import FakeOpenAI, serving
-
-
-@pytest.fixture(scope="package")
-def server() -> Iterator[FakeOpenAI]:
-    with serving() as server:
-        yield server
 
 
 @pytest.fixture(autouse=True)

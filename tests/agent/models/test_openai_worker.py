@@ -106,10 +106,34 @@ async def test_an_abort_ends_the_answer_and_its_connection_and_keeps_what_was_sa
     assert (await client.prompt("go on")).text == "echo: go on"
 
 
-async def test_a_final_error_ends_the_run_with_the_servers_words(client: Client) -> None:
-    result = await client.prompt("STATUS=400")
-    assert result.stop_reason == "error"
-    assert result.error == "the model server answered 400: fake internal error"
+@pytest.mark.parametrize(
+    ("text", "message", "kept"),
+    [
+        ("CUT", "in the middle", "partial answer "),
+        ("RESET", "broke off", "partial answer "),
+        ("BADJSON", "cannot be read", "echo: BADJSON"),
+        ("STREAMERROR", "overloaded", "echo: STREAMERROR"),
+        ("HTML", "web page: is the base URL right", ""),
+        ("STATUS=400", "the model server answered 400: fake internal error", ""),
+    ],
+)
+async def test_a_broken_answer_ends_the_run_with_its_error_keeps_what_was_shown_and_the_next_prompt_works(
+    text: str, message: str, kept: str, client: Client
+) -> None:
+    result = await client.prompt(text)
+    assert (result.stop_reason, result.text) == ("error", kept)
+    assert message in (result.error or "")
+    told = client.events("error")
+    assert (await client.prompt("and now")).text == "echo: and now"
+    assert client.events("error") == told
+
+
+async def test_a_conversation_of_a_large_model_goes_on_with_a_small_one(client: Client) -> None:
+    for number in range(12):
+        assert (await client.prompt(f"{number} " + "long " * 780)).stop_reason == "stop"
+    await client.call("set_model", provider="openai", model="fake-window-16000")
+    for _ in range(2):
+        assert (await client.prompt("and now?")).text == "echo: and now?"
 
 
 @pytest.mark.process
