@@ -30,7 +30,6 @@ from gateway.settings import GatewaySettings, QueueMode
 from gateway.turns.approvals import ApprovalDecisions, PendingPermissions
 from gateway.turns.context import TurnContext
 from gateway.turns.holds import Holds
-from gateway.turns.reply_stream import ReplyStream
 from gateway.turns.scheduler import TurnScheduler
 from gateway.turns.turn import Turn
 from pool import Pool
@@ -120,15 +119,16 @@ class Gateway:
             settings,
             pool=pool,
             store=store,
-            answers=ReplyStream(bus, hooks, self.profile_cache),
-            ledger=self.run_registry,
+            bus=bus,
+            hooks=hooks,
+            run_registry=self.run_registry,
             sessions=self.sessions,
-            shelf=self.profile_cache,
-            permissions=self.pending_permissions,
+            profile_cache=self.profile_cache,
+            pending_permissions=self.pending_permissions,
             system_events=self.system_events,
         )
         self.scheduler = TurnScheduler(settings, self.run_registry, self._turn_context, nursery)
-        self.decisions = ApprovalDecisions(self.pending_permissions, self.scheduler)
+        self.decisions = ApprovalDecisions(self.pending_permissions, self.scheduler.lease_of)
         self.session_admin = SessionAdmin(
             pool=pool,
             bus=bus,

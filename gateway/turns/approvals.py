@@ -1,18 +1,12 @@
-"""Pending approvals and decisions.
+"""Tool calls that await a person's approval, and the decisions about them."""
 
-Which tool calls await a person's approval, and in which session: a decision finds its worker by the call's id.
-
-Deciding about a tool call that waits for a person: the decision goes to the worker that asks, in its turn only.
-"""
-
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import msgspec
 
 from errors import ProtocolViolation, UsageError, WorkerRefused
 from gateway.events.worker_events import PublishedEvent
-from gateway.turns.scheduler import TurnScheduler
 from pool.lease import Lease
 from wire.call_page import PAGE_CHARS, CallPage, CallPart, bounded_page
 from wire.framing import DECODE_ERRORS
@@ -20,9 +14,9 @@ from wire.messages import ToolCallView
 
 _MAX_CALLS = 10_000
 _MAX_SESSION_CALLS = 256
-"""As many as its worker's client counts; one that asks without end must not take the place of all others."""
+"""As many as its worker's client counts; one session must not take the place of all others."""
 _MAX_CLOSED = 1_000
-"""Calls no longer open of which is known why; older ones are as unknown as any."""
+"""Closed calls for which the reason is remembered; older ones are unknown."""
 _MAX_LISTED = 10
 
 
@@ -40,7 +34,7 @@ class PendingPermission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingPermissions:
-    """Learns from what turns publish; a call is open until it is decided or its turn is over."""
+    """The calls that await approval, from the events of turns: each until it is decided or its turn ends."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, dict[str, PendingCall]] = {}
@@ -63,7 +57,7 @@ class PendingPermissions:
 
     def close_session(self, session: str) -> None:
         """The session's turn is over: nothing of it waits any more."""
-        self._close(session, self._sessions.pop(session, {}), "waits no more: its turn is over")
+        self._close(session, self._sessions.pop(session, {}), "is no longer pending: its turn has ended")
 
     @property
     def count(self) -> int:
@@ -128,11 +122,12 @@ class PendingCallPage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ApprovalDecisions:
-    """Who asks is found by the call's id; the worker writes the decision down before it acts on it."""
+    """Finds the worker by the call's id; the worker records the decision before it acts on it."""
 
-    def __init__(self, permissions: PendingPermissions, conductor: TurnScheduler) -> None:
+    def __init__(self, permissions: PendingPermissions, lease_of: Callable[[str], Lease | None]) -> None:
+        """``lease_of``: the worker on which a turn of the session runs now."""
         self._pending_permissions = permissions
-        self._scheduler = conductor
+        self._lease_of = lease_of
 
     async def decide(
         self,
@@ -173,8 +168,8 @@ class ApprovalDecisions:
 
     def _locate(self, call_id: str, session: str | None) -> tuple[str, Lease]:
         session = self._pending_permissions.session_of(call_id, session)
-        lease = self._scheduler.lease_of(session)
+        lease = self._lease_of(session)
         if lease is None:
             # No other worker, and no later turn, may be asked: there the same name would be another call's.
-            raise UsageError(f"the tool call {call_id!r} waits no more: its turn is over", call=call_id)
+            raise UsageError(f"the tool call {call_id!r} is no longer pending: its turn has ended", call=call_id)
         return session, lease

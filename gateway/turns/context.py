@@ -1,14 +1,19 @@
-"""What a turn asks of the gateway: a worker, its words made known, its runs' steps made durable, their outcomes."""
+"""What a turn needs from the gateway: a worker, durable steps, published output, hooks and the outcomes of its runs."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 
 from errors import AcquireTimeout, InternalError, PoolSaturated
+from gateway.events import EventBus, TextKind
 from gateway.events.translate import TextPieces, TurnOutput
 from gateway.events.worker_events import PublishedEvent
+from gateway.hook_runner import HookRunner
+from gateway.hooks import Drop, HookMessage
 from gateway.runs.registry import RunRegistry
 from gateway.runs.run import DoneReason, Run, RunOutcome, RunRequest, history_turns, outcome_of_error
 from gateway.sessions.agent_profiles import ProfileCache
@@ -16,14 +21,15 @@ from gateway.sessions.sessions import SessionEntry, Sessions, SessionStatus
 from gateway.sessions.system_events import SystemEvents
 from gateway.settings import GatewaySettings
 from gateway.turns.approvals import PendingPermissions
-from gateway.turns.replies import FinalReply, ReplyContent, ReplyStyle
-from gateway.turns.reply_stream import ReplyStream
-from gateway.turns.turn import Turn, TurnResult
+from gateway.turns.replies import FinalReply, ReplyContent, ReplyPart, ReplyStyle, attach_media
+from gateway.turns.reply_filters import check_media
 from heartbeat.system_events import SystemEvent
 from pool import Lease, Pool
-from profiles import CapabilityProfile
 from store import Store
-from wire.messages import ErrorBody, PromptResult
+from wire.messages import ErrorBody, EventChannel, PromptResult
+
+if TYPE_CHECKING:
+    from gateway.turns.turn import Turn
 
 _REASONS = {
     "stop": DoneReason.COMPLETED,
@@ -35,11 +41,14 @@ _REASONS = {
     "max_steps": DoneReason.LENGTH,
 }
 _FAILED_REASONS = frozenset({"error", "timeout", "aborted"})
-"""What of a turn that ended so was taken in nobody knows."""
+"""After these it is unknown how much of the prompt the agent has taken in."""
+_REPLY_EVENTS = ("tool:", "compaction:")
+"""Prefixes of the events that a reply may show something of."""
+_decode = msgspec.json.Decoder(str).decode
 
 
 class TurnContext:
-    """Implements ``gateway.turns.scheduler.ConductorDesk``."""
+    """The gateway's services for its turns. One object serves all turns; each method is given the turn."""
 
     def __init__(
         self,
@@ -47,37 +56,62 @@ class TurnContext:
         *,
         pool: Pool,
         store: Store,
-        answers: ReplyStream,
-        ledger: RunRegistry,
+        bus: EventBus,
+        hooks: HookRunner,
+        run_registry: RunRegistry,
         sessions: Sessions,
-        shelf: ProfileCache,
-        permissions: PendingPermissions,
+        profile_cache: ProfileCache,
+        pending_permissions: PendingPermissions,
         system_events: SystemEvents,
     ) -> None:
         self._settings = settings
         self._pool = pool
-        self._store = store
-        self._reply_stream = answers
-        self._run_registry = ledger
+        self._bus = bus
+        self._hooks = hooks
+        self._run_registry = run_registry
         self._sessions = sessions
-        self._profile_cache = shelf
-        self._pending_permissions = permissions
+        self._profile_cache = profile_cache
+        self._pending_permissions = pending_permissions
         self._system_events = system_events
+        self.wait_store_room = store.wait_room
 
     def reconfigure(self, settings: GatewaySettings) -> None:
         """New limits."""
         self._settings = settings
 
-    # --- during a turn ------------------------------------------------------------------------------------------------
+    # --- before the prompt --------------------------------------------------------------------------------------------
+
+    def on_begun(self, turn: "Turn") -> None:
+        """The session is in its turn."""
+        request = turn.leader.request
+        entry = self._sessions.get(turn.session) or self._recreate_session(request)
+        verbose, reasoning = (entry.verbose, entry.reasoning) if entry is not None else (False, False)
+        turn.begin_reply(ReplyStyle(verbose=verbose, reasoning=reasoning, blocks=request.blocks))
+        self._sessions.set_status(turn.session, SessionStatus.WORKING, "run started")
+
+    def _recreate_session(self, request: RunRequest) -> SessionEntry | None:
+        """The session was deleted, or evicted, while the message waited; None where there is no room for it."""
+        try:
+            return self._sessions.ensure(
+                request.session, request.agent, request.role, source=request.source, run=request.run_id
+            )
+        except PoolSaturated:
+            return None
 
     @asynccontextmanager
-    async def lease(self, turn: Turn) -> AsyncGenerator[Lease, None]:
+    async def lease(self, turn: "Turn") -> AsyncGenerator[Lease, None]:
         """A worker for the turn, within its time; the one that its caller holds, where there is one."""
         if turn.held is not None:
             yield turn.held
             return
-        request = turn.leader.request
-        profile = await self.profile_of(request)
+        request, entry = turn.leader.request, self._sessions.get(turn.session)
+        profile = await self._profile_cache.get(
+            request.agent,
+            request.role,
+            model=request.model or (entry.model if entry else None),
+            thinking=entry.thinking if entry else None,
+            session=turn.session,
+        )
         left = turn.deadline - trio.current_time()  # infinite without a limit: None would be the pool's own
         if left <= 0.0:
             raise AcquireTimeout(f"the run of session {turn.session} had no time left", session=turn.session)
@@ -92,24 +126,16 @@ class TurnContext:
         ) as lease:
             yield lease
 
-    async def profile_of(self, request: RunRequest) -> CapabilityProfile:
-        """What the run's worker must be able to do, with the session's own model and thinking level."""
-        entry = self._sessions.get(request.session)
-        return await self._profile_cache.get(
-            request.agent,
-            request.role,
-            model=request.model or (entry.model if entry else None),
-            thinking=entry.thinking if entry else None,
-            session=request.session,
-        )
-
-    async def mark_started(self, runs: list[Run], turn: Turn, worker: str) -> None:
-        """See ``TurnDesk.mark_started``; the session's transcript becomes durable with it."""
+    async def mark_started(self, runs: list[Run], turn: "Turn", worker: str) -> None:
+        """Make durable that these runs may reach the worker from now on, and the session's transcript with it."""
         self._sessions.record_transcript(turn.session)
         await self._run_registry.start(runs, worker=worker, turn=turn.id, leader=turn.leader)
 
-    def history_turns(self, turn: Turn) -> int | None:
-        """See ``TurnDesk.history_turns``; of a session whose message names no source, its latest source counts."""
+    def history_turns(self, turn: "Turn") -> int | None:
+        """Number of user messages that the model is shown; None = all.
+
+        For a message without a source the session's latest source counts.
+        """
         request, entry = turn.leader.request, self._sessions.get(turn.session)
         source = request.source or (entry.source if entry is not None else None)
         profiles = self._profile_cache.parts.profiles
@@ -117,9 +143,13 @@ class TurnContext:
             return None
         return history_turns(profiles.history_turns_of(request.agent), self._settings.dm_history_limit, source)
 
-    def claim_events(self, turn: Turn) -> list[SystemEvent]:
-        """See ``TurnDesk.pending``. A command for the agent must begin its prompt, results of tools must be alone."""
-        self._system_events.release(turn.session, turn.event_ids)  # of a worker that has died under it
+    def claim_events(self, turn: "Turn") -> list[SystemEvent]:
+        """The system events for the turn's prompt; no other turn gets them.
+
+        None for a command of the agent, which must begin its prompt, and for results of tools, which must be alone.
+        """
+        if turn.event_ids:  # of a worker that has died under it
+            self._system_events.release(turn.session, turn.event_ids)
         has_its_own = any(run.request.tool_results or not run.request.tells_events for run in turn.runs)
         if has_its_own or turn.text.lstrip().startswith("/"):
             return []
@@ -127,72 +157,88 @@ class TurnContext:
         self._system_events.claim(turn.session, [event.id for event in events])
         return events
 
-    async def publish(self, turn: Turn, steps: list[TurnOutput]) -> None:
-        """See ``TurnDesk.publish``."""
+    # --- while the worker answers -------------------------------------------------------------------------------------
+
+    async def publish(self, turn: "Turn", steps: list[TurnOutput]) -> None:
+        """Publish what the worker said, in order; waits only for hooks.
+
+        A caller that asked for parts gets each as a progress event ``reply`` of ``{kind, text, media?}`` as soon as it
+        is complete. A part, and the reply at the end, pass the hooks ``message:sending`` before they are published and
+        ``message:sent`` after.
+        """
         for step in steps:
             match step:
                 case TextPieces():
-                    await self._reply_stream.on_text(turn, step)
+                    await self._publish_pieces(turn, step)
                 case PublishedEvent():
-                    await self._reply_stream.on_event(turn, step)
+                    await self._publish_event(turn, step)
                     self._pending_permissions.observe(turn.session, step)
 
-    async def wait_store_room(self) -> None:
-        """See ``TurnDesk.room``."""
-        await self._store.wait_room()
-
-    def set_awaiting_person(self, turn: Turn, over: str | None) -> None:
-        """See ``TurnDesk.awaits_person``."""
+    def set_awaiting_person(self, turn: "Turn", over: str | None) -> None:
+        """The turn waits for a person from now on (``over`` None), or no longer; ``over``: why."""
         if over is None:
             self._sessions.set_status(turn.session, SessionStatus.PAUSED, "awaiting a person's answer")
         else:
             self._sessions.set_status(turn.session, SessionStatus.WORKING, over)
 
-    # --- its ends -----------------------------------------------------------------------------------------------------
+    async def _publish_pieces(self, turn: "Turn", said: TextPieces) -> None:
+        is_text, shaper = said.type == "text_chunk", turn.shaper
+        self._publish_text(turn, said.type, turn.no_reply_filter.push(said.pieces) if is_text else said.pieces)
+        if shaper.wants_text if is_text else shaper.wants_reasoning:
+            piece = "".join(map(_decode, said.pieces))
+            await self._deliver(turn, shaper.add_text(piece) if is_text else shaper.add_reasoning(piece))
 
-    def on_begun(self, turn: Turn) -> None:
-        """The session is in its turn."""
-        request = turn.leader.request
-        entry = self._sessions.get(turn.session) or self._recreate_session(request)
-        verbose, reasoning = (entry.verbose, entry.reasoning) if entry is not None else (False, False)
-        turn.begin_reply(ReplyStyle(verbose=verbose, reasoning=reasoning, blocks=request.blocks))
-        self._sessions.set_status(turn.session, SessionStatus.WORKING, "run started")
+    async def _publish_event(self, turn: "Turn", event: PublishedEvent) -> None:
+        parts: list[ReplyPart] = []
+        if event.type.startswith(_REPLY_EVENTS):
+            self._publish_text(turn, "text_chunk", turn.no_reply_filter.end())
+            parts = turn.shaper.add_event(event.type, msgspec.to_builtins(event.data))
+        if event.type == "tool:start":  # what was said is complete before it
+            await self._deliver(turn, parts)
+            parts = []
+        self._publish(turn, event.channel, event.type, event.data)
+        await self._deliver(turn, parts)
 
-    def _recreate_session(self, request: RunRequest) -> SessionEntry | None:
-        """The session was deleted, or forgotten, while the message waited; None where there is no room for it."""
-        try:
-            return self._sessions.ensure(
-                request.session, request.agent, request.role, source=request.source, run=request.run_id
-            )
-        except PoolSaturated:
+    def _publish_text(self, turn: "Turn", type_: TextKind, pieces: list[msgspec.Raw]) -> None:
+        if pieces and not turn.leader.request.is_quiet:
+            self._bus.publish_text(turn.session, type_, pieces, run_id=turn.leader.request.run_id)
+
+    def _publish(self, turn: "Turn", channel: EventChannel, type_: str, data: Any) -> None:
+        self._bus.publish(turn.session, channel, type_, data, run_id=turn.leader.request.run_id)
+
+    async def _deliver(self, turn: "Turn", parts: Iterable[ReplyPart]) -> None:
+        """Hooks may take their time here, which holds the reading of the worker up, but not the end of the turn."""
+        for part in parts:
+            with turn.cancel_when_ending():
+                reply = await self._apply_hooks(turn, ReplyContent(text=part.text))
+                if reply.silent:
+                    continue
+                media = {"media": reply.media} if reply.media else {}
+                self._publish(turn, EventChannel.PROGRESS, "reply", {"kind": part.kind, "text": reply.text, **media})
+                await self._notify_sent(turn, reply)
+
+    # --- at the end ---------------------------------------------------------------------------------------------------
+
+    async def final_reply(self, turn: "Turn") -> FinalReply | None:
+        """What of the turn's answer is shown, with the files it hands over; None without an answer. Waits for hooks."""
+        self._publish_text(turn, "text_chunk", turn.no_reply_filter.end())
+        if turn.result is None:
             return None
+        answer = turn.shaper.finish(turn.result.text)
+        rest = await self._apply_hooks(turn, answer.remainder)
+        if answer.full is answer.remainder or turn.runs == [turn.leader]:
+            return FinalReply(rest, rest)
+        return FinalReply(rest, await self._apply_hooks(turn, answer.full))
 
-    def on_ended(self, turn: Turn, report: TurnResult) -> None:
-        """The session's turn is over, however it ended."""
-        if report.result is not None and report.result.stop_reason not in _FAILED_REASONS:
-            self._system_events.acknowledge(turn.session, turn.event_ids)
-        self._system_events.release(turn.session, turn.event_ids)
-        self._pending_permissions.close_session(turn.session)
-        self._sessions.record_transcript(turn.session)
-        reason = "run completed" if report.error is None else f"run ended: {report.error.code}"
-        self._sessions.set_status(turn.session, SessionStatus.READY, reason)
-
-    async def final_reply(self, turn: Turn, report: TurnResult) -> FinalReply | None:
-        """See ``ConductorDesk.answer``."""
-        return await self._reply_stream.finish(turn, report.result)
-
-    async def after_delivery(self, turn: Turn, answer: FinalReply) -> None:
-        """See ``ConductorDesk.sent``."""
-        await self._reply_stream.after_delivery(turn, answer)
-
-    def outcome(self, report: TurnResult, reply: ReplyContent | None, run: Run) -> RunOutcome:
-        """See ``ConductorDesk.outcome``."""
-        facts: dict[str, Any] = {"worker": report.worker, "level": report.level, "waited": report.waited}
-        now, result = self._run_registry.now(), report.result
-        if run in report.discarded and report.end_error is not None:
-            return outcome_of_error(run, report.end_error, ended_at=now, **facts)
-        if report.error is not None or result is None or reply is None:
-            why = report.error or InternalError("the turn ended without a result")
+    def outcome(self, turn: "Turn", answer: FinalReply | None, run: Run) -> RunOutcome:
+        """The outcome of one of the turn's runs. The leader was given the parts, so it gets what remains."""
+        facts: dict[str, Any] = {"worker": turn.worker, "level": turn.level, "waited": turn.waited}
+        now, result = self._run_registry.now(), turn.result
+        reply = None if answer is None else answer.remainder if run is turn.leader else answer.full
+        if run in turn.discarded and turn.end_error is not None:
+            return outcome_of_error(run, turn.end_error, ended_at=now, **facts)
+        if turn.error is not None or result is None or reply is None:
+            why = turn.error or InternalError("the turn ended without a result")
             said = {} if result is None or reply is None else {"text": reply.text, "usage": result.usage}
             return outcome_of_error(run, why, ended_at=now, **facts, **said)
         error = _error_of(result, run)
@@ -215,18 +261,63 @@ class TurnContext:
             **facts,
         )
 
+    def on_ended(self, turn: "Turn") -> None:
+        """The session's turn is over, however it ended."""
+        if turn.event_ids:
+            if turn.result is not None and turn.result.stop_reason not in _FAILED_REASONS:
+                self._system_events.acknowledge(turn.session, turn.event_ids)
+            self._system_events.release(turn.session, turn.event_ids)
+        self._pending_permissions.close_session(turn.session)
+        self._sessions.record_transcript(turn.session)
+        reason = "run completed" if turn.error is None else f"run ended: {turn.error.code}"
+        self._sessions.set_status(turn.session, SessionStatus.READY, reason)
+
+    async def after_delivery(self, turn: "Turn", answer: FinalReply) -> None:
+        """The turn's runs have their outcomes."""
+        if not (answer.remainder.silent or turn.leader.request.is_quiet):
+            await self._notify_sent(turn, answer.remainder)
+
+    # --- hooks and files ----------------------------------------------------------------------------------------------
+
+    async def _apply_hooks(self, turn: "Turn", reply: ReplyContent) -> ReplyContent:
+        """The reply as hooks leave it, with its files beside the text."""
+        if not reply.silent and self._hooks.has("message:sending"):
+            heard = await self._hooks.filter("message:sending", _hook_message(turn, reply))
+            text = "" if isinstance(heard, Drop) else heard.text
+            reply = ReplyContent(text=text, silent=not text.strip())
+        return await self._with_media(turn, reply) if "MEDIA:" in reply.text else reply
+
+    async def _notify_sent(self, turn: "Turn", reply: ReplyContent) -> None:
+        if self._hooks.has("message:sent"):
+            await self._hooks.notify("message:sent", _hook_message(turn, reply))
+
+    async def _with_media(self, turn: "Turn", reply: ReplyContent) -> ReplyContent:
+        request = turn.leader.request
+        try:
+            workspace = Path((await self._profile_cache.get(request.agent, request.role, session=turn.session)).cwd)
+            return await trio.to_thread.run_sync(attach_media, reply, lambda name: check_media(name, workspace))
+        except Exception as exc:  # noqa: BLE001 - files that cannot be looked at stay text; the answer is worth more
+            message = f"the files of an answer could not be looked at: {exc}"
+            self._publish(
+                turn, EventChannel.MONITOR, "error", {"severity": "warn", "phase": "system", "message": message}
+            )
+            return reply
+
+
+def _hook_message(turn: "Turn", reply: ReplyContent) -> HookMessage:
+    request = turn.leader.request
+    return HookMessage(session=turn.session, text=reply.text, source=request.source, run_id=request.run_id)
+
 
 def _error_of(result: PromptResult, run: Run) -> ErrorBody | None:
-    """A turn that the worker itself ended badly."""
-    session = run.request.session
+    """The error of a turn that the worker itself ended badly."""
+    details = {"session": run.request.session}
     match result.stop_reason:
         case "error":
-            return ErrorBody(
-                "worker_error", result.error or "the agent ended the turn with an error", {"session": session}
-            )
+            return ErrorBody("worker_error", result.error or "the agent ended the turn with an error", details)
         case "timeout":
-            return ErrorBody("request_timeout", "the turn took longer than the agent allows", {"session": session})
+            return ErrorBody("request_timeout", "the turn took longer than the agent allows", details)
         case "aborted":
-            return ErrorBody("aborted", "the turn was aborted", {"session": session})
+            return ErrorBody("aborted", "the turn was aborted", details)
         case _:
             return None

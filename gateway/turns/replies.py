@@ -191,10 +191,6 @@ class FinalReply(NamedTuple):
     full: ReplyContent
     """For those that were merged or steered into it."""
 
-    def for_run(self, *, leads: bool) -> ReplyContent:
-        """What is for one of the turn's runs."""
-        return self.remainder if leads else self.full
-
 
 class ReplyShaper:
     """The reply of one run while it comes into being: tell it everything that it wants, then ``finish`` it once."""

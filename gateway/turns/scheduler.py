@@ -1,8 +1,10 @@
-"""The conductor: performs what the lanes decide, and runs the turns and the exclusive jobs they start."""
+"""Performs the lane machine's actions: starts turns and exclusive access, keeps the lanes' time."""
 
 import math
+from collections import deque
+from collections.abc import Callable
 from itertools import count
-from typing import Protocol, assert_never
+from typing import Any, assert_never
 
 import trio
 from structlog.contextvars import bind_contextvars, clear_contextvars
@@ -13,12 +15,15 @@ from gateway.lanes.messages import (
     AbortTurn,
     Clear,
     LaneAction,
+    LaneStimulus,
+    Reconfigure,
     RejectionReason,
     RejectRun,
     StartTurn,
     Steer,
     SteerRejected,
     Submit,
+    Tick,
     TurnEnded,
     TurnSteerable,
     Withdraw,
@@ -26,70 +31,54 @@ from gateway.lanes.messages import (
 from gateway.runs.registry import RunRegistry
 from gateway.runs.run import Run, RunOutcome, interrupted_error
 from gateway.settings import GatewaySettings
+from gateway.turns.context import TurnContext
 from gateway.turns.exclusive import ExclusiveAccess
-from gateway.turns.lane_shell import LaneShell
-from gateway.turns.ports import TurnDesk
-from gateway.turns.replies import FinalReply, ReplyContent
-from gateway.turns.turn import EndReason, Turn, TurnResult
+from gateway.turns.replies import FinalReply
+from gateway.turns.turn import EndReason, Turn
 from pool.lease import Lease
-from wire.timers import Timer
-
-
-class ConductorDesk(TurnDesk, Protocol):
-    """What the conductor and its turns ask of the gateway."""
-
-    def on_begun(self, turn: Turn) -> None:
-        """The session is in its turn."""
-        ...
-
-    async def final_reply(self, turn: Turn, report: TurnResult) -> FinalReply | None:
-        """What of the turn's answer is shown; None where it has none. Takes its time, but not for ever."""
-        ...
-
-    def outcome(self, report: TurnResult, reply: ReplyContent | None, run: Run) -> RunOutcome:
-        """What one of the turn's runs is told, with what of the answer is for it."""
-        ...
-
-    def on_ended(self, turn: Turn, report: TurnResult) -> None:
-        """The session's turn is over, however it ended."""
-        ...
-
-    async def after_delivery(self, turn: Turn, answer: FinalReply) -> None:
-        """Everybody has been told."""
-        ...
+from wire.timers import Timer, Timers
 
 
 class TurnScheduler:
-    """Runs and jobs on their way through the lanes; implements ``gateway.turns.turn.TurnLanes``.
+    """Runs on their way through the lanes, and their turns. All tasks belong to the nursery it is given.
 
-    All of it belongs to the nursery it is given.
+    Stimuli are handled one after the other: the actions of one are performed before the next is looked at, also where
+    performing an action leads to a stimulus.
     """
 
     def __init__(
-        self, settings: GatewaySettings, ledger: RunRegistry, desk: ConductorDesk, nursery: trio.Nursery
+        self, settings: GatewaySettings, run_registry: RunRegistry, context: TurnContext, nursery: trio.Nursery
     ) -> None:
-        self._run_registry = ledger
-        self._context = desk
+        self.lanes = LaneMachine(settings.queue)
+        self._run_registry = run_registry
+        self._context = context
         self._nursery = nursery
-        self._lane_shell = LaneShell(settings.queue, self._perform)
+        self._stimuli: deque[LaneStimulus] = deque()
+        self._is_handling = False
+        self._alarms = Timers()
+        self._wake = trio.Event()
+        self._armed_for = math.inf
         self._runs: dict[str, Run] = {}
         """Those that wait in a lane, by their names there."""
-        self._exclusive_access = ExclusiveAccess(self._lane_shell.handle)
+        self._timers: dict[str, Timer] = {}
+        """The deadlines of runs that wait or were steered, by the same names."""
+        self._exclusive_access = ExclusiveAccess(self._handle)
         self.acquire_session = self._exclusive_access.acquire
         self._held_turns = count(1)
         self._turns: dict[str, Turn] = {}
-        self._timers: dict[str, Timer] = {}
         self._rejected: dict[str, RejectRun] = {}
         self._is_closing = False
 
     async def run(self) -> None:
-        """Keep the lanes' time until cancelled."""
-        await self._lane_shell.run()
-
-    @property
-    def lanes(self) -> LaneMachine:
-        """Who waits, and who runs."""
-        return self._lane_shell.lanes
+        """Keep the lanes' time until cancelled; sleeps until the next deadline."""
+        while True:
+            self._armed_for = self._next_wakeup()
+            self._wake = trio.Event()
+            with trio.move_on_at(self._armed_for):
+                await self._wake.wait()
+                continue
+            self._alarms.fire(trio.current_time())
+            self._handle(Tick())
 
     def turn_of(self, session: str) -> Turn | None:
         """The session's running turn."""
@@ -119,7 +108,7 @@ class TurnScheduler:
         request = run.request
         run.start_clock(trio.current_time())
         self._runs[run.name] = run
-        self._lane_shell.handle(
+        self._handle(
             Submit(
                 run=run.name,
                 session=request.session,
@@ -184,11 +173,11 @@ class TurnScheduler:
 
     def clear(self, session: str) -> None:
         """Refuse everything of the session that waits."""
-        self._lane_shell.handle(Clear(session))
+        self._handle(Clear(session))
 
     def reconfigure(self, settings: GatewaySettings) -> None:
         """New limits."""
-        self._lane_shell.reconfigure(settings.queue)
+        self._handle(Reconfigure(settings.queue))
 
     def close(self) -> None:
         """Begin no more turns: what waits is left to the supervisor's next life."""
@@ -196,9 +185,23 @@ class TurnScheduler:
 
     # --- what the lanes decide ----------------------------------------------------------------------------------------
 
+    def _handle(self, stimulus: LaneStimulus) -> None:
+        """Handle a stimulus now, or right after the one that is being handled."""
+        self._stimuli.append(stimulus)
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while self._stimuli:
+                for action in self.lanes.handle(self._stimuli.popleft(), trio.current_time()):
+                    self._perform(action)
+        finally:
+            self._is_handling = False
+            self._rearm()
+
     def _perform(self, action: LaneAction) -> None:
         match action:
-            case StartTurn(runs=(name, *_)) if name in self._exclusive_access:
+            case StartTurn(runs=(name, *_)) if name not in self._runs:
                 self._exclusive_access.grant(action)
             case StartTurn() if self._is_closing:
                 for name in action.runs:
@@ -209,7 +212,7 @@ class TurnScheduler:
                 self._steer(self._turns[action.turn], self._pop_run(action.run))
             case AbortTurn():
                 self._turns[action.turn].end(EndReason.INTERRUPTED)
-            case RejectRun() if action.run in self._exclusive_access:
+            case RejectRun() if action.run not in self._runs:
                 self._exclusive_access.reject(action)
             case RejectRun():
                 self._reject(action)
@@ -232,7 +235,7 @@ class TurnScheduler:
         """The run becomes a part of the turn, whose time may be longer than its own."""
         turn.steer(run)
         if run in turn.runs and run.deadline < math.inf:
-            self._timers[run.name] = self._lane_shell.set_timer(run.deadline, self._expire_steered, (turn, run))
+            self._set_timer(run, self._expire_steered, (turn, run))
 
     def _expire_steered(self, steered: tuple[Turn, Run]) -> None:
         """A run's time is over before the turn's into which its message went; the message stays there."""
@@ -243,7 +246,7 @@ class TurnScheduler:
             self._fail(run, RequestTimeout(text, session=turn.session, worker=turn.worker))
 
     def _cancel_timer(self, run: Run) -> None:
-        self._lane_shell.cancel_timer(self._timers.pop(run.name, None))
+        self._alarms.cancel(self._timers.pop(run.name, None))
 
     def _reject(self, refusal: RejectRun) -> None:
         run = self._pop_run(refusal.run)
@@ -253,7 +256,7 @@ class TurnScheduler:
             self._fail(run, _rejection_error(refusal, run))
 
     def _withdraw(self, run: Run, error: PoolError) -> None:
-        self._lane_shell.handle(Withdraw(run.name))
+        self._handle(Withdraw(run.name))
         self._pop_run(run.name)
         self._fail(run, error)
 
@@ -275,15 +278,15 @@ class TurnScheduler:
     # --- turns --------------------------------------------------------------------------------------------------------
 
     def set_steerable(self, turn: Turn, *, now: bool) -> None:
-        """See ``TurnLanes.steerable``."""
+        """The turn takes steers from now on, or no longer."""
         if turn.held is None:
-            self._lane_shell.handle(TurnSteerable(turn.id, now))
+            self._handle(TurnSteerable(turn.id, now))
 
     def requeue_steer(self, turn: Turn, run: Run) -> None:
-        """See ``TurnLanes.take_back``."""
+        """The worker did not take the steer: the run waits for a turn of its own."""
         self._cancel_timer(run)
         self._requeue(run)
-        self._lane_shell.handle(SteerRejected(turn.id, run.name))
+        self._handle(SteerRejected(turn.id, run.name))
 
     async def run_with_lease(self, lease: Lease, run: Run) -> None:
         """Run a turn on a lease that its caller holds, beside the lanes; the run's time begins."""
@@ -300,41 +303,38 @@ class TurnScheduler:
         await self._run_turn(turn)
 
     async def _run_turn(self, turn: Turn) -> None:
-        clear_contextvars()  # whatever request, of whatever session, happened to set it off
+        clear_contextvars()  # of the request, of any session, in whose task the turn was begun
         bind_contextvars(session=turn.session, run=turn.leader.request.run_id)
         self._context.on_begun(turn)
         try:
-            report = await turn.execute()
-            answer = await self._context.final_reply(turn, report)
+            await turn.execute()
+            answer = await self._context.final_reply(turn)
         except BaseException:  # the end of the supervisor: a cancellation, or a group of them
             self._interrupt(turn)
             raise
-        outcomes, seq = self._finish_turn(turn, report, answer)
+        outcomes, seq = self._finish_turn(turn, answer)
         await self._run_registry.settle(outcomes, seq)
         turn.settled.set()
         if answer is not None:
             await self._context.after_delivery(turn, answer)
 
-    def _finish_turn(
-        self, turn: Turn, report: TurnResult, answer: FinalReply | None
-    ) -> tuple[list[tuple[Run, RunOutcome]], int]:
+    def _finish_turn(self, turn: Turn, answer: FinalReply | None) -> tuple[list[tuple[Run, RunOutcome]], int]:
         """Give every run its outcome, and the lane its next turn."""
         outcomes: list[tuple[Run, RunOutcome]] = []
         seq = 0
         del self._turns[turn.id]
-        for run in (*turn.runs, *report.unconsumed):
+        for run in (*turn.runs, *turn.unconsumed):
             self._cancel_timer(run)
         with self._run_registry.transaction():
             for run in self._runs_to_end(turn):
-                reply = None if answer is None else answer.for_run(leads=run is turn.leader)
-                outcome = self._context.outcome(report, reply, run)
+                outcome = self._context.outcome(turn, answer, run)
                 seq = self._run_registry.end(run, outcome)
                 outcomes.append((run, outcome))
-            self._context.on_ended(turn, report)
+            self._context.on_ended(turn)
         if turn.held is None:
-            for run in report.unconsumed:
+            for run in turn.unconsumed:
                 self._requeue(run)
-            self._lane_shell.handle(TurnEnded(turn.id, tuple(run.name for run in report.unconsumed)))
+            self._handle(TurnEnded(turn.id, tuple(run.name for run in turn.unconsumed)))
         return outcomes, seq
 
     def _interrupt(self, turn: Turn) -> None:
@@ -353,7 +353,21 @@ class TurnScheduler:
 
     def _start_timer(self, run: Run) -> None:
         if run.deadline < math.inf and run.name not in self._timers:  # a steer refused at once has come back already
-            self._timers[run.name] = self._lane_shell.set_timer(run.deadline, self._expire, run)
+            self._set_timer(run, self._expire, run)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _set_timer(self, run: Run, call: Callable[[Any], None], subject: object) -> None:
+        self._timers[run.name] = self._alarms.at(run.deadline, call, subject)
+        self._rearm()
+
+    def _next_wakeup(self) -> float:
+        due, alarm = self.lanes.next_wakeup(), self._alarms.next_at()
+        return min(math.inf if due is None else due, math.inf if alarm is None else alarm)
+
+    def _rearm(self) -> None:
+        if self._next_wakeup() < self._armed_for:
+            self._wake.set()
 
 
 def _rejection_error(refusal: RejectRun, run: Run) -> PoolError:

@@ -1,12 +1,12 @@
-"""One turn: a worker is leased, prompted, listened to, steered, and given back; what came of it is reported once."""
+"""One turn: lease a worker, prompt it, read its events, steer it, give it back."""
 
 import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-import msgspec
 import trio
 
 from errors import (
@@ -21,103 +21,96 @@ from errors import (
 from gateway.events.translate import Translator
 from gateway.lanes.messages import StartTurn
 from gateway.runs.run import Run, interrupted_error, prompt_params
-from gateway.turns.ports import TurnDesk, TurnLanes
+from gateway.turns.context import TurnContext
 from gateway.turns.replies import ReplyShaper, ReplyStyle
 from gateway.turns.reply_filters import NoReplyFilter
 from heartbeat.answers import with_events
 from pool.lease import Lease, PromptStream
 from wire.messages import Message, PromptResult
 
+if TYPE_CHECKING:
+    from gateway.turns.scheduler import TurnScheduler
+
 _MAX_RETRIES = 2
 _ANSWER_EVENTS = frozenset({"permission_decided", "ui_resolved"})
 
 
 class EndReason(StrEnum):
-    """Why a turn is ended before it has ended by itself."""
+    """Why a turn is ended early."""
 
     ABORTED = "aborted"
-    """Somebody asked for it."""
+    """A caller aborted it."""
     INTERRUPTED = "interrupted"
     """A newer message took its place."""
     TIMEOUT = "timeout"
-    """Its time is over."""
+    """Its deadline passed."""
     STOPPED = "stopped"
     """The supervisor stops, and the turn waits for a person."""
 
 
-class TurnResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a turn: a ``result``, an ``error``, or both where it was ended early.
+class Turn:
+    """One turn of one session. ``execute`` runs it; everything else may be called meanwhile, from any task.
 
-    ``unconsumed``: runs steered into it that it never saw. ``cut_off``: those that, unseen, end with it because it was
-    to be ended early; ``why`` is their error, also where the turn came to its own end before it heeded that.
+    Once it has run, it has a ``result``, an ``error``, or both where it was ended early.
     """
 
-    result: PromptResult | None
-    error: PoolError | None
-    worker: str | None
-    level: str | None
-    waited: float | None
-    unconsumed: tuple[Run, ...]
-    discarded: tuple[Run, ...] = ()
-    end_error: PoolError | None = None
-
-
-class Turn:
-    """One turn of one session. ``execute`` runs it; everything else may be called meanwhile, from any task."""
-
     def __init__(
-        self, start: StartTurn, runs: list[Run], desk: TurnDesk, lanes: TurnLanes, *, held: Lease | None = None
+        self,
+        start: StartTurn,
+        runs: list[Run],
+        context: TurnContext,
+        scheduler: "TurnScheduler",
+        *,
+        held: Lease | None = None,
     ) -> None:
-        """``held``: a lease that somebody else took and will give back; without one the turn takes its own."""
+        """``held``: a lease that the caller took and will give back; without one the turn takes its own."""
         self.id = start.turn
         self.session = start.session
         self.priority = start.priority
+        self.text = start.text
         self.held = held
         self.runs = runs
-        """Whom it answers for; those whose steers it has taken are added."""
-        self._initial_runs = len(runs)
+        """The runs that it answers for; steered ones are added."""
         self.leader = runs[0]
         self.deadline = max(run.deadline for run in runs)
-        self.begin_reply(ReplyStyle())
-        self._wait_scope = trio.CancelScope()
-        self.text = start.text
-        self._context = desk
-        self._lanes = lanes
-        self._translator = Translator()
-        self._scope = trio.CancelScope()
-        self._deadline_changed = trio.Event()
         self.is_steerable = False
-        self._end_reason: EndReason | None = None
-        self._lease: Lease | None = None
-        self._worker: str | None = None
-        self._level: str | None = None
-        self._waited: float | None = None
-        self._prompt_ended = trio.Event()
+        self.event_ids: list[str] = []
+        """The system events in its prompt, by their ids."""
+        self.lease: Lease | None = None
+        """The hold on its worker while it has one."""
+        self.worker: str | None = None
+        """The worker it has, or had last."""
+        self.level: str | None = None
+        self.waited: float | None = None
+        self.result: PromptResult | None = None
+        self.error: PoolError | None = None
+        self.end_error: PoolError | None = None
+        """Where it was to be ended early, the error for that, also if it completed before."""
+        self.unconsumed: list[Run] = []
+        """Steered runs that it never saw; they need a turn of their own."""
+        self.discarded: list[Run] = []
+        """Steered runs that it never saw and that end with it, because it was to be ended early."""
         self.settled = trio.Event()
         """Set when its runs have their outcomes."""
+        self.begin_reply(ReplyStyle())
+        self._context = context
+        self._scheduler = scheduler
+        self._initial_runs = len(runs)
+        self._translator = Translator()
+        self._scope = trio.CancelScope()
+        self._wait_scope = trio.CancelScope()
+        self._nursery: trio.Nursery | None = None
         self._is_prompting = False
-        self._result: PromptResult | None = None
-        self._error: PoolError | None = None
+        self._prompt_ended = trio.Event()
+        self._deadline_changed = trio.Event()
+        self._paused_at: float | None = None
+        self._end_reason: EndReason | None = None
         self._steer_queue: deque[Run] = deque()
         self._steer_lock = trio.Lock()
         self._steered: list[Run] = []
-        """Given to the worker, in this order."""
-        self.event_ids: list[str] = []
-        """The system events that its prompt tells, by their ids."""
+        """Sent to the worker, in this order."""
         self._consumed_steers = 0
-        """So many of them, the first ones, were looked at before the turn was to be ended."""
-        self._paused_at: float | None = None
-        self._nursery: trio.Nursery | None = None
-
-    @property
-    def lease(self) -> Lease | None:
-        """The hold on its worker while it has one."""
-        return self._lease
-
-    @property
-    def worker(self) -> str | None:
-        """The worker it has, or had last."""
-        return self._worker
+        """Number of them, from the first, that the worker looked at before the turn was to be ended."""
 
     def begin_reply(self, style: ReplyStyle) -> None:
         """Begin its answer, in this style."""
@@ -141,15 +134,15 @@ class Turn:
             return
         self._end_reason = ending
         self._wait_scope.cancel()
-        if self._lease is not None and self._is_prompting and self._nursery is not None:
-            self._nursery.start_soon(self._abort, self._lease)
+        if self.lease is not None and self._is_prompting and self._nursery is not None:
+            self._nursery.start_soon(self._abort, self.lease)
         else:
             self._scope.cancel()
 
     def steer(self, run: Run) -> None:
         """Put a run's text into the turn; it waits anew where the worker does not take it."""
         if self._nursery is None or not self._is_prompting or self._end_reason is not None:
-            self._lanes.requeue_steer(self, run)
+            self._scheduler.requeue_steer(self, run)
             return
         self.runs.append(run)  # it ends with the turn, unless the worker turns out never to have taken it
         self._steer_queue.append(run)
@@ -165,25 +158,21 @@ class Turn:
 
     # --- its life ---------------------------------------------------------------------------------------------------
 
-    async def execute(self) -> TurnResult:
+    async def execute(self) -> None:
         """Run to the end, whatever end it is; raises nothing that concerns this turn alone."""
         try:
             with self._scope:
                 await self._lease_and_run()
         except PoolError as exc:
-            self._error = exc
+            self.error = exc
         except Exception as exc:  # noqa: BLE001 - a defect met in one turn fails this turn, not all the others
-            self._error = self._internal_error(exc)
-        return TurnResult(
-            result=self._result,
-            error=self._error or self._early_end_error(),
-            worker=self._worker,
-            level=self._level,
-            waited=self._waited,
-            unconsumed=tuple(self._unconsumed()),
-            discarded=tuple(self._discarded_steers()),
-            end_error=None if self._end_reason is None else self._end_error(self._end_reason),
-        )
+            self.error = InternalError(
+                f"the supervisor failed to run this prompt: {type(exc).__name__}: {exc}", session=self.session
+            )
+        self.error = self.error or self._early_end_error()
+        self.unconsumed = self._take_unconsumed()
+        self.discarded = self._discarded_steers()
+        self.end_error = None if self._end_reason is None else self._end_error(self._end_reason)
 
     async def _lease_and_run(self) -> None:
         attempts = 0
@@ -207,13 +196,13 @@ class Turn:
 
     async def _run_once(self) -> None:
         async with self._context.lease(self) as lease:
-            self._lease = lease
-            self._worker, self._level, self._waited = lease.worker_id, lease.level.label, lease.waited
+            self.lease = lease
+            self.worker, self.level, self.waited = lease.worker_id, lease.level.label, lease.waited
             try:
                 await self._context.mark_started(self.runs, self, lease.worker_id)
                 await self._prompt(lease)
             finally:
-                self._lease = None
+                self.lease = None
 
     async def _prompt(self, lease: Lease) -> None:
         """The prompt, with a task that keeps its deadline and one for every steer beside it."""
@@ -271,11 +260,11 @@ class Turn:
                 is_first = False
             self._pause(now=lease.awaits_person, why="answered" if _has_answer(batch) else "the turn is over")
             await self._context.wait_store_room()
-        self._result = result = stream.result
+        self.result = result = stream.result
         was_aborted = result is not None and result.stop_reason == "aborted"
         if was_aborted and lease.stalled_for is not None and self._end_reason is None:
-            text = f"worker {self._worker} was silent for {lease.stalled_for:g} s in the turn (pool.turn_stall)"
-            self._error = WorkerStalled(f"{text}, which was aborted", session=self.session, worker=self._worker)
+            text = f"worker {self.worker} was silent for {lease.stalled_for:g} s in the turn (pool.turn_stall)"
+            self.error = WorkerStalled(f"{text}, which was aborted", session=self.session, worker=self.worker)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -311,19 +300,19 @@ class Turn:
 
     def _early_end_error(self) -> PoolError | None:
         """The error of a turn that was ended, or that never had a result."""
-        result = self._result
+        result = self.result
         if result is not None and (self._end_reason is None or result.stop_reason != "aborted"):
             return None
         return self._end_error(self._end_reason)
 
     def _end_error(self, ending: EndReason | None) -> PoolError:
-        when = "in its turn" if self._worker is not None else "before its turn began"
+        when = "in its turn" if self.worker is not None else "before its turn began"
         match ending:
             case EndReason.TIMEOUT:
                 return RequestTimeout(
                     f"the run of session {self.session} took longer than its timeout and was ended {when}",
                     session=self.session,
-                    worker=self._worker,
+                    worker=self.worker,
                 )
             case EndReason.INTERRUPTED:
                 return RunAborted(
@@ -334,14 +323,9 @@ class Turn:
             case _:
                 return RunAborted(f"the run of session {self.session} was aborted {when}", session=self.session)
 
-    def _internal_error(self, exc: Exception) -> PoolError:
-        return InternalError(
-            f"the supervisor failed to run this prompt: {type(exc).__name__}: {exc}", session=self.session
-        )
-
     def _set_steerable(self, *, now: bool) -> None:
         self.is_steerable = now
-        self._lanes.set_steerable(self, now=now)
+        self._scheduler.set_steerable(self, now=now)
 
     # --- steers -----------------------------------------------------------------------------------------------------
 
@@ -351,7 +335,7 @@ class Turn:
             await self._steer(self._steer_queue.popleft())
 
     async def _steer(self, run: Run) -> None:
-        lease = self._lease
+        lease = self.lease
         try:
             if run not in self.runs:
                 return  # its time was over first
@@ -369,10 +353,10 @@ class Turn:
         if run in self._steered:
             self._steered.remove(run)
         if self.detach_run(run):
-            self._lanes.requeue_steer(self, run)
+            self._scheduler.requeue_steer(self, run)
 
-    def _unconsumed(self) -> list[Run]:
-        """Steers that the worker took and never saw; an abort ends them with the turn, so that they leak nowhere."""
+    def _take_unconsumed(self) -> list[Run]:
+        """Remove the steers that the worker took and never saw; an abort ends them with the turn instead."""
         left = self._translator.queued_steers
         if self._end_reason is not None or not left:
             return []
@@ -381,7 +365,7 @@ class Turn:
         return lost
 
     def _discarded_steers(self) -> list[Run]:
-        """Of a turn that was to be ended: steers that it had not looked at by then; it throws them away."""
+        """Of a turn that was to be ended: the steers that it had not looked at by then."""
         if self._end_reason is None:
             return []
         seen = self._steered[: self._consumed_steers]

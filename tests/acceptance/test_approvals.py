@@ -103,7 +103,7 @@ def test_an_aborted_question_can_be_answered_no_more_and_the_session_goes_on(tmp
         assert said(turn)[0] == 1
         late = supervisor.pool("approve", call)
         assert late.returncode == 2
-        assert f"the tool call '{call}' of session alice waits no more: its turn is over" in late.stderr
+        assert f"the tool call '{call}' of session alice is no longer pending: its turn has ended" in late.stderr
         assert "hello" in supervisor.prompt("alice", "hello")
         assert not (tmp_path / "made").exists()
 

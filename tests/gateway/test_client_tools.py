@@ -183,8 +183,8 @@ def test_definitions_and_results_have_a_size(monkeypatch: pytest.MonkeyPatch) ->
     results = [ToolResult(tool_use_id="a", content="x" * 100)]
     check_client_tools(tools, results)
     for name, words in (
-        ("_TOOLS_BYTES", r"client_tools: 1\d\d bytes, more than 99"),
-        ("_RESULTS_BYTES", "tool_results: "),
+        ("_MAX_TOOLS_BYTES", r"client_tools: 1\d\d bytes, more than 99"),
+        ("_MAX_RESULTS_BYTES", "tool_results: "),
     ):
         with monkeypatch.context() as context:
             context.setattr(client_tools, name, 99)

@@ -146,7 +146,7 @@ async def test_a_decision_goes_to_no_worker_once_the_turn_has_given_its_own_back
         await world.call("abort", session="alice")
         await wait_all_tasks_blocked()
         assert run.is_live  # its answer is still being looked at, its call not yet forgotten
-        with pytest.raises(UsageError, match="waits no more: its turn is over"):
+        with pytest.raises(UsageError, match="is no longer pending: its turn has ended"):
             await world.call("decide", call_id="c1", decision="allow")
         assert world.launcher.asked("decide") == []
         await run.wait()

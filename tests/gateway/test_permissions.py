@@ -58,7 +58,7 @@ def test_a_refusal_says_what_became_of_the_call_or_what_else_waits(monkeypatch: 
         calls.session_of("c9")
     assert caught.value.details["pending"] == [{"session": "a", "call": "c2", "tool": "bash"}]
     calls.close_session("a")
-    with pytest.raises(UsageError, match="call 'c2' of session a waits no more: its turn is over"):
+    with pytest.raises(UsageError, match="call 'c2' of session a is no longer pending: its turn has ended"):
         calls.session_of("c2", "a")
     with pytest.raises(UsageError, match="no tool call 'c2' awaits approval in session b"):
         calls.session_of("c2", "b")

@@ -224,7 +224,7 @@ class World:
             conductor._runs,
             conductor._timers,
             conductor._rejected,
-            conductor._lane_shell._timers,
+            conductor._alarms,
         )
         assert [len(things) for things in kept] == [0] * len(kept)
 

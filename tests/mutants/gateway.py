@@ -139,7 +139,7 @@ MUTANTS = (
         keeps="I1",
         without="a steer the worker never took is lost",
         file="gateway/turns/scheduler.py",
-        old=("            for run in report.unconsumed:\n                self._requeue(run)\n"),
+        old=("            for run in turn.unconsumed:\n                self._requeue(run)\n"),
         new="",
         tests=("tests/gateway/test_steering.py::test_a_steer_that_the_turn_never_saw_has_a_turn_of_its_own",),
     ),
