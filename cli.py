@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from errors import PoolError
+from errors import PoolError, single_cause
+from wire.terminal import (
+    OUTPUT_ERRNOS,
+    discard_unwritable_output,
+    error_line,
+    exit_code,
+    fill_standard_streams,
+)
 
 
 class _CommandEntry(NamedTuple):
@@ -26,18 +33,18 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
         "pause": _CommandEntry("commands.supervisor", "Grant no more workers; turns in flight go on."),
         "resume": _CommandEntry("commands.supervisor", "Undo `pool pause` or `pool drain`."),
         "drain": _CommandEntry("commands.supervisor", "Let turns in flight end and stop all workers."),
-        "reload": _CommandEntry("commands.supervisor", "Read the settings file again."),
+        "reload": _CommandEntry("commands.supervisor", "Reload the settings file."),
     },
     "Sessions": {
-        "prompt": _CommandEntry("commands.prompt", "Say something and stream the answer."),
+        "prompt": _CommandEntry("commands.prompt", "Send a message and stream the answer."),
         "wait": _CommandEntry("commands.prompt", "Wait for a run to end and print its answer."),
         "steer": _CommandEntry("commands.prompt", "Send a message into the running turn."),
         "abort": _CommandEntry("commands.prompt", "End a run."),
         "approve": _CommandEntry("commands.prompt", "Approve a pending tool call."),
         "deny": _CommandEntry("commands.prompt", "Deny a pending tool call."),
         "approvals": _CommandEntry("commands.approvals", "List pending tool calls; show one in full."),
-        "delegate": _CommandEntry("commands.prompt", "Give a task to another agent and print its answer."),
-        "attach": _CommandEntry("commands.attach", "Take an agent's place: speak its protocol on stdin and stdout."),
+        "delegate": _CommandEntry("commands.prompt", "Delegate a task to another agent and print its answer."),
+        "attach": _CommandEntry("commands.attach", "Act as an agent program: its protocol on stdin and stdout."),
         "sessions": _CommandEntry("commands.sessions", "List sessions; get, reset, delete one; its history."),
     },
     "Automation": {
@@ -45,25 +52,25 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
         "cron": _CommandEntry("commands.autonomy", "Scheduled jobs: add, list, get, remove, run one."),
     },
     "Observation": {
-        "status": _CommandEntry("commands.views", "Show the pool: figures, workers, waiters, profiles, latencies."),
+        "status": _CommandEntry("commands.views", "Show the pool: workers, waiters, profiles, latencies."),
         "top": _CommandEntry("commands.views", "Watch the pool live: workers, waiters, sessions, events."),
         "workers": _CommandEntry("commands.views", "List the worker processes."),
-        "waiting": _CommandEntry("commands.views", "List who waits for a worker, and why."),
+        "waiting": _CommandEntry("commands.views", "List the requests that wait for a worker, and why."),
         "events": _CommandEntry("commands.events", "Follow events; inject or list system events."),
-        "explain": _CommandEntry("commands.views", "Show how well each worker fits, and what rules it out."),
+        "explain": _CommandEntry("commands.views", "Explain how well each worker matches a session."),
         "route": _CommandEntry("commands.views", "Explain how a message is routed."),
         "worker": _CommandEntry("commands.views", "Stop or recycle one worker."),
     },
     "This machine": {
         "config": _CommandEntry("commands.config", "The settings file: init, check, show, set."),
         "doctor": _CommandEntry("commands.doctor", "Check this machine's prerequisites."),
-        "demo": _CommandEntry("commands.doctor", "Run a self-contained demo (30 s)."),
-        "stress": _CommandEntry("commands.stress", "Drive a pool hard and check what it promises."),
+        "demo": _CommandEntry("commands.demo", "Run a self-contained demo (30 s)."),
+        "stress": _CommandEntry("commands.stress", "Load-test a pool and check its promises."),
     },
 }
 _ENTRIES = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
 _EPILOG = """\b
-Exit codes: 0 ok, 1 what was asked for failed, 2 usage, 3 no supervisor,
+Exit codes: 0 ok, 1 the request failed, 2 usage, 3 no supervisor,
             4 saturated or timed out, 5 cut short (max_steps, length),
             130 interrupted.
 Completion: eval "$(_POOL_COMPLETE=bash_source pool)"  (or zsh_source, fish_source)."""
@@ -73,7 +80,7 @@ class Commands(click.Group):
     """The commands under their headings; the one place where errors become exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        """Every command's name."""
+        """The names of all commands."""
         return list(_ENTRIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -86,7 +93,7 @@ class Commands(click.Group):
         return super().get_command(ctx, cmd_name)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The names that begin so, without an import of their commands."""
+        """The names with this prefix; imports no command."""
         names = [CompletionItem(name, help=_ENTRIES[name].help) for name in _ENTRIES if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -110,8 +117,6 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
-        from wire.terminal import fill_standard_streams
-
         fill_standard_streams()
         try:
             try:
@@ -123,17 +128,14 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             click.echo(err=True)
             ctx.exit(130)
-        except Exception as error:  # noqa: BLE001  # the last stop: whatever it is, it becomes a line and an exit code
+        except Exception as error:  # noqa: BLE001  # the last handler: every error becomes a line and an exit code
             if ctx.params["debug"]:
                 traceback.print_exc()
             ctx.exit(_report(error))
 
 
 def _report(error: Exception) -> int:
-    """Print one clear line about the error; the exit code that its kind has."""
-    from errors import single_cause
-    from wire.terminal import discard_unwritable_output, exit_code
-
+    """Print the error on one line; return the exit code of its kind."""
     cause = single_cause(error)
     with suppress(OSError):  # stderr takes nothing either
         click.echo(f"pool: {_error_text(cause)}", err=True)
@@ -142,8 +144,6 @@ def _report(error: Exception) -> int:
 
 
 def _error_text(cause: BaseException) -> str:
-    from wire.terminal import OUTPUT_ERRNOS, error_line
-
     if isinstance(cause, PoolError):
         return error_line(cause)
     if isinstance(cause, OSError) and cause.errno in OUTPUT_ERRNOS:

@@ -1,9 +1,4 @@
-"""Approvals command and approval views.
-
-``pool approvals``: the pending tool calls, and all of what one of them would do.
-
-Tool calls that wait for a person, in full: the list of them, one page by page, those of a session.
-"""
+"""``pool approvals``: list the pending tool calls; show one in full, page by page."""
 
 import sys
 from collections.abc import Iterator
@@ -18,7 +13,8 @@ from rich.text import Text
 from commands.event_text import approve_command, deny_command, reason_text, show_command
 from commands.layout import approval_lines, page_texts, short_key
 from commands.options import connection_flags, connection_options, json_option, with_client
-from commands.output import open_console, print_json
+from commands.output import open_console
+from commands.requests import print_json
 from commands.session_view import session_view
 from doors.control.client import ControlClient
 from errors import PoolError
@@ -39,17 +35,17 @@ def approvals(ctx: click.Context, /, **options: str | bool | None) -> None:
 @approvals.command("list")
 @json_option
 @with_client
-def list_approvals(client: "ControlClient", *, as_json: bool) -> None:
+def list_approvals(client: ControlClient, *, as_json: bool) -> None:
     """List the pending tool calls, with the command to type for each."""
     show_approvals(client, as_json=as_json, place=connection_flags())
 
 
 @approvals.command("show")
 @click.argument("call_id", metavar="CALL")
-@click.option("-s", "--session", metavar="KEY", help="The call's session, where several have a call of that name.")
+@click.option("-s", "--session", metavar="KEY", help="The call's session, if the id is ambiguous.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, a page a line.")
 @with_client
-def show(client: "ControlClient", call_id: str, session: str | None, *, as_json: bool) -> None:
+def show(client: ControlClient, call_id: str, session: str | None, *, as_json: bool) -> None:
     """Show all of what a tool call would do, and the commands to decide about it.
 
     Line breaks are line breaks; runs of spaces, tabs and control characters are marked; a change of a file is a diff.

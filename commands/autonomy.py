@@ -1,11 +1,4 @@
-"""Heartbeat and cron commands.
-
-``pool heartbeat``: have an agent look after things now, and see how all of them stand.
-
-``pool cron``: jobs that are due by the clock.
-
-What the commands about heartbeats and scheduled jobs ask the supervisor, and what they print of the answer.
-"""
+"""``pool heartbeat``: status, run now. ``pool cron``: add, list, get, remove, run scheduled jobs."""
 
 import sys
 from typing import Any
@@ -14,9 +7,11 @@ import click
 
 from commands.autonomy_view import beat_text, job_started_text
 from commands.options import connection_options, json_option, with_client
-from commands.output import open_console, print_json
-from commands.requests import omit_none
+from commands.output import open_console, show_result
+from commands.prompt import read_text
+from commands.requests import print_json
 from doors.control.client import ControlClient
+from wire.messages import omit_none
 from wire.terminal import clean
 
 _EPILOG = """\b
@@ -34,39 +29,42 @@ To report events with the session's next turn instead:
 @json_option
 @click.pass_context
 def heartbeat(ctx: click.Context, /, **options: str | bool | None) -> None:
-    """Agents that look after things by themselves: see how they stand, have one do so now.
+    """Heartbeats: show status, run now.
 
-    A heartbeat is a turn that nobody has asked for. The agent reads HEARTBEAT.md of its workspace and answers
+    A heartbeat is a turn that no user requested. The agent reads HEARTBEAT.md of its workspace and answers
     HEARTBEAT_OK when nothing needs attention; anything else is an alert, delivered where its session last spoke.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(status, **options)
 
 
-@heartbeat.command("status", short_help="Show how often each agent beats, and what came of it.")
+@heartbeat.command("status", short_help="Show each agent's heartbeat and its last result.")
 @json_option
 @with_client
-def status(client: "ControlClient", *, as_json: bool) -> None:
-    """Show for every agent how often it beats, when next, and what came of the last time."""
-    from commands.output import show_result
-
+def status(client: ControlClient, *, as_json: bool) -> None:
+    """Show for each agent its heartbeat's interval, the next time, and the last result."""
     show_result(client, "heartbeat.status", as_json=as_json)
 
 
-@heartbeat.command("run", short_help="Have an agent look after things now, and wait.")
+@heartbeat.command("run", short_help="Run an agent's heartbeat now, and wait.")
 @click.argument("agent", required=False)
 @click.option("-s", "--session", metavar="KEY", help="In this session instead of the agent's own.")
 @json_option
 @with_client
 @click.pass_context
 def run_heartbeat(
-    ctx: click.Context, client: "ControlClient", agent: str | None, session: str | None, *, as_json: bool
+    ctx: click.Context, client: ControlClient, agent: str | None, session: str | None, *, as_json: bool
 ) -> None:
-    """Have AGENT (else the default one) look after things now, and wait for what comes of it.
+    """Run the heartbeat of AGENT (default: the default agent) now, and wait for its result.
 
-    Exits with 1 when the beat has failed, or was not to be.
+    Exits with 1 when the beat failed or was skipped.
     """
-    ctx.exit(0 if run_beat(client, agent, session, as_json=as_json) else 1)
+    report = client.call("heartbeat.run", omit_none(agent=agent, session=session), timeout=None)
+    if as_json:
+        print_json(report)
+    else:
+        open_console().print(beat_text(report))
+    ctx.exit(1 if report["outcome"] in ("skipped", "failed") else 0)
 
 
 _ADD_EPILOG = """\b
@@ -87,7 +85,7 @@ _id = click.argument("job", metavar="JOB")
 @json_option
 @click.pass_context
 def cron(ctx: click.Context, /, **options: str | bool | None) -> None:
-    """Scheduled jobs: add, list, look at, remove, run one now.
+    """Scheduled jobs: add, list, get, remove, run one.
 
     A job is a message in its session (mode main; the agent is woken for it), or runs in a session of its own, which
     begins empty each time unless it is kept, and the agent's answer is delivered (mode isolated). Jobs of the settings
@@ -98,13 +96,11 @@ def cron(ctx: click.Context, /, **options: str | bool | None) -> None:
 
 
 @cron.command("list")
-@click.option("--after", default="", metavar="JOB", help="Those whose names follow this one.")
+@click.option("--after", default="", metavar="JOB", help="Jobs whose names sort after this one.")
 @json_option
 @with_client
-def list_jobs(client: "ControlClient", after: str, *, as_json: bool) -> None:
-    """List the jobs: when each is due, and what came of it last."""
-    from commands.output import show_result
-
+def list_jobs(client: ControlClient, after: str, *, as_json: bool) -> None:
+    """List the jobs: when each is due, and its last result."""
     show_result(client, "cron.list", {"after": after} if after else None, as_json=as_json)
 
 
@@ -112,32 +108,32 @@ def list_jobs(client: "ControlClient", after: str, *, as_json: bool) -> None:
 @_id
 @json_option
 @with_client
-def get(client: "ControlClient", job: str, *, as_json: bool) -> None:
-    """Show all of one job, with what came of its latest runs."""
-    from commands.output import show_result
-
+def get(client: ControlClient, job: str, *, as_json: bool) -> None:
+    """Show one job and the results of its latest runs."""
     show_result(client, "cron.get", {"id": job}, as_json=as_json)
 
 
-@cron.command("add", short_help="Have a job done that is due by the clock.", epilog=_ADD_EPILOG)
-@click.option("--id", "name", metavar="JOB", help="What it is called: a-z, 0-9, _ and -; made when it is left out.")
-@click.option("--cron", "expression", metavar="EXPR", help='Due by a cron expression: "0 9 * * mon-fri".')
-@click.option("--every", metavar="SPAN", help="Due every so often: 30m, 2h, 1d.")
-@click.option("--at", metavar="TIME", help="Due once: 2031-05-01T08:00, or a span from now: 20m.")
-@click.option("--tz", metavar="ZONE", help="The time zone of --cron and --at: Europe/Berlin. Else this machine's.")
-@click.option("--agent", metavar="NAME", help="Who does it (else router.default_agent).")
-@click.option("-s", "--session", metavar="KEY", help="The session it belongs to; else the agent's own.")
-@click.option("--isolated", is_flag=True, help="Do it in a session of its own; its answer is delivered.")
-@click.option("--to", "delivery", metavar="TARGET", help="Isolated: who gets the answer: last, none, webhook:NAME, ...")
-@click.option("--timeout", metavar="SPAN", help="Isolated: how long a run may take (10m).")
+@cron.command("add", short_help="Add a scheduled job.", epilog=_ADD_EPILOG)
+@click.option("--id", "name", metavar="JOB", help="The job's name: a-z, 0-9, _ and - (default: generated).")
+@click.option("--cron", "expression", metavar="EXPR", help='Cron expression: "0 9 * * mon-fri".')
+@click.option("--every", metavar="SPAN", help="Interval: 30m, 2h, 1d.")
+@click.option("--at", metavar="TIME", help="Once: 2031-05-01T08:00, or a span from now: 20m.")
+@click.option("--tz", metavar="ZONE", help="Time zone of --cron and --at (default: this machine's).")
+@click.option("--agent", metavar="NAME", help="The agent (default: router.default_agent).")
+@click.option("-s", "--session", metavar="KEY", help="The job's session (default: the agent's own).")
+@click.option("--isolated", is_flag=True, help="Run in a session of its own and deliver the answer.")
+@click.option(
+    "--to", "delivery", metavar="TARGET", help="Isolated: receiver of the answer: last, none, webhook:NAME, ..."
+)
+@click.option("--timeout", metavar="SPAN", help="Isolated: limit of a run (default: 10m).")
 @click.option("--keep-conversation", is_flag=True, help="Isolated: keep the session from run to run.")
-@click.option("--keep/--delete", "keep", default=None, help="Whether it stays after a run; else unless due only once.")
-@click.option("--replace", is_flag=True, help="In place of the added job of that name.")
+@click.option("--keep/--delete", "keep", default=None, help="Keep the job after a run (default: unless due only once).")
+@click.option("--replace", is_flag=True, help="Replace an added job of the same name.")
 @json_option
 @click.argument("text")
 @with_client
 def add(
-    client: "ControlClient",
+    client: ControlClient,
     *,
     text: str,
     keep: bool | None,
@@ -147,71 +143,44 @@ def add(
     as_json: bool,
     **said: Any,
 ) -> None:
-    """Have an agent do TEXT (or what stdin holds, with -) by the clock: exactly one of --cron, --every and --at."""
-    from commands.prompt import read_text
-
+    """Add a job that sends TEXT (- reads stdin) to an agent on a schedule: one of --cron, --every, --at."""
     said |= {"mode": "isolated" if isolated else None, "replace": replace or None}
     said |= {"keep": keep_conversation or None}
     said |= {"delete_after_run": None if keep is None else not keep}
     said |= {"id": said.pop("name"), "cron": said.pop("expression"), "text": read_text(text, sys.stdin.buffer)}
-    add_job(client, said, as_json=as_json)
+    added = client.call("cron.add", omit_none(**said))
+    if as_json:
+        print_json(added)
+    else:
+        click.echo(f"{clean(added['id'])}: {clean(added['when'])}")
+        if added["problem"] is not None:
+            click.echo(f"warning: {clean(added['problem'])}", err=True)
 
 
-@cron.command("remove", short_help="Drop a job that was added.")
+@cron.command("remove", short_help="Remove a job that was added.")
 @_id
 @json_option
 @with_client
-def remove(client: "ControlClient", job: str, *, as_json: bool) -> None:
-    """Drop a job that was added; a run of it that is under way comes to its end."""
-    remove_job(client, job, as_json=as_json)
+def remove(client: ControlClient, job: str, *, as_json: bool) -> None:
+    """Remove a job that was added; a run in progress ends normally."""
+    removed = client.call("cron.remove", {"id": job})
+    if as_json:
+        print_json(removed)
+    else:
+        click.echo(f"{clean(removed['id'])} is removed")
 
 
 @cron.command("run", short_help="Run a job now, whether it is due or not.")
 @_id
 @json_option
 @with_client
-def run_job_now(client: "ControlClient", job: str, *, as_json: bool) -> None:
+def run_job_now(client: ControlClient, job: str, *, as_json: bool) -> None:
     """Run a job now, whether it is due or not; does not wait for its end.
 
-    Says what happens: its run begins or waits, or its agent is woken. Exits with 1 when it is refused.
+    Prints whether its run begins, is queued, or wakes the agent. Exits with 1 when it is refused.
     """
-    run_job(client, job, as_json=as_json)
-
-
-def run_beat(client: ControlClient, agent: str | None, session: str | None, *, as_json: bool) -> bool:
-    """Have an agent beat, and print what came of it; whether there was a beat and it went well."""
-    report = client.call("heartbeat.run", omit_none(agent=agent, session=session), timeout=None)
+    started = client.call("cron.run", {"id": job})
     if as_json:
-        print_json(report)
+        print_json(started)
     else:
-        open_console().print(beat_text(report))
-    return report["outcome"] not in ("skipped", "failed")
-
-
-def add_job(client: ControlClient, said: dict[str, Any], *, as_json: bool) -> None:
-    """Keep a job, and print when it is due, and why it would not run as things stand."""
-    job = client.call("cron.add", omit_none(**said))
-    if as_json:
-        print_json(job)
-    else:
-        sys.stdout.write(f"{clean(job['id'])}: {clean(job['when'])}\n")
-        if job["problem"] is not None:
-            sys.stderr.write(f"warning: {clean(job['problem'])}\n")
-
-
-def remove_job(client: ControlClient, name: str, *, as_json: bool) -> None:
-    """Drop a job, and say so."""
-    job = client.call("cron.remove", {"id": name})
-    if as_json:
-        print_json(job)
-    else:
-        sys.stdout.write(f"{clean(job['id'])} is removed\n")
-
-
-def run_job(client: ControlClient, name: str, *, as_json: bool) -> None:
-    """Run a job, and say what happens."""
-    job = client.call("cron.run", {"id": name})
-    if as_json:
-        print_json(job)
-    else:
-        sys.stdout.write(f"{job_started_text(job)}\n")
+        click.echo(job_started_text(started))

@@ -1,11 +1,16 @@
-"""``pool config``: the settings file. Write a first one, check it, see what holds, change one key."""
+"""``pool config``: write a settings file, check it, show the effective settings, change one key."""
 
 import os
+import sys
 from pathlib import Path
 
 import click
 
 from commands.options import config_option, json_option, load_with_flags, working_directory
+from commands.requests import print_json
+from settings.files import check_config, init_config, set_config, show_config
+from settings.load import find_settings_file
+from wire.terminal import clean
 
 
 @click.group()
@@ -19,8 +24,6 @@ def config(config: str | None) -> None:
 @config_option
 def init(config: str | None, *, force: bool) -> None:
     """Write a settings file that explains every setting and changes none (./pool.toml)."""
-    from settings.files import init_config
-
     path = Path(config or "pool.toml")
     init_config(path, force=force)
     click.echo(f"{path} is written")
@@ -31,21 +34,23 @@ def init(config: str | None, *, force: bool) -> None:
 @json_option
 @click.pass_context
 def check(ctx: click.Context, config: str | None, *, as_json: bool) -> None:
-    """Say everything that is wrong with the settings file; 2 when something is."""
-    from commands.output import show_problems
-    from settings.files import check_config
-
+    """List every problem of the settings file; exit code 2 when there is one."""
     path = _find(config)
-    ctx.exit(0 if show_problems(path, check_config(path), as_json=as_json) else 2)
+    problems = check_config(path)
+    if as_json:
+        print_json({"file": None if path is None else str(path), "problems": problems})
+    elif problems:
+        sys.stderr.write("".join(f"pool: {clean(problem)}\n" for problem in problems))
+    else:
+        click.echo(f"{clean(path or 'there is no file; the embedded defaults')}: no problems")
+    ctx.exit(2 if problems else 0)
 
 
 @config.command("show")
 @config_option
 @json_option
 def show(config: str | None, *, as_json: bool) -> None:
-    """Print every setting that holds, as TOML; secrets are hidden."""
-    from settings.files import show_config
-
+    """Print the effective settings as TOML; secrets are hidden."""
     click.echo(show_config(load_with_flags(config, None), as_json=as_json))
 
 
@@ -54,9 +59,7 @@ def show(config: str | None, *, as_json: bool) -> None:
 @click.argument("value")
 @config_option
 def set_value(config: str | None, key: str, value: str) -> None:
-    """Set KEY (as pool.max) to VALUE; `pool reload` then tells a running supervisor."""
-    from settings.files import set_config
-
+    """Set KEY (as pool.max) to VALUE; apply it to a running supervisor with `pool reload`."""
     change = set_config(_find(config) or Path("pool.toml"), key, value)
     click.echo(f"{change.key} = {change.value}  ({change.file})")
     if change.backup is not None:
@@ -64,7 +67,5 @@ def set_value(config: str | None, key: str, value: str) -> None:
 
 
 def _find(config: str | None) -> Path | None:
-    """The file that is named, or would be found."""
-    from settings.load import find_settings_file
-
+    """The file of ``--config``, else the one the supervisor would find."""
     return find_settings_file(config, os.environ, working_directory())

@@ -1,11 +1,7 @@
-"""Demo and child supervisor.
+"""``pool demo``, and a supervisor as a child process: for the demo, the stress command, and tests.
 
-A supervisor as a child process, with settings, data and socket in one folder: for the demo, and for tests.
-
-``pool demo``: the whole thing before your eyes, in a temporary directory, with nothing installed beside it.
-
-A real supervisor in a process of its own, real workers, prompts of more sessions than there are workers, one
-worker killed in mid-turn, a clean end. Every claim is checked; the first that does not hold ends the demo.
+The demo runs in a temporary directory and needs nothing installed: a real supervisor, prompts of more sessions than
+there are workers, a worker killed in mid-turn, a clean end. Each claim is checked; the first failure ends the demo.
 """
 
 import collections
@@ -21,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+import click
 import psutil
 from rich.console import Console
 from rich.text import Text
@@ -139,6 +136,13 @@ class DemoFailed(PoolError):
     """Something the demo shows did not happen."""
 
     code: ClassVar[str] = "demo_failed"
+
+
+@click.command()
+@click.pass_context
+def demo(ctx: click.Context) -> None:
+    """Run a self-contained demo: a supervisor, prompts, a worker killed and replaced, a clean end."""
+    ctx.exit(run_demo())
 
 
 def run_demo(console: Console | None = None) -> int:

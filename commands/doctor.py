@@ -1,9 +1,4 @@
-"""Doctor command, fact collection.
-
-Commands about this machine.
-
-What ``pool doctor`` looks at on this machine; judging it is ``commands.doctor_checks``'s business.
-"""
+"""``pool doctor``: collect the facts about this machine; ``commands.doctor_checks`` judges them."""
 
 import errno
 import os
@@ -17,14 +12,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
+import msgspec
 import psutil
 
-from commands.doctor_checks import AgentFacts, HttpFacts, MachineFacts, WorkspaceFacts
+from commands.doctor_checks import AgentFacts, CheckVerdict, HttpFacts, MachineFacts, WorkspaceFacts, diagnose
 from commands.options import connection_options, json_option, load_with_flags
+from commands.output import open_console
+from commands.requests import print_json
+from commands.tables import checks_table
 from doors.http.binding import parse_bind, url_of
 from doors.http.settings import HttpSettings, is_loopback
 from doors.http.tokens import TokenSource, find_token_source, read_token
-from doors.locations import is_listening, read_lock_holder
+from doors.locations import is_listening, read_lock_holder, socket_path
 from errors import UsageError
 from pool.settings import PoolSettings
 from profiles import AgentSettings, ProfilesSettings, build_profile, has_workspace_per_session
@@ -41,11 +40,7 @@ from rpc.orphans import become_subreaper
 def doctor(
     ctx: click.Context, /, socket: str | None, config: str | None, data_dir: str | None, *, as_json: bool
 ) -> None:
-    """Say what this machine lacks for these settings; 1 when something required is missing."""
-    from commands.doctor_checks import diagnose
-    from commands.output import show_checks
-    from doors.locations import socket_path
-
+    """Check this machine's prerequisites for these settings; exit code 1 when a required one is missing."""
     settings = load_with_flags(config, data_dir)
     where = Path(settings.data_dir)
     path = socket_path(socket, os.environ, settings.socket, where)
@@ -59,16 +54,12 @@ def doctor(
         socket=path,
     )
     checks = diagnose(facts)
-    ctx.exit(0 if show_checks(checks, as_json=as_json) else 1)
-
-
-@click.command()
-@click.pass_context
-def demo(ctx: click.Context) -> None:
-    """Show it: a supervisor, prompts, a worker killed and replaced, a clean end. Needs nothing."""
-    from commands.demo import run_demo
-
-    ctx.exit(run_demo())
+    records = msgspec.to_builtins(checks)
+    if as_json:
+        print_json(records)
+    else:
+        open_console().print(checks_table(records))
+    ctx.exit(int(any(check.verdict is CheckVerdict.MISSING for check in checks)))
 
 
 _PROBE_TIMEOUT = 10.0

@@ -1,9 +1,4 @@
-"""Events follow/inject/peek.
-
-``pool events``: what goes on, as it goes on, and what a session is to be told of it.
-
-``pool events follow``: a subscription that goes on over the supervisor's restarts, from where it had come to.
-"""
+"""``pool events``: follow events across restarts of the supervisor; queue and list system events."""
 
 import sys
 import time
@@ -15,37 +10,41 @@ from typing import Any, Protocol
 import click
 import msgspec
 
+from commands.event_lines import open_events_view
 from commands.options import connection_flags, current_command, json_option, session_option, with_client
-from commands.requests import omit_none
+from commands.prompt import read_text
+from commands.requests import print_json
 from doors.control.client import ControlClient
 from errors import NoSupervisor, PoolClosed, PoolError, PoolSaturated
+from wire.messages import omit_none
+from wire.terminal import clean
 
 
 @click.group()
 def events() -> None:
-    """Follow what goes on in sessions; have one told what has happened."""
+    """Follow the events of sessions; queue and list system events."""
 
 
 @events.command("follow")
-@click.option("-s", "--session", metavar="KEY", help="Only of this session.")
+@click.option("-s", "--session", metavar="KEY", help="Events of this session.")
 @click.option(
     "--channel",
     "channels",
     multiple=True,
     type=click.Choice(("progress", "control", "monitor")),
-    help="Only what a UI draws, what needs a person, or what governs; may be given again.",
+    help="Channel: progress, control or monitor (repeatable).",
 )
-@click.option("--type", "kinds", multiple=True, metavar="T", help="Only this type of event; may be given again.")
+@click.option("--type", "kinds", multiple=True, metavar="T", help="Type of event (repeatable).")
 @click.option(
-    "--since", type=click.IntRange(min=0), metavar="SEQ", help="Go on behind this bookmark; 0 from the start."
+    "--since", type=click.IntRange(min=0), metavar="SEQ", help="Start after this bookmark; 0 is the first event."
 )
-@click.option("--no-reconnect", is_flag=True, help="End when the supervisor goes away.")
-@click.option("--json", "as_json", is_flag=True, help="One event a line as JSON, as into a pipe.")
+@click.option("--no-reconnect", is_flag=True, help="End when the supervisor stops.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON event a line; the default into a pipe.")
 @with_client
 @click.pass_context
 def follow(
     ctx: click.Context,
-    client: "ControlClient",
+    client: ControlClient,
     *,
     session: str | None,
     channels: tuple[str, ...],
@@ -54,13 +53,10 @@ def follow(
     no_reconnect: bool,
     as_json: bool,
 ) -> None:
-    """Show events as they come, until Ctrl-C; then say from where to go on.
+    """Show events as they come, until Ctrl-C; then print the command that continues from there.
 
-    It goes on by itself when the supervisor has been started again. Into a pipe it writes JSON lines.
+    Reconnects when the supervisor has restarted. Into a pipe it writes JSON lines.
     """
-    from commands.event_lines import open_events_view
-    from commands.requests import omit_none
-
     wish = omit_none(session=session, channels=list(channels) or None, kinds=list(kinds) or None)
     view = open_events_view(as_json=as_json, place=connection_flags())
     command = current_command(leave_out=("since",))
@@ -71,34 +67,37 @@ def follow(
 @events.command("inject", short_help="Queue a system event for a session.")
 @session_option
 @click.option(
-    "--kind", type=click.Choice(("exec", "cron", "delegate", "channel", "other")), help="What has happened (other)."
+    "--kind",
+    type=click.Choice(("exec", "cron", "delegate", "channel", "other")),
+    help="Kind of event (default: other).",
 )
 @json_option
 @click.argument("text")
 @with_client
-def inject(client: "ControlClient", session: str, kind: str | None, text: str, *, as_json: bool) -> None:
+def inject(client: ControlClient, session: str, kind: str | None, text: str, *, as_json: bool) -> None:
     """Queue TEXT (with -, all of stdin) as a system event for a session, and wake its agent.
 
     The prompt of the next turn begins with a line [SYSTEM] TEXT; with heartbeat.wake off, that is the session's next
     ordinary turn. The event is kept, also over a restart, until a turn that had it has succeeded; at most for an hour,
     or for seven days where --kind is exec or delegate.
     """
-    from commands.output import show_injected
-    from commands.prompt import read_text
-    from commands.requests import omit_none
-
-    show_injected(
-        client, omit_none(session=session, kind=kind, text=read_text(text, sys.stdin.buffer)), as_json=as_json
-    )
+    params = omit_none(session=session, kind=kind, text=read_text(text, sys.stdin.buffer))
+    result = client.call("events.inject", params)
+    if as_json:
+        print_json(result)
+    elif result["event"] is None:
+        click.echo(f"the same event is already queued for {clean(result['session'])}; nothing was added")
+    else:
+        click.echo(f"the event is queued for {clean(result['session'])}")
 
 
 @events.command("peek")
 @session_option
 @json_option
 @with_client
-def peek(client: "ControlClient", session: str, *, as_json: bool) -> None:
-    """Show what a session is to be told with its next turn."""
-    from commands.output import show_result
+def peek(client: ControlClient, session: str, *, as_json: bool) -> None:
+    """List the system events that a session's next turn will receive."""
+    from commands.output import show_result  # rich: only this command draws a table
 
     show_result(client, "events.peek", {"session": session}, as_json=as_json)
 
@@ -208,7 +207,7 @@ class EventFollower:
         if self.bookmark is None:
             self.bookmark = feed.head
         elif feed.head < self.bookmark:
-            self._view.show_notice("it has lost its past, or is another one: its events begin anew")
+            self._view.show_notice("event history was reset; starting from the first available event")
             self.bookmark = 0
             feed.end()
             return self._subscribe(source)

@@ -1,11 +1,4 @@
-"""Prompt wait steer abort approve deny delegate.
-
-Commands that take part in a session, which is a conversation, by key.
-
-Runs as the terminal asks for them: start one and follow it, wait for one, and what to say of how it ended.
-
-What is printed of a run that is not followed: its id when it begins, its answer when it has ended.
-"""
+"""``pool prompt``, ``wait``, ``steer``, ``abort``, ``approve``, ``deny``, ``delegate``; following a run."""
 
 import math
 import os
@@ -19,9 +12,8 @@ import click
 
 from commands.event_text import command_line
 from commands.options import as_seconds, connection_flags, json_option, session_option, with_client
-from commands.output import print_json
-from commands.prompt_view import PromptTextView, PromptView
-from commands.requests import omit_none
+from commands.prompt_view import PromptJsonView, PromptTextView, PromptView
+from commands.requests import abort_run, decide, print_json
 from doors.control.client import ControlClient
 from errors import (
     NoSupervisor,
@@ -35,32 +27,33 @@ from errors import (
     WorkerError,
     error_from_wire,
 )
+from wire.messages import omit_none
 
 _QUEUE_MODES = ("steer", "followup", "collect", "interrupt")
 
 _run_options = (
-    click.option("-s", "--session", required=True, metavar="KEY", help="The session; made when it is new."),
-    click.option("-a", "--agent", metavar="NAME", help="Which agent definition (main)."),
-    click.option("-r", "--role", metavar="NAME", help="In which role (default)."),
+    click.option("-s", "--session", required=True, metavar="KEY", help="The session; created if it does not exist."),
+    click.option("-a", "--agent", metavar="NAME", help="Agent definition (default: main)."),
+    click.option("-r", "--role", metavar="NAME", help="Role (default: default)."),
     click.option(
         "--priority",
         type=click.IntRange(-1000, 1000),
         metavar="N",
-        help="Higher is served first; else by where the session's messages come from (5).",
+        help="Higher is served first (default: by the source of the session's messages, 5).",
     ),
     click.option(
         "--timeout",
         callback=as_seconds,
         metavar="TIME",
-        help="For waiting and running together (agents.defaults.timeout_seconds).",
+        help="Limit for waiting and running together (agents.defaults.timeout_seconds).",
     ),
-    click.option("--lane", metavar="NAME", help="Which lane bounds it besides (main)."),
+    click.option("--lane", metavar="NAME", help="Concurrency lane (default: main)."),
     click.option(
         "--queue",
         type=click.Choice(_QUEUE_MODES),
-        help="When the session is busy (gateway.queue.mode).",
+        help="Queue mode when the session is busy (gateway.queue.mode).",
     ),
-    click.option("--key", metavar="KEY", help="Idempotency key: given again, it means the same run."),
+    click.option("--key", metavar="KEY", help="Idempotency key: the same key means the same run."),
 )
 
 
@@ -72,15 +65,13 @@ def _with_run_options(command: Any) -> Any:
 
 @click.command()
 @_with_run_options
-@click.option("--detach", is_flag=True, help="Print the run's id and leave; see `pool wait`.")
+@click.option("--detach", is_flag=True, help="Print the run's id and exit; `pool wait` gets its answer.")
 @click.option("--thinking", is_flag=True, help="Show the agent's reasoning too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one event a line, the outcome last.")
 @click.argument("text")
 @with_client
-def prompt(client: "ControlClient", text: str, *, detach: bool, thinking: bool, as_json: bool, **options: Any) -> None:
-    """Say TEXT (or what stdin holds, with -) in a session and stream the answer."""
-    from commands.prompt_view import PromptJsonView, PromptTextView
-
+def prompt(client: ControlClient, text: str, *, detach: bool, thinking: bool, as_json: bool, **options: Any) -> None:
+    """Send TEXT (- reads stdin) to a session and stream the answer."""
     params = run_params(read_text(text, sys.stdin.buffer), **options)
     place = connection_flags()
     if detach:
@@ -94,11 +85,11 @@ def prompt(client: "ControlClient", text: str, *, detach: bool, thinking: bool, 
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("-s", "--session", metavar="KEY", help="The run's session, where several have a run of that name.")
-@click.option("--timeout", callback=as_seconds, metavar="TIME", help="Give up waiting after this; 0 only looks.")
+@click.option("-s", "--session", metavar="KEY", help="The run's session, if the id is ambiguous.")
+@click.option("--timeout", callback=as_seconds, metavar="TIME", help="Stop waiting after this; 0 checks once.")
 @json_option
 @with_client
-def wait(client: "ControlClient", run_id: str, session: str | None, timeout: float | None, *, as_json: bool) -> None:
+def wait(client: ControlClient, run_id: str, session: str | None, timeout: float | None, *, as_json: bool) -> None:
     """Wait for a run to end and print its answer; fails as the run failed."""
     outcome = wait_for_run(client, run_id, session, timeout, place=connection_flags())
     show_outcome(outcome, as_json=as_json)
@@ -108,63 +99,57 @@ def wait(client: "ControlClient", run_id: str, session: str | None, timeout: flo
 @session_option
 @click.argument("text")
 @with_client
-def steer(client: "ControlClient", session: str, text: str) -> None:
-    """Put TEXT (or what stdin holds, with -) into the session's running turn."""
+def steer(client: ControlClient, session: str, text: str) -> None:
+    """Send TEXT (- reads stdin) into the session's running turn."""
     client.call("steer", {"session": session, "text": read_text(text, sys.stdin.buffer)})
     click.echo("steered")
 
 
 @click.command()
 @session_option
-@click.option("--run", metavar="RUN", help="This run, also while it waits; else the one in its turn.")
+@click.option("--run", metavar="RUN", help="A certain run, queued or running (default: the running one).")
 @with_client
-def abort(client: "ControlClient", session: str, run: str | None) -> None:
-    """End a run of the session; 1 when there is none."""
-    from commands.requests import abort_run
-
+def abort(client: ControlClient, session: str, run: str | None) -> None:
+    """End a run of the session; exit code 1 when there is none."""
     abort_run(client, session, run)
     click.echo("aborted")
 
 
 @click.command()
 @click.argument("call_id", metavar="CALL")
-@click.option("-s", "--session", metavar="KEY", help="The call's session, where several have a call of that name.")
+@click.option("-s", "--session", metavar="KEY", help="The call's session, if the id is ambiguous.")
 @click.option("--note", metavar="TEXT", help="Note for the agent.")
 @click.option("--seen", metavar="WORD", help="From the end of `pool approvals show CALL`, for a long call.")
 @with_client
-def approve(client: "ControlClient", call_id: str, session: str | None, **options: str | None) -> None:
+def approve(client: ControlClient, call_id: str, session: str | None, **options: str | None) -> None:
     """Approve a pending tool call."""
-    from commands.requests import decide
-
     decide(client, call_id, "allow", session, connection_flags(), **options)
     click.echo(f"{call_id} is allowed")
 
 
 @click.command()
 @click.argument("call_id", metavar="CALL")
-@click.option("-s", "--session", metavar="KEY", help="The call's session, where several have a call of that name.")
+@click.option("-s", "--session", metavar="KEY", help="The call's session, if the id is ambiguous.")
 @click.option("--note", metavar="TEXT", help="Reason, for the agent.")
 @with_client
-def deny(client: "ControlClient", call_id: str, session: str | None, **options: str | None) -> None:
+def deny(client: ControlClient, call_id: str, session: str | None, **options: str | None) -> None:
     """Deny a pending tool call."""
-    from commands.requests import decide
-
     decide(client, call_id, "deny", session, **options)
     click.echo(f"{call_id} is denied")
 
 
 @click.command()
 @session_option
-@click.option("-a", "--agent", required=True, metavar="NAME", help="The agent that is to do it.")
-@click.option("--detach", is_flag=True, help="Leave; the outcome is told to the session.")
-@click.option("--timeout", callback=as_seconds, metavar="TIME", help="For the task (agents.defaults.timeout_seconds).")
+@click.option("-a", "--agent", required=True, metavar="NAME", help="The agent for the task.")
+@click.option("--detach", is_flag=True, help="Do not wait; the session receives the outcome.")
+@click.option(
+    "--timeout", callback=as_seconds, metavar="TIME", help="Limit for the task (agents.defaults.timeout_seconds)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole answer.")
 @click.argument("task")
 @with_client
-def delegate(client: "ControlClient", task: str, *, detach: bool, as_json: bool, **options: Any) -> None:
-    """Give TASK (or what stdin holds, with -) of a session to another agent and print its answer."""
-    from commands.requests import omit_none
-
+def delegate(client: ControlClient, task: str, *, detach: bool, as_json: bool, **options: Any) -> None:
+    """Delegate TASK (- reads stdin) of a session to another agent and print its answer."""
     mode = "async" if detach else "sync"
     show_delegated(client, omit_none(**options, task=read_text(task, sys.stdin.buffer), mode=mode), as_json=as_json)
 
@@ -175,7 +160,7 @@ _POLL_SECONDS = 600.0
 
 
 def run_params(text: str, *, key: str | None = None, **options: Any) -> dict[str, Any]:
-    """The parameters of ``prompt`` and ``agent``; ``key`` names the run, else it gets a name that nobody else has."""
+    """The parameters of ``prompt`` and ``agent``; ``key`` names the run, else its name is random."""
     return omit_none(**options, text=text, run=uuid.uuid4().hex if key is None else key)
 
 
@@ -269,29 +254,29 @@ def check_outcome(outcome: dict[str, Any]) -> None:
 
 
 def _client_timeout(timeout: float | None) -> float | None:
-    """How long to listen: the supervisor keeps the timeout itself, and only a stopped one is late by so much."""
+    """How long to listen. The supervisor enforces the timeout itself; only a stopped one exceeds the grace."""
     return None if not timeout else timeout + _ANSWER_GRACE
 
 
 def _awaits_person(events: bytes) -> bool:
-    """Whether one of these envelopes is a question; inside of a text each quotation mark would have its backslash."""
+    """Whether one of these envelopes is a question; inside a text, quotation marks are escaped."""
     return b'"type":"permission_required"' in events or b'"type":"ui_request"' in events
 
 
 def _abort(path: Path, params: dict[str, Any]) -> None:
-    """Over a connection of its own: the interrupted one may have been left in the middle of a line."""
+    """Uses a connection of its own: the interrupted one may have stopped in the middle of a line."""
     with ControlClient(path) as client:
         client.call("abort", {"session": params["session"], "run": params["run"]}, timeout=_ABORT_TIMEOUT)
 
 
 def _is_supervisor_lost(error: PoolError, *, is_known: bool) -> bool:
-    """Whether only the supervisor is gone, and not the run: a supervisor that stops cuts short whoever listens."""
+    """Whether only the supervisor is gone: one that stops cuts its listeners short, and the run is kept."""
     is_closed = isinstance(error, PoolClosed) and (is_known or "cut_short" in error.details)
     return is_closed or isinstance(error, NoSupervisor)
 
 
 def _lost_run_error(run_id: str, session: str | None, place: str, *, has_begun: bool = False) -> RunInterrupted:
-    """What to say of a run without an outcome whose supervisor is gone: what becomes of it, how to look for it."""
+    """The error for a run whose supervisor is gone: what becomes of the run, and the command to query it."""
     look = command_line("wait", run_id, session=session, place=place)
     state = (
         "the supervisor went away in the run's turn; what the run did until then is in the conversation"
@@ -311,7 +296,7 @@ def _error_details(outcome: dict[str, Any]) -> dict[str, Any]:
 
 
 def show_started(client: ControlClient, params: dict[str, Any], *, as_json: bool) -> None:
-    """Start a run and leave it; print its id, or all that the supervisor says of its acceptance."""
+    """Start a run without following it; print its id, or the whole acceptance."""
     accepted = client.call("agent", params)
     if as_json:
         print_json(accepted)
@@ -329,7 +314,7 @@ def show_outcome(outcome: dict[str, Any], *, as_json: bool) -> None:
 
 
 def show_delegated(client: ControlClient, params: dict[str, Any], *, as_json: bool) -> None:
-    """Give a task to another agent; print its answer, or the id of the run where nobody waits for it."""
+    """Delegate a task; print its answer, or the run's id in the mode ``async``."""
     if params["mode"] == "async":
         answer = client.call("delegate", params)
         if as_json:

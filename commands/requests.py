@@ -1,11 +1,14 @@
-"""What a command does beyond one call: stop the supervisor, drain it, end a run, decide; and say how that went."""
+"""What the commands that print no tables share: parameters, JSON output, and calls with their own errors."""
 
 import sys
 from typing import Any
 
+import msgspec
+
 from commands.event_text import show_command
 from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
 from errors import PoolError, RequestTimeout, UsageError, WorkerRefused
+from wire.messages import omit_none
 from wire.terminal import clean
 
 
@@ -53,7 +56,7 @@ def decide(
 
 
 def reset_session(client: ControlClient, key: str, *, force: bool) -> list[str]:
-    """Begin the session anew; a turn that runs is ended first. Returns which background commands have ended with it.
+    """Reset the session; a running turn is ended first. Returns the background commands that ended with it.
 
     Raises UsageError, with ``running`` in its details, where there are any and ``force`` is not given.
     """
@@ -61,7 +64,7 @@ def reset_session(client: ControlClient, key: str, *, force: bool) -> list[str]:
 
 
 def delete_session(client: ControlClient, key: str) -> list[str]:
-    """Forget the session; a turn that runs is ended first. Returns which background commands have ended with it."""
+    """Delete the session; a running turn is ended first. Returns the background commands that ended with it."""
     return _ended_commands(client.call("sessions.delete", {"session": key}, timeout=SLOW_ANSWER_SECONDS))
 
 
@@ -77,6 +80,7 @@ def message_source(*, chat_type: str, sender_id: str, chat_id: str | None, **oth
     return omit_none(chat_type=chat_type, sender_id=sender_id, chat_id=chat_id or sender_id, **others)
 
 
-def omit_none(**params: Any) -> dict[str, Any]:
-    """The parameters that were given, those left out being the supervisor's to choose."""
-    return {name: value for name, value in params.items() if value is not None}
+def print_json(value: Any) -> None:
+    """One JSON document on stdout, indented."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    sys.stdout.flush()

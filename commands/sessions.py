@@ -1,15 +1,14 @@
-"""``pool sessions``: list the sessions, look at one, begin one anew, forget one."""
-
-from typing import TYPE_CHECKING
+"""``pool sessions``: list the sessions; show, reset, delete one; its history."""
 
 import click
 
+from commands.approvals import show_session
 from commands.options import confirm, connection_flags, connection_options, json_option, with_client
+from commands.output import show_result
+from commands.requests import delete_session, reset_session
+from doors.control.client import ControlClient
 from errors import UsageError
-
-if TYPE_CHECKING:
-    from doors.control.client import ControlClient
-
+from wire.messages import omit_none
 
 _key = click.argument("key", metavar="KEY")
 
@@ -19,7 +18,7 @@ _key = click.argument("key", metavar="KEY")
 @json_option
 @click.pass_context
 def sessions(ctx: click.Context, /, **options: str | bool | None) -> None:
-    """List the sessions and where they are; get, reset, delete one; its history."""
+    """List the sessions and their workers; get, reset, delete one; its history."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_sessions, **options)
 
@@ -27,10 +26,8 @@ def sessions(ctx: click.Context, /, **options: str | bool | None) -> None:
 @sessions.command("list")
 @json_option
 @with_client
-def list_sessions(client: "ControlClient", *, as_json: bool) -> None:
-    """List the sessions and where they are."""
-    from commands.output import show_result
-
+def list_sessions(client: ControlClient, *, as_json: bool) -> None:
+    """List the sessions and their workers."""
     show_result(client, "sessions.list", as_json=as_json, place=connection_flags())
 
 
@@ -38,10 +35,8 @@ def list_sessions(client: "ControlClient", *, as_json: bool) -> None:
 @_key
 @json_option
 @with_client
-def get_session(client: "ControlClient", key: str, *, as_json: bool) -> None:
+def get_session(client: ControlClient, key: str, *, as_json: bool) -> None:
     """Show one session, and its pending tool calls in full."""
-    from commands.approvals import show_session
-
     show_session(client, key, as_json=as_json, place=connection_flags())
 
 
@@ -49,10 +44,8 @@ def get_session(client: "ControlClient", key: str, *, as_json: bool) -> None:
 @_key
 @click.option("--force", is_flag=True, help="End background commands without asking.")
 @with_client
-def reset(client: "ControlClient", key: str, *, force: bool) -> None:
+def reset(client: ControlClient, key: str, *, force: bool) -> None:
     """Reset a session; its old transcript is kept."""
-    from commands.requests import reset_session
-
     try:
         ended = reset_session(client, key, force=force)
     except UsageError as exc:
@@ -70,13 +63,11 @@ def _echo_ended(done: str, ended: list[str]) -> None:
 
 @sessions.command("delete")
 @_key
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @with_client
-def delete(client: "ControlClient", key: str, *, yes: bool) -> None:
-    """Forget the session and what was said in it; asks first."""
-    confirm(f"Delete {key} and what was said in it?", yes=yes)
-    from commands.requests import delete_session
-
+def delete(client: ControlClient, key: str, *, yes: bool) -> None:
+    """Delete a session and its history, after a confirmation."""
+    confirm(f"Delete {key} and its history?", yes=yes)
     _echo_ended(f"{key} is deleted", delete_session(client, key))
 
 
@@ -85,8 +76,6 @@ def delete(client: "ControlClient", key: str, *, yes: bool) -> None:
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
 @json_option
 @with_client
-def history(client: "ControlClient", key: str, limit: int | None, *, as_json: bool) -> None:
-    """Show what was said in the session."""
-    from commands.output import show_result
-
-    show_result(client, "sessions.history", {"session": key, **({"limit": limit} if limit else {})}, as_json=as_json)
+def history(client: ControlClient, key: str, limit: int | None, *, as_json: bool) -> None:
+    """Show the messages of a session."""
+    show_result(client, "sessions.history", omit_none(session=key, limit=limit), as_json=as_json)

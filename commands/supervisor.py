@@ -1,17 +1,16 @@
-"""Commands for the supervisor itself: run it, stop it, hold it, empty it."""
+"""``pool run``, ``stop``, ``pause``, ``resume``, ``drain``, ``reload``: commands for the supervisor itself."""
 
 import functools
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from commands.options import as_seconds, connection_options, json_option, load_with_flags, with_client
-
-if TYPE_CHECKING:
-    from doors.control.client import ControlClient
+from commands.requests import drain_supervisor, print_json, stop_supervisor
+from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
+from wire.terminal import clean
 
 
 @click.command()
@@ -23,6 +22,7 @@ def run(
     ctx: click.Context, /, socket: str | None, config: str | None, data_dir: str | None, **limits: int | None
 ) -> None:
     """Run a supervisor in the foreground, until SIGTERM, Ctrl-C or `pool stop`."""
+    # trio and the pool: no client command may pay for them
     from app import supervisor
     from app.console import exit_if_output_blocked
     from app.hardening import bound_heap, harden
@@ -44,17 +44,15 @@ def run(
     "--timeout", callback=as_seconds, metavar="TIME", help="Give up waiting after this; the supervisor still stops."
 )
 @with_client
-def stop(client: "ControlClient", timeout: float | None) -> None:
+def stop(client: ControlClient, timeout: float | None) -> None:
     """Stop the supervisor: turns in flight end first (pool.drain_timeout), then its workers."""
-    from commands.requests import stop_supervisor
-
     stop_supervisor(client, timeout)
     click.echo("the supervisor has stopped")
 
 
 @click.command()
 @with_client
-def pause(client: "ControlClient") -> None:
+def pause(client: ControlClient) -> None:
     """Grant no more workers until `pool resume`; turns in flight go on."""
     client.call("pause")
     click.echo("paused")
@@ -62,7 +60,7 @@ def pause(client: "ControlClient") -> None:
 
 @click.command()
 @with_client
-def resume(client: "ControlClient") -> None:
+def resume(client: ControlClient) -> None:
     """Undo `pool pause` or `pool drain`."""
     client.call("resume")
     click.echo("running")
@@ -73,10 +71,8 @@ def resume(client: "ControlClient") -> None:
     "--timeout", callback=as_seconds, metavar="TIME", help="How long turns may take to end (pool.drain_timeout)."
 )
 @with_client
-def drain(client: "ControlClient", timeout: float | None) -> None:
+def drain(client: ControlClient, timeout: float | None) -> None:
     """Take nothing new, let turns in flight end, stop all workers; the supervisor stays."""
-    from commands.requests import drain_supervisor
-
     drain_supervisor(client, timeout)
     click.echo("drained")
 
@@ -84,8 +80,12 @@ def drain(client: "ControlClient", timeout: float | None) -> None:
 @click.command()
 @json_option
 @with_client
-def reload(client: "ControlClient", *, as_json: bool) -> None:
-    """Read the settings file again; what is wrong with it is told, and nothing changes."""
-    from commands.output import show_reload
-
-    show_reload(client, as_json=as_json)
+def reload(client: ControlClient, *, as_json: bool) -> None:
+    """Reload the settings file. A file with an error is refused as a whole."""
+    result = client.call("reload", timeout=SLOW_ANSWER_SECONDS)
+    if as_json:
+        print_json(result)
+        return
+    click.echo(f"changed: {clean(', '.join(result['changed']) or 'nothing')}")
+    if result["needs_restart"]:
+        click.echo(f"takes effect at the next start: {clean(', '.join(result['needs_restart']))}")

@@ -1,27 +1,26 @@
-"""Commands that show what is going on, and orders to one worker."""
+"""``pool status``, ``top``, ``workers``, ``waiting``, ``explain``, ``route``, ``worker``."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from commands.options import connection_flags, json_option, with_client
+from commands.output import open_console, show_result, watch_status
+from commands.requests import message_source, print_json
+from commands.route_view import route_view
+from commands.tables import explanation_table
+from doors.control.client import ControlClient
 from errors import UsageError
-
-if TYPE_CHECKING:
-    from doors.control.client import ControlClient
-
 
 _CHAT_TYPES = ("dm", "group", "channel", "thread")
 
 
 @click.command()
-@click.option("--watch", is_flag=True, help="Draw it anew every second until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Redraw every second until Ctrl-C.")
 @json_option
 @with_client
-def status(client: "ControlClient", *, watch: bool, as_json: bool) -> None:
-    """Show the pool: figures, workers, waiters, profiles, latencies."""
-    from commands.output import show_result, watch_status
-
+def status(client: ControlClient, *, watch: bool, as_json: bool) -> None:
+    """Show the pool: workers, waiters, profiles, latencies."""
     if watch and as_json:
         raise UsageError("--watch draws a screen and --json prints a document; choose one")
     if watch:
@@ -32,10 +31,10 @@ def status(client: "ControlClient", *, watch: bool, as_json: bool) -> None:
 
 @click.command()
 @with_client
-def top(client: "ControlClient") -> None:
-    """Watch the pool live: workers, who waits, sessions with their last lines, events, how long things take.
+def top(client: ControlClient) -> None:
+    """Watch the pool live: workers, waiters, sessions with their last lines, events, latencies.
 
-    q quits, space holds the picture.
+    q quits, space holds the screen.
     """
     from commands.top import run_top
 
@@ -45,20 +44,16 @@ def top(client: "ControlClient") -> None:
 @click.command()
 @json_option
 @with_client
-def workers(client: "ControlClient", *, as_json: bool) -> None:
+def workers(client: ControlClient, *, as_json: bool) -> None:
     """List the worker processes."""
-    from commands.output import show_result
-
     show_result(client, "workers.list", as_json=as_json)
 
 
 @click.command()
 @json_option
 @with_client
-def waiting(client: "ControlClient", *, as_json: bool) -> None:
-    """List who waits for a worker, and why."""
-    from commands.output import show_result
-
+def waiting(client: ControlClient, *, as_json: bool) -> None:
+    """List the requests that wait for a worker, and why."""
     show_result(client, "waiting.list", as_json=as_json)
 
 
@@ -68,15 +63,18 @@ def waiting(client: "ControlClient", *, as_json: bool) -> None:
 @click.option("-r", "--role", metavar="NAME", help="In this role.")
 @json_option
 @with_client
-def explain(client: "ControlClient", *, as_json: bool, **params: str | None) -> None:
-    """Show for every worker how well it fits a session or an agent, and what rules it out."""
-    from commands.output import show_explanation
-
-    show_explanation(client, params, as_json=as_json)
+def explain(client: ControlClient, *, as_json: bool, **params: str | None) -> None:
+    """Explain how well each worker matches a session or an agent, and what rules it out."""
+    result = client.call("explain", params)
+    if as_json:
+        print_json(result)
+    else:
+        console = open_console()
+        console.print(explanation_table(result, console.width))
 
 
 def _as_peer(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, str] | None:
-    """Read ``channel:123``: the kind and the id of a chat."""
+    """Read ``channel:123``: kind and id of a chat."""
     if value is None:
         return None
     kind, colon, name = value.partition(":")
@@ -86,25 +84,26 @@ def _as_peer(ctx: click.Context, param: click.Parameter, value: str | None) -> d
 
 
 @click.command()
-@click.option("--channel", required=True, metavar="C", help="Where it came in, as telegram.")
-@click.option("--chat-type", required=True, type=click.Choice(_CHAT_TYPES), help="What kind of chat it is.")
-@click.option("--sender", "sender_id", required=True, metavar="S", help="Who wrote it.")
-@click.option("--chat", "chat_id", metavar="C", help="Which chat; of a direct message the sender's.")
-@click.option("--account", "account_id", metavar="A", help="Which of our accounts received it.")
-@click.option("--thread", "thread_id", metavar="T", help="In which thread.")
-@click.option("--topic", "topic_id", metavar="T", help="In which topic of a group.")
-@click.option("--guild", "guild_id", metavar="G", help="In which guild.")
-@click.option("--role-id", "member_role_ids", multiple=True, metavar="R", help="A role of the sender; more than once.")
-@click.option("--parent", "parent_peer", callback=_as_peer, metavar="KIND:ID", help="The chat a thread belongs to.")
-@click.option("--text", default="", metavar="T", help="What it says.")
+@click.option("--channel", required=True, metavar="C", help="The channel of the message, such as telegram.")
+@click.option("--chat-type", required=True, type=click.Choice(_CHAT_TYPES), help="The kind of chat.")
+@click.option("--sender", "sender_id", required=True, metavar="S", help="The sender's id.")
+@click.option("--chat", "chat_id", metavar="C", help="The chat's id (direct messages: the sender's).")
+@click.option("--account", "account_id", metavar="A", help="The account that received it.")
+@click.option("--thread", "thread_id", metavar="T", help="The thread's id.")
+@click.option("--topic", "topic_id", metavar="T", help="The topic of a group.")
+@click.option("--guild", "guild_id", metavar="G", help="The guild's id.")
+@click.option("--role-id", "member_role_ids", multiple=True, metavar="R", help="A role of the sender (repeatable).")
+@click.option("--parent", "parent_peer", callback=_as_peer, metavar="KIND:ID", help="The parent chat of a thread.")
+@click.option("--text", default="", metavar="T", help="The message.")
 @json_option
 @with_client
-def route(client: "ControlClient", text: str, *, as_json: bool, **source: Any) -> None:
-    """Show whose a message from a channel would be: agent, session, role, workspace, and why. Runs nothing."""
-    from commands.output import show_route
-    from commands.requests import message_source
-
-    show_route(client, message_source(**source), text, as_json=as_json)
+def route(client: ControlClient, text: str, *, as_json: bool, **source: Any) -> None:
+    """Explain how a message is routed: agent, session, role, workspace, and why. Starts no run."""
+    decision = client.call("route", {"source": message_source(**source), "text": text})
+    if as_json:
+        print_json(decision)
+    else:
+        open_console().print(route_view(decision))
 
 
 @click.group()
@@ -115,8 +114,8 @@ def worker() -> None:
 @worker.command("stop")
 @click.argument("worker_id", metavar="ID")
 @with_client
-def stop_worker(client: "ControlClient", worker_id: str) -> None:
-    """End the worker now; a turn in flight fails, its session goes on elsewhere."""
+def stop_worker(client: ControlClient, worker_id: str) -> None:
+    """Stop a worker now. A turn in flight fails; its session continues on another worker."""
     client.call("workers.stop", {"worker": worker_id})
     click.echo(f"worker {worker_id} is being stopped")
 
@@ -124,7 +123,7 @@ def stop_worker(client: "ControlClient", worker_id: str) -> None:
 @worker.command("recycle")
 @click.argument("worker_id", metavar="ID")
 @with_client
-def recycle_worker(client: "ControlClient", worker_id: str) -> None:
+def recycle_worker(client: ControlClient, worker_id: str) -> None:
     """Replace the worker at its next turn boundary."""
     client.call("workers.recycle", {"worker": worker_id})
     click.echo(f"worker {worker_id} will be replaced")

@@ -23,6 +23,11 @@ EMPTY = msgspec.Raw(b"null")
 StopReason = Literal["stop", "aborted", "error", "length", "timeout", "max_steps", "tool_calls"]
 
 
+def omit_none(**fields: Any) -> dict[str, Any]:
+    """The fields without those that are None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a request failed: a stable code, a sentence, further facts."""
 

@@ -5,12 +5,13 @@ from typing import Annotated, Any, assert_never
 
 import msgspec
 
-from doors.websocket.frames import milliseconds, omit_none
+from doors.websocket.frames import milliseconds
 from doors.websocket.runs import MethodRequest, Params
 from heartbeat.cron.jobs import CronRunStatus
 from heartbeat.cron.requests import CronJobPage, CronJobView
 from heartbeat.cron.schedule import At, Cron, Every, Schedule
 from heartbeat.cron.settings import JobMode
+from wire.messages import omit_none
 
 _PAGE_SIZE = 1000
 _STATUS = {CronRunStatus.OK: "ok", CronRunStatus.REFUSED: "skipped"}

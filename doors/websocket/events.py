@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doors.websocket.frames import milliseconds, omit_none
+from doors.websocket.frames import milliseconds
 from doors.websocket.peer import Audience
 from wire.call_page import CallPage
-from wire.messages import CallDetails, ErrorBody, TokenUsage, ToolCallView
+from wire.messages import CallDetails, ErrorBody, TokenUsage, ToolCallView, omit_none
 
 _encode = msgspec.json.Encoder().encode
 

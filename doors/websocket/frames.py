@@ -121,11 +121,6 @@ def milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1000)
 
 
-def omit_none(**facts: Any) -> dict[str, Any]:
-    """Those that are not None."""
-    return {name: value for name, value in facts.items() if value is not None}
-
-
 class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What is not set with the rest of the port (``[http]``)."""
 

@@ -10,9 +10,10 @@ from enum import Enum, auto
 from itertools import islice
 from typing import Any
 
-from doors.websocket.frames import milliseconds, omit_none
+from doors.websocket.frames import milliseconds
 from doors.websocket.handshake import HandshakeResult
 from errors import PoolSaturated
+from wire.messages import omit_none
 
 MOST_ENTRIES = 500
 

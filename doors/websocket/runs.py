@@ -16,13 +16,14 @@ import trio
 
 from doors.http.access import TokenIdentity
 from doors.http.services import HttpCaller, HttpServices
-from doors.websocket.frames import milliseconds, omit_none
+from doors.websocket.frames import milliseconds
 from doors.websocket.peer import SocketSubscriptions
 from doors.websocket.session_ref import ConversationMembers, named_session, resolve_conversation
 from errors import UsageError, error_from_wire
 from gateway.runs.registry import UnknownRun
 from gateway.runs.run import RunOutcome
 from router.keys import normalize_session_key
+from wire.messages import omit_none
 
 Params = dict[str, Any]
 

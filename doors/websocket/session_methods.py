@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from doors.websocket.frames import milliseconds, omit_none
+from doors.websocket.frames import milliseconds
 from doors.websocket.runs import MethodRequest, Params
 from errors import UsageError
 from gateway.runs.requests import Label, ModelName, SessionKeyText
@@ -18,6 +18,7 @@ from gateway.sessions.admin import SessionView
 from gateway.settings import QueueMode
 from profiles.settings import ThinkingLevel
 from router.keys import normalize_session_key
+from wire.messages import omit_none
 
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 Switch = Literal["on", "off"]

@@ -101,14 +101,22 @@ def test_the_help_imports_nothing_slow() -> None:
 
 
 @pytest.mark.process
-def test_a_client_command_does_not_import_trio(tmp_path: Path) -> None:
-    program = "import sys, cli\ntry: cli.main(['status'])\nexcept SystemExit: print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("command", "unwanted"),
+    [
+        (["status"], {"trio", "psutil"}),
+        (["stop"], {"trio", "psutil", "rich"}),
+        (["prompt", "-s", "a", "hi"], {"trio", "psutil", "rich"}),
+    ],
+)
+def test_a_client_command_imports_no_more_than_it_uses(tmp_path: Path, command: list[str], unwanted: set[str]) -> None:
+    program = f"import sys, cli\ntry: cli.main({command})\nexcept SystemExit: print(*sys.modules)"
     env = {"HOME": str(tmp_path), "PATH": ""}
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=20, env=env, check=True
     )
     assert "no supervisor listens on" in done.stderr
-    assert not {name.partition(".")[0] for name in done.stdout.split()} & {"trio", "rich", "psutil"}
+    assert not {name.partition(".")[0] for name in done.stdout.split()} & unwanted
 
 
 # --- errors and exit codes ------------------------------------------------------------------------------------------
@@ -201,7 +209,7 @@ def test_an_unexpected_error_is_named_however_many_groups_it_is_wrapped_in(
     def fail(*_: Any, **__: Any) -> None:
         raise ExceptionGroup("outer", [ExceptionGroup("inner", [KeyError("what it was")])])
 
-    monkeypatch.setattr("commands.supervisor.load", fail)
+    monkeypatch.setattr("commands.supervisor.load_with_flags", fail)
     result = alone.invoke(cli.main, ["run"])
     assert (result.exit_code, "unexpected KeyError: 'what it was'" in result.stderr) == (1, True)
 
@@ -252,7 +260,7 @@ def test_a_listing_as_json_is_the_document_itself(bench: Bench, command: list[st
         (["worker", "recycle", "w1"], "worker w1 will be replaced", ("workers.recycle", {"worker": "w1"})),
         (
             ["reload"],
-            "changed: pool.max, log.level\nholds from the next start on: data_dir",
+            "changed: pool.max, log.level\ntakes effect at the next start: data_dir",
             ("reload", {}),
         ),
         (["steer", "-s", "a", "go on"], "steered", ("steer", {"session": "a", "text": "go on"})),
@@ -293,7 +301,7 @@ def test_nothing_is_deleted_where_nobody_can_be_asked(bench: Bench) -> None:
 def test_a_deletion_asks_first(bench: Bench, monkeypatch: pytest.MonkeyPatch, answer: str, code: int) -> None:
     monkeypatch.setattr("commands.options.is_interactive", lambda: True)
     result = bench.run("sessions", "delete", "a", stdin=answer)
-    assert "Delete a and what was said in it?" in result.stderr
+    assert "Delete a and its history?" in result.stderr
     assert (result.exit_code, len(bench.pool.calls)) == (code, 1 - code)
 
 

@@ -13,7 +13,7 @@ from settings.files import ConfigChange
 def test_a_first_file_is_written_checked_and_changed(alone: CliRunner, tmp_path: Path) -> None:
     file = tmp_path / "pool.toml"
     assert alone.invoke(cli.main, ["config", "init"]).stdout == "pool.toml is written\n"
-    assert alone.invoke(cli.main, ["config", "check"]).stdout == f"{file}: nothing is wrong\n"
+    assert alone.invoke(cli.main, ["config", "check"]).stdout == f"{file}: no problems\n"
     assert alone.invoke(cli.main, ["config", "set", "pool.max", "3"]).stdout == f"pool.max = 3  ({file})\n"
     assert "max = 3" in alone.invoke(cli.main, ["config", "show"]).stdout
     shown = alone.invoke(cli.main, ["config", "show", "--json", "--config", str(file)])
@@ -68,7 +68,7 @@ def test_a_value_that_cannot_hold_changes_nothing(alone: CliRunner, tmp_path: Pa
 
 
 def test_without_a_file_the_defaults_are_checked_and_a_key_makes_one(alone: CliRunner, tmp_path: Path) -> None:
-    assert "the embedded defaults: nothing is wrong" in alone.invoke(cli.main, ["config", "check"]).stdout
+    assert "the embedded defaults: no problems" in alone.invoke(cli.main, ["config", "check"]).stdout
     assert alone.invoke(cli.main, ["config", "set", "pool.max", "3"]).exit_code == 0
     assert (tmp_path / "pool.toml").exists()
 
@@ -77,6 +77,6 @@ def test_comments_that_are_lost_are_told_with_the_place_of_the_old_file(
     alone: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = ConfigChange(Path("f"), "pool.max", "2", Path("f.bak"))
-    monkeypatch.setattr("settings.files.set_config", lambda *_: change)
+    monkeypatch.setattr("commands.config.set_config", lambda *_: change)
     result = alone.invoke(cli.main, ["config", "set", "pool.max", "2"])
     assert result.stderr == "its comments could not be kept; the file as it was is f.bak\n"

@@ -41,7 +41,7 @@ class FakeStream:
         if isinstance(self.result, BaseException):
             raise self.result
 
-    def take_any_time(self) -> None:
+    def remove_deadline(self) -> None:
         self.is_bounded = False
 
 

@@ -248,7 +248,7 @@ def test_after_the_end_nothing_counts_any_more() -> None:
 
 def test_a_move_that_there_is_not_is_a_defect_of_ours() -> None:
     made = opened()
-    with pytest.raises(IllegalSocketTransition, match="ADMITTED in OPEN"):
+    with pytest.raises(IllegalSocketTransition, match="ACCEPTED in OPEN"):
         made._transition(SocketStimulus.ACCEPTED)
 
 
