@@ -10,22 +10,16 @@ from inside the handler. Deciding never waits. What is decided, ended or sealed 
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, TypeAlias
 
 import msgspec
 import trio
 
-from agent.tools.base import Tool, ToolContext
 from wire.call_page import SHOWN_CHARS, SHOWN_LINES, CallPage, CallPart, page_of
 from wire.entries import ApprovalDecision
 from wire.messages import ToolCallView
 
 _TOKEN_CHARS = 8
-
-
-@runtime_checkable
-class _SelfDescribing(Protocol):
-    async def describe(self, arguments: Any, context: ToolContext) -> list[CallPart]: ...
 
 
 class CallDescription:
@@ -43,20 +37,6 @@ class CallDescription:
         """The page that begins at ``offset``."""
         page = page_of(self._parts, offset)
         return page if page.hidden else msgspec.structs.replace(page, seen=self.seen)
-
-
-async def describe(tool: Tool, arguments: Any, context: ToolContext) -> CallDescription:
-    """Describe what a call would do, before it runs. Reads files; changes nothing."""
-    if isinstance(tool, _SelfDescribing):
-        return CallDescription(await tool.describe(arguments, context))
-    given = msgspec.to_builtins(arguments)
-    return CallDescription([CallPart(name, _text_of(value)) for name, value in given.items()])
-
-
-def _text_of(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 _MAX_CLOSED = 1_000

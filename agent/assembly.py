@@ -33,7 +33,7 @@ from agent.processes.registry import ProcessRegistry
 from agent.runs import ActiveRunTracker, InputQueue
 from agent.toolbox import SandboxScope, Toolbox
 from agent.tools.catalogue import TOOL_NAMES, open_tools
-from agent.tools.todo import LazyTodoTool
+from agent.tools.todo import TodoTool
 from agent.worker import AgentWorker
 from wire.files import real_paths
 from wire.messages import ExecExit
@@ -121,7 +121,7 @@ def _assemble(
 ) -> AgentWorker:
     knowledge = load_context(options, cwd)
     models = ModelCache(partial(open_model, faults=faults, base_url=options.base_url, offline=options.offline))
-    todos = LazyTodoTool(output.emit)
+    todos = TodoTool(output.emit)
     names = _tool_names(options)
     policy = _policy(options)
     hooks = () if options.no_hooks else tuple(os.path.expanduser(path) for path in options.hooks)  # noqa: PTH111 - raises
@@ -135,7 +135,7 @@ def _assemble(
             allow_background=not options.no_background and "process" in names,
             yields=options.mode == "rpc",  # -p ends with its answer, and its commands with it
         ),
-        open_tools=lambda: open_tools(names, todos.tool),
+        open_tools=lambda: open_tools(names, todos),
         thinking=options.thinking,
         policy=policy,
         hooks=Hooks() if options.no_hooks else _hooks(hooks, output),

@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn, TypeAlias
 import msgspec
 import trio
 
-from agent.approvals import Approvals, ApprovalVerdict, CallDescription, PendingApproval, describe
+from agent.approvals import Approvals, ApprovalVerdict, CallDescription, PendingApproval
 from agent.hook_types import Ask, Change, Deny, HookFailed, ToolVerdict, UseResult
 from agent.hooks import Hooks
 from agent.policy import HARMLESS_EFFECTS, Allowed, ApprovalNeeded, CallRejected, Policy, evaluate
@@ -134,7 +134,8 @@ class CallRunner:
             case _CallOutcome() as outcome:
                 await self._finish(live, outcome)
             case ApprovalNeeded() as needed:
-                description = await describe(needed.tool, needed.arguments, self._context_for(live.call, live.progress))
+                context = self._context_for(live.call, live.progress)
+                description = CallDescription(await needed.tool.describe(needed.arguments, context))
                 question = self._request_approval(live, needed.reason, description)
                 nursery.start_soon(self._await_approval, live, needed, question, slots)
             case Allowed() as allowed:

@@ -69,10 +69,10 @@ class Compactor:
 
     async def _compact(self, conversation: Conversation, cut: int, instructions: str | None, say: _Emit) -> str:
         hooks = self._toolbox.hooks
-        await hooks.before_compaction(CompactionInfo(len(conversation.messages), instructions))
+        await hooks.notify("before_compaction", CompactionInfo(len(conversation.messages), instructions))
         summary = summary_of(await self._summarise(conversation.messages[:cut], instructions, say))
         await conversation.compact(summary, cut)
-        await hooks.after_compaction(CompactionInfo(len(conversation.messages), instructions, summary))
+        await hooks.notify("after_compaction", CompactionInfo(len(conversation.messages), instructions, summary))
         return summary
 
     async def _summarise(self, messages: list[TranscriptMessage], instructions: str | None, say: _Emit) -> str:

@@ -1,12 +1,8 @@
-"""Hook loading and calling.
+"""Hooks: loading them from files and packages, and calling them, each bounded in time.
 
-Where hooks come from: a Python file, and the installed packages that offer some (entry points ``agent.hooks``).
-
-Hooks: other people's functions, called at fixed moments of a worker's life, each bounded in time.
-
-A hook that raises, hangs or answers nonsense is told as a warning and never ends a run; one about a tool call makes
-that call fail, since it may be there to prevent it. Plain functions run in a thread, async ones as trio tasks. Hooks
-get copies: nothing they change in them has an effect.
+A hook that fails (raises, takes too long, gives an invalid answer) is a warning and never ends a run; one about a tool
+call makes that call fail, since it may exist to prevent it. Plain functions run in a thread, async ones as trio tasks.
+Hooks get copies: changes to their arguments have no effect.
 """
 
 import copy
@@ -19,7 +15,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import msgspec
 import trio
@@ -105,6 +101,8 @@ _MAX_THREADS = 8
 """Plain functions at once. Those that hang for ever stay in their threads: once all are taken, plain hooks fail."""
 _MAX_ERROR_CHARS = 2_000
 
+HookEvent: TypeAlias = Literal["session_start", "session_end", "agent_end", "before_compaction", "after_compaction"]
+
 Warn: TypeAlias = Callable[[str, str], None]
 """Tells a warning: the phase it belongs to (``tool`` or ``lifecycle``), and a sentence."""
 
@@ -135,13 +133,13 @@ class Hooks:
 
     # --- sessions and runs --------------------------------------------------------------------------------------------
 
-    async def session_start(self, info: SessionInfo) -> None:
-        """A conversation is taken up."""
-        await self._notify("session_start", info)
-
-    async def session_end(self, info: SessionInfo) -> None:
-        """It is given up."""
-        await self._notify("session_end", info)
+    async def notify(self, name: HookEvent, info: SessionInfo | AgentEnd | CompactionInfo) -> None:
+        """Call the hooks that can change nothing."""
+        for hook in await self._named(name):
+            try:
+                await self._call(hook, info)
+            except HookFailed as exc:
+                self._warn("lifecycle", str(exc))
 
     async def before_agent_start(self, start: AgentStart) -> AgentStart:
         """What to begin a run with: texts of hooks before the prompt, joined by blank lines; the last system prompt."""
@@ -161,18 +159,6 @@ class Hooks:
             except HookFailed as exc:
                 self._warn("lifecycle", str(exc))
         return AgentStart("\n\n".join([*texts, start.text]), system_prompt)
-
-    async def agent_end(self, end: AgentEnd) -> None:
-        """A run has ended."""
-        await self._notify("agent_end", end)
-
-    async def before_compaction(self, info: CompactionInfo) -> None:
-        """Old turns are about to be summarised."""
-        await self._notify("before_compaction", info)
-
-    async def after_compaction(self, info: CompactionInfo) -> None:
-        """They have been."""
-        await self._notify("after_compaction", info)
 
     # --- tool calls ---------------------------------------------------------------------------------------------------
 
@@ -236,13 +222,6 @@ class Hooks:
                 found = await trio.to_thread.run_sync(self._discover, abandon_on_cancel=True)
                 self._hooks[:0] = found
                 self._discover = None
-
-    async def _notify(self, name: str, info: msgspec.Struct) -> None:
-        for hook in await self._named(name):
-            try:
-                await self._call(hook, info)
-            except HookFailed as exc:
-                self._warn("lifecycle", str(exc))
 
     async def _call_for_tool(self, hook: Hook, *given: Any) -> Any:
         try:

@@ -12,10 +12,8 @@ from contextlib import aclosing
 import msgspec
 
 from agent.client_tools import merge_tools
-from agent.compactor import CompactionFailed, CompactionReason, Compactor
-from agent.conversation import Conversation
+from agent.compactor import CompactionFailed, CompactionReason
 from agent.history.compaction import estimate_overhead, estimate_tokens
-from agent.limits import WorkerLimits
 from agent.models.base import (
     CallPiece,
     ModelError,
@@ -30,7 +28,7 @@ from agent.models.base import (
 from agent.models.retry import stream_with_retries
 from agent.output import RunEvents, WorkerOutput
 from agent.runs import AgentRun
-from agent.toolbox import Toolbox
+from agent.worker import AgentWorker
 from wire.entries import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import TokenUsage
 from wire.prompt_texts import answer_instructions
@@ -98,25 +96,15 @@ _MAX_COMPACTIONS = 8
 class ModelCaller:
     """The model calls of one run, one at a time. ``reply`` is the answer that is coming in, until it is kept."""
 
-    def __init__(
-        self,
-        run: AgentRun,
-        *,
-        conversation: Conversation,
-        brain: Toolbox,
-        compactor: Compactor,
-        voice: RunEvents,
-        output: WorkerOutput,
-        limits: WorkerLimits,
-    ) -> None:
+    def __init__(self, run: AgentRun, worker: AgentWorker, events: RunEvents) -> None:
         self._run = run
-        self._conversation = conversation
-        self._toolbox = brain
-        self._compactor = compactor
-        self._events = voice
-        self._output = output
-        self._limits = limits
-        self.system_prompt = brain.system_prompt
+        self._conversation = worker.conversation
+        self._toolbox = worker.toolbox
+        self._compactor = worker.compactor
+        self._output = worker.output
+        self._limits = worker.limits
+        self._events = events
+        self.system_prompt = worker.toolbox.system_prompt
         self.usage = TokenUsage()
         self.reply: PartialReply | None = None
 

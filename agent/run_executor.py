@@ -50,31 +50,13 @@ class RunExecutor:
 
     def __init__(self, run: AgentRun, worker: AgentWorker) -> None:
         self._run = run
+        self._worker = worker
         self._conversation = worker.conversation
         self._toolbox = worker.toolbox
-        self._compactor = worker.compactor
-        self._input_queue = worker.input_queue
-        self._limits = worker.limits
-        self._clock = RunClock(self._limits.run_timeout)
-        self._events = RunEvents(worker.output, run.run_id, self._limits.recorded_events)
-        self._caller = ModelCaller(
-            run,
-            conversation=self._conversation,
-            brain=self._toolbox,
-            compactor=self._compactor,
-            voice=self._events,
-            output=worker.output,
-            limits=self._limits,
-        )
-        self._steps = StepLoop(
-            run,
-            conversation=self._conversation,
-            brain=self._toolbox,
-            caller=self._caller,
-            inbox=self._input_queue,
-            limits=self._limits,
-            say=self._emit,
-        )
+        self._clock = RunClock(worker.limits.run_timeout)
+        self._events = RunEvents(worker.output, run.run_id, worker.limits.recorded_events)
+        self._caller = ModelCaller(run, worker, self._events)
+        self._steps = StepLoop(run, worker, self._caller, self._emit)
 
     async def execute(self) -> PromptResult:
         """Run to the end, whatever end it is; what was said and done until then is persisted."""
@@ -89,11 +71,13 @@ class RunExecutor:
             if settling is not None:
                 stop, error = "error", error or settling
         messages = await self._messages_for("agent_end")
-        await self._toolbox.hooks.agent_end(AgentEnd(self._run.run_id, stop, self._steps.text, error, messages))
+        await self._toolbox.hooks.notify(
+            "agent_end", AgentEnd(self._run.run_id, stop, self._steps.text, error, messages)
+        )
         return self._emit_end(stop, error)
 
     async def _run_bounded(self) -> tuple[StopReason, str | None]:
-        self._compactor.was_cancelled = False
+        self._worker.compactor.was_cancelled = False
         with self._run.scope:
             with self._clock.scope:
                 self._clock.resume()
@@ -105,8 +89,8 @@ class RunExecutor:
                     raise
                 except Exception as exc:  # noqa: BLE001 - a defect ends one run, and as every other end does: told
                     return "error", _report_defect(exc)
-            where = " while the conversation was being compacted" if self._compactor.was_cancelled else ""
-            return "timeout", f"the run took longer than {self._limits.run_timeout:g} s{where}"
+            where = " while the conversation was being compacted" if self._worker.compactor.was_cancelled else ""
+            return "timeout", f"the run took longer than {self._worker.limits.run_timeout:g} s{where}"
         return "aborted", None
 
     async def _run_steps(self) -> StopReason:
@@ -134,12 +118,12 @@ class RunExecutor:
         """
         self._run.closing = True
         if not self._run.aborting and stop != "tool_calls":
-            self._input_queue.clear()
+            self._worker.input_queue.clear()
 
     async def _settle(self, stop: StopReason) -> str | None:
         """Why it could not be written, or None."""
         try:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + self._limits.settle_timeout):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + self._worker.limits.settle_timeout):
                 await self._steps.settle(stop)
         except TranscriptError as exc:
             return str(exc)

@@ -6,13 +6,11 @@ import msgspec
 import trio
 
 from agent.call_runner import CallRunner
-from agent.conversation import Conversation
 from agent.images import load_images, may_name_images
-from agent.limits import WorkerLimits
 from agent.model_call import ModelCaller
-from agent.runs import AgentRun, InputQueue
+from agent.runs import AgentRun
 from agent.tool_call import Emit, new_record
-from agent.toolbox import Toolbox
+from agent.worker import AgentWorker
 from wire.entries import (
     STEER_PREFIX,
     ContentBlock,
@@ -28,24 +26,14 @@ from wire.messages import ImageContent, StopReason
 class StepLoop:
     """Used once. ``text`` is the model's last one, ``client_calls`` what it wants the client to do."""
 
-    def __init__(
-        self,
-        run: AgentRun,
-        *,
-        conversation: Conversation,
-        brain: Toolbox,
-        caller: ModelCaller,
-        inbox: InputQueue,
-        limits: WorkerLimits,
-        say: Emit,
-    ) -> None:
+    def __init__(self, run: AgentRun, worker: AgentWorker, caller: ModelCaller, emit: Emit) -> None:
         self._run = run
-        self._conversation = conversation
-        self._toolbox = brain
+        self._conversation = worker.conversation
+        self._toolbox = worker.toolbox
+        self._input_queue = worker.input_queue
+        self._limits = worker.limits
         self._caller = caller
-        self._input_queue = inbox
-        self._limits = limits
-        self._emit = say
+        self._emit = emit
         self._calls: CallRunner | None = None
         self.text = ""
         self.client_calls: list[ToolUseBlock] = []

@@ -11,7 +11,7 @@ from agent.hooks import Hooks
 from agent.models.base import Model, ToolDefinition
 from agent.policy import Policy
 from agent.processes.registry import ProcessRegistry
-from agent.tools.base import Report, Tool, ToolContext, definition_of
+from agent.tools.base import Report, Tool, ToolContext
 from agent.tools.file_state import FileTracker
 from wire.entries import ToolUseBlock
 
@@ -77,4 +77,4 @@ class Toolbox(msgspec.Struct, eq=False, kw_only=True):
 
     def definitions(self) -> list[ToolDefinition]:
         """The tools as a model sees them."""
-        return [ToolDefinition(tool.name, tool.description, definition_of(tool)) for tool in self.tools.values()]
+        return [ToolDefinition(tool.name, tool.description, tool.schema) for tool in self.tools.values()]

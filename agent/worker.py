@@ -14,7 +14,7 @@ from agent.output import WorkerOutput
 from agent.runs import ActiveRunTracker, InputQueue
 from agent.sealing import plan_sealing
 from agent.toolbox import Toolbox
-from agent.tools.todo import LazyTodoTool
+from agent.tools.todo import TodoTool
 from wire.entries import ExecRecord
 from wire.messages import AgentStatus
 from wire.transcript_repair import TranscriptError
@@ -28,7 +28,7 @@ class AgentWorker(msgspec.Struct, eq=False, kw_only=True):
     store: SessionStore
     project_context: ProjectContext
     models: ModelCache
-    todos: LazyTodoTool
+    todos: TodoTool
     output: WorkerOutput
     limits: WorkerLimits
     input_queue: InputQueue
@@ -38,11 +38,11 @@ class AgentWorker(msgspec.Struct, eq=False, kw_only=True):
     async def start(self) -> None:
         """Take up the first conversation. Raises TranscriptError."""
         await self._seal_open_calls()
-        await self.toolbox.hooks.session_start(self._info("start"))
+        await self.toolbox.hooks.notify("session_start", self._info("start"))
 
     async def close(self) -> None:
         """Give the conversation back, for another worker to take up."""
-        await self.toolbox.hooks.session_end(self._info("shutdown"))
+        await self.toolbox.hooks.notify("session_end", self._info("shutdown"))
         self.conversation.close()
         await self.models.aclose()
 
@@ -53,13 +53,13 @@ class AgentWorker(msgspec.Struct, eq=False, kw_only=True):
         """
         sealed: list[str] = []
         if conversation is not self.conversation:
-            await self.toolbox.hooks.session_end(self._info(reason))
+            await self.toolbox.hooks.notify("session_end", self._info(reason))
             self.conversation.close()
             self.conversation = conversation
             self.output.continue_above(conversation.last_seq)
             self.toolbox.files.clear()
             sealed = await self._seal_open_calls()
-            await self.toolbox.hooks.session_start(self._info(reason))
+            await self.toolbox.hooks.notify("session_start", self._info(reason))
         self.input_queue.clear()
         return sealed
 

@@ -7,11 +7,12 @@ What a tool is to the agent: a name, a validated input, and one async call that 
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
 from agent.tools.file_state import FileTracker
+from wire.call_page import CallPart
 from wire.entries import ImageBlock
 
 if TYPE_CHECKING:
@@ -106,39 +107,31 @@ class ToolContext(msgspec.Struct, frozen=True):
     allow_outside: bool = False
 
 
-class Tool(Protocol):
-    """One tool. ``timeout`` in seconds bounds a call from outside; None: the tool bounds itself."""
+class Tool:
+    """One tool. Subclasses set the fields and implement ``run``.
+
+    ``input_type``: what the model's JSON decodes to. ``timeout`` in seconds bounds a call; None: the tool bounds it.
+    """
+
+    name: str
+    description: str
+    effects: Effects
+    input_type: type[msgspec.Struct]
+    timeout: float | None = 60.0
 
     @property
-    def name(self) -> str:
-        """As the model calls it."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """For the model."""
-        ...
-
-    @property
-    def effects(self) -> Effects:
-        """See there."""
-        ...
-
-    @property
-    def timeout(self) -> float | None:
-        """See the class."""
-        ...
-
-    @property
-    def input_type(self) -> type[msgspec.Struct]:
-        """What the model's JSON must decode to."""
-        ...
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the input."""
+        return input_schema(self.input_type)
 
     async def run(self, arguments: Any, context: ToolContext) -> str | ToolOutput:
-        """Do it; ``arguments`` is an ``input_type``. Raises ToolError. A cancelled call leaves nothing running."""
-        ...
+        """Carry out a call; ``arguments`` is an ``input_type``. Raises ToolError. Leaves nothing running."""
+        raise NotImplementedError
+
+    async def describe(self, arguments: Any, context: ToolContext) -> list[CallPart]:  # noqa: ARG002 - for subclasses
+        """What a call would do, for the person who approves it. May read files; changes nothing."""
+        return [CallPart(name, _shown(value)) for name, value in msgspec.to_builtins(arguments).items()]
 
 
-def definition_of(tool: Tool) -> dict[str, Any]:
-    """The JSON schema of a tool's input."""
-    return input_schema(tool.input_type)
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -1,6 +1,5 @@
-"""The tools of this agent: their names at once, themselves when they are first needed."""
+"""The tools of the agent: names at once, modules when they are first needed."""
 
-from collections.abc import Callable
 from importlib import import_module
 
 from agent.tools.base import Tool
@@ -15,17 +14,16 @@ _CLASS_NAMES = {
     "exec": "ExecTool",
     "process": "ProcessTool",
 }
-"""Module and class; ``todo`` is made by whoever keeps the list."""
+"""Module and class; ``todo`` belongs to a worker."""
 
 TOOL_NAMES = (*_CLASS_NAMES, "todo")
 
 
-def open_tools(names: frozenset[str], todo: Callable[[], Tool]) -> dict[str, Tool]:
+def open_tools(names: frozenset[str], todo: Tool) -> dict[str, Tool]:
     """These tools by name, in the order of ``TOOL_NAMES``."""
-    tools: dict[str, Tool] = {}
-    for name in TOOL_NAMES:
-        if name in names:
-            tools[name] = (
-                todo() if name == "todo" else getattr(import_module(f"agent.tools.{name}"), _CLASS_NAMES[name])()
-            )
-    return tools
+    tools: dict[str, Tool] = {
+        name: getattr(import_module(f"agent.tools.{name}"), kind)()
+        for name, kind in _CLASS_NAMES.items()
+        if name in names
+    }
+    return tools | ({"todo": todo} if "todo" in names else {})

@@ -1,11 +1,11 @@
 """The tool ``edit``: exact replacements in a text file, all of them or none."""
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import trio
 
-from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
+from agent.tools.base import Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.change_preview import describe_edit
 from agent.tools.edits import Edit, EditError, TextChange, apply_changes, plan_changes, unified_diff
 from agent.tools.file_state import HASHED_BYTES, FileVersion
@@ -30,7 +30,7 @@ class EditInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
-class EditTool:
+class EditTool(Tool):
     """Replace exact pieces of a text file."""
 
     name = "edit"
@@ -38,8 +38,7 @@ class EditTool:
         "Replace exact pieces of a text file: all edits are made, or none. Each old_text must occur exactly once "
         "(or set replace_all). Line ends and the mode of the file are kept."
     )
-    effects: ClassVar[Effects] = "write"
-    timeout: ClassVar[float | None] = 60.0
+    effects = "write"
     input_type = EditInput
 
     async def run(self, arguments: EditInput, context: ToolContext) -> ToolOutput:

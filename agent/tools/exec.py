@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 import trio
@@ -11,7 +11,7 @@ from agent.policy import may_be_set
 from agent.processes.registry import ProcessRegistry
 from agent.processes.session import ProcessSession
 from agent.processes.spawn import ShellCommand, SpawnFailed
-from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
+from agent.tools.base import Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.pages import shorten
 from agent.tools.paths import resolve_path
 from agent.tools.progress import wait_for_end
@@ -38,7 +38,7 @@ class ExecInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pty: bool = False
 
 
-class ExecTool:
+class ExecTool(Tool):
     """Run a command with the shell; its output is the result, or the name under which it goes on."""
 
     name = "exec"
@@ -48,8 +48,8 @@ class ExecTool:
         "from the start (background: true). What a command leaves running when it ends is stopped. timeout: seconds "
         "until it is stopped, in the background too (1800 unless told, 0 for never). pty: true gives it a terminal."
     )
-    effects: ClassVar[Effects] = "run"
-    timeout: ClassVar[float | None] = None
+    effects = "run"
+    timeout = None
     input_type = ExecInput
 
     async def run(self, arguments: ExecInput, context: ToolContext) -> ToolOutput:

@@ -1,11 +1,11 @@
 """The tool ``find``: paths that fit a pattern."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 import trio
 
-from agent.tools.base import Effects, ToolContext, ToolOutput
+from agent.tools.base import Tool, ToolContext, ToolOutput
 from agent.tools.files import encode_text
 from agent.tools.pages import shorten
 from agent.tools.paths import resolve_path_in_thread
@@ -31,7 +31,7 @@ class FindInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_ignored: Annotated[bool, msgspec.Meta(description="Also what .gitignore leaves out")] = False
 
 
-class FindTool:
+class FindTool(Tool):
     """Find files and directories by name."""
 
     name = "find"
@@ -39,8 +39,7 @@ class FindTool:
         "Find files and directories by a glob pattern, hidden ones too, sorted, as paths from the working directory. "
         "What .gitignore leaves out is passed over unless include_ignored; links are not followed."
     )
-    effects: ClassVar[Effects] = "read"
-    timeout: ClassVar[float | None] = 60.0
+    effects = "read"
     input_type = FindInput
 
     async def run(self, arguments: FindInput, context: ToolContext) -> ToolOutput:

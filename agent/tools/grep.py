@@ -1,12 +1,12 @@
 """The tool ``grep``: lines that match a pattern."""
 
 import re
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 import trio
 
-from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
+from agent.tools.base import Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.files import encode_text
 from agent.tools.pages import shorten
 from agent.tools.paths import resolve_path_in_thread
@@ -38,7 +38,7 @@ class GrepInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_ignored: Annotated[bool, msgspec.Meta(description="Also files that .gitignore leaves out")] = False
 
 
-class GrepTool:
+class GrepTool(Tool):
     """Search the text of files."""
 
     name = "grep"
@@ -46,8 +46,7 @@ class GrepTool:
         "Search files for lines that match a regular expression; shows path:line: text, with paths from the working "
         "directory. Binary files and what .gitignore leaves out are passed over; hidden files are not."
     )
-    effects: ClassVar[Effects] = "read"
-    timeout: ClassVar[float | None] = 60.0
+    effects = "read"
     input_type = GrepInput
 
     async def run(self, arguments: GrepInput, context: ToolContext) -> ToolOutput:

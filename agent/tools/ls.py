@@ -4,12 +4,12 @@ import os
 import stat
 from collections.abc import Iterator
 from heapq import nsmallest
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import trio
 
-from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
+from agent.tools.base import Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.names import escape_name
 from agent.tools.pages import shorten
 from agent.tools.paths import ConfinedPath, file_kind, open_directory, open_parent, resolve_path_in_thread, tool_errors
@@ -25,7 +25,7 @@ class LsInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=_MAX_LIMIT, description="How many names to show")] = _DEFAULT_LIMIT
 
 
-class LsTool:
+class LsTool(Tool):
     """List a directory."""
 
     name = "ls"
@@ -33,8 +33,7 @@ class LsTool:
         "List a directory, hidden names too, in alphabetical order. Directories end in /, links show where they lead, "
         f"pipes, sockets and devices are named as such. At most {_DEFAULT_LIMIT} names unless limit says more."
     )
-    effects: ClassVar[Effects] = "read"
-    timeout: ClassVar[float | None] = 60.0
+    effects = "read"
     input_type = LsInput
 
     async def run(self, arguments: LsInput, context: ToolContext) -> ToolOutput:

@@ -4,7 +4,7 @@ Whatever goes wrong is a result that says so, not an error: a process may end be
 """
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import trio
@@ -12,7 +12,7 @@ import trio
 from agent.processes.keys import UnknownKey, encode_key, encode_paste
 from agent.processes.registry import ProcessRegistry
 from agent.processes.session import InputClosed, ProcessInput, ProcessSession
-from agent.tools.base import Effects, Report, ToolContext, ToolOutput
+from agent.tools.base import Report, Tool, ToolContext, ToolOutput
 from agent.tools.pages import shorten
 from agent.tools.progress import wait_for_end
 from wire.call_page import CallPart
@@ -22,7 +22,7 @@ _LOG_LINES = 200
 _COMMAND_CHARS = 80
 
 
-class ProcessTool:
+class ProcessTool(Tool):
     """Follow up commands that ``exec`` left in the background."""
 
     name = "process"
@@ -32,8 +32,7 @@ class ProcessTool:
         "Enter); send_keys (keys: Enter, C-c, Up, F5, ...); paste (data); kill; clear (forget what has ended); remove "
         "(kill or clear)."
     )
-    effects: ClassVar[Effects] = "run"
-    timeout: ClassVar[float | None] = 60.0
+    effects = "run"
     input_type = ProcessInput
 
     async def run(self, arguments: ProcessInput, context: ToolContext) -> ToolOutput:

@@ -8,12 +8,12 @@ import os
 from base64 import b64encode
 from collections.abc import Iterator
 from io import BytesIO
-from typing import Annotated, BinaryIO, ClassVar, NamedTuple
+from typing import Annotated, BinaryIO, NamedTuple
 
 import msgspec
 import trio
 
-from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
+from agent.tools.base import Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.file_state import HASHED_BYTES, FileVersion, digest_of, version_of
 from agent.tools.pages import MAX_BYTES, MAX_LINES, PageBuilder
 from agent.tools.paths import (
@@ -41,7 +41,7 @@ class ReadInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, msgspec.Meta(ge=1, description=f"How many lines to show, at most {MAX_LINES}")] = MAX_LINES
 
 
-class ReadTool:
+class ReadTool(Tool):
     """Read a text file, at most 2,000 lines and 50 kB at once, or an image."""
 
     name = "read"
@@ -49,8 +49,7 @@ class ReadTool:
         f"Read a text file or an image (png, jpeg, gif, webp). At most {MAX_LINES} lines or {MAX_BYTES} bytes at once; "
         "go on with offset (first line, from 1) and limit (lines)."
     )
-    effects: ClassVar[Effects] = "read"
-    timeout: ClassVar[float | None] = 60.0
+    effects = "read"
     input_type = ReadInput
 
     async def run(self, arguments: ReadInput, context: ToolContext) -> ToolOutput:

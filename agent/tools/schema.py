@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agent.tools.base import Tool, ToolError, definition_of
+from agent.tools.base import Tool, ToolError
 
 _SHOWN_CHARS = 80
 
@@ -19,7 +19,7 @@ def decode_arguments(tool: Tool, given: Any) -> Any:
     try:
         return msgspec.convert(given, tool.input_type, strict=False)
     except msgspec.ValidationError as exc:
-        schema = definition_of(tool)
+        schema = tool.schema
         problems = list(_problems(tool.input_type, schema, given)) or [str(exc)]
         raise ToolError(
             f"the input does not fit the tool {tool.name}: {'; '.join(problems)}",

@@ -1,17 +1,12 @@
-"""Todo.
-
-The tool ``todo``: the agent's own list of what is to be done, shown to whoever watches.
-
-A conversation's list of what is to be done, before the tool that changes it is needed: told, and taken up again.
-"""
+"""The tool ``todo``: the agent's own task list, shown to front ends and restored with its conversation."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
+from agent.tools.base import Tool, ToolContext, ToolError, ToolOutput
 from wire.entries import ToolResultBlock, TranscriptMessage
 
 _MARKS = {"pending": "[ ]", "in_progress": "[~]", "completed": "[x]"}
@@ -34,39 +29,33 @@ class TodoInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
-class TodoTool:
-    """Keeps one conversation's list; ``on_change`` is told each new one (for the event ``todo_changed``)."""
+class TodoTool(Tool):
+    """One conversation's list; ``emit`` gets a ``todo_changed`` event for each new one."""
 
     name = "todo"
     description = (
         "Keep a list of what is to be done: give the whole list to replace it, or nothing to see it. For work of "
         "several steps; mark a step in_progress when you begin it and completed when it is done."
     )
-    effects: ClassVar[Effects] = "none"
-    timeout: ClassVar[float | None] = 60.0
+    effects = "none"
     input_type = TodoInput
 
-    def __init__(self, on_change: Callable[[Sequence[Todo]], None]) -> None:
-        self._on_change = on_change
-        self._todos: tuple[Todo, ...] = ()
+    def __init__(self, emit: Callable[[str, dict[str, Any]], Any]) -> None:
+        self._emit = emit
+        self.todos: list[Todo] = []
 
-    @property
-    def todos(self) -> tuple[Todo, ...]:
-        """The list as it is."""
-        return self._todos
-
-    def restore(self, todos: Sequence[Todo]) -> None:
-        """Go on with a list from before (``latest_todos``), or with an empty one; nobody is told."""
-        self._todos = tuple(todos)
+    def resume(self, messages: Sequence[TranscriptMessage]) -> None:
+        """Take over the list of a resumed conversation."""
+        self.todos = latest_todos(messages)
 
     async def run(self, arguments: TodoInput, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - the interface's
-        """See the interface."""
+        """Replace or show the list."""
         if arguments.todos is not None:
             _check(arguments.todos)
-            if tuple(arguments.todos) != self._todos:
-                self._todos = tuple(arguments.todos)
-                self._on_change(self._todos)
-        return ToolOutput(_text(self._todos), {"todos": [msgspec.to_builtins(todo) for todo in self._todos]})
+            if arguments.todos != self.todos:
+                self.todos = arguments.todos
+                self._emit("todo_changed", {"todos": msgspec.to_builtins(self.todos)})
+        return ToolOutput(_text(self.todos), {"todos": msgspec.to_builtins(self.todos)})
 
 
 def _check(todos: Sequence[Todo]) -> None:
@@ -84,7 +73,7 @@ def _text(todos: Sequence[Todo]) -> str:
 
 
 def latest_todos(messages: Sequence[TranscriptMessage]) -> list[Todo]:
-    """The list as the last call that succeeded left it, for a conversation that is taken up again; pure."""
+    """The list as the last successful call left it. Pure."""
     failed = {
         block.tool_use_id
         for message in messages
@@ -101,32 +90,3 @@ def latest_todos(messages: Sequence[TranscriptMessage]) -> list[Todo]:
                 if arguments.todos is not None:
                     return arguments.todos
     return []
-
-
-class LazyTodoTool:
-    """Holds the tool ``todo`` together with the conversation that it belongs to; imports it late."""
-
-    def __init__(self, say: Callable[[str, dict[str, Any]], Any]) -> None:
-        self._emit = say
-        self._tool: TodoTool | None = None
-        self._messages: Sequence[TranscriptMessage] = ()
-
-    def tool(self) -> "TodoTool":
-        """The tool, with the list of the conversation."""
-        if self._tool is None:
-            self._tool = TodoTool(self._emit_change)
-            self._restore(self._tool)
-        return self._tool
-
-    def resume(self, messages: Sequence[TranscriptMessage]) -> None:
-        """Another conversation: go on with its list."""
-        self._messages = messages
-        if self._tool is not None:
-            self._restore(self._tool)
-
-    def _restore(self, tool: "TodoTool") -> None:
-
-        tool.restore(latest_todos(self._messages))
-
-    def _emit_change(self, todos: "Sequence[Todo]") -> None:
-        self._emit("todo_changed", {"todos": [msgspec.to_builtins(todo) for todo in todos]})

@@ -1,11 +1,11 @@
 """The tool ``write``: a text file, whole or not at all."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 import trio
 
-from agent.tools.base import Effects, ToolContext, ToolOutput
+from agent.tools.base import Tool, ToolContext, ToolOutput
 from agent.tools.change_preview import describe_write
 from agent.tools.file_state import FileVersion
 from agent.tools.files import WriteResult, changed_error, current_version, encode_text, replace_content
@@ -20,13 +20,12 @@ class WriteInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     content: Annotated[str, msgspec.Meta(description="All of what the file shall hold")]
 
 
-class WriteTool:
+class WriteTool(Tool):
     """Write a text file; directories are made."""
 
     name = "write"
     description = "Write a text file, replacing all it held. Missing directories are made. For a small change use edit."
-    effects: ClassVar[Effects] = "write"
-    timeout: ClassVar[float | None] = 60.0
+    effects = "write"
     input_type = WriteInput
 
     async def run(self, arguments: WriteInput, context: ToolContext) -> ToolOutput:

@@ -1,7 +1,7 @@
 """Tool calls on a bench: tools that do what a test says, a journal that remembers, and everything that is told."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import trio
@@ -12,7 +12,7 @@ from agent.hook_types import Hook
 from agent.hooks import Hooks
 from agent.policy import Policy
 from agent.processes.registry import ProcessRegistry
-from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
+from agent.tools.base import Effects, Tool, ToolContext, ToolError, ToolOutput
 from wire.entries import CallRecord, CallState, ToolUseBlock
 from wire.messages import ToolCallView
 from wire.transcript_repair import TranscriptError
@@ -31,15 +31,15 @@ async def take_time(arguments: Input, _context: ToolContext) -> str:
     return arguments.say
 
 
-class FakeTool:
+class FakeTool(Tool):
     description = "does what the test says"
-    input_type: ClassVar[type[msgspec.Struct]] = Input
+    input_type = Input
 
     def __init__(
         self, name: str, work: Work = take_time, effects: Effects = "run", timeout: float | None = 60.0
     ) -> None:
         self.name = name
-        self.effects: Effects = effects
+        self.effects = effects
         self.timeout = timeout
         self.begun: list[str] = []
         self._work = work

@@ -21,7 +21,7 @@ import agent.rpc
 import agent.run_executor  # noqa: F401 - a worker imports it when it first needs it
 from agent.cli import main
 from agent.tools.catalogue import TOOL_NAMES, open_tools
-from agent.tools.todo import LazyTodoTool
+from agent.tools.todo import TodoTool
 from rpc.orphans import become_subreaper
 from wire.transcript import TranscriptWriter
 
@@ -34,7 +34,7 @@ class Order(msgspec.Struct, frozen=True):
 
 def serve(orders: socket.socket) -> None:
     assert become_subreaper()  # nobody stops the commands of a worker that was killed; they become children of this one
-    open_tools(frozenset(TOOL_NAMES), LazyTodoTool(lambda *_: {}).tool)  # so that all of them are imported
+    open_tools(frozenset(TOOL_NAMES), TodoTool(lambda *_: {}))  # so that all of them are imported
     while True:
         line, descriptors, _, _ = socket.recv_fds(orders, 65536, 2)
         if not line:

@@ -5,25 +5,25 @@ from typing import Any
 
 import pytest
 
-from agent.approvals import CallDescription, describe
+from agent.approvals import CallDescription
 from agent.policy import ApprovalNeeded, Policy, evaluate
 from agent.processes.registry import ProcessRegistry
 from agent.tools.base import ToolContext
 from agent.tools.catalogue import TOOL_NAMES, open_tools
-from agent.tools.todo import LazyTodoTool
+from agent.tools.todo import TodoTool
 from tests.agent.calling import Bench, answer
 from wire.call_page import CallPart
 from wire.entries import ToolUseBlock
 
-TOOLS = open_tools(frozenset(TOOL_NAMES), LazyTodoTool(lambda *_: {}).tool)
+TOOLS = open_tools(frozenset(TOOL_NAMES), TodoTool(lambda *_: {}))
 
 
 async def described(name: str, workspace: Path, **given: Any) -> dict[str, str]:
     verdict = evaluate(ToolUseBlock("c", name, given), TOOLS, Policy(mode="approval"))
     assert isinstance(verdict, ApprovalNeeded)
     context = ToolContext(str(workspace), {}, lambda _: None, ProcessRegistry())
-    description = await describe(verdict.tool, verdict.arguments, context)
-    return {part.name: part.text for part in description.page(0).parts}
+    parts = await verdict.tool.describe(verdict.arguments, context)
+    return {part.name: part.text for part in CallDescription(parts).page(0).parts}
 
 
 async def test_a_command_is_shown_whole_with_where_and_how_it_runs(workspace: Path) -> None:

@@ -4,12 +4,12 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import trio
 
-from agent.hook_types import AgentEnd
 from agent.hooks import Hooks
 from agent.step_loop import StepLoop
 from tests.agent.inprocess import SMALL, Client, Line, worker
@@ -232,11 +232,12 @@ async def test_a_run_that_is_ending_accepts_no_steer_and_the_next_prompt_waits_f
 ) -> None:
     ending, go_on = trio.Event(), trio.Event()
 
-    async def linger(_hooks: Hooks, _end: AgentEnd) -> None:
-        ending.set()
-        await go_on.wait()
+    async def linger(_hooks: Hooks, name: str, _info: Any) -> None:
+        if name == "agent_end":
+            ending.set()
+            await go_on.wait()
 
-    monkeypatch.setattr(Hooks, "agent_end", linger)
+    monkeypatch.setattr(Hooks, "notify", linger)
     async with worker("--no-session") as client:
         first = await client.send("prompt", text="one")
         await ending.wait()

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from agent.processes.registry import ProcessRegistry, RegistryLimits
 from agent.processes.spawn import SpawnFailed
-from agent.tools.base import ToolError, definition_of
+from agent.tools.base import ToolError
 from agent.tools.exec import ExecInput, ExecTool, wait_window, yield_window
 from agent.tools.pages import MAX_BYTES, MAX_LINES
 from agent.tools.process import ProcessTool
@@ -131,7 +131,7 @@ async def test_a_command_that_cannot_be_started_is_a_clear_error(bench: Bench) -
 
 
 def test_every_field_of_its_input_is_in_the_schema() -> None:
-    shape = definition_of(EXEC)["properties"]
+    shape = EXEC.schema["properties"]
     assert shape.keys() == {"command", "workdir", "env", "yield_ms", "background", "timeout", "pty"}
 
 

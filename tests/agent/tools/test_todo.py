@@ -1,41 +1,42 @@
 """The list of what is to be done."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from agent.tools.base import ToolError
 from agent.tools.schema import decode_arguments
-from agent.tools.todo import Todo, TodoTool, latest_todos
+from agent.tools.todo import TodoTool, latest_todos
 from tests.agent.tools.using import Bench
 from wire.entries import TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
+
+Todos = list[dict[str, str]]
 
 ONE = {"id": "1", "text": "look", "status": "completed"}
 TWO = {"id": "2", "text": "leap"}
 
 
 @pytest.fixture
-def told() -> list[Sequence[Todo]]:
+def told() -> list[Todos]:
     return []
 
 
 @pytest.fixture
-def tool(told: list[Sequence[Todo]]) -> TodoTool:
-    return TodoTool(told.append)
+def tool(told: list[Todos]) -> TodoTool:
+    return TodoTool(lambda _name, data: told.append(data["todos"]))
 
 
-async def test_a_list_is_replaced_shown_and_told(bench: Bench, tool: TodoTool, told: list[Sequence[Todo]]) -> None:
+async def test_a_list_is_replaced_shown_and_told(bench: Bench, tool: TodoTool, told: list[Todos]) -> None:
     assert await bench.text(tool) == "The list is empty."
     output = await bench.use(tool, todos=[ONE, TWO])
     assert output.text == "[x] 1: look\n[ ] 2: leap"
     assert output.details == {"todos": [ONE, TWO | {"status": "pending"}]}
-    assert told == [(Todo("1", "look", "completed"), Todo("2", "leap"))]
+    assert told == [[ONE, TWO | {"status": "pending"}]]
     assert await bench.text(tool) == output.text
     await bench.use(tool, todos=[ONE, TWO])
     assert len(told) == 1  # nothing has changed
     await bench.use(tool, todos=[])
-    assert told[1:] == [()]
+    assert told[1:] == [[]]
 
 
 @pytest.mark.parametrize(
@@ -46,11 +47,11 @@ async def test_a_list_is_replaced_shown_and_told(bench: Bench, tool: TodoTool, t
     ],
 )
 async def test_a_list_that_is_none_changes_nothing(
-    bench: Bench, tool: TodoTool, told: list[Sequence[Todo]], todos: list[dict[str, str]], message: str
+    bench: Bench, tool: TodoTool, told: list[Todos], todos: list[dict[str, str]], message: str
 ) -> None:
     with pytest.raises(ToolError, match=message):
         await bench.use(tool, todos=todos)
-    assert (tool.todos, told) == ((), [])
+    assert (tool.todos, told) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_a_conversation_taken_up_again_has_its_list(messages: list[TranscriptMes
     assert [todo.id for todo in latest_todos(messages)] == ids
 
 
-async def test_a_restored_list_is_gone_on_with(bench: Bench, tool: TodoTool, told: list[Sequence[Todo]]) -> None:
-    tool.restore([Todo("1", "look")])
-    assert await bench.text(tool) == "[ ] 1: look"
+async def test_a_resumed_list_is_gone_on_with(bench: Bench, tool: TodoTool, told: list[Todos]) -> None:
+    tool.resume(call(1, [ONE]))
+    assert await bench.text(tool) == "[x] 1: look"
     assert told == []
