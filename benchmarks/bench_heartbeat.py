@@ -6,7 +6,7 @@ happens, a gateway that answers at once stands for the rest.
 
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ from benchmarks.supervisor import STREAMING_AGENT, Supervisor, running
 from doors.control.client import ControlClient, EventSubscription
 from heartbeat.beat import BeatPorts
 from heartbeat.delivery.channel import Alert
-from heartbeat.ports import BeatAnswer, BeatRequest, PendingEvent
+from heartbeat.ports import BeatAnswer, BeatRequest
 from heartbeat.service import open_heartbeat
 from heartbeat.settings import HeartbeatSettings
+from heartbeat.system_events import SystemEvent
+from wire.messages import EventChannel
 from wire.units import Seconds
 
 _WAKES = 30
@@ -150,6 +152,9 @@ class _House:
         await trio.lowlevel.checkpoint()
         return BeatAnswer(ok=True, text="HEARTBEAT_OK")
 
+    def agent_of(self, session: str) -> str | None:  # noqa: ARG002
+        return None
+
     def is_busy(self, session: str) -> bool:  # noqa: ARG002
         return False
 
@@ -162,25 +167,27 @@ class _House:
     def mark_active(self, session: str) -> None:
         """Nobody looks."""
 
-    def pending_sessions(self) -> Sequence[tuple[str, str]]:
+    def pending_sessions(self) -> Sequence[str]:
         return ()
 
-    def peek(self, session: str) -> Sequence[PendingEvent]:  # noqa: ARG002
+    def unclaimed(self, session: str) -> Sequence[SystemEvent]:  # noqa: ARG002
         return ()
 
-    def claim(self, session: str, ids: Sequence[str]) -> None:
+    def claim(self, session: str, ids: Collection[str]) -> None:
         """There are none."""
 
-    def release(self, session: str, ids: Sequence[str]) -> None:
+    def release(self, session: str, ids: Collection[str]) -> None:
         """There are none."""
 
-    def acknowledge(self, session: str, ids: Sequence[str]) -> None:
+    def acknowledge(self, session: str, ids: Collection[str]) -> None:
         """There are none."""
 
     def accept(self, alert: Alert) -> None:
         """There are none."""
 
-    def publish(self, type_: str, session: str, data: dict[str, Any]) -> None:
+    def publish(
+        self, session: str, channel: EventChannel, type_: str, data: Any = None, *, durable: bool = False
+    ) -> None:
         """Nobody listens."""
 
     async def load(self, kind: str) -> dict[str, bytes]:  # noqa: ARG002

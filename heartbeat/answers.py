@@ -17,8 +17,7 @@ from typing import Self, TypeAlias
 
 import msgspec
 
-from heartbeat.ports import PendingEvent
-from heartbeat.system_events import RESULT_KINDS
+from heartbeat.system_events import RESULT_KINDS, SystemEvent
 
 
 class BeatKind(Flag):
@@ -192,7 +191,7 @@ class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compose_prompt(
-    events: Sequence[PendingEvent], kind: BeatKind, texts: PromptTexts, *, looks_around: bool = True
+    events: Sequence[SystemEvent], kind: BeatKind, texts: PromptTexts, *, looks_around: bool = True
 ) -> str:
     """The whole prompt of a beat. Where it is about commands and tasks both, it asks for both.
 
@@ -210,7 +209,7 @@ def compose_prompt(
     )
 
 
-def with_events(events: Iterable[PendingEvent], *texts: str) -> str:
+def with_events(events: Iterable[SystemEvent], *texts: str) -> str:
     """A prompt that tells the events first, a line ``[SYSTEM] text`` each, then what of the texts is not empty.
 
     An event of several lines becomes one: it cannot pass for two events.

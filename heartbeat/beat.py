@@ -14,23 +14,14 @@ from heartbeat import answers
 from heartbeat.answers import BeatKind, ClassifiedAnswer, PromptTexts, SilentAnswer, classify_answer, compose_prompt
 from heartbeat.beat_store import BeatStore
 from heartbeat.checklist import Checklist, ChecklistState, read_checklist
-from heartbeat.delivery.channel import TEXT_LIMIT, Alert
+from heartbeat.delivery.channel import TEXT_LIMIT, Alert, EventPublisher
 from heartbeat.delivery.targets import EVENTS
 from heartbeat.gates import GateFacts, Skip, SkipReason, evaluate_gates
-from heartbeat.ports import (
-    AlertPort,
-    BeatAnswer,
-    BeatRequest,
-    EventPort,
-    Monitor,
-    PendingEvent,
-    RunPort,
-    TransactionFactory,
-)
+from heartbeat.ports import AlertPort, BeatAnswer, BeatRequest, BeatRunPort, EventPort, TransactionFactory
 from heartbeat.records import BeatInProgress, BeatOutcome, BeatReport
 from heartbeat.schedule import BeatSchedule
 from heartbeat.settings import HeartbeatSettings
-from heartbeat.system_events import RESULT_KINDS
+from heartbeat.system_events import RESULT_KINDS, SystemEvent
 from heartbeat.wake import (
     AWAITED_REASONS,
     BeatBusy,
@@ -52,7 +43,7 @@ _CHECKLIST_REASONS = frozenset({WakeReason.INTERVAL, WakeReason.MANUAL, WakeReas
 class BeatAdmitted(NamedTuple):
     """The beat is to be. ``events``: what it is to tell. ``problem``: what is wrong with HEARTBEAT.md, or nothing."""
 
-    events: Sequence[PendingEvent]
+    events: Sequence[SystemEvent]
     problem: str
 
 
@@ -67,7 +58,7 @@ class BeatRejected(NamedTuple):
 class BeatAdmission:
     """Asks the gates, once before and once after looking at the list: much may happen meanwhile."""
 
-    def __init__(self, runs: RunPort, events: EventPort, rota: BeatSchedule) -> None:
+    def __init__(self, runs: BeatRunPort, events: EventPort, rota: BeatSchedule) -> None:
         self._runs = runs
         self._events = events
         self._schedule = rota
@@ -84,7 +75,7 @@ class BeatAdmission:
     def _decide(
         self, target: BeatTarget, reason: WakeReason, wall: float, checklist: Checklist | None
     ) -> BeatAdmitted | BeatRejected:
-        events = self._events.peek(target.session)
+        events = self._events.unclaimed(target.session)
         problem = checklist.problem if checklist is not None else ""
         decision = evaluate_gates(self._facts(target, reason, wall, events, checklist), reason, trio.current_time())
         if isinstance(decision, Skip):
@@ -96,7 +87,7 @@ class BeatAdmission:
         target: BeatTarget,
         reason: WakeReason,
         wall: float,
-        events: Sequence[PendingEvent],
+        events: Sequence[SystemEvent],
         checklist: Checklist | None,
     ) -> GateFacts:
         member = self._schedule.get(target.agent)
@@ -115,7 +106,7 @@ class BeatAdmission:
         )
 
     def _retry_at(
-        self, target: BeatTarget, gate: SkipReason, reason: WakeReason, wall: float, events: Sequence[PendingEvent]
+        self, target: BeatTarget, gate: SkipReason, reason: WakeReason, wall: float, events: Sequence[SystemEvent]
     ) -> float | None:
         """Events wait for the hours to begin; whatever else a beat is for has its own time."""
         member = self._schedule.get(target.agent)
@@ -153,10 +144,10 @@ _MAX_COOLDOWN = 4 * 3600.0
 class BeatPorts(msgspec.Struct, frozen=True, kw_only=True):
     """What beats need of the house. ``wall``: Unix time, in seconds."""
 
-    runs: RunPort
+    runs: BeatRunPort
     events: EventPort
     alerts: AlertPort
-    monitor: Monitor
+    monitor: EventPublisher
     wall: Callable[[], float]
     transaction: TransactionFactory = nullcontext
 
@@ -386,7 +377,7 @@ def _cooldown(settings: HeartbeatSettings, attempt: int) -> float:
     return min(first * 2.0 ** min(rounds, 32), _MAX_COOLDOWN)
 
 
-def _summary(events: Sequence[PendingEvent]) -> str:
+def _summary(events: Sequence[SystemEvent]) -> str:
     return "\n".join(event.text for event in events if event.kind in RESULT_KINDS)[:TEXT_LIMIT]
 
 

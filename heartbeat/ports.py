@@ -1,17 +1,13 @@
-"""Interfaces to the gateway and store.
+"""Interfaces of heartbeats and scheduled tasks to the gateway and the store."""
 
-What this room asks of the house, as protocols: the rooms below implement them, the application joins them.
-
-What beats and scheduled tasks ask of the gateway, as protocols: to run, to know who is busy, to tell.
-"""
-
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from heartbeat.delivery.channel import Alert
+from heartbeat.system_events import SystemEvent
 
 
 class Documents(Protocol):
@@ -75,96 +71,75 @@ class BeatAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunPort(Protocol):
-    """The gateway, as this room sees it."""
+    """The gateway runs an agent."""
 
     async def run(self, request: BeatRequest) -> BeatAnswer:
-        """Run it to its end. A run that fails is an answer, not an exception; cancelling the call aborts the run.
+        """Run the request to its end, within its timeout. The same ``run_id`` means the same run, also after a restart.
 
-        With ``room_only`` and no room, the answer's code is ``saturated``.
+        A run that fails is an answer; PoolError means it was not accepted. Cancelling the call aborts the run. With
+        ``room_only`` and no room, the answer's code is ``saturated``.
         """
         ...
 
+
+class BeatRunPort(RunPort, Protocol):
+    """The gateway as heartbeats see it."""
+
+    def agent_of(self, session: str) -> str | None:
+        """The agent that owns the session; None for an invalid key."""
+        ...
+
     def is_busy(self, session: str) -> bool:
-        """Whether a turn of the session is in flight or waits for its worker, whoever asked for it."""
+        """Whether a turn of the session runs or waits for its worker."""
         ...
 
     def has_room(self, agent: str, session: str) -> bool:
-        """Whether a worker is free for the agent's session, or could be started without stopping another."""
+        """Whether a worker is free for the agent's session, or could start without stopping another."""
         ...
 
     def workspace_of(self, agent: str, session: str) -> str | None:
-        """The absolute directory the agent works in for that session; None where it cannot be known."""
+        """The absolute directory of the agent in that session; None where it is unknown."""
         ...
 
     def mark_active(self, session: str) -> None:
-        """The session has said something to somebody: that is activity."""
-        ...
-
-
-class PendingEvent(Protocol):
-    """A system event, as a beat sees it."""
-
-    @property
-    def id(self) -> str:
-        """Unique among all events."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """``exec``, ``cron``, ``delegate``, ``channel`` or ``other``."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """One line or more."""
+        """Count what the session has said to a person as activity."""
         ...
 
 
 class EventPort(Protocol):
-    """The queue of system events."""
+    """The queue of system events. Unknown ids are ignored."""
 
-    def pending_sessions(self) -> Sequence[tuple[str, str]]:
-        """Agent and session of every conversation with events that nobody is telling. For the start."""
+    def pending_sessions(self) -> Sequence[str]:
+        """Every session with queued events."""
         ...
 
-    def peek(self, session: str) -> Sequence[PendingEvent]:
-        """What the session is to be told and nobody is telling it, the oldest first; bounded."""
+    def unclaimed(self, session: str) -> Sequence[SystemEvent]:
+        """The session's events that no turn is telling, the oldest first; bounded."""
         ...
 
-    def claim(self, session: str, ids: Sequence[str]) -> None:
-        """These are being told: no other turn is to tell them until they are released. Unknown ids are fine.
-
-        A claim ends with the supervisor.
-        """
+    def claim(self, session: str, ids: Collection[str]) -> None:
+        """Reserve these events for one turn until they are released. A claim ends with the supervisor."""
         ...
 
-    def release(self, session: str, ids: Sequence[str]) -> None:
-        """Nobody was told these after all; they are the next turn's. Unknown ids are fine."""
+    def release(self, session: str, ids: Collection[str]) -> None:
+        """Return claimed events to the session's next turn."""
         ...
 
-    def acknowledge(self, session: str, ids: Sequence[str]) -> None:
-        """These have been told and are gone; in the step of the store in which it is called. Unknown ids are fine."""
+    def acknowledge(self, session: str, ids: Collection[str]) -> None:
+        """Delete delivered events, in the store transaction of the caller."""
         ...
 
 
 class AlertPort(Protocol):
-    """Who brings alerts to people."""
+    """Delivery of alerts."""
 
     def accept(self, alert: Alert) -> None:
-        """Take an alert over, in the step of the store in which it is called; one whose id is known is nothing new.
+        """Take an alert over, in the store transaction of the caller; a known id is ignored. Never blocks.
 
-        Raises UsageError for a target that makes no sense.
+        Raises UsageError for an invalid target.
         """
         ...
 
 
-class Monitor(Protocol):
-    """The gateway's event stream."""
-
-    def publish(self, type_: str, session: str, data: dict[str, Any]) -> None:
-        """Publish a monitor event; neither blocks nor raises."""
-        ...
-
-
 TransactionFactory = Callable[[], AbstractContextManager[None]]
-"""What is put into the store inside of it becomes durable in one step or not at all; nothing is awaited there."""
+"""Changes to the store inside the context become durable in one step or not at all; nothing is awaited there."""

@@ -16,6 +16,7 @@ from heartbeat.ports import Documents
 from heartbeat.records import BeatOutcome, BeatReport, HeartbeatStatus
 from heartbeat.schedule import AgentSchedule, BeatSchedule
 from heartbeat.settings import HeartbeatSettings
+from heartbeat.system_events import SystemEvent
 from heartbeat.wake import (
     FLOOD_BEATS,
     LONGEST_PAUSE,
@@ -29,6 +30,7 @@ from heartbeat.wake import (
     WakeReason,
     reason_of,
 )
+from wire.messages import EventChannel
 
 
 class _Waiter:
@@ -74,6 +76,12 @@ class Heartbeat:
         if member is None or not member.settings.wake:
             return False
         return self._request(_target(member, session), reason)
+
+    def wake_for(self, event: SystemEvent) -> None:
+        """Wake the owner of the event's session; with ``wake = false`` its next turn tells the event."""
+        agent = self._ports.runs.agent_of(event.session)
+        if agent is not None:
+            self.wake(agent, reason_of(event.kind), event.session)
 
     async def run_now(
         self, agent: str, reason: WakeReason = WakeReason.MANUAL, session: str | None = None
@@ -309,11 +317,12 @@ class Heartbeat:
             self._published_skips.pop(report.agent, None)
         if report.outcome is not BeatOutcome.ALERT:
             data: dict[str, Any] = msgspec.to_builtins(report)
-            self._ports.monitor.publish("heartbeat", report.session, {"state": data.pop("outcome"), **data})
+            data = {"state": data.pop("outcome"), **data}
+            self._ports.monitor.publish(report.session, EventChannel.MONITOR, "heartbeat", data)
 
     def _publish_error(self, target: BeatTarget, message: str) -> None:
         data = {"severity": "error", "phase": "system", "message": message, "agent": target.agent}
-        self._ports.monitor.publish("error", target.session, data)
+        self._ports.monitor.publish(target.session, EventChannel.MONITOR, "error", data)
 
     # --- an earlier life ----------------------------------------------------------------------------------------------
 
@@ -328,9 +337,9 @@ class Heartbeat:
             if not begun.has_failed:
                 self._ports.events.claim(begun.target.session, begun.events)
                 self._request(begun.target, WakeReason.RETRY)
-        for agent, session in self._ports.events.pending_sessions():
-            for event in self._ports.events.peek(session):
-                self.wake(agent, reason_of(event.kind), session)
+        for session in self._ports.events.pending_sessions():
+            for event in self._ports.events.unclaimed(session):
+                self.wake_for(event)
 
 
 async def open_heartbeat(documents: Documents, ports: BeatPorts, agents: Mapping[str, HeartbeatSettings]) -> Heartbeat:

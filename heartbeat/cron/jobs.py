@@ -18,9 +18,9 @@ import msgspec
 from errors import UsageError
 from heartbeat.cron.schedule import At, Cron, Every, Schedule, check_schedule, zone_named
 from heartbeat.cron.settings import CronJobSettings, CronSettings, JobMode
-from heartbeat.delivery.channel import Alert
+from heartbeat.delivery.channel import EventPublisher
 from heartbeat.delivery.targets import LAST
-from heartbeat.ports import BeatAnswer, BeatRequest, Documents, Monitor
+from heartbeat.ports import AlertPort, Documents, RunPort
 from router.keys import main_session_key, normalize_session_key, parse_session_key
 
 MAX_JOBS = 10_000
@@ -213,17 +213,6 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The latest ``MAX_HISTORY``, the newest last."""
 
 
-class CronRunPort(Protocol):
-    """The gateway, as an isolated job sees it (a ``RunPort`` is one)."""
-
-    async def run(self, request: BeatRequest) -> BeatAnswer:
-        """Run it to its end, within its timeout. The same ``run_id`` again means the same run, also after a restart.
-
-        A run that fails is an answer; PoolError where it is not even accepted. Cancelling the call aborts the run.
-        """
-        ...
-
-
 class WakePort(Protocol):
     """System events and wakes, together."""
 
@@ -244,33 +233,14 @@ class WakePort(Protocol):
         ...
 
 
-class CronAlertPort(Protocol):
-    """The courier."""
-
-    def accept(self, alert: Alert) -> None:
-        """Take it over: deliver it to its target sooner or later, once for its id. Kept in the same step; never blocks.
-
-        Raises UsageError for a target that makes no sense, which no job has.
-        """
-        ...
-
-
-class WallClock(Protocol):
-    """The calendar's clock."""
-
-    def __call__(self) -> float:
-        """Unix time in seconds. It may be set, unlike the event loop's."""
-        ...
-
-
 class CronPorts(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them, as the application joins them. ``local``: the machine's zone (``zones.machine_zone``)."""
+    """What scheduled tasks use. ``wall``: Unix time, which may be set; ``local``: the machine's time zone."""
 
     documents: Documents
-    runs: CronRunPort
+    runs: RunPort
     waker: WakePort
-    alerts: CronAlertPort
-    monitor: Monitor
+    alerts: AlertPort
+    monitor: EventPublisher
     names: NameValidators
-    wall: WallClock
+    wall: Callable[[], float]
     local: tzinfo

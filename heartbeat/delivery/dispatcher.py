@@ -1,13 +1,7 @@
-"""Outbox shell; event-stream and stdout outlets.
+"""Delivery of alerts: the outbox's async shell, its events, and alerts on standard output.
 
-What the event stream is told of alerts: each one for whoever governs, and for its session where it goes there.
-
-The outbox's async shell: it takes alerts, keeps them, has them delivered, and goes on after a restart.
-
-Towards the event stream an alert goes exactly once: it is published in the step that keeps it. Out of this process it
-goes at least once, with its id, by which the other side knows it again.
-
-Alerts on the terminal of ``pool run``: a line that says whose it is, then its text, indented.
+An alert is published exactly once, in the transaction that keeps it. Out of this process it goes at least once, with
+the id by which the receiver recognizes it.
 """
 
 import datetime as dt
@@ -15,7 +9,7 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import assert_never
 
@@ -27,7 +21,6 @@ from heartbeat.delivery.channel import Alert, DeliveryChannel, DeliveryFailed, E
 from heartbeat.delivery.outbox import (
     ALERT_KIND,
     AlertOutbox,
-    AlertRecord,
     DeliveryAttempt,
     DeliveryStatistics,
     OutboxAction,
@@ -40,6 +33,7 @@ from heartbeat.delivery.outbox import (
 )
 from heartbeat.delivery.targets import DeliveryTarget, resolve_target
 from heartbeat.ports import Documents, TransactionFactory
+from wire.framing import DECODE_ERRORS
 from wire.messages import EventChannel
 
 ALERT_EVENT = "alert"
@@ -74,80 +68,51 @@ class _HeartbeatEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     error: str = ""
 
 
-class AlertEvents:
-    """Puts alerts into the event stream. Durable: nobody sees one that a crash could take back."""
-
-    def __init__(self, stream: EventPublisher) -> None:
-        self._stream = stream
-
-    def publish_alert(self, alert: Alert, place: DeliveryTarget) -> None:
-        """There is an alert; its session hears of it unless a channel of ours brings it somewhere else."""
-        self._publish_monitor(alert, place, "alert")
-        if place.is_carried:
-            event = _AlertEvent(
-                id=alert.id,
-                agent=alert.agent,
-                to=str(place),
-                reason=alert.reason,
-                ts=alert.ts,
-                text=alert.text,
-                media=alert.media,
-            )
-            self._stream.publish(alert.session, EventChannel.PROGRESS, ALERT_EVENT, event, durable=True)
-
-    def publish_undeliverable(self, alert: Alert, record: AlertRecord) -> None:
-        """It could not be delivered."""
-        self._publish_monitor(alert, record.place, "undeliverable", attempts=record.attempts, error=record.error)
-
-    def _publish_monitor(
-        self, alert: Alert, place: DeliveryTarget, state: str, *, attempts: int = 0, error: str = ""
-    ) -> None:
-        outcome = _HeartbeatEvent(
-            state=state,
-            id=alert.id,
-            agent=alert.agent,
-            to=str(place),
-            reason=alert.reason,
-            text=alert.text[:_EXCERPT_LENGTH],
-            attempts=attempts,
-            error=error,
-        )
-        self._stream.publish(alert.session, EventChannel.MONITOR, HEARTBEAT_EVENT, outcome, durable=True)
-
-
 _OUTLET_ATTEMPTS = 12
 
 
 class AlertDispatcher:
-    """Delivers alerts. ``accept`` can be called from the start, attempts are made while ``run`` runs."""
+    """Delivers alerts: ``await load()`` once, then ``accept`` at any time; attempts are made while ``run`` runs.
+
+    ``channels`` and ``outlets`` go by the first part of a target (``webhook``, ``stdout``). ``last_channel`` gives the
+    ``channel:peer`` of a session's latest message. Changes to documents and stream inside ``transaction()`` become
+    durable in one step. ``clock`` gives Unix time in seconds.
+    """
 
     def __init__(
         self,
         documents: Documents,
         stream: EventPublisher,
         *,
-        records: Iterable[AlertRecord],
         channels: Mapping[str, DeliveryChannel],
         outlets: Mapping[str, Outlet],
-        last_spoke: Callable[[str], str | None],
-        together: TransactionFactory,
-        limits: OutboxLimits,
-        clock: Callable[[], float],
+        last_channel: Callable[[str], str | None],
+        transaction: TransactionFactory = nullcontext,
+        limits: OutboxLimits | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """See ``open_dispatcher``."""
         self._documents = documents
-        self._events = AlertEvents(stream)
+        self._stream = stream
         self._channels = channels
         self._outlets = outlets
-        self._last_channel = last_spoke
-        self._transaction = together
+        self._last_channel = last_channel
+        self._transaction = transaction
         self._clock = clock
         self._log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
-        self._outbox = AlertOutbox(limits)
+        self._outbox = AlertOutbox(limits or OutboxLimits())
         self._nursery: trio.Nursery | None = None
         self._wake = trio.Event()
         self._armed_for = math.inf
-        self._perform_all(self._outbox.restore(records, trio.current_time(), clock()))
+
+    async def load(self) -> None:
+        """Take over the alerts of the previous supervisor. An unreadable document stays in place and is logged."""
+        records = []
+        for key, body in (await self._documents.load(ALERT_KIND)).items():
+            try:
+                records.append(decode_record(body))
+            except DECODE_ERRORS as exc:
+                self._log.error("alert_unreadable", alert=key, error=str(exc))
+        self._perform_all(self._outbox.restore(records, trio.current_time(), self._clock()))
 
     def accept(self, alert: Alert) -> None:
         """Take an alert over; from here on it is the courier's. It is kept in the same step.
@@ -196,17 +161,49 @@ class AlertDispatcher:
     def _perform(self, action: OutboxAction) -> Sequence[OutboxAction]:
         match action:
             case PublishAlert(alert, place):
-                self._events.publish_alert(alert, place)
+                self._publish_alert(alert, place)
             case SaveRecord(alert_id, record):
                 self._documents.put(ALERT_KIND, alert_id, None if record is None else encode_record(record))
             case PublishUndeliverable(alert, record):
-                self._events.publish_undeliverable(alert, record)
+                self._publish_monitor(
+                    alert, record.place, "undeliverable", attempts=record.attempts, error=record.error
+                )
                 self._log.warning("alert_undeliverable", alert=alert.id, to=str(record.place), error=record.error)
             case DeliveryAttempt():
                 return self._start_attempt(action)
             case _:
                 assert_never(action)
         return ()
+
+    def _publish_alert(self, alert: Alert, place: DeliveryTarget) -> None:
+        """Publish for operators and, unless one of our channels delivers it elsewhere, for the session. Durable."""
+        self._publish_monitor(alert, place, "alert")
+        if place.is_carried:
+            event = _AlertEvent(
+                id=alert.id,
+                agent=alert.agent,
+                to=str(place),
+                reason=alert.reason,
+                ts=alert.ts,
+                text=alert.text,
+                media=alert.media,
+            )
+            self._stream.publish(alert.session, EventChannel.PROGRESS, ALERT_EVENT, event, durable=True)
+
+    def _publish_monitor(
+        self, alert: Alert, place: DeliveryTarget, state: str, *, attempts: int = 0, error: str = ""
+    ) -> None:
+        event = _HeartbeatEvent(
+            state=state,
+            id=alert.id,
+            agent=alert.agent,
+            to=str(place),
+            reason=alert.reason,
+            text=alert.text[:_EXCERPT_LENGTH],
+            attempts=attempts,
+            error=error,
+        )
+        self._stream.publish(alert.session, EventChannel.MONITOR, HEARTBEAT_EVENT, event, durable=True)
 
     def _start_attempt(self, attempt: DeliveryAttempt) -> Sequence[OutboxAction]:
         outlet = self._outlets.get(attempt.target.channel)
@@ -245,46 +242,6 @@ class AlertDispatcher:
     ) -> Sequence[OutboxAction]:
         now, wall = trio.current_time(), self._clock()
         return self._outbox.failed(attempt.alert.id, failure, max_attempts, now, wall)
-
-
-async def open_dispatcher(
-    documents: Documents,
-    stream: EventPublisher,
-    *,
-    channels: Mapping[str, DeliveryChannel],
-    outlets: Mapping[str, Outlet],
-    last_spoke: Callable[[str], str | None],
-    together: TransactionFactory = nullcontext,
-    limits: OutboxLimits | None = None,
-    clock: Callable[[], float] = time.time,
-) -> AlertDispatcher:
-    """A courier that knows what the ones before it have left undone.
-
-    ``channels`` and ``outlets`` go by the first part of a target (``webhook``, ``stdout``). ``last_spoke`` says where a
-    session last spoke, as ``channel:peer``. What is put into the store and the stream inside of ``together()`` becomes
-    durable in one step. ``clock`` gives Unix time in seconds.
-    """
-    bodies = await documents.load(ALERT_KIND)
-    return AlertDispatcher(
-        documents,
-        stream,
-        records=[record for key, body in bodies.items() if (record := _decode(key, body))],
-        channels=channels,
-        outlets=outlets,
-        last_spoke=last_spoke,
-        together=together,
-        limits=limits or OutboxLimits(),
-        clock=clock,
-    )
-
-
-def _decode(key: str, body: bytes) -> AlertRecord | None:
-    """A document that makes no sense is left where it is, for whoever can read it; the log says so."""
-    try:
-        return decode_record(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        structlog.get_logger().error("alert_unreadable", alert=key, error=str(exc))
-        return None
 
 
 _CONTROL_CODES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")

@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -17,14 +17,20 @@ from heartbeat.ports import BeatAnswer, BeatRequest
 from heartbeat.records import HeartbeatStatus
 from heartbeat.service import Heartbeat, open_heartbeat
 from heartbeat.settings import HeartbeatSettings
+from heartbeat.system_events import SystemEvent, SystemEventKind
 from heartbeat.wake import WakeReason
 from router.keys import main_session_key
+from wire.messages import EventChannel
 from wire.units import Seconds
 
 EPOCH = 1_700_000_000.0
 MAIN = main_session_key("main")
 ON = HeartbeatSettings(every=Seconds(300))
 OK = "HEARTBEAT_OK"
+
+
+def an_event(text: str, kind: str = "other", name: str = "e1", session: str = MAIN) -> SystemEvent:
+    return SystemEvent(id=name, session=session, kind=SystemEventKind(kind), text=text, ts=EPOCH)
 
 
 Serve = Callable[..., Coroutine[None, None, Heartbeat]]
@@ -34,18 +40,12 @@ class Killed(BaseException):
     """The supervisor is no more."""
 
 
-class Event(msgspec.Struct, frozen=True):
-    id: str
-    kind: str
-    text: str
-
-
 class Disk:
     """What outlives the supervisor: documents, events, runs with their outcomes, alerts."""
 
     def __init__(self) -> None:
         self.documents: dict[str, dict[str, bytes]] = {}
-        self.events: dict[str, list[Event]] = {}
+        self.events: dict[str, list[SystemEvent]] = {}
         self.runs: dict[str, BeatAnswer | None] = {}
         """By run id; None = started, and not ended."""
         self.alerts: dict[str, Alert] = {}
@@ -118,30 +118,30 @@ class World:
     # --- EventPort ----------------------------------------------------------------------------------------------------
 
     def inject(self, text: str, kind: str = "exec", session: str = MAIN) -> str:
-        event = Event(f"e{next(self.ids)}", kind, text)
+        event = an_event(text, kind, f"e{next(self.ids)}", session)
         self.disk.events.setdefault(session, []).append(event)
         return event.id
 
-    def pending_sessions(self) -> Sequence[tuple[str, str]]:
-        return [(session.split(":")[1], session) for session in self.disk.events if self.peek(session)]
+    def pending_sessions(self) -> Sequence[str]:
+        return list(self.disk.events)
 
-    def peek(self, session: str) -> Sequence[Event]:
+    def unclaimed(self, session: str) -> Sequence[SystemEvent]:
         return [event for event in self.disk.events.get(session, []) if event.id not in self.claimed]
 
-    def claim(self, session: str, ids: Sequence[str]) -> None:
+    def claim(self, session: str, ids: Collection[str]) -> None:
         assert session
         self.claimed.update(ids)
 
-    def release(self, session: str, ids: Sequence[str]) -> None:
+    def release(self, session: str, ids: Collection[str]) -> None:
         assert session
         self.claimed.difference_update(ids)
 
-    def acknowledge(self, session: str, ids: Sequence[str]) -> None:
+    def acknowledge(self, session: str, ids: Collection[str]) -> None:
         self.step()
         left = [event for event in self.disk.events.get(session, []) if event.id not in ids]
         self.disk.events[session] = left
 
-    # --- AlertPort, Monitor -------------------------------------------------------------------------------------------
+    # --- AlertPort, bus -------------------------------------------------------------------------------------------
 
     def accept(self, alert: Alert) -> None:
         self.step()
@@ -149,7 +149,10 @@ class World:
             raise UsageError(f"{alert.target} is no target")
         self.disk.alerts.setdefault(alert.id, alert)
 
-    def publish(self, type_: str, session: str, data: dict[str, Any]) -> None:
+    def publish(
+        self, session: str, channel: EventChannel, type_: str, data: Any = None, *, durable: bool = False
+    ) -> None:
+        assert (channel, durable) == (EventChannel.MONITOR, False)
         self.told.append((type_, session, data))
 
     @property
@@ -157,6 +160,9 @@ class World:
         return [data["state"] for type_, _, data in self.told if type_ == "heartbeat"]
 
     # --- RunPort ------------------------------------------------------------------------------------------------------
+
+    def agent_of(self, session: str) -> str | None:
+        return session.split(":")[1]
 
     async def run(self, request: BeatRequest) -> BeatAnswer:
         if request.run_id in self.disk.runs:

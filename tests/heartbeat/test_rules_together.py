@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -21,8 +20,9 @@ from heartbeat.checklist import ChecklistState
 from heartbeat.gates import GateFacts, Go, Skip, SkipReason, evaluate_gates
 from heartbeat.records import AlertDedupe
 from heartbeat.schedule import ActiveWindow, jittered, parse_active_hours
-from heartbeat.system_events import RESULT_KINDS
+from heartbeat.system_events import RESULT_KINDS, SystemEvent
 from heartbeat.wake import AWAITED_REASONS, WakeReason
+from tests.heartbeat.house_around import an_event
 
 DAY, LIMIT = 86400.0, 20
 START = 1_772_000_000.0  # February 2026; the histories run over the change of the clock in March
@@ -37,12 +37,6 @@ SPANS = st.sampled_from([0.0, 1.0, 299.0, 3600.0, DAY / 2, DAY - 1, DAY, 3 * DAY
 REASONS = st.sampled_from(list(WakeReason))
 ABOUT_EVENTS = (WakeReason.EXEC, WakeReason.CRON, WakeReason.RETRY)
 KINDS = st.sampled_from(["exec", "cron", "delegate", "other"])
-
-
-class Event(msgspec.Struct, frozen=True):
-    id: str
-    kind: str
-    text: str
 
 
 class Agent(RuleBasedStateMachine):
@@ -60,7 +54,7 @@ class Agent(RuleBasedStateMachine):
         self.next_due = self.wall + self.interval
         self.is_enabled, self.is_busy, self.has_room = True, False, True
         self.checklist = ChecklistState.FILLED
-        self.pending: list[Event] = []
+        self.pending: list[SystemEvent] = []
         self.shown: Counter[str] = Counter()
         self.injected = 0
         self.repeats = AlertDedupe()
@@ -85,7 +79,7 @@ class Agent(RuleBasedStateMachine):
     @rule(kind=KINDS)
     def something_happens(self, kind: str) -> None:
         self.injected += 1
-        self.pending.append(Event(f"e{self.injected}", kind, f"[{self.injected}] {kind} it is"))
+        self.pending.append(an_event(f"[{self.injected}] {kind} it is", kind, f"e{self.injected}"))
 
     @rule()
     def the_supervisor_is_started_anew(self) -> None:

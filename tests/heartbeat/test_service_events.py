@@ -127,7 +127,7 @@ async def test_events_wake_no_agent_whose_settings_say_so(
     assert heartbeat.wake("nobody", WakeReason.EXEC) is False
     await trio.sleep(5)
     assert world.started == []
-    assert len(world.peek(MAIN)) == 1
+    assert len(world.unclaimed(MAIN)) == 1
 
 
 async def test_what_comes_while_a_beat_runs_is_the_next_ones(
@@ -162,9 +162,9 @@ async def test_events_are_nobody_elses_while_a_beat_tells_them_and_again_when_it
     heartbeat = await serve(but(max_retries=0))
     wake(heartbeat, world, "one")
     await trio.sleep(5)
-    assert world.peek(MAIN) == []
+    assert world.unclaimed(MAIN) == []
     await trio.sleep(10)
-    assert [event.text for event in world.peek(MAIN)] == ["one"]
+    assert [event.text for event in world.unclaimed(MAIN)] == ["one"]
 
 
 async def test_a_failed_beat_keeps_its_events_and_is_tried_again_under_another_name(

@@ -37,7 +37,7 @@ class Story:
 
     def turn(self) -> None:
         """The user says something, and is told what waits."""
-        events = self.world.peek(MAIN)
+        events = self.world.unclaimed(MAIN)
         self.world.acknowledge(MAIN, [event.id for event in events])
         self.told_by_turns += [event.text for event in events]
 
@@ -51,7 +51,7 @@ class Story:
         answers = events_in(answer.text for answer in self.world.disk.runs.values() if answer is not None)
         assert Counter(answers) == Counter(alerts)  # the agent itself has heard of each in one good turn
         assert Counter([*alerts, *self.told_by_turns]) == Counter(self.injected)
-        assert self.world.peek(MAIN) == []
+        assert self.world.unclaimed(MAIN) == []
         assert self.world.disk.documents.get("beat_begun", {}) == {}
 
 
@@ -157,7 +157,7 @@ async def test_a_summary_that_was_answered_and_not_handed_over_is_the_same_one_a
     await live(story, [("sleep", 10.0)])
     assert len(counted) == 1
     assert [alert.text[:8] for alert in world.alerts] == ["answer 1"]
-    assert world.peek(MAIN) == []
+    assert world.unclaimed(MAIN) == []
 
 
 @pytest.mark.parametrize(("name", "reason"), [("exec", "exec"), ("cron", "cron"), ("other", "wake")])

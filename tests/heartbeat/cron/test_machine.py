@@ -128,7 +128,10 @@ def test_a_higher_limit_lets_waiting_ones_begin() -> None:
     for name in "ab":
         paper.put(make_cron_job(name))
     paper.tick(60.0)
-    assert [type(action).__name__ for action in paper.machine.set_max_running(2, paper.now)] == ["Keep", "Start"]
+    assert [type(action).__name__ for action in paper.machine.set_max_running(2, paper.now)] == [
+        "SaveState",
+        "StartRun",
+    ]
 
 
 def test_one_that_waits_and_is_removed_does_not_begin() -> None:

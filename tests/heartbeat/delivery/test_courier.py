@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from errors import UsageError
 from heartbeat.delivery.channel import TEXT_LIMIT, Alert, DeliveryChannel, DeliveryFailed, Outlet
-from heartbeat.delivery.dispatcher import AlertDispatcher, open_dispatcher
+from heartbeat.delivery.dispatcher import AlertDispatcher
 from heartbeat.delivery.outbox import ALERT_KIND, OutboxLimits
 from tests.heartbeat.delivery.fakes import Disk, FakeChannel, FakeOutlet, an_alert, wall_clock
 
@@ -24,8 +24,10 @@ async def open_one(
     outlets: Mapping[str, Outlet] | None = None,
     **options: Any,
 ) -> AlertDispatcher:
-    options = {"last_spoke": {}.get, "together": disk.together, "clock": wall_clock, **options}
-    return await open_dispatcher(disk, disk, channels=channels or {}, outlets=outlets or {}, **options)
+    options = {"last_channel": {}.get, "transaction": disk.together, "clock": wall_clock, **options}
+    courier = AlertDispatcher(disk, disk, channels=channels or {}, outlets=outlets or {}, **options)
+    await courier.load()
+    return courier
 
 
 def for_hook(alert_id: str, name: str = "ops", **fields: Any) -> Alert:
@@ -56,7 +58,7 @@ async def test_an_alert_without_a_channel_is_told_to_its_session_and_to_the_moni
 
 async def test_an_alert_goes_where_the_session_last_spoke() -> None:
     disk = Disk()
-    courier = await open_one(disk, last_spoke={"alice": "telegram:12"}.get)
+    courier = await open_one(disk, last_channel={"alice": "telegram:12"}.get)
     courier.accept(an_alert("a1"))
     courier.accept(an_alert("b1", session="bob"))
     assert [event["to"] for event in disk.told("alert")] == ["telegram:12", "events"]

@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from heartbeat.delivery.channel import DeliveryFailed
-from heartbeat.delivery.dispatcher import open_dispatcher
+from heartbeat.delivery.dispatcher import AlertDispatcher
 from heartbeat.delivery.http_sender import HttpSender
 from heartbeat.delivery.settings import DeliverySettings, SigningKey, WebhookSettings, signature_headers, signing_key
 from heartbeat.delivery.webhook import WebhookChannel, open_webhooks
@@ -245,9 +245,8 @@ async def test_an_hour_of_500_over_http_and_the_alert_is_shown(
     disk = Disk()
     channels = {"webhook": a_webhook("http://93.184.216.34/x")}
     last_spoke: dict[str, str] = {}
-    courier = await open_dispatcher(
-        disk, disk, channels=channels, outlets={}, last_spoke=last_spoke.get, clock=wall_clock
-    )
+    courier = AlertDispatcher(disk, disk, channels=channels, outlets={}, last_channel=last_spoke.get, clock=wall_clock)
+    await courier.load()
     await nursery.start(courier.run)
     courier.accept(an_alert(target="webhook:ops"))
     await trio.sleep(3600)
