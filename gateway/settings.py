@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from gateway.turns.reply_filters import MEDIA_TYPES
+from gateway.turns.media import MEDIA_TYPES
 from wire.units import AtLeast64KiB, ByteCount, NonNegativeInt, PositiveInt, Seconds
 
 

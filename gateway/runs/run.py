@@ -16,8 +16,8 @@ import trio
 from errors import PoolError, RunInterrupted
 from gateway.settings import QueueMode
 from gateway.turns.client_tools import ClientTool, ToolResult
+from gateway.turns.media import Media
 from gateway.turns.replies import Blocks
-from gateway.turns.reply_filters import Media
 from pool.stimuli import SpawnPolicy
 from router.source import MessageSource
 from rpc.passthrough import RawRequest

@@ -21,8 +21,8 @@ from gateway.sessions.sessions import SessionEntry, Sessions, SessionStatus
 from gateway.sessions.system_events import SystemEvents
 from gateway.settings import GatewaySettings
 from gateway.turns.approvals import PendingPermissions
+from gateway.turns.media import check_media
 from gateway.turns.replies import FinalReply, ReplyContent, ReplyPart, ReplyStyle, attach_media
-from gateway.turns.reply_filters import check_media
 from heartbeat.system_events import SystemEvent
 from pool import Lease, Pool
 from store import Store

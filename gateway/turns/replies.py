@@ -1,12 +1,8 @@
-"""Reply shaping and tool summaries. Pure.
+"""What of a turn is shown: tool summaries, silent answers, the parts of a reply and its end. Pure.
 
-What a run's tools did, as far as its reply cares: a line each, the last failure, texts that a tool has delivered.
-
-What of a turn is shown, and in which form: the gateway's manners between an agent's events and a channel.
-
-``ReplyShaper`` takes what one run says and does, in order, and says what is to be delivered: parts of the answer while
-it comes into being, where somebody wants parts, and the reply at its end. It touches nothing; files are looked at by
-the ``check`` that ``attach_media`` is given. The stream of text pieces goes past it.
+``ReplyShaper`` takes what one run says and does, in order, and returns what is to be delivered: parts of the answer as
+soon as they are complete, where the channel wants parts, and the reply at its end. Files are looked at by the ``check``
+that ``attach_media`` is given. The stream of text pieces passes ``NoReplyFilter`` only.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,12 +11,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gateway.turns.reply_filters import Media, extract_media, is_silent
+from gateway.turns.media import Media, extract_media
 from wire.messages import ToolCallView
 
 MESSAGING_TOOLS = frozenset({"message", "send_message", "reply"})
-"""Tools that deliver a text themselves; the agent should not be heard twice."""
+"""Tools that deliver a text themselves, so that the reply need not repeat it."""
+NO_REPLY = "NO_REPLY"
+"""The whole answer of an agent that has nothing to say."""
 
+_MAX_WHITESPACE = 256
 _MAX_SUMMARIES = 50
 _MAX_SUMMARY_CHARS = 160
 _MAX_ERROR_CHARS = 200
@@ -30,16 +29,56 @@ _FAILED_STATES: Mapping[str, str] = {
     "DENIED": "it was not allowed",
     "SEALED": "it was interrupted",
 }
-"""States in which a call may end without an error of its own, in words."""
+"""States in which a call may end without an error of its own; the text for each."""
 _CONTENT_KEYS = frozenset({"text", "message", "content", "action"})
 
 
+_decode = msgspec.json.Decoder(str).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def is_silent(text: str) -> bool:
+    """Whether the text is ``NO_REPLY`` and nothing else but white space."""
+    return text.strip() == NO_REPLY
+
+
+class NoReplyFilter:
+    """Holds back the beginning of a streamed text for as long as it may still turn out to be ``NO_REPLY``.
+
+    What it holds is bounded: of white space that could be part of a silent answer, 256 characters a side are kept. Once
+    a piece has shown that the text is an answer, everything passes untouched.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._is_open = False
+
+    def push(self, pieces: list[msgspec.Raw]) -> list[msgspec.Raw]:
+        """The pieces that may be shown now; each is a JSON string."""
+        if self._is_open:
+            return pieces
+        for index, piece in enumerate(pieces):
+            text = self._held + _decode(piece)
+            begun = text.strip()
+            if not (NO_REPLY.startswith(text.lstrip()) or begun == NO_REPLY):
+                self._held, self._is_open = "", True
+                return [msgspec.Raw(_encode(text)), *pieces[index + 1 :]]
+            start = text.find(begun) if begun else len(text)
+            self._held = text[:start][-_MAX_WHITESPACE:] + begun + text[start + len(begun) :][:_MAX_WHITESPACE]
+        return []
+
+    def end(self) -> list[msgspec.Raw]:
+        """The text has ended: what was held back and is an answer after all. The next piece begins a new text."""
+        text, self._held, self._is_open = self._held, "", False
+        return [] if is_silent(text) or not text.strip() else [msgspec.Raw(_encode(text))]
+
+
 class ToolSummaries:
-    """Fed with the end of every tool call of a run.
+    """A line for each tool call of a run, from its end.
 
     Attributes:
-        failure: a short text that a tool failed, while it is true: the same tool has not succeeded since; else empty.
-        has_spoken: whether a messaging tool has delivered a text, in this conversation as far as is known.
+        failure: text of the latest failure; empty once the same tool has succeeded since.
+        has_delivered: whether a messaging tool has delivered a text to this conversation, as far as is known.
     """
 
     def __init__(self) -> None:
@@ -47,14 +86,14 @@ class ToolSummaries:
         self.has_delivered = False
         self._failed_tool: str | None = None
         self._failed_calls: dict[str, None] = {}
-        """Ids of calls whose failure was told and whose end was not; the latest last."""
+        """Ids of calls whose error was reported and whose end was not; the latest last."""
         self._lines: list[str] = []
         self._dropped = 0
 
     def on_tool_end(self, call: ToolCallView, error: str | None, *, keep_note: bool) -> str | None:
-        """A call has ended; returns the text that it has delivered to a person, where it did and the event tells it.
+        """A call has ended; returns the text that it has delivered to this conversation, where the event has it.
 
-        A failed call may be told twice, as an error and as an end; the second time adds nothing.
+        A failed call may be reported twice, as an error and as an end; the second adds nothing.
         """
         name = call.name or "a tool"
         if error is None and call.id in self._failed_calls:
@@ -69,11 +108,12 @@ class ToolSummaries:
             self._add_line(_summary_line(call, name, error))
         if error is not None or name not in MESSAGING_TOOLS:
             return None
-        self.has_delivered = self.has_delivered or not _has_recipient(call)
-        return _delivered_text(call)
+        to_here, text = _read_delivery(call)
+        self.has_delivered = self.has_delivered or to_here
+        return text
 
     def drain(self) -> list[str]:
-        """The lines so far, which are not told again; at the end how many more there were."""
+        """Take the lines so far, as one text; the last says how many were left out."""
         notes, left_out = self._lines, self._dropped
         self._lines, self._dropped = [], 0
         text = "\n".join([*notes, f"[and {left_out} more tool calls]"] if left_out else notes)
@@ -109,29 +149,22 @@ def _single_line(text: str, most: int) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def _has_recipient(call: ToolCallView) -> bool:
-    """Whether the call's input names an address; False for an input that was cut off."""
-    try:
-        given = msgspec.json.decode(call.input_preview)
-    except msgspec.DecodeError:
-        return False
-    return isinstance(given, dict) and not given.keys() <= _CONTENT_KEYS
+def _read_delivery(call: ToolCallView) -> tuple[bool, str | None]:
+    """Whether a messaging call went to this conversation, and its text.
 
-
-def _delivered_text(call: ToolCallView) -> str | None:
-    """The text in the call's input, where it can only have gone to this conversation.
-
-    A preview that was cut off tells none, nor does an input that says more, such as to whom: better to be heard twice
-    than not at all.
+    An input that names an address went elsewhere. A preview that was cut off has no text: a text that is shown twice is
+    better than one that is not shown.
     """
     try:
         given = msgspec.json.decode(call.input_preview)
     except msgspec.DecodeError:
-        return None
-    if not isinstance(given, dict) or not given.keys() <= _CONTENT_KEYS:
-        return None
+        given = None
+    if not isinstance(given, dict):
+        return True, None
+    if not given.keys() <= _CONTENT_KEYS:
+        return False, None
     texts = (given.get(name) for name in ("text", "message", "content"))
-    return next((text for text in texts if isinstance(text, str)), None)
+    return True, next((text for text in texts if isinstance(text, str)), None)
 
 
 _MAX_REASONING_CHARS = 20_000
@@ -154,7 +187,7 @@ class ReplyStyle(msgspec.Struct, frozen=True, kw_only=True):
     """How an answer is wanted."""
 
     verbose: bool = False
-    """Say in a line each what the tools did."""
+    """Show a line for each tool call."""
     reasoning: bool = False
     """Show what the model thought."""
     blocks: Blocks = Blocks.OFF
@@ -189,23 +222,23 @@ class FinalReply(NamedTuple):
     remainder: ReplyContent
     """For the run that leads the turn: it was given the parts."""
     full: ReplyContent
-    """For those that were merged or steered into it."""
+    """For the runs that were merged or steered into it."""
 
 
 class ReplyShaper:
-    """The reply of one run while it comes into being: tell it everything that it wants, then ``finish`` it once."""
+    """The reply of one run: give it everything that it wants, then ``finish`` it once."""
 
     def __init__(self, style: ReplyStyle) -> None:
         self._style = style
         self._tools = ToolSummaries()
         self._pending: list[str] = []
-        """The text that was not yet delivered, and its length."""
+        """The text that was not yet delivered."""
         self._pending_size = 0
         self._reasoning = ""
         self._sent: dict[str, None] = {}
-        """What messaging tools have sent, white space evened out, the latest last."""
+        """What messaging tools have sent, with normalized white space, the latest last."""
         self._last_part = ""
-        """The latest part of text that was delivered, white space evened out."""
+        """The latest part of text that was delivered, with normalized white space."""
         self._handlers: dict[str, Callable[[Any], list[ReplyPart]]] = {
             "tool:start": lambda _data: self._end_message(),
             "tool:end": lambda data: self._on_tool_end(data["call"], error=None),
@@ -215,12 +248,12 @@ class ReplyShaper:
 
     @property
     def wants_text(self) -> bool:
-        """Whether it is to be told the text: only parts are made of it."""
+        """Whether it needs the text, which only parts are made of."""
         return self._style.blocks is not Blocks.OFF
 
     @property
     def wants_reasoning(self) -> bool:
-        """Whether it is to be told what the model thinks."""
+        """Whether it needs what the model thinks."""
         return self._style.reasoning or self.wants_text
 
     def add_text(self, piece: str) -> list[ReplyPart]:
@@ -238,7 +271,7 @@ class ReplyShaper:
         return parts
 
     def add_event(self, type_: str, data: Mapping[str, Any]) -> list[ReplyPart]:
-        """Take an event as it is published. Types that say nothing about the reply are passed over."""
+        """Take an event as it is published; types that do not concern the reply are ignored."""
         handler = self._handlers.get(type_)
         return handler(data) if handler else []
 
@@ -328,5 +361,5 @@ def attach_media(reply: ReplyContent, check: Callable[[str], Media | None]) -> R
 
 
 def normalize_whitespace(text: str) -> str:
-    """The text without differences that nobody sees."""
+    """The text with every run of white space as one blank."""
     return " ".join(text.split())

@@ -22,8 +22,7 @@ from gateway.events.translate import Translator
 from gateway.lanes.messages import StartTurn
 from gateway.runs.run import Run, interrupted_error, prompt_params
 from gateway.turns.context import TurnContext
-from gateway.turns.replies import ReplyShaper, ReplyStyle
-from gateway.turns.reply_filters import NoReplyFilter
+from gateway.turns.replies import NoReplyFilter, ReplyShaper, ReplyStyle
 from heartbeat.answers import with_events
 from pool.lease import Lease, PromptStream
 from wire.messages import Message, PromptResult

@@ -116,7 +116,7 @@ def test_a_worker_killed_while_it_asks_fails_the_run_and_the_call_is_sealed(tmp_
         code, _, words = said(turn)
         assert (code, "killed by signal 9" in words, "Traceback" in words) == (1, True, False)
         assert supervisor.status()["gateway"]["permissions"] == []
-        assert "its turn is over" in supervisor.pool("approve", call).stderr
+        assert "its turn has ended" in supervisor.pool("approve", call).stderr
         assert "sealed automatically" in supervisor.prompt("alice", "TELL")
         assert wait_for_event(supervisor, "alice", "agent_resumed")["sealed"] == [call]
         assert not (tmp_path / "made").exists()

@@ -6,7 +6,7 @@ import msgspec
 
 from commands.prompt_view import PromptJsonView, PromptTextView
 from errors import PoolSaturated
-from gateway.turns.reply_filters import Media
+from gateway.turns.media import Media
 from tests.doors.envelopes import event, pushed, text
 from tests.wire.terminals import Terminal, screen_of
 from wire.messages import EventChannel, EventEnvelope

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.turns.reply_filters import Media, check_media, extract_media
+from gateway.turns.media import Media, check_media, extract_media
 
 
 def allow_all(name: str) -> Media | None:

@@ -129,7 +129,7 @@ async def test_a_call_is_decided_once_and_not_after_its_turn(tmp_path: Path, aut
         await world.call("abort", session="alice")
         await wait_all_tasks_blocked()
         asked = len(world.launcher.asked("decide"))
-        for call, why in (("c1", r"was decided already \(allow by carol\)"), ("c2", "its turn is over")):
+        for call, why in (("c1", r"was decided already \(allow by carol\)"), ("c2", "its turn has ended")):
             with pytest.raises(UsageError, match=why):
                 await world.call("decide", call_id=call, decision="deny")
         assert len(world.launcher.asked("decide")) == asked

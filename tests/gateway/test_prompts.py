@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.settings import GatewayPrompts, build_gateway_prompt
-from gateway.turns.reply_filters import MEDIA_TYPES
+from gateway.turns.media import MEDIA_TYPES
 from tests.gateway.world import open_world
 
 SECTIONS = ("heartbeat", "cron", "media")

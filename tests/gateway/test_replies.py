@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.turns.media import Media
 from gateway.turns.replies import Blocks, FinalReply, ReplyContent, ReplyPart, ReplyShaper, ReplyStyle, attach_media
-from gateway.turns.reply_filters import Media
 
 Event = tuple[str, dict[str, Any]]
 
