@@ -26,7 +26,7 @@ from gateway.sessions.admin import SessionAdmin, SlashCommands
 from gateway.sessions.agent_profiles import AgentParts, ProfileCache
 from gateway.sessions.sessions import Sessions
 from gateway.sessions.system_events import SystemEvents
-from gateway.settings import GatewaySettings, QueueMode
+from gateway.settings import CurrentSettings, GatewaySettings, QueueMode
 from gateway.turns.approvals import ApprovalDecisions, PendingPermissions
 from gateway.turns.context import TurnContext
 from gateway.turns.holds import Holds
@@ -100,11 +100,11 @@ class Gateway:
         self.shutdown_requested = trio.Event()
         self.resumed = trio.Event()
         self._recovered: list[Run] = []
-        self._outcome_age = float(settings.outcome_age)
+        self._settings = current = CurrentSettings(settings)
         self.pending_permissions = PendingPermissions()
         self.profile_cache = ProfileCache(parts, hooks, data_dir=data_dir)
         self.sessions = Sessions(
-            settings,
+            current,
             store,
             bus,
             pool,
@@ -113,10 +113,10 @@ class Gateway:
             is_busy=self._is_busy,
             clock=clock,
         )
-        self.run_registry = RunRegistry(settings, store, bus, clock=clock)
+        self.run_registry = RunRegistry(current, store, bus, clock=clock)
         self.system_events = SystemEvents(store, bus, clock=clock)
-        self._turn_context = TurnContext(
-            settings,
+        turn_context = TurnContext(
+            current,
             pool=pool,
             store=store,
             bus=bus,
@@ -127,7 +127,7 @@ class Gateway:
             pending_permissions=self.pending_permissions,
             system_events=self.system_events,
         )
-        self.scheduler = TurnScheduler(settings, self.run_registry, self._turn_context, nursery)
+        self.scheduler = TurnScheduler(current, self.run_registry, turn_context, nursery)
         self.decisions = ApprovalDecisions(self.pending_permissions, self.scheduler.lease_of)
         self.session_admin = SessionAdmin(
             pool=pool,
@@ -142,7 +142,7 @@ class Gateway:
             start_soon=nursery.start_soon,
         )
         self.intake = Intake(
-            settings,
+            current,
             ledger=self.run_registry,
             sessions=self.sessions,
             shelf=self.profile_cache,
@@ -171,7 +171,7 @@ class Gateway:
             start_soon=nursery.start_soon,
         )
         self.delegation = Delegation(
-            settings,
+            current,
             intake=self.intake,
             conductor=self.scheduler,
             bus=bus,
@@ -195,15 +195,8 @@ class Gateway:
 
     def reconfigure(self, settings: GatewaySettings, parts: AgentParts) -> None:
         """New limits and agents, for what is done from now on."""
-        for part in (
-            self.sessions,
-            self.run_registry,
-            self._turn_context,
-            self.scheduler,
-            self.intake,
-            self.delegation,
-        ):
-            part.reconfigure(settings)
+        self._settings.value = settings
+        self.scheduler.update_limits()
         self.profile_cache.reconfigure(parts)
 
     def _is_busy(self, session: str) -> bool:
@@ -234,7 +227,7 @@ class Gateway:
         self._recovered = runs
         for run in (*runs, *interrupted):
             self.delegation.resume(run)
-        self.task_sessions.delete_leftovers(self._outcome_age)
+        self.task_sessions.delete_leftovers(float(self._settings.value.outcome_age))
         return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=len(interrupted), damaged=damaged)
 
     async def resume_runs(self) -> None:

@@ -101,6 +101,13 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Delegated tasks of one session that may run at once."""
 
 
+class CurrentSettings:
+    """The gateway's settings in force. Its parts share one object and read it at use; a reload sets ``value``."""
+
+    def __init__(self, value: GatewaySettings) -> None:
+        self.value = value
+
+
 class GatewayPrompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[agents.gateway_prompts]``: which conventions are explained to agents."""
 

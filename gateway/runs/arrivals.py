@@ -1,9 +1,4 @@
-"""Duplicate messages, order of arrival.
-
-The same message handed over twice by a channel (a reconnect, a webhook's retry) is noticed, and starts one run.
-
-Keeps messages of one session in the order of their arrival; sessions do not wait for each other.
-"""
+"""Duplicate messages of channels (a reconnect, a webhook's retry), and the order of arrival in a session."""
 
 import hashlib
 from collections import OrderedDict
@@ -13,7 +8,7 @@ from typing import Generic, TypeVar
 
 import trio
 
-from gateway.settings import DedupeSettings
+from gateway.settings import CurrentSettings, DedupeSettings
 from router.source import MessageSource
 
 RunT = TypeVar("RunT")
@@ -23,10 +18,10 @@ class Dedupe(Generic[RunT]):
     """Remembers the latest messages, each with the run it started. ``now`` is monotonic, in seconds.
 
     A message is what its channel, account, chat and sender call by one message id; without an id, its whole text. The
-    window begins with the first of them: somebody who repeats a text for an hour is heard once a minute.
+    window begins with the first of them: a text that is repeated for an hour starts one run a minute.
     """
 
-    def __init__(self, settings: DedupeSettings) -> None:
+    def __init__(self, settings: CurrentSettings) -> None:
         self._settings = settings
         self._seen: OrderedDict[bytes, tuple[float, RunT]] = OrderedDict()
 
@@ -35,15 +30,16 @@ class Dedupe(Generic[RunT]):
 
     def check(self, source: MessageSource, text: str, run: RunT, now: float) -> RunT | None:
         """The run that this message has started already; None = it is new, and ``run`` is remembered for it."""
-        self._expire(now)
-        if self._settings.window <= 0 or self._settings.entries <= 0:
+        limits = self._settings.value.dedupe
+        self._expire(now, limits)
+        if limits.window <= 0 or limits.entries <= 0:
             return None
         name = _message_digest(source, text)
         known = self._seen.get(name)
         if known is not None:
             return known[1]
         self._seen[name] = (now, run)
-        if len(self._seen) > self._settings.entries:
+        if len(self._seen) > limits.entries:
             self._seen.popitem(last=False)
         return None
 
@@ -51,16 +47,10 @@ class Dedupe(Generic[RunT]):
         """The message's run was refused after all: when it comes again it is new."""
         self._seen.pop(_message_digest(source, text), None)
 
-    def reconfigure(self, settings: DedupeSettings) -> None:
-        """New limits, at once."""
-        self._settings = settings
-        while len(self._seen) > max(0, settings.entries):
-            self._seen.popitem(last=False)
-
-    def _expire(self, now: float) -> None:
+    def _expire(self, now: float, limits: DedupeSettings) -> None:
         while self._seen:
             since, _run = next(iter(self._seen.values()))
-            if now - since < self._settings.window:
+            if now - since < limits.window and len(self._seen) <= limits.entries:
                 return
             self._seen.popitem(last=False)
 

@@ -20,7 +20,7 @@ from gateway.runs.run import Run, RunOutcome
 from gateway.sessions.admin import SessionAdmin
 from gateway.sessions.sessions import Sessions
 from gateway.sessions.system_events import SystemEvents
-from gateway.settings import GatewaySettings, QueueMode
+from gateway.settings import CurrentSettings, QueueMode
 from gateway.turns.scheduler import TurnScheduler
 from heartbeat.system_events import SystemEventKind
 from pool import Pool
@@ -83,7 +83,7 @@ class Delegation:
 
     def __init__(
         self,
-        settings: GatewaySettings,
+        settings: CurrentSettings,
         *,
         intake: Intake,
         conductor: TurnScheduler,
@@ -101,10 +101,6 @@ class Delegation:
         self._start_soon = start_soon
         self._running: Counter[str] = Counter()
         """Tasks by the session that gave them."""
-
-    def reconfigure(self, settings: GatewaySettings) -> None:
-        """New limits."""
-        self._settings = settings
 
     async def delegate(self, request: DelegateRequest, principal: str) -> Run:
         """Start a task. Raises NestedSaturated above the limits of depth and number, and what accepting a run raises.
@@ -145,13 +141,13 @@ class Delegation:
             self._start_soon(self._watch, giver, run, True)  # noqa: FBT003  # start_soon takes no names
 
     def _check(self, session: str, depth: int) -> None:
-        if depth > self._settings.delegate_depth:
+        if depth > self._settings.value.delegate_depth:
             raise NestedSaturated(
-                f"the task would be {depth} delegations deep, the limit is {self._settings.delegate_depth} "
+                f"the task would be {depth} delegations deep, the limit is {self._settings.value.delegate_depth} "
                 "(gateway.delegate_depth)",
                 session=session,
             )
-        if self._running[session] >= self._settings.delegate_fan_out:
+        if self._running[session] >= self._settings.value.delegate_fan_out:
             raise NestedSaturated(
                 f"{self._running[session]} delegated tasks of session {session} are running, which is the limit "
                 "(gateway.delegate_fan_out)",
@@ -171,7 +167,7 @@ class Delegation:
                 )
         finally:
             self._decrement_running(session)
-        self._task_sessions.delete_later(run.request.session, float(self._settings.outcome_age))
+        self._task_sessions.delete_later(run.request.session, float(self._settings.value.outcome_age))
 
     def _publish_done(self, session: str, run: Run, outcome: RunOutcome) -> None:
         self._bus.publish(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from errors import Conflict, PoolSaturated, UsageError
-from gateway.settings import GatewaySettings
+from gateway.settings import CurrentSettings
 from pool.transitions import transition
 from store.records import RunKey, RunRow, RunState
 
@@ -137,10 +137,13 @@ class _RunTimers:
 
 
 class RunIndex:
-    """Every run known, by principal, session and run id. Every method costs O(log n) or less."""
+    """Every run known, by principal, session and run id. Every method costs O(log n) or less.
 
-    def __init__(self, settings: GatewaySettings) -> None:
-        self._settings = settings
+    After a reload what is remembered keeps its time; numbers hold from the next run on.
+    """
+
+    def __init__(self, settings: CurrentSettings) -> None:
+        self.settings = settings
         self._by_name: dict[tuple[str, str], RunRecord | dict[str, RunRecord]] = {}
         """By principal and run id; and where several sessions have a run of that name, by session."""
         self._size = 0
@@ -161,10 +164,6 @@ class RunIndex:
     def live(self) -> int:
         """Runs that have not ended."""
         return self._size - len(self._ended)
-
-    def reconfigure(self, settings: GatewaySettings) -> None:
-        """New limits. What is remembered already keeps its time; numbers hold from the next run on."""
-        self._settings = settings
 
     def get(self, key: RunKey) -> RunRecord | None:
         """The run of exactly this key."""
@@ -217,7 +216,7 @@ class RunIndex:
             body_hash=body_hash,
             request=request,
             accepted_at=wall_now,
-            key_until=now + self._settings.idempotency_window,
+            key_until=now + self.settings.value.idempotency_window,
         )
         self._insert(run)
         return AcceptedRun(run, evicted)
@@ -234,7 +233,7 @@ class RunIndex:
         run.outcome = outcome
         self._live_bytes -= len(run.request)
         run.request = b""
-        self._keep_outcome(run, now + self._settings.outcome_age)
+        self._keep_outcome(run, now + self.settings.value.outcome_age)
 
     def discard(self, run: RunRecord) -> None:
         """Forget a run that could not be taken up after all, so that its key is free again.
@@ -273,8 +272,8 @@ class RunIndex:
         ended = [run for run in runs if not run.is_live]
         for run in sorted(ended, key=lambda run: run.ended_at or 0.0):
             age = wall_now - (run.ended_at or 0.0)
-            self._keep_outcome(run, now + _time_left(self._settings.outcome_age, age))
-        over = min(self._size - self._settings.runs, len(self._ended))
+            self._keep_outcome(run, now + _time_left(self.settings.value.outcome_age, age))
+        over = min(self._size - self.settings.value.runs, len(self._ended))
         dropped = [self._evict() for _ in range(over)]
         return RecoveredRuns(
             to_run=[run for run in runs if run.state is RunState.ACCEPTED],
@@ -288,7 +287,7 @@ class RunIndex:
             body_hash=row.body_hash,
             request=row.request,
             accepted_at=row.accepted_at,
-            key_until=now + _time_left(self._settings.idempotency_window, wall_now - row.accepted_at),
+            key_until=now + _time_left(self.settings.value.idempotency_window, wall_now - row.accepted_at),
             state=row.state,
             started_at=row.started_at,
             ended_at=row.ended_at,
@@ -309,19 +308,20 @@ class RunIndex:
         return RepeatedRun(known)
 
     def _check_bytes(self, more: int) -> None:
-        if self._live_bytes + more > self._settings.pending_bytes:
+        limit = self.settings.value.pending_bytes
+        if self._live_bytes + more > limit:
             raise PoolSaturated(
-                f"{self._live_bytes:,} bytes of messages wait or run, the limit is {self._settings.pending_bytes:,} "
+                f"{self._live_bytes:,} bytes of messages wait or run, the limit is {limit:,} "
                 "(gateway.pending_bytes); try again later",
                 retry_after=1.0,
             )
 
     def _make_room(self) -> list[RunKey]:
-        if self.live >= self._settings.runs:
+        if self.live >= self.settings.value.runs:
             raise PoolSaturated(
                 f"{self.live} runs are live, which is the limit (gateway.runs); try again later", retry_after=1.0
             )
-        return [self._evict() for _ in range(self._size - self._settings.runs + 1)]
+        return [self._evict() for _ in range(self._size - self.settings.value.runs + 1)]
 
     def _evict(self) -> RunKey:
         """Forget the run that ended first."""
@@ -339,7 +339,9 @@ class RunIndex:
 
     def _has_too_many_outcomes(self) -> bool:
         kept = len(self._outcomes)
-        return kept > self._settings.outcomes or (kept > 1 and self._outcome_bytes > self._settings.outcome_bytes)
+        return kept > self.settings.value.outcomes or (
+            kept > 1 and self._outcome_bytes > self.settings.value.outcome_bytes
+        )
 
     def _drop_outcome(self, run: RunRecord) -> None:
         if self._outcomes.pop(run.key, None) is not None:

@@ -20,7 +20,7 @@ from gateway.sessions.admin import SlashCommands
 from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.commands import COMMANDS, ParsedCommand, QueueOnceCommand, parse_command
 from gateway.sessions.sessions import Sessions, SessionStatus
-from gateway.settings import GatewaySettings, QueueMode
+from gateway.settings import CurrentSettings, QueueMode
 from gateway.turns.client_tools import check_answer_options, check_client_tools
 from gateway.turns.holds import Hold
 from gateway.turns.scheduler import TurnScheduler
@@ -55,7 +55,7 @@ class Intake:
 
     def __init__(
         self,
-        settings: GatewaySettings,
+        settings: CurrentSettings,
         *,
         ledger: RunRegistry,
         sessions: Sessions,
@@ -76,13 +76,8 @@ class Intake:
         self._data_dir = data_dir
         self._start_soon = start_soon
         self._order = SessionOrder()
-        self._dedupe: Dedupe[RunKey] = Dedupe(settings.dedupe)
+        self._dedupe: Dedupe[RunKey] = Dedupe(settings)
         self.is_closed = False
-
-    def reconfigure(self, settings: GatewaySettings) -> None:
-        """New limits."""
-        self._settings = settings
-        self._dedupe.reconfigure(settings.dedupe)
 
     def route(self, source: MessageSource, text: str) -> RouteDecision:
         """Whose a message would be, with every layer's reasons. Raises UsageError."""
@@ -268,7 +263,7 @@ class Intake:
         known = self._sessions.get(session)
         if known is not None and known.queue_mode is not None:
             return known.queue_mode
-        queue = self._settings.queue
+        queue = self._settings.value.queue
         return queue.channels.get(source.channel, queue.mode) if source is not None else queue.mode
 
     # --- taking it up -------------------------------------------------------------------------------------------------

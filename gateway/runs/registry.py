@@ -12,7 +12,7 @@ from errors import InternalError, PoolError, UsageError
 from gateway.events import EventBus
 from gateway.runs.index import AcceptedRun, RunIndex, RunRecord, hash_body
 from gateway.runs.run import Run, RunOutcome, RunRequest, interrupted_error, outcome_of_error
-from gateway.settings import GatewaySettings
+from gateway.settings import CurrentSettings
 from gateway.turns.client_tools import bounded_calls
 from store import Store
 from store.records import RunKey, RunRow
@@ -38,10 +38,10 @@ class RunRegistry:
     """Every run known, live ones as ``Run`` for those who follow them. Wall times come from ``clock``."""
 
     def __init__(
-        self, settings: GatewaySettings, store: Store, bus: EventBus, *, clock: Callable[[], float] = time.time
+        self, settings: CurrentSettings, store: Store, bus: EventBus, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._index = RunIndex(settings)
-        self._outcome_age = settings.outcome_age
+        self._settings = settings
         self._store = store
         self._bus = bus
         self._clock = clock
@@ -52,11 +52,6 @@ class RunRegistry:
     def live(self) -> int:
         """Runs that have no outcome yet."""
         return len(self._live)
-
-    def reconfigure(self, settings: GatewaySettings) -> None:
-        """New limits."""
-        self._index.reconfigure(settings)
-        self._outcome_age = settings.outcome_age
 
     # --- acceptance -------------------------------------------------------------------------------------------------
 
@@ -235,7 +230,7 @@ class RunRegistry:
     def _missing_outcome_error(self, known: RunRecord) -> UsageError:
         """Why the outcome of an ended run is no longer kept."""
         _principal, session, run_id = known.key
-        is_young = self._clock() - (known.ended_at or 0.0) < self._outcome_age
+        is_young = self._clock() - (known.ended_at or 0.0) < self._settings.value.outcome_age
         return _evicted_error(run_id, session) if is_young else _unknown_run(run_id)
 
     def _record_of(self, run: Run) -> RunRecord:

@@ -18,7 +18,7 @@ from errors import PoolSaturated, UsageError
 from gateway.events import EventBus
 from gateway.hook_runner import HookRunner
 from gateway.hooks import SessionLifecycle
-from gateway.settings import GatewaySettings, QueueMode
+from gateway.settings import CurrentSettings, QueueMode
 from pool import Pool
 from pool.stimuli import SessionKnown
 from profiles.settings import ThinkingLevel
@@ -123,8 +123,8 @@ class SessionTable:
     without a transcript the one used longest ago, and only where there is none, of those with one.
     """
 
-    def __init__(self, settings: GatewaySettings) -> None:
-        self._max_sessions = settings.sessions
+    def __init__(self, settings: CurrentSettings) -> None:
+        self._settings = settings
         self._without_transcript: OrderedDict[str, SessionEntry] = OrderedDict()
         self._with_transcript: OrderedDict[str, SessionEntry] = OrderedDict()
         """Those with a transcript."""
@@ -138,10 +138,6 @@ class SessionTable:
 
     def __contains__(self, key: str) -> bool:
         return key in self._without_transcript or key in self._with_transcript
-
-    def reconfigure(self, settings: GatewaySettings) -> None:
-        """Another limit; it holds from the next new session on."""
-        self._max_sessions = settings.sessions
 
     def get(self, key: str) -> SessionEntry | None:
         """The session of this key, if it is remembered. Looking is no use of it."""
@@ -194,7 +190,7 @@ class SessionTable:
 
     def _make_room(self) -> list[SessionEntry]:
         forgotten: list[SessionEntry] = []
-        while len(self) >= self._max_sessions:
+        while len(self) >= self._settings.value.sessions:
             entry = _pop_idle(self._without_transcript) or _pop_idle(self._with_transcript)
             if entry is None:
                 raise PoolSaturated(
@@ -221,7 +217,7 @@ class Sessions:
 
     def __init__(
         self,
-        settings: GatewaySettings,
+        settings: CurrentSettings,
         store: Store,
         bus: EventBus,
         pool: Pool,
@@ -260,10 +256,6 @@ class Sessions:
             if entry.transcript is not None:
                 self._pool.submit(SessionKnown(entry.key, entry.transcript))
         return damaged
-
-    def reconfigure(self, settings: GatewaySettings) -> None:
-        """Another limit."""
-        self._table.reconfigure(settings)
 
     def get(self, key: str) -> SessionEntry | None:
         """The session of this key, if it is known."""

@@ -19,7 +19,7 @@ from gateway.runs.run import DoneReason, Run, RunOutcome, RunRequest, history_tu
 from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.sessions import SessionEntry, Sessions, SessionStatus
 from gateway.sessions.system_events import SystemEvents
-from gateway.settings import GatewaySettings
+from gateway.settings import CurrentSettings
 from gateway.turns.approvals import PendingPermissions
 from gateway.turns.media import check_media
 from gateway.turns.replies import FinalReply, ReplyContent, ReplyPart, ReplyStyle, attach_media
@@ -52,7 +52,7 @@ class TurnContext:
 
     def __init__(
         self,
-        settings: GatewaySettings,
+        settings: CurrentSettings,
         *,
         pool: Pool,
         store: Store,
@@ -74,10 +74,6 @@ class TurnContext:
         self._pending_permissions = pending_permissions
         self._system_events = system_events
         self.wait_store_room = store.wait_room
-
-    def reconfigure(self, settings: GatewaySettings) -> None:
-        """New limits."""
-        self._settings = settings
 
     # --- before the prompt --------------------------------------------------------------------------------------------
 
@@ -141,7 +137,7 @@ class TurnContext:
         profiles = self._profile_cache.parts.profiles
         if not profiles.traits_of(request.agent).history_limit:
             return None
-        return history_turns(profiles.history_turns_of(request.agent), self._settings.dm_history_limit, source)
+        return history_turns(profiles.history_turns_of(request.agent), self._settings.value.dm_history_limit, source)
 
     def claim_events(self, turn: "Turn") -> list[SystemEvent]:
         """The system events for the turn's prompt; no other turn gets them.

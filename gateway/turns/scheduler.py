@@ -30,7 +30,7 @@ from gateway.lanes.messages import (
 )
 from gateway.runs.registry import RunRegistry
 from gateway.runs.run import Run, RunOutcome, interrupted_error
-from gateway.settings import GatewaySettings
+from gateway.settings import CurrentSettings
 from gateway.turns.context import TurnContext
 from gateway.turns.exclusive import ExclusiveAccess
 from gateway.turns.replies import FinalReply
@@ -47,9 +47,10 @@ class TurnScheduler:
     """
 
     def __init__(
-        self, settings: GatewaySettings, run_registry: RunRegistry, context: TurnContext, nursery: trio.Nursery
+        self, settings: CurrentSettings, run_registry: RunRegistry, context: TurnContext, nursery: trio.Nursery
     ) -> None:
-        self.lanes = LaneMachine(settings.queue)
+        self._settings = settings
+        self.lanes = LaneMachine(settings.value.queue)
         self._run_registry = run_registry
         self._context = context
         self._nursery = nursery
@@ -175,9 +176,9 @@ class TurnScheduler:
         """Refuse everything of the session that waits."""
         self._handle(Clear(session))
 
-    def reconfigure(self, settings: GatewaySettings) -> None:
-        """New limits."""
-        self._handle(Reconfigure(settings.queue))
+    def update_limits(self) -> None:
+        """The settings have changed: the lanes take their new limits at once."""
+        self._handle(Reconfigure(self._settings.value.queue))
 
     def close(self) -> None:
         """Begin no more turns: what waits is left to the supervisor's next life."""

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.runs.arrivals import Dedupe
-from gateway.settings import DedupeSettings
+from gateway.settings import CurrentSettings, DedupeSettings, GatewaySettings
 from router.source import MessageSource
 from wire.units import Seconds
 
 
 def dedupe(**settings: Any) -> Dedupe[str]:
-    return Dedupe(DedupeSettings(**settings))
+    return Dedupe(CurrentSettings(GatewaySettings(dedupe=DedupeSettings(**settings))))
 
 
 def source(**fields: Any) -> MessageSource:
@@ -82,9 +82,9 @@ def test_new_limits_hold_at_once() -> None:
     seen = dedupe()
     for number in range(5):
         seen.check(source(message_id=str(number)), "hi", "run", 0.0)
-    seen.reconfigure(DedupeSettings(window=Seconds(5), entries=2))
-    assert len(seen) == 2
+    seen._settings.value = GatewaySettings(dedupe=DedupeSettings(window=Seconds(5), entries=2))
     assert seen.check(source(message_id="4"), "hi", "new", 4.0) == "run"
+    assert len(seen) == 2
     assert seen.check(source(message_id="4"), "hi", "new", 5.0) is None
 
 

@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from errors import UsageError
 from gateway.runs.run import history_turns
+from gateway.settings import GatewaySettings
 from profiles import AgentSettings, ProfilesSettings
 from router.settings import RouterSettings
 from router.source import MessageSource
@@ -56,8 +57,7 @@ async def test_a_session_keeps_the_limit_of_the_channel_that_spoke_last_and_new_
         run = await world.send("hello", source=telegram())
         await run.wait()
         await world.ask("woken", run.request.session)
-        settings = type(world.gateway.intake._settings)()
-        world.gateway.reconfigure(settings, world.gateway.profile_cache.parts)
+        world.gateway.reconfigure(GatewaySettings(), world.gateway.profile_cache.parts)
         await world.ask("woken again", run.request.session)
         assert [prompt.get("history_turns") for prompt in world.launcher.asked("prompt")] == [2, 2, 3]
 

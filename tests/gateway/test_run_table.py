@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from errors import Conflict, PoolSaturated, UsageError
 from gateway.runs.index import AcceptedRun, RepeatedRun, RunIndex, RunRecord, hash_body
-from gateway.settings import GatewaySettings
+from gateway.settings import CurrentSettings, GatewaySettings
 from pool.transitions import IllegalTransitionError
 from store.records import RunRow, RunState
 from wire.units import Seconds
@@ -20,7 +20,7 @@ WALL = 1_700_000_000.0
 
 
 def table(**limits: Any) -> RunIndex:
-    return RunIndex(GatewaySettings(**limits))
+    return RunIndex(CurrentSettings(GatewaySettings(**limits)))
 
 
 def accept(runs: RunIndex, run_id: str, now: float = 0.0, **other: Any) -> RunRecord:
@@ -178,7 +178,7 @@ def test_a_lower_limit_after_a_reload_makes_room_without_losing_live_runs() -> N
     runs = table()
     live = [accept(runs, name) for name in "ab"]
     old = [ended(runs, name) for name in "cdef"]
-    runs.reconfigure(GatewaySettings(runs=3))
+    runs.settings.value = GatewaySettings(runs=3)
     answer = take(runs, "g")
     assert isinstance(answer, AcceptedRun)
     assert answer.evicted == [run.key for run in old]

@@ -1,10 +1,12 @@
 """What the table of runs holds is bounded in bytes too: messages that wait, and outcomes that may be asked for."""
 
+from typing import Any
+
 import pytest
 
 from errors import PoolSaturated
 from gateway.runs.index import AcceptedRun, RunIndex
-from gateway.settings import GatewaySettings
+from gateway.settings import CurrentSettings, GatewaySettings
 from wire.units import ByteCount
 
 WALL = 1_700_000_000.0
@@ -17,7 +19,8 @@ def accept(runs: RunIndex, run_id: str, request: bytes = b"{}", now: float = 0.0
 
 
 def table(**limits: int) -> RunIndex:
-    return RunIndex(GatewaySettings(**{name: ByteCount(value) for name, value in limits.items()}))  # type: ignore[arg-type]  # both limits are bytes
+    sizes: dict[str, Any] = {name: ByteCount(value) for name, value in limits.items()}
+    return RunIndex(CurrentSettings(GatewaySettings(**sizes)))
 
 
 def test_messages_that_wait_are_bounded_in_bytes_and_make_room_when_they_end() -> None:

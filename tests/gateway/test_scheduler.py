@@ -7,8 +7,8 @@ from typing import Any, cast
 import trio
 from trio.testing import MockClock
 
-from gateway.lanes.messages import LaneAction, Reconfigure, StartTurn, Submit, TurnEnded
-from gateway.settings import GatewaySettings, QueueMode, QueueSettings
+from gateway.lanes.messages import LaneAction, StartTurn, Submit, TurnEnded
+from gateway.settings import CurrentSettings, GatewaySettings, QueueMode, QueueSettings
 from gateway.turns.scheduler import TurnScheduler
 from wire.units import Seconds
 
@@ -18,7 +18,7 @@ async def _running(perform: Callable[[LaneAction], None], queue: QueueSettings) 
     """A scheduler whose actions ``perform`` gets."""
     async with trio.open_nursery() as nursery:
         nothing = cast("Any", None)
-        scheduler = TurnScheduler(GatewaySettings(queue=queue), nothing, nothing, nursery)
+        scheduler = TurnScheduler(CurrentSettings(GatewaySettings(queue=queue)), nothing, nothing, nursery)
         scheduler._perform = perform  # type: ignore[method-assign,assignment]
         nursery.start_soon(scheduler.run)
         yield scheduler
@@ -54,6 +54,7 @@ async def test_a_debounce_ends_at_its_time_also_where_new_limits_shorten_it(auto
         scheduler._handle(_submit("b", QueueMode.COLLECT))
         scheduler._handle(TurnEnded("t1"))
         await trio.sleep(5)
-        scheduler._handle(Reconfigure(QueueSettings(debounce=Seconds(7))))
+        scheduler._settings.value = GatewaySettings(queue=QueueSettings(debounce=Seconds(7)))
+        scheduler.update_limits()
         await trio.sleep(100)
         assert begun == [0, 7]

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from errors import PoolSaturated
 from gateway.sessions.sessions import SessionEntry, SessionStatus, SessionTable, entry_of
-from gateway.settings import GatewaySettings, QueueMode
+from gateway.settings import CurrentSettings, GatewaySettings, QueueMode
 from router.source import MessageSource
 from store.records import SessionRow
 
 
 def book(sessions: int = 100) -> SessionTable:
-    return SessionTable(GatewaySettings(sessions=sessions))
+    return SessionTable(CurrentSettings(GatewaySettings(sessions=sessions)))
 
 
 def use(sessions: SessionTable, key: str, at: float = 0.0, *, transcript: str | None = None) -> SessionEntry:
@@ -163,7 +163,7 @@ def test_a_lower_limit_holds_from_the_next_new_session_on() -> None:
     sessions = book()
     for key in "abcd":
         use(sessions, key)
-    sessions.reconfigure(GatewaySettings(sessions=2))
+    sessions._settings.value = GatewaySettings(sessions=2)
     use(sessions, "a")
     assert len(sessions) == 4
     assert [entry.key for entry in sessions.ensure("e", "main", "default", wall_now=0.0)[1]] == ["b", "c", "d"]

@@ -86,7 +86,7 @@ MUTANTS = (
         without="messages are remembered for ever",
         file="gateway/runs/arrivals.py",
         old=(
-            "        if len(self._seen) > self._settings.entries:\n"
+            "        if len(self._seen) > limits.entries:\n"
             "            self._seen.popitem(last=False)\n"
             "        return None"
         ),
