@@ -64,7 +64,7 @@ sim: $(STAMP) ## Hours of load and faults on the pool's machine in virtual time,
 stress: $(STAMP) ## Drive a real pool for half a minute, kill and confuse its workers, check what it promises; SEED=7 repeats
 	$(BIN)/pool stress --load L1 --faults F1,F2 --scale 1/20 --seconds 30 --seed $(or $(SEED),7)
 
-mutants: $(STAMP) ## Take one guard after the other out of a copy of the tree: a test must notice each
+mutants: $(STAMP) ## Remove one guard after the other from a copy of the tree: a test must fail each time
 	$(BIN)/python -m tests.mutants
 
 bench: $(STAMP) ## Measure all that is promised, beside baselines of the same run; keeps and draws the figures in docs/

@@ -6,7 +6,8 @@ import time
 
 from tests.house import ROOT
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.runner import Fate, RottenListError, Verdict, run_all
+from tests.mutants.mutant import RottenListError
+from tests.mutants.runner import Fate, Verdict, run_all
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = [mutant for mutant in MUTANTS if _is_wanted(options.words, mutant.keeps, mutant.file, mutant.without)]
     began = time.perf_counter()
     try:
-        verdicts = [_tell(verdict) for verdict in run_all(chosen, ROOT, lanes=options.lanes)]
+        verdicts = [_print(verdict) for verdict in run_all(chosen, ROOT, lanes=options.lanes)]
     except RottenListError as exc:
         sys.stderr.write(f"the list of mutants does not fit the code:\n{exc}\n")
         return 2
@@ -32,9 +33,9 @@ def _is_wanted(words: list[str], *texts: str) -> bool:
     return not words or any(word in text for word in words for text in texts)
 
 
-def _tell(verdict: Verdict) -> Verdict:
+def _print(verdict: Verdict) -> Verdict:
     mutant = verdict.mutant
-    sys.stdout.write(f"{verdict.fate:8} {verdict.seconds:5.1f}s {mutant.keeps:7} {mutant.file:36} {mutant.without}\n")
+    sys.stdout.write(f"{verdict.fate:8} {verdict.seconds:5.1f}s {mutant.keeps:7} {mutant.file:32} {mutant.without}\n")
     if verdict.fate is not Fate.KILLED:
         sys.stdout.write(f"{'':15} {verdict.noticed_by}\n")
     sys.stdout.flush()

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 
 import msgspec
 
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant, RottenListError
 
 LEFT_OUT = shutil.ignore_patterns(
     ".*cache", ".cache", ".git", ".hypothesis", ".venv", "__pycache__", "artefacts", "build", "dist", "*.egg-info"
@@ -29,10 +29,6 @@ _ARGUMENTS = ("-x", "-q", "-p", "no:cacheprovider", "--tb=short", "--no-header")
 _TIMED_OUT = "from pytest-timeout"
 
 
-class RottenListError(Exception):
-    """The list does not fit the code any more."""
-
-
 class Fate(StrEnum):
     """What became of a mutant."""
 
@@ -41,7 +37,7 @@ class Fate(StrEnum):
     BROKEN = "BROKEN"
     """Its tests could not even begin, or a fixture failed and none of them, which proves nothing."""
     ENDLESS = "ENDLESS"
-    """A test did not end in time, or all together, which a slow machine does too; of one that hangs it is the proof."""
+    """A test did not end in time, or all together did not: a slow machine does that too, so it proves nothing."""
 
 
 class _Outcome(msgspec.Struct, frozen=True):
@@ -70,12 +66,10 @@ def check(mutants: Iterable[Mutant], root: Path) -> None:
     """Raise RottenListError unless every guard is where the list says, exactly once."""
     problems = []
     for mutant in mutants:
-        path = root / mutant.file
-        found = path.read_text().count(mutant.old) if path.is_file() else 0
-        if found != 1:
-            problems.append(f"{mutant.file}: {found} times, not once: {mutant.old.strip()!r} ({mutant.without})")
-        elif mutant.old == mutant.new:
-            problems.append(f"{mutant.file}: the mutant changes nothing: {mutant.old.strip()!r}")
+        try:
+            mutant.apply(root)
+        except RottenListError as exc:
+            problems.append(str(exc))
     if problems:
         raise RottenListError("\n".join(problems))
 
@@ -95,7 +89,7 @@ def run_all(mutants: Sequence[Mutant], root: Path, *, lanes: int = 2) -> Iterato
             _check_sound(sorted({test for mutant in mutants for test in mutant.tests}), Path(where) / "0", running)
             yield from threads.map(lambda mutant: _try(mutant, copies, running), mutants)
         finally:
-            for process in tuple(running):  # of whoever has been interrupted: a session of its own hears no Ctrl-C
+            for process in tuple(running):  # after Ctrl-C: a session of its own does not receive it
                 _end(process)
 
 
@@ -109,7 +103,7 @@ def _try(mutant: Mutant, copies: "SimpleQueue[Path]", running: set[subprocess.Po
     copy = copies.get()
     began = time.perf_counter()
     try:
-        with _without_guard(copy / mutant.file, mutant):
+        with _without_guard(copy, mutant):
             outcome = _run_tests(mutant.tests, copy, LIMIT, running)
     finally:
         copies.put(copy)
@@ -119,7 +113,7 @@ def _try(mutant: Mutant, copies: "SimpleQueue[Path]", running: set[subprocess.Po
 def _fate(mutant: Mutant, outcome: _Outcome) -> Fate:
     """Killed by a test that has failed; by an error in a fixture or the end of its time nothing was noticed."""
     if outcome.code is None or (outcome.code != _PASSED and outcome.timed_out):
-        return Fate.KILLED if mutant.hangs else Fate.ENDLESS
+        return Fate.ENDLESS
     if outcome.code == _PASSED:
         return Fate.SURVIVED
     has_noticed = outcome.code == _FAILED and any(_is_of(test, outcome.failed) for test in mutant.tests)
@@ -132,9 +126,10 @@ def _is_of(test: str, failed: str) -> bool:
 
 
 @contextmanager
-def _without_guard(path: Path, mutant: Mutant) -> Iterator[None]:
+def _without_guard(root: Path, mutant: Mutant) -> Iterator[None]:
+    path = root / mutant.file
     text = path.read_text()
-    path.write_text(text.replace(mutant.old, mutant.new))
+    path.write_text(mutant.apply(root))
     try:
         yield
     finally:
@@ -142,9 +137,9 @@ def _without_guard(path: Path, mutant: Mutant) -> Iterator[None]:
 
 
 def _run_tests(tests: Iterable[str], copy: Path, limit: float, running: set[subprocess.Popen[str]]) -> _Outcome:
-    """What came of them. What it has started ends with it where it is ended, supervisors and all.
+    """Run pytest in a session of its own, so that what the tests have started ends with it.
 
-    ``running``: where it is found meanwhile.
+    ``running`` holds the process meanwhile.
     """
     environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-P", "-m", "pytest", *_ARGUMENTS, *tests]
@@ -184,6 +179,6 @@ def _first_name(word: str, lines: Sequence[str]) -> str:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """With the rest of its session, while that is nobody else's for certain."""
+    """With the rest of its session; not once it is reaped, for the id may then be another's."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
