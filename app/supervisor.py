@@ -36,7 +36,7 @@ from rpc.state_file import StateFile, StateFileCorrupt
 from settings.files import show_config
 from settings.schema import Settings
 from store import Loaded, open_store, set_switch_interval
-from wire.messages import EventChannel
+from wire.events import EventType
 from wire.redaction import secret_values
 
 _NO_SESSION = ""
@@ -279,7 +279,7 @@ class Supervisor:
         """To the log, and as a monitor event to whoever follows."""
         self._console.log(event, data)
         if self._bus is not None:
-            self._bus.publish(str(data.get("session") or _NO_SESSION), EventChannel.MONITOR, event, data)
+            self._bus.publish(str(data.get("session") or _NO_SESSION), event, data)
 
     def _emit_trouble(self, event: str, data: dict[str, Any]) -> None:
         self._emit(event, data)
@@ -287,8 +287,7 @@ class Supervisor:
             message = f"the store cannot be written and keeps everything in memory: {data['error']}"
             self._bus.publish(
                 _NO_SESSION,
-                EventChannel.MONITOR,
-                "error",
+                EventType.ERROR,
                 {"severity": "error", "phase": "system", "message": message},
             )
 

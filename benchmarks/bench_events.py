@@ -15,7 +15,7 @@ from gateway.events.bus import EventBus
 from gateway.events.translate import TextPieces, Translator
 from gateway.settings import EventSettings
 from store import EventRow, StoreSettings, open_store
-from wire.messages import EventChannel, Message
+from wire.messages import Message
 
 _PIECES = 400_000
 _BATCH = 780
@@ -118,7 +118,7 @@ async def _singles() -> float:
     begin = time.perf_counter()
     for _ in range(_EVENTS // 100):
         for _ in range(100):
-            bus.publish("s", EventChannel.PROGRESS, "tool:start", data, run_id="r1")
+            bus.publish("s", "tool:start", data, run_id="r1")
         while cursor.position < bus.head:
             await cursor.read()
     return time.perf_counter() - begin
@@ -143,7 +143,7 @@ async def _read_one(sessions: int) -> float:
     bus = _bus()
     begin = bus.head
     for number in range(sessions):
-        bus.publish(f"s{number}", EventChannel.MONITOR, "note", {"n": number})
+        bus.publish(f"s{number}", "note", {"n": number})
     cursors = [bus.open_cursor(session=f"s{number}", since=begin) for number in range(0, sessions, sessions // 10)]
     start = time.perf_counter()
     for cursor in cursors:
@@ -204,7 +204,7 @@ async def _store_and_replay(path: Path, batches: list[list[Message]]) -> tuple[l
 
 async def _settle_one(bus: EventBus) -> float:
     begin = time.perf_counter()
-    await bus.wait_visible(bus.publish("s", EventChannel.PROGRESS, "done", {"text": "x"}))
+    await bus.wait_visible(bus.publish("s", "done", {"text": "x"}))
     return (time.perf_counter() - begin) * 1e6
 
 

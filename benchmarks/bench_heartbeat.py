@@ -22,7 +22,6 @@ from heartbeat.ports import BeatAnswer, BeatRequest
 from heartbeat.service import open_heartbeat
 from heartbeat.settings import HeartbeatSettings
 from heartbeat.system_events import SystemEvent
-from wire.messages import EventChannel
 from wire.units import Seconds
 
 _WAKES = 30
@@ -185,9 +184,7 @@ class _House:
     def accept(self, alert: Alert) -> None:
         """There are none."""
 
-    def publish(
-        self, session: str, channel: EventChannel, type_: str, data: Any = None, *, durable: bool = False
-    ) -> None:
+    def publish(self, session: str, type_: str, data: Any = None) -> None:
         """Nobody listens."""
 
     async def load(self, kind: str) -> dict[str, bytes]:  # noqa: ARG002

@@ -16,10 +16,11 @@ from typing import NamedTuple, TextIO
 import msgspec
 from rich.cells import cell_len, get_character_cell_size
 
-from commands.event_text import TEXT_KINDS, describe_event, event_data, event_text, hidden_text, shown_page
+from commands.event_text import describe_event, event_data, event_text, hidden_text, shown_page
 from doors.control.client import last_seq, read_envelopes, split_envelopes
 from wire.call_page import STYLES, page_lines
-from wire.messages import EventChannel, EventEnvelope
+from wire.events import TEXT_KINDS, EventChannel, display_of
+from wire.messages import EventEnvelope
 from wire.terminal import BOLD, DIM, GREEN, PLAIN, RED, YELLOW, clean, clean_stream, wants_styles
 
 _WIDE = 100
@@ -27,14 +28,7 @@ _LEAST_TEXT = 20
 _SUBLINE_INDENT = " " * 9
 """Before what belongs to the line above: as wide as the time."""
 _SESSION_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 35, 96, 95, 94, 92))
-_KIND_STYLES = {
-    "text": "",
-    "done": GREEN,
-    "permission_required": BOLD + YELLOW,
-    "ui_request": BOLD + YELLOW,
-    "tool:error": RED,
-    "error": RED,
-}
+_TONE_STYLES = {"": DIM, "good": GREEN, "warn": BOLD + YELLOW, "bad": RED}
 
 
 class _PartialLine(NamedTuple):
@@ -112,7 +106,9 @@ class EventFormatter:
         parts = (
             self._style(time.strftime("%H:%M:%S", time.localtime(event.ts)), DIM),
             self._style(session, _SESSION_COLOURS[zlib.crc32(event.session.encode()) % len(_SESSION_COLOURS)]),
-            self._style(_pad(clean(kind), self._kind_width), _KIND_STYLES.get(kind, DIM)),
+            self._style(
+                _pad(clean(kind), self._kind_width), "" if kind == "text" else _TONE_STYLES[display_of(event.type).tone]
+            ),
             self._style(text, DIM if _is_dim(event, kind) else ""),
         )
         return " ".join(parts).rstrip()

@@ -8,13 +8,11 @@ import msgspec
 
 from doors.control.client import read_envelopes
 from wire.call_page import CallPage, CallPart, describe_hidden
+from wire.events import TEXT_KINDS, display_line, display_of
 from wire.framing import DECODE_ERRORS
 from wire.messages import CallDetails, EventEnvelope, ToolCallView
 from wire.run_view import describe_call, describe_end, describe_error, describes_whole_input
 from wire.terminal import clean
-
-TEXT_KINDS = {"text_chunk": "text", "text_snapshot": "text", "think_chunk": "think", "think_snapshot": "think"}
-"""Kinds of events that carry running text, and whose text it is: the answer's or the reasoning's."""
 
 _LONGEST_VALUE = 200
 
@@ -78,10 +76,15 @@ def describe_event(event: EventEnvelope, place: str = "") -> list[str]:
     data = event_data(event)
     if event.session and data.get("session") == event.session:
         del data["session"]  # the event is of that session: said once is enough
-    lines = [_DESCRIBERS.get(event.type, format_fields)(data)]
+    lines = [_describe_type(event.type, data)]
     if event.type == "permission_required":
         lines += decision_commands(data, event.session, place)
     return lines
+
+
+def _describe_type(type_: str, data: Mapping[str, Any]) -> str:
+    display = display_of(type_)
+    return clean(display_line(display, data)) if display.line else _DESCRIBERS.get(type_, format_fields)(data)
 
 
 def call_text(data: Mapping[str, Any]) -> str:
@@ -169,18 +172,6 @@ def _join(*parts: Any, separator: str = " ") -> str:
     return separator.join(clean(part) for part in parts if part not in (None, ""))
 
 
-def _accepted(data: Mapping[str, Any]) -> str:
-    waits = "the session waits for a person's answer first" if data.get("awaits_person") else None
-    return _join(
-        data.get("mode"), f"lane {data.get('lane')}", f"priority {data.get('priority')}", waits, separator=", "
-    )
-
-
-def _start(data: Mapping[str, Any]) -> str:
-    turn = data.get("turn")
-    return _join(f"on {data.get('worker')}", turn and f"turn {turn}", separator=", ")
-
-
 def _tool_running(data: Mapping[str, Any]) -> str:
     return _tool_text(data, lambda _tool: "it runs")
 
@@ -212,44 +203,14 @@ def _resumed(data: Mapping[str, Any]) -> str:
     return f"the session was interrupted; tool calls sealed: {count}"
 
 
-def _compaction_start(data: Mapping[str, Any]) -> str:
-    return f"the conversation is being compacted ({clean(data.get('reason'))})"
-
-
 def _compaction_end(data: Mapping[str, Any]) -> str:
     if data.get("error"):
         return f"the conversation could not be compacted: {clean(data['error'])}"
     return "the conversation was not compacted" if data.get("aborted") else "the conversation is compacted"
 
 
-def _exec_exit(data: Mapping[str, Any]) -> str:
-    return clean(data.get("summary"))
-
-
 def _message(error: Any) -> Any:
     return error.get("message") if isinstance(error, dict) else error
-
-
-def _done(data: Mapping[str, Any]) -> str:
-    usage = _part(data, "usage")
-    tokens = f"{usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens" if usage else None
-    worker = data.get("worker")
-    parts = (data.get("reason"), _message(data.get("error")), worker and f"on {worker}", tokens)
-    return _join(*parts, separator=", ")
-
-
-def _decided(data: Mapping[str, Any]) -> str:
-    by = data.get("by")
-    return _join(data.get("decision"), data.get("call_id"), by and f"by {by}", data.get("note"))
-
-
-def _state(data: Mapping[str, Any]) -> str:
-    reason = data.get("reason")
-    return _join(data.get("from"), "->", data.get("to"), reason and f"({reason})")
-
-
-def _error(data: Mapping[str, Any]) -> str:
-    return f"{_join(data.get('severity'), data.get('phase'))}: {clean(data.get('message'))}"
 
 
 def _alert(data: Mapping[str, Any]) -> str:
@@ -267,13 +228,7 @@ def _heartbeat(data: Mapping[str, Any]) -> str:
     return _join(said, why, separator=": ")
 
 
-def _cron(data: Mapping[str, Any]) -> str:
-    return _join(data.get("job"), data.get("status"), data.get("error"), separator=": ")
-
-
 _DESCRIBERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "run:accepted": _accepted,
-    "run:start": _start,
     "tool:start": call_text,
     "tool:running": _tool_running,
     "tool:update": _tool_update,
@@ -281,15 +236,8 @@ _DESCRIBERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "tool_executed": call_text,
     "tool:error": _tool_error,
     "agent_resumed": _resumed,
-    "compaction:start": _compaction_start,
     "compaction:end": _compaction_end,
-    "exec_exit": _exec_exit,
-    "done": _done,
     "permission_required": question_text,
-    "permission_decided": _decided,
-    "state_changed": _state,
     "alert": _alert,
     "heartbeat": _heartbeat,
-    "cron": _cron,
-    "error": _error,
 }

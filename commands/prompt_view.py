@@ -7,7 +7,6 @@ from typing import Any, Protocol, TextIO
 import msgspec
 
 from commands.event_text import (
-    TEXT_KINDS,
     ToolData,
     command_line,
     decision_commands,
@@ -21,6 +20,7 @@ from commands.event_text import (
 )
 from doors.control.client import read_envelopes, split_envelopes
 from errors import PoolError
+from wire.events import TEXT_KINDS, display_of
 from wire.messages import EventEnvelope
 from wire.run_view import CallLines, RunView
 from wire.terminal import BOLD, DIM
@@ -97,8 +97,7 @@ class PromptTextView:
             self._run_view.line(f"  {look}", whole=True, style=BOLD)
         elif event.type == "alert":
             self._run_view.line(f"! {describe_event(event)[0]}", whole=True, style="")
-        elif event.type in _MARKS and not _is_fatal(event):
-            mark = _MARKS[event.type]
+        elif (mark := display_of(event.type).mark) and not _is_fatal(event):
             self._run_view.line(f"{mark} {describe_event(event)[0]}", style=DIM if mark == "·" else "")
 
     def _show_tool(self, type_: str, tool: ToolData) -> None:
@@ -120,17 +119,6 @@ class PromptTextView:
             self._run_view.line(f"  {hidden}", whole=True, style="")
         for command in decision_commands(data, event.session, self._connection_flags):
             self._run_view.line(f"  {command}", whole=True, style=BOLD)
-
-
-_MARKS = {
-    "error": "!",
-    "agent_resumed": "!",
-    "permission_decided": "·",
-    "compaction:start": "·",
-    "compaction:end": "·",
-    "exec_exit": "·",
-}
-"""What is told beside the answer in a line, and the mark before it; nothing else is."""
 
 
 def _is_fatal(event: EventEnvelope) -> bool:

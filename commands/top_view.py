@@ -14,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from commands.event_lines import EventFormatter, shorten
-from commands.event_text import TEXT_KINDS, describe_event, event_data, event_text
+from commands.event_text import describe_event, event_data, event_text
 from commands.layout import Column, TableRows, approval_lines, make_table, short_key
 from commands.tables import waiting_table, workers_table
+from wire.events import TEXT_KINDS, display_of
 from wire.messages import EventEnvelope
 from wire.sparkline import TimeSeries, sparkline
 from wire.terminal import clean, format_duration
@@ -25,11 +26,6 @@ _KEPT_EVENTS = 500
 _KEPT_SESSIONS = 5_000
 _KEPT_RUNS = 5_000
 _KEPT_TEXT = 400
-
-_UNSHOWN_EVENTS = frozenset(
-    {"state_changed", "token_usage", "session_bound", "session_parked", "run:accepted", "background"}
-)
-"""Events that say nothing about what a session does."""
 
 Record = dict[str, Any]
 
@@ -69,7 +65,7 @@ class TopModel:
         for event in events:
             self.events_seen.add(event.ts)
             self._record_timing(event)
-            if event.session and event.type not in _UNSHOWN_EVENTS:
+            if event.session and display_of(event.type).is_activity:
                 self._record_last_line(event)
 
     def workers(self) -> list[Record]:

@@ -30,7 +30,7 @@ from heartbeat.wake import (
     WakeReason,
     reason_of,
 )
-from wire.messages import EventChannel
+from wire.events import EventType
 
 
 class _Waiter:
@@ -318,11 +318,11 @@ class Heartbeat:
         if report.outcome is not BeatOutcome.ALERT:
             data: dict[str, Any] = msgspec.to_builtins(report)
             data = {"state": data.pop("outcome"), **data}
-            self._ports.monitor.publish(report.session, EventChannel.MONITOR, "heartbeat", data)
+            self._ports.monitor.publish(report.session, EventType.HEARTBEAT, data)
 
     def _publish_error(self, target: BeatTarget, message: str) -> None:
         data = {"severity": "error", "phase": "system", "message": message, "agent": target.agent}
-        self._ports.monitor.publish(target.session, EventChannel.MONITOR, "error", data)
+        self._ports.monitor.publish(target.session, EventType.ERROR, data)
 
     # --- an earlier life ----------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ class Bus:
     def __init__(self) -> None:
         self.told: Told = []
 
-    def publish(self, _session: str, _channel: str, type_: str, data: Any) -> int:
+    def publish(self, _session: str, type_: str, data: Any) -> int:
         self.told.append((type_, data))
         return len(self.told)
 
@@ -63,7 +63,7 @@ async def test_what_an_earlier_supervisor_left_and_would_not_die_is_told(
         return SweepReport(killed=(7,), left=(9, 8, 9))
 
     monkeypatch.setattr("app.supervisor.sweep_previous", sweep)
-    monkeypatch.setattr(supervisor, "_tell", lambda event, data: told.append((event, data)))
+    monkeypatch.setattr(supervisor, "_emit", lambda event, data: told.append((event, data)))
     await supervisor._sweep_previous(supervisor._data_dir / "workers.json")
     assert told == [("previous_workers_swept", {"killed": 1}), ("previous_workers_left", {"pids": [8, 9]})]
 

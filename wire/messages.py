@@ -10,10 +10,11 @@ The event envelope: how an event looks once it has left the worker and goes to f
 ``seq`` is strictly increasing across all sessions and channels of one supervisor; gaps are normal; a bookmark is a seq.
 """
 
-from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+
+from wire.events import EventChannel
 
 PROTOCOL_VERSION = 1
 
@@ -317,14 +318,6 @@ class UiRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     method: str
     fields: dict[str, Any] = {}
-
-
-class EventChannel(StrEnum):
-    """Who an event is for: a UI that draws, a person who must decide, or whoever governs."""
-
-    PROGRESS = "progress"
-    CONTROL = "control"
-    MONITOR = "monitor"
 
 
 class EventEnvelope(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -13,11 +13,13 @@ from importlib.resources.abc import Traversable
 from types import MappingProxyType
 from typing import NamedTuple
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from doors.http.errors import HttpError
 from doors.http.services import HttpServices, RouteSpec
+from wire.events import EventType
 
 _MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -38,15 +40,22 @@ class Asset(NamedTuple):
 def load_assets(folder: Traversable | None = None) -> Mapping[str, Asset]:
     """Every file of the folder (default: ``static``) that a browser may have, by name; others are left out."""
     there = folder or files("doors.dashboard") / "static"
-    found = {
-        entry.name: _load(entry) for entry in there.iterdir() if entry.is_file() and _suffix(entry.name) in _MEDIA_TYPES
-    }
-    return MappingProxyType(found)
+    bodies = {entry.name: entry.read_bytes() for entry in there.iterdir() if entry.is_file()}
+    if folder is None:
+        bodies["event_displays.js"] = _event_displays()
+    return MappingProxyType(
+        {name: _asset(name, body) for name, body in bodies.items() if _suffix(name) in _MEDIA_TYPES}
+    )
 
 
-def _load(entry: Traversable) -> Asset:
-    body = entry.read_bytes()
-    return Asset(body, _MEDIA_TYPES[_suffix(entry.name)], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+def _asset(name: str, body: bytes) -> Asset:
+    return Asset(body, _MEDIA_TYPES[_suffix(name)], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+def _event_displays() -> bytes:
+    """A module of the table in ``wire.events``."""
+    displays = msgspec.json.encode({str(type_): type_.display for type_ in EventType})
+    return b"// How each type of event is shown.\n\nexport const DISPLAYS = %b;\n" % displays
 
 
 def _suffix(name: str) -> str:

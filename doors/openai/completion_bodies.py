@@ -14,6 +14,7 @@ from doors.openai.errors import error_body
 from doors.openai.session_ref import SessionRef
 from errors import PoolError
 from gateway.runs.run import DoneReason, RunOutcome
+from wire.events import ANSWER_TEXT_EVENTS
 from wire.messages import TokenUsage
 
 DONE = b"data: [DONE]\n\n"
@@ -112,7 +113,6 @@ def _usage(usage: TokenUsage | None) -> Json:
     return {"prompt_tokens": used.input_tokens, "completion_tokens": used.output_tokens, "total_tokens": total}
 
 
-_TEXT_EVENTS = frozenset({"text_chunk", "text_snapshot"})
 _PARAGRAPH_EVENTS = frozenset({"tool:start", "compaction:end"})
 """What was said before it is a paragraph of its own."""
 _PARAGRAPH_BREAK = "\n\n"
@@ -147,7 +147,7 @@ class TextExtractor:
         """What is said in the events of a push; mostly nothing, or a lot at once."""
         said: list[str] = []
         for event in _read_push.decode(data).events:
-            if event.type in _TEXT_EVENTS:
+            if event.type in ANSWER_TEXT_EVENTS:
                 said += self._parts_of(_read_text.decode(event.data))
             elif event.type in _PARAGRAPH_EVENTS and self.has_text:
                 self._break = _PARAGRAPH_BREAK

@@ -20,6 +20,7 @@ import msgspec
 from doors.websocket.frames import milliseconds
 from doors.websocket.peer import Audience
 from wire.call_page import CallPage
+from wire.events import EventType
 from wire.messages import CallDetails, ErrorBody, TokenUsage, ToolCallView, omit_none
 
 _encode = msgspec.json.Encoder().encode
@@ -263,10 +264,7 @@ def _message(moment: EventContext, text: str) -> dict[str, Any]:
 
 
 SESSION_CHANGE_REASONS = {
-    "state_changed": "state",
-    "session_patched": "patch",
-    "session_reset": "reset",
-    "session_deleted": "delete",
+    str(type_): type_.display.session_change for type_ in EventType if type_.display.session_change
 }
 """The gateway's events, with the ``reason`` of each."""
 MESSAGE_EVENTS = frozenset({"run:accepted", "done"})

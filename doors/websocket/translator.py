@@ -33,6 +33,7 @@ from doors.websocket.events import (
     tool_result,
     translate,
 )
+from wire.events import ANSWER_TEXT_EVENTS
 from wire.messages import EMPTY
 
 MOST_TEXT = 256 * 1024
@@ -125,13 +126,12 @@ EVENT_NAMES = (
 """What a peer may hear, beside ``connect.challenge``."""
 
 GATEWAY_EVENT_TYPES = (
-    *("run:start", "text_chunk", "text_snapshot", "tool:start", "tool:update", "tool:end", "tool:error"),
+    *("run:start", *sorted(ANSWER_TEXT_EVENTS), "tool:start", "tool:update", "tool:end", "tool:error"),
     *("run:accepted", *SESSION_CHANGE_REASONS),
     *("compaction:start", "compaction:end", "error", "done", "permission_required", "permission_decided"),
 )
 """The gateway's events that they are made of."""
 
-_TEXT_EVENTS = frozenset({"text_chunk", "text_snapshot"})
 _PARAGRAPH_EVENTS = frozenset({"tool:start", "compaction:end"})
 _MOST_RUNS = 1000
 """Runs whose text is remembered: far more than run at a time, and each forgets its own at its end."""
@@ -278,7 +278,7 @@ class EventTranslator:
 
 
 def _group_key(event: _GatewayEvent) -> tuple[str, str, bool]:
-    return event.session, event.run_id or "", event.type in _TEXT_EVENTS
+    return event.session, event.run_id or "", event.type in ANSWER_TEXT_EVENTS
 
 
 def _event_context(run: _RunKey, event: _GatewayEvent) -> EventContext:

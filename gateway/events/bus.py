@@ -24,8 +24,9 @@ from gateway.events.ring import Item, Ring, TextPieceBlock, first_of, last_of
 from gateway.events.snapshots import blocks_between, compact
 from gateway.settings import EventSettings
 from store.records import EventRow
+from wire.events import EVENT_TYPES, EventChannel, channel_of
 from wire.files import encode_compact
-from wire.messages import EMPTY, EventChannel, EventEnvelope
+from wire.messages import EMPTY, EventEnvelope
 
 
 class CommitBarrier:
@@ -63,8 +64,6 @@ class CommitBarrier:
 
 EventHandler: TypeAlias = Callable[[EventEnvelope], None]
 
-_PROGRESS = frozenset({"run:accepted", "run:start", "done", "text_chunk", "think_chunk", "reply"})
-_PROGRESS_FAMILIES = ("tool:", "compaction:")
 _logger = logging.getLogger("pool.gateway.events")
 
 
@@ -82,7 +81,7 @@ class Listeners:
 
     def on(self, type_: str, handler: EventHandler) -> Callable[[], None]:
         """Call ``handler`` for each event of the type; what is returned undoes it, any number of times."""
-        if type_ in _PROGRESS or type_.startswith(_PROGRESS_FAMILIES):
+        if channel_of(type_) is EventChannel.PROGRESS:
             raise UsageError(f"{type_} is a progress event: those are read with a cursor, not with a handler")
         # a registration is an object of its own: the same function may be registered twice and undone once
         registered: list[EventHandler] = [handler]
@@ -108,7 +107,7 @@ class Listeners:
 
     def notify(self, event: EventEnvelope) -> None:
         """An event can be seen. What a handler publishes is told after the event that it was called for."""
-        if event.type not in self._handlers or event.channel is EventChannel.PROGRESS:
+        if event.type not in self._handlers:
             return
         self._waiting.append(event)
         if self._is_notifying:
@@ -130,8 +129,6 @@ class Listeners:
 
 
 TextKind = Literal["text_chunk", "think_chunk"]
-
-_DURABLE = frozenset({"run:accepted", "run:start", "done"})
 
 
 class BusStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,29 +240,22 @@ class EventBus:
         """The last seq that readers may see."""
         return self._barrier.head
 
-    def publish(
-        self,
-        session: str,
-        channel: EventChannel,
-        type_: str,
-        data: Any = None,
-        *,
-        run_id: str | None = None,
-        durable: bool = False,
-    ) -> int:
+    def publish(self, session: str, type_: str, data: Any = None, *, run_id: str | None = None) -> int:
         """Give an event its seq and write it. ``data`` is anything that encodes to JSON; None = none.
 
-        Readers see it at once, or after the commit of the last durable event up to it. Control events,
-        ``run:accepted``, ``run:start`` and ``done`` are always durable.
+        ``EventType`` gives its channel and whether it is durable. Readers see it at once, or after the commit of the
+        last durable event up to it.
         """
-        encoded = encode_compact(data)
-        is_held = (durable or channel is EventChannel.CONTROL or type_ in _DURABLE) and self._can_hold
+        encoded, name = encode_compact(data), str(type_)
+        known = EVENT_TYPES.get(name)
+        channel = EventChannel.MONITOR if known is None else known.channel
+        is_held = known is not None and known.is_durable and self._can_hold
         seq, ts = self._barrier.allocate(hold=is_held), self._clock()
-        row = EventRow(seq=seq, ts=ts, session=session, channel=channel.value, type=type_, data=encoded, run_id=run_id)
+        row = EventRow(seq=seq, ts=ts, session=session, channel=channel.value, type=name, data=encoded, run_id=run_id)
         self.store.put_events((row,))
         raw = EMPTY if data is None else msgspec.Raw(encoded)
         self._events += 1
-        self._add([EventEnvelope(seq, ts, session, channel, type_, raw, run_id)])
+        self._add([EventEnvelope(seq, ts, session, channel, name, raw, run_id)])
         return seq
 
     def publish_text(self, session: str, type_: TextKind, pieces: list[msgspec.Raw], *, run_id: str | None) -> None:

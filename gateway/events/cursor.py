@@ -22,9 +22,10 @@ from errors import SubscriberBehind
 from gateway.events.ring import EncodedEvents, EventBatch, Item, Ring, TextPieceBlock
 from gateway.events.snapshots import CHUNK_OF, SNAPSHOT_OF, expand, window_of
 from store.records import EventRow
-from wire.messages import EventChannel, EventEnvelope
+from wire.events import EventChannel, EventType
+from wire.messages import EventEnvelope
 
-_SESSION_WIDE_TYPES = frozenset({"agent_resumed", "exec_exit", "alert"})
+_SESSION_WIDE_TYPES = frozenset(type_ for type_ in EventType if type_.is_session_wide)
 """What happens in a session between its runs, or beside them: the followers of each run see it too."""
 
 

@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from wire.messages import EventChannel, EventEnvelope
+from wire.events import EventChannel
+from wire.messages import EventEnvelope
 
 ITEM_BYTES = 256
 """What an item costs beside its text or data: the objects it is made of, and its places in the two indexes."""

@@ -18,8 +18,9 @@ import msgspec
 
 from gateway.events.ring import Item, TextPieceBlock, first_of
 from store.records import EventRow
+from wire.events import EventChannel, EventType
 from wire.framing import DECODE_ERRORS
-from wire.messages import EMPTY, EventChannel, EventEnvelope
+from wire.messages import EMPTY, EventEnvelope
 
 BLOCK = 512
 """Pieces of one block at most; blocks lie between two multiples of it."""
@@ -29,7 +30,10 @@ WINDOW = 1024
 _MAX_ROW_BYTES = 256 * 1024
 _MAX_EVENT_CHARS = 16 * 1024
 
-SNAPSHOT_OF = {"text_chunk": "text_snapshot", "think_chunk": "think_snapshot"}
+SNAPSHOT_OF: dict[str, str] = {
+    EventType.TEXT_CHUNK: EventType.TEXT_SNAPSHOT,
+    EventType.THINK_CHUNK: EventType.THINK_SNAPSHOT,
+}
 CHUNK_OF = {snapshot: chunk for chunk, snapshot in SNAPSHOT_OF.items()}
 
 

@@ -13,8 +13,9 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from wire.call_page import CallPage, bounded_page
+from wire.events import EventType
 from wire.framing import DECODE_ERRORS
-from wire.messages import EMPTY, CallDetails, EventChannel, TokenUsage, ToolCallView, ToolEvent, UiRequest
+from wire.messages import EMPTY, CallDetails, TokenUsage, ToolCallView, ToolEvent, UiRequest
 from wire.prompt_texts import excerpt
 
 MAX_DATA_BYTES = 256 * 1024
@@ -31,7 +32,6 @@ T = TypeVar("T")
 class PublishedEvent(msgspec.Struct, frozen=True):
     """One event to publish; ``data`` encodes to a JSON object."""
 
-    channel: EventChannel
     type: str
     data: Any
 
@@ -92,7 +92,7 @@ def _tool(data: msgspec.Raw) -> PublishedEvent:
         "details": _details(event.details),
         "result": event.result and excerpt(event.result),
     }
-    return PublishedEvent(EventChannel.PROGRESS, f"tool:{event.phase}", _without_none(facts))
+    return PublishedEvent(f"tool:{event.phase}", _without_none(facts))
 
 
 def _details(details: CallDetails | None) -> CallDetails | None:
@@ -107,9 +107,7 @@ def _details(details: CallDetails | None) -> CallDetails | None:
 
 def _tool_executed(data: msgspec.Raw) -> PublishedEvent:
     event = _decode(data, _Executed)
-    return PublishedEvent(
-        EventChannel.MONITOR, "tool_executed", _Executed(_call(event.call), event.ok, _approval(event.approval))
-    )
+    return PublishedEvent(EventType.TOOL_EXECUTED, _Executed(_call(event.call), event.ok, _approval(event.approval)))
 
 
 def _approval(given: _Approval | None) -> _Approval | None:
@@ -125,9 +123,7 @@ def _approval(given: _Approval | None) -> _Approval | None:
 def _permission_required(data: msgspec.Raw) -> PublishedEvent:
     event = _decode(data, _Permission)
     shown = event.shown and bounded_page(event.shown)
-    return PublishedEvent(
-        EventChannel.CONTROL, "permission_required", _Permission(_call(event.call), _truncate(event.reason), shown)
-    )
+    return PublishedEvent(EventType.PERMISSION_REQUIRED, _Permission(_call(event.call), _truncate(event.reason), shown))
 
 
 def _permission_decided(data: msgspec.Raw) -> PublishedEvent:
@@ -135,7 +131,7 @@ def _permission_decided(data: msgspec.Raw) -> PublishedEvent:
     decision = _DecisionEvent(
         event.call_id[:_MAX_ID], event.decision[:_MAX_ID], _truncate(event.by), _truncate(event.note)
     )
-    return PublishedEvent(EventChannel.CONTROL, "permission_decided", decision)
+    return PublishedEvent(EventType.PERMISSION_DECIDED, decision)
 
 
 # --- questions of extensions ------------------------------------------------------------------------------------------
@@ -150,14 +146,12 @@ def _ui_request(data: msgspec.Raw) -> PublishedEvent:
     content = _bounded(data)
     if isinstance(content, _TruncatedData):
         raise MalformedEvent("a question of that size or depth can be shown to nobody")
-    return PublishedEvent(EventChannel.CONTROL, "ui_request", msgspec.convert(content, UiRequest))
+    return PublishedEvent(EventType.UI_REQUEST, msgspec.convert(content, UiRequest))
 
 
 def _ui_resolved(data: msgspec.Raw) -> PublishedEvent:
     event = _decode(data, _Resolved)
-    return PublishedEvent(
-        EventChannel.CONTROL, "ui_resolved", _Resolved(event.id[:MAX_DATA_BYTES], event.reason[:_MAX_ID])
-    )
+    return PublishedEvent(EventType.UI_RESOLVED, _Resolved(event.id[:MAX_DATA_BYTES], event.reason[:_MAX_ID]))
 
 
 # --- what governs -----------------------------------------------------------------------------------------------------
@@ -197,7 +191,7 @@ _PHASE_OF_CODE = {"extension_error": "tool"}
 def _compaction(data: msgspec.Raw) -> PublishedEvent:
     event = _decode(data, _CompactionEvent)
     facts = {"reason": _truncate(event.reason), "aborted": event.aborted or None, "error": _truncate(event.error)}
-    return PublishedEvent(EventChannel.PROGRESS, f"compaction:{event.phase}", _without_none(facts))
+    return PublishedEvent(f"compaction:{event.phase}", _without_none(facts))
 
 
 def phase_of_compaction(data: msgspec.Raw) -> Literal["start", "end"]:
@@ -217,25 +211,25 @@ def _error(data: msgspec.Raw) -> PublishedEvent:
         "message": event.message[:_MAX_TEXT],
         "detail": _without_none(known) or None,
     }
-    return PublishedEvent(EventChannel.MONITOR, "error", _without_none(facts))
+    return PublishedEvent(EventType.ERROR, _without_none(facts))
 
 
 def _agent_resumed(data: msgspec.Raw) -> PublishedEvent:
     event = _decode(data, _Resumed)
     sealed = [call[:_MAX_ID] for call in event.sealed[:_MAX_SEALED]]
-    return PublishedEvent(EventChannel.MONITOR, "agent_resumed", _Resumed(sealed, _truncate(event.strategy)))
+    return PublishedEvent(EventType.AGENT_RESUMED, _Resumed(sealed, _truncate(event.strategy)))
 
 
 def _token_usage(data: msgspec.Raw) -> PublishedEvent:
-    return PublishedEvent(EventChannel.MONITOR, "token_usage", _decode(data, TokenUsage))
+    return PublishedEvent(EventType.TOKEN_USAGE, _decode(data, TokenUsage))
 
 
 def _background(data: msgspec.Raw) -> PublishedEvent:
-    return PublishedEvent(EventChannel.MONITOR, "background", _decode(data, _Background))
+    return PublishedEvent(EventType.BACKGROUND, _decode(data, _Background))
 
 
-def _pass_through(type_: str) -> Callable[[msgspec.Raw], PublishedEvent]:
-    return lambda data: PublishedEvent(EventChannel.MONITOR, type_, _object(data))
+def _pass_through(type_: EventType) -> Callable[[msgspec.Raw], PublishedEvent]:
+    return lambda data: PublishedEvent(type_, _object(data))
 
 
 READERS: dict[str, Callable[[msgspec.Raw], PublishedEvent]] = {
@@ -250,21 +244,21 @@ READERS: dict[str, Callable[[msgspec.Raw], PublishedEvent]] = {
     "agent_resumed": _agent_resumed,
     "token_usage": _token_usage,
     "background": _background,
-    "todo_changed": _pass_through("todo_changed"),
-    "file_changed": _pass_through("file_changed"),
+    "todo_changed": _pass_through(EventType.TODO_CHANGED),
+    "file_changed": _pass_through(EventType.FILE_CHANGED),
 }
 """By the worker's name for the event. They raise ``wire.framing.DECODE_ERRORS`` and ``MalformedEvent``."""
 
 
 def unknown_event(name: str, data: msgspec.Raw) -> PublishedEvent:
     """An event that this version does not know."""
-    return PublishedEvent(EventChannel.MONITOR, f"worker:{name}", _bounded(data))
+    return PublishedEvent(f"worker:{name}", _bounded(data))
 
 
 def warning_event(message: str) -> PublishedEvent:
     """What the supervisor did not understand."""
     facts = {"severity": "warn", "phase": "system", "message": message[:_MAX_TEXT]}
-    return PublishedEvent(EventChannel.MONITOR, "error", facts)
+    return PublishedEvent(EventType.ERROR, facts)
 
 
 # --- the queue --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from gateway.events import EventBus, EventCursor
 from gateway.runs.requests import SubscribeRequest, UnsubscribeRequest
 from router.keys import normalize_session_key
 from store.records import StoreUnusable
-from wire.messages import EventChannel
+from wire.events import EventChannel, EventType
 
 _encode = msgspec.json.Encoder().encode
 
@@ -53,7 +53,7 @@ class SubscriptionMethods:
     def attended(self, session: str) -> bool:
         """Whether somebody hears of an extension's questions in the session."""
         return any(
-            each.cursor.event_filter.admits_type(session, EventChannel.CONTROL, "ui_request")
+            each.cursor.event_filter.admits_type(session, EventChannel.CONTROL, EventType.UI_REQUEST)
             for each in self._open.values()
         )
 

@@ -25,7 +25,7 @@ from gateway.turns.scheduler import TurnScheduler
 from heartbeat.system_events import SystemEventKind
 from pool import Pool
 from router.keys import normalize_session_key
-from wire.messages import EventChannel
+from wire.events import EventType
 
 TASK_KEY_PREFIX = "subagent:"
 """Prefix of their keys, before the id of the task's run."""
@@ -172,8 +172,7 @@ class Delegation:
     def _publish_done(self, session: str, run: Run, outcome: RunOutcome) -> None:
         self._bus.publish(
             session,
-            EventChannel.MONITOR,
-            "delegate_done",
+            EventType.DELEGATE_DONE,
             {"run_id": outcome.run_id, "session": run.request.session, "status": outcome.status, "text": outcome.text},
         )
 

@@ -16,9 +16,9 @@ from gateway.settings import CurrentSettings
 from gateway.turns.client_tools import bounded_calls
 from store import Store
 from store.records import RunKey, RunRow
+from wire.events import EventType
 from wire.files import encode_compact
 from wire.framing import DECODE_ERRORS
-from wire.messages import EventChannel
 
 _DONE_TEXT = 256 * 1024
 """Characters."""
@@ -82,7 +82,7 @@ class RunRegistry:
         facts: dict[str, Any] = {"lane": request.lane, "priority": request.priority, "mode": request.mode}
         facts |= {} if request.is_quiet else _text_facts(request.text)
         run.accepted_seq = self._record_step(
-            run, "run:accepted", {**facts, "awaits_person": True} if awaits_person else facts
+            run, EventType.RUN_ACCEPTED, {**facts, "awaits_person": True} if awaits_person else facts
         )
 
     def discard(self, run: Run) -> None:
@@ -105,7 +105,9 @@ class RunRegistry:
             known = self._record_of(run)
             self._index.start(known, wall_now=self._clock())
             run.started_at = known.started_at
-            seq = self._record_step(run, "run:start", {"worker": worker, "turn": turn, "leader": leader.request.run_id})
+            seq = self._record_step(
+                run, EventType.RUN_START, {"worker": worker, "turn": turn, "leader": leader.request.run_id}
+            )
         if seq:
             await self._bus.wait_visible(seq)
 
@@ -113,7 +115,9 @@ class RunRegistry:
         """Keep a run's outcome and tell of it; returns the seq of its ``done`` event, see ``release``."""
         known = self._record_of(run)
         self._index.end(known, encode_compact(outcome), trio.current_time(), wall_now=self._clock())
-        return self._record_step(run, "done", _done_data(_without_text(outcome) if run.request.is_quiet else outcome))
+        return self._record_step(
+            run, EventType.DONE, _done_data(_without_text(outcome) if run.request.is_quiet else outcome)
+        )
 
     def transaction(self) -> AbstractContextManager[None]:
         """What is written inside, by whomever, outlives a crash as a whole or not at all."""
@@ -202,12 +206,12 @@ class RunRegistry:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _record_step(self, run: Run, type_: str, data: dict[str, Any]) -> int:
+    def _record_step(self, run: Run, type_: EventType, data: dict[str, Any]) -> int:
         """Write down how far the run has come and tell of it: both outlive a crash, or neither does."""
         session, run_id = run.request.session, run.request.run_id
         with self._store.transaction():
             self._store.put_run(self._record_of(run).row())
-            return self._bus.publish(session, EventChannel.PROGRESS, type_, data, run_id=run_id, durable=True)
+            return self._bus.publish(session, type_, data, run_id=run_id)
 
     def _track(self, known: RunRecord, request: RunRequest) -> Run:
         self._run_count += 1

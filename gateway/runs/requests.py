@@ -16,8 +16,9 @@ from gateway.turns.replies import Blocks
 from heartbeat.system_events import SystemEventKind
 from profiles.settings import ThinkingLevel
 from router.source import MessageSource
+from wire.events import EventChannel
 from wire.framing import DECODE_ERRORS
-from wire.messages import AnswerOptions, EventChannel, ImageContent
+from wire.messages import AnswerOptions, ImageContent
 
 P = TypeVar("P")
 

@@ -39,7 +39,7 @@ from heartbeat.system_events import RESULT_KINDS, SystemEventKind
 from pool import Pool
 from pool.stimuli import ForgetSession
 from router.keys import normalize_session_key
-from wire.messages import EventChannel
+from wire.events import EventType
 from wire.outputs import outputs_directory
 
 _PATCHABLE = ("label", "model", "thinking", "queue_mode", "verbose", "reasoning")
@@ -177,7 +177,7 @@ class SessionAdmin:
             setattr(entry, name, bool(value) if name in _SWITCHES else value)
         if given:
             self._sessions.save(entry)
-            self._bus.publish(entry.key, EventChannel.MONITOR, "session_patched", {"changed": sorted(given)})
+            self._bus.publish(entry.key, EventType.SESSION_PATCHED, {"changed": sorted(given)})
         return self._view(entry)
 
     def _check_label(self, session: str, label: str) -> None:
@@ -254,7 +254,7 @@ class SessionAdmin:
             transcript = self._drop_conversation(entry.key)
             self._sessions.remove(entry.key)
             self._system_events.discard(entry.key, tuple(SystemEventKind))
-        self._bus.publish(entry.key, EventChannel.MONITOR, "session_deleted", {"transcript": transcript})
+        self._bus.publish(entry.key, EventType.SESSION_DELETED, {"transcript": transcript})
         await self._notify_end(entry, "deleted", transcript)
         if transcript is None:
             return None
@@ -274,7 +274,7 @@ class SessionAdmin:
             transcript = self._drop_conversation(entry.key)
             self._sessions.remove(entry.key)
             self._system_events.discard(entry.key, tuple(SystemEventKind))
-        self._bus.publish(entry.key, EventChannel.MONITOR, "session_deleted", {"transcript": None})
+        self._bus.publish(entry.key, EventType.SESSION_DELETED, {"transcript": None})
         await self._notify_end(entry, "moved", transcript)
 
     def compact(self, session: str, instructions: str | None) -> None:
@@ -295,7 +295,7 @@ class SessionAdmin:
         self._pool.submit(ForgetSession(session))
         self._system_events.discard(session, RESULT_KINDS)  # the new conversation knows nothing of them
         old = self._sessions.drop_transcript(session)
-        self._bus.publish(session, EventChannel.MONITOR, "session_reset", {"transcript": old})
+        self._bus.publish(session, EventType.SESSION_RESET, {"transcript": old})
         return old
 
     async def _compact(self, session: str, instructions: str | None) -> None:
@@ -310,8 +310,7 @@ class SessionAdmin:
         except PoolError as exc:
             self._bus.publish(
                 session,
-                EventChannel.MONITOR,
-                "error",
+                EventType.ERROR,
                 {"severity": "error", "phase": "model", "message": f"the conversation was not summarised: {exc}"},
             )
 

@@ -26,7 +26,7 @@ from router.keys import format_session_key, parse_session_key
 from router.source import MessageSource
 from store import Store
 from store.records import SessionRow
-from wire.messages import EventChannel
+from wire.events import EventType
 
 
 class SessionStatus(StrEnum):
@@ -357,4 +357,4 @@ class Sessions:
         if entry is None or entry.status is status:
             return
         was, entry.status = entry.status, status
-        self._bus.publish(key, EventChannel.MONITOR, "state_changed", {"from": was, "to": status, "reason": reason})
+        self._bus.publish(key, EventType.STATE_CHANGED, {"from": was, "to": status, "reason": reason})

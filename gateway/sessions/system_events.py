@@ -21,8 +21,9 @@ from heartbeat.system_events import SystemEvent, SystemEventKind, SystemEventLim
 from pool.tickets import BackgroundEvent, BackgroundExited, BackgroundLost, BackgroundRunning
 from store import Store
 from store.store import StoredDocuments
+from wire.events import EventType
 from wire.framing import DECODE_ERRORS
-from wire.messages import BackgroundProcesses, EventChannel
+from wire.messages import BackgroundProcesses
 
 _RUNNING_KIND = "exec_running"
 _encode = msgspec.json.Encoder().encode
@@ -117,7 +118,7 @@ class SystemEvents:
             except DECODE_ERRORS as exc:
                 self._documents.put(_KIND, session, None)
                 message = f"what the session was to be told could not be read and is lost: {exc}"
-                self._publish(session, "error", {"severity": "error", "phase": "system", "message": message})
+                self._publish(session, EventType.ERROR, {"severity": "error", "phase": "system", "message": message})
         self._queue.restore(events, now=trio.current_time(), wall_now=self._clock())
         self._persist()
         for session, commands in (await self._commands.leftovers()).items():
@@ -149,7 +150,7 @@ class SystemEvents:
             self._persist()
             if event is not None:
                 facts = {"id": event.id, "kind": kind, "text": event.text[:_PREVIEW], "context": context}
-                self._publish(session, "system_event", facts)
+                self._publish(session, EventType.SYSTEM_EVENT, facts)
         if event is not None and self._listener is not None:
             self._listener(event)
         return event
@@ -186,7 +187,7 @@ class SystemEvents:
         }
         if news.session is not None:
             self.inject(news.session, summary, kind=SystemEventKind.EXEC, context=f"exec:{name}:exit")
-        self._publish(news.session or "", "exec_exit", facts)
+        self._publish(news.session or "", EventType.EXEC_EXIT, facts)
 
     def _on_background_lost(self, news: BackgroundLost) -> None:
         count, names = news.commands.running, news.commands.names
@@ -194,7 +195,7 @@ class SystemEvents:
         text = f"Exec failed ({what}) :: ended with what it ran on: {news.reason}"[:_MAX_SUMMARY]
         self.inject(news.session, text, kind=SystemEventKind.EXEC, context="exec:lost")
         facts = {"worker": news.worker, "commands": count, "names": names or None, "reason": news.reason}
-        self._publish(news.session, "exec_lost", facts)
+        self._publish(news.session, EventType.EXEC_LOST, facts)
 
     def background_commands(self, session: str) -> list[str]:
         """The session's background commands: their ids, or how many there are."""
@@ -254,10 +255,10 @@ class SystemEvents:
             self._documents.put(_KIND, session, _encode(events) if events else None)
             self._arrived.set()
 
-    def _publish(self, session: str, type_: str, facts: dict[str, Any]) -> None:
+    def _publish(self, session: str, type_: EventType, facts: dict[str, Any]) -> None:
         """Readers see it once it is durable, and with it what was kept before."""
         data = {name: value for name, value in facts.items() if value is not None}
-        self._bus.publish(session, EventChannel.MONITOR, type_, data, durable=True)
+        self._bus.publish(session, type_, data)
 
 
 def _describe_count(commands: int) -> str:

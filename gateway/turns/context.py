@@ -26,7 +26,8 @@ from gateway.turns.replies import FinalReply, ReplyContent, ReplyPart, ReplyStyl
 from heartbeat.system_events import SystemEvent
 from pool import Lease, Pool
 from store import Store
-from wire.messages import ErrorBody, EventChannel, PromptResult
+from wire.events import EventType
+from wire.messages import ErrorBody, PromptResult
 
 if TYPE_CHECKING:
     from gateway.turns.turn import Turn
@@ -192,15 +193,15 @@ class TurnContext:
         if event.type == "tool:start":  # what was said is complete before it
             await self._deliver(turn, parts)
             parts = []
-        self._publish(turn, event.channel, event.type, event.data)
+        self._publish(turn, event.type, event.data)
         await self._deliver(turn, parts)
 
     def _publish_text(self, turn: "Turn", type_: TextKind, pieces: list[msgspec.Raw]) -> None:
         if pieces and not turn.leader.request.is_quiet:
             self._bus.publish_text(turn.session, type_, pieces, run_id=turn.leader.request.run_id)
 
-    def _publish(self, turn: "Turn", channel: EventChannel, type_: str, data: Any) -> None:
-        self._bus.publish(turn.session, channel, type_, data, run_id=turn.leader.request.run_id)
+    def _publish(self, turn: "Turn", type_: str, data: Any) -> None:
+        self._bus.publish(turn.session, type_, data, run_id=turn.leader.request.run_id)
 
     async def _deliver(self, turn: "Turn", parts: Iterable[ReplyPart]) -> None:
         """Hooks may take their time here, which holds the reading of the worker up, but not the end of the turn."""
@@ -210,7 +211,7 @@ class TurnContext:
                 if reply.silent:
                     continue
                 media = {"media": reply.media} if reply.media else {}
-                self._publish(turn, EventChannel.PROGRESS, "reply", {"kind": part.kind, "text": reply.text, **media})
+                self._publish(turn, EventType.REPLY, {"kind": part.kind, "text": reply.text, **media})
                 await self._notify_sent(turn, reply)
 
     # --- at the end ---------------------------------------------------------------------------------------------------
@@ -294,9 +295,7 @@ class TurnContext:
             return await trio.to_thread.run_sync(attach_media, reply, lambda name: check_media(name, workspace))
         except Exception as exc:  # noqa: BLE001 - files that cannot be looked at stay text; the answer is worth more
             message = f"the files of an answer could not be looked at: {exc}"
-            self._publish(
-                turn, EventChannel.MONITOR, "error", {"severity": "warn", "phase": "system", "message": message}
-            )
+            self._publish(turn, EventType.ERROR, {"severity": "warn", "phase": "system", "message": message})
             return reply
 
 

@@ -43,7 +43,7 @@ from heartbeat.delivery.channel import Alert
 from heartbeat.ports import BeatAnswer, BeatRequest
 from heartbeat.wake import WakeReason
 from router.keys import CronKey, format_session_key
-from wire.messages import EventChannel
+from wire.events import EventType
 
 _MAX_SLEEP = 60.0
 """The event loop's clock stands still while the machine sleeps, and nobody says when the calendar's is set: while a
@@ -188,7 +188,7 @@ class CronRunner:
     def _publish_monitor(self, job: CronJob, ticket: ActiveRun, status: str, error: str = "") -> None:
         facts = {"job": job.id, "run": ticket.run, "due": ticket.due, "status": status, "error": error}
         known = {name: fact for name, fact in facts.items() if fact != ""}
-        self._ports.monitor.publish(_session(job), EventChannel.MONITOR, "cron", known)
+        self._ports.monitor.publish(_session(job), EventType.CRON, known)
 
 
 _STATUS_TEXTS = {

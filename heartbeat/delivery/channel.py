@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from errors import PoolError, UsageError
-from wire import messages
 
 TEXT_LIMIT = 16_384
 """Characters of an alert; a person is to read it."""
@@ -88,11 +87,6 @@ class Outlet(Protocol):
 class EventPublisher(Protocol):
     """The gateway's event stream."""
 
-    def publish(
-        self, session: str, channel: messages.EventChannel, type_: str, data: Any = None, *, durable: bool = False
-    ) -> object:
-        """Give an event its place in the order of all events; neither blocks nor raises.
-
-        A ``durable`` one is seen by nobody before it is on the disk.
-        """
+    def publish(self, session: str, type_: str, data: Any = None) -> object:
+        """Give an event its place in the order of all events; neither blocks nor raises."""
         ...

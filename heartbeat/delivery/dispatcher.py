@@ -33,13 +33,9 @@ from heartbeat.delivery.outbox import (
 )
 from heartbeat.delivery.targets import DeliveryTarget, resolve_target
 from heartbeat.ports import Documents, TransactionFactory
+from wire.events import EventType
 from wire.framing import DECODE_ERRORS
-from wire.messages import EventChannel
 
-ALERT_EVENT = "alert"
-"""The progress event that front ends show, or carry to ``to``."""
-HEARTBEAT_EVENT = "heartbeat"
-"""The monitor event."""
 _EXCERPT_LENGTH = 200
 
 
@@ -188,7 +184,7 @@ class AlertDispatcher:
                 text=alert.text,
                 media=alert.media,
             )
-            self._stream.publish(alert.session, EventChannel.PROGRESS, ALERT_EVENT, event, durable=True)
+            self._stream.publish(alert.session, EventType.ALERT, event)
 
     def _publish_monitor(
         self, alert: Alert, place: DeliveryTarget, state: str, *, attempts: int = 0, error: str = ""
@@ -203,7 +199,7 @@ class AlertDispatcher:
             attempts=attempts,
             error=error,
         )
-        self._stream.publish(alert.session, EventChannel.MONITOR, HEARTBEAT_EVENT, event, durable=True)
+        self._stream.publish(alert.session, EventType.HEARTBEAT, event)
 
     def _start_attempt(self, attempt: DeliveryAttempt) -> Sequence[OutboxAction]:
         outlet = self._outlets.get(attempt.target.channel)

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from wire.messages import EventChannel, EventEnvelope
+from wire.events import EventChannel
+from wire.messages import EventEnvelope
 
 
 def event(type_: str, data: Any = None, *, seq: int = 1, session: str = "ada", **others: Any) -> EventEnvelope:

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 
 from app.log import ErrorLog
-from wire.messages import EventChannel, EventEnvelope
+from wire.events import EventChannel
+from wire.messages import EventEnvelope
 
 
 class Log:

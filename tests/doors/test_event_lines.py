@@ -10,7 +10,8 @@ from rich.cells import cell_len
 
 from commands.event_lines import EventFormatter, fill_lines, shorten
 from tests.doors.envelopes import event, text
-from wire.messages import EventChannel, EventEnvelope
+from wire.events import EventChannel
+from wire.messages import EventEnvelope
 
 AT = time.strftime("%H:%M:%S", time.localtime(0))
 

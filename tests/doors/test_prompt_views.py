@@ -9,7 +9,8 @@ from errors import PoolSaturated
 from gateway.turns.media import Media
 from tests.doors.envelopes import event, pushed, text
 from tests.wire.terminals import Terminal, screen_of
-from wire.messages import EventChannel, EventEnvelope
+from wire.events import EventChannel
+from wire.messages import EventEnvelope
 
 CALL = {"id": "c 1", "name": "exec", "input_preview": "ls -la"}
 

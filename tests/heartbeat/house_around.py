@@ -20,7 +20,6 @@ from heartbeat.settings import HeartbeatSettings
 from heartbeat.system_events import SystemEvent, SystemEventKind
 from heartbeat.wake import WakeReason
 from router.keys import main_session_key
-from wire.messages import EventChannel
 from wire.units import Seconds
 
 EPOCH = 1_700_000_000.0
@@ -149,10 +148,7 @@ class World:
             raise UsageError(f"{alert.target} is no target")
         self.disk.alerts.setdefault(alert.id, alert)
 
-    def publish(
-        self, session: str, channel: EventChannel, type_: str, data: Any = None, *, durable: bool = False
-    ) -> None:
-        assert (channel, durable) == (EventChannel.MONITOR, False)
+    def publish(self, session: str, type_: str, data: Any = None) -> None:
         self.told.append((type_, session, data))
 
     @property

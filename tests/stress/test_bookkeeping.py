@@ -33,7 +33,8 @@ from stress.schedule import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, chec
 from stress.target import OwnTarget
 from stress.transcripts import read_transcripts
 from tests.stress.story import Story
-from wire.messages import ErrorBody, EventChannel, EventEnvelope
+from wire.events import EventChannel
+from wire.messages import ErrorBody, EventEnvelope
 
 NONCES = Nonces(7)
 

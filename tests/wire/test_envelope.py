@@ -1,7 +1,8 @@
 import msgspec
 import pytest
 
-from wire.messages import EventChannel, EventEnvelope
+from wire.events import EventChannel
+from wire.messages import EventEnvelope
 
 
 def test_an_envelope_survives_the_wire_with_its_data_untouched() -> None:

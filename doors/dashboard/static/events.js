@@ -3,6 +3,7 @@
 import { byId, h, setAttribute, setText } from "./dom.js";
 import { clock, count } from "./format.js";
 import { isPiece } from "./model.js";
+import { displayOf } from "./summary.js";
 
 const ROWS = 150;
 
@@ -102,7 +103,5 @@ function replaced(element) {
 }
 
 function toneOf({ type, line }) {
-  if (type === "error" || type === "tool:error" || /^(error|timeout)/.test(type === "done" ? line : "")) return "bad";
-  if (type === "permission_required" || type === "ui_request") return "warn";
-  return type === "done" ? "good" : "";
+  return type === "done" && /^(error|timeout)/.test(line) ? "bad" : (displayOf(type)?.tone ?? "");
 }

@@ -1,7 +1,7 @@
 // What the page knows: the supervisor's status, its sessions, the latest events. Pure: no element, no clock, no network.
 
 import { Series } from "./series.js";
-import { summarize } from "./summary.js";
+import { displayOf, summarize } from "./summary.js";
 
 const KEPT_EVENTS = 2_000;
 const KEPT_RUNS = 5_000;
@@ -12,11 +12,9 @@ const KEPT_CLOSED = 200;
 const KEPT_SESSIONS = 20_000;
 
 const LANE_WAITS = { queued: "its lane has as many turns as it may", gathering: "more messages may follow" };
-const TEXT = new Set(["text_chunk", "text_snapshot"]);
-const PIECES = new Set(["text_chunk", "think_chunk"]);
 
 /** Whether an event is a piece of an answer or a thought: what comes by the thousand. */
-export const isPiece = (type) => PIECES.has(type);
+export const isPiece = (type) => type.endsWith("_chunk");
 
 /** Whether a message came into a turn that was running: its run begins, but no turn does. */
 export const isJoining = ({ run_id: run, data }) => Boolean(data?.leader) && data.leader !== run;
@@ -228,7 +226,7 @@ export class Model {
     const { type, ts, session: key } = event;
     changed.add("sessions");
     if (event.run_id && !isPiece(type)) session.updatedAt = Math.max(session.updatedAt, ts); // a parked worker is no activity
-    if (TEXT.has(type)) {
+    if (displayOf(type)?.text === "text") {
       const piece = data.delta ?? data.text ?? "";
       session.live += piece;
       if (session.live.length > 2 * KEPT_TEXT) Object.assign(session, { live: session.live.slice(-KEPT_TEXT), isFromStart: false });

@@ -1,33 +1,34 @@
 // What an event says, in one line. Pure.
 
+import { DISPLAYS } from "./event_displays.js";
 import { short } from "./format.js";
 
 const LENGTH = 220;
+const FIELD = /\{([\w.]+)(?:\?([^}]*))?\}/g;
 
 const called = (call) => `${call?.name ?? "?"} ${call?.input_preview ?? ""}`;
-const told = (data) => data.delta ?? "";
 
-const LINES = {
-  text_chunk: told,
-  think_chunk: told,
-  text_snapshot: (data) => data.text ?? "",
-  think_snapshot: (data) => data.text ?? "",
-  "run:accepted": (data) => `lane ${data.lane}, priority ${data.priority}`,
-  "run:start": (data) => `turn ${data.turn} on ${data.worker}`,
-  done: (data) => [data.reason, data.error?.message ?? data.text].filter(Boolean).join(" · "),
-  "tool:error": (data) => `${called(data.call)} · ${data.error ?? ""}`,
-  permission_decided: (data) => [`${data.decision} ${data.call_id}`, data.by && `by ${data.by}`, data.note].filter(Boolean).join(" · "),
-  state_changed: (data) => `${data.from} → ${data.to} · ${data.reason}`,
-  error: (data) => `${data.severity ?? "error"} in ${data.phase ?? "?"} · ${data.message}`,
-  token_usage: (data) => `${data.input_tokens ?? 0} in, ${data.output_tokens ?? 0} out`,
-  worker_exited: (data) => [data.worker, data.cause, data.reason].filter(Boolean).join(" · "),
-};
+/** The display of a type of event; undefined where the table of the supervisor does not list it. */
+export const displayOf = (type) => DISPLAYS[type];
 
 /** The line for an event's data; of what has no line of its own, its fields. */
 export function summarize(type, data) {
-  const line = LINES[type];
-  if (line !== undefined) return short(line(data), LENGTH);
-  if (data.call !== undefined) return short(called(data.call), LENGTH);
+  const display = DISPLAYS[type];
+  if (display !== undefined && display.line.length > 0) {
+    return short(display.line.map((part) => fill(part, data)).filter(Boolean).join(display.separator), LENGTH);
+  }
+  if (data.call !== undefined) return short([called(data.call), data.error].filter(Boolean).join(" · "), LENGTH);
   const fields = Object.entries(data).filter(([, value]) => value !== null && value !== "");
   return short(fields.map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(" · "), LENGTH);
+}
+
+/** A part of a line with its fields; empty where one of them has no value. */
+function fill(part, data) {
+  let isWhole = true;
+  const text = part.replace(FIELD, (_, path, words) => {
+    const value = path.split(".").reduce((found, name) => found?.[name], data);
+    isWhole &&= !((value ?? "") === "" || (words && !value));
+    return words ?? value;
+  });
+  return isWhole ? text : "";
 }

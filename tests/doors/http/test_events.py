@@ -10,13 +10,12 @@ from doors.http import events
 from tests.doors.http.conftest import Connect, Door, Open
 from tests.doors.methods import FakeMethods
 from tests.gateway.world import World
-from wire.messages import EventChannel
 from wire.sse import batch_message, event_messages
 
 
 def publish(world: World, count: int, session: str = "alice", size: int = 1) -> None:
     for number in range(count):
-        world.gateway.bus.publish(session, EventChannel.MONITOR, "test", {"number": number, "text": "x" * size})
+        world.gateway.bus.publish(session, "test", {"number": number, "text": "x" * size})
 
 
 async def test_events_come_each_under_its_seq(open_door: Open, connect: Connect, world: World) -> None:

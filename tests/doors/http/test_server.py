@@ -19,7 +19,6 @@ from tests.doors.http.conftest import Connect, Door, Open
 from tests.doors.http.peer import GET, TOKEN, HttpPeer, answer_to
 from tests.doors.methods import FakeMethods
 from tests.gateway.world import World
-from wire.messages import EventChannel
 from wire.units import Seconds
 
 
@@ -201,7 +200,7 @@ async def test_ten_thousand_attempts_to_connect_leave_room_for_whoever_may_come_
         crowd = [socket.create_connection((host, int(port))) for _ in range(100)]
         await settle(lambda count=count: door.figures.accepted == count + 1)  # type: ignore[misc]  # it takes none
         most = max(most, door.figures.connections)
-        world.gateway.bus.publish("alice", EventChannel.MONITOR, "test", {"count": count})
+        world.gateway.bus.publish("alice", "test", {"count": count})
         assert (await owner.take(1))[0]["data"]["data"] == {"count": count}, "the stream goes on"
         for sock in crowd:
             sock.close()

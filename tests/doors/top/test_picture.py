@@ -11,7 +11,8 @@ from rich.console import Console
 
 from commands.top_view import LEAST_COLUMNS, LEAST_LINES, TopModel, draw
 from tests.doors.test_tables import DOCUMENT, session, waiter, worker
-from wire.messages import EventChannel, EventEnvelope
+from wire.events import EventChannel
+from wire.messages import EventEnvelope
 from wire.sparkline import TimeSeries, sparkline
 
 NOW = 1_000.0

@@ -23,7 +23,7 @@ class Front:
     def __init__(self) -> None:
         self.lines: list[bytes] = []
 
-    def tell(self, lines: Iterable[bytes]) -> None:
+    def send_lines(self, lines: Iterable[bytes]) -> None:
         self.lines += lines
 
 
@@ -70,7 +70,7 @@ def test_a_front_end_of_any_release_reads_that_the_run_of_a_lost_worker_is_over(
 def test_an_event_of_a_request_has_its_id_for_the_front_end_that_made_it_and_keeps_its_place() -> None:
     mine, other = Front(), Front()
     attached = port(mine, other)
-    attached._forwarded["7"] = cast("Any", SimpleNamespace(asker=mine))
+    attached._forwarded["7"] = cast("Any", SimpleNamespace(front_end=mine))
     attached.receive_raw((RawLine(b"before", None), RawLine(b"with id", "7", b"without"), RawLine(b"after", None)))
     assert mine.lines == [b"before", b"with id", b"after"]
     assert other.lines == [b"before", b"without", b"after"]

@@ -12,7 +12,8 @@ from errors import UsageError
 from gateway.events.bus import EventBus
 from gateway.settings import EventSettings
 from tests.gateway.events.stand_in import MemoryStore, open_bus, raws, take, take_all
-from wire.messages import EventChannel, EventEnvelope
+from wire.events import EventChannel
+from wire.messages import EventEnvelope
 from wire.units import ByteCount
 
 MONITOR, CONTROL, PROGRESS = EventChannel.MONITOR, EventChannel.CONTROL, EventChannel.PROGRESS
@@ -29,9 +30,9 @@ async def test_every_event_and_every_piece_has_the_next_seq() -> None:
     store = MemoryStore(first_seq=100)
     async with open_bus(store) as bus:
         cursor = bus.open_cursor()
-        assert bus.publish("a", MONITOR, "note", {"n": 1}) == 100
+        assert bus.publish("a", "note", {"n": 1}) == 100
         bus.publish_text("b", "text_chunk", raws("x", "y"), run_id="r")
-        assert bus.publish("a", MONITOR, "note") == 103
+        assert bus.publish("a", "note") == 103
         assert store.noted == bus.head == 103
         assert [(each["seq"], each["session"], each.get("data")) for each in await take(cursor)] == [
             (100, "a", {"n": 1}),
@@ -44,7 +45,7 @@ async def test_every_event_and_every_piece_has_the_next_seq() -> None:
 async def test_single_events_are_written_when_they_are_published_and_text_is_not() -> None:
     store = MemoryStore()
     async with open_bus(store) as bus:
-        bus.publish("a", PROGRESS, "tool:start", {"call": {}}, run_id="r")
+        bus.publish("a", "tool:start", {"call": {}}, run_id="r")
         bus.publish_text("a", "text_chunk", raws("x"), run_id="r")
         (row,) = store.rows
         assert (row.seq, row.session, row.channel, row.type, row.data, row.run_id, row.ts) == (
@@ -61,7 +62,7 @@ async def test_single_events_are_written_when_they_are_published_and_text_is_not
 async def test_what_cannot_be_encoded_is_refused_before_it_has_a_number() -> None:
     async with open_bus() as bus:
         with pytest.raises(TypeError):
-            bus.publish("a", MONITOR, "note", object())
+            bus.publish("a", "note", object())
         assert bus.head == 0
 
 
@@ -81,15 +82,15 @@ async def test_a_durable_event_and_what_follows_are_seen_after_the_commit() -> N
     async with open_bus(store) as bus:
         store.hold_commits()
         cursor = bus.open_cursor()
-        bus.publish("a", MONITOR, "before")
-        bus.publish("a", MONITOR, "promise", durable=True)
+        bus.publish("a", "before")
+        bus.publish("a", "heartbeat")
         bus.publish_text("a", "text_chunk", raws("x"), run_id=None)
         await settle()
         assert bus.head == 1
         assert [each["type"] for each in await take_all_now(bus, cursor)] == ["before"]
         store.let_commit()
         await settle()
-        assert [each["type"] for each in await take(cursor)] == ["promise", "text_chunk"]
+        assert [each["type"] for each in await take(cursor)] == ["heartbeat", "text_chunk"]
 
 
 async def take_all_now(bus: EventBus, cursor: Any) -> list[dict[str, Any]]:
@@ -99,21 +100,12 @@ async def take_all_now(bus: EventBus, cursor: Any) -> list[dict[str, Any]]:
     return events
 
 
-@pytest.mark.parametrize(
-    ("channel", "type_", "durable"),
-    [
-        (CONTROL, "permission_required", False),
-        (PROGRESS, "run:accepted", False),
-        (PROGRESS, "run:start", False),
-        (PROGRESS, "done", False),
-        (MONITOR, "note", True),
-    ],
-)
-async def test_these_wait_for_their_commit(channel: EventChannel, type_: str, durable: bool) -> None:  # noqa: FBT001 - pytest passes it
+@pytest.mark.parametrize("type_", ["permission_required", "run:accepted", "run:start", "done", "alert", "exec_exit"])
+async def test_these_wait_for_their_commit(type_: str) -> None:
     store = MemoryStore()
     async with open_bus(store) as bus:
         store.hold_commits()
-        bus.publish("a", channel, type_, durable=durable)
+        bus.publish("a", type_)
         await settle()
         assert bus.head == 0
 
@@ -122,10 +114,10 @@ async def test_events_that_come_during_one_commit_share_the_next() -> None:
     store = MemoryStore()
     async with open_bus(store) as bus:
         store.hold_commits()
-        bus.publish("a", CONTROL, "first")
+        bus.publish("a", "ui_request")
         await settle()
         for _ in range(100):
-            bus.publish("a", CONTROL, "more")
+            bus.publish("a", "ui_request")
         assert store.flushes == 1
         store.let_commit()
         await settle()
@@ -136,10 +128,10 @@ async def test_a_commit_does_not_show_what_was_promised_after_it_had_begun() -> 
     store = MemoryStore()
     async with open_bus(store) as bus:
         store.hold_commits()
-        bus.publish("a", CONTROL, "first")
-        bus.publish("a", MONITOR, "note")
+        bus.publish("a", "ui_request")
+        bus.publish("a", "note")
         await settle()
-        second = bus.publish("a", CONTROL, "second")
+        second = bus.publish("a", "ui_request")
         first_commit, store.commits = store.commits, trio.Event()
         first_commit.set()
         await settle()
@@ -157,7 +149,7 @@ async def test_whoever_waits_for_a_seq_is_woken_by_its_commit() -> None:
 
     async with open_bus(store) as bus, trio.open_nursery() as nursery:
         store.hold_commits()
-        seqs = [bus.publish("a", CONTROL, "ask") for _ in range(3)]
+        seqs = [bus.publish("a", "ui_request") for _ in range(3)]
         for seq in (*reversed(seqs), 5):
             nursery.start_soon(wait_for, seq)
         await settle()
@@ -166,8 +158,8 @@ async def test_whoever_waits_for_a_seq_is_woken_by_its_commit() -> None:
         await settle()
         assert sorted(settled) == seqs
         await bus.wait_visible(1)
-        bus.publish("a", MONITOR, "x")
-        bus.publish("a", MONITOR, "y")
+        bus.publish("a", "x")
+        bus.publish("a", "y")
     assert sorted(settled) == [*seqs, 5]
 
 
@@ -175,21 +167,21 @@ async def test_a_degraded_store_lets_everything_be_seen_at_once() -> None:
     store = MemoryStore()
     async with open_bus(store) as bus:
         store.degrade(now=True)
-        seq = bus.publish("a", CONTROL, "ask")
+        seq = bus.publish("a", "ui_request")
         assert bus.head == seq
         await bus.wait_visible(seq)
         store.degrade(now=False)
         store.hold_commits()
-        assert bus.publish("a", CONTROL, "ask") == bus.head + 1
+        assert bus.publish("a", "ui_request") == bus.head + 1
 
 
 async def test_a_commit_that_fails_opens_the_gate_for_what_came_meanwhile_too() -> None:
     store = MemoryStore()
     async with open_bus(store) as bus:
         store.hold_commits()
-        bus.publish("a", CONTROL, "ask")
+        bus.publish("a", "ui_request")
         await settle()
-        bus.publish("a", CONTROL, "ask again")
+        bus.publish("a", "ui_request")
         store.degrade(now=True)
         await settle()
         assert (bus.head, store.flushes) == (2, 1)
@@ -199,10 +191,10 @@ async def test_the_gate_opens_at_once_for_what_waits_when_the_store_has_degraded
     store = MemoryStore()
     async with open_bus(store) as bus:
         store.hold_commits()
-        bus.publish("a", CONTROL, "ask")
+        bus.publish("a", "ui_request")
         await settle()
         store.is_degraded = True
-        seq = bus.publish("a", MONITOR, "error")
+        seq = bus.publish("a", "error")
         assert bus.head == seq
 
 
@@ -214,13 +206,13 @@ async def test_a_handler_gets_the_events_of_its_type_until_it_is_undone() -> Non
         heard: list[EventEnvelope] = []
         undo = bus.on("note", heard.append)
         undo_again = bus.on("note", heard.append)
-        bus.publish("a", MONITOR, "note", {"n": 1}, run_id="r")
-        bus.publish("a", MONITOR, "other")
+        bus.publish("a", "note", {"n": 1}, run_id="r")
+        bus.publish("a", "other")
         undo()
         undo()
-        bus.publish("b", MONITOR, "note")
+        bus.publish("b", "note")
         undo_again()
-        bus.publish("b", MONITOR, "note")
+        bus.publish("b", "note")
         assert [(each.seq, each.session, each.run_id, each.data) for each in heard[1:]] == [
             (1, "a", "r", msgspec.Raw(b'{"n":1}')),
             (3, "b", None, msgspec.Raw(b"null")),
@@ -238,7 +230,7 @@ async def test_a_handler_that_raises_is_logged_and_harms_nobody(caplog: pytest.L
         bus.on("note", bad)
         bus.on("note", lambda event: heard.append(event.seq))
         with caplog.at_level(logging.ERROR):
-            assert bus.publish("a", MONITOR, "note") == 1
+            assert bus.publish("a", "note") == 1
         assert heard == [1]
         assert "a handler of note events raised at seq 1" in caplog.text
         assert bus.statistics().handler_failures == 1
@@ -248,9 +240,9 @@ async def test_a_handler_hears_of_a_control_event_after_its_commit() -> None:
     store = MemoryStore()
     async with open_bus(store) as bus:
         heard: list[int] = []
-        bus.on("ask", lambda event: heard.append(event.seq))
+        bus.on("ui_request", lambda event: heard.append(event.seq))
         store.hold_commits()
-        bus.publish("a", CONTROL, "ask")
+        bus.publish("a", "ui_request")
         await settle()
         assert heard == []
         store.let_commit()
@@ -264,11 +256,11 @@ async def test_what_a_handler_publishes_is_heard_after_what_it_was_called_for() 
 
         def answer(event: EventEnvelope) -> None:
             if event.seq == 1:
-                bus.publish("a", MONITOR, "note")
+                bus.publish("a", "note")
 
         bus.on("note", answer)
         bus.on("note", lambda event: heard.append((event.type, event.seq)))
-        bus.publish("a", MONITOR, "note")
+        bus.publish("a", "note")
         assert heard == [("note", 1), ("note", 2)]
 
 
@@ -277,7 +269,7 @@ async def test_a_handler_may_undo_another_one_of_the_same_event() -> None:
         heard: list[int] = []
         bus.on("note", lambda _: undo())
         undo = bus.on("note", lambda event: heard.append(event.seq))
-        bus.publish("a", MONITOR, "note")
+        bus.publish("a", "note")
         assert heard == []
 
 
@@ -286,7 +278,7 @@ async def test_a_handler_that_undoes_itself_takes_the_event_from_nobody() -> Non
         heard: list[int] = []
         undo = bus.on("note", lambda _: undo())
         bus.on("note", lambda event: heard.append(event.seq))
-        bus.publish("a", MONITOR, "note")
+        bus.publish("a", "note")
         assert heard == [1]
 
 
@@ -301,7 +293,7 @@ async def test_an_event_on_the_progress_channel_calls_no_handler() -> None:
     async with open_bus() as bus:
         heard: list[int] = []
         bus.on("note", lambda event: heard.append(event.seq))
-        bus.publish("a", PROGRESS, "note")
+        bus.publish("a", "reply")
         assert heard == []
 
 
@@ -326,7 +318,7 @@ async def test_what_waits_for_a_commit_may_leave_the_ring_and_is_still_not_seen(
         everything, one = bus.open_cursor(), bus.open_cursor(session="a")
         store.hold_commits()
         bus.publish_text("a", "text_chunk", raws("1", "2"), run_id="r")
-        bus.publish("b", CONTROL, "ask")
+        bus.publish("b", "ui_request")
         for number in range(4, 50):
             bus.publish_text("a", "text_chunk", raws(str(number)), run_id="r")
         assert bus.statistics().ring_floor > bus.head == 2
@@ -344,14 +336,14 @@ async def test_the_end_moves_everything_to_the_store_and_what_is_published_later
     async with open_bus(store) as bus:
         bus.publish_text("a", "text_chunk", raws("x", "y"), run_id="r")
         store.hold_commits()
-        bus.publish("a", CONTROL, "ask")
+        bus.publish("a", "ui_request")
         await settle()
-    seq = bus.publish("a", PROGRESS, "done", {"text": "xy"})
+    seq = bus.publish("a", "done", {"text": "xy"})
     await bus.wait_visible(seq)
     bus.publish_text("a", "think_chunk", raws("z"), run_id="r")
     assert [(row.seq, row.type) for row in store.rows] == [
         (2, "text_snapshot"),
-        (3, "ask"),
+        (3, "ui_request"),
         (4, "done"),
         (5, "think_snapshot"),
     ]
@@ -363,10 +355,10 @@ async def test_the_figures_tell_what_is_there() -> None:
     async with open_bus(store) as bus, trio.open_nursery() as nursery:
         cursor = bus.open_cursor(session="quiet")
         nursery.start_soon(cursor.read)
-        bus.publish("a", MONITOR, "note")
+        bus.publish("a", "note")
         bus.publish_text("b", "text_chunk", raws("x", "y"), run_id=None)
         store.hold_commits()
-        bus.publish("a", CONTROL, "ask")
+        bus.publish("a", "ui_request")
         await settle()
         figures = bus.statistics()
         assert (figures.head, figures.last_seq, figures.unseen, figures.sleeping) == (3, 4, 1, 1)
@@ -388,8 +380,8 @@ async def test_a_bus_starts_once_it_knows_what_retention_has_left() -> None:
 async def test_a_bus_learns_with_each_commit_what_retention_has_left() -> None:
     store = MemoryStore()
     async with open_bus(store) as bus:
-        bus.publish("a", MONITOR, "note")
+        bus.publish("a", "note")
         store.drop_below(2)
-        bus.publish("a", CONTROL, "ask")
+        bus.publish("a", "ui_request")
         await settle()
         assert [bus.open_cursor(since=since).complete for since in (0, 1)] == [False, True]

@@ -10,7 +10,7 @@ from errors import SubscriberBehind
 from gateway.events import cursor as replay
 from gateway.events.bus import EventBus
 from tests.gateway.events.stand_in import MemoryStore, open_bus, raws, take, take_all
-from wire.messages import EventChannel
+from wire.events import EventChannel
 
 MONITOR, CONTROL, PROGRESS = EventChannel.MONITOR, EventChannel.CONTROL, EventChannel.PROGRESS
 
@@ -20,7 +20,7 @@ RING = 20_000
 def flood(bus: EventBus, session: str = "loud", count: int = 200) -> None:
     """More than ``RING`` bytes."""
     for number in range(count):
-        bus.publish(session, MONITOR, "noise", {"n": number})
+        bus.publish(session, "noise", {"n": number})
 
 
 async def settle() -> None:
@@ -32,7 +32,7 @@ async def settle() -> None:
 
 async def test_a_cursor_from_now_on_waits_for_what_comes() -> None:
     async with open_bus() as bus, trio.open_nursery() as nursery:
-        bus.publish("a", MONITOR, "old")
+        bus.publish("a", "old")
         cursor, found = bus.open_cursor(), list[dict[str, Any]]()
 
         async def read() -> None:
@@ -41,7 +41,7 @@ async def test_a_cursor_from_now_on_waits_for_what_comes() -> None:
         nursery.start_soon(read)
         await settle()
         assert found == []
-        bus.publish("a", MONITOR, "new")
+        bus.publish("a", "new")
         await settle()
         assert [each["type"] for each in found] == ["new"]
         assert cursor.position == bus.head
@@ -61,7 +61,7 @@ async def test_only_those_wake_whom_an_event_concerns() -> None:
         nursery.start_soon(sleep, "s7")
         await settle()
         assert bus.statistics().sleeping == 10_002
-        bus.publish("s7", MONITOR, "note")
+        bus.publish("s7", "note")
         await settle()
         assert sorted(woken, key=str) == [None, "s7", "s7"]
         nursery.cancel_scope.cancel()
@@ -83,7 +83,7 @@ async def test_a_reader_that_gives_up_leaves_no_trace_and_harms_no_other() -> No
             await bus.open_cursor(session="b").read()
         assert bus.statistics().sleeping == 1
         assert list(bus.notifier._waiters) == ["a"]
-        bus.publish("a", MONITOR, "note")
+        bus.publish("a", "note")
         await settle()
         assert len(found) == 1
 
@@ -91,7 +91,7 @@ async def test_a_reader_that_gives_up_leaves_no_trace_and_harms_no_other() -> No
 async def test_a_cancelled_take_has_taken_nothing() -> None:
     async with open_bus() as bus:
         cursor = bus.open_cursor()
-        bus.publish("a", MONITOR, "note")
+        bus.publish("a", "note")
         with trio.CancelScope() as scope:
             scope.cancel()
             await cursor.read()
@@ -113,7 +113,7 @@ async def test_a_cursor_that_sleeps_is_not_overtaken_by_others(autojump_clock: t
             nursery.start_soon(read)
             await settle()
             flood(bus)
-            bus.publish("quiet", MONITOR, "note")
+            bus.publish("quiet", "note")
             await settle()
         assert len(found) == 3
         assert store.reads == 0
@@ -132,7 +132,7 @@ async def test_a_cursor_that_sleeps_is_not_overtaken_by_others(autojump_clock: t
         ({"session": "a", "run_id": "r1"}, [2, 3]),
         ({"channels": frozenset({CONTROL})}, [4]),
         ({"channels": frozenset({MONITOR, PROGRESS}), "session": "a"}, [1, 2, 3, 5]),
-        ({"kinds": frozenset({"note", "ask"})}, [1, 4]),
+        ({"kinds": frozenset({"note", "ui_request"})}, [1, 4]),
         ({"kinds": frozenset({"text_chunk"})}, [2, 3]),
         ({"kinds": frozenset({"text_snapshot", "think_chunk"})}, [2, 3, 6]),
         ({"kinds": frozenset({"other"})}, []),
@@ -142,10 +142,10 @@ async def test_a_reader_gets_what_its_filter_lets_through(
     wanted: dict[str, Any], seqs: list[int], place: str, autojump_clock: trio.abc.Clock
 ) -> None:
     async with open_bus() as bus:
-        bus.publish("a", MONITOR, "note")
+        bus.publish("a", "note")
         bus.publish_text("a", "text_chunk", raws("x", "y"), run_id="r1")
-        bus.publish("b", CONTROL, "ask")
-        bus.publish("a", PROGRESS, "tool:start", run_id="r2")
+        bus.publish("b", "ui_request")
+        bus.publish("a", "tool:start", run_id="r2")
         bus.publish_text("b", "think_chunk", raws("z"), run_id="r1")
         await settle()
         if place == "store":
@@ -165,7 +165,7 @@ async def test_a_reader_gets_what_its_filter_lets_through(
 async def test_a_reader_goes_from_the_store_to_the_ring_without_a_gap(autojump_clock: trio.abc.Clock) -> None:
     async with open_bus(ring=RING) as bus:
         for number in range(500):
-            bus.publish("a" if number % 3 else "b", MONITOR, "note", {"n": number})
+            bus.publish("a" if number % 3 else "b", "note", {"n": number})
         for session, expected in ((None, 500), ("a", 333)):
             cursor = bus.open_cursor(session=session, since=0)
             found = await take_all(cursor, max_bytes=3000)
@@ -177,10 +177,10 @@ async def test_a_reader_goes_from_the_store_to_the_ring_without_a_gap(autojump_c
 async def test_a_gap_between_two_lives_costs_one_read() -> None:
     store = MemoryStore()
     async with open_bus(store) as bus:
-        bus.publish("a", MONITOR, "old")
+        bus.publish("a", "old")
     store = store.next_life(gap=1_000_000_000)
     async with open_bus(store) as bus:
-        bus.publish("a", MONITOR, "new")
+        bus.publish("a", "new")
         cursor = bus.open_cursor(since=0)
         assert [each["seq"] for each in await take(cursor)] == [1]
         assert [each["seq"] for each in await take(cursor)] == [1_000_000_002]
@@ -204,7 +204,7 @@ async def test_a_replay_reads_in_proportion_to_what_it_gives(autojump_clock: tri
 async def test_a_reader_that_had_caught_up_and_falls_out_of_the_ring_is_cut_off(autojump_clock: trio.abc.Clock) -> None:
     async with open_bus(ring=RING) as bus:
         cursor = bus.open_cursor()
-        bus.publish("a", MONITOR, "note")
+        bus.publish("a", "note")
         assert len(await take(cursor)) == 1
         flood(bus)
         with pytest.raises(SubscriberBehind, match="since = bookmark") as caught:
@@ -228,10 +228,10 @@ async def test_a_reader_that_replays_is_never_too_slow(autojump_clock: trio.abc.
 async def test_others_do_not_cut_off_a_reader_that_lost_nothing(autojump_clock: trio.abc.Clock) -> None:
     async with open_bus(ring=RING) as bus:
         cursor = bus.open_cursor(session="quiet")
-        bus.publish("quiet", MONITOR, "note")
+        bus.publish("quiet", "note")
         assert len(await take(cursor)) == 1
         flood(bus)
-        bus.publish("quiet", MONITOR, "note")
+        bus.publish("quiet", "note")
         assert len(await take(cursor)) == 1
         flood(bus, "quiet")
         with pytest.raises(SubscriberBehind):
@@ -271,7 +271,7 @@ async def test_retention_that_overtakes_a_replay_is_told_too(autojump_clock: tri
 
 async def test_a_bookmark_of_another_supervisor_begins_at_the_head() -> None:
     async with open_bus() as bus:
-        bus.publish("a", MONITOR, "note")
+        bus.publish("a", "note")
         cursor = bus.open_cursor(since=10**12)
         assert (cursor.position, cursor.complete) == (1, False)
         assert bus.open_cursor(since=-5).position == 0

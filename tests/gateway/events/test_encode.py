@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.events.ring import EventBatch, TextPieceBlock
-from wire.messages import EMPTY, EventChannel, EventEnvelope
+from wire.events import EventChannel
+from wire.messages import EMPTY, EventEnvelope
 
 
 def block_of(texts: list[str], *, first: int = 1, session: str = "a", run_id: str | None = "r1") -> TextPieceBlock:

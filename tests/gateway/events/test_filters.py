@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from gateway.events.cursor import EventFilter
-from wire.messages import EventChannel, EventEnvelope
+from wire.events import EventChannel
+from wire.messages import EventEnvelope
 
 
 def event(kind: str, run_id: str | None) -> EventEnvelope:

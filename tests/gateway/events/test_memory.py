@@ -11,7 +11,6 @@ from gateway.events.cursor import EventCursor
 from gateway.settings import EventSettings
 from store.records import EventRow
 from tests.gateway.events.stand_in import raws
-from wire.messages import EventChannel
 from wire.units import ByteCount
 
 RING = 1 << 20
@@ -71,7 +70,7 @@ async def pass_through(bus: EventBus, cursor: EventCursor, rounds: int) -> None:
     for number in range(rounds):
         session = f"session {number % 1000}"
         bus.publish_text(session, "text_chunk", pieces, run_id=f"r{number}")
-        bus.publish(session, EventChannel.PROGRESS, "done", {"text": "x"}, run_id=f"r{number}")
+        bus.publish(session, "done", {"text": "x"}, run_id=f"r{number}")
         await bus.wait_visible(bus.statistics().last_seq)
         while cursor.position < bus.head:
             await cursor.read()

@@ -13,7 +13,6 @@ from gateway.events.bus import EventBus
 from gateway.settings import EventSettings
 from store import Store, StoreSettings, open_store
 from tests.gateway.events.stand_in import raws, take
-from wire.messages import EventChannel
 from wire.units import ByteCount
 
 
@@ -37,7 +36,7 @@ def speak(bus: EventBus, rounds: int, *, sessions: int = 5) -> dict[str, str]:
         bus.publish_text(session, "text_chunk", raws(*texts), run_id="r")
         said[session] += "".join(texts)
     for session, text in said.items():
-        bus.publish(session, EventChannel.PROGRESS, "done", {"text": text}, run_id="r")
+        bus.publish(session, "done", {"text": text}, run_id="r")
     return said
 
 
@@ -97,7 +96,7 @@ async def test_the_next_life_replays_the_last_one_from_any_bookmark(tmp_path: Pa
 
 async def test_one_commit_serves_all_that_wait(tmp_path: Path) -> None:
     async with life(tmp_path / "pool.db") as (bus, _):
-        seqs = [bus.publish("a", EventChannel.CONTROL, "ask", {"n": number}) for number in range(500)]
+        seqs = [bus.publish("a", "ui_request", {"n": number}) for number in range(500)]
         with trio.fail_after(20):
             async with trio.open_nursery() as nursery:
                 for seq in seqs:
@@ -112,7 +111,7 @@ async def test_retention_is_told_to_whoever_comes_too_late(tmp_path: Path) -> No
     async with life(tmp_path / "pool.db", ring=2000, events=100) as (bus, store):
         begin = bus.head
         for number in range(1000):
-            bus.publish("a", EventChannel.MONITOR, "note", {"n": number})
+            bus.publish("a", "note", {"n": number})
         await store.flush()
     async with life(tmp_path / "pool.db", events=100) as (bus, _):
         cursor = bus.open_cursor(since=begin)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.events.ring import ITEM_BYTES, Item, Ring, TextPieceBlock, first_of, last_of, size_of
-from wire.messages import EventChannel, EventEnvelope
+from wire.events import EventChannel
+from wire.messages import EventEnvelope
 
 
 def event(seq: int, session: str = "a", size: int = 10) -> EventEnvelope:

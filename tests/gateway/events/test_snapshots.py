@@ -12,7 +12,8 @@ from gateway.events import snapshots
 from gateway.events.ring import Item, TextPieceBlock
 from gateway.events.snapshots import blocks_between, compact, expand, window_of
 from store.records import EventRow
-from wire.messages import EventChannel, EventEnvelope
+from wire.events import EventChannel
+from wire.messages import EventEnvelope
 
 
 def text(

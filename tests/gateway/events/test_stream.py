@@ -16,13 +16,18 @@ from gateway.events import cursor, snapshots
 from gateway.events.bus import EventBus, TextKind
 from gateway.settings import EventSettings
 from tests.gateway.events.stand_in import MemoryStore, raws
-from wire.messages import EventChannel
+from wire.events import EventChannel, EventType
 from wire.units import ByteCount
 
 RING = 3000
 """Bytes: some ten items."""
 
 SESSIONS = ["a", "b", "c"]
+EVENT_TYPES = [
+    *(EventType.TOOL_START, EventType.REPLY, EventType.SESSION_PATCHED),
+    *(EventType.RUN_START, EventType.UI_REQUEST, EventType.EXEC_LOST),
+]
+"""Without a commit, and with one."""
 TEXTS: list[TextKind] = ["text_chunk", "think_chunk"]
 SNAPSHOTS = {"text_snapshot": "text_chunk", "think_snapshot": "think_chunk"}
 
@@ -161,11 +166,11 @@ class Stage:
         if not self.store.has_been_degraded:
             assert all(each <= self.store.durable_upto for each in self.durable if each <= seq)
 
-    def publish(self, session: str, run_id: str | None, channel: EventChannel, *, durable: bool) -> None:
+    def publish(self, session: str, run_id: str | None, type_: EventType) -> None:
         data = {"n": len(self.told)}
-        seq = self.bus.publish(session, channel, "note", data, run_id=run_id, durable=durable)
-        self.told[seq] = Told(session, run_id, channel.value, "note", data)
-        if durable or channel is EventChannel.CONTROL:
+        seq = self.bus.publish(session, type_, data, run_id=run_id)
+        self.told[seq] = Told(session, run_id, type_.channel.value, type_, data)
+        if type_.is_durable:
             self.durable.append(seq)
 
     def publish_text(self, session: str, run_id: str | None, type_: TextKind, count: int) -> None:
@@ -180,8 +185,7 @@ class Op(NamedTuple):
     name: str
     session: str
     run_id: str | None
-    channel: EventChannel
-    durable: bool
+    event_type: EventType
     type: TextKind
     size: int
     reader: int
@@ -208,7 +212,7 @@ def some_view(choice: random.Random) -> View:
         session=choice.choice([None, None, "a", "b"]),
         run_id=choice.choice([None, None, "r1"]),
         channels=choice.choice([None, None, frozenset(choice.sample(list(EventChannel), 2))]),
-        kinds=choice.choice([None, None, frozenset({"note"}), frozenset({"think_snapshot", "text_chunk"})]),
+        kinds=choice.choice([None, None, frozenset({"session_patched"}), frozenset({"think_snapshot", "text_chunk"})]),
     )
 
 
@@ -217,8 +221,7 @@ def some_op(choice: random.Random) -> Op:
         name=choice.choices(list(WEIGHTS), list(WEIGHTS.values()))[0],
         session=choice.choice(SESSIONS),
         run_id=choice.choice([None, "r1", "r1", "r2"]),
-        channel=choice.choice(list(EventChannel)),
-        durable=choice.random() < 0.3,
+        event_type=choice.choice(EVENT_TYPES),
         type=choice.choice(TEXTS),
         size=choice.choice([1, 1, 2, 5, 20]),
         reader=choice.randrange(6),
@@ -230,7 +233,7 @@ def some_op(choice: random.Random) -> Op:
 async def perform(stage: Stage, op: Op) -> None:
     match op.name:
         case "event":
-            stage.publish(op.session, op.run_id, op.channel, durable=op.durable)
+            stage.publish(op.session, op.run_id, op.event_type)
         case "text":
             stage.publish_text(op.session, op.run_id, op.type, op.size)
         case "hold":
@@ -278,7 +281,7 @@ def test_every_reader_sees_each_event_once_and_in_order_whatever_happens(
     choice = random.Random(seed)  # a script of this length is mostly interesting, one that Hypothesis draws is not
     script = [some_op(choice) for _ in range(length)]
     with ExitStack() as stack:
-        stack.enter_context(patch.object(cursor, "_ROWS", page))
+        stack.enter_context(patch.object(cursor, "_PAGE_ROWS", page))
         stack.enter_context(patch.object(snapshots, "BLOCK", 8))
         stack.enter_context(patch.object(snapshots, "WINDOW", window))
         trio.run(play, script, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from gateway.events.translate import TextPieces, Translator, TurnOutput
 from gateway.events.worker_events import MAX_DATA_BYTES, READERS, PublishedEvent
 from rpc.pi import events as pi
-from wire.messages import EventChannel, Message, ToolCallView
+from wire.events import EventChannel, channel_of
+from wire.messages import Message, ToolCallView
 
 CALL = {"id": "c1", "name": "read", "input_preview": "x" * 500, "state": "RUNNING"}
 SHOWN = {**CALL, "input_preview": "x" * 200}
@@ -31,7 +32,7 @@ def told(*messages: Message, translator: Translator | None = None) -> list[tuple
 def shown(step: TurnOutput) -> tuple[str, str, Any]:
     if isinstance(step, TextPieces):
         return "text", step.type, [msgspec.json.decode(piece) for piece in step.pieces]
-    return step.channel.value, step.type, json.loads(msgspec.json.encode(step.data))
+    return channel_of(step.type).value, step.type, json.loads(msgspec.json.encode(step.data))
 
 
 def piece(text: Any, name: str = "assistant_message") -> Message:

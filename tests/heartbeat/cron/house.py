@@ -15,7 +15,6 @@ from heartbeat.cron.settings import CronJobSettings, CronSettings, JobMode
 from heartbeat.delivery.channel import Alert
 from heartbeat.delivery.targets import target_problem
 from heartbeat.ports import BeatAnswer, BeatRequest
-from wire.messages import EventChannel
 from wire.units import Seconds
 
 BEGIN = 1_700_000_000.0
@@ -126,10 +125,8 @@ class House:
         assert session
         return self.paused_until
 
-    def publish(
-        self, session: str, channel: EventChannel, type_: str, data: Any = None, *, durable: bool = False
-    ) -> None:
-        assert (channel, type_, durable) == (EventChannel.MONITOR, "cron", False)
+    def publish(self, session: str, type_: str, data: Any = None) -> None:
+        assert type_ == "cron"
         self.told.append({"session": session, **data})
 
     # --- courier ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from heartbeat.delivery.channel import Alert, DeliveryFailed
-from wire.messages import EventChannel
+from wire.events import EventChannel, channel_of
 
 WALL = 1_700_000_000.0
 
@@ -63,11 +63,8 @@ class Disk:
         self._change((lambda: shelf.pop(key, None)) if body is None else (lambda: shelf.update({key: body})))
         return _Settled()
 
-    def publish(
-        self, session: str, channel: EventChannel, type_: str, data: Any = None, *, durable: bool = False
-    ) -> object:
-        assert durable
-        event = (session, channel, type_, msgspec.json.decode(msgspec.json.encode(data)))
+    def publish(self, session: str, type_: str, data: Any = None) -> object:
+        event = (session, channel_of(type_), type_, msgspec.json.decode(msgspec.json.encode(data)))
         self._change(lambda: self.events.append(event))
         return len(self.events)
 
