@@ -28,6 +28,7 @@ from wire.entries import (
 )
 from wire.messages import CallDetails, ToolCallView
 from wire.prompt_texts import excerpt
+from wire.states import IllegalTransition, transition
 
 MAX_NOTE_CHARS = 2_000
 """Characters of a note that are kept."""
@@ -52,10 +53,6 @@ TRANSITIONS: Mapping[CallState, frozenset[CallState]] = {
 """From each state the states it may move to."""
 
 
-class IllegalCallTransition(Exception):
-    """A step that the table, or a call's approval, does not allow: a defect of ours."""
-
-
 def is_final(state: CallState) -> bool:
     """Whether a call in this state moves no more."""
     return not TRANSITIONS[state]
@@ -67,13 +64,13 @@ def new_record(call: ToolUseBlock, ts: float) -> CallRecord:
 
 
 def with_state(record: CallRecord, state: CallState, ts: float, note: str | None = None) -> CallRecord:
-    """The record after a move that does not end the call. Raises IllegalMove.
+    """The record after a move that does not end the call. Raises IllegalTransition.
 
     To AWAITING_APPROVAL the note says why a person is asked; from there to RUNNING only after ``allow``.
     """
-    _check_transition(record, state)
+    transition(TRANSITIONS, record.state, state)
     if is_final(state):
-        raise IllegalCallTransition(f"call {record.id}: {state} is an end and takes a result")
+        raise IllegalTransition(f"call {record.id}: {state} is an end and takes a result")
     more: dict[str, Any] = {}
     if state is AWAITING_APPROVAL:
         more["approval"] = CallApproval(_truncate(note) or "")
@@ -84,9 +81,9 @@ def with_state(record: CallRecord, state: CallState, ts: float, note: str | None
 
 
 def with_input(record: CallRecord, ts: float, given: dict[str, Any]) -> CallRecord:
-    """The record with the input that a hook puts in place of the model's. Raises IllegalMove unless PENDING."""
+    """The record with the input that a hook puts in place of the model's. Raises IllegalTransition unless PENDING."""
     if record.state is not PENDING:
-        raise IllegalCallTransition(f"call {record.id} is {record.state}: its input cannot change any more")
+        raise IllegalTransition(f"call {record.id} is {record.state}: its input cannot change any more")
     return msgspec.structs.replace(
         record, changed_input=given, audit=_extended_audit(record, PENDING, ts, "a hook has changed the input")
     )
@@ -95,12 +92,12 @@ def with_input(record: CallRecord, ts: float, given: dict[str, Any]) -> CallReco
 def with_decision(
     record: CallRecord, decision: ApprovalDecision, ts: float, note: str | None, by: str | None
 ) -> CallRecord:
-    """The record with the decision about it; it moves when the decision acts. Raises IllegalMove, also the second time.
+    """The record with the decision about it; it moves when the decision acts. ``by`` names who decided.
 
-    ``by`` names who decided.
+    Raises IllegalTransition, also for a second decision.
     """
     if record.state is not AWAITING_APPROVAL or record.approval is None or record.approval.decision is not None:
-        raise IllegalCallTransition(f"call {record.id} is {record.state} and awaits no decision")
+        raise IllegalTransition(f"call {record.id} is {record.state} and awaits no decision")
     approval = CallApproval(record.approval.reason, decision, _truncate(note), _truncate(by), ts)
     said = f"{decision} by {by or 'someone'}" + (f": {note}" if note else "")
     return msgspec.structs.replace(record, approval=approval, audit=_extended_audit(record, record.state, ts, said))
@@ -115,15 +112,15 @@ def with_result(
     images: list[ImageBlock] | None = None,
     note: str | None = None,
 ) -> CallRecord:
-    """The record after its last move; ``result`` is what the model is told. Raises IllegalMove.
+    """The record after its last move; ``result`` is what the model is told. Raises IllegalTransition.
 
     ``duration_ms`` is how long it ran; a call that never ran has none.
     """
-    _check_transition(record, state)
+    transition(TRANSITIONS, record.state, state)
     if not is_final(state):
-        raise IllegalCallTransition(f"call {record.id}: {state} is no end")
+        raise IllegalTransition(f"call {record.id}: {state} is no end")
     if record.approval is not None and record.approval.decision == "allow" and state is DENIED:
-        raise IllegalCallTransition(f"call {record.id} was allowed")
+        raise IllegalTransition(f"call {record.id} was allowed")
     ran = None if record.started_at is None else round(max(0.0, ts - record.started_at) * 1000, 3)
     return msgspec.structs.replace(
         record,
@@ -137,14 +134,9 @@ def with_result(
     )
 
 
-def _check_transition(record: CallRecord, state: CallState) -> None:
-    if state not in TRANSITIONS[record.state]:
-        raise IllegalCallTransition(f"call {record.id} cannot move from {record.state} to {state}")
-
-
 def _check_allowed(record: CallRecord) -> None:
     if record.approval is not None and record.approval.decision != "allow":
-        raise IllegalCallTransition(f"call {record.id} was not allowed to run")
+        raise IllegalTransition(f"call {record.id} was not allowed to run")
 
 
 def _extended_audit(record: CallRecord, state: CallState, ts: float, note: str | None) -> list[CallTransition]:

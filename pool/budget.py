@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from errors import PoolError
 from pool.settings import PoolSettings
-from pool.transitions import transition
+from wire.states import transition
 
 
 class TokenBucket:

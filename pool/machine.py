@@ -19,9 +19,10 @@ from pool.snapshot import MachineSnapshot, SessionPlacement, WorkerExplanation
 from pool.spawning import Spawner
 from pool.state import PoolState, check_settings
 from pool.stimuli import Action, FailureKind, Reject, Stimulus, StopReason
-from pool.transitions import MODE_TRANSITIONS, PoolMode, SessionState, WorkerState, transition
+from pool.transitions import MODE_TRANSITIONS, PoolMode, SessionState, WorkerState
 from pool.workers import Workers
 from profiles.profile import CapabilityProfile
+from wire.states import transition
 
 _HIGHEST_PRIORITY = 1000
 """Waiting is worth one step each ``age_step``: more than this would outlast any wait, and far more no float holds."""

@@ -13,17 +13,10 @@ from pool.records import AgentWorkers, HardGroup, HoldRecord, ProfileRecord, Ses
 from pool.settings import PoolSettings
 from pool.snapshot import Counters, PoolCounts
 from pool.stimuli import Acquire, Action, Notify, Reject
-from pool.transitions import (
-    SESSION_TRANSITIONS,
-    WORKER_TRANSITIONS,
-    PoolMode,
-    SessionState,
-    WaiterState,
-    WorkerState,
-    transition,
-)
+from pool.transitions import SESSION_TRANSITIONS, WORKER_TRANSITIONS, PoolMode, SessionState, WaiterState, WorkerState
 from pool.waiting_list import ConditionQueue, Waiter, WaitingList
 from profiles.profile import CapabilityProfile
+from wire.states import transition
 from wire.timers import Timers
 
 _INITIAL_SERVICE_INTERVAL = 1.0

@@ -1,14 +1,7 @@
 """The states of workers, sessions and waiters, and the moves between them that are legal; any other move raises."""
 
 from collections.abc import Mapping
-from enum import Enum, StrEnum
-from typing import TypeVar
-
-S = TypeVar("S", bound=Enum)
-
-
-class IllegalTransitionError(RuntimeError):
-    """The machine tried a move that its table does not have: a bug of ours, never a caller's fault."""
+from enum import StrEnum
 
 
 class WorkerState(StrEnum):
@@ -89,10 +82,3 @@ MODE_TRANSITIONS: Mapping[PoolMode, frozenset[PoolMode]] = {
     PoolMode.DRAINING: frozenset({PoolMode.RUNNING, PoolMode.CLOSED}),
     PoolMode.CLOSED: frozenset(),
 }
-
-
-def transition(moves: Mapping[S, frozenset[S]], old: S, new: S) -> S:
-    """Return ``new`` if ``moves`` has the step from ``old`` to it; raises IllegalMoveError otherwise."""
-    if new not in moves[old]:
-        raise IllegalTransitionError(f"{type(old).__name__} has no move from {old.value} to {new.value}")
-    return new

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pool.stimuli import Acquire
-from pool.transitions import WAITER_TRANSITIONS, WaiterState, transition
+from pool.transitions import WAITER_TRANSITIONS, WaiterState
+from wire.states import transition
 
 if TYPE_CHECKING:
     from pool.records import ProfileRecord, SessionRecord

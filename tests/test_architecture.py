@@ -34,7 +34,10 @@ WITHOUT_A_CLOCK = (
     "rpc/native",
     "rpc/dialect",
     *(f"wire/{name}" for name in ("call_page", "entries", "framing", "messages", "redaction", "run_view", "sparkline")),
-    *(f"wire/{name}" for name in ("sse", "prompt_texts", "timers", "transcript", "transcript_repair", "units")),
+    *(
+        f"wire/{name}"
+        for name in ("sse", "prompt_texts", "timers", "transcript", "transcript_repair", "units", "states")
+    ),
     "pool/machine",
     "pool/transitions",
     "pool/waiting_list",

@@ -24,6 +24,7 @@ from doors.websocket.frames import (
 )
 from errors import PoolError, PoolSaturated, UsageError
 from wire.framing import DECODE_ERRORS
+from wire.states import IllegalTransition
 
 PROTOCOLS = (4, 3)
 """The best first."""
@@ -202,10 +203,6 @@ _TRANSITIONS = {
 }
 
 
-class IllegalSocketTransition(RuntimeError):
-    """A defect of whoever drives the machine."""
-
-
 class SendFrame(NamedTuple):
     """Send a frame."""
 
@@ -289,7 +286,7 @@ class SocketMachine:
     def _transition(self, stimulus: SocketStimulus) -> None:
         after = _TRANSITIONS.get((self.phase, stimulus))
         if after is None:
-            raise IllegalSocketTransition(f"{stimulus.name} in {self.phase.name}")
+            raise IllegalTransition(f"{stimulus.name} in {self.phase.name}")
         self.phase = after
 
     def _close(self, stimulus: SocketStimulus, code: int, reason: str) -> list[Action]:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from gateway.lanes.messages import Submit
 from gateway.settings import QueueMode
-from pool.transitions import transition
+from wire.states import transition
 
 
 class EntryState(StrEnum):
@@ -167,7 +167,7 @@ class LaneEntry:
         """Among all that wait anywhere."""
 
     def transition_to(self, state: EntryState) -> None:
-        """Take the run to ``state``; raises IllegalMoveError where the table has no such step."""
+        """Take the run to ``state``; raises IllegalTransition where the table has no such step."""
         self.state = transition(ENTRY_TRANSITIONS, self.state, state)
 
     @property

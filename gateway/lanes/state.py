@@ -22,7 +22,7 @@ from gateway.lanes.entries import (
 from gateway.lanes.messages import LaneAction, RejectionReason, RejectRun, StartTurn, Submit
 from gateway.lanes.queue import SessionQueue
 from gateway.settings import QueueSettings
-from pool.transitions import transition
+from wire.states import transition
 from wire.timers import Timer
 
 
@@ -65,7 +65,7 @@ class LaneSession:
         self.timer: Timer | None = None
 
     def transition_to(self, state: LaneSessionState) -> None:
-        """Take the session to ``state``, where it may be; raises IllegalMoveError where the table has no such step."""
+        """Take the session to ``state``, where it may be; raises IllegalTransition where the table has no such step."""
         if state is not self.state:
             self.state = transition(LANE_SESSION_TRANSITIONS, self.state, state)
 

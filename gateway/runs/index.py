@@ -18,8 +18,8 @@ import msgspec
 
 from errors import Conflict, PoolSaturated, UsageError
 from gateway.settings import CurrentSettings
-from pool.transitions import transition
 from store.records import RunKey, RunRow, RunState
+from wire.states import transition
 
 RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     RunState.ACCEPTED: frozenset({RunState.STARTED, RunState.ENDED}),
@@ -222,12 +222,12 @@ class RunIndex:
         return AcceptedRun(run, evicted)
 
     def start(self, run: RunRecord, *, wall_now: float) -> None:
-        """Its turn may reach the worker from now on. Raises IllegalMoveError unless it was only accepted."""
+        """Its turn may reach the worker from now on. Raises IllegalTransition unless it was only accepted."""
         run.state = transition(RUN_TRANSITIONS, run.state, RunState.STARTED)
         run.started_at = wall_now
 
     def end(self, run: RunRecord, outcome: bytes, now: float, *, wall_now: float) -> None:
-        """It has its outcome. Raises IllegalMoveError when it had one already."""
+        """It has its outcome. Raises IllegalTransition when it had one already."""
         run.state = transition(RUN_TRANSITIONS, run.state, RunState.ENDED)
         run.ended_at = wall_now
         run.outcome = outcome
@@ -238,7 +238,7 @@ class RunIndex:
     def discard(self, run: RunRecord) -> None:
         """Forget a run that could not be taken up after all, so that its key is free again.
 
-        Raises IllegalMoveError for one that has started: it may have had effects, and its key must stand for it.
+        Raises IllegalTransition for one that has started: it may have had effects, and its key must stand for it.
         """
         transition(RUN_TRANSITIONS, run.state, RunState.STARTED)
         self._remove(run)

@@ -6,7 +6,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from agent.tool_call import (
     TRANSITIONS,
-    IllegalCallTransition,
     is_final,
     new_record,
     with_decision,
@@ -14,6 +13,7 @@ from agent.tool_call import (
     with_state,
 )
 from wire.entries import ApprovalDecision, CallRecord, CallState, ToolUseBlock
+from wire.states import IllegalTransition
 
 ENDS = frozenset({CallState.COMPLETED, CallState.FAILED, CallState.DENIED, CallState.SEALED})
 GOOD = {"ok": True, "data": "fine"}
@@ -51,7 +51,7 @@ class CallWalk(RuleBasedStateMachine):
         if state is CallState.RUNNING and self.record.approval is not None:
             legal = legal and self.decisions == ["allow"]
         if not legal:
-            with pytest.raises(IllegalCallTransition):
+            with pytest.raises(IllegalTransition):
                 with_state(self.record, state, self.tick(), "why")
             return
         self.record = with_state(self.record, state, self.tick(), "why")
@@ -60,7 +60,7 @@ class CallWalk(RuleBasedStateMachine):
     @rule(decision=st.sampled_from(["allow", "deny"]), note=st.none() | st.text(max_size=5))
     def decide(self, decision: ApprovalDecision, note: str | None) -> None:
         if self.record.state is not CallState.AWAITING_APPROVAL or self.decisions:
-            with pytest.raises(IllegalCallTransition):
+            with pytest.raises(IllegalTransition):
                 with_decision(self.record, decision, self.tick(), note, "ann")
             return
         self.record = with_decision(self.record, decision, self.tick(), note, "ann")
@@ -72,7 +72,7 @@ class CallWalk(RuleBasedStateMachine):
             state is CallState.DENIED and self.decisions == ["allow"]
         )
         if not legal:
-            with pytest.raises(IllegalCallTransition):
+            with pytest.raises(IllegalTransition):
                 with_result(self.record, state, self.tick(), result_for(state))
             return
         self.record = with_result(self.record, state, self.tick(), result_for(state))
@@ -81,9 +81,9 @@ class CallWalk(RuleBasedStateMachine):
     @precondition(lambda self: is_final(self.record.state))
     @rule(state=st.sampled_from(sorted(CallState)))
     def nothing_follows_an_end(self, state: CallState) -> None:
-        with pytest.raises(IllegalCallTransition):
+        with pytest.raises(IllegalTransition):
             with_result(self.record, state, self.tick(), GOOD)
-        with pytest.raises(IllegalCallTransition):
+        with pytest.raises(IllegalTransition):
             with_state(self.record, state, self.tick())
 
     @invariant()
@@ -114,7 +114,7 @@ TestCallWalk = CallWalk.TestCase
 
 def test_a_call_is_decided_once() -> None:
     record = with_decision(record_in(CallState.AWAITING_APPROVAL), "deny", 3.0, None, "ann")
-    with pytest.raises(IllegalCallTransition, match="awaits no decision"):
+    with pytest.raises(IllegalTransition, match="awaits no decision"):
         with_decision(record, "allow", 4.0, None, "bob")
 
 
@@ -153,12 +153,12 @@ def test_notes_are_bounded() -> None:
 @pytest.mark.parametrize("state", [CallState.PENDING, CallState.RUNNING])
 def test_what_awaits_no_decision_takes_none(state: CallState) -> None:
     record = record_in(*([] if state is CallState.PENDING else [state]))
-    with pytest.raises(IllegalCallTransition, match="awaits no decision"):
+    with pytest.raises(IllegalTransition, match="awaits no decision"):
         with_decision(record, "allow", 3.0, None, None)
 
 
 def test_an_end_takes_a_result_and_nothing_else_does() -> None:
-    with pytest.raises(IllegalCallTransition, match="takes a result"):
+    with pytest.raises(IllegalTransition, match="takes a result"):
         with_state(record_in(), CallState.FAILED, 2.0)
-    with pytest.raises(IllegalCallTransition, match="is no end"):
+    with pytest.raises(IllegalTransition, match="is no end"):
         with_result(record_in(), CallState.RUNNING, 2.0, BAD)

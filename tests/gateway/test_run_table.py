@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from errors import Conflict, PoolSaturated, UsageError
 from gateway.runs.index import AcceptedRun, RepeatedRun, RunIndex, RunRecord, hash_body
 from gateway.settings import CurrentSettings, GatewaySettings
-from pool.transitions import IllegalTransitionError
 from store.records import RunRow, RunState
+from wire.states import IllegalTransition
 from wire.units import Seconds
 
 WINDOW, AGE = 300.0, 600.0
@@ -94,7 +94,7 @@ def test_a_run_that_could_not_be_taken_up_frees_its_key_unless_it_has_started() 
     runs.discard(accept(runs, "a"))
     run = accept(runs, "a", body="other")
     runs.start(run, wall_now=WALL)
-    with pytest.raises(IllegalTransitionError):
+    with pytest.raises(IllegalTransition):
         runs.discard(run)
     assert runs.get(run.key) is run
 
@@ -121,12 +121,12 @@ def test_no_run_starts_twice_ends_twice_or_starts_after_its_end() -> None:
     runs = table()
     run = accept(runs, "a")
     runs.start(run, wall_now=WALL)
-    with pytest.raises(IllegalTransitionError):
+    with pytest.raises(IllegalTransition):
         runs.start(run, wall_now=WALL)
     runs.end(run, b"{}", 0.0, wall_now=WALL)
-    with pytest.raises(IllegalTransitionError):
+    with pytest.raises(IllegalTransition):
         runs.start(run, wall_now=WALL)
-    with pytest.raises(IllegalTransitionError):
+    with pytest.raises(IllegalTransition):
         runs.end(run, b"again", 0.0, wall_now=WALL)
     assert run.outcome == b"{}"
 

@@ -8,13 +8,12 @@ from pool.transitions import (
     SESSION_TRANSITIONS,
     WAITER_TRANSITIONS,
     WORKER_TRANSITIONS,
-    IllegalTransitionError,
     PoolMode,
     SessionState,
     WaiterState,
     WorkerState,
-    transition,
 )
+from wire.states import IllegalTransition, transition
 
 WORKER_LIFE = {
     ("starting", "idle"),
@@ -36,7 +35,7 @@ def test_a_worker_moves_only_along_its_table(old: WorkerState, new: WorkerState)
     if (old.value, new.value) in WORKER_LIFE:
         assert transition(WORKER_TRANSITIONS, old, new) is new
     else:
-        with pytest.raises(IllegalTransitionError, match=f"from {old.value} to {new.value}"):
+        with pytest.raises(IllegalTransition, match=f"from {old.value} to {new.value}"):
             transition(WORKER_TRANSITIONS, old, new)
 
 
@@ -45,7 +44,7 @@ def test_a_session_goes_round_active_parking_parked_and_no_other_way(old: Sessio
     if (old.value, new.value) in SESSION_LIFE:
         assert transition(SESSION_TRANSITIONS, old, new) is new
     else:
-        with pytest.raises(IllegalTransitionError):
+        with pytest.raises(IllegalTransition):
             transition(SESSION_TRANSITIONS, old, new)
 
 

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord
 from pool.stimuli import Acquire
-from pool.transitions import IllegalTransitionError, WaiterState
+from pool.transitions import WaiterState
 from pool.waiting_list import ConditionQueue, Waiter, WaitingList
 from tests.pool.world import make_profile
+from wire.states import IllegalTransition
 
 AGENT = AgentWorkers("main")
 numbers = iter(range(10**9))
@@ -100,7 +101,7 @@ def test_an_ended_waiter_cannot_move_any_more() -> None:
     waiting, kind = WaitingList(), make_kind()
     waiter = queued(waiting, kind)
     waiting.transition(waiter, WaiterState.DONE)
-    with pytest.raises(IllegalTransitionError):
+    with pytest.raises(IllegalTransition):
         waiting.transition(waiter, WaiterState.QUEUED)
 
 

@@ -18,12 +18,12 @@ from doors.websocket.handshake import (
     CloseSocket,
     Dispatch,
     HandshakeResult,
-    IllegalSocketTransition,
     SendFrame,
     SocketMachine,
     SocketPhase,
     SocketStimulus,
 )
+from wire.states import IllegalTransition
 from wire.units import ByteCount
 
 OWNER = TokenIdentity("http", Scope.ADMIN, approvals=True)
@@ -248,7 +248,7 @@ def test_after_the_end_nothing_counts_any_more() -> None:
 
 def test_a_move_that_there_is_not_is_a_defect_of_ours() -> None:
     made = opened()
-    with pytest.raises(IllegalSocketTransition, match="ACCEPTED in OPEN"):
+    with pytest.raises(IllegalTransition, match="ACCEPTED in OPEN"):
         made._transition(SocketStimulus.ACCEPTED)
 
 

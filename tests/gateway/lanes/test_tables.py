@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from gateway.lanes.entries import ENTRY_TRANSITIONS, LANE_SESSION_TRANSITIONS, EntryState, LaneSessionState
-from pool.transitions import IllegalTransitionError, transition
+from wire.states import IllegalTransition, transition
 
 ENTRY_LIFE = {
     ("new", "waiting"),
@@ -42,7 +42,7 @@ def test_an_entry_moves_only_along_its_table(old: EntryState, new: EntryState) -
     if (old.value, new.value) in ENTRY_LIFE:
         assert transition(ENTRY_TRANSITIONS, old, new) is new
     else:
-        with pytest.raises(IllegalTransitionError, match=f"from {old.value} to {new.value}"):
+        with pytest.raises(IllegalTransition, match=f"from {old.value} to {new.value}"):
             transition(ENTRY_TRANSITIONS, old, new)
 
 
@@ -51,7 +51,7 @@ def test_a_session_moves_only_along_its_table(old: LaneSessionState, new: LaneSe
     if (old.value, new.value) in SESSION_LIFE:
         assert transition(LANE_SESSION_TRANSITIONS, old, new) is new
     else:
-        with pytest.raises(IllegalTransitionError, match=f"from {old.value} to {new.value}"):
+        with pytest.raises(IllegalTransition, match=f"from {old.value} to {new.value}"):
             transition(LANE_SESSION_TRANSITIONS, old, new)
 
 
