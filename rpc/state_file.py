@@ -12,7 +12,7 @@ import trio
 
 from errors import PoolError
 from rpc.children import ChildRegistry
-from wire.files import open_regular
+from wire.files import open_regular, replace_file
 from wire.framing import DECODE_ERRORS
 from wire.procfs import ProcessIdentity, identify, read_stat
 
@@ -94,21 +94,12 @@ class StateFile:
         )
 
     async def _write(self, state: SupervisorState) -> None:
-        await trio.to_thread.run_sync(self._replace, state)
-
-    def _replace(self, state: SupervisorState) -> None:
-        """Write beside the file, then move it over; readers see the old text or the new one, never half of it."""
-        draft = self._path.with_name(self._path.name + ".new")
-        draft.unlink(missing_ok=True)
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(state))
-        draft.replace(self._path)
+        await trio.to_thread.run_sync(replace_file, self._path, msgspec.json.encode(state))
 
     def _close(self) -> None:
         try:
             if self._children.workers():
-                self._replace(self._snapshot())
+                replace_file(self._path, msgspec.json.encode(self._snapshot()))
             else:
                 self._path.unlink(missing_ok=True)
         except OSError:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from settings.load import parse_settings, parse_toml, read_settings_file, settin
 from settings.problems import Problem, SettingsError
 from settings.schema import Settings, as_table, file_shape
 from settings.template import humanize, inline_key, inline_value, render_template
+from wire.files import replace_file
 from wire.redaction import HIDDEN, is_secret_name
 
 _PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
@@ -176,39 +176,10 @@ def _redacted_arguments(items: list[Any]) -> list[Any]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put the text in the file's place in one step, on the disk before it counts; mode and owner stay."""
-    target = path.resolve()  # a link stays a link
+    """Put the text in the file's place in one step; a link stays a link, mode and owner stay."""
+    target = path.resolve()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                _copy_ownership(target, descriptor)
-                file.write(text.encode())
-                file.flush()
-                os.fsync(descriptor)
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        _sync_directory(target.parent)
+        replace_file(target, text.encode(), keep_mode=True, durable=True)
     except OSError as exc:
         raise UsageError(f"cannot write {path}: {exc.strerror}") from exc
-
-
-def _copy_ownership(target: Path, descriptor: int) -> None:
-    """Give the new file mode and owner of the old one; a new one is its owner's only."""
-    if not target.exists():
-        return
-    old, new = target.stat(), os.fstat(descriptor)
-    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
-        os.fchown(descriptor, old.st_uid, old.st_gid)
-    os.fchmod(descriptor, old.st_mode & 0o777)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

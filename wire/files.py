@@ -1,11 +1,4 @@
-"""Safe open, atomic replace, fsync of directories.
-
-Opening a file in whose place others may have put something else: who opens a named pipe may wait for ever.
-
-JSON that is kept for a while, in no more memory than it needs. Pure.
-
-Who decides what a file holds: its owner and mode, and where it lies.
-"""
+"""Files: safe opening, atomic replacement, write access of other users; and JSON in no more memory than it needs."""
 
 import errno
 import os
@@ -22,9 +15,10 @@ class IrregularFile(OSError):
 
 
 def open_regular(path: Path, flags: int, *, mode: int = 0o600, follow: bool = True) -> int:
-    """A descriptor of a regular file, close-on-exec. ``follow``: a link is gone after, otherwise refused.
+    """A descriptor of a regular file, close-on-exec; never blocks, as opening a named pipe would.
 
-    Raises OSError as ``os.open``, IrregularFile for what is none; ValueError for a path that can be none.
+    ``follow``: a link is followed, otherwise refused. Raises OSError as ``os.open``, IrregularFile for anything but a
+    regular file, ValueError for an impossible path.
     """
     flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags, mode)
@@ -34,20 +28,60 @@ def open_regular(path: Path, flags: int, *, mode: int = 0o600, follow: bool = Tr
     return descriptor
 
 
+def replace_file(path: Path, data: bytes, *, keep_mode: bool = False, durable: bool = False) -> None:
+    """Put ``data`` in the place of ``path`` in one step: readers see the old content or the new, never half of it.
+
+    The new file is its owner's only; with ``keep_mode`` it gets owner and mode of the one that it replaces. With
+    ``durable`` it survives a power cut. One writer at a time in each process. Raises OSError; then the old file stands.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            if keep_mode and path.exists():
+                _copy_ownership(path.stat(), descriptor)
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(descriptor)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync_directory(path.parent)
+
+
+def _copy_ownership(old: os.stat_result, descriptor: int) -> None:
+    new = os.fstat(descriptor)
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, old.st_mode & 0o777)
+
+
+def sync_directory(path: Path) -> None:
+    """Force a directory's new names to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 _encode = msgspec.json.Encoder().encode
 
 
 def encode_compact(value: Any) -> bytes:
-    """Encode ``value``: for what outlives the step it is made in.
+    """Encode ``value`` for keeping.
 
-    The encoder writes into a buffer that doubles as it fills, and hands that out as it is: an answer of 170 kB holds
-    255 kB for as long as anybody holds the answer. A copy takes a microsecond.
+    The encoder hands out its buffer, which doubles as it fills: 170 kB of JSON hold 255 kB. A copy takes a microsecond.
     """
     return memoryview(_encode(value)).tobytes()
 
 
 def foreign_write_access(path: Path) -> str | None:
-    """Who else can write the file, in words that follow its name, with owner and mode; None = only this user and root.
+    """Who besides this user and root can write the file, in words that follow its name; None = no one.
 
     A link and its target are both checked. Write access of this user's own group is allowed. Raises OSError.
     """

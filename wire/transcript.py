@@ -15,6 +15,7 @@ from typing import Any, Self
 import msgspec
 
 from wire.entries import FORMAT_VERSION, KnownEntry, SessionHeader, TranscriptEntry, UnknownEntry
+from wire.files import sync_directory
 from wire.framing import DECODE_ERRORS
 from wire.transcript_repair import (
     MAX_ENTRY_BYTES,
@@ -26,7 +27,6 @@ from wire.transcript_repair import (
     open_locked,
     read_lines,
     repair_open_file,
-    sync_directory,
 )
 
 

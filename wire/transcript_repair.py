@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, ClassVar
 import msgspec
 
 from errors import PoolError
-from wire.files import IrregularFile, open_regular
+from wire.files import IrregularFile, open_regular, sync_directory
 from wire.framing import DECODE_ERRORS
 
 MAX_ENTRY_BYTES = 128 * 1024 * 1024
@@ -152,15 +152,6 @@ def lock(descriptor: int, path: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as exc:
         raise TranscriptLocked(f"another process is writing the transcript {path}") from exc
-
-
-def sync_directory(path: Path) -> None:
-    """Force a directory's new names to the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # --- repair -----------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from doors.http.binding import parse_bind
 from doors.http.settings import HttpSettings, HttpToken, host_name, is_origin
 from errors import UsageError
+from wire.files import replace_file
 
 
 class Scope(IntEnum):
@@ -117,11 +118,7 @@ def _create_token_file(path: Path) -> None:
         return
     import secrets  # noqa: PLC0415  # commands that only look at the settings need not pay for it
 
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-        file.write(secrets.token_urlsafe(32) + "\n")
-    fresh.replace(path)
+    replace_file(path, f"{secrets.token_urlsafe(32)}\n".encode())
 
 
 def read_token(path: Path) -> str:

@@ -270,7 +270,7 @@ _DOORS = (
     Mutant(
         "private",
         "a new token can be read by others",
-        "doors/http/tokens.py:_create_token_file",
+        "wire/files.py:replace_file",
         "0o600",
         "0o644",
         ("tests/doors/http/test_gate.py::test_a_token_is_made_once_for_its_owner_only",),
