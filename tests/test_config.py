@@ -46,11 +46,6 @@ def test_an_existing_file_is_replaced_only_by_force(path: Path) -> None:
     assert mode(path) == 0o640
 
 
-def test_force_also_makes_a_file_that_is_not_there(path: Path) -> None:
-    init_config(path, force=True)
-    assert mode(path) == 0o600
-
-
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"cannot write .*file/pool\.toml: File exists"):
@@ -174,11 +169,6 @@ def test_mode_and_link_stay(path: Path, tmp_path: Path) -> None:
     assert link.is_symlink()
     assert load_settings(path).pool.max == 9
     assert mode(path) == 0o644
-
-
-def test_a_relative_name_keeps_meaning_what_it_meant(path: Path) -> None:
-    set_config(path, "data_dir", "state")
-    assert load_settings(path).data_dir == str(path.parent / "state")
 
 
 @pytest.mark.parametrize(

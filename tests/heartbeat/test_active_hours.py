@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heartbeat import schedule
-from heartbeat.schedule import ALWAYS_ACTIVE, ActiveWindow, parse_active_hours
+from heartbeat.schedule import parse_active_hours
 
 NEW_YORK = "America/New_York"  # 2026: forward at 02:00 on March 8, back at 02:00 on November 1
 BERLIN = "Europe/Berlin"
@@ -79,12 +79,6 @@ def test_no_zone_is_the_machines_own(zone: str) -> None:
     assert window.is_active(at(NEW_YORK, "2026-07-03T16:59"))
     assert not window.is_active(at(NEW_YORK, "2026-07-03T17:00"))
     assert window.next_start(at(NEW_YORK, "2026-03-07T17:00")) == at(NEW_YORK, "2026-03-08T09:00")
-
-
-def test_no_hours_are_all_hours() -> None:
-    assert ALWAYS_ACTIVE.is_active(YEAR_2026)
-    assert ALWAYS_ACTIVE.next_start(YEAR_2026 + 0.25) == YEAR_2026 + 0.25
-    assert ALWAYS_ACTIVE.warning == ""
 
 
 @pytest.mark.parametrize(
@@ -234,7 +228,3 @@ def test_the_next_start_is_the_first_minute_of_the_window(start: str, end: str, 
 def test_a_window_and_its_opposite_share_the_day(start: str, end: str, zone: str, now: float) -> None:
     is_active = [parse_active_hours(*times, zone).is_active(now) for times in ((start, end), (end, start))]
     assert is_active.count(True) == (0 if start == end else 1)
-
-
-def test_windows_are_values() -> None:
-    assert parse_active_hours("08:00", "17:00") == ActiveWindow(start=8 * HOUR, end=17 * HOUR)

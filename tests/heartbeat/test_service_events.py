@@ -28,7 +28,6 @@ async def test_a_beat_gives_way_to_a_turn_and_comes_a_second_after_it_at_the_lat
     world.busy.clear()
     await trio.sleep(1.3)
     assert len(world.started) == 1
-    assert len(world.started) == 1
 
 
 async def test_whoever_is_busy_may_also_be_queued_for(autojump_clock: MockClock, world: World, serve: Serve) -> None:
@@ -118,31 +117,6 @@ async def test_a_finished_command_reaches_a_worker_within_300_ms(
     assert world.disk.events[MAIN] == []
 
 
-async def test_events_wake_no_agent_whose_settings_say_so(
-    autojump_clock: MockClock, world: World, serve: Serve
-) -> None:
-    heartbeat = await serve(but(wake=False))
-    world.inject("make has finished")
-    assert heartbeat.wake("main", WakeReason.EXEC) is False
-    assert heartbeat.wake("nobody", WakeReason.EXEC) is False
-    await trio.sleep(5)
-    assert world.started == []
-    assert len(world.unclaimed(MAIN)) == 1
-
-
-async def test_what_comes_while_a_beat_runs_is_the_next_ones(
-    autojump_clock: MockClock, world: World, serve: Serve
-) -> None:
-    world.answer, world.run_time = report_all, 10.0
-    heartbeat = await serve()
-    wake(heartbeat, world, "one")
-    await trio.sleep(3)
-    wake(heartbeat, world, "two")
-    await trio.sleep(30)
-    assert [system_lines(request) for request in world.started] == [["one"], ["two"]]
-    assert [alert.text for alert in world.alerts] == ["one", "two"]
-
-
 async def test_a_wake_for_what_was_told_meanwhile_costs_nothing(
     autojump_clock: MockClock, world: World, serve: Serve
 ) -> None:
@@ -153,18 +127,6 @@ async def test_a_wake_for_what_was_told_meanwhile_costs_nothing(
     assert world.started == []
     assert status_of(heartbeat).last_skip is not None
     assert world.states == ["skipped"]
-
-
-async def test_events_are_nobody_elses_while_a_beat_tells_them_and_again_when_it_has_failed(
-    autojump_clock: MockClock, world: World, serve: Serve
-) -> None:
-    world.answer, world.run_time = fails(), 10.0
-    heartbeat = await serve(but(max_retries=0))
-    wake(heartbeat, world, "one")
-    await trio.sleep(5)
-    assert world.unclaimed(MAIN) == []
-    await trio.sleep(10)
-    assert [event.text for event in world.unclaimed(MAIN)] == ["one"]
 
 
 async def test_a_failed_beat_keeps_its_events_and_is_tried_again_under_another_name(
@@ -180,21 +142,6 @@ async def test_a_failed_beat_keeps_its_events_and_is_tried_again_under_another_n
     first, second = world.started
     assert (first.run_id[:-1], first.run_id[-1], second.run_id[-1]) == (second.run_id[:-1], "0", "1")
     assert world.started_at[1] - world.started_at[0] == pytest.approx(world.run_time + 5.0)
-
-
-async def test_after_its_retries_a_beat_waits_for_the_next_one_with_its_events(
-    autojump_clock: MockClock, world: World, serve: Serve
-) -> None:
-    world.answer = fails()
-    heartbeat = await serve()
-    wake(heartbeat, world, "one")
-    await trio.sleep(60)
-    assert len(world.started) == 3
-    assert status_of(heartbeat).counts == {BeatOutcome.FAILED: 3}
-    world.answer = report_all
-    await trio.sleep(300)
-    assert [alert.text for alert in world.alerts] == ["one"]
-    assert world.started[-1].room_only is False  # by the clock, but somebody is to be told
 
 
 @pytest.mark.parametrize("session", [None, "agent:main:signal:dm:7"])
@@ -228,16 +175,6 @@ async def test_events_whose_beats_keep_failing_are_tried_more_and_more_seldom(
     )
 
 
-async def test_what_was_told_meanwhile_is_not_tried_anew(autojump_clock: MockClock, world: World, serve: Serve) -> None:
-    world.answer = fails()
-    heartbeat = await serve(but(every=Seconds(86_400)))
-    wake(heartbeat, world, "one")
-    await trio.sleep(60)
-    world.disk.events.clear()
-    await trio.sleep(3600)
-    assert len(world.started) == 3
-
-
 async def test_events_outside_the_hours_wait_for_them(autojump_clock: MockClock, world: World, serve: Serve) -> None:
     world.wall_offset = 1_700_006_400.0  # midnight, UTC
     world.answer = report_all
@@ -268,23 +205,15 @@ async def test_events_wait_for_a_worker_at_the_next_beat_by_the_clock(
     assert [(system_lines(request), request.room_only) for request in world.started] == [(["one"], False)]
 
 
-async def test_a_command_that_must_be_told_is_told_by_its_own_words_if_need_be(
-    autojump_clock: MockClock, world: World, serve: Serve
+@pytest.mark.parametrize("kind", ["exec", "delegate"])
+async def test_a_command_or_task_that_must_be_told_is_told_by_its_own_words_if_need_be(
+    autojump_clock: MockClock, world: World, serve: Serve, kind: str
 ) -> None:
     heartbeat = await serve(but(exec_always_deliver=True))
-    wake(heartbeat, world, "make has finished: exit code 2")
-    await trio.sleep(5)
-    assert [alert.text for alert in world.alerts] == ["make has finished: exit code 2"]
-
-
-async def test_a_delegated_task_that_must_be_told_is_told_by_its_own_words_too(
-    autojump_clock: MockClock, world: World, serve: Serve
-) -> None:
-    heartbeat = await serve(but(exec_always_deliver=True))
-    world.inject("Task completed :: 42", "delegate")
+    world.inject("make has finished: exit code 2", kind)
     heartbeat.wake("main", WakeReason.EXEC)
     await trio.sleep(5)
-    assert [alert.text for alert in world.alerts] == ["Task completed :: 42"]
+    assert [alert.text for alert in world.alerts] == ["make has finished: exit code 2"]
 
 
 @pytest.mark.parametrize("kind", ["exec", "delegate", "cron"])

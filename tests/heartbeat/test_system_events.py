@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from heartbeat.answers import with_events
 from heartbeat.system_events import SystemEvent, SystemEventKind, SystemEventLimits, SystemEventQueue
 
 WALL = 1_000_000.0
@@ -145,18 +144,6 @@ def test_of_too_much_text_the_oldest_goes_whosever_it_is() -> None:
 # --- what leaves ------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_turn_was_shown_leaves_by_its_id_and_what_came_meanwhile_stays() -> None:
-    queue = a_queue()
-    put(queue, "1")
-    put(queue, "2")
-    shown = [event.id for event in queue.peek("s", 0.0)]
-    queue.mark_shown("s", shown)
-    put(queue, "3")
-    assert queue.consume("s", shown) == 2
-    assert texts(queue) == ["3"]
-    assert queue.consume("s", [*shown, "unknown"]) == 0
-
-
 def test_nobody_acknowledges_the_events_of_another_session() -> None:
     queue = a_queue()
     put(queue, "1")
@@ -185,14 +172,6 @@ def test_what_the_agent_has_begun_is_told_of_for_seven_days_while_other_events_c
     assert queue.next_expiry() == 7 * 24 * HOUR
     assert texts(queue, now=7 * 24 * HOUR) == ["task"]
     assert (queue.gc(7 * 24 * HOUR + 2.0), queue.next_expiry()) == (1, None)
-
-
-def test_of_too_many_sessions_the_oldest_event_counts_not_the_one_that_would_expire_first() -> None:
-    queue = a_queue(sessions=2)
-    put(queue, "built", "a", kind=SystemEventKind.EXEC)
-    put(queue, "bell", "b", now=1.0)
-    put(queue, "bell", "c", now=2.0)
-    assert sorted(queue.sessions()) == ["b", "c"]
 
 
 def test_a_text_whose_twin_is_too_old_is_news() -> None:
@@ -274,13 +253,6 @@ def test_a_clock_that_was_set_back_makes_no_event_live_longer_than_its_time_nor_
     assert texts(after, now=HOUR) == []
 
 
-def test_another_life_keeps_its_own_limits() -> None:
-    queue = a_queue()
-    for number in range(5):
-        put(queue, str(number))
-    assert texts(later(queue, seconds=0.0, per_session=2)) == ["3", "4"]
-
-
 def test_an_event_that_is_there_twice_is_one() -> None:
     event = SystemEvent(id="x", session="s", kind=SystemEventKind.OTHER, text="1", ts=WALL)
     queue = a_queue()
@@ -290,12 +262,3 @@ def test_an_event_that_is_there_twice_is_one() -> None:
 
 
 # --- the prompt -------------------------------------------------------------------------------------------------------
-
-
-def test_a_prompt_tells_each_event_in_a_line_before_its_text() -> None:
-    queue = a_queue()
-    put(queue, "built\n  in 3 s")
-    put(queue, "bell")
-    assert with_events(queue.peek("s", 0.0), "go on") == "[SYSTEM] built in 3 s\n[SYSTEM] bell\n\ngo on"
-    assert with_events([], "go\non") == "go\non"
-    assert with_events(queue.peek("s", 0.0)[1:], "") == "[SYSTEM] bell"

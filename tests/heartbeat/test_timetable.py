@@ -15,42 +15,12 @@ STEPS = st.lists(
 )
 
 
-def test_what_is_due_comes_up_in_the_order_of_its_time() -> None:
-    table: KeyedTimers[str] = KeyedTimers()
-    for key, due in (("late", 30.0), ("early", 10.0), ("middle", 20.0)):
-        table.set(key, due)
-    assert table.next_due() == 10.0
-    assert table.pop_due(20.0) == ["early", "middle"]
-    assert table.next_due() == 30.0
-    assert "late" in table
-    assert "early" not in table
-
-
 def test_keys_due_at_the_same_time_come_up_in_the_order_of_setting() -> None:
     table: KeyedTimers[str] = KeyedTimers()
     for key in "cab":
         table.set(key, 1.0)
     table.set("c", 1.0)
     assert table.pop_due(1.0) == ["a", "b", "c"]
-
-
-def test_a_key_that_is_set_again_is_due_at_the_new_time_only() -> None:
-    table: KeyedTimers[str] = KeyedTimers()
-    table.set("a", 5.0)
-    table.set("a", 50.0)
-    assert table.pop_due(49.0) == []
-    assert table.due_of("a") == 50.0
-    table.set("a", 1.0)
-    assert table.pop_due(100.0) == ["a"]
-    assert table.next_due() is None
-
-
-def test_a_discarded_key_never_comes_up() -> None:
-    table: KeyedTimers[str] = KeyedTimers()
-    table.set("a", 5.0)
-    table.discard("a")
-    table.discard("unknown")
-    assert (table.next_due(), table.due_of("a"), len(table)) == (None, None, 0)
 
 
 def test_a_limit_leaves_the_rest_for_later() -> None:

@@ -123,37 +123,6 @@ def test_only_so_many_run_at_once_and_the_one_due_first_is_the_first() -> None:
     assert paper.machine.next_wakeup() is not None
 
 
-def test_a_higher_limit_lets_waiting_ones_begin() -> None:
-    paper = Paper(max_running=1)
-    for name in "ab":
-        paper.put(make_cron_job(name))
-    paper.tick(60.0)
-    assert [type(action).__name__ for action in paper.machine.set_max_running(2, paper.now)] == [
-        "SaveState",
-        "StartRun",
-    ]
-
-
-def test_one_that_waits_and_is_removed_does_not_begin() -> None:
-    paper = Paper(max_running=1)
-    for name in "ab":
-        paper.put(make_cron_job(name))
-    paper.tick(60.0)
-    paper.remove("b")
-    paper.end(name="a")
-    assert [name for name, _ in paper.begun] == ["a"]
-
-
-def test_one_that_waits_and_is_turned_off_does_not_begin() -> None:
-    paper = Paper(max_running=1)
-    for name in "ab":
-        paper.put(make_cron_job(name))
-    paper.tick(60.0)
-    paper.put(make_cron_job("b", enabled=False))
-    paper.end(name="a")
-    assert [name for name, _ in paper.begun] == ["a"]
-
-
 # --- by hand ----------------------------------------------------------------------------------------------------------
 
 

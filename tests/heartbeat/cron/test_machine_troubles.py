@@ -59,15 +59,6 @@ def test_an_interrupted_run_is_told_costs_no_back_off_and_what_was_missed_since_
     assert paper.begun[-1][1].due == BEGIN + 2 * HOUR
 
 
-def test_an_interrupted_catching_up_is_not_caught_up_again() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=Every(HOUR, BEGIN)))
-    paper.tick(10 * HOUR + 60.0)
-    paper.restart(after=60.0)
-    paper.end(CronRunStatus.INTERRUPTED)
-    assert paper.next_due() == 11 * HOUR
-
-
 def test_every_interruption_is_told() -> None:
     paper = Paper()
     paper.put(make_cron_job())
@@ -108,12 +99,6 @@ def test_after_failures_in_a_row_the_next_run_waits_longer_and_longer() -> None:
     assert paper.state().failures == len(begun)
 
 
-def test_a_failed_run_has_used_its_due_time_up() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=Every(DAY, BEGIN)))
-    assert paper.run_through(3 * DAY, CronRunStatus.FAILED) == [DAY, 2 * DAY, 3 * DAY]
-
-
 def test_a_run_that_never_began_is_tried_again_for_the_same_due_time() -> None:
     paper = Paper()
     paper.put(make_cron_job(schedule=Every(DAY, BEGIN)))
@@ -121,27 +106,6 @@ def test_a_run_that_never_began_is_tried_again_for_the_same_due_time() -> None:
     assert begun == [DAY, DAY + 30, DAY + 90, DAY + 390, DAY + 1290, DAY + 4890]
     assert {ticket.due for _, ticket in paper.begun} == {BEGIN + DAY}
     assert len({ticket.run for _, ticket in paper.begun}) == len(begun), "each is a run of its own"
-
-
-def test_one_success_ends_the_back_off() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
-    paper.run_through(HOUR, CronRunStatus.FAILED)
-    paper.run_now()
-    paper.end()
-    assert paper.state().failures == 0
-    due = paper.next_due()
-    assert due is not None
-    assert due <= paper.now - BEGIN + 60.0
-
-
-def test_the_back_off_outlasts_a_restart() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=Every(1.0, BEGIN)))
-    paper.run_through(100.0, CronRunStatus.FAILED)
-    hold = paper.state().hold_until
-    paper.restart(after=5.0)
-    assert paper.next_due() == hold - BEGIN
 
 
 def test_a_failure_is_told_at_first_and_again_each_day() -> None:
@@ -195,17 +159,6 @@ def test_a_clock_set_back_a_little_runs_nothing_twice() -> None:
     paper.tick(-HOUR - 10.0)
     paper.tick(2 * HOUR)
     assert [ticket.due for _, ticket in paper.begun] == [BEGIN + hour * HOUR for hour in (1, 2, 3, 4, 5)]
-
-
-def test_a_clock_set_back_while_a_job_waits_runs_nothing_twice() -> None:
-    paper = Paper(max_running=1)
-    for name in "ab":
-        paper.put(make_cron_job(name))
-    paper.tick(60.0)
-    paper.tick(-1.0)
-    paper.end(name="a")
-    paper.end(name="b")
-    assert paper.next_due("b") == 120.0
 
 
 def test_a_job_that_waits_while_the_clock_is_set_back_by_years_begins_once() -> None:

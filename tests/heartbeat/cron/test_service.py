@@ -11,7 +11,6 @@ import pytest
 import trio
 
 from errors import PoolSaturated, UsageError
-from heartbeat.cron.requests import CronList
 from heartbeat.cron.service import CronService
 from heartbeat.cron.settings import CronJobSettings, CronSettings, JobMode
 from heartbeat.ports import BeatAnswer
@@ -104,18 +103,6 @@ async def test_a_run_is_known_to_a_later_life_before_it_begins(autojump_clock: t
         assert len(house.requests) == 1
 
 
-async def test_only_so_many_run_at_once(autojump_clock: trio.testing.MockClock) -> None:
-    house = House()
-    house.takes = 10.0
-    async with running(house, {f"job{number}": isolated(HOUR) for number in range(6)}, max_running=2) as service:
-        await trio.sleep(HOUR + 5.0)
-        figures = service.status()
-        assert (figures.running, figures.waiting, len(house.in_flight)) == (2, 4, 2)
-        assert sum(view.is_waiting for view in service.list(CronList()).jobs) == 4
-        await trio.sleep(30.0)
-    assert house.begun == pytest.approx([HOUR] * 2 + [HOUR + 10.0] * 2 + [HOUR + 20.0] * 2)
-
-
 async def test_the_clock_of_the_calendar_is_looked_at_every_minute(autojump_clock: trio.testing.MockClock) -> None:
     """The machine slept for a day, or somebody set the clock: the event loop's clock does not tell."""
     house = House()
@@ -141,12 +128,16 @@ async def test_what_an_isolated_job_answers_is_delivered(autojump_clock: trio.te
     assert (alert.id, alert.ts) == (f"cron:{run.run}", BEGIN + 60.0)
 
 
-async def test_an_answer_that_says_nothing_is_not_delivered(autojump_clock: trio.testing.MockClock) -> None:
+@pytest.mark.parametrize(("media", "alerts"), [((), []), (("report.pdf",), [("report.pdf",)])])
+async def test_an_answer_that_says_nothing_is_not_delivered_but_its_files_are(
+    autojump_clock: trio.testing.MockClock, media: tuple[str, ...], alerts: list[tuple[str, ...]]
+) -> None:
     house = House()
+    house.answer = BeatAnswer(ok=True, text="HEARTBEAT_OK", media=media)
     async with running(house, job=isolated()) as service:
         await trio.sleep(61.0)
         assert [outcome.status for outcome in look(service).history] == ["ok"]
-    assert house.alerts == []
+    assert [alert.media for alert in house.alerts] == alerts
 
 
 @pytest.mark.parametrize(
@@ -178,40 +169,18 @@ async def test_a_run_that_goes_wrong_is_told_and_kept(
     assert [alert.text for alert in house.alerts] == [f"The scheduled task job {text}"]
 
 
-async def test_a_file_is_delivered_also_where_the_agent_says_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    house = House()
-    house.answer = BeatAnswer(ok=True, text="HEARTBEAT_OK", media=("report.pdf",))
-    async with running(house, job=isolated()):
-        await trio.sleep(61.0)
-    assert [alert.media for alert in house.alerts] == [("report.pdf",)]
-
-
 async def test_a_failure_that_lasts_is_told_again_with_how_often(autojump_clock: trio.testing.MockClock) -> None:
     house = House()
     house.answer = BeatAnswer(ok=False, message="no")
-    async with running(house, job=isolated(24 * HOUR)):
+    async with running(house, job=isolated(24 * HOUR)) as service:
         await trio.sleep(60 * HOUR)
+        view = look(service)
+        assert (view.failures, service.status().failing) == (2, 1)
+        assert view.hold_until is not None
     assert [alert.text for alert in house.alerts] == [
         "The scheduled task job has failed: no",
         "The scheduled task job has failed, 2 times in a row: no",
     ]
-
-
-async def test_a_failing_job_is_counted_and_held_back_for_as_long_as_it_says(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    house = House()
-    house.answer = BeatAnswer(ok=False, message="no")
-    async with running(house, job=isolated(1.0)) as service:
-        await trio.sleep(2.0 * HOUR)
-        view = look(service)
-        assert view.failures == len(house.requests) == 6
-        assert service.status().failing == 1
-        assert view.hold_until == view.next_due
-    assert [after - before for before, after in pairwise(house.begun)] == pytest.approx(
-        [30.0, 60.0, 300.0, 900.0, 3600.0]
-    )
-    assert house.alerts[0].text.endswith("has failed: no")
 
 
 async def test_beginning_and_end_are_told_to_the_event_stream(autojump_clock: trio.testing.MockClock) -> None:

@@ -20,16 +20,6 @@ JOB = CronName(id="job")
 # --- from one life to the next ----------------------------------------------------------------------------------------
 
 
-async def test_what_was_missed_while_nobody_was_there_is_run_once(autojump_clock: trio.testing.MockClock) -> None:
-    house = House()
-    async with running(house, job=isolated(HOUR)):
-        await trio.sleep(HOUR + 1.0)
-    await trio.sleep(5 * HOUR)
-    async with running(house, job=isolated(HOUR)):
-        await trio.sleep(HOUR)
-    assert house.begun == pytest.approx([HOUR, 6 * HOUR + 1.0, 7 * HOUR])
-
-
 async def test_a_run_that_a_stop_cuts_off_is_remembered_and_not_run_again(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

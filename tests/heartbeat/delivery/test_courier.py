@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from errors import UsageError
 from heartbeat.delivery.channel import TEXT_LIMIT, Alert, DeliveryChannel, DeliveryFailed, Outlet
 from heartbeat.delivery.dispatcher import AlertDispatcher
-from heartbeat.delivery.outbox import ALERT_KIND, OutboxLimits
+from heartbeat.delivery.outbox import ALERT_KIND
 from tests.heartbeat.delivery.fakes import Disk, FakeChannel, FakeOutlet, an_alert, wall_clock
 
 BUSY = DeliveryFailed("https://hooks.example answered 500")
@@ -279,20 +279,6 @@ async def test_a_defect_of_a_channel_is_logged_and_ends_nothing(nursery: trio.Nu
     assert [(line["event"], line["log_level"], line["exc_info"]) for line in log] == [
         ("alert_delivery_defect", "error", True)
     ]
-
-
-async def test_what_waits_for_a_dead_webhook_is_bounded(nursery: trio.Nursery, autojump_clock: object) -> None:
-    disk, channel = Disk(), FakeChannel()
-    channel.always["ops"] = BUSY
-    courier = await open_one(disk, {"webhook": channel}, limits=OutboxLimits(waiting=10, undeliverable=5, ended=20))
-    await nursery.start(courier.run)
-    with capture_logs():
-        for number in range(1000):
-            courier.accept(for_hook(f"a{number}"))
-            await trio.sleep(0.01)
-    figures = courier.statistics()
-    assert (figures.waiting, len(figures.undeliverable), figures.forgotten) == (10, 5, 985)
-    assert len(disk.documents[ALERT_KIND]) == 10 + 5 + 20
 
 
 async def test_a_document_that_makes_no_sense_is_told_and_left_alone() -> None:

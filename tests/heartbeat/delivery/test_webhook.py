@@ -14,11 +14,10 @@ import trio
 import trio.testing
 
 from heartbeat.delivery.channel import DeliveryFailed
-from heartbeat.delivery.dispatcher import AlertDispatcher
 from heartbeat.delivery.http_sender import HttpSender
 from heartbeat.delivery.settings import DeliverySettings, SigningKey, WebhookSettings, signature_headers, signing_key
 from heartbeat.delivery.webhook import WebhookChannel, open_webhooks
-from tests.heartbeat.delivery.fakes import WALL, Disk, an_alert, wall_clock
+from tests.heartbeat.delivery.fakes import WALL, an_alert
 from tests.heartbeat.delivery.receivers import CERTIFICATE, Names, Net, Receiver, reply
 from tests.house import ROOT
 from wire.units import decode_unit
@@ -235,26 +234,6 @@ async def test_a_stop_interrupts_an_attempt_at_once() -> None:
         life.start_soon(a_webhook(f"http://127.0.0.1:{port}/", allow_private=True).deliver, an_alert(), "ops", 1)
         await asked.wait()
         life.cancel_scope.cancel()
-
-
-async def test_an_hour_of_500_over_http_and_the_alert_is_shown(
-    nursery: trio.Nursery, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    receiver = Receiver(*[reply(500)] * 12)
-    monkeypatch.setattr(trio, "open_tcp_stream", Net(nursery, {"93.184.216.34": receiver}).open_tcp_stream)
-    disk = Disk()
-    channels = {"webhook": a_webhook("http://93.184.216.34/x")}
-    last_spoke: dict[str, str] = {}
-    courier = AlertDispatcher(disk, disk, channels=channels, outlets={}, last_channel=last_spoke.get, clock=wall_clock)
-    await courier.load()
-    await nursery.start(courier.run)
-    courier.accept(an_alert(target="webhook:ops"))
-    await trio.sleep(3600)
-    assert [round(at) for at in receiver.times] == [0, 5, 15, 35, 75, 155, 315, 635, 1235, 1835, 2435, 3035]
-    assert {request.headers["idempotency-key"] for request in receiver.requests} == {"a1"}
-    assert [request.headers["pool-attempt"] for request in receiver.requests] == [str(n) for n in range(1, 13)]
-    (lost,) = courier.statistics().undeliverable
-    assert lost.error == "http://93.184.216.34 answered 500"
 
 
 # --- where it goes ----------------------------------------------------------------------------------------------------
