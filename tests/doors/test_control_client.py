@@ -319,7 +319,7 @@ class MuteWire:
 
 def test_what_is_answered_at_once_is_waited_for_ten_seconds_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = MuteWire()
-    monkeypatch.setattr("doors.control.client.ControlWire", lambda _path: wire)
+    monkeypatch.setattr("doors.control.client.ControlSocket", lambda _path: wire)
     with ControlClient(Path("/nowhere")) as client:
         with pytest.raises(RequestTimeout, match="did not answer status in time; is it stopped or overloaded"):
             client.call("status")

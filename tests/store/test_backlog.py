@@ -230,7 +230,7 @@ class AnyStory(RuleBasedStateMachine):
         self.expected.runs["p", "s", name] = run(name, request=b"x" * size)
         self.backlog.put_run(self.expected.runs["p", "s", name])
 
-    @precondition(lambda self: not self.backlog.is_tight)  # otherwise it may be given up
+    @precondition(lambda self: not self.backlog.is_limited)  # otherwise it may be given up
     @rule(name=names)
     def delete_run(self, name: str) -> None:
         self.expected.runs.pop(("p", "s", name), None)

@@ -151,7 +151,7 @@ def test_what_a_later_life_knows_and_does_not_know_of_a_request() -> None:
     assert 5 in books.ledger.open
     books.ledger.on_unknown(5, ErrorBody("usage"), 2.1)
     assert 5 not in books.ledger.open
-    assert [type(fact).__name__ for fact in books.told[1:]] == ["Remembered", "Forgotten"]
+    assert [type(fact).__name__ for fact in books.told[1:]] == ["OutcomeRemembered", "RequestForgotten"]
 
 
 def test_an_error_that_answers_the_question_for_an_outcome_is_none_of_the_request() -> None:
@@ -159,7 +159,7 @@ def test_an_error_that_answers_the_question_for_an_outcome_is_none_of_the_reques
     books.ask(5)
     books.ledger.on_unknown(5, ErrorBody("pool_closed"), 2.0)
     assert 5 in books.ledger.open
-    assert [type(fact).__name__ for fact in books.told] == ["Asked"]
+    assert [type(fact).__name__ for fact in books.told] == ["RequestAsked"]
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------

@@ -220,14 +220,14 @@ async def test_a_supervisor_that_ends_by_itself_before_a_fault_strikes_it_is_tol
 async def test_a_run_has_a_result_also_where_its_supervisor_does_nothing_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    is_at_hand = {"driver._PATIENCE": 1.0, "plan._TIMEOUT": 10.0, "witness._STATUS_SHARE": 1.0}
-    has_stopped = {"running.ANSWER_SECONDS": 1.0, "witness.ANSWER_SECONDS": 1.0}
+    is_at_hand = {"driver._GRACE_SECONDS": 1.0, "plan._TIMEOUT": 10.0, "sampler._STATUS_SHARE": 1.0}
+    has_stopped = {"run.ANSWER_SECONDS": 1.0, "sampler.ANSWER_SECONDS": 1.0}
 
     def shorten(limits: dict[str, float]) -> None:
         for name, seconds in limits.items():
             monkeypatch.setattr(f"stress.{name}", seconds)
 
-    shorten({**is_at_hand, "witness.ANSWER_SECONDS": 8.0})  # one question may be open when it stops
+    shorten({**is_at_hand, "sampler.ANSWER_SECONDS": 8.0})  # one question may be open when it stops
     supervisors: list[int] = []
     wrong: list[str] = []
 

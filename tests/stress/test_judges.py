@@ -59,7 +59,7 @@ def test_a_request_without_an_outcome_is_lost() -> None:
     assert violation.invariant == "I1"
     assert "begun by w1" in violation.what
     assert [type(fact).__name__ for fact in violation.history if getattr(fact, "number", None) == 1] == [
-        *("Asked", "Accepted", "Started")
+        *("RequestAsked", "RequestAccepted", "RequestStarted")
     ]
 
 

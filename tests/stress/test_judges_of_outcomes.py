@@ -109,7 +109,7 @@ def test_a_pool_that_lets_most_wait_in_vain_is_not_excused_by_its_faults(
         else:
             story.converse(number)
     story.end()
-    assert broken_by(story, explains=TIMED_OUT, most_in_vain=0.05, least_served=0.4) == expected
+    assert broken_by(story, explains=TIMED_OUT, max_timed_out=0.05, min_completed=0.4) == expected
 
 
 def test_also_in_overload_some_are_served() -> None:
@@ -126,4 +126,4 @@ def test_also_in_overload_some_are_served() -> None:
         story.begin(100)
         story.answer(100)
         story.end()
-        assert broken_by(story, overload=TIMED_OUT, least_served=0.2) == expected
+        assert broken_by(story, overload=TIMED_OUT, min_completed=0.2) == expected

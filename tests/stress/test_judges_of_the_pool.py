@@ -326,7 +326,7 @@ def test_waiting_that_grows_under_faults_for_those_who_were_let_alone_is_felt() 
             if number == 199:
                 story.t = 20.0
         story.end()
-        assert broken_by(story, compares=True, calm=20.0) == expected
+        assert broken_by(story, compares_waits=True, calm=20.0) == expected
 
 
 def test_where_requests_wait_before_any_fault_waiting_times_say_nothing_of_faults() -> None:
@@ -339,11 +339,11 @@ def test_where_requests_wait_before_any_fault_waiting_times_say_nothing_of_fault
         story.part(number)
         story.t = 90.0 if number == 199 else story.t
     story.end()
-    assert story.violations(compares=True, calm=90.0) == []
+    assert story.violations(compares_waits=True, calm=90.0) == []
 
 
 def test_a_front_end_that_hears_late_because_others_read_slowly_is_felt() -> None:
     story = Story()
     story.tell(OutcomeReceived, front_end=1, seconds=5.0)
     assert story.violations() == []
-    assert broken_by(story, told_within=2.0) == ["I12"]
+    assert broken_by(story, max_delivery_delay=2.0) == ["I12"]

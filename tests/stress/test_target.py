@@ -24,7 +24,7 @@ class Leaving(ProcessTree):
         self._clock = clock
         self._until = until
 
-    def left(self) -> list[int]:
+    def leftovers(self) -> list[int]:
         self.answers.append([WORKER] if self._clock.current_time() < self._until else [])
         return self.answers[-1]
 

@@ -52,7 +52,7 @@ def kept(door: Door) -> list[str]:
     """The sessions that wait for their clients."""
     (chore,) = door.server.services.background_tasks
     forgetting = chore.__self__  # type: ignore[attr-defined]  # a method
-    return [*forgetting._calling.timers, *forgetting._stored.timers]
+    return [*forgetting._awaiting_tools.timers, *forgetting._stored.timers]
 
 
 async def test_a_second_request_of_a_session_waits_for_the_first_and_is_not_put_into_it(

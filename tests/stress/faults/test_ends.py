@@ -95,7 +95,7 @@ async def test_the_end_of_the_load_does_not_take_a_front_end_with_it_that_was_ju
     class Slow:
         speaks = trio.Event()
 
-        async def line(self) -> str:
+        async def read_line(self) -> str:
             await self.speaks.wait()
             return "no"
 

@@ -175,7 +175,7 @@ async def test_strangers_with_the_pids_of_dead_workers_are_let_alone(folder: Pat
 async def test_what_this_machine_does_not_allow_is_said_and_nothing_done(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stress.faults.supervisor.why_not", lambda: "it is too small")
+    monkeypatch.setattr("stress.faults.supervisor.unavailable_reason", lambda: "it is too small")
     async with driven_pool(folder, "F7") as driven:
         assert await driven.answer("before")
         before = {worker.pid for worker in driven.target.workers()}

@@ -181,7 +181,7 @@ def test_the_shortest_history_is_found_whatever_else_was_seen(invariant: str, ot
 def test_a_request_without_outcome_is_shown_by_its_beginning_and_the_end() -> None:
     evidence, around = evidence_of(told_among_others("I1", [(1, 0), (2, 1)]), "I1")
     names = [type(fact).__name__ for fact in shrink(evidence, RULES, likely=around)]
-    assert names == ["Asked", "Accepted", "Started", "Silence"]
+    assert names == ["RequestAsked", "RequestAccepted", "RequestStarted", "WaitingEnded"]
 
 
 def test_a_turn_that_was_cut_off_is_shown_by_who_ran_it_and_what_was_done_to_the_worker() -> None:
@@ -266,7 +266,12 @@ def test_the_result_of_a_run_has_the_shortest_history_for_the_first_of_each_prom
     recorder.finish()
     result = recorder.result()
     first, second = result.violations
-    assert [type(fact).__name__ for fact in first.shortest] == ["Asked", "Accepted", "Started", "Silence"]
+    assert [type(fact).__name__ for fact in first.shortest] == [
+        "RequestAsked",
+        "RequestAccepted",
+        "RequestStarted",
+        "WaitingEnded",
+    ]
     assert second.shortest == ()
     assert result.harms == {"lost": 2}
     assert msgspec.json.decode(msgspec.json.encode(result), type=type(result)) == result
