@@ -306,7 +306,7 @@ class MuteWire:
         self.given.append(deadline - time.monotonic())
         raise TimeoutError
 
-    def forget(self, _address: Recipient) -> None:
+    def discard(self, _address: Recipient) -> None:
         """Nothing is kept."""
 
     @contextlib.contextmanager

@@ -40,7 +40,7 @@ class Unwilling(AttachedTarget):
         await trio.sleep(0.0 if self._has_next else math.inf)
         self.done.append("restart")
 
-    async def stored(self) -> None:
+    async def wait_stored(self) -> None:
         self.asked_at = trio.current_time()
         await trio.sleep_forever()
 
