@@ -55,8 +55,8 @@ class RunMethods:
             "run_id": run.request.run_id,
             "session": run.request.session,
             "status": "timeout",
-            "accepted_at": run.accepted_at,
-            "started_at": run.started_at,
+            "accepted_at": run.record.accepted_at,
+            "started_at": run.record.started_at,
         }
 
     async def prompt(self, params: PromptRequest, caller: Caller) -> RunOutcome:
@@ -170,5 +170,5 @@ def _accepted(run: Run) -> dict[str, Any]:
         "run_id": run.request.run_id,
         "session": run.request.session,
         "status": "accepted",
-        "accepted_at": run.accepted_at,
+        "accepted_at": run.record.accepted_at,
     }

@@ -1,15 +1,13 @@
-"""Which runs are known: what makes a repeated request the same run, how far each has come, how long it is remembered.
+"""The index of known runs: idempotency keys, states, outcomes, and how long each is remembered. Pure.
 
-Ageing in this life goes by the monotonic ``now`` that callers pass in, so a wall clock that jumps drops nothing and
-keeps nothing. Wall times (``wall_now``, Unix seconds) are facts for the store; ``load`` translates them once.
+Ages are counted on the monotonic ``now`` of the callers, so a wall clock that jumps neither drops nor keeps anything.
+Wall times (``wall_now``, Unix seconds) are for the store; ``load`` translates them once.
 
-There may be a hundred thousand of them, and Python's garbage collector stops everything to look at all objects that may
-be part of a cycle: with six such objects for each run it stopped the supervisor for most of a second. So what is kept
-for a run that has ended is made of what the collector need not look at.
+There may be 100,000 ended runs, and the garbage collector looks at every object that may be part of a cycle: with six
+of them for each run it stopped the supervisor for most of a second. What is kept of an ended run is none of them.
 """
 
 import hashlib
-import heapq
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -20,6 +18,7 @@ from errors import Conflict, PoolSaturated, UsageError
 from gateway.settings import CurrentSettings
 from store.records import RunKey, RunRow, RunState
 from wire.states import transition
+from wire.timers import KeyedTimers
 
 RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     RunState.ACCEPTED: frozenset({RunState.STARTED, RunState.ENDED}),
@@ -27,17 +26,16 @@ RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     RunState.ENDED: frozenset(),
 }
 
-_COMPACT_THRESHOLD = 64
 _RESTART_GRACE = 60.0
 """Seconds for which a key and an outcome outlive a restart at least, however old the wall clock makes them."""
 
 
 class RunRecord(msgspec.Struct, eq=False, kw_only=True, gc=False):
-    """One run, live or ended. To be changed by its table only.
+    """One run, live or ended. Only its index changes it.
 
     ``request`` is the gateway's own JSON, empty once the run has ended; ``outcome`` is None until then, and again when
-    it is no longer kept. ``key_until`` is on the monotonic clock. ``alarm`` is the number of its entry in the table's
-    alarms, 0 = none. The collector does not look into it: it may hold nothing that could hold it.
+    it is no longer kept. ``key_until`` is on the monotonic clock. The collector does not look into it (``gc=False``),
+    so it may hold nothing that could hold it.
     """
 
     key: RunKey
@@ -49,7 +47,6 @@ class RunRecord(msgspec.Struct, eq=False, kw_only=True, gc=False):
     started_at: float | None = None
     ended_at: float | None = None
     outcome: bytes | None = None
-    timer_id: int = 0
 
     @property
     def is_live(self) -> bool:
@@ -74,9 +71,9 @@ class RunRecord(msgspec.Struct, eq=False, kw_only=True, gc=False):
 
 
 class AcceptedRun(NamedTuple):
-    """The run is new and is to be run. ``evicted``: ended runs that made room for it; the store forgets them too.
+    """The run is new. ``evicted``: ended runs that made room for it, among them an earlier run of this key.
 
-    Among them is the run that this key stood for long ago; to be deleted before the new one is written.
+    The store deletes them before the new run is written.
     """
 
     run: RunRecord
@@ -84,7 +81,7 @@ class AcceptedRun(NamedTuple):
 
 
 class RepeatedRun(NamedTuple):
-    """The same request came before: this is its run, live or ended. Nothing is to be started."""
+    """The same request came before: its run, live or ended."""
 
     run: RunRecord
 
@@ -95,45 +92,9 @@ class RecoveredRuns(NamedTuple):
     to_run: list[RunRecord]
     """Accepted and never started."""
     interrupted: list[RunRecord]
-    """Started and never ended; live until their end is told."""
+    """Started and never ended; live until they are ended."""
     dropped: list[RunKey]
-    """Ended ones for which there is no room; the store forgets them too."""
-
-
-class _RunTimers:
-    """When which run is due: a heap of plain numbers, with lazy deletion, so that each call costs O(log n)."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int]] = []
-        self._runs: dict[int, RunRecord] = {}
-        self._last = 0
-
-    def set(self, run: RunRecord, when: float) -> None:
-        """Let it be due at ``when``, and no more at any other time."""
-        self.clear(run)
-        self._last += 1
-        run.timer_id = self._last
-        self._runs[run.timer_id] = run
-        heapq.heappush(self._heap, (when, run.timer_id))
-
-    def clear(self, run: RunRecord) -> None:
-        """Let it not be due any more; cleared entries leave when they come up, or when they are the majority."""
-        if (
-            self._runs.pop(run.timer_id, None) is not None
-            and len(self._heap) > 2 * len(self._runs) + _COMPACT_THRESHOLD
-        ):
-            self._heap = [entry for entry in self._heap if entry[1] in self._runs]
-            heapq.heapify(self._heap)
-        run.timer_id = 0
-
-    def due(self, now: float) -> Iterator[RunRecord]:
-        """Each that is due, cleared; those that are set meanwhile may be among them."""
-        while self._heap and self._heap[0][0] <= now:
-            _, number = heapq.heappop(self._heap)
-            run = self._runs.pop(number, None)
-            if run is not None:
-                run.timer_id = 0
-                yield run
+    """Ended ones for which there is no room; the store deletes them."""
 
 
 class RunIndex:
@@ -152,7 +113,7 @@ class RunIndex:
         self._ended: OrderedDict[RunKey, RunRecord] = OrderedDict()
         """In the order of their ends, as ``_outcomes``: those of them whose outcome is kept."""
         self._outcomes: OrderedDict[RunKey, RunRecord] = OrderedDict()
-        self._timers = _RunTimers()
+        self._timers = KeyedTimers[RunKey]()
 
     def __len__(self) -> int:
         return self._size
@@ -227,7 +188,7 @@ class RunIndex:
         run.started_at = wall_now
 
     def end(self, run: RunRecord, outcome: bytes, now: float, *, wall_now: float) -> None:
-        """It has its outcome. Raises IllegalTransition when it had one already."""
+        """Keep its outcome. Raises IllegalTransition when it had one already."""
         run.state = transition(RUN_TRANSITIONS, run.state, RunState.ENDED)
         run.ended_at = wall_now
         run.outcome = outcome
@@ -248,13 +209,15 @@ class RunIndex:
     def expire(self, now: float) -> list[RunKey]:
         """Forget what is due; returns the keys of the runs that are known no longer."""
         forgotten: list[RunKey] = []
-        for run in self._timers.due(now):
-            if run.key in self._outcomes or now < run.key_until:
-                self._drop_outcome(run)  # the key stays for as long as it stands for the run
-                self._timers.set(run, run.key_until)
-            else:
-                self._remove(run)
-                forgotten.append(run.key)
+        while due := self._timers.pop_due(now):
+            for key in due:
+                run = self._ended[key]
+                if key in self._outcomes or now < run.key_until:
+                    self._drop_outcome(run)  # the key stays for as long as it stands for the run
+                    self._timers.set(key, run.key_until)
+                else:
+                    self._remove(run)
+                    forgotten.append(key)
         return forgotten
 
     # --- recovery -------------------------------------------------------------------------------------------------
@@ -263,7 +226,7 @@ class RunIndex:
         """Take over what an earlier life left, into an empty table; ``rows`` in the order of acceptance.
 
         A stored time becomes the monotonic ``now`` minus its age by the wall clock. That clock may have been set
-        meanwhile, so an age is never taken for less than nothing, and a key or an outcome is kept for at least a
+        meanwhile, so an age is never negative, and a key or an outcome is kept for at least a
         minute (less where the settings say less) and at most its whole time from now.
         """
         runs = [self._restored(row, wall_now, now) for row in rows]
@@ -333,7 +296,7 @@ class RunIndex:
         self._ended[run.key] = run
         self._outcomes[run.key] = run
         self._outcome_bytes += len(run.outcome or b"")
-        self._timers.set(run, until)
+        self._timers.set(run.key, until)
         while self._has_too_many_outcomes():
             self._drop_outcome(next(iter(self._outcomes.values())))  # that there was one is known until it is too old
 
@@ -364,7 +327,7 @@ class RunIndex:
 
     def _remove(self, run: RunRecord) -> None:
         principal, session, run_id = run.key
-        self._timers.clear(run)
+        self._timers.discard(run.key)
         found = self._by_name[principal, run_id]
         if isinstance(found, dict):
             del found[session]
@@ -383,7 +346,7 @@ def _time_left(whole: float, age: float) -> float:
 def hash_body(body: Mapping[str, Any] | msgspec.Struct) -> str:
     """The sha256, in hex, of what makes a request: the same for any order of keys, and for None as for left out.
 
-    Pass what decides what the run does, not what only decides how somebody follows it.
+    Pass what decides what the run does, not how it is followed.
     """
     facts: dict[str, Any] = msgspec.to_builtins(body, order="deterministic")
     given = {name: value for name, value in facts.items() if value is not None}

@@ -241,7 +241,8 @@ class Intake:
 
     def _check_tools(self, message: AgentRequest, agent: str) -> None:
         """Refuse before anything is kept what no worker of that agent could do. Raises UsageError."""
-        check_answer_options(message.answer, message.client_tools)
+        if message.answer is not None:
+            check_answer_options(message.answer, message.client_tools)
         if not (message.client_tools or message.tool_results):
             return
         if not self._profile_cache.parts.profiles.traits_of(agent).takes_client_tools:
@@ -338,7 +339,7 @@ class Intake:
             self._run_registry.discard(run)
             self._forget_message(request, said)
             error = exc if isinstance(exc, PoolError) else RunAborted("whoever gave the command has left")
-            run.settle(outcome_of_error(run, error, ended_at=self._run_registry.now()))  # for those who share its key
+            run.settle(outcome_of_error(run, error, ended_at=self._run_registry.clock()))  # for those who share its key
             raise
         await self._finish(run, reply)
         return run
@@ -353,7 +354,7 @@ class Intake:
         return run
 
     async def _finish(self, run: Run, reply: str, *, silent: bool = False) -> None:
-        outcome = _reply_outcome(run, reply, self._run_registry.now(), silent=silent)
+        outcome = _reply_outcome(run, reply, self._run_registry.clock(), silent=silent)
         await self._run_registry.settle([(run, outcome)], self._run_registry.announce_ended(run, outcome))
 
 
@@ -388,7 +389,7 @@ def _reply_outcome(run: Run, text: str, now: float, *, silent: bool = False) -> 
         session=run.request.session,
         status="ok",
         text=text,
-        accepted_at=run.accepted_at,
+        accepted_at=run.record.accepted_at,
         ended_at=now,
         silent=silent,
     )

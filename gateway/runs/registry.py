@@ -1,8 +1,7 @@
-"""The ledger of runs: each step of a run is made durable, told as an event, and only then acted upon."""
+"""The registry of runs: each step of a run is made durable, published as an event, and only then acted upon."""
 
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -35,7 +34,7 @@ class UnknownRun(UsageError):
 
 
 class RunRegistry:
-    """Every run known, live ones as ``Run`` for those who follow them. Wall times come from ``clock``."""
+    """Every known run, live ones as ``Run`` objects. Wall times, in Unix seconds, come from ``clock``."""
 
     def __init__(
         self, settings: CurrentSettings, store: Store, bus: EventBus, *, clock: Callable[[], float] = time.time
@@ -44,7 +43,9 @@ class RunRegistry:
         self._settings = settings
         self._store = store
         self._bus = bus
-        self._clock = clock
+        self.clock = clock
+        self.transaction = store.transaction
+        """What is written inside outlives a crash as a whole or not at all."""
         self._live: dict[RunKey, Run] = {}
         self._run_count = 0
 
@@ -65,16 +66,17 @@ class RunRegistry:
             *request.key,
             hash_body(body),
             trio.current_time(),
-            wall_now=self._clock(),
+            wall_now=self.clock(),
             request=encode_compact(request),
         )
         if isinstance(known, AcceptedRun):
-            self._store.delete_runs(known.evicted)
+            if known.evicted:
+                self._store.delete_runs(known.evicted)
             return self._track(known.run, request), True
         return self._run_of(known.run), False
 
     def announce(self, run: Run, *, awaits_person: bool = False) -> None:
-        """Tell of a new run that has its place in a lane; see ``settled``.
+        """Publish that a new run has its place in a lane.
 
         ``awaits_person``: the session's running turn waits for a person's answer.
         """
@@ -87,11 +89,11 @@ class RunRegistry:
 
     def discard(self, run: Run) -> None:
         """Forget a run that found no place; its key is free again."""
-        self._index.discard(self._record_of(run))
+        self._index.discard(run.record)
         del self._live[run.request.key]
 
     async def wait_durable(self, run: Run) -> None:
-        """Wait until the acceptance is durable: only then may the caller be told."""
+        """Wait until the acceptance is durable: only then may the caller have its answer."""
         await self._bus.wait_visible(run.accepted_seq)
 
     # --- a run's life ---------------------------------------------------------------------------------------------
@@ -100,11 +102,9 @@ class RunRegistry:
         """Make durable that these runs may reach a worker from now on; they are never started again."""
         seq = 0
         for run in runs:
-            if run.started_at is not None:
+            if run.record.started_at is not None:
                 continue  # steered in vain before, or a worker that never saw it
-            known = self._record_of(run)
-            self._index.start(known, wall_now=self._clock())
-            run.started_at = known.started_at
+            self._index.start(run.record, wall_now=self.clock())
             seq = self._record_step(
                 run, EventType.RUN_START, {"worker": worker, "turn": turn, "leader": leader.request.run_id}
             )
@@ -112,28 +112,20 @@ class RunRegistry:
             await self._bus.wait_visible(seq)
 
     def end(self, run: Run, outcome: RunOutcome) -> int:
-        """Keep a run's outcome and tell of it; returns the seq of its ``done`` event, see ``release``."""
-        known = self._record_of(run)
-        self._index.end(known, encode_compact(outcome), trio.current_time(), wall_now=self._clock())
+        """Keep a run's outcome and publish it; returns the seq of its ``done`` event, for ``settle``."""
+        self._index.end(run.record, encode_compact(outcome), trio.current_time(), wall_now=self.clock())
         return self._record_step(
             run, EventType.DONE, _done_data(_without_text(outcome) if run.request.is_quiet else outcome)
         )
 
-    def transaction(self) -> AbstractContextManager[None]:
-        """What is written inside, by whomever, outlives a crash as a whole or not at all."""
-        return self._store.transaction()
-
     def announce_ended(self, run: Run, outcome: RunOutcome) -> int:
-        """Tell of a new run that has its outcome already: after a crash nobody takes it for one that is yet to be run.
-
-        Returns as ``end`` does.
-        """
+        """Publish a new run with its outcome at once, so that no crash leaves it to be run; returns as ``end`` does."""
         with self._store.transaction():
             self.announce(run)
             return self.end(run, outcome)
 
     async def settle(self, ended: Iterable[tuple[Run, RunOutcome]], seq: int) -> None:
-        """Once the ``done`` events up to ``seq`` are durable, wake who waits for the outcomes."""
+        """Once the ``done`` events up to ``seq`` are durable, wake those who wait for the outcomes."""
         await self._bus.wait_visible(seq)
         for run, outcome in ended:
             del self._live[run.request.key]
@@ -141,12 +133,8 @@ class RunRegistry:
 
     def fail(self, run: Run, error: PoolError) -> tuple[RunOutcome, int]:
         """End a run that never had a turn."""
-        outcome = outcome_of_error(run, error, ended_at=self._clock())
+        outcome = outcome_of_error(run, error, ended_at=self.clock())
         return outcome, self.end(run, outcome)
-
-    def now(self) -> float:
-        """Wall time in Unix seconds."""
-        return self._clock()
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -168,19 +156,19 @@ class RunRegistry:
     # --- recovery -------------------------------------------------------------------------------------------------
 
     def recover(self, rows: list[RunRow]) -> tuple[list[Run], list[Run]]:
-        """Take over what an earlier life left: the runs to be run, in the order of their acceptance.
+        """Take over what an earlier life left: the runs to be run, in the order of their acceptance, and the others.
 
-        Those that may have reached a worker are ended as interrupted, and told so; returns them too.
+        The others may have reached a worker and are ended as interrupted.
         """
-        recovered = self._index.load(rows, wall_now=self._clock(), now=trio.current_time())
-        self._store.delete_runs(recovered.dropped)
+        recovered = self._index.load(rows, wall_now=self.clock(), now=trio.current_time())
+        if recovered.dropped:
+            self._store.delete_runs(recovered.dropped)
         ended = [self._interrupt(known) for known in recovered.interrupted]
         revived = [self._restore(known) for known in recovered.to_run]
         return [run for run in revived if run is not None], ended
 
     def _interrupt(self, known: RunRecord) -> Run:
         run = self._track(known, _read_request(known) or _bare_request(known))
-        run.started_at = known.started_at
         self._end_now(run, interrupted_error(run.request))
         return run
 
@@ -193,13 +181,13 @@ class RunRegistry:
             text = f"run {run.request.run_id} was accepted by another version and cannot be read; send it again"
             self._end_now(run, InternalError(text, session=run.request.session))
             return None
-        if request.attached:  # whoever said it has left with the supervisor
+        if request.attached:  # its front end ended with the supervisor
             self._end_now(run, interrupted_error(request))
             return None
         return run
 
     def _end_now(self, run: Run, error: PoolError) -> None:
-        """End a run that nobody follows yet."""
+        """End a run that has no followers yet."""
         outcome, _seq = self.fail(run, error)
         del self._live[run.request.key]
         run.settle(outcome)
@@ -207,24 +195,23 @@ class RunRegistry:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _record_step(self, run: Run, type_: EventType, data: dict[str, Any]) -> int:
-        """Write down how far the run has come and tell of it: both outlive a crash, or neither does."""
+        """Store the run's state and publish the step: both outlive a crash, or neither does."""
         session, run_id = run.request.session, run.request.run_id
         with self._store.transaction():
-            self._store.put_run(self._record_of(run).row())
+            self._store.put_run(run.record.row())
             return self._bus.publish(session, type_, data, run_id=run_id)
 
     def _track(self, known: RunRecord, request: RunRequest) -> Run:
         self._run_count += 1
-        run = self._live[known.key] = Run(f"r{self._run_count}", request, known.accepted_at)
+        run = self._live[known.key] = Run(f"r{self._run_count}", request, known)
         return run
 
     def _run_of(self, known: RunRecord) -> Run:
-        """The live run itself, or a record of an ended one, whose outcome may be known no longer."""
+        """The live run itself, or a copy of an ended one, whose outcome may no longer be kept."""
         run = self._live.get(known.key)
         if run is not None:
             return run
-        run = Run("", _bare_request(known), known.accepted_at)
-        run.started_at = known.started_at
+        run = Run("", _bare_request(known), known)
         if known.outcome is None:
             run.settle(outcome_of_error(run, self._missing_outcome_error(known), ended_at=known.ended_at or 0.0))
         else:
@@ -234,20 +221,16 @@ class RunRegistry:
     def _missing_outcome_error(self, known: RunRecord) -> UsageError:
         """Why the outcome of an ended run is no longer kept."""
         _principal, session, run_id = known.key
-        is_young = self._clock() - (known.ended_at or 0.0) < self._settings.value.outcome_age
+        is_young = self.clock() - (known.ended_at or 0.0) < self._settings.value.outcome_age
         return _evicted_error(run_id, session) if is_young else _unknown_run(run_id)
 
-    def _record_of(self, run: Run) -> RunRecord:
-        known = self._index.get(run.request.key)
-        assert known is not None, run.request.key  # noqa: S101 - a live run is never forgotten
-        return known
-
     def _expire(self) -> None:
-        self._store.delete_runs(self._index.expire(trio.current_time()))
+        if forgotten := self._index.expire(trio.current_time()):
+            self._store.delete_runs(forgotten)
 
 
 def _read_request(known: RunRecord) -> RunRequest | None:
-    """What was asked for; None when another version wrote it in another shape."""
+    """The request; None when another version wrote it in another shape."""
     try:
         return _requests.decode(known.request)
     except DECODE_ERRORS:
@@ -255,7 +238,7 @@ def _read_request(known: RunRecord) -> RunRequest | None:
 
 
 def _bare_request(known: RunRecord) -> RunRequest:
-    """Whose run it is, without what was asked for."""
+    """A request that only names the run."""
     principal, session, run_id = known.key
     return RunRequest(principal=principal, session=session, run_id=run_id, text="")
 
@@ -279,17 +262,18 @@ def _evicted_error(run_id: str, session: str) -> UsageError:
 
 
 def _without_text(outcome: RunOutcome) -> RunOutcome:
-    """Of a quiet run: what it said is told by who asked for it, if at all."""
+    """For the event of a quiet run, whose answer is not published."""
     return msgspec.structs.replace(outcome, text="", media=[], silent=True)
 
 
 def _done_data(outcome: RunOutcome) -> dict[str, Any]:
-    """The data of the ``done`` event: how it ended, with its text, so that the event alone tells the outcome.
+    """The data of the ``done`` event: the outcome, with its text.
 
-    A very long text is cut, calls that are too many are left out, and it is ``truncated`` then: every subscriber gets
-    this event in one piece.
+    Every subscriber gets this event in one piece: a very long text is cut, calls above a size are left out, and the
+    event is ``truncated`` then.
     """
-    text, calls = outcome.text, bounded_calls(outcome.calls, _DONE_CALLS)
+    text = outcome.text
+    calls = bounded_calls(outcome.calls, _DONE_CALLS) if outcome.calls else []
     facts = {
         "reason": outcome.reason,
         "text": text[:_DONE_TEXT],

@@ -1,9 +1,4 @@
-"""Run, outcome, prompt parameters.
-
-A run: one accepted message of one session, from its acceptance to its outcome.
-
-What a worker is sent for a turn, beside its text: images, tools of the client, how much of the past counts. Pure.
-"""
+"""A run, from its acceptance to its outcome, and the parameters of its prompt."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,6 +9,7 @@ import msgspec
 import trio
 
 from errors import PoolError, RunInterrupted
+from gateway.runs.index import RunRecord
 from gateway.settings import QueueMode
 from gateway.turns.client_tools import ClientTool, ToolResult
 from gateway.turns.media import Media
@@ -26,16 +22,14 @@ from wire.messages import AnswerOptions, ErrorBody, ImageContent, PromptParams, 
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a front end wants, as it is kept in the store until the run has ended.
+    """An accepted request, as the store keeps it until the run has ended.
 
     ``timeout`` in seconds covers waiting and running, None takes the agent's; 0 means no limit. ``run_id`` is the
-    caller's idempotency key. ``mode``: what to do when the session is busy. ``nested``: an ancestor of this run holds a
-    worker. ``depth``: how many delegations deep it is. ``spawn``: see ``stimuli.Acquire``.
-    ``blocks``: whether the answer is told in parts, where this run leads its turn. ``client_tools``,
-    ``tool_results`` and ``answer``: see ``AgentRequest``. ``from_session``: the session that the message comes from.
-    ``model``: what it runs with, instead of the session's own.
-    ``tells_events`` False: its text tells what the session is to be told, and nothing is added. ``is_quiet``: nobody
-    has written it; it is no activity of the session, and who asked for it tells what came of it, not the event stream.
+    caller's idempotency key. ``nested``: an ancestor of this run holds a worker. ``depth``: the number of delegations
+    above it. ``spawn``: as in ``stimuli.Acquire``. ``blocks``, ``client_tools``, ``tool_results``, ``answer``: as in
+    ``AgentRequest``. ``from_session``: the session that the message comes from. ``model`` replaces the session's own.
+    ``tells_events`` False: no system events are added to its text. ``is_quiet``: no person wrote it; it is no activity
+    of the session, and its text and answer are not published.
     """
 
     principal: str
@@ -63,11 +57,11 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tells_events: bool = True
     is_quiet: bool = False
     attached: bool = False
-    """Its front end speaks with the worker in the words of the worker's own program: without it there is no run."""
+    """Its front end speaks the protocol of the worker's own program; without the front end there is no run."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether its text is all there is of it: then it can be merged with others, or steered into a turn."""
+        """Whether it is nothing but text, which can be merged with others, or steered into a turn."""
         tools = self.client_tools or self.tool_results or self.answer
         is_more = self.images or tools or self.from_session or self.attached or self.model
         return self.tells_events and not (is_more or self.is_quiet)
@@ -79,7 +73,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DoneReason(StrEnum):
-    """Why a run is over, as the ``done`` event says it."""
+    """Why a run is over; the ``reason`` of its ``done`` event."""
 
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"
@@ -118,23 +112,23 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Run:
-    """One run while it lives. Its table and the store know how far it has come; this is where its followers wait.
+    """One run, for those that carry it out and those that wait for its outcome.
 
     Attributes:
-        name: what the lanes call it, unique among all runs of this supervisor.
+        name: its name in the lanes, unique among all runs of this supervisor.
+        record: its state and times, as the index and the store keep them.
         accepted_seq: the seq of its ``run:accepted`` event; everything that concerns it comes later.
     """
 
-    def __init__(self, name: str, request: RunRequest, accepted_at: float) -> None:
+    def __init__(self, name: str, request: RunRequest, record: RunRecord) -> None:
         self.name = name
         self.request = request
-        self.accepted_at = accepted_at
+        self.record = record
         self.accepted_seq = 0
-        self.started_at: float | None = None
         self.raw: RawRequest | None = None
-        """The prompt as its front end has written it, which is what the worker is sent then."""
+        """The prompt as its front end wrote it; the worker gets it as it is."""
         self.deadline = math.inf
-        """On the event loop's clock; see ``begin_time``."""
+        """On the event loop's clock, from ``start_clock``."""
         self.outcome: RunOutcome | None = None
         self._ended = trio.Event()
 
@@ -148,7 +142,7 @@ class Run:
         self.deadline = now + (self.request.timeout or math.inf)
 
     def settle(self, outcome: RunOutcome) -> None:
-        """Keep the outcome and wake who waits for it; the first one counts."""
+        """Keep the outcome and wake those who wait for it; the first one counts."""
         if self.outcome is None:
             self.outcome = outcome
             self._ended.set()
@@ -174,15 +168,15 @@ def outcome_of_error(run: Run, error: PoolError, *, ended_at: float, **facts: An
         ),
         reason=reason or DoneReason.ERROR,
         error=ErrorBody(error.code, error.message, encodable_details(error.details)),
-        accepted_at=run.accepted_at,
-        started_at=run.started_at,
+        accepted_at=run.record.accepted_at,
+        started_at=run.record.started_at,
         ended_at=ended_at,
         **facts,
     )
 
 
 def interrupted_error(request: RunRequest) -> RunInterrupted:
-    """What becomes of a run that was in its turn when the supervisor ended."""
+    """The error of a run that was in its turn when the supervisor ended."""
     return RunInterrupted(
         f"the supervisor ended while run {request.run_id} of session {request.session} was in its turn; what it did "
         "until then is in the conversation",

@@ -47,10 +47,8 @@ def check_client_tools(tools: Sequence[ClientTool], results: Sequence[ToolResult
             raise UsageError(f"{name}: {size:,} bytes, more than {limit:,}")
 
 
-def check_answer_options(wanted: AnswerOptions | None, tools: Sequence[ClientTool]) -> None:
+def check_answer_options(wanted: AnswerOptions, tools: Sequence[ClientTool]) -> None:
     """Raise UsageError for options that are too large, or require a tool that is not among ``tools``."""
-    if wanted is None:
-        return
     size = len(msgspec.json.encode(wanted))
     if size > _MAX_ANSWER_BYTES:
         raise UsageError(f"answer: {size:,} bytes, more than {_MAX_ANSWER_BYTES:,}")

@@ -230,7 +230,7 @@ class TurnContext:
     def outcome(self, turn: "Turn", answer: FinalReply | None, run: Run) -> RunOutcome:
         """The outcome of one of the turn's runs. The leader was given the parts, so it gets what remains."""
         facts: dict[str, Any] = {"worker": turn.worker, "level": turn.level, "waited": turn.waited}
-        now, result = self._run_registry.now(), turn.result
+        now, result = self._run_registry.clock(), turn.result
         reply = None if answer is None else answer.remainder if run is turn.leader else answer.full
         if run in turn.discarded and turn.end_error is not None:
             return outcome_of_error(run, turn.end_error, ended_at=now, **facts)
@@ -247,8 +247,8 @@ class TurnContext:
             stop_reason=result.stop_reason,
             reason=_REASONS[result.stop_reason],
             error=error,
-            accepted_at=run.accepted_at,
-            started_at=run.started_at,
+            accepted_at=run.record.accepted_at,
+            started_at=run.record.started_at,
             ended_at=now,
             usage=result.usage,
             step=result.step,

@@ -346,7 +346,7 @@ class TurnScheduler:
 
     def _runs_to_end(self, turn: Turn) -> list[Run]:
         """The turn's runs that end with it: when the supervisor stops, one that never reached a worker does not."""
-        return [run for run in turn.runs if run.started_at is not None or not self._is_closing]
+        return [run for run in turn.runs if run.record.started_at is not None or not self._is_closing]
 
     def _requeue(self, run: Run) -> None:
         self._runs[run.name] = run

@@ -218,7 +218,7 @@ async def test_waiting_for_no_time_is_a_look(tmp_path: Path, autojump_clock: Moc
     async with open_world(tmp_path) as world:
         run = await world.begin("hang", run="k1")
         looked = await world.call("agent.wait", run_id="k1", timeout_ms=0)
-        assert (looked["status"], looked["started_at"], trio.current_time()) == ("timeout", run.started_at, 0)
+        assert (looked["status"], looked["started_at"], trio.current_time()) == ("timeout", run.record.started_at, 0)
         world.launcher.running("hang").finish()
         await run.wait()
         assert (await world.call("agent.wait", run_id="k1", timeout_ms=0))["status"] == "ok"

@@ -14,7 +14,7 @@ async def test_a_steered_run_ends_when_its_own_time_is_over_and_its_turn_goes_on
     async with open_world(tmp_path) as world:
         long = await world.begin("hang")
         short = await world.begin("and this", timeout=5)
-        assert short.started_at is not None, "it was put into the turn"
+        assert short.record.started_at is not None, "it was put into the turn"
         before = trio.current_time()
         outcome = await short.wait()
         assert (outcome.status, outcome.error and outcome.error.code) == ("error", "request_timeout")
