@@ -3,7 +3,6 @@
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 import msgspec
 import trio
@@ -19,27 +18,14 @@ MAX_TOTAL_UNREAD_BYTES = 256 * 1024 * 1024
 """Bytes. A turn of pi repeats its whole text with each piece: 2,000 pieces of 10 bytes are 42 MB."""
 
 
-class Reader(Protocol):
-    """Somebody for whom lines wait."""
-
-    @property
-    def waiting_bytes(self) -> int:
-        """How much waits."""
-        ...
-
-    def end(self, error: PoolError) -> None:
-        """It waits in vain."""
-        ...
-
-
 class UnreadOutputBudget:
-    """``readers``: all of them, at the moment of the call."""
+    """Bounds the unread output of one front end and of all together; ``readers`` gives all current ones."""
 
-    def __init__(self, readers: Callable[[], Iterable[Reader]]) -> None:
+    def __init__(self, readers: Callable[[], Iterable["Attachment"]]) -> None:
         self._readers = readers
 
-    def check(self, reader: Reader) -> None:
-        """More waits for this reader now: give up whoever lets too much of it gather."""
+    def check(self, reader: "Attachment") -> None:
+        """End the front ends that are over a limit, now that more output waits for ``reader``."""
         if reader.waiting_bytes > MAX_UNREAD_BYTES:
             _disconnect_slow_reader(reader)
         elif reader.waiting_bytes > MAX_UNREAD_BYTES // 64:  # small change cannot break the budget
@@ -47,7 +33,7 @@ class UnreadOutputBudget:
                 _disconnect_slow_reader(max(self._readers(), key=lambda each: each.waiting_bytes))
 
 
-def _disconnect_slow_reader(reader: Reader) -> None:
+def _disconnect_slow_reader(reader: "Attachment") -> None:
     waiting = reader.waiting_bytes
     reader.end(SubscriberBehind(f"{waiting:,} bytes of the agent's output wait and are not read; read faster"))
 

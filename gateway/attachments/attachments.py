@@ -50,7 +50,7 @@ class AttachView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attachments:
-    """Implements ``gateway.attachments.pending.AttachmentDesk``."""
+    """The attachments of all sessions, and what an attached session needs of the gateway."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Attachments:
         return [each.attached_session.session for each in self._open.values() if each.pinned and each.has_open_request]
 
     def start_soon(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
-        """See ``AttachmentContext.start_soon``."""
+        """Start a task that outlives the request, as long as the gateway runs."""
         if not self._is_closed:
             self._nursery_start(task, *args)
 
@@ -293,7 +293,7 @@ class Attachments:
     # --- what sessions ask --------------------------------------------------------------------------------------------
 
     async def profile_of(self, session: str) -> CapabilityProfile:
-        """See ``AttachmentContext.profile_of``; a session that was deleted meanwhile is made anew."""
+        """The current profile of the session's worker; creates the session again if it was deleted meanwhile."""
         port = self._attached_sessions[session]
         entry = self._sessions.get(session)
         if entry is None:
@@ -302,7 +302,11 @@ class Attachments:
         return port.profile
 
     async def release_transcript(self, session: str) -> bool:
-        """See ``AttachmentContext.give_up``."""
+        """Forget a session made for a front end, so that another one can use its transcript.
+
+        False if it was not made for one, has a front end attached, or is busy. Raises PoolError if its worker does not
+        close the transcript.
+        """
         port = self._attached_sessions.get(session)
         if not session.startswith(_OWN_KEY_PREFIX) or self.attended(session) or self._scheduler.is_busy(session):
             return False
@@ -316,11 +320,11 @@ class Attachments:
         return True
 
     def mark_modified(self, worker: str) -> None:
-        """See ``AttachmentContext.altered``."""
+        """The worker was changed at run time: no other session may have it."""
         self.pool.submit(WorkerModified(worker))
 
     def conversation_changed(self, lease: Lease, held: SessionResult) -> None:
-        """See ``AttachmentContext.moved``."""
+        """The session has another conversation now."""
         self.pool.conversation_changed(lease, held)
         self._sessions.clear_last_run(lease.hold.session)
         if held.session_file is None:

@@ -7,18 +7,23 @@ The front ends that speak with a session's worker directly: their requests out, 
 
 import os
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import trio
 
 from errors import PoolError, ResumeFailed, UsageError, WorkerRefused, error_from_wire
 from gateway.attachments.front_end_protocol import FrontEndProtocol, ObservedRun, RequestKind
-from gateway.attachments.pending import AttachmentContext, ForwardedRequest, FrontEnd
+from gateway.attachments.pending import ForwardedRequest
 from pool import Lease, Pool
 from profiles import CapabilityProfile
 from rpc.client import RpcClient
 from rpc.passthrough import RawLine, RawObject, RawRequest
 from rpc.requests import RpcRequest
 from wire.messages import SessionResult
+
+if TYPE_CHECKING:
+    from gateway.attachments.attachment import Attachment
+    from gateway.attachments.attachments import Attachments
 
 _LINGER = 0.05
 """Seconds that it is kept when nobody waits: who asks question after question needs it again at once."""
@@ -108,18 +113,18 @@ class AttachedSession:
     """
 
     def __init__(
-        self, session: str, profile: CapabilityProfile, manners: FrontEndProtocol, desk: AttachmentContext
+        self, session: str, profile: CapabilityProfile, protocol: FrontEndProtocol, context: "Attachments"
     ) -> None:
         self.session = session
         self.profile = profile
-        self.protocol = manners
-        self.front_ends: list[FrontEnd] = []
-        self._context = desk
+        self.protocol = protocol
+        self.front_ends: list[Attachment] = []
+        self._context = context
         self._settings: dict[str, RawObject] = {}
         self._forwarded: dict[str, ForwardedRequest] = {}
-        self._prompts: dict[FrontEnd, list[ForwardedRequest]] = {}
+        self._prompts: dict[Attachment, list[ForwardedRequest]] = {}
         self._observed_run = ObservedRun()
-        self._hold = SharedHold(desk.pool, self.lease, desk.start_soon)
+        self._hold = SharedHold(context.pool, self.lease, context.start_soon)
         self.on_lost: Callable[[PoolError], None] | None = None
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -133,7 +138,7 @@ class AttachedSession:
             profile = await self._context.profile_of(self.session)
             return await pool.acquire(self.session, profile, bounded=False)
 
-    def handle_urgent(self, asker: FrontEnd, command: RawObject) -> None:
+    def handle_urgent(self, asker: "Attachment", command: RawObject) -> None:
         """An abort does not wait behind a prompt of the same front end that no worker has been sent yet."""
         if self._prompts and self.protocol.kind_of(command) is RequestKind.ABORT:
             for pending in self._prompts.get(asker, ()):
@@ -294,7 +299,7 @@ class AttachedSession:
     # --- what the pool tells ------------------------------------------------------------------------------------------
 
     async def restore(self, worker: str, client: RpcClient) -> None:
-        """See ``RawListener.restore``: what was set at run time is set again, and nobody hears of it."""
+        """Apply the settings made at run time again, without an answer to any front end."""
         if not self._settings:
             return
         self._context.mark_modified(worker)
@@ -309,7 +314,7 @@ class AttachedSession:
                 raise ResumeFailed(f"worker {worker} did not take the settings of the session again") from exc
 
     def receive_raw(self, lines: tuple[RawLine, ...]) -> None:
-        """See ``RawListener.take_raw``."""
+        """Take output lines of the worker: answers go to their front end, events to all."""
         events: list[bytes] = []
         for line in lines:
             if line.request is None:
@@ -326,13 +331,13 @@ class AttachedSession:
         self._broadcast(events)
 
     def receive_stderr(self, lines: bytes) -> None:
-        """See ``RawListener.take_words``."""
+        """Take stderr output of the worker."""
         words = lines.decode(errors="replace")
         for asker in self.front_ends:
             asker.send_stderr(words)
 
     def release_idle(self) -> None:
-        """See ``RawListener.let_go``."""
+        """Release every worker that no request uses."""
         self._hold.release_idle()
 
     @property
@@ -341,7 +346,7 @@ class AttachedSession:
         return self._hold.is_used
 
     def worker_lost(self, error: PoolError) -> None:
-        """See ``RawListener.lost``."""
+        """The worker is lost: end the run that front ends observe."""
         if self._observed_run.is_open:
             self._observed_run = self._observed_run._replace(is_open=False)
             self._broadcast(list(self.protocol.worker_lost(error)))

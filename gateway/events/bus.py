@@ -1,11 +1,4 @@
-"""Event bus, commit barrier, listeners.
-
-Which seq comes next, and up to which one readers may see: nothing after a durable event that is not committed.
-
-Handlers of single events: called in the events' order, one event after the other, each on its own risk.
-
-The event bus: gives every event its seq, shows it to readers once it may be seen, and moves the old to the store.
-"""
+"""The event bus: gives every event its seq, shows it once it is committed, and moves old text to the store."""
 
 import heapq
 import logging
@@ -20,7 +13,7 @@ import trio
 
 from errors import UsageError
 from gateway.events.cursor import EventCursor, EventFilter, EventNotifier, EventStore
-from gateway.events.ring import Item, Ring, TextPieceBlock, first_of, last_of
+from gateway.events.ring import Item, Ring, TextPieceBlock, first_of
 from gateway.events.snapshots import blocks_between, compact
 from gateway.settings import EventSettings
 from store.records import EventRow
@@ -30,7 +23,10 @@ from wire.messages import EMPTY, EventEnvelope
 
 
 class CommitBarrier:
-    """Pure. ``last`` is the last seq given out, ``head`` the last one that readers may see."""
+    """Keeps readers from events that follow an uncommitted durable one. Pure.
+
+    ``last`` is the last seq given out, ``head`` the last one that readers may see.
+    """
 
     def __init__(self, first_seq: int) -> None:
         self.last = self.head = first_seq - 1
@@ -68,7 +64,7 @@ _logger = logging.getLogger("pool.gateway.events")
 
 
 class Listeners:
-    """Handlers by type of event; control and monitor events only."""
+    """Handlers by type of event, called in the order of events; one that raises is logged. No progress events."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, list[EventHandler]] = {}
@@ -80,7 +76,7 @@ class Listeners:
         return sum(map(len, self._handlers.values()))
 
     def on(self, type_: str, handler: EventHandler) -> Callable[[], None]:
-        """Call ``handler`` for each event of the type; what is returned undoes it, any number of times."""
+        """Call ``handler`` for each event of the type; returns a function that undoes it and may be called again."""
         if channel_of(type_) is EventChannel.PROGRESS:
             raise UsageError(f"{type_} is a progress event: those are read with a cursor, not with a handler")
         # a registration is an object of its own: the same function may be registered twice and undone once
@@ -106,7 +102,7 @@ class Listeners:
             del self._handlers[type_]
 
     def notify(self, event: EventEnvelope) -> None:
-        """An event can be seen. What a handler publishes is told after the event that it was called for."""
+        """Call the handlers of a visible event; events that they publish follow after it."""
         if event.type not in self._handlers:
             return
         self._waiting.append(event)
@@ -143,7 +139,7 @@ class BusStatistics(msgspec.Struct, frozen=True, kw_only=True):
     ring_bytes: int
     ring_sessions: int
     unseen: int
-    """Events, and blocks of text, that wait for a commit."""
+    """Events and blocks of text that wait for a commit."""
     sleeping: int
     """Cursors that wait for news."""
     handlers: int
@@ -208,7 +204,7 @@ class EventBus:
         """
         self._is_closed = True
         self._commit(self._barrier.last)
-        self._evict(self.ring.evict_all())
+        self._evict(self.ring.evict(everything=True))
 
     async def wait_visible(self, seq: int) -> None:
         """Wait until readers may see ``seq``: it is durable, or the disk refuses."""
@@ -220,12 +216,9 @@ class EventBus:
         await seen.wait()
 
     def _commit(self, upto: int) -> None:
+        """Everything up to ``upto`` is durable, or never will be: notify readers and handlers of it."""
         self._barrier.commit(upto)
-        self._notify_visible()
-
-    def _notify_visible(self) -> None:
-        """Tell everybody of what can be seen by now."""
-        while self._unseen and last_of(self._unseen[0]) <= self._barrier.head:
+        while self._unseen and self._unseen[0].seq <= self._barrier.head:
             item = self._unseen.popleft()
             self.notifier.notify(item.session, first_of(item))
             if isinstance(item, EventEnvelope):
@@ -284,15 +277,13 @@ class EventBus:
         for item in items:
             self.ring.append(item)
         self._unseen.extend(items)
-        if self._barrier.is_open:
-            self._notify_visible()
-        elif self._can_hold:
+        if self._can_hold and not self._barrier.is_open:
             self._commit_requested.unpark()
         else:
             self._commit(self._barrier.last)
         if self._is_closed:
-            self._evict(self.ring.evict_all())
-        elif self.ring.is_over_limit:
+            self._evict(self.ring.evict(everything=True))
+        elif self.ring.bytes > self.ring.limit:
             self._evict(self.ring.evict())
 
     def _evict(self, items: list[Item]) -> None:
@@ -330,7 +321,7 @@ class EventBus:
         return EventCursor(self, EventFilter.of(session, run_id, channels, kinds), position, complete=complete)
 
     def mark_discarded_below(self, seq: int) -> None:
-        """A cursor has learned what retention has left."""
+        """Retention has dropped what lies below ``seq``."""
         self._oldest = max(self._oldest, seq)
 
     def statistics(self) -> BusStatistics:

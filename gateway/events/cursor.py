@@ -1,29 +1,21 @@
-"""Reader, filters, replay, notification.
-
-What a reader wants to see of the stream.
-
-What the bus needs of a store; ``store.Store`` has it.
-
-One page of the past, read from the store, in an order that a reader may leave and resume at any of its events.
-
-Sleeping until something happens in a session, or anywhere; nobody is woken for what it does not wait for.
-
-A reader's place in the stream: replays from the store, goes on from the ring, then waits for news.
-"""
+"""A reader's position in the event stream: it replays from the store, continues from the ring, then waits for news."""
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import trio
 
 from errors import SubscriberBehind
-from gateway.events.ring import EncodedEvents, EventBatch, Item, Ring, TextPieceBlock
+from gateway.events.ring import EncodedEvents, EventBatch, Item, TextPieceBlock
 from gateway.events.snapshots import CHUNK_OF, SNAPSHOT_OF, expand, window_of
 from store.records import EventRow
 from wire.events import EventChannel, EventType
 from wire.messages import EventEnvelope
+
+if TYPE_CHECKING:
+    from gateway.events.bus import EventBus
 
 _SESSION_WIDE_TYPES = frozenset(type_ for type_ in EventType if type_.is_session_wide)
 """What happens in a session between its runs, or beside them: the followers of each run see it too."""
@@ -119,24 +111,24 @@ class ReplayPage(msgspec.Struct, frozen=True):
     end_seq: int
 
 
-async def read_page(store: EventStore, wanted: EventFilter, after: int, upto: int) -> ReplayPage:
+async def read_page(store: EventStore, event_filter: EventFilter, after: int, upto: int) -> ReplayPage:
     """Read on behind ``after``, not beyond ``upto``: a seq that no snapshot crosses."""
-    rows = await store.read_events(after, upto + 1, session=wanted.session, limit=_PAGE_ROWS)
+    rows = await store.read_events(after, upto + 1, session=event_filter.session, limit=_PAGE_ROWS)
     reaches = upto
     if len(rows) == _PAGE_ROWS:
-        rows, reaches = await _whole_windows(store, wanted, rows, upto)
-    return ReplayPage(list(expand(filter(wanted.admits, rows), after)), reaches)
+        rows, reaches = await _whole_windows(store, event_filter, rows, upto)
+    return ReplayPage(list(expand(filter(event_filter.admits, rows), after)), reaches)
 
 
 async def _whole_windows(
-    store: EventStore, wanted: EventFilter, rows: list[EventRow], upto: int
+    store: EventStore, event_filter: EventFilter, rows: list[EventRow], upto: int
 ) -> tuple[list[EventRow], int]:
     """A snapshot's pieces lie before its seq: end the page where no later row can hold any that belong before it.
 
     Within one session no other event lies between a snapshot's pieces, so that any row is such an end.
     """
     last = rows[-1].seq
-    if wanted.session is not None:
+    if event_filter.session is not None:
         return rows, last
     window = window_of(last)
     whole = [row for row in rows if row.seq < window.start]
@@ -147,7 +139,7 @@ async def _whole_windows(
 
 
 class _Waiters:
-    """Those who wait for the next event of one session; ``seq`` is that event's, once it is there."""
+    """The tasks that wait for the next event of one session; ``seq`` is that event's, once published."""
 
     __slots__ = ("lot", "seq")
 
@@ -157,7 +149,7 @@ class _Waiters:
 
 
 class EventNotifier:
-    """A parking lot for each session that somebody waits for, and one (None) for those who wait for any."""
+    """Wakes the tasks that wait for an event of one session, or (None) of any; no others."""
 
     def __init__(self) -> None:
         self._waiters: dict[str | None, _Waiters] = {}
@@ -165,71 +157,43 @@ class EventNotifier:
     @property
     def waiter_count(self) -> int:
         """How many wait."""
-        return sum(len(sleepers.lot) for sleepers in self._waiters.values())
+        return sum(len(waiters.lot) for waiters in self._waiters.values())
 
     async def wait(self, session: str | None) -> int:
         """Sleep until the session's next event; return its seq: nothing has happened there in between."""
-        sleepers = self._waiters.get(session)
-        if sleepers is None:
-            sleepers = self._waiters[session] = _Waiters()
+        waiters = self._waiters.get(session)
+        if waiters is None:
+            waiters = self._waiters[session] = _Waiters()
         try:
-            await sleepers.lot.park()
+            await waiters.lot.park()
         finally:
-            if not sleepers.lot and self._waiters.get(session) is sleepers:
+            if not waiters.lot and self._waiters.get(session) is waiters:
                 del self._waiters[session]
-        return sleepers.seq
+        return waiters.seq
 
     def notify(self, session: str, seq: int) -> None:
         """Something of the session can be seen from ``seq`` on."""
         for key in (session, None):
-            sleepers = self._waiters.pop(key, None)
-            if sleepers is not None:
-                sleepers.seq = seq
-                sleepers.lot.unpark_all()
-
-
-class EventLog(Protocol):
-    """What a cursor reads."""
-
-    @property
-    def ring(self) -> Ring:
-        """The recent part."""
-        ...
-
-    @property
-    def store(self) -> EventStore:
-        """The rest."""
-        ...
-
-    @property
-    def notifier(self) -> EventNotifier:
-        """What to wait for."""
-        ...
-
-    @property
-    def head(self) -> int:
-        """The last seq that readers may see."""
-        ...
-
-    def mark_discarded_below(self, seq: int) -> None:
-        """Tell that retention has dropped what lies below ``seq``."""
-        ...
+            waiters = self._waiters.pop(key, None)
+            if waiters is not None:
+                waiters.seq = seq
+                waiters.lot.unpark_all()
 
 
 class EventCursor:
     """A position, for one task at a time. It holds nothing of the stream but the rest of a page it replays.
 
     Attributes:
-        wanted: what it lets through.
+        event_filter: what it lets through.
         position: the bookmark: everything up to it that the filter lets through has been taken.
         complete: False once events behind the position it began at turn out to have been discarded by retention.
     """
 
-    def __init__(self, stream: EventLog, wanted: EventFilter, position: int, *, complete: bool) -> None:
+    def __init__(self, bus: "EventBus", event_filter: EventFilter, position: int, *, complete: bool) -> None:
         self.position = position
         self.complete = complete
-        self._log = stream
-        self.event_filter = wanted
+        self._bus = bus
+        self.event_filter = event_filter
         self._replayed: deque[EventEnvelope] = deque()
         self._replay_end_seq = position
         self._had_caught_up = False
@@ -245,9 +209,9 @@ class EventCursor:
         while True:
             if self._replayed:
                 return self._read_replayed(max_bytes)
-            if self.position < self._log.ring.floor and self.position < self._log.head:
+            if self.position < self._bus.ring.floor and self.position < self._bus.head:
                 await self._replay()
-            elif self.position < self._log.head:
+            elif self.position < self._bus.head:
                 taken = self._read_live(max_bytes)
                 if taken.count:
                     return taken
@@ -257,18 +221,17 @@ class EventCursor:
     async def _wait(self) -> None:
         """Until something happens here; meanwhile the ring may have moved far, which is not this reader's delay."""
         self._had_caught_up = True
-        news = await self._log.notifier.wait(self.event_filter.session)
+        news = await self._bus.notifier.wait(self.event_filter.session)
         self.position = max(self.position, news - 1)
 
     # --- live ---------------------------------------------------------------------------------------------------------
 
     def _read_live(self, max_bytes: int) -> EncodedEvents:
-        batch, upto = EventBatch(max_bytes), self._log.head
-        for item in self._log.ring.read(self.event_filter.session, self.position, upto):
+        batch, upto = EventBatch(max_bytes), self._bus.head
+        for item in self._bus.ring.read(self.event_filter.session, self.position, upto):
             if not self.event_filter.admits(item):
                 continue
-            fits = batch.add_text(item, self.position) if isinstance(item, TextPieceBlock) else batch.add(item)
-            if not fits:
+            if not batch.add(item, self.position):
                 self.position = batch.last_seq
                 return batch.finish()
         self.position = upto
@@ -278,8 +241,8 @@ class EventCursor:
     # --- replay -------------------------------------------------------------------------------------------------------
 
     async def _replay(self) -> None:
-        upto = min(self._log.ring.floor, self._log.head)
-        page = await read_page(self._log.store, self.event_filter, self.position, upto)
+        upto = min(self._bus.ring.floor, self._bus.head)
+        page = await read_page(self._bus.store, self.event_filter, self.position, upto)
         await self._check_retention()
         if page.events and self._had_caught_up:
             raise SubscriberBehind(
@@ -293,8 +256,8 @@ class EventCursor:
             self.position = page.end_seq
 
     async def _check_retention(self) -> None:
-        oldest = await self._log.store.oldest_seq()
-        self._log.mark_discarded_below(oldest)
+        oldest = await self._bus.store.oldest_seq()
+        self._bus.mark_discarded_below(oldest)
         if self.position + 1 < oldest:
             self.complete = False
 

@@ -1,9 +1,4 @@
-"""In-memory ring and encoding.
-
-The recent part of the stream in memory: everything after ``floor``, in seq order, as a whole and by session.
-
-From items of the ring to the JSON text of envelopes, as many as fit.
-"""
+"""The recent part of the event stream in memory, indexed by seq and by session, and its encoding as JSON envelopes."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -23,10 +18,10 @@ _EVICTED_SHARE = 32
 
 
 class TextPieceBlock(msgspec.Struct, frozen=True, gc=False):
-    """Pieces of one text that came together, one seq each; ``texts`` are their JSON strings, joined by LF."""
+    """Consecutive pieces of one text, with the seqs ``first`` to ``seq``. ``texts``: JSON strings, joined by LF."""
 
     first: int
-    last: int
+    seq: int
     ts: float
     session: str
     run_id: str | None
@@ -42,13 +37,8 @@ Item: TypeAlias = TextPieceBlock | EventEnvelope
 
 
 def first_of(item: Item) -> int:
-    """The first seq that it stands for."""
+    """The first seq that it stands for; ``item.seq`` is the last one."""
     return item.first if isinstance(item, TextPieceBlock) else item.seq
-
-
-def last_of(item: Item) -> int:
-    """The last seq that it stands for."""
-    return item.last if isinstance(item, TextPieceBlock) else item.seq
 
 
 def size_of(item: Item) -> int:
@@ -72,7 +62,7 @@ class SeqIndex:
     def append(self, item: Item) -> None:
         """Add the newest item."""
         self._items.append(item)
-        self._lasts.append(last_of(item))
+        self._lasts.append(item.seq)
 
     def read(self, after: int, upto: int) -> Iterator[Item]:
         """The items that hold a seq above ``after``, up to the last one that ends at or below ``upto``.
@@ -89,11 +79,11 @@ class SeqIndex:
 
 
 class Ring:
-    """Everything after ``floor``. Bounded by whoever calls ``evict`` while ``is_final``."""
+    """Everything after ``floor``. The caller bounds it: it evicts once ``bytes`` is above ``limit``."""
 
     def __init__(self, limit: int, floor: int) -> None:
         """``limit`` in bytes."""
-        self._limit = limit
+        self.limit = limit
         self._all = SeqIndex()
         self._sessions: dict[str, SeqIndex] = {}
         self.floor = floor
@@ -107,11 +97,6 @@ class Ring:
         """How many sessions have something in it."""
         return len(self._sessions)
 
-    @property
-    def is_over_limit(self) -> bool:
-        """Whether the oldest part has to give way."""
-        return self.bytes > self._limit
-
     def append(self, item: Item) -> None:
         """Add the newest item."""
         self._all.append(item)
@@ -122,21 +107,14 @@ class Ring:
         self.bytes += size_of(item)
 
     def read(self, session: str | None, after: int, upto: int) -> Iterator[Item]:
-        """The items of a session (None = of all) between two seqs, see ``SeqIndex.read``."""
+        """The items of a session (None = of all) between two seqs, as ``SeqIndex.read`` gives them."""
         index = self._all if session is None else self._sessions.get(session)
         return iter(()) if index is None else index.read(after, upto)
 
-    def evict(self) -> list[Item]:
-        """Take out the oldest part and raise ``floor`` to its last seq."""
-        return self._evict_bytes(self.bytes - self._limit + self._limit // _EVICTED_SHARE)
-
-    def evict_all(self) -> list[Item]:
-        """Take out everything."""
-        return self._evict_bytes(self.bytes)
-
-    def _evict_bytes(self, size: int) -> list[Item]:
+    def evict(self, *, everything: bool = False) -> list[Item]:
+        """Take out the oldest part, or everything, and raise ``floor`` to its last seq."""
+        size = left = self.bytes if everything else self.bytes - self.limit + self.limit // _EVICTED_SHARE
         evicted: list[Item] = []
-        left = size
         for item in self._all.read(self.floor, _EVERYTHING):
             if left <= 0:
                 break
@@ -144,17 +122,14 @@ class Ring:
             left -= size_of(item)
         if evicted:
             self.bytes -= size - left
-            self.floor = last_of(evicted[-1])
-            self._unindex(evicted)
+            self.floor = evicted[-1].seq
+            self._all.drop(self.floor)
+            for session in {item.session for item in evicted}:
+                index = self._sessions[session]
+                index.drop(self.floor)
+                if not index:
+                    del self._sessions[session]
         return evicted
-
-    def _unindex(self, evicted: list[Item]) -> None:
-        self._all.drop(self.floor)
-        for session in {item.session for item in evicted}:
-            index = self._sessions[session]
-            index.drop(self.floor)
-            if not index:
-                del self._sessions[session]
 
 
 _EVERYTHING = 1 << 63
@@ -187,16 +162,17 @@ class EventBatch:
         """What was collected."""
         return EncodedEvents(self.count, b",".join(self._parts), self.last_seq, frozenset(self._types))
 
-    def add(self, envelope: EventEnvelope) -> bool:
-        """Take an event; False = it has no room here."""
-        encoded = _encode(envelope)
+    def add(self, item: Item, after: int = 0) -> bool:
+        """Take an event, or the pieces of a block with a seq above ``after``; False = not all of it has room here."""
+        if isinstance(item, TextPieceBlock):
+            return self._add_text(item, after)
+        encoded = _encode(item)
         if self.count and self._size + len(encoded) >= self._max_bytes:
             return False
-        self._append(encoded, 1, envelope.seq, envelope.type)
+        self._append(encoded, 1, item.seq, item.type)
         return True
 
-    def add_text(self, block: TextPieceBlock, after: int) -> bool:
-        """Take the pieces with a seq above ``after``; False = not all of them have room here."""
+    def _add_text(self, block: TextPieceBlock, after: int) -> bool:
         pieces = block.pieces()
         first = block.first
         if after >= first:
@@ -211,7 +187,7 @@ class EventBatch:
 
     def _count_fitting(self, pieces: list[str], head: int, block: TextPieceBlock) -> int:
         """How many of the pieces have room, each with its head and its seq."""
-        around = head + len(_BEFORE_SEQ) + len(str(block.last)) + len("},")
+        around = head + len(_BEFORE_SEQ) + len(str(block.seq)) + len("},")
         room = self._max_bytes - self._size
         if len(block.texts) + around * len(pieces) <= room:
             return len(pieces)

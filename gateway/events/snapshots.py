@@ -1,16 +1,12 @@
-"""Text snapshots.
-
-Text that leaves the ring: made into few rows, and made into events again for whoever reads them.
+"""Text snapshots: text that leaves the ring becomes few rows, and events again when it is read.
 
 A row holds pieces of one session and run with nothing else of that session between them, each group with its first
 seq: ``[[7, ["he", "llo"]], [12, ["!"]]]``. So a reader is given exactly the part that it has not seen. The row's own
 seq is its last piece's. A row lies within one *window* of seqs; a reader of all sessions, for whom events of others
 lie between the pieces, needs no more than a window of rows to put everything into one order.
-
-Reading the pieces out of many text events at once, without making strings of them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -19,7 +15,6 @@ import msgspec
 from gateway.events.ring import Item, TextPieceBlock, first_of
 from store.records import EventRow
 from wire.events import EventChannel, EventType
-from wire.framing import DECODE_ERRORS
 from wire.messages import EMPTY, EventEnvelope
 
 BLOCK = 512
@@ -75,7 +70,7 @@ class _SnapshotBuilder:
         last = self._blocks[-1]
         groups = b",".join(b"[%d,[%b]]" % (block.first, block.texts.replace(b"\n", b",")) for block in self._blocks)
         return EventRow(
-            seq=last.last,
+            seq=last.seq,
             ts=last.ts,
             session=last.session,
             channel=EventChannel.PROGRESS.value,
@@ -188,42 +183,3 @@ def _envelope(row: EventRow, seq: int | None = None, data: bytes | None = None) 
         data=EMPTY if content == bytes(EMPTY) else msgspec.Raw(content),
         run_id=row.run_id,
     )
-
-
-class _PartialText(msgspec.Struct, frozen=True, gc=False):
-    """What of ``assistant_message`` and ``thinking`` is published."""
-
-    partial: msgspec.Raw = msgspec.Raw(b'""')
-
-
-_pieces = msgspec.json.Decoder(list[_PartialText])
-_strings = msgspec.json.Decoder(list[str])
-
-
-def read_pieces(raws: Sequence[msgspec.Raw]) -> tuple[list[msgspec.Raw], str]:
-    """The pieces in order, each a valid JSON string; and why one was left out, "" when none was."""
-    try:
-        return _read(raws), ""
-    except DECODE_ERRORS:  # one of them is odd, and only that one is left out
-        return _read_each(raws)
-
-
-def _read(raws: Sequence[msgspec.Raw]) -> list[msgspec.Raw]:
-    pieces = [piece.partial for piece in _pieces.decode(_as_list(raws))]
-    _strings.decode(_as_list(pieces))
-    return pieces
-
-
-def _read_each(raws: Sequence[msgspec.Raw]) -> tuple[list[msgspec.Raw], str]:
-    pieces: list[msgspec.Raw] = []
-    odd = ""
-    for raw in raws:
-        try:
-            pieces += _read([raw])
-        except DECODE_ERRORS as exc:
-            odd = odd or str(exc)
-    return pieces, odd
-
-
-def _as_list(raws: Sequence[msgspec.Raw]) -> bytes:
-    return b"[%b]" % b",".join(raws)

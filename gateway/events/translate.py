@@ -1,6 +1,6 @@
 """From what a worker says in one turn to what is published of it: runs of text pieces, and single events. Pure."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Literal, TypeAlias
@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from gateway.events import worker_events as words
-from gateway.events.snapshots import read_pieces
 from gateway.events.worker_events import MalformedEvent, PublishedEvent
 from wire.framing import DECODE_ERRORS
 from wire.messages import Message
@@ -107,3 +106,42 @@ class Translator:
 
     def _compaction(self, data: msgspec.Raw) -> None:
         self.is_compacting = words.phase_of_compaction(data) == "start"
+
+
+class _PartialText(msgspec.Struct, frozen=True, gc=False):
+    """What of ``assistant_message`` and ``thinking`` is published."""
+
+    partial: msgspec.Raw = msgspec.Raw(b'""')
+
+
+_pieces = msgspec.json.Decoder(list[_PartialText])
+_strings = msgspec.json.Decoder(list[str])
+
+
+def read_pieces(raws: Sequence[msgspec.Raw]) -> tuple[list[msgspec.Raw], str]:
+    """The pieces in order, each a valid JSON string; and why one was left out, "" when none was."""
+    try:
+        return _read(raws), ""
+    except DECODE_ERRORS:  # one of them is odd, and only that one is left out
+        return _read_each(raws)
+
+
+def _read(raws: Sequence[msgspec.Raw]) -> list[msgspec.Raw]:
+    pieces = [piece.partial for piece in _pieces.decode(_as_list(raws))]
+    _strings.decode(_as_list(pieces))
+    return pieces
+
+
+def _read_each(raws: Sequence[msgspec.Raw]) -> tuple[list[msgspec.Raw], str]:
+    pieces: list[msgspec.Raw] = []
+    odd = ""
+    for raw in raws:
+        try:
+            pieces += _read([raw])
+        except DECODE_ERRORS as exc:
+            odd = odd or str(exc)
+    return pieces, odd
+
+
+def _as_list(raws: Sequence[msgspec.Raw]) -> bytes:
+    return b"[%b]" % b",".join(raws)

@@ -29,9 +29,9 @@ def test_text_is_encoded_as_its_envelopes_would_be(
     texts: list[str], session: str, run_id: str | None, data: st.DataObject
 ) -> None:
     block = block_of(texts, first=7, session=session, run_id=run_id)
-    after = data.draw(st.integers(0, block.last))
+    after = data.draw(st.integers(0, block.seq))
     batch = EventBatch(1 << 20)
-    assert batch.add_text(block, after)
+    assert batch.add(block, after)
     for envelope, (seq, text) in zip(decoded(batch), list(enumerate(texts, 7))[max(0, after - 6) :], strict=True):
         assert (envelope.seq, envelope.ts, envelope.session) == (seq, block.ts, session)
         assert (envelope.run_id, envelope.channel, envelope.type) == (run_id, EventChannel.PROGRESS, "text_chunk")
@@ -41,18 +41,18 @@ def test_text_is_encoded_as_its_envelopes_would_be(
 @given(texts=st.lists(st.text(max_size=50), min_size=1, max_size=20), max_bytes=st.integers(1, 3000))
 def test_as_many_pieces_are_taken_as_fit_and_the_rest_later(texts: list[str], max_bytes: int) -> None:
     block, position, seen = block_of(texts, first=99_999_990), 0, list[str]()
-    while position < block.last:
+    while position < block.seq:
         batch = EventBatch(max_bytes)
-        whole = batch.add_text(block, position)
+        whole = batch.add(block, position)
         taken = batch.finish()
         assert taken.count >= 1
         assert len(taken.body) <= max_bytes or taken.count == 1
         if not whole:  # one more would not have fitted
             more = EventBatch(1 << 20)
-            more.add_text(block, position)
+            more.add(block, position)
             assert len(json.dumps(json.loads(b"[" + more.finish().body + b"]"))) > max_bytes - 300
         position = taken.last_seq
-        assert whole == (position == block.last)
+        assert whole == (position == block.seq)
         seen += [msgspec.json.decode(envelope.data)["delta"] for envelope in decoded(batch)]
     assert seen == texts
 
@@ -62,7 +62,7 @@ def test_a_batch_takes_events_until_it_is_full_and_the_first_whatever_its_size()
     batch = EventBatch(500)
     assert batch.add(large)
     assert not batch.add(EventEnvelope(2, 0.0, "a", EventChannel.MONITOR, "note"))
-    assert not batch.add_text(block_of(["x"], first=3), 2)
+    assert not batch.add(block_of(["x"], first=3), 2)
     taken = batch.finish()
     assert (taken.count, taken.last_seq, taken.types) == (1, 1, frozenset({"note"}))
 
@@ -70,7 +70,7 @@ def test_a_batch_takes_events_until_it_is_full_and_the_first_whatever_its_size()
 def test_events_and_text_share_a_batch_in_order() -> None:
     batch = EventBatch(10_000)
     assert batch.add(EventEnvelope(1, 0.0, "a", EventChannel.CONTROL, "ask"))
-    assert batch.add_text(block_of(["x", "y"], first=2), 1)
+    assert batch.add(block_of(["x", "y"], first=2), 1)
     assert batch.add(EventEnvelope(9, 0.0, "a", EventChannel.MONITOR, "note"))
     assert [envelope.seq for envelope in decoded(batch)] == [1, 2, 3, 9]
     assert batch.finish().types == {"ask", "text_chunk", "note"}
