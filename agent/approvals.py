@@ -1,11 +1,7 @@
-"""Pending approvals.
+"""Tool calls that wait for a person, and the one decision that each of them takes.
 
-The full description of a tool call for the person who decides about it, made by the tool itself.
-
-Tool calls that wait for a person, and the one decision that each of them takes.
-
-A question is open before anybody is told of it, so that whoever hears ``permission_required`` may decide at once, even
-from inside the handler. Deciding never waits. What is decided, ended or sealed stays so: later decisions are errors.
+A question is open before its event is emitted, so that a client may decide from inside its event handler. Deciding
+never waits. A call that was decided, ended or sealed stays so: later decisions are errors.
 """
 
 import hashlib
@@ -40,7 +36,7 @@ class CallDescription:
 
 
 _MAX_CLOSED = 1_000
-"""Calls no longer open of which is known why; older ones are as unknown as any."""
+"""Closed calls that are remembered; older ones are unknown."""
 
 _CloseReason: TypeAlias = Literal["decided", "ended", "sealed"]
 
@@ -66,19 +62,19 @@ class ApprovalVerdict(msgspec.Struct, frozen=True):
 
 
 class PendingApproval:
-    """One call that waits. ``take`` writes a decision down and may raise: then it was not made."""
+    """One call that waits. ``persist`` writes the decision and may raise: then none was made."""
 
     def __init__(
         self,
         call: ToolCallView,
-        take: Callable[[ApprovalVerdict], None],
-        tell: Callable[[ApprovalVerdict], None],
+        persist: Callable[[ApprovalVerdict], None],
+        emit: Callable[[ApprovalVerdict], None],
         description: CallDescription,
     ) -> None:
         self.call = call
         self.description = description
-        self._persist = take
-        self._emit = tell
+        self._persist = persist
+        self._emit = emit
         self._decision: ApprovalVerdict | None = None
         self._is_decided = trio.Event()
 
@@ -89,19 +85,19 @@ class PendingApproval:
         return self._decision
 
     def commit(self, decided: ApprovalVerdict) -> None:
-        """Take the decision; see the class."""
+        """Write the decision; raises what ``persist`` raises."""
         self._persist(decided)
         self._decision = decided
 
     def publish(self) -> None:
-        """Tell everybody of the decision and let the call go on."""
-        assert self._decision is not None  # noqa: S101 - ``write`` came first
+        """Emit the decision and let the call continue."""
+        assert self._decision is not None  # noqa: S101 - ``commit`` came first
         self._is_decided.set()
         self._emit(self._decision)
 
 
 class Approvals:
-    """All open questions of a worker, and a bounded memory of those that are not open any more."""
+    """The open questions of a worker, and a bounded memory of closed ones."""
 
     def __init__(self) -> None:
         self._open: dict[str, PendingApproval] = {}
@@ -112,7 +108,7 @@ class Approvals:
         return [question.call for question in self._open.values()]
 
     def open(self, question: PendingApproval) -> None:
-        """Open a question; tell of it only afterwards. Raises ValueError when the call is asked about already."""
+        """Open a question, before its event is emitted. Raises ValueError for a call that already has one."""
         if question.call.id in self._open:
             raise ValueError(f"call {question.call.id!r} waits for a decision already")
         self._open[question.call.id] = question
@@ -130,7 +126,7 @@ class Approvals:
         *,
         seen: str | None = None,
     ) -> None:
-        """Decide about a call: written down, then told, then acted on; in any order, each call once.
+        """Decide about a call, once: the decision is written, then emitted, then acts.
 
         ``seen``: from the last page of a call whose question shows only its beginning.
 
@@ -160,7 +156,7 @@ class Approvals:
             self._close(call_id, "ended")
 
     def mark_sealed(self, call_ids: Iterable[str]) -> None:
-        """These calls of a resumed conversation were sealed: nobody can decide about them any more."""
+        """These calls of a resumed conversation were sealed: they can no longer be decided."""
         for call_id in call_ids:
             self._close(call_id, "sealed")
 

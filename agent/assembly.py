@@ -1,11 +1,7 @@
-"""Builds a worker.
+"""Builds a worker from its options; every error in them is found here, before ``ready``.
 
-Hooks and skills decide about the agent, or run with its rights: its own tools cannot replace them.
-
-Hook files that tools could write without approval are refused when the agent starts, since the next worker would run
-them. Skills may be in the working directory; ``write`` and ``edit`` do not change them.
-
-Puts a worker's parts together from its options; whatever is wrong with them is found here, before ``ready``.
+Hooks and skills decide about the agent or run with its rights, so its own tools must not replace them: hook files that
+tools could write without approval are refused; ``write`` and ``edit`` do not change skills.
 """
 
 import os
@@ -48,7 +44,7 @@ class ExposureError(Exception):
 
 
 def check_exposure(hooks: Iterable[str], skills: Iterable[Skill], cwd: str, free: list[str]) -> None:
-    """``free``: the tools of ``_WRITING_TOOLS`` that run without approval. Raises Exposed."""
+    """``free``: the tools of ``_WRITING_TOOLS`` that run without approval. Raises ExposureError."""
     if not free:
         return
     tools = " and ".join(free)
@@ -85,7 +81,7 @@ class StartupError(Exception):
 def assemble(
     options: Options, output: WorkerOutput, faults: ProcessFaults, limits: WorkerLimits | None = None
 ) -> AgentWorker:
-    """Build everything. Raises BadStart."""
+    """Build everything. Raises StartupError."""
     if options.extension and not options.no_extensions:
         raise StartupError(f"cannot load the extension {options.extension[0]}: this agent has no extensions")
     cwd = _working_directory()
@@ -100,7 +96,7 @@ def assemble(
 
 
 def _working_directory() -> str:
-    """Where it works, without symbolic links. Raises BadStart."""
+    """The working directory as a real path. Raises StartupError."""
     try:
         return _checked_path("the working directory", os.path.realpath(Path.cwd()))
     except FileNotFoundError:
@@ -108,7 +104,7 @@ def _working_directory() -> str:
 
 
 def _checked_path(what: str, path: str) -> str:
-    """The path, for what stands in transcripts and messages. Raises BadStart for one that they cannot hold."""
+    """The path; raises StartupError for one that transcripts cannot hold."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -119,17 +115,17 @@ def _checked_path(what: str, path: str) -> str:
 def _assemble(
     options: Options, cwd: str, output: WorkerOutput, faults: ProcessFaults, limits: WorkerLimits
 ) -> AgentWorker:
-    knowledge = load_context(options, cwd)
+    context = load_context(options, cwd)
     models = ModelCache(partial(open_model, faults=faults, base_url=options.base_url, offline=options.offline))
     todos = TodoTool(output.emit)
     names = _tool_names(options)
     policy = _policy(options)
     hooks = () if options.no_hooks else tuple(os.path.expanduser(path) for path in options.hooks)  # noqa: PTH111 - raises
-    check_exposure(hooks, knowledge.skills, cwd, unapproved_writers(names, policy))
-    brain = Toolbox(
+    check_exposure(hooks, context.skills, cwd, unapproved_writers(names, policy))
+    toolbox = Toolbox(
         model=models.open(options.provider, options.model),
-        system_prompt=knowledge.system_prompt,
-        sandbox=_sandbox_scope(options, cwd, knowledge, protected_paths(hooks, knowledge.skills)),
+        system_prompt=context.system_prompt,
+        sandbox=_sandbox_scope(options, cwd, context, protected_paths(hooks, context.skills)),
         processes=_process_registry(
             output,
             allow_background=not options.no_background and "process" in names,
@@ -146,29 +142,29 @@ def _assemble(
     conversation = _first_conversation(options, store)
     output.continue_above(conversation.last_seq)
     worker = AgentWorker(
-        toolbox=brain,
+        toolbox=toolbox,
         conversation=conversation,
         store=store,
-        project_context=knowledge,
+        project_context=context,
         models=models,
         todos=todos,
         output=output,
         limits=limits,
         input_queue=InputQueue(output, limits.queued_inputs),
         runs=ActiveRunTracker(output.emit),
-        compactor=Compactor(brain, limits.compaction_timeout),
+        compactor=Compactor(toolbox, limits.compaction_timeout),
     )
-    brain.processes.save_record = worker.record_command
+    toolbox.processes.save_record = worker.record_command
     return worker
 
 
-def _sandbox_scope(options: Options, cwd: str, knowledge: ProjectContext, protected: tuple[str, ...]) -> SandboxScope:
+def _sandbox_scope(options: Options, cwd: str, context: ProjectContext, protected: tuple[str, ...]) -> SandboxScope:
     return SandboxScope(
         cwd=cwd,
         environment=tool_environment(os.environ, options.tool_env),
-        readable=tuple(skill.directory for skill in knowledge.skills),
+        readable=tuple(skill.directory for skill in context.skills),
         protected=protected,
-        skill_env=environment_of(knowledge.skills),
+        skill_env=environment_of(context.skills),
         allow_outside=options.allow_outside,
     )
 
@@ -211,7 +207,7 @@ def _tool_names(options: Options) -> frozenset[str]:
 
 
 def _warn_unknown_tools(names: Iterable[str], verb: str) -> None:
-    """A list of tools may well name what this agent has not got: that changes nothing."""
+    """Lists may name tools that this agent does not have."""
     for name in names:
         if name not in TOOL_NAMES:
             sys.stderr.write(f"agent: there is no tool {name!r} to {verb}\n")

@@ -1,13 +1,8 @@
-"""Tool calls of one answer.
+"""Runs the tool calls of one model answer: exactly one result each, in call order.
 
-A bounded number of places, handed out strictly in the order in which they were asked for.
-
-The tool calls of one model answer, from the rules to the results: exactly one result each, in call order.
-
-Calls are judged one after the other, then run a few at a time; places are handed out in the order in which calls may
-run, and those that wait for a person hold nobody up. What must be on the disk, and when: that a tool with effects runs,
-before it begins; a decision, before it acts (both are one wait, shared by calls that begin together); the results,
-before the next model call, which is the caller's part.
+Calls are checked one after the other, then run a few at a time in the order in which they may run; a call that waits
+for approval holds up no other. On disk before a tool with effects begins: that it runs, and the decision about it (one
+wait, shared by calls that begin together). The caller syncs the results before the next model call.
 """
 
 from collections import deque
@@ -30,21 +25,21 @@ from wire.transcript_repair import TranscriptError
 
 
 class FifoLimiter:
-    """Unlike a semaphore's, the order is that of ``ticket``, which does not wait, and not that of the tasks' waits."""
+    """Bounds concurrency; grants in the order of ``acquire``, which does not wait, unlike a semaphore."""
 
     def __init__(self, places: int) -> None:
         self._free = places
         self._waiting: deque[trio.Event] = deque()
 
     def acquire(self) -> trio.Event:
-        """Stand in line; the event is set once the place is yours, to be given back with ``give_back``."""
-        turn = trio.Event()
-        self._waiting.append(turn)
+        """An event that is set when the slot is granted; give it back with ``release``."""
+        granted = trio.Event()
+        self._waiting.append(granted)
         self._grant()
-        return turn
+        return granted
 
     def release(self) -> None:
-        """Let the next one have the place."""
+        """Grant the slot to the next."""
         self._free += 1
         self._grant()
 
@@ -61,11 +56,11 @@ ContextFor: TypeAlias = Callable[[ToolUseBlock, Report], ToolContext]
 class _CallOutcome(NamedTuple):
     state: EndState
     result: CallResult
-    images: list[ImageBlock] = []  # noqa: RUF012 - a named tuple's default, which nobody changes
+    images: list[ImageBlock] = []  # noqa: RUF012 - a named tuple's default, never changed
 
 
 class CallRunner:
-    """The calls of one answer; used once. ``results`` fills while ``run`` runs; ``close`` fails what is left."""
+    """The calls of one answer; used once. ``close`` ends the calls that ``run`` left without a result."""
 
     def __init__(
         self,
@@ -75,132 +70,134 @@ class CallRunner:
         policy: Policy,
         approvals: Approvals,
         hooks: Hooks,
-        journal: CallLog,
+        log: CallLog,
         context_for: ContextFor,
-        say: Emit,
+        emit: Emit,
     ) -> None:
         self._tools = tools
         self._policy = policy
         self._approvals = approvals
         self._hooks = hooks
-        self._log = journal
+        self._log = log
         self._context_for = context_for
-        self._emit = say
-        self._calls = [ToolCallTracker(call, journal, say) for call in calls]
+        self._emit = emit
+        self._calls = [ToolCallTracker(call, log, emit) for call in calls]
 
     def results(self) -> list[ToolResultBlock]:
         """What there is so far, in call order."""
-        return [live.result for live in self._calls if live.result is not None]
+        return [tracker.result for tracker in self._calls if tracker.result is not None]
 
     async def run(self, parallel: int) -> None:
         """Run all calls, at most ``parallel`` at a time. Raises TranscriptError; ``close`` is to be called even so."""
         slots = FifoLimiter(parallel)
         try:
             async with trio.open_nursery() as nursery:
-                for live in self._distinct():
-                    await self._prepare(live, slots, nursery)
+                for tracker in self._distinct():
+                    await self._prepare(tracker, slots, nursery)
         except BaseExceptionGroup as group:
             _raise_transcript_error(group)
             raise
 
     def breakpoint(self) -> Breakpoint:
         """Where the step stands: the first state in the order of ``_BREAKPOINTS`` that one of its calls has."""
-        records = [live.record for live in self._calls]
+        records = [tracker.record for tracker in self._calls]
         for state, name in _BREAKPOINTS.items():
             if any(record.state is state and not _is_approved(record) for record in records):
                 return name
         return "PRE_TOOL" if any(_is_approved(record) for record in records) else "POST_TOOL"
 
     def close(self, reason: str = "aborted") -> None:
-        """Give every call without a result the result that it was ended. Raises TranscriptError."""
-        for live in self._calls:
-            self._approvals.withdraw(live.call.id)
-            if live.result is None:
-                live.end(*_abort_outcome(live, reason))
+        """End every call that has no result yet. Raises TranscriptError."""
+        for tracker in self._calls:
+            self._approvals.withdraw(tracker.call.id)
+            if tracker.result is None:
+                tracker.end(*_abort_outcome(tracker, reason))
 
     # --- before it runs -----------------------------------------------------------------------------------------------
 
     def _distinct(self) -> list[ToolCallTracker]:
-        """The calls, but those with the id of an earlier one: these fail, since no decision could tell them apart."""
+        """The calls, but those with the id of an earlier one: these fail, since a decision names an id."""
         first: dict[str, ToolCallTracker] = {}
-        for live in self._calls:
-            if first.setdefault(live.call.id, live) is not live:
-                live.end(CallState.FAILED, failure("another call of this answer has the same id", "validation"))
+        for tracker in self._calls:
+            if first.setdefault(tracker.call.id, tracker) is not tracker:
+                tracker.end(CallState.FAILED, failure("another call of this answer has the same id", "validation"))
         return list(first.values())
 
-    async def _prepare(self, live: ToolCallTracker, slots: FifoLimiter, nursery: trio.Nursery) -> None:
-        live.start()
-        match await self._check_rules_and_hooks(live):
+    async def _prepare(self, tracker: ToolCallTracker, slots: FifoLimiter, nursery: trio.Nursery) -> None:
+        tracker.start()
+        match await self._check_rules_and_hooks(tracker):
             case _CallOutcome() as outcome:
-                await self._finish(live, outcome)
+                await self._finish(tracker, outcome)
             case ApprovalNeeded() as needed:
-                context = self._context_for(live.call, live.progress)
+                context = self._context_for(tracker.call, tracker.progress)
                 description = CallDescription(await needed.tool.describe(needed.arguments, context))
-                question = self._request_approval(live, needed.reason, description)
-                nursery.start_soon(self._await_approval, live, needed, question, slots)
+                question = self._request_approval(tracker, needed.reason, description)
+                nursery.start_soon(self._await_approval, tracker, needed, question, slots)
             case Allowed() as allowed:
-                nursery.start_soon(self._run_one, live, allowed, slots, slots.acquire())
+                nursery.start_soon(self._run_one, tracker, allowed, slots, slots.acquire())
 
-    async def _check_rules_and_hooks(self, live: ToolCallTracker) -> Allowed | ApprovalNeeded | _CallOutcome:
-        verdict = evaluate(live.call, self._tools, self._policy)
+    async def _check_rules_and_hooks(self, tracker: ToolCallTracker) -> Allowed | ApprovalNeeded | _CallOutcome:
+        verdict = evaluate(tracker.call, self._tools, self._policy)
         if isinstance(verdict, CallRejected):
             return _CallOutcome(verdict.state, verdict.result)
         try:
-            said = await self._hooks.before_tool_call(live.call)
+            answer = await self._hooks.before_tool_call(tracker.call)
         except HookFailed as exc:
             return _CallOutcome(CallState.FAILED, _hook_failure(exc))
-        if isinstance(said, Change):
-            live.change_input(said.input)
-            again = evaluate(live.call, self._tools, self._policy)
+        if isinstance(answer, Change):
+            tracker.change_input(answer.input)
+            again = evaluate(tracker.call, self._tools, self._policy)
             if isinstance(again, CallRejected):
                 return _CallOutcome(again.state, again.result)
-            verdict, said = _stricter(verdict, again), said.then
-        return _combine_with_hooks(verdict, said)
+            verdict, answer = _stricter(verdict, again), answer.then
+        return _combine_with_hooks(verdict, answer)
 
-    def _request_approval(self, live: ToolCallTracker, reason: str, description: CallDescription) -> PendingApproval:
-        def tell(decided: ApprovalVerdict) -> None:
-            facts = {"call_id": live.call.id, **msgspec.to_builtins(decided)}
+    def _request_approval(self, tracker: ToolCallTracker, reason: str, description: CallDescription) -> PendingApproval:
+        def publish(decided: ApprovalVerdict) -> None:
+            facts = {"call_id": tracker.call.id, **msgspec.to_builtins(decided)}
             self._emit("permission_decided", {name: fact for name, fact in facts.items() if fact is not None})
 
-        live.await_approval(reason)
-        question = PendingApproval(live.view(), live.decide, tell, description)
+        tracker.await_approval(reason)
+        question = PendingApproval(tracker.view(), tracker.decide, publish, description)
         self._approvals.open(question)
-        self._emit("permission_required", {"call": live.view(), "reason": reason, "shown": description.shown})
+        self._emit("permission_required", {"call": tracker.view(), "reason": reason, "shown": description.shown})
         return question
 
     async def _await_approval(
-        self, live: ToolCallTracker, needed: ApprovalNeeded, question: PendingApproval, slots: FifoLimiter
+        self, tracker: ToolCallTracker, needed: ApprovalNeeded, question: PendingApproval, slots: FifoLimiter
     ) -> None:
         decided = await question.wait()
         if decided.decision == "deny":
-            await self._finish(live, _CallOutcome(CallState.DENIED, _user_denial(live, decided.note)))
+            await self._finish(tracker, _CallOutcome(CallState.DENIED, _user_denial(tracker, decided.note)))
         else:
-            await self._run_one(live, Allowed(needed.tool, needed.arguments), slots, slots.acquire())
+            await self._run_one(tracker, Allowed(needed.tool, needed.arguments), slots, slots.acquire())
 
     # --- running it ---------------------------------------------------------------------------------------------------
 
-    async def _run_one(self, live: ToolCallTracker, allowed: Allowed, slots: FifoLimiter, turn: trio.Event) -> None:
-        await turn.wait()
+    async def _run_one(
+        self, tracker: ToolCallTracker, allowed: Allowed, slots: FifoLimiter, granted: trio.Event
+    ) -> None:
+        await granted.wait()
         try:
-            live.begin()
+            tracker.begin()
             if allowed.tool.effects not in HARMLESS_EFFECTS:
                 await self._log.sync()
-            await self._finish(live, await self._run_with_hooks(live, allowed))
+            await self._finish(tracker, await self._run_with_hooks(tracker, allowed))
         finally:
             slots.release()
 
-    async def _run_with_hooks(self, live: ToolCallTracker, allowed: Allowed) -> _CallOutcome:
-        outcome = await self._run_tool(live, allowed)
+    async def _run_with_hooks(self, tracker: ToolCallTracker, allowed: Allowed) -> _CallOutcome:
+        outcome = await self._run_tool(tracker, allowed)
         try:
-            await self._hooks.after_tool_call(live.call, outcome.result)
+            await self._hooks.after_tool_call(tracker.call, outcome.result)
         except HookFailed as exc:
             return _CallOutcome(CallState.FAILED, _hook_failure(exc))
         return outcome
 
-    async def _run_tool(self, live: ToolCallTracker, allowed: Allowed) -> _CallOutcome:
+    async def _run_tool(self, tracker: ToolCallTracker, allowed: Allowed) -> _CallOutcome:
         tool = allowed.tool
         try:
-            context = self._context_for(live.call, live.progress)
+            context = self._context_for(tracker.call, tracker.progress)
             with trio.move_on_after(float("inf") if tool.timeout is None else tool.timeout):
                 output = await tool.run(allowed.arguments, context)
                 images = output.images if isinstance(output, ToolOutput) else []
@@ -211,15 +208,15 @@ class CallRunner:
             _raise_cancelled(group)
         return _CallOutcome(CallState.FAILED, timed_out(tool.name, tool.timeout or 0.0))
 
-    async def _finish(self, live: ToolCallTracker, outcome: _CallOutcome) -> None:
+    async def _finish(self, tracker: ToolCallTracker, outcome: _CallOutcome) -> None:
         outcome = _encodable(outcome)
         try:
-            result = await self._hooks.tool_result_persist(live.call, outcome.result)
+            result = await self._hooks.tool_result_persist(tracker.call, outcome.result)
         except HookFailed as exc:
             outcome = _CallOutcome(CallState.FAILED, _hook_failure(exc))
         else:
             outcome = _encodable(outcome._replace(result=result))
-        live.end(*outcome)
+        tracker.end(*outcome)
 
 
 _BREAKPOINTS: Mapping[CallState, Breakpoint] = {
@@ -248,10 +245,10 @@ def _stricter(before: Allowed | ApprovalNeeded, after: Allowed | ApprovalNeeded)
 
 
 def _combine_with_hooks(
-    verdict: Allowed | ApprovalNeeded, said: ToolVerdict
+    verdict: Allowed | ApprovalNeeded, answer: ToolVerdict
 ) -> Allowed | ApprovalNeeded | _CallOutcome:
     """The rules and the hooks together: hooks may be stricter, never laxer."""
-    match said:
+    match answer:
         case Deny(note):
             return _CallOutcome(CallState.DENIED, denied(verdict.tool.name, "a hook does not allow it", note))
         case Ask(reason) if isinstance(verdict, Allowed):
@@ -262,16 +259,16 @@ def _combine_with_hooks(
             return verdict
 
 
-def _abort_outcome(live: ToolCallTracker, reason: str) -> tuple[EndState, CallResult]:
-    approval = live.record.approval
-    if live.record.state is CallState.AWAITING_APPROVAL and approval is not None and approval.decision == "deny":
-        return CallState.DENIED, _user_denial(live, approval.note)
-    had_begun = live.record.state is CallState.RUNNING
+def _abort_outcome(tracker: ToolCallTracker, reason: str) -> tuple[EndState, CallResult]:
+    approval = tracker.record.approval
+    if tracker.record.state is CallState.AWAITING_APPROVAL and approval is not None and approval.decision == "deny":
+        return CallState.DENIED, _user_denial(tracker, approval.note)
+    had_begun = tracker.record.state is CallState.RUNNING
     return CallState.FAILED, aborted(reason, had_begun=had_begun)
 
 
-def _user_denial(live: ToolCallTracker, note: str | None) -> CallResult:
-    return denied(live.call.name, "the user does not allow it", note)
+def _user_denial(tracker: ToolCallTracker, note: str | None) -> CallResult:
+    return denied(tracker.call.name, "the user does not allow it", note)
 
 
 def _hook_failure(failed: HookFailed) -> CallResult:
@@ -285,14 +282,14 @@ def _tool_failure(exc: Exception) -> CallResult:
 
 
 def _encodable(outcome: _CallOutcome) -> _CallOutcome:
-    """The outcome, or a failure in its place when it is no JSON: it could be neither kept nor told."""
+    """The outcome, or a failure when it cannot be encoded as JSON."""
     if is_json(outcome.result):
         return outcome
     return _CallOutcome(CallState.FAILED, failure("the result is no JSON", "runtime", _thrownError=True))
 
 
 def _raise_cancelled(group: BaseExceptionGroup[BaseException]) -> NoReturn:
-    """Of a tool that failed while it was being cancelled only the cancellation counts: its result is that it was."""
+    """Keep only the cancellation of a tool that failed while it was being cancelled."""
     _, rest = group.split(Exception)
     assert rest is not None  # noqa: S101 - else it were an ExceptionGroup, which is an Exception
     raise rest from None

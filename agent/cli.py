@@ -1,11 +1,7 @@
-"""Entry, parent-death signal.
+"""The command ``agent``: binds itself to its parent, reads the options, starts rpc or text mode. Imports late.
 
-The command ``agent``: bind to the parent, read the options, start the front that they ask for; imports late.
-
-Die with the supervisor, whatever state this process is in: the kernel sends SIGKILL when the parent's thread ends.
-
-SIGKILL and no gentler signal, since a worker that was stopped by SIGSTOP acts on no other. Linux only; elsewhere the
-end of stdin does the same for a worker that still runs.
+The kernel kills a worker with SIGKILL when its supervisor's thread ends, whatever state the worker is in: one stopped
+by SIGSTOP reacts to no other signal. Linux only; elsewhere the end of stdin ends a worker that runs.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Tools that the sender of a prompt carries out: their definitions, and the results that a next prompt brings. Pure."""
+"""Tools that the client carries out: their definitions, and the results that its next prompt brings. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ MAX_TOOLS = 128
 
 
 class ClientToolsError(ValueError):
-    """What the client passed makes no sense; the message says what."""
+    """Invalid client tools or results; the message says what is wrong."""
 
 
 class _Function(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class _Result(msgspec.Struct, frozen=True):
 
 
 def definitions_of(given: Sequence[dict[str, Any]]) -> dict[str, ToolDefinition]:
-    """By name; also in the form ``{"type": "function", "function": {...}}``. Raises BadClientTools."""
+    """By name; also in the form ``{"type": "function", "function": {...}}``. Raises ClientToolsError."""
     if len(given) > MAX_TOOLS:
         raise ClientToolsError(f"client_tools: {len(given)} tools, more than {MAX_TOOLS}")
     found: dict[str, ToolDefinition] = {}
@@ -51,7 +51,7 @@ def merge_tools(own: Sequence[ToolDefinition], clients: Mapping[str, ToolDefinit
 
 
 def check_must_call(names: Sequence[str], tools: Mapping[str, ToolDefinition]) -> None:
-    """Raises BadClientTools for a required tool that is not among the client's."""
+    """Raises ClientToolsError for a required tool that is not among the client's."""
     for name in names:
         if name not in tools:
             raise ClientToolsError(f"answer.must_call: there is no client tool {name[:100]!r}")
@@ -69,7 +69,7 @@ def _decode_function(tool: dict[str, Any], number: int) -> _Function:
 def results_for(calls: Mapping[str, ToolUseBlock], given: Sequence[dict[str, Any]]) -> list[ToolResultBlock]:
     """One result for each of these open calls, in their order; one that was not given says so.
 
-    Raises BadClientTools for a result of no open call, or a second one.
+    Raises ClientToolsError for a result of no open call, or a second one.
     """
     found: dict[str, ToolResultBlock] = {}
     for number, raw in enumerate(given):

@@ -1,4 +1,4 @@
-"""Makes an old conversation shorter: asks the model for a summary of its beginning and lets that stand for it."""
+"""Shortens a conversation: the model summarises its beginning, and the summary replaces that."""
 
 from collections.abc import Callable
 from contextlib import aclosing
@@ -18,18 +18,18 @@ CompactionReason: TypeAlias = Literal["manual", "threshold", "overflow"]
 _Emit: TypeAlias = Callable[[str, dict[str, Any]], Any]
 
 _MIN_CHARS = 1_000
-"""Of a conversation from which a model cannot even read so much there is no summary."""
+"""If the model cannot read even this much, the compaction fails."""
 
 
 class CompactionFailed(Exception):
-    """There is no summary, and the conversation is as it was; the message says why."""
+    """There is no summary and the conversation is unchanged; the message says why."""
 
 
 class Compactor:
-    """``running`` while it works; ``cut_short`` when the last compaction was ended from outside."""
+    """``running`` while it works; ``was_cancelled``: the last compaction was cancelled."""
 
-    def __init__(self, brain: Toolbox, timeout: float) -> None:
-        self._toolbox = brain
+    def __init__(self, toolbox: Toolbox, timeout: float) -> None:
+        self._toolbox = toolbox
         self._timeout = timeout
         self.running = False
         self.was_cancelled = False
@@ -37,24 +37,24 @@ class Compactor:
     async def compact(
         self,
         conversation: Conversation,
-        say: _Emit,
+        emit: _Emit,
         reason: CompactionReason,
         *,
         instructions: str | None = None,
         keep_tokens: int | None = None,
     ) -> str | None:
-        """The summary that stands there now; None when nothing is old enough. See ``plan_cut`` for ``keep_tokens``.
+        """Compact; the summary, or None when nothing is old enough. ``keep_tokens`` is for ``plan_cut``.
 
-        Tells ``compaction{phase, reason, aborted?, error?}``. Raises CompactionFailed or TranscriptError.
+        Emits ``compaction{phase, reason, aborted?, error?}``. Raises CompactionFailed or TranscriptError.
         """
         cut = plan_cut(conversation.messages, keep_tokens)
         if cut is None:
             return None
         self.running, self.was_cancelled = True, False
-        say("compaction", {"phase": "start", "reason": reason})
+        emit("compaction", {"phase": "start", "reason": reason})
         end: dict[str, Any] = {"aborted": True}
         try:
-            summary = await self._compact(conversation, cut, instructions, say)
+            summary = await self._compact(conversation, cut, instructions, emit)
             end = {}
         except CompactionFailed as exc:
             end = {"error": str(exc)}
@@ -64,25 +64,25 @@ class Compactor:
             raise
         finally:
             self.running = False
-            say("compaction", {"phase": "end", "reason": reason, **end})
+            emit("compaction", {"phase": "end", "reason": reason, **end})
         return summary
 
-    async def _compact(self, conversation: Conversation, cut: int, instructions: str | None, say: _Emit) -> str:
+    async def _compact(self, conversation: Conversation, cut: int, instructions: str | None, emit: _Emit) -> str:
         hooks = self._toolbox.hooks
         await hooks.notify("before_compaction", CompactionInfo(len(conversation.messages), instructions))
-        summary = summary_of(await self._summarise(conversation.messages[:cut], instructions, say))
+        summary = summary_of(await self._summarise(conversation.messages[:cut], instructions, emit))
         await conversation.compact(summary, cut)
         await hooks.notify("after_compaction", CompactionInfo(len(conversation.messages), instructions, summary))
         return summary
 
-    async def _summarise(self, messages: list[TranscriptMessage], instructions: str | None, say: _Emit) -> str:
-        """Where the model cannot read all of it at once, a summary of its latter half, or of what fits of that."""
+    async def _summarise(self, messages: list[TranscriptMessage], instructions: str | None, emit: _Emit) -> str:
+        """A summary of all, or of as much of the end as the model can read."""
         most_chars = 2 * self._toolbox.context_tokens
         with trio.move_on_after(self._timeout):
             while True:
                 prompt = summary_prompt(messages, instructions, most_chars=most_chars)
                 try:
-                    text = await self._ask_model(prompt, say)
+                    text = await self._ask_model(prompt, emit)
                 except ModelError as exc:
                     most_chars = len(prompt.text) // 2
                     if not exc.overflow or most_chars < _MIN_CHARS:
@@ -93,7 +93,7 @@ class Compactor:
                 return text
         raise CompactionFailed(f"the conversation could not be summarised within {self._timeout:g} s")
 
-    async def _ask_model(self, prompt: TranscriptMessage, say: _Emit) -> str:
+    async def _ask_model(self, prompt: TranscriptMessage, emit: _Emit) -> str:
         request = ModelRequest("summary", [prompt], system_prompt=SUMMARY_SYSTEM_PROMPT, purpose="summary")
-        async with aclosing(stream_with_retries(self._toolbox.model, request, say)) as pieces:
+        async with aclosing(stream_with_retries(self._toolbox.model, request, emit)) as pieces:
             return "".join([part async for piece in pieces if isinstance(piece, TextPiece) for part in piece.parts])

@@ -1,7 +1,6 @@
-"""Context files, skills, templates.
+"""What a worker reads from files before the first prompt: system prompt, context files, skills, prompt templates.
 
-Skills: directories with instructions (``SKILL.md``) that the model reads when it needs them.
-
+A skill is a directory with instructions (``SKILL.md``) that the model reads when it needs them:
 ```
 ---
 name: sewing
@@ -11,9 +10,7 @@ env:
 ---
 Thread first.
 ```
-Of the front matter only this is read: ``name``, ``description``, and ``env`` with one variable a line.
-
-What a worker knows from files before the first prompt: system prompt, context files, skills, prompt templates.
+Only ``name``, ``description`` and ``env`` (one variable a line) of the front matter are read.
 """
 
 import os
@@ -60,7 +57,7 @@ class Skill(msgspec.Struct, frozen=True):
 
 
 def read_skill(path: Path) -> Skill:
-    """The skill of a directory, or of a SKILL.md itself. Raises OSError or BadSkill."""
+    """The skill of a directory, or of a SKILL.md itself. Raises OSError or SkillError."""
     file = path if path.is_file() else path / "SKILL.md"
     with file.open("rb") as opened:
         fields, env = _front_matter(opened.read(_MAX_BYTES).decode(errors="replace"))
@@ -135,7 +132,7 @@ class ProjectContext(msgspec.Struct, frozen=True):
 
 
 def load_context(options: Options, cwd: str) -> ProjectContext:
-    """Read everything that the options name. Raises OSError (a file cannot be read) or BadSkill."""
+    """Read everything that the options name. Raises OSError (a file cannot be read) or SkillError."""
     skills = [] if options.no_skills else [read_skill(Path(cwd, name)) for name in options.skill]
     templates = [] if options.no_prompt_templates else [Path(cwd, name) for name in options.prompt_template]
     parts = [_text_or_file(options.system_prompt, cwd) if options.system_prompt is not None else _BASE.format(cwd=cwd)]

@@ -1,11 +1,7 @@
-"""Conversation and group commit.
+"""The conversation that a worker holds: messages in memory and their transcript on disk, always in step.
 
-One wait for the disk for all who wait at the same time.
-
-The conversation a worker holds: its messages in memory and their transcript on disk, always in step.
-
-A message is in memory only once its entry has been written. The file of the conversation a process starts with is made
-at its first message; that of ``new`` at once, so that another worker can resume it from the first moment.
+A message is in memory only once its entry is written. The first conversation of a process gets its file with its first
+message, that of ``new_session`` at once, so that another worker can resume it from the start.
 """
 
 import os
@@ -44,9 +40,10 @@ from wire.transcript_repair import TranscriptError, TranscriptMissing
 
 
 class GroupCommit:
-    """``wait`` returns after a ``commit`` that began after the call of ``wait``; there is never more than one at once.
+    """One disk sync for all who wait at the same time.
 
-    ``commit`` may raise: then each of those who waited for it tries, and fails, by itself.
+    ``wait`` returns after a ``commit`` that began after its call; never two at once. If one raises, each of its waiters
+    tries again.
     """
 
     def __init__(self, commit: Callable[[], Awaitable[None]]) -> None:
@@ -58,7 +55,7 @@ class GroupCommit:
     async def wait(self) -> None:
         """Wait until everything written before this call is committed. Raises what ``commit`` raises."""
         wanted = self._started + 1
-        # Whoever writes in the same breath shall be part of it: the others of a batch of tasks run before we go on.
+        # Let tasks that are scheduled already write first, so that they share this commit.
         await trio.lowlevel.checkpoint()
         while self._done < wanted:
             if self._running is not None:
@@ -123,7 +120,7 @@ class Conversation:
             self._writer = TranscriptWriter.create(self.path, self.header)
 
     def resume(self, writer: TranscriptWriter) -> None:
-        """Take over a transcript and everything it holds; touches nothing else. Raises TranscriptError."""
+        """Take over a transcript and load it. Raises TranscriptError."""
         self._writer = writer
         for entry in read_entries(writer.path):
             self.last_seq = max(self.last_seq, entry.seq)
@@ -165,10 +162,10 @@ class Conversation:
     async def sync(self) -> None:
         """Wait until everything written is on the disk; cancelled only after that. Raises TranscriptError.
 
-        Those who wait at the same time share one wait for the disk.
+        Concurrent callers share one sync.
         """
         if self._writer is not None:
-            with trio.CancelScope(shield=True):  # a disk takes its time, but never for ever
+            with trio.CancelScope(shield=True):  # bounded by the disk
                 await self._commit.wait()
         await trio.lowlevel.checkpoint()
 
@@ -225,7 +222,7 @@ class Conversation:
 
 
 class SessionStore:
-    """Where transcripts lie, and how a conversation is begun or found. ``directory`` None: none are kept."""
+    """Creates, opens and finds conversations. ``directory`` None: no transcripts are kept."""
 
     def __init__(self, directory: Path | None, cwd: str, output: WorkerOutput) -> None:
         self._directory = directory
@@ -243,7 +240,7 @@ class SessionStore:
         return Conversation(header, self._output, path)
 
     def open(self, path: str) -> Conversation:
-        """Go on with the conversation of a transcript; blocks, and may run in a thread. Raises TranscriptError."""
+        """Resume the conversation of a transcript; blocks, may run in a thread. Raises TranscriptError."""
         writer = TranscriptWriter.open(Path(self._cwd, path))
         conversation = Conversation(writer.header, self._output, writer.path)
         try:

@@ -1,4 +1,4 @@
-"""The flags of ``agent``, in groups, and the text of ``--help``. Names are pi's wherever pi has the same thing."""
+"""The flags of ``agent``, in groups, and the text of ``--help``. Names are pi's where pi has the same flag."""
 
 from collections.abc import Mapping
 from typing import Literal

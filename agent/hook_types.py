@@ -1,4 +1,4 @@
-"""What hooks are called, what they are given, and what they may answer. Hooks may import this (via ``agent.hooks``)."""
+"""Hook names, arguments and answers. Hooks import them from ``agent.hooks``."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias

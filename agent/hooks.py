@@ -193,7 +193,7 @@ class Hooks:
             await self._call_for_tool(hook, call, result)
 
     async def tool_result_persist(self, call: ToolUseBlock, result: CallResult) -> CallResult:
-        """The result as it is to be kept and told: each hook may answer another one of the same ``ok``.
+        """The result to keep and emit: each hook may replace it by one of the same ``ok``.
 
         Raises HookFailed, having warned.
         """

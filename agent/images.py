@@ -1,8 +1,8 @@
-"""Images that a prompt names or holds: files of the workspace, and data URLs in the text itself.
+"""Images that a prompt names or holds: files of the workspace, and data URLs in the text.
 
-A path is loaded when it ends like an image's, lies inside the workspace once every link is followed, and holds what an
-image holds; its name stays in the text. A data URL is taken out of the text, where it would only be noise. What is
-named and not loaded is told in a note, a path that does not exist is only a word.
+A path is loaded when it ends like an image's, lies in the workspace with all links resolved, and holds an image; its
+name stays in the text. A data URL is replaced in the text. A note tells why an image was not loaded; a path that does
+not exist is only a word.
 """
 
 import base64
@@ -57,16 +57,16 @@ def may_name_images(text: str) -> bool:
 
 def load_images(text: str, cwd: str, limits: ImageLimits | None = None) -> PromptImages:
     """Find and load them; ``cwd`` is a real path. Blocks on the disk, and may run in a thread. Linear in the text."""
-    basket = _ImageSet(limits or ImageLimits())
-    text = _extract_data_urls(text, basket)
-    for name in _image_names(text, basket.limits.names):
+    collected = _ImageSet(limits or ImageLimits())
+    text = _extract_data_urls(text, collected)
+    for name in _image_names(text, collected.limits.names):
         try:
-            data = _read(name, cwd, basket.limits.one)
+            data = _read(name, cwd, collected.limits.one)
             if data is not None:
-                basket.add(data)
+                collected.add(data)
         except _ImageRejected as exc:
-            basket.notes.append(f"{name} was not loaded: {exc}")
-    return PromptImages(text, basket.images, basket.notes)
+            collected.notes.append(f"{name} was not loaded: {exc}")
+    return PromptImages(text, collected.images, collected.notes)
 
 
 class _ImageSet:
@@ -79,7 +79,7 @@ class _ImageSet:
         self._bytes = 0
 
     def add(self, data: bytes) -> ImageBlock:
-        """Add one. Raises _Refused."""
+        """Add one. Raises _ImageRejected."""
         kind = image_type(data)
         if kind is None:
             raise _ImageRejected("it holds no PNG, JPEG, GIF or WebP image")
@@ -97,24 +97,24 @@ class _ImageSet:
 # --- data URLs --------------------------------------------------------------------------------------------------------
 
 
-def _extract_data_urls(text: str, basket: _ImageSet) -> str:
+def _extract_data_urls(text: str, collected: _ImageSet) -> str:
     parts: list[str] = []
     position = 0
     while match := _DATA_URL.search(text, position):
         body = _BASE64.match(text, match.end())
         assert body is not None  # noqa: S101 - it matches the empty string too
-        parts += [text[position : match.start()], _extract_data_url(body[0], basket)]
+        parts += [text[position : match.start()], _extract_data_url(body[0], collected)]
         position = body.end()
     return "".join([*parts, text[position:]])
 
 
-def _extract_data_url(body: str, basket: _ImageSet) -> str:
+def _extract_data_url(body: str, collected: _ImageSet) -> str:
     try:
-        image = basket.add(_decoded(body, basket.limits.one))
+        image = collected.add(_decoded(body, collected.limits.one))
     except _ImageRejected as exc:
-        basket.notes.append(f"an image in the text was not loaded: {exc}")
+        collected.notes.append(f"an image in the text was not loaded: {exc}")
         return f"[image left out: {exc}]"
-    return f"[image {len(basket.images)}: {image.mime_type}]"
+    return f"[image {len(collected.images)}: {image.mime_type}]"
 
 
 def _decoded(body: str, limit: int) -> bytes:
@@ -145,7 +145,7 @@ def _name_before(text: str, end: int) -> str:
 
 
 def _read(name: str, cwd: str, limit: int) -> bytes | None:
-    """The file's bytes, at most one more than ``limit``; None when there is no such file. Raises _Refused."""
+    """The file's bytes, at most one more than ``limit``; None when there is no such file. Raises _ImageRejected."""
     try:
         path = Path(os.path.realpath(os.path.join(cwd, name)))  # noqa: PTH118 - it joins and resolves without surprises
         if not path.is_relative_to(cwd):

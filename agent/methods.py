@@ -1,13 +1,4 @@
-"""Methods.
-
-The methods of the native dialect, by what they are about.
-
-Methods about runs: prompt, steer, follow_up, abort, and the decisions that a run waits for.
-
-Methods about the conversation itself: another one, a shorter one.
-
-Methods that look at a worker or set what holds from the next model call on: answered at once, also in a run.
-"""
+"""The methods of the native dialect: runs, the conversation, state and settings."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -39,11 +30,11 @@ from wire.messages import PromptParams, PromptResult, SessionResult, StateResult
 
 
 class WorkerRunMethods:
-    """A prompt waits in the lane for an aborted run to end; beside any other run it is refused."""
+    """A prompt waits in the queue for an aborted run to end; during any other run it is refused."""
 
-    def __init__(self, worker: AgentWorker, lane: ConversationQueue) -> None:
+    def __init__(self, worker: AgentWorker, queue: ConversationQueue) -> None:
         self._worker = worker
-        self._conversation_queue = lane
+        self._conversation_queue = queue
         self.by_name: dict[str, Callable[[Any, RequestId], Any]] = {
             "prompt": self._prompt,
             "steer": self._steer,
@@ -92,7 +83,7 @@ class WorkerRunMethods:
 
             self._answer_client_calls(run)
             return await RunExecutor(run, worker).execute()
-        except RequestRejected:  # it never began: nobody will read what was queued for it
+        except RequestRejected:  # it never began, so its queued inputs have no reader
             if not run.aborting:
                 worker.input_queue.clear()
             raise
@@ -100,7 +91,7 @@ class WorkerRunMethods:
             worker.runs.clear_active_run(run)
 
     def _answer_client_calls(self, run: AgentRun) -> None:
-        """The calls that the run before left to the client get their results now, those that the prompt brings."""
+        """Add the results that the prompt brings for the client's open calls."""
         conversation = self._worker.conversation
         try:
             results = results_for(conversation.open_calls, run.results)
@@ -151,9 +142,9 @@ class WorkerRunMethods:
 class WorkerSessionMethods:
     """Each needs the conversation to itself: refused while a run is in progress."""
 
-    def __init__(self, worker: AgentWorker, lane: ConversationQueue) -> None:
+    def __init__(self, worker: AgentWorker, queue: ConversationQueue) -> None:
         self._worker = worker
-        self._conversation_queue = lane
+        self._conversation_queue = queue
         self.by_name: dict[str, Callable[[Any, RequestId], Any]] = {
             "new_session": self._new_session,
             "switch_session": self._switch_session,
@@ -163,7 +154,7 @@ class WorkerSessionMethods:
     def _new_session(self, params: NewSessionParams, request_id: RequestId) -> Any:
         async def work() -> SessionResult:
             fresh = self._worker.store.create(params.parent_session)
-            fresh.create_file()  # a small write that waits for no disk: less work than asking a thread
+            fresh.create_file()  # a small write without a sync: cheaper than a thread
             return self._session_result(await self._worker.switch_conversation(fresh, "new"))
 
         return self._enqueue(request_id, work)
@@ -205,7 +196,7 @@ class WorkerSessionMethods:
 
 
 class WorkerStateMethods:
-    """See the module."""
+    """Look at a worker, or set what holds from the next model call on; answered at once, also during a run."""
 
     def __init__(self, worker: AgentWorker) -> None:
         self._worker = worker
@@ -220,25 +211,25 @@ class WorkerStateMethods:
 
     def _get_state(self, _params: Any, _request_id: RequestId) -> StateResult:
         worker = self._worker
-        conversation, brain = worker.conversation, worker.toolbox
+        conversation, toolbox = worker.conversation, worker.toolbox
         return StateResult(
             session_id=conversation.header.id,
             session_file=conversation.session_file,
             message_count=len(conversation.messages),
             is_streaming=worker.runs.active is not None,
             is_compacting=worker.compactor.running,
-            provider=brain.model.provider,
-            model=brain.model.name,
-            thinking=brain.thinking,
+            provider=toolbox.model.provider,
+            model=toolbox.model.name,
+            thinking=toolbox.thinking,
             pending=len(worker.input_queue),
-            background=brain.processes.background_count,
+            background=toolbox.processes.background_count,
             status=worker.status(),
         )
 
     def _get_commands(self, _params: Any, _request_id: RequestId) -> Any:
-        knowledge = self._worker.project_context
-        templates = [{"name": name, "source": "prompt_template"} for name in knowledge.templates]
-        skills = [{**msgspec.to_builtins(skill.view()), "source": "skill"} for skill in knowledge.skills]
+        context = self._worker.project_context
+        templates = [{"name": name, "source": "prompt_template"} for name in context.templates]
+        skills = [{**msgspec.to_builtins(skill.view()), "source": "skill"} for skill in context.skills]
         return {"commands": [*templates, *skills]}
 
     def _set_model(self, params: SetModelParams, _request_id: RequestId) -> Any:

@@ -1,9 +1,4 @@
-"""One model call and its partial reply.
-
-A model's answer as it comes in: said on at once, and complete in the end.
-
-One model call of a run: the cleaned conversation out, the answer in, and into the conversation.
-"""
+"""One model call of a run: the sanitized conversation out, the answer streamed in and added to the conversation."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -35,7 +30,7 @@ from wire.prompt_texts import answer_instructions
 
 
 class PartialReply:
-    """Takes pieces; ``count`` is told the tokens."""
+    """Collects the pieces of an answer and emits them; ``count`` gets the tokens."""
 
     def __init__(self, output: WorkerOutput, run_id: str, count: Callable[[TokenUsage], None]) -> None:
         self._output = output
@@ -68,11 +63,11 @@ class PartialReply:
                 self._stop_reason = reason
 
     def message(self) -> TranscriptMessage:
-        """It, complete."""
+        """The complete answer."""
         return TranscriptMessage("assistant", [*self._text_blocks(), *self._calls], stop_reason=self._stop_reason)
 
     def partial_message(self, stop_reason: str) -> TranscriptMessage:
-        """What was seen of it; calls of an answer that was cut off were never meant to run."""
+        """The shown part of a cut-off answer, without its calls."""
         return TranscriptMessage("assistant", self._text_blocks(), stop_reason=stop_reason)
 
     def _text_blocks(self) -> list[ContentBlock]:
@@ -94,7 +89,7 @@ _MAX_COMPACTIONS = 8
 
 
 class ModelCaller:
-    """The model calls of one run, one at a time. ``reply`` is the answer that is coming in, until it is kept."""
+    """The model calls of one run, one at a time. ``reply``: the answer that is coming in."""
 
     def __init__(self, run: AgentRun, worker: AgentWorker, events: RunEvents) -> None:
         self._run = run
@@ -122,7 +117,7 @@ class ModelCaller:
         return await self._ask_with_compaction(step_id, messages, tools, _MAX_COMPACTIONS)
 
     def save_partial(self, stop_reason: str) -> TranscriptMessage | None:
-        """Keep the half answer that was seen, if there is one. Raises TranscriptError."""
+        """Add the part of the answer that was shown, if any. Raises TranscriptError."""
         reply, self.reply = self.reply, None
         if reply is None or not reply.has_output:
             return None
@@ -149,17 +144,17 @@ class ModelCaller:
     async def _ask(
         self, step_id: str, messages: Sequence[TranscriptMessage], tools: Sequence[ToolDefinition]
     ) -> TranscriptMessage:
-        brain = self._toolbox
+        toolbox = self._toolbox
         request = ModelRequest(
             step_id,
             messages,
             system_prompt=self._whole_system_prompt(),
-            thinking=brain.thinking,
+            thinking=toolbox.thinking,
             tools=tools,
             answer=self._run.answer,
         )
         reply = self.reply = PartialReply(self._output, self._run.run_id, self._add_usage)
-        async with aclosing(stream_with_retries(brain.model, request, self._events.emit)) as pieces:
+        async with aclosing(stream_with_retries(toolbox.model, request, self._events.emit)) as pieces:
             async for piece in pieces:
                 reply.feed(piece)
                 await self._output.wait_below(self._limits.output_soft)
@@ -170,11 +165,11 @@ class ModelCaller:
 
     def _whole_system_prompt(self) -> str:
         """The system prompt, with the answer options that the model does not take as parameters."""
-        wanted = self._run.answer
-        words = (
-            "" if wanted is None else answer_instructions(wanted, passed_on=self._toolbox.model.takes_answer_options)
+        options = self._run.answer
+        instructions = (
+            "" if options is None else answer_instructions(options, passed_on=self._toolbox.model.takes_answer_options)
         )
-        return "\n\n".join(filter(None, (self.system_prompt, words)))
+        return "\n\n".join(filter(None, (self.system_prompt, instructions)))
 
     def _add_usage(self, more: TokenUsage) -> None:
         was = self.usage
@@ -184,11 +179,13 @@ class ModelCaller:
 
     def _sanitized(self) -> tuple[list[TranscriptMessage], int]:
         """The conversation as it is sent, and its tokens."""
-        brain, turns = self._toolbox, self._run.history_turns
-        rules = brain.sanitize_rules if turns is None else msgspec.structs.replace(brain.sanitize_rules, turns=turns)
-        if brain.model.needs_alternation:
+        toolbox, turns = self._toolbox, self._run.history_turns
+        rules = (
+            toolbox.sanitize_rules if turns is None else msgspec.structs.replace(toolbox.sanitize_rules, turns=turns)
+        )
+        if toolbox.model.needs_alternation:
             rules = msgspec.structs.replace(rules, alternate=True)
-        return brain.sanitizer.sanitize(self._conversation.messages, rules)
+        return toolbox.sanitizer.sanitize(self._conversation.messages, rules)
 
     async def _compact_to_fit(self, tools: Sequence[ToolDefinition]) -> list[TranscriptMessage]:
         messages, tokens = self._sanitized()

@@ -59,7 +59,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Read the arguments after the program's name; raises UsageError with one line."""
+    """Read the arguments after the program's name; raises OptionError with one line."""
     for argument in arguments:
         _check_encoding(argument)
     values: dict[str, Any] = {}
@@ -91,7 +91,7 @@ def _add_value(values: dict[str, Any], flag: Flag, value: str) -> None:
 
 
 def _check_encoding(argument: str) -> None:
-    """What is kept or told later must be text."""
+    """Reject what could not be stored or shown later."""
     try:
         argument.encode()
     except UnicodeEncodeError as exc:

@@ -1,13 +1,7 @@
-"""Stdout writer, conversation queue, run events.
+"""Everything that goes to stdout: one buffer, one writer task, events numbered in the order they are emitted.
 
-Everything that goes to stdout: one buffer, one writer task, events numbered in the order they are said.
-
-Saying something never waits; whoever produces much asks for ``room`` now and then, so that a reader who stops reading
+Emitting never waits. Producers of much output call ``wait_below`` now and then, so that a client that stops reading
 stalls the run and not the process.
-
-What needs the conversation to itself, one after the other, each answered when it is through.
-
-What one run tells: every event goes out at once, and a bounded number is kept for the prompt's result.
 """
 
 import sys
@@ -24,55 +18,45 @@ RequestId = str | int | None
 
 
 class OutputLost(Exception):
-    """Nothing can be said any more, for the reason in ``__cause__``: the end of the process, and not of one run."""
+    """Output is no longer possible (``__cause__`` says why): ends the process, not only a run."""
 
 
 class WorkerOutput:
-    """The worker's voice. All methods but ``room``, ``flush`` and ``run`` are immediate."""
+    """The output of a worker. Only ``wait_below``, ``flush`` and ``run`` wait."""
 
     def __init__(self) -> None:
         self._encoder = msgspec.json.Encoder()
         self._blocks: list[bytes] = []
-        self._pending = 0
+        self.pending_bytes = 0
+        """Bytes that the reader has not taken."""
         self._broken = False
         self._has_blocks = trio.Event()
         self._progress = trio.Event()
-        self._seq = 0
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes that the reader has not taken."""
-        return self._pending
-
-    @property
-    def last_seq(self) -> int:
-        """The number that was taken last."""
-        return self._seq
+        self.last_seq = 0
 
     def next_seq(self) -> int:
-        """Take the next number of the one order that events and transcript entries share."""
-        self._seq += 1
-        return self._seq
+        """Take the next number; events and transcript entries share one order."""
+        self.last_seq += 1
+        return self.last_seq
 
     def continue_above(self, seq: int) -> None:
         """Number everything from here on above ``seq``, as a resumed transcript demands."""
-        self._seq = max(self._seq, seq)
+        self.last_seq = max(self.last_seq, seq)
 
     def emit(self, name: str, data: dict[str, Any]) -> dict[str, Any]:
-        """Say one event; returns it as it was said, with its seq."""
+        """Emit one event; returns it with its seq."""
         said = {"event": name, "data": {**data, "seq": self.next_seq()}}
         self.write_raw(self._encoder.encode(said) + b"\n")
         return said
 
     def emit_ready(self, data: msgspec.Struct) -> None:
-        """Say the first line."""
+        """Emit the first line."""
         self.write_raw(self._encoder.encode({"event": "ready", "data": data}) + b"\n")
 
     def emit_pieces(self, name: Literal["assistant_message", "thinking"], parts: Sequence[str], run_id: str) -> None:
-        """Say one event for each piece of text.
+        """Emit one event for each piece of text.
 
-        The same bytes as encoding ``wire.messages.AssistantMessage`` one by one, in a third of the time: a model that
-        needs no time must not be slower than the fastest reader.
+        The same bytes as encoding ``wire.messages.AssistantMessage`` one by one, in a third of the time.
         """
         if not parts:
             return
@@ -80,13 +64,13 @@ class WorkerOutput:
         texts.pop()
         head = f'{{"event":"{name}","data":{{"partial":'
         run = f',"run_id":{self._encoder.encode(run_id).decode()},"seq":'
-        first = self._seq + 1
-        self._seq += len(texts)
+        first = self.last_seq + 1
+        self.last_seq += len(texts)
         lines = f"}}}}\n{head}".join([f"{text}{run}{seq}" for seq, text in enumerate(texts, first)])
         self.write_raw(f"{head}{lines}}}}}\n".encode())
 
     def respond(self, request_id: RequestId, result: Any) -> None:
-        """Answer a request; one without an id wants no answer."""
+        """Answer a request, unless it has no id."""
         if request_id is not None:
             self.write_raw(self._encoder.encode({"id": request_id, "result": result}) + b"\n")
 
@@ -99,13 +83,13 @@ class WorkerOutput:
         """Append whole lines as they are."""
         if not self._broken:
             self._blocks.append(block)
-            self._pending += len(block)
+            self.pending_bytes += len(block)
             self._has_blocks.set()
 
     async def wait_below(self, limit: int) -> None:
-        """Wait until fewer than ``limit`` bytes wait for the reader; always a checkpoint."""
+        """Wait until fewer than ``limit`` bytes are pending; always a checkpoint."""
         await trio.lowlevel.checkpoint()
-        while self._pending >= limit:
+        while self.pending_bytes >= limit:
             await self._progress.wait()
 
     async def flush(self) -> None:
@@ -113,7 +97,7 @@ class WorkerOutput:
         await self.wait_below(1)
 
     async def run(self, stream: trio.abc.SendStream) -> None:
-        """Write what is said, until cancelled. Raises trio.BrokenResourceError once the reader is gone."""
+        """Write the output, until cancelled. Raises trio.BrokenResourceError once the reader is gone."""
         try:
             while True:
                 await self._has_blocks.wait()
@@ -125,16 +109,16 @@ class WorkerOutput:
         finally:
             self._broken = True
             self._blocks.clear()
-            self._mark_written(self._pending)
+            self._mark_written(self.pending_bytes)
 
     def _mark_written(self, size: int) -> None:
-        self._pending -= size
+        self.pending_bytes -= size
         self._progress.set()
         self._progress = trio.Event()
 
 
 DEFERRED = object()
-"""What a method returns whose answer comes later, and from elsewhere."""
+"""Returned by a method that answers its request later."""
 
 Work = Callable[[], Awaitable[Any]]
 
@@ -145,7 +129,7 @@ class _QueuedJob(NamedTuple):
 
 
 class ConversationQueue:
-    """A bounded queue of jobs; ``run`` does them."""
+    """A bounded queue of jobs that need the conversation to themselves, each answered when it is done."""
 
     def __init__(self, output: WorkerOutput, most: int) -> None:
         self._output = output
@@ -153,7 +137,7 @@ class ConversationQueue:
         self._jobs, self._receiver = trio.open_memory_channel[_QueuedJob](most)
 
     def put(self, request_id: RequestId, work: Work) -> object:
-        """Let it be done after all that wait already; returns LATER. Raises Refusal: too many wait."""
+        """Queue a job; returns DEFERRED. Raises RequestRejected when the queue is full."""
         try:
             self._jobs.send_nowait(_QueuedJob(request_id, work))
         except trio.WouldBlock:
@@ -167,14 +151,12 @@ class ConversationQueue:
 
 
 async def run_and_respond(output: WorkerOutput, request_id: RequestId, work: Work) -> None:
-    """Do it and answer the request; a defect costs one request, and it is told."""
+    """Do the work and answer the request; a defect fails only this request."""
     try:
         result = await work()
-    except RequestRejected as exc:
-        output.reject(request_id, exc.code, exc.message, exc.data)
-    except TranscriptError as exc:
+    except (RequestRejected, TranscriptError) as exc:
         output.reject(request_id, exc.code, exc.message, exc.details)
-    except Exception as exc:  # noqa: BLE001 - a bug costs one request, and it is answered and told
+    except Exception as exc:  # noqa: BLE001 - a defect fails one request
         sys.stderr.write(f"agent: internal error: {type(exc).__name__}: {exc}\n")
         output.reject(request_id, "internal", f"{type(exc).__name__}: {exc}")
     else:
@@ -182,7 +164,7 @@ async def run_and_respond(output: WorkerOutput, request_id: RequestId, work: Wor
 
 
 class RunEvents:
-    """Tells events under one run's id."""
+    """The events of one run: emitted at once, a bounded number kept for its result."""
 
     def __init__(self, output: WorkerOutput, run_id: str, most_kept: int) -> None:
         self._output = output
@@ -205,11 +187,11 @@ class RunEvents:
             self._dropped += 1
 
     def close(self) -> None:
-        """The run is over: what still comes of it is not told."""
+        """The run is over: drop later events."""
         self._closed = True
 
     def recorded(self) -> list[dict[str, Any]]:
-        """Those that were kept, and how many were not."""
+        """The events that were kept, and how many were not."""
         if not self._dropped:
             return self._recorded
         return [*self._recorded, {"event": "left_out", "data": {"events": self._dropped}}]

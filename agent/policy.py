@@ -1,16 +1,11 @@
-"""Permission rules, tool environment. Pure.
+"""Permission rules for tool calls, and which variables commands may see and set. Pure.
 
-Whether a tool call may run: the rules that need no person and no hook, in one fixed order, pure.
+Rules, in this order; the first that objects decides: the tool exists (``--tools`` removes others), the input fits, the
+deny list, the approval list, the mode. Hooks come afterwards and may only be stricter. Input for a running command
+counts as a call of ``exec`` too: the lists of both tools apply.
 
-Known -> input fits -> deny list -> list of what needs approval -> mode. The first rule that objects decides; hooks come
-after all of them and may only be stricter. The allow list (``--tools``) is part of the first: other tools do not exist.
-
-Input for a running command counts as a call of ``exec`` as well: the lists of both tools apply.
-
-The environment of tools' commands: all of the worker's but the keys with which models are paid for. Pure.
-
-A command is chosen by a model and may print, or send, whatever it finds. What a model's call or a skill adds may not
-make it another command.
+A model chooses the command, which may print or send whatever it finds: its environment holds no key of a model
+provider.
 """
 
 import re

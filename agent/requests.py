@@ -1,4 +1,4 @@
-"""Requests as they come in: decoded, their parameters checked, or refused with a code that says why."""
+"""Decodes requests and checks their parameters; a bad one is refused with a code."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,18 +10,18 @@ from wire.messages import EMPTY, PromptParams, TextParams
 
 
 class RequestRejected(Exception):
-    """A request is answered with an error: a stable code, a sentence, further facts."""
+    """The request is answered with an error: a stable code, a sentence, further facts."""
 
-    def __init__(self, code: str, message: str, request_id: str | int | None = None, **data: Any) -> None:
+    def __init__(self, code: str, message: str, request_id: str | int | None = None, **details: Any) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.request_id = request_id
-        self.data = data
+        self.details = details
 
 
 class WorkerRequestLine(msgspec.Struct, frozen=True):
-    """One request; without an id it gets no answer unless it is refused."""
+    """One request; without an id it is answered only if it is refused."""
 
     method: str
     id: str | int | None = None
@@ -118,7 +118,7 @@ _params_decoders = {name: msgspec.json.Decoder(shape) for name, shape in METHODS
 
 
 def decode_request(line: bytes) -> WorkerRequestLine:
-    """Read one line. Raises Refusal: ``parse_error`` (no JSON object) or ``unknown_method`` (an object without one)."""
+    """Read one line. Raises RequestRejected: ``parse_error``, or ``unknown_method`` for an object without one."""
     try:
         return _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -138,7 +138,7 @@ def _rejection_of(line: bytes) -> RequestRejected:
 
 
 def decode_params(request: WorkerRequestLine) -> Any:
-    """The parameters in their shape. Raises Refusal: ``unknown_method`` or ``invalid_params``."""
+    """The parameters in their shape. Raises RequestRejected: ``unknown_method`` or ``invalid_params``."""
     decoder = _params_decoders.get(request.method)
     if decoder is None:
         raise RequestRejected("unknown_method", f"there is no method {request.method[:100]!r}", methods=list(METHODS))

@@ -1,4 +1,4 @@
-"""What the model is told a tool call came to: ``{ok, data | error, error_type, retryable, note, recommendations}``."""
+"""The result of a tool call, for the model: ``{ok, data | error, error_type, retryable, note, recommendations}``."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -11,7 +11,7 @@ CallResult: TypeAlias = dict[str, Any]
 
 
 def success(output: str | ToolOutput) -> CallResult:
-    """The call did what it was for. ``details`` are for people and programs, and not for the model."""
+    """A success. ``details`` are for people and programs, not for the model."""
     if isinstance(output, str):
         return {"ok": True, "data": output}
     return {"ok": True, "data": output.text} | ({"details": output.details} if output.details else {})
@@ -26,7 +26,7 @@ def failure(
     recommendations: Sequence[str] = (),
     **more: Any,
 ) -> CallResult:
-    """It did not; ``retryable``: the same call may succeed later."""
+    """A failure; ``retryable``: the same call may succeed later."""
     result: CallResult = {"ok": False, "error": error, "error_type": error_type, "retryable": retryable}
     if note:
         result["note"] = note
@@ -36,7 +36,7 @@ def failure(
 
 
 def of_error(error: ToolError) -> CallResult:
-    """A tool failed and says why."""
+    """The failure of a ToolError."""
     return failure(
         str(error),
         error.error_type,
@@ -48,7 +48,7 @@ def of_error(error: ToolError) -> CallResult:
 
 
 def of_exception(error: Exception) -> CallResult:
-    """A tool broke: its defect, and the call's failure."""
+    """The failure of a call whose tool raised."""
     return failure(
         f"{type(error).__name__}: {error}",
         "runtime",
@@ -58,7 +58,7 @@ def of_exception(error: Exception) -> CallResult:
 
 
 def timed_out(name: str, seconds: float) -> CallResult:
-    """It took too long and was stopped."""
+    """The failure of a call that was stopped at its timeout."""
     return failure(
         f"{name} timed out after {seconds:g} s",
         "runtime",
@@ -68,7 +68,7 @@ def timed_out(name: str, seconds: float) -> CallResult:
 
 
 def denied(name: str, reason: str, note: str | None = None) -> CallResult:
-    """A rule, a hook or a person said no; the note is theirs."""
+    """The result of a denial by a rule, a hook or a person, with their note."""
     return failure(
         f"The call of {name} was denied: {reason}.",
         "denied",
@@ -78,7 +78,7 @@ def denied(name: str, reason: str, note: str | None = None) -> CallResult:
 
 
 def aborted(reason: str, *, had_begun: bool) -> CallResult:
-    """The run ended before the call had. ``reason`` is one word or a few: ``aborted``, ``timeout``."""
+    """The result of a call that the end of its run cut off; ``reason``: ``aborted``, ``timeout``."""
     advice = "Check for side effects: it had begun." if had_begun else "It had not begun."
     return failure(f"The call was ended before it was done ({reason}).", "aborted", retryable=True, note=advice)
 
@@ -91,7 +91,7 @@ def text_of(result: CallResult) -> str:
 
 
 def is_json(value: object) -> bool:
-    """Whether it can be kept and told: what a hook or a tool answers may be anything."""
+    """Whether it can be encoded: a hook or a tool may return anything."""
     try:
         msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError):

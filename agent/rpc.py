@@ -1,8 +1,8 @@
-"""``agent --mode rpc``: the worker on its pipes. Requests in on stdin, messages out on stdout, until one of them ends.
+"""``agent --mode rpc``: the worker on its pipes, requests on stdin, messages on stdout.
 
-End of stdin: exit code 0; SIGTERM 143, SIGINT 130, SIGHUP 129; the method ``shutdown`` 0; stdout closed by its reader
-1; a line on stdin that is too long 1. In each case tool processes are stopped first, and what was already said is
-written if the reader takes it.
+Exit code: end of stdin or ``shutdown`` 0; SIGTERM 143, SIGINT 130, SIGHUP 129; stdout closed by its reader, or a line
+on stdin that is too long, 1. In each case tool processes are stopped first, and pending output is written if the reader
+takes it.
 """
 
 import os
@@ -45,7 +45,7 @@ class _ShutdownState:
 
 
 def serve(options: Options) -> int:
-    """Run the worker on this process's stdin and stdout; the exit code. Raises BadStart."""
+    """Run the worker on this process's stdin and stdout; the exit code. Raises StartupError."""
     output = WorkerOutput()
     worker = assemble(options, output, ProcessFaults(output.write_raw))
     # Whatever prints by mistake shall not reach the pipe that carries the protocol.

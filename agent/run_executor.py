@@ -1,9 +1,4 @@
-"""One run with its clock.
-
-The time that a run may take; while a person is asked it does not pass.
-
-One run, from a prompt to its end: bounded in time, abortable at any moment, and settled whatever happened.
-"""
+"""One run, from a prompt to its end: bounded in time, abortable at any moment, settled whatever happens."""
 
 import sys
 from typing import Any
@@ -24,7 +19,7 @@ from wire.transcript_repair import TranscriptError
 
 
 class RunClock:
-    """Cancels ``scope`` when the time is over. Enter the scope first."""
+    """Cancels ``scope`` when the run's time is over; pausable. Enter the scope first."""
 
     def __init__(self, seconds: float) -> None:
         self.scope = trio.CancelScope()
@@ -32,13 +27,13 @@ class RunClock:
         self._since: float | None = None
 
     def resume(self) -> None:
-        """Let the time pass; harmless when it does."""
+        """Start the clock; harmless when it runs."""
         if self._since is None:
             self._since = trio.current_time()
             self.scope.deadline = self._since + self._remaining
 
     def pause(self) -> None:
-        """Stop it; harmless when it stands."""
+        """Stop the clock; harmless when it is stopped."""
         if self._since is not None:
             self._remaining = max(0.0, self._remaining - (trio.current_time() - self._since))
             self._since = None
@@ -46,7 +41,7 @@ class RunClock:
 
 
 class RunExecutor:
-    """The execution of one ``AgentRun`` in the conversation that the worker has when this is made; used once."""
+    """Executes one ``AgentRun`` in the worker's current conversation; used once."""
 
     def __init__(self, run: AgentRun, worker: AgentWorker) -> None:
         self._run = run
@@ -59,7 +54,7 @@ class RunExecutor:
         self._steps = StepLoop(run, worker, self._caller, self._emit)
 
     async def execute(self) -> PromptResult:
-        """Run to the end, whatever end it is; what was said and done until then is persisted."""
+        """Run to the end, whatever it is; everything up to it is persisted."""
         self._emit("run_start", {})
         stop: StopReason = "aborted"
         error: str | None = None
@@ -87,7 +82,7 @@ class RunExecutor:
                     return "error", str(exc)
                 except OutputLost:
                     raise
-                except Exception as exc:  # noqa: BLE001 - a defect ends one run, and as every other end does: told
+                except Exception as exc:  # noqa: BLE001 - a defect ends one run, with an error
                     return "error", _report_defect(exc)
             where = " while the conversation was being compacted" if self._worker.compactor.was_cancelled else ""
             return "timeout", f"the run took longer than {self._worker.limits.run_timeout:g} s{where}"
@@ -111,17 +106,16 @@ class RunExecutor:
         return messages
 
     def _stop_input(self, stop: StopReason) -> None:
-        """Take nothing in any more, in the step that found nothing left to do: whatever was accepted has been read.
+        """Accept no more input, in the step that found nothing left to do, so that every accepted input was read.
 
-        Of a run that ends otherwise, what still waits is forgotten, but what an abort, or the client's next prompt, is
-        to keep.
+        At any other end queued inputs are dropped, unless an abort or the client's next prompt keeps them.
         """
         self._run.closing = True
         if not self._run.aborting and stop != "tool_calls":
             self._worker.input_queue.clear()
 
     async def _settle(self, stop: StopReason) -> str | None:
-        """Why it could not be written, or None."""
+        """Settle the run's calls on disk; the error, if that failed."""
         try:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + self._worker.limits.settle_timeout):
                 await self._steps.settle(stop)
@@ -143,13 +137,13 @@ class RunExecutor:
         self._events.emit(name, data)
         if name in {"permission_required", "permission_decided"}:
             if self._toolbox.approvals.pending():
-                self._clock.pause()  # it is a person's time that passes
+                self._clock.pause()  # the run does not pay for a person's time
             else:
                 self._clock.resume()
 
 
 def _report_defect(defect: BaseException) -> str:
-    """What is said of it, to the user and to whoever looks after the worker."""
+    """The error for the user; also written to stderr."""
     while isinstance(defect, BaseExceptionGroup):
         defect = defect.exceptions[0]
     words = f"internal error: {type(defect).__name__}: {defect}"

@@ -1,9 +1,4 @@
-"""Active run, steers, follow-ups.
-
-Which run is in progress, and who may say that it is over: only whoever began it, and not its successor's.
-
-What waits for the running turn: steers for its next model call, follow-ups for its end.
-"""
+"""The active run of a worker, and the inputs that wait for it: steers and follow-ups."""
 
 import sys
 from collections import deque
@@ -19,11 +14,10 @@ from wire.messages import AnswerOptions, Breakpoint, ImageContent, TextParams
 
 
 class AgentRun(msgspec.Struct, eq=False, kw_only=True):
-    """One prompt that was accepted, and how to abort it; it is its own handle in the registry.
+    """One accepted prompt, and how to abort it.
 
-    ``results`` are those of ``client_tools`` that a former run was left with; ``history_turns``, ``from_session`` and
-    ``answer`` are the prompt's. ``closing``: nothing that comes in from now on would be read by it.
-    ``breakpoint``: tells where in its step it is.
+    ``results``: those of client tools for the open calls of the run before. ``closing``: it reads no more input.
+    ``breakpoint``: where in its step it is.
     """
 
     run_id: str
@@ -47,36 +41,32 @@ class AgentRun(msgspec.Struct, eq=False, kw_only=True):
 
 
 class ActiveRunTracker:
-    """The active run of a worker. ``say`` tells ``state_changed``: processing (run_started | run_replaced), idle."""
+    """The active run of a worker. Emits ``state_changed``: processing (run_started | run_replaced), idle."""
 
-    def __init__(self, say: Callable[[str, dict[str, Any]], Any]) -> None:
-        self._emit = say
-        self._active: AgentRun | None = None
-        self.latest: AgentRun | None = None
-
-    @property
-    def active(self) -> AgentRun | None:
+    def __init__(self, emit: Callable[[str, dict[str, Any]], Any]) -> None:
+        self._emit = emit
+        self.active: AgentRun | None = None
         """The run in progress, or the next one, where that already waits for the end of an aborted one."""
-        return self._active
+        self.latest: AgentRun | None = None
 
     @property
     def busy(self) -> bool:
         """Whether a run is in progress that could still take something in."""
-        return self._active is not None and not self._active.aborting and not self._active.closing
+        return self.active is not None and not self.active.aborting and not self.active.closing
 
     def set_active_run(self, run: AgentRun) -> None:
-        """This one is it from now on; a run that it replaces can end nothing but itself."""
-        reason = "run_started" if self._active is None else "run_replaced"
-        self._active = self.latest = run
+        """Make this the active run; a run that it replaces can end nothing but itself."""
+        reason = "run_started" if self.active is None else "run_replaced"
+        self.active = self.latest = run
         self._emit("state_changed", {"state": "processing", "reason": reason, "run_id": run.run_id})
 
     def clear_active_run(self, run: AgentRun) -> bool:
-        """It is over; whether it was the active one. What waits for that waits in the ``Lane``."""
-        if self._active is not run:
-            active = "none" if self._active is None else self._active.run_id
+        """The run is over; whether it was the active one: only that ends the activity."""
+        if self.active is not run:
+            active = "none" if self.active is None else self.active.run_id
             sys.stderr.write(f"agent: handle_mismatch: run {run.run_id} ended, the active run is {active}\n")
             return False
-        self._active = None
+        self.active = None
         self._emit("state_changed", {"state": "idle", "reason": "run_completed", "run_id": run.run_id})
         return True
 
@@ -86,7 +76,7 @@ class InputQueueFull(Exception):
 
 
 class InputQueue:
-    """Two bounded queues; every change is told by a ``queue_update`` event."""
+    """Two bounded queues; every change is a ``queue_update`` event."""
 
     def __init__(self, output: WorkerOutput, limit: int) -> None:
         self._output = output
@@ -98,11 +88,11 @@ class InputQueue:
         return len(self._steers) + len(self._follow_ups)
 
     def steer(self, text: TextParams) -> None:
-        """For the next model call. Raises InboxFull."""
+        """For the next model call. Raises InputQueueFull."""
         self._put(self._steers, text)
 
     def follow_up(self, text: TextParams) -> None:
-        """For when the turn would have ended. Raises InboxFull."""
+        """For when the turn would have ended. Raises InputQueueFull."""
         self._put(self._follow_ups, text)
 
     def pop_steers(self) -> list[TextParams]:
@@ -126,7 +116,7 @@ class InputQueue:
         return bool(self._steers)
 
     def clear(self) -> int:
-        """Throw everything away; how much it was."""
+        """Drop all inputs; their number."""
         count = len(self)
         self._steers.clear()
         self._follow_ups.clear()

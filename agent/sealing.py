@@ -1,7 +1,7 @@
-"""What becomes of tool calls that a former worker left without a result: each gets exactly one, and it is true.
+"""Results for tool calls that a former worker left open: exactly one each, and a true one.
 
-A call whose end was written down keeps it: only the message with the results was lost. Any other is sealed, in words
-that say how far it had come.
+A call whose end is on record keeps its result: only the message with the results was lost. Any other is sealed with an
+error that says how far it had come.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from wire.entries import CallRecord, CallState, ToolResultBlock, ToolUseBlock, T
 
 
 class SealingPlan(msgspec.Struct, frozen=True):
-    """To be written in this order: ``records``, then ``message``, which holds all results in call order.
+    """What to write: ``records``, then ``message`` with all results in call order.
 
-    ``sealed`` and ``restored`` are ids of calls: those that were cut short, and those that had ended.
+    ``sealed`` and ``restored``: ids of calls that were cut short, and of those that had ended.
     """
 
     records: list[CallRecord]
@@ -36,7 +36,7 @@ def open_calls(messages: Sequence[TranscriptMessage]) -> list[ToolUseBlock]:
 
 
 def is_client_call(record: CallRecord | None) -> bool:
-    """Whether the call was given to whoever sent the prompt: the next prompt brings its result."""
+    """Whether the client carries out the call: its next prompt brings the result."""
     return record is not None and record.client and not is_final(record.state)
 
 
@@ -45,8 +45,8 @@ def plan_sealing(
 ) -> SealingPlan | None:
     """What to write when a conversation is resumed; None when no call is open.
 
-    ``records`` are the last ones by call id; a call without one had only been asked for. ``now`` is Unix time. Calls
-    that are the client's stay open.
+    ``records`` are the last ones by call id; a call without one had not begun. ``now`` is Unix time. The
+    client's calls stay open.
     """
     calls = [call for call in open_calls(messages) if not is_client_call(records.get(call.id))]
     if not calls:
@@ -62,7 +62,7 @@ def plan_sealing(
 
 
 def _normalized(record: CallRecord | None) -> CallRecord | None:
-    """The record; one that claims an end without a result counts as of a call that was running."""
+    """The record; a final one without a result counts as running."""
     if record is not None and is_final(record.state) and not isinstance(record.result, dict):
         return msgspec.structs.replace(record, state=CallState.RUNNING)
     return record

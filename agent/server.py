@@ -15,7 +15,7 @@ from wire.transcript_repair import TranscriptError
 
 
 class WorkerServer:
-    """Takes lines, finds their methods. ``end`` is called when ``shutdown`` is through."""
+    """Dispatches request lines to methods; ``end`` is called when ``shutdown`` is done."""
 
     def __init__(self, worker: AgentWorker, end: Callable[[], None]) -> None:
         self._worker = worker
@@ -40,7 +40,7 @@ class WorkerServer:
             request_id = request.id
             result = self._dispatch(request)
         except RequestRejected as exc:
-            output.reject(exc.request_id if request_id is None else request_id, exc.code, exc.message, exc.data)
+            output.reject(exc.request_id if request_id is None else request_id, exc.code, exc.message, exc.details)
         except TranscriptError as exc:
             output.reject(request_id, exc.code, exc.message, exc.details)
         else:
@@ -54,7 +54,7 @@ class WorkerServer:
         return self._methods[request.method](params, request.id)
 
     async def run(self) -> None:
-        """Everything that takes time, until cancelled; then all commands are stopped."""
+        """Run queued work and commands until cancelled; then all commands are stopped."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._worker.toolbox.processes.run)
             self._process_nursery = nursery
@@ -65,11 +65,11 @@ class WorkerServer:
                 self._process_nursery = None
 
     def _process(self, params: ProcessInput, request_id: RequestId) -> Any:
-        """It may wait for the end of a command, and holds nobody up meanwhile."""
+        """May wait for the end of a command, without blocking other requests."""
         worker, nursery = self._worker, self._process_nursery
         registry = worker.toolbox.processes
         if nursery is None:
-            raise RequestRejected("busy", "the worker is only beginning, or ending")
+            raise RequestRejected("busy", "the worker is starting or ending")
         if not params.is_for_all and registry.get(params.session_id or "", worker.conversation.header.id) is None:
             raise RequestRejected("not_found", f"there is no background process {params.session_id!r}")
         if len(nursery.child_tasks) > worker.limits.queued_processes:

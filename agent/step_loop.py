@@ -1,4 +1,4 @@
-"""The steps of a run: take what has come in, call the model, run its tools, again until there is nothing left to do."""
+"""The steps of a run: take queued input, call the model, run its tools, until nothing is left to do."""
 
 import time
 
@@ -24,7 +24,7 @@ from wire.messages import ImageContent, StopReason
 
 
 class StepLoop:
-    """Used once. ``text`` is the model's last one, ``client_calls`` what it wants the client to do."""
+    """Used once. ``text``: the model's last; ``client_calls``: calls for the client."""
 
     def __init__(self, run: AgentRun, worker: AgentWorker, caller: ModelCaller, emit: Emit) -> None:
         self._run = run
@@ -63,10 +63,10 @@ class StepLoop:
         return "max_steps"
 
     async def settle(self, stop: StopReason) -> None:
-        """After the end: keep the half answer that was seen, give open calls their results. Raises TranscriptError."""
-        half = self._caller.save_partial(stop)
-        if half is not None:
-            self.text = half.text
+        """After the end: keep the partial answer, give open calls their results. Raises TranscriptError."""
+        partial = self._caller.save_partial(stop)
+        if partial is not None:
+            self.text = partial.text
         if self._calls is not None:
             self._calls.close("timeout" if stop == "timeout" else "aborted")
             self._add_results()
@@ -88,19 +88,19 @@ class StepLoop:
             self._emit("file_changed", {"path": path})
 
     async def _run_calls(self, calls: list[ToolUseBlock]) -> None:
-        """Its own calls first; what is the client's is noted before, so that a resumed conversation knows it."""
+        """Run the agent's own calls; the client's are recorded before, for a resumed conversation."""
         clients = [call for call in calls if call.name in self._run.client_tools]
-        brain = self._toolbox
+        toolbox = self._toolbox
         # From here on an abort must answer the calls.
         self._calls = CallRunner(
             [call for call in calls if call not in clients],
-            tools=brain.tools,
-            policy=brain.policy,
-            approvals=brain.approvals,
-            hooks=brain.hooks,
-            journal=self._conversation,
-            context_for=lambda call, report: brain.context_for(self._conversation, call, report),
-            say=self._emit,
+            tools=toolbox.tools,
+            policy=toolbox.policy,
+            approvals=toolbox.approvals,
+            hooks=toolbox.hooks,
+            log=self._conversation,
+            context_for=lambda call, report: toolbox.context_for(self._conversation, call, report),
+            emit=self._emit,
         )
         for call in clients:
             self._conversation.record_call(msgspec.structs.replace(new_record(call, time.time()), client=True))

@@ -1,11 +1,4 @@
-"""-p mode.
-
-Asks the person at the terminal of ``agent -p`` about the calls that wait for approval, one after the other.
-
-What a person sees of one run in a terminal: the answer on stdout, on stderr what happens beside it.
-
-``agent -p TEXT``: one prompt in the terminal, to its end; what is seen of it is ``agent.text``'s.
-"""
+"""``agent -p TEXT``: one prompt in the terminal; the answer on stdout, progress and approval questions on stderr."""
 
 import getpass
 import math
@@ -37,12 +30,12 @@ _MAX_ANSWER_BYTES = 4096
 
 
 class ApprovalPrompter:
-    """A queue of questions. ``ask`` does not block; ``run`` shows each question and reads its answer, one line."""
+    """Asks at the terminal about calls that need approval, one after the other; an answer is one line."""
 
-    def __init__(self, stage: RunView, approvals: Approvals, terminal: int) -> None:
+    def __init__(self, view: RunView, approvals: Approvals, terminal: int) -> None:
         """``terminal``: the file descriptor of a terminal, to read from."""
-        self._stage = stage
-        self._calls = CallLines(stage)
+        self._view = view
+        self._calls = CallLines(view)
         self._approvals = approvals
         self._terminal = terminal
         self._sender, self._requests = trio.open_memory_channel[dict[str, Any]](math.inf)
@@ -55,7 +48,7 @@ class ApprovalPrompter:
         """Ask until cancelled."""
         async for question in self._requests:
             call: ToolCallView = question["call"]
-            self._stage.line(f"? needs your approval: {call.name} ({question['reason']})", style="")
+            self._view.line(f"? needs your approval: {call.name} ({question['reason']})", style="")
             self._calls.page(question["shown"])
             termios.tcflush(self._terminal, termios.TCIFLUSH)  # typed before the question was shown
             await self._prompt_until_decided(call.id, question["shown"])
@@ -65,7 +58,7 @@ class ApprovalPrompter:
         while any(call.id == call_id for call in self._approvals.pending()):
             hidden = describe_hidden(shown)
             asked = f"{hidden}: a(ll of it), or n(o)" if hidden else "y(es), or n(o)"
-            self._stage.line(f"  {asked}; behind no you may say why not", whole=True, style="")
+            self._view.line(f"  {asked}; after no you may give a reason", whole=True, style="")
             word, _, why = (await self._read_line()).partition(" ")
             if word.lower() in _ALL and hidden:
                 shown = self._show_hidden(call_id, shown)
@@ -81,14 +74,14 @@ class ApprovalPrompter:
                 shown = self._approvals.page(call_id, shown.end)
                 self._calls.page(shown)
         except NotDecidable as exc:
-            self._stage.line(f"! {exc}", whole=True, style="")
+            self._view.line(f"! {exc}", whole=True, style="")
         return shown
 
     def _decide(self, call_id: str, decision: ApprovalDecision, note: str | None, seen: str | None) -> None:
         try:
             self._approvals.decide(call_id, decision, note, getpass.getuser(), seen=seen)
         except NotDecidable as exc:
-            self._stage.line(f"! {exc}", whole=True, style="")
+            self._view.line(f"! {exc}", whole=True, style="")
 
     async def _read_line(self) -> str:
         """One typed line; end of input counts as no."""
@@ -97,19 +90,19 @@ class ApprovalPrompter:
         return typed.decode(errors="replace").strip() if typed else "no"
 
 
-_NO_APPROVER = "nobody can be asked here: go another way"
+_NO_APPROVER = "no one can approve it here: go another way"
 
 
 class TerminalOutput(WorkerOutput):
-    """The worker's voice, for a person. A call that waits for approval is denied where there is no ``asker``."""
+    """The worker's output for a person. Without a ``prompter``, calls that need approval are denied."""
 
     approvals: Approvals | None = None
     prompter: ApprovalPrompter | None = None
 
-    def __init__(self, stage: RunView) -> None:
+    def __init__(self, view: RunView) -> None:
         super().__init__()
-        self._stage = stage
-        self._calls = CallLines(stage)
+        self._view = view
+        self._calls = CallLines(view)
         self._handlers: Mapping[str, Callable[[dict[str, Any]], None]] = {
             "tool": self._tool,
             "error": self._error,
@@ -123,15 +116,15 @@ class TerminalOutput(WorkerOutput):
         """Show what belongs to the answer."""
         if name == "assistant_message":
             with _output_errors_raised():
-                self._stage.answer("".join(parts))
-                self._stage.flush()
+                self._view.answer("".join(parts))
+                self._view.flush()
 
     def emit(self, name: str, data: dict[str, Any]) -> dict[str, Any]:
-        """Show what a person wants to see; the rest is for programs."""
-        tell = self._handlers.get(name)
-        if tell is not None:
+        """Show the events that are for a person."""
+        handler = self._handlers.get(name)
+        if handler is not None:
             with _output_errors_raised():
-                tell(data)
+                handler(data)
         return {"event": name, "data": {**data, "seq": self.next_seq()}}
 
     def _tool(self, data: dict[str, Any]) -> None:
@@ -147,8 +140,8 @@ class TerminalOutput(WorkerOutput):
                 self._calls.end(call, data.get("details"))
 
     def _error(self, data: dict[str, Any]) -> None:
-        if data.get("severity") == "warn":  # a graver one ends the run, and is told then
-            self._stage.line(f"! {data['message']}", style="")
+        if data.get("severity") == "warn":  # an error ends the run, and is shown then
+            self._view.line(f"! {data['message']}", style="")
 
     def _permission(self, data: dict[str, Any]) -> None:
         if self.prompter is not None:
@@ -156,35 +149,35 @@ class TerminalOutput(WorkerOutput):
             return
         call: ToolCallView = data["call"]
         words = describe_call(call.name, call.input_preview)
-        self._stage.line(f"? needs approval, and nobody can be asked here: {words}", about=call.id)
+        self._view.line(f"? needs approval, and no one can approve it here: {words}", about=call.id)
         if self.approvals is not None:
             self.approvals.decide(call.id, "deny", _NO_APPROVER, "agent -p")
 
     def _resumed(self, data: dict[str, Any]) -> None:
         count = len(data["sealed"])
         calls = "1 tool call" if count == 1 else f"{count} tool calls"
-        self._stage.line(
-            f"! the session was interrupted: {calls} of it sealed; the model is told to check what they did"
+        self._view.line(
+            f"! the session was interrupted: {calls} of it sealed; the model was asked to check their effects"
         )
 
     def _compaction(self, data: dict[str, Any]) -> None:
         match data:
             case {"phase": "start"}:
-                self._stage.line(f"· the conversation is being compacted ({data['reason']})")
+                self._view.line(f"· the conversation is being compacted ({data['reason']})")
             case {"error": error}:
-                self._stage.line(f"! it could not be compacted: {error}")
+                self._view.line(f"! could not compact the conversation: {error}")
             case {"aborted": True}:
-                self._stage.line("! it was not compacted: the run was ended")
+                self._view.line("! not compacted: the run was ended")
             case _:
-                self._stage.line("✓ the conversation is compacted")
+                self._view.line("✓ the conversation is compacted")
 
     def _exec_exit(self, data: dict[str, Any]) -> None:
-        self._stage.line(f"· {data['summary']}")
+        self._view.line(f"· {data['summary']}")
 
 
 @contextmanager
 def _output_errors_raised() -> Iterator[None]:
-    """A stream that takes no more is no defect of the run that has something to say."""
+    """Failed output ends the process; it is no defect of the run."""
     try:
         yield
     except OSError as exc:
@@ -200,18 +193,18 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_once(options: Options) -> int:
-    """Run the prompt of the options; the exit code, see ``agent --help``. Raises BadStart."""
-    stage = RunView(sys.stdout, sys.stderr, os.environ)
-    output = TerminalOutput(stage)
-    worker = assemble(options, output, ProcessFaults(lambda data: stage.answer(data.decode(errors="replace"))))
+    """Run the prompt of the options; the exit code (``agent --help`` lists them). Raises StartupError."""
+    view = RunView(sys.stdout, sys.stderr, os.environ)
+    output = TerminalOutput(view)
+    worker = assemble(options, output, ProcessFaults(lambda data: view.answer(data.decode(errors="replace"))))
     output.approvals = worker.toolbox.approvals
     if options.prompt != "-" and sys.stdin.isatty() and sys.stderr.isatty():
-        output.prompter = ApprovalPrompter(stage, worker.toolbox.approvals, sys.stdin.fileno())
-    return trio.run(_run, worker, stage, _read_prompt(options.prompt or ""), output.prompter)
+        output.prompter = ApprovalPrompter(view, worker.toolbox.approvals, sys.stdin.fileno())
+    return trio.run(_run, worker, view, _read_prompt(options.prompt or ""), output.prompter)
 
 
 def _read_prompt(prompt: str) -> str:
-    """The prompt; for ``-`` all of stdin. Raises BadStart."""
+    """The prompt; for ``-`` all of stdin. Raises StartupError."""
     try:
         text = sys.stdin.buffer.read().decode() if prompt == "-" else prompt
     except UnicodeDecodeError as exc:
@@ -221,49 +214,49 @@ def _read_prompt(prompt: str) -> str:
     return text
 
 
-async def _run(worker: AgentWorker, stage: RunView, prompt: str, asker: ApprovalPrompter | None) -> int:
+async def _run(worker: AgentWorker, view: RunView, prompt: str, prompter: ApprovalPrompter | None) -> int:
     run = AgentRun(run_id=f"r{worker.output.next_seq()}", text=worker.project_context.expand(prompt))
     caught: list[int] = []
     results: list[PromptResult] = []
     with trio.open_signal_receiver(*_SIGNALS) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_watch_signals, signals, caught, run, stage, nursery.cancel_scope)
-            if asker is not None:
-                nursery.start_soon(asker.run)
-            results.append(await _run_to_end(worker, run, stage))
+            nursery.start_soon(_watch_signals, signals, caught, run, view, nursery.cancel_scope)
+            if prompter is not None:
+                nursery.start_soon(prompter.run)
+            results.append(await _run_to_end(worker, run, view))
             nursery.cancel_scope.cancel()
-    stage.close()
+    view.close()
     for result in results:
         trouble = result.error or _INCOMPLETE_REASONS.get(result.stop_reason)
         if trouble is not None:
-            stage.line(f"agent: {trouble}", style="", whole=True)
+            view.line(f"agent: {trouble}", style="", whole=True)
         if not caught:
             return _EXIT_CODES.get(result.stop_reason, 1)
     return 128 + caught[0]
 
 
 async def _watch_signals(
-    signals: AsyncIterator[int], caught: list[int], run: AgentRun, stage: RunView, everything: trio.CancelScope
+    signals: AsyncIterator[int], caught: list[int], run: AgentRun, view: RunView, everything: trio.CancelScope
 ) -> None:
-    """The first one aborts the run, which may take its commands some seconds; the second does not wait for them."""
+    """The first signal aborts the run and waits for its commands; the second does not wait."""
     async for number in signals:
         if caught:
             everything.cancel()
         else:
-            stage.line("! aborting; once more ends it at once")
+            view.line("! aborting; a second signal ends it at once")
             run.abort()
         caught.append(number)
 
 
-async def _run_to_end(worker: AgentWorker, run: AgentRun, stage: RunView) -> PromptResult:
-    """What still runs in the background when the answer is there ends with it: nobody could follow it up."""
+async def _run_to_end(worker: AgentWorker, run: AgentRun, view: RunView) -> PromptResult:
+    """Commands still in the background when the answer is complete end with it."""
     processes = worker.toolbox.processes
     async with trio.open_nursery() as nursery:
         await nursery.start(processes.run)
         await worker.start()
         result = await RunExecutor(run, worker).execute()
         if processes.background_count:
-            stage.line(f"! commands that still ran in the background are stopped: {processes.background_count}")
+            view.line(f"! stopped commands that still ran in the background: {processes.background_count}")
         await processes.aclose()
         await worker.close()
         nursery.cancel_scope.cancel()

@@ -1,11 +1,6 @@
-"""One tool call, state table.
+"""The state table of a tool call, and the tracker that writes each move before it takes effect.
 
-Where a tool call stands: a literal table of moves, and the pure steps that change a call's record.
-
-Nothing here waits, writes or knows a clock. Every step returns a new record; the old one stays what it was, so that a
-step which cannot be written to the disk has not happened.
-
-One tool call on its way: its record, written before each move takes effect, and the events that tell of it.
+The table's functions are pure: each returns a new record, so that a step which cannot be written has not happened.
 """
 
 import time
@@ -59,7 +54,7 @@ def is_final(state: CallState) -> bool:
 
 
 def new_record(call: ToolUseBlock, ts: float) -> CallRecord:
-    """The record of a call that was just made; ``ts`` is Unix time in seconds, as everywhere here."""
+    """The record of a new call; ``ts`` is Unix time in seconds, as everywhere here."""
     return CallRecord(call.id, call.name, PENDING, input=call.input, audit=[CallTransition(PENDING, ts)])
 
 
@@ -81,7 +76,7 @@ def with_state(record: CallRecord, state: CallState, ts: float, note: str | None
 
 
 def with_input(record: CallRecord, ts: float, given: dict[str, Any]) -> CallRecord:
-    """The record with the input that a hook puts in place of the model's. Raises IllegalTransition unless PENDING."""
+    """The record with a hook's input instead of the model's. Raises IllegalTransition unless PENDING."""
     if record.state is not PENDING:
         raise IllegalTransition(f"call {record.id} is {record.state}: its input cannot change any more")
     return msgspec.structs.replace(
@@ -92,7 +87,7 @@ def with_input(record: CallRecord, ts: float, given: dict[str, Any]) -> CallReco
 def with_decision(
     record: CallRecord, decision: ApprovalDecision, ts: float, note: str | None, by: str | None
 ) -> CallRecord:
-    """The record with the decision about it; it moves when the decision acts. ``by`` names who decided.
+    """The record with the decision of ``by``; the call moves when that acts.
 
     Raises IllegalTransition, also for a second decision.
     """
@@ -112,7 +107,7 @@ def with_result(
     images: list[ImageBlock] | None = None,
     note: str | None = None,
 ) -> CallRecord:
-    """The record after its last move; ``result`` is what the model is told. Raises IllegalTransition.
+    """The record after its last move; ``result`` is for the model. Raises IllegalTransition.
 
     ``duration_ms`` is how long it ran; a call that never ran has none.
     """
@@ -151,7 +146,7 @@ _PREVIEW_BYTES = 200
 _NO_DETAILS = CallDetails()
 
 Emit: TypeAlias = Callable[[str, dict[str, Any]], None]
-"""Tells an event of the run."""
+"""Emits an event of the run."""
 
 EndState: TypeAlias = Literal[CallState.COMPLETED, CallState.FAILED, CallState.DENIED]
 
@@ -174,17 +169,17 @@ class ToolCallTracker:
     PENDING needs no entry of its own: the message that makes the call is that. ``result`` is None until ``end``.
     """
 
-    def __init__(self, call: ToolUseBlock, journal: CallLog, say: Emit) -> None:
+    def __init__(self, call: ToolUseBlock, log: CallLog, emit: Emit) -> None:
         self.call = call
         self.record = new_record(call, time.time())
         self.result: ToolResultBlock | None = None
-        self._log = journal
-        self._emit = say
+        self._log = log
+        self._emit = emit
         self._start_emitted = False
         self._preview = _input_preview(call.input)
 
     def start(self) -> None:
-        """Tell that it is there; harmless when told already."""
+        """Emit its start; harmless when repeated."""
         if not self._start_emitted:
             self._start_emitted = True
             self._emit("tool", {"phase": "start", "call": self.view()})
@@ -196,27 +191,27 @@ class ToolCallTracker:
         self._preview = _input_preview(given)
 
     def await_approval(self, reason: str) -> None:
-        """A person will be asked; telling them is not done here."""
+        """Move to AWAITING_APPROVAL; emits nothing."""
         self._apply(with_state(self.record, CallState.AWAITING_APPROVAL, time.time(), reason))
 
-    def decide(self, decided_: ApprovalVerdict) -> None:
-        """A person has decided; the call moves when that acts."""
-        self._apply(with_decision(self.record, decided_.decision, time.time(), decided_.note, decided_.by))
+    def decide(self, verdict: ApprovalVerdict) -> None:
+        """Record a person's decision; the call moves when that acts."""
+        self._apply(with_decision(self.record, verdict.decision, time.time(), verdict.note, verdict.by))
 
     def begin(self) -> None:
-        """Its tool is about to run. Emits ``running`` after an approval, since ``start`` came before it."""
+        """Move to RUNNING. Emits ``running`` after an approval, since ``start`` came before it."""
         self._apply(with_state(self.record, CallState.RUNNING, time.time()))
         if self.record.approval is not None:
             self._emit("tool", {"phase": "running", "call": self.view()})
 
     def progress(self, report: dict[str, Any]) -> None:
-        """Its tool shows the end of its output so far; see ``agent.tools.base.Report``."""
+        """Emit progress, an ``agent.tools.base.Report``."""
         if self.result is None:
             facts = {"tail": report["tail"], **_event_details(report)}
             self._emit("tool", {"phase": "update", "call": self.view(), **facts})
 
     def end(self, state: EndState, result: CallResult, images: list[ImageBlock] | None = None) -> None:
-        """It is over; this is what the model is told."""
+        """End the call with this result for the model."""
         self.start()
         self._apply(with_result(self.record, state, time.time(), result, images=images))
         self.result = ToolResultBlock(self.call.id, result, is_error=not result["ok"], images=images or [])
@@ -229,7 +224,7 @@ class ToolCallTracker:
         self._emit("tool", {"phase": "end", "call": view, "result": excerpt(text_of(result)), **facts})
 
     def view(self) -> ToolCallView:
-        """It, as events show it. ``approval``: required, allow or deny, where a person is asked."""
+        """The call as events show it. ``approval``: required, allow or deny, where a person is asked."""
         approval = self.record.approval
         return ToolCallView(
             self.call.id,
@@ -250,7 +245,7 @@ def _input_preview(given: Any) -> str:
 
 
 def _event_details(details: Any) -> dict[str, CallDetails]:
-    """What events tell of a call's details: those of a command. A hook may have put anything there."""
+    """The details that events carry: those of a command. A hook may have put anything there."""
     try:
         facts = msgspec.convert(details, CallDetails)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""What answers and what it may do: changeable between model calls, shared by all runs of a worker."""
+"""Model, tools and rules of a worker: changeable between model calls, shared by all its runs."""
 
 from collections.abc import Callable, Mapping
 
@@ -59,10 +59,10 @@ class Toolbox(msgspec.Struct, eq=False, kw_only=True):
     def context_for(self, conversation: Conversation, call: ToolUseBlock, report: Report) -> ToolContext:
         """What a call in this conversation may use."""
         session_id = conversation.header.id
-        reach = self.sandbox
+        scope = self.sandbox
         return ToolContext(
-            cwd=reach.cwd,
-            environment={**reach.skill_env, **reach.environment},
+            cwd=scope.cwd,
+            environment={**scope.skill_env, **scope.environment},
             report=report,
             call_id=call.id,
             files=self.files,
@@ -70,9 +70,9 @@ class Toolbox(msgspec.Struct, eq=False, kw_only=True):
             scope_key=session_id,
             session_key=session_id,
             outputs=conversation.outputs,
-            readable=reach.readable,
-            protected=reach.protected,
-            allow_outside=reach.allow_outside,
+            readable=scope.readable,
+            protected=scope.protected,
+            allow_outside=scope.allow_outside,
         )
 
     def definitions(self) -> list[ToolDefinition]:

@@ -1,4 +1,4 @@
-"""What a worker is made of, shared by its methods; and how it takes up a conversation and gives it back."""
+"""The parts of a worker, shared by its methods; how it takes up a conversation and closes it."""
 
 import time
 
@@ -36,12 +36,12 @@ class AgentWorker(msgspec.Struct, eq=False, kw_only=True):
     compactor: Compactor
 
     async def start(self) -> None:
-        """Take up the first conversation. Raises TranscriptError."""
+        """Open the first conversation. Raises TranscriptError."""
         await self._seal_open_calls()
         await self.toolbox.hooks.notify("session_start", self._info("start"))
 
     async def close(self) -> None:
-        """Give the conversation back, for another worker to take up."""
+        """Close the conversation, so that another worker can open it."""
         await self.toolbox.hooks.notify("session_end", self._info("shutdown"))
         self.conversation.close()
         await self.models.aclose()
@@ -74,7 +74,7 @@ class AgentWorker(msgspec.Struct, eq=False, kw_only=True):
             self.output.emit("error", {"severity": "warn", "phase": "tool", "message": message})
 
     def status(self) -> AgentStatus:
-        """Where it stands."""
+        """The status for ``get_state``."""
         run, pending = self.runs.active, self.toolbox.approvals.pending()
         latest = self.runs.latest
         return AgentStatus(
@@ -88,11 +88,7 @@ class AgentWorker(msgspec.Struct, eq=False, kw_only=True):
         )
 
     async def _seal_open_calls(self) -> list[str]:
-        """Give every tool call that a former worker left open its one result; go on with its list of things to do.
-
-        Its background commands are restored.
-        Returns the ids of those that had no end.
-        """
+        """Seal open tool calls; restore the task list and background commands. Returns the ids of sealed calls."""
         conversation = self.conversation
         plan = plan_sealing(conversation.messages, conversation.records, time.time())
         if plan is not None:

@@ -1,9 +1,4 @@
-"""Cut point, token estimate. Pure.
-
-How long a conversation is for a model, about: nobody here knows its tokenizer.
-
-Where an old conversation is cut, what is asked of the model that summarises its beginning, and what it is told.
-"""
+"""Where an old conversation is cut, the prompt for its summary, and an estimate of its tokens. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -131,7 +126,7 @@ def _lines(message: TranscriptMessage) -> Iterator[str]:
             case ToolResultBlock(_, content):
                 yield f"result: {_one_line(msgspec.json.encode(content).decode(), _CALL_CHARS)}"
             case _:
-                pass  # thoughts and images stay behind
+                pass  # thinking and images are left out
 
 
 def _one_line(text: str, most: int) -> str:

@@ -1,16 +1,8 @@
-"""Message sanitising. Pure.
+"""The conversation as it is sent to a model; the conversation itself stays as it is. Pure, idempotent, linear.
 
-Every tool call has exactly one result, right after the message that makes it, in call order.
-
-Providers insist on it. A transcript keeps that by itself, but not one that was damaged or written by others.
-
-What is sent to a model: the conversation, cleaned in a fixed order. The conversation itself stays as it is.
-
-Messages from other sessions are marked -> images that are none -> thoughts (no model here takes them back) -> calls
-that make no sense -> one result for each call (and again once old turns are cut off) -> details that are not for the
-model -> too many or too large images -> strict alternation, where a provider needs it. Pure, idempotent, linear.
-
-Cleaning a conversation that grows, without looking again at what was cleaned before a few words were added.
+In this order: sender notes -> invalid images -> thinking (no model here takes it back) -> invalid calls -> one result
+for each call, right after its message and in call order, as providers require (again once old turns are cut off) ->
+details that are not for the model -> too many or too large images -> strict alternation, where a provider needs it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,20 +25,20 @@ from wire.entries import (
 
 
 def pair_results(messages: Sequence[TranscriptMessage]) -> list[TranscriptMessage]:
-    """The messages with all results in their places.
+    """The messages with each result right after its call.
 
-    A call without a result gets one that says so; results without a call, and second ones, are dropped; so is the
-    second call of one id in one message. Idempotent.
+    A call without a result gets one that says so; results without a call, second results, and the second call of one
+    id in one message are dropped. Idempotent.
     """
-    shelf = _ResultsByCall(messages)
+    by_call = _ResultsByCall(messages)
     placed: list[TranscriptMessage] = []
     for index, message in enumerate(messages):
-        placed += _with_results(message, index, shelf) if message.role == "assistant" else _without_results(message)
+        placed += _with_results(message, index, by_call) if message.role == "assistant" else _without_results(message)
     return placed
 
 
 class _ResultsByCall:
-    """All results of a conversation, to be taken by call; an id may be used again, by a later message."""
+    """The results of a conversation by call; a later message may use an id again."""
 
     def __init__(self, messages: Sequence[TranscriptMessage]) -> None:
         self._results: dict[str, list[tuple[int, ToolResultBlock]]] = {}
@@ -66,14 +58,14 @@ class _ResultsByCall:
         return next((block for place, block in before if place > index), _missing_result(call))
 
 
-def _with_results(message: TranscriptMessage, index: int, shelf: _ResultsByCall) -> Iterator[TranscriptMessage]:
+def _with_results(message: TranscriptMessage, index: int, by_call: _ResultsByCall) -> Iterator[TranscriptMessage]:
     results: dict[str, ContentBlock] = {}
     kept: list[ContentBlock] = []
     for block in message.content:
         if isinstance(block, ToolUseBlock):
             if block.id in results:
                 continue
-            results[block.id] = shelf.result_for(block, index)
+            results[block.id] = by_call.result_for(block, index)
         kept.append(block)
     yield message if len(kept) == len(message.content) else msgspec.structs.replace(message, content=kept)
     if results:
@@ -108,10 +100,9 @@ _INVALID_INPUT_CHARS = 2_000
 
 
 class SanitizeRules(msgspec.Struct, frozen=True, kw_only=True):
-    """``turns``: how many user messages are sent at most; ``alternate``: user and model must take turns.
+    """Bounds: ``turns`` of user messages, ``images`` (the latest), base64 characters of one image and of all.
 
-    ``images``: how many are sent at most, the latest ones;
-    ``image_chars`` and ``all_image_chars`` bound the base64 of one and of all.
+    ``alternate``: user and model must take turns.
     """
 
     turns: int | None = None
@@ -147,7 +138,7 @@ def limit_history_turns(messages: Messages, turns: int) -> list[TranscriptMessag
 
 
 def with_sender_note(message: TranscriptMessage) -> TranscriptMessage:
-    """With a word about the session it came from, where that is another one."""
+    """With a note about the session that sent it."""
     if message.from_session is None:
         return message
     mark = TextBlock(f"[Message from another session: {message.from_session}]\n")
@@ -157,7 +148,7 @@ def with_sender_note(message: TranscriptMessage) -> TranscriptMessage:
 def _map_blocks(
     messages: Messages, change: Callable[[ContentBlock], Sequence[ContentBlock]]
 ) -> list[TranscriptMessage]:
-    """Each block replaced by what ``change`` makes of it; messages that hold nothing then are dropped."""
+    """Each block replaced by the result of ``change``; messages left empty are dropped."""
     changed = []
     for message in messages:
         blocks = [new for block in message.content for new in change(block)]
@@ -191,7 +182,7 @@ def _image_note(why: str) -> TextBlock:
 
 
 def _checked_call(block: ContentBlock) -> Sequence[ContentBlock]:
-    """A call without an id or a name is dropped; an input that is no object is shown as what it was."""
+    """A call without an id or a name is dropped; an input that is no object is wrapped in one."""
     if not isinstance(block, ToolUseBlock):
         return [block]
     if not block.id or not block.name:
@@ -269,10 +260,10 @@ def _join(first: TranscriptMessage, second: TranscriptMessage) -> TranscriptMess
 
 
 class IncrementalSanitizer:
-    """``sanitize`` with a memory of the last call: of what was there before only references are compared and copied.
+    """``sanitize`` for a growing conversation: only added messages are processed, where these are plain text.
 
-    Text can be added to what was cleaned as it is: it belongs to no call and takes no image's place. Results, calls and
-    images, and rules that count turns or join neighbours, concern older messages too: all is cleaned anew.
+    Added results, calls or images affect older messages, as do rules that count turns or join neighbours: then
+    everything is sanitized again.
     """
 
     def __init__(self) -> None:
@@ -284,7 +275,7 @@ class IncrementalSanitizer:
     def sanitize(
         self, messages: Sequence[TranscriptMessage], rules: SanitizeRules
     ) -> tuple[list[TranscriptMessage], int]:
-        """What ``sanitize`` makes of the messages, and how many tokens that is, about."""
+        """The sanitized messages, and an estimate of their tokens."""
         old = len(self._seen)
         added = messages[old:]
         if (

@@ -1,4 +1,4 @@
-"""What a model is to the agent: an async iterator of typed pieces. A new model is one file beside this one."""
+"""The interface of a model: an async iterator of typed pieces. A new model is one file beside this one."""
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Literal, Protocol, TypeAlias

@@ -1,9 +1,4 @@
-"""Model registry and cache.
-
-Which models there are, and how one is opened by name.
-
-The models that a worker has opened: each once, all closed at its end.
-"""
+"""Which models there are, how one is opened by name, and the cache of those that a worker has opened."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -32,7 +27,7 @@ def open_model(
     """Open a model by provider and name, by name alone, or by ``provider/name``; connects to nothing yet.
 
     ``base_url`` and ``environment`` (default: this process's own) are for the provider openai, see
-    ``agent.models.openai``; ``offline`` refuses it. Raises UnknownModel.
+    ``agent.models.openai``; ``offline`` refuses it. Raises ModelUnavailable.
     """
     if model is not None and provider is None and "/" in model:
         provider, model = model.split("/", 1)
@@ -71,14 +66,14 @@ def _provider_of(model: str | None) -> str:
 
 
 class ModelCache:
-    """``open_model`` takes provider and name, each None for the default; it raises UnknownModel."""
+    """``open_model`` takes provider and name, each None for the default; it raises ModelUnavailable."""
 
     def __init__(self, open_model: Callable[[str | None, str | None], Model]) -> None:
         self._open_model = open_model
         self._opened: dict[tuple[str, str], Model] = {}
 
     def open(self, provider: str | None, name: str | None) -> Model:
-        """The model; the same one when asked again. Raises UnknownModel."""
+        """The model; the same one when asked again. Raises ModelUnavailable."""
         model = self._open_model(provider, name)
         return self._opened.setdefault((model.provider, model.name), model)
 

@@ -1,4 +1,4 @@
-"""The directives of the scripted model: words in a prompt that say how it shall answer."""
+"""The directives of the scripted model: words in a prompt that set its answer."""
 
 import re
 from collections.abc import Mapping, Sequence

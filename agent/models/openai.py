@@ -1,8 +1,6 @@
-"""Any server that speaks OpenAI's chat completions: one streamed request a call.
+"""A model behind any server that speaks OpenAI's chat completions: one streamed request a call.
 
-Here is the order of things; the parts lie beside this file: ``openai_endpoint`` (where the server is),
-``openai_messages`` (what it is asked), ``openai_connection`` (the way there), ``openai_stream`` (what comes back) and
-``openai_errors`` (what went wrong). A call that is cancelled or abandoned closes its connection at once.
+A call that is cancelled or abandoned closes its connection at once.
 """
 
 import time
@@ -34,26 +32,26 @@ class OpenAIModel:
     keeps_cache = True
 
     def __init__(
-        self, name: str, endpoint: Endpoint, patience: Timeouts | None = None, limits: AnswerLimits | None = None
+        self, name: str, endpoint: Endpoint, timeouts: Timeouts | None = None, limits: AnswerLimits | None = None
     ) -> None:
         self.name = name
         self._endpoint = endpoint
-        self._timeouts = patience or Timeouts()
+        self._timeouts = timeouts or Timeouts()
         self._limits = limits or AnswerLimits()
         self._connection: OpenAIConnection | None = None
 
     @property
     def needs_alternation(self) -> bool:
-        """See ``agent.models.base.Model``."""
+        """Whether the server requires user and model to take turns."""
         return self._endpoint.compat.strict_roles
 
     @property
     def takes_answer_options(self) -> bool:
-        """See ``agent.models.base.Model``."""
+        """Whether the server takes answer options as parameters."""
         return self._endpoint.compat.answer_options
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """See ``agent.models.base.Model``."""
+        """Stream one answer. Raises ModelError."""
         names = ToolNameMap(tool.name for tool in request.tools)
         try:
             async with aclosing(self._stream_answer(request, names)) as pieces:
@@ -63,7 +61,7 @@ class OpenAIModel:
             raise self._redacted(exc) from exc.__cause__
 
     async def aclose(self) -> None:
-        """See ``agent.models.base.Model``."""
+        """Close the connection; the next call opens another."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
@@ -109,7 +107,7 @@ class OpenAIModel:
                 until = trio.current_time() + seconds
 
     def _redacted(self, error: ModelError) -> ModelError:
-        """The same error; some servers repeat the key in theirs."""
+        """The error without the key, which some servers repeat."""
         return ModelError(
             self._endpoint.key.redact(str(error)),
             transient=error.transient,
@@ -118,10 +116,10 @@ class OpenAIModel:
         )
 
 
-def _connect(endpoint: Endpoint, patience: Timeouts) -> "OpenAIConnection":
+def _connect(endpoint: Endpoint, timeouts: Timeouts) -> "OpenAIConnection":
     from agent.models.openai_connection import OpenAIConnection  # noqa: PLC0415 - httpx is heavy, and may never be needed
 
-    return OpenAIConnection(endpoint, patience)
+    return OpenAIConnection(endpoint, timeouts)
 
 
 async def _read_chunk(reply: "ResponseStream", answer: _AnswerParser, until: float) -> bytes | None:

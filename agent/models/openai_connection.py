@@ -1,6 +1,6 @@
-"""The way to a chat-completions server: one request, its reply's bytes, patience, and errors in our own words.
+"""HTTP to a chat-completions server: one request, the bytes of its response, timeouts, errors translated.
 
-The only place that knows httpx; it is imported when the first request is made, and not before.
+The only module that imports httpx; it is imported with the first request.
 """
 
 import ssl
@@ -62,7 +62,7 @@ class ResponseStream:
             return  # the answer is complete; all that is lost is a connection
 
     async def aclose(self) -> None:
-        """Leave; a body that was not read to its end closes the connection."""
+        """Release the response; one not read to its end closes the connection."""
         await self._response.aclose()
         try:
             # httpx nests generators that must not be left hanging: without a connection they end by themselves.
@@ -73,18 +73,20 @@ class ResponseStream:
 
 
 class OpenAIConnection:
-    """A server, reached when it is needed. Requests share what is kept open until ``aclose``.
+    """A server; requests share its open connections until ``aclose``.
 
     Making one reads certificates and blocks for some 50 ms where the endpoint is encrypted.
     """
 
-    def __init__(self, endpoint: Endpoint, patience: Timeouts) -> None:
+    def __init__(self, endpoint: Endpoint, timeouts: Timeouts) -> None:
         self._endpoint = endpoint
-        self._timeouts = patience
+        self._timeouts = timeouts
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream", "Accept-Encoding": "identity"}
         if endpoint.key:
             headers["Authorization"] = f"Bearer {endpoint.key.value()}"
-        timeout = httpx.Timeout(None, connect=patience.connect, write=patience.between_bytes)  # reading: see _patient
+        timeout = httpx.Timeout(
+            None, connect=timeouts.connect, write=timeouts.between_bytes
+        )  # reads: _silence_deadline
         self._client = httpx.AsyncClient(headers=headers, timeout=timeout, verify=endpoint.encrypted)
 
     @asynccontextmanager

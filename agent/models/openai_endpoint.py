@@ -1,4 +1,4 @@
-"""Where a chat-completions server is, how it wants to be spoken to, read from a flag and the environment; patience."""
+"""Where a chat-completions server is, its key and compatibility flags (flag, environment), and its timeouts."""
 
 from collections.abc import Mapping
 from typing import NoReturn
@@ -85,7 +85,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 def read_endpoint(base_url: str | None, environment: Mapping[str, str]) -> Endpoint:
     """The flag's URL before OPENAI_BASE_URL before the default; OPENAI_API_KEY; OPENAI_COMPAT, a comma list of quirks.
 
-    Raises BadEndpoint.
+    Raises EndpointError.
     """
     base = (base_url or environment.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL).strip().rstrip("/")
     parts = _split(base)

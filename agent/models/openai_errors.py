@@ -1,4 +1,4 @@
-"""What a chat-completions server says when it fails, made into an error with a bounded, clean message."""
+"""Errors of a chat-completions server, as ModelErrors with bounded, clean messages."""
 
 import re
 from collections.abc import Mapping

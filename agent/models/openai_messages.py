@@ -1,7 +1,7 @@
-"""The conversation as a chat-completions server wants it: pure translation, one way.
+"""Translates a conversation into a chat-completions request. Pure, one way.
 
-What the model thought is left out. Names and ids that a server would refuse are replaced by ones that it takes, the
-same way each time; ``ToolNameMap`` knows the way back.
+Thinking is left out. Names and ids that a server would refuse are replaced, the same way each time; ``ToolNameMap``
+maps tool names back.
 """
 
 import hashlib
@@ -59,23 +59,23 @@ class ToolNameMap:
         return self._original.get(name, name)
 
 
-def request_body(model: str, request: ModelRequest, names: ToolNameMap, dialect: CompatFlags) -> Json:
+def request_body(model: str, request: ModelRequest, names: ToolNameMap, compat: CompatFlags) -> Json:
     """The JSON of one model call, to be streamed."""
-    body: Json = {"model": model, "messages": to_messages(request, names, dialect), "stream": True}
-    if dialect.stream_options:
+    body: Json = {"model": model, "messages": to_messages(request, names, compat), "stream": True}
+    if compat.stream_options:
         body["stream_options"] = {"include_usage": True}
     if request.tools:
         body["tools"] = [_definition(tool, names) for tool in request.tools]
-    if request.thinking != "off" and dialect.reasoning_effort:
+    if request.thinking != "off" and compat.reasoning_effort:
         body["reasoning_effort"] = request.thinking
     if request.answer is not None:
-        body |= _answer_options(request.answer, names, dialect)
+        body |= _answer_options(request.answer, names, compat)
     return body
 
 
-def _answer_options(options: AnswerOptions, names: ToolNameMap, dialect: CompatFlags) -> Json:
+def _answer_options(options: AnswerOptions, names: ToolNameMap, compat: CompatFlags) -> Json:
     body: Json = {"stop": options.stop} if options.stop else {}
-    if not dialect.answer_options:
+    if not compat.answer_options:
         return body
     if options.json is not None:
         body["response_format"] = _response_format(options.json)
@@ -94,15 +94,15 @@ def _response_format(wanted: JsonAnswer) -> Json:
     return {"type": "json_schema", "json_schema": {"name": wanted.name, "schema": wanted.schema, **given}}
 
 
-def to_messages(request: ModelRequest, names: ToolNameMap, dialect: CompatFlags) -> list[Json]:
+def to_messages(request: ModelRequest, names: ToolNameMap, compat: CompatFlags) -> list[Json]:
     """The system prompt and all messages; those that hold nothing for the model are left out."""
     messages: list[Json] = []
     for message in request.messages:
         if message.role == "assistant":
             messages += _from_assistant(message, names)
         else:
-            messages += _from_user(message, dialect)
-    if dialect.strict_roles:
+            messages += _from_user(message, compat)
+    if compat.strict_roles:
         messages = _merge_roles(messages)
     system = [{"role": "system", "content": request.system_prompt}] if request.system_prompt else []
     return [*system, *messages]
@@ -145,10 +145,10 @@ def _digest(text: str) -> str:
 # --- the user's messages, and the tools' ------------------------------------------------------------------------------
 
 
-def _from_user(message: TranscriptMessage, dialect: CompatFlags) -> list[Json]:
+def _from_user(message: TranscriptMessage, compat: CompatFlags) -> list[Json]:
     results = [block for block in message.content if isinstance(block, ToolResultBlock)]
-    parts = [part for block in message.content if (part := _part(block, dialect)) is not None]
-    shown = [part for result in results for image in result.images if (part := _part(image, dialect)) is not None]
+    parts = [part for block in message.content if (part := _part(block, compat)) is not None]
+    shown = [part for result in results for image in result.images if (part := _part(image, compat)) is not None]
     if shown:  # a tool's message takes nothing but text
         parts = [{"type": "text", "text": _IMAGES_OF_TOOLS}, *shown, *parts]
     answers = [_result(block) for block in results]
@@ -160,11 +160,11 @@ def _result(block: ToolResultBlock) -> Json:
     return {"role": "tool", "tool_call_id": _call_id(block.tool_use_id), "content": content}
 
 
-def _part(block: object, dialect: CompatFlags) -> Json | None:
+def _part(block: object, compat: CompatFlags) -> Json | None:
     match block:
         case TextBlock(text) if text:
             return {"type": "text", "text": text}
-        case ImageBlock(data, mime_type) if dialect.images:
+        case ImageBlock(data, mime_type) if compat.images:
             return {"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{data}"}}
         case ImageBlock():
             return {"type": "text", "text": _IMAGE_LEFT_OUT}

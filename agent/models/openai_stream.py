@@ -1,9 +1,4 @@
-"""Response parser. Pure.
-
-Putting tool calls together from the pieces in which a chat-completions server sends them.
-
-Reading the answer of a chat-completions server, sans-IO: the bytes of its body in, pieces of the answer out.
-"""
+"""Parses the answer of a chat-completions server, sans-IO: bytes of the body in, pieces of the answer out."""
 
 import re
 from typing import Any, TypeAlias
@@ -17,7 +12,7 @@ from wire.sse import EventTooLong, SseReader
 MAX_CALLS = 128
 _MAX_ID_CHARS = 200
 _MAX_NAME_CHARS = 200
-"""A name is told with every event of its call; no tool has one as long as this."""
+"""A name is part of every event of its call; no real one is this long."""
 
 
 class FunctionDelta(msgspec.Struct, frozen=True):
@@ -28,7 +23,7 @@ class FunctionDelta(msgspec.Struct, frozen=True):
 
 
 class CallDelta(msgspec.Struct, frozen=True):
-    """One piece of one call. ``index`` tells calls apart, where the server sends one; the id often comes only once."""
+    """One piece of one call, identified by ``index`` where the server sends one; the id often comes only once."""
 
     index: int | None = None
     id: str | None = None
@@ -78,7 +73,7 @@ class CallAssembler:
 
     def _call_of(self, delta: CallDelta, *, begins: bool) -> _PartialCall:
         known = self._find_call(delta)
-        # Servers that give all calls one index tell them apart by an id of their own, sent together with the name.
+        # Servers that give all calls one index distinguish them by an id, sent together with the name.
         other = known is not None and delta.id and known.id and delta.id != known.id and begins
         if known is not None and not other:
             return known

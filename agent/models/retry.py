@@ -1,4 +1,4 @@
-"""Calling a model again after an error that may pass: when, how often, and only while nothing was shown."""
+"""Retries of a model call after a transient error: when, how often, and only before any output was shown."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -18,10 +18,10 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 
 def next_delay(policy: RetryPolicy, failures: int, error: ModelError, *, shown: bool) -> float | None:
-    """Seconds until the next attempt after so many failed ones, or None: the error is final.
+    """Seconds until the next attempt after ``failures`` failed ones, or None: the error is final.
 
-    A server's ``retry_after`` is never undercut: one that is longer than ``policy.longest`` ends the attempts, since
-    coming back earlier would only be refused again. What was shown cannot be taken back, so it is never said twice.
+    A server's ``retry_after`` is never undercut; one longer than ``policy.longest`` ends the attempts. Output that was
+    shown cannot be taken back, so an attempt that showed some is final.
     """
     if shown or not error.transient or failures > len(policy.delays):
         return None
@@ -30,11 +30,11 @@ def next_delay(policy: RetryPolicy, failures: int, error: ModelError, *, shown: 
 
 
 async def stream_with_retries(
-    model: Model, request: ModelRequest, say: Callable[[str, dict[str, Any]], Any], policy: RetryPolicy | None = None
+    model: Model, request: ModelRequest, emit: Callable[[str, dict[str, Any]], Any], policy: RetryPolicy | None = None
 ) -> AsyncGenerator[Piece, None]:
     """The pieces of the first attempt that succeeds; raises the last attempt's ModelError.
 
-    Each retry is told by ``say("error", {severity: "warn", phase: "model", message, attempt, delay})``, seconds.
+    Each retry is an event ``error{severity: "warn", phase: "model", message, attempt, delay}``, in seconds.
     """
     policy = policy or RetryPolicy()
     shown = False
@@ -48,7 +48,7 @@ async def stream_with_retries(
             delay = next_delay(policy, failures, exc, shown=shown)
             if delay is None:
                 raise
-            say("error", _warning(exc, failures, delay, len(policy.delays)))
+            emit("error", _warning(exc, failures, delay, len(policy.delays)))
         else:
             return
         await trio.sleep(delay)

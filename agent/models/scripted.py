@@ -1,11 +1,7 @@
-"""Scripted model.
+"""The scripted model: offline and deterministic; it knows the conversation and follows directives in the prompt.
 
-Where a conversation stands, as the scripted model reads it. Pure.
-
-The scripted model: offline, deterministic, knows the conversation and follows directives in the prompt.
-
-Plain answer: ``You said: "hello". (turn 3; before: "a", "b")``. The directives are listed in
-``agent.models.directives`` and in ``agent --help``. It uses no clock but ``trio.sleep`` and no randomness.
+Plain answer: ``You said: "hello". (turn 3; before: "a", "b")``. Directives: ``agent.models.directives``. It uses no
+clock but ``trio.sleep`` and no randomness.
 """
 
 import os
@@ -34,11 +30,10 @@ _SESSION = re.compile(r"\bsession ([a-z]+-[a-z0-9-]+)", re.IGNORECASE)
 
 
 class ConversationState(NamedTuple):
-    """``prompt``: the last one; ``turn``: how many there were.
+    """The last ``prompt``, number ``turn``; ``before``: all user texts before it; ``images`` in it.
 
-    ``results``: what the tools have said since it, step by step; ``result``: what the last tool of all said;
-    ``answered``: whether the prompt was; ``added``: texts that came into the turn and are not answered yet;
-    ``before``: all user texts before the prompt; ``images`` in the prompt.
+    ``results`` of tools since it, step by step; ``result``: the last of all; ``answered``: whether the prompt was;
+    ``added``: texts that came into the turn and are not answered yet.
     """
 
     prompt: str
@@ -52,7 +47,7 @@ class ConversationState(NamedTuple):
 
 
 class ConversationReader:
-    """Reads conversations; of one that has grown since it was read last, the new messages (and compares the others)."""
+    """Reads conversations; of one that has grown since the last call, only the new messages."""
 
     def __init__(self) -> None:
         self._reset()
@@ -139,7 +134,7 @@ class ProcessFaults(NamedTuple):
 
 
 class ScriptedModel:
-    """See the module docstring."""
+    """Follows the directives of the last prompt."""
 
     provider = _PROVIDER
     needs_alternation = False
@@ -157,25 +152,25 @@ class ScriptedModel:
         if request.purpose == "summary":
             yield TextPiece([await _summary(request.messages[-1].text)])
             return
-        situation = self._reader.read(request.messages)
-        script = parse_script(situation.prompt)
+        state = self._reader.read(request.messages)
+        script = parse_script(state.prompt)
         self._fail_if_scripted(script, request)
-        if situation.answered:  # and somebody has added something since
+        if state.answered:  # a steer or a result followed the answer
             script = Script()
-        calls = script.next_calls(situation.results)
+        calls = script.next_calls(state.results)
         if calls:
             for call in calls:
-                yield CallPiece(call.tool, with_session_id(call.input, situation.result))
-            yield _usage(script, situation, 1)
+                yield CallPiece(call.tool, with_session_id(call.input, state.result))
+            yield _usage(script, state, 1)
             return
         if script.think:
             yield ThinkingPiece([f"Thinking at level {request.thinking}."])
         words = 0
-        async with aclosing(self._answer(script, situation, request)) as answer:
+        async with aclosing(self._answer(script, state, request)) as answer:
             async for piece in answer:
                 words += len(piece.parts)
                 yield piece
-        yield _usage(script, situation, words)
+        yield _usage(script, state, words)
         if script.cut:
             yield StopPiece("length")
 
@@ -194,12 +189,12 @@ class ScriptedModel:
         """It holds nothing open."""
 
     async def _answer(
-        self, script: Script, situation: ConversationState, request: ModelRequest
+        self, script: Script, state: ConversationState, request: ModelRequest
     ) -> AsyncGenerator[TextPiece, None]:
         if script.pieces is None:
             await trio.sleep(script.delay)
             await self._inject_fault(script)
-            yield TextPiece(_stream_pieces(_ANSWERS[script.answer](script, situation, request, self.name)))
+            yield TextPiece(_stream_pieces(_ANSWERS[script.answer](script, state, request, self.name)))
             return
         half = script.pieces // 2 if script.fault else 0
         for first, last in ((0, half), (half, script.pieces)):
@@ -225,7 +220,7 @@ class ScriptedModel:
 
 
 async def _summary(text: str) -> str:
-    """A line of each line; words in the conversation make it fail or hang."""
+    """The lines of the conversation, shortened; directives in it make the summary fail or hang."""
     if "SUMMARY_HANG" in text:
         await trio.sleep_forever()
     if "SUMMARY_ERROR" in text:
@@ -235,8 +230,8 @@ async def _summary(text: str) -> str:
     return "\n".join([*([f"({left_out} older lines left out)"] if left_out > 0 else []), *lines[-_SUMMARY_LINES:]])
 
 
-def _usage(script: Script, situation: ConversationState, words: int) -> UsagePiece:
-    return UsagePiece(*(script.usage or (len(situation.prompt) // 4, words)))
+def _usage(script: Script, state: ConversationState, words: int) -> UsagePiece:
+    return UsagePiece(*(script.usage or (len(state.prompt) // 4, words)))
 
 
 def _outcome(results: Sequence[str]) -> str:
@@ -251,11 +246,11 @@ def _outcome(results: Sequence[str]) -> str:
     return f"It has ended: {ended[1]}." + (f" The last it said:\n{shown}" if shown else " It said nothing.")
 
 
-def _plain_answer(situation: ConversationState) -> str:
-    said = " and then ".join(f'"{_shorten(text, _ECHO_CHARS)}"' for text in [situation.prompt, *situation.added])
-    before = ", ".join(f'"{_shorten(text, _EARLIER_CHARS)}"' for text in situation.before[-_EARLIER_COUNT:])
-    images = f" with {situation.images} image(s)" if situation.images else ""
-    return f"You said: {said}{images}. (turn {situation.turn}{f'; before: {before}' if before else ''})"
+def _plain_answer(state: ConversationState) -> str:
+    said = " and then ".join(f'"{_shorten(text, _ECHO_CHARS)}"' for text in [state.prompt, *state.added])
+    before = ", ".join(f'"{_shorten(text, _EARLIER_CHARS)}"' for text in state.before[-_EARLIER_COUNT:])
+    images = f" with {state.images} image(s)" if state.images else ""
+    return f"You said: {said}{images}. (turn {state.turn}{f'; before: {before}' if before else ''})"
 
 
 def _shorten(text: str, limit: int) -> str:
@@ -274,14 +269,12 @@ def _numbered_pieces(first: int, last: int, batch: int) -> Iterator[list[str]]:
 
 
 _ANSWERS: Mapping[AnswerMode, Callable[[Script, ConversationState, ModelRequest, str], str]] = {
-    "plain": lambda _script, situation, _request, _name: _plain_answer(situation),
+    "plain": lambda _script, state, _request, _name: _plain_answer(state),
     "ECHO": lambda script, _situation, _request, _name: script.echo,
     "SYSTEM": lambda _script, _situation, request, _name: request.system_prompt,
     "WHOAMI": lambda _script, _situation, request, name: f"model {_PROVIDER}/{name}, thinking {request.thinking}",
-    "TELL": lambda _script, situation, _request, _name: situation.result,
-    "OUTCOME": lambda _script, situation, _request, _name: _outcome(situation.results),
-    "RECALL": lambda _script, situation, _request, _name: (
-        f"Earlier you said: {msgspec.json.encode(situation.before).decode()}"
-    ),
+    "TELL": lambda _script, state, _request, _name: state.result,
+    "OUTCOME": lambda _script, state, _request, _name: _outcome(state.results),
+    "RECALL": lambda _script, state, _request, _name: f"Earlier you said: {msgspec.json.encode(state.before).decode()}",
 }
 """What is said where no text of numbered pieces is asked for; the last argument is the model's name."""

@@ -1,4 +1,4 @@
-"""Names of keys -> what a terminal sends for them, in tmux's spelling: Enter, C-c, M-x, Up, F5, or a character."""
+"""Key names to what a terminal sends for them, in tmux's spelling: Enter, C-c, M-x, Up, F5, or a character."""
 
 _NAMED = {
     "enter": "\r",
@@ -37,11 +37,11 @@ _META = ("m-", "alt-", "alt+", "meta-")
 
 
 class UnknownKey(ValueError):
-    """There is no such key; the message names it."""
+    """An unknown key; the message names it."""
 
 
 def encode_key(key: str) -> str:
-    """What the key sends. Raises UnknownKey."""
+    """What a terminal sends for the key. Raises UnknownKey."""
     name = key.lower()
     if len(key) == 1:
         return key
@@ -57,7 +57,7 @@ def encode_key(key: str) -> str:
 
 
 def encode_paste(text: str, *, bracketed: bool) -> str:
-    """A text as it is pasted; bracketed, the program can tell it from typing, and nothing in it can end it early."""
+    """A pasted text; bracketed, a program can distinguish it from typing, and nothing in it ends it early."""
     return f"\x1b[200~{text.replace(chr(27), '')}\x1b[201~" if bracketed else text
 
 

@@ -1,18 +1,11 @@
-r"""Output buffer, sanitiser, reader.
+r"""The output of a command: read from its pipes, made safe to show, its end kept; all of it bounded.
 
-Bytes of a command's output -> text that is safe to show: UTF-8 across reads, no ANSI, other controls as ``\xNN``.
+Reading keeps up with a flood: bytes become text only when it is asked for, or when too many wait. Bytes of which
+nothing could be kept are skipped. The text is exactly what it would be otherwise.
 
-Tab, line feed and carriage return stay. What is no UTF-8 becomes U+FFFD. An escape sequence is taken out only when it
-is complete, of bounded length and within one line; anything else that begins with ESC is shown as ``\x1b``. So after a
-line feed nothing is left of what was before: that makes it possible to skip over a flood without reading it.
-
-What a command has said: the end of it as text, and per stream what nobody has asked for yet; all of it bounded.
-
-Reading must keep up with a command that floods, so bytes are taken as they come and become text only when somebody
-asks, or when too many wait. Then bytes of which nothing could be kept anyway are skipped: a stream that was followed by
-enough of its own output cannot show in the end of it. The text is always exactly what it would have been otherwise.
-
-Hears what a command says: reads as much as there is, in the order it came, and sleeps when there is nothing.
+Sanitised text: UTF-8 across reads (invalid bytes become U+FFFD), no ANSI, other controls as ``\xNN``; tab, LF and CR
+stay. An escape sequence is removed only when it is complete, bounded and within one line; any other ESC is shown as
+``\x1b``. So a line feed resets the state, which makes it possible to skip a flood without reading it.
 """
 
 import os
@@ -56,7 +49,7 @@ class Sanitiser:
     def feed(self, data: bytes, *, final: bool = False) -> str:
         """The text of the next bytes; the beginning of a character or a sequence is held back for the next call."""
         if self._is_clean and not data.translate(None, _PLAIN):
-            return data.decode("ascii")  # by far the most: one look at all bytes, and nothing to do
+            return data.decode("ascii")  # by far the most common
         text = self._incomplete + self._decoder.decode(data, final)
         held = None if final else _INCOMPLETE.search(text, max(0, len(text) - _MAX_SEQUENCE))
         self._incomplete = "" if held is None else held.group()
@@ -64,7 +57,7 @@ class Sanitiser:
         return _REMOVED.sub(_escape_control, text if held is None else text[: held.start()])
 
     def skip(self, data: bytes) -> None:
-        """Go on to the state after ``data`` without making its text: all before its last line feed costs nothing."""
+        """Advance over ``data`` without its text: everything before its last line feed costs nothing."""
         cut = data.rfind(b"\n") + 1
         if cut:
             self._decoder.reset()
@@ -89,11 +82,11 @@ class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
 _CHUNK_COST = 100
 """Bytes that an object costs beside what it holds: a command that writes single bytes is bounded too."""
 _CHARACTER_BYTES = 4
-"""A character of UTF-8 has so many bytes at most."""
+"""The most bytes of one UTF-8 character."""
 
 
 class _StreamState:
-    """One stream's state; ``sure`` is how many characters its waiting bytes have at least."""
+    """One stream's state; ``min_chars``: a lower bound of the characters in its waiting bytes."""
 
     def __init__(self) -> None:
         self.sanitiser = Sanitiser()
@@ -109,7 +102,7 @@ class _UndecodedChunk(NamedTuple):
 
 
 class CommandOutput:
-    """The output of one command, fed in the order it arrives."""
+    """The output of one command, fed in order of arrival: its end, and what is pending for ``read_pending``."""
 
     def __init__(self, limits: OutputLimits | None = None, streams: int = 2) -> None:
         self._limits = limits or OutputLimits()
@@ -138,7 +131,7 @@ class CommandOutput:
 
     @property
     def unseen(self) -> int:
-        """Characters that ``take_pending`` would give."""
+        """Characters that ``read_pending`` would return."""
         self._read_waiting()
         return sum(stream.pending_size for stream in self._streams)
 
@@ -165,7 +158,7 @@ class CommandOutput:
             self._decode_oldest()
 
     def finish(self) -> None:
-        """There will be no more: what was held back of characters and sequences is text now."""
+        """The output has ended: incomplete characters and sequences become text."""
         self._read_waiting()
         for stream in self._streams:
             self._append(stream, stream.sanitiser.feed(b"", final=True))
@@ -176,9 +169,9 @@ class CommandOutput:
         return "".join(self._chunks)[-self._limits.kept :]
 
     def since(self, position: int) -> tuple[str, int, bool]:
-        """What was said after that position, the position after it, and whether some of it is no longer kept.
+        """The output after that position, the position after it, and whether some of it is no longer kept.
 
-        Positions count characters from the beginning of the output; what is said is not marked as taken.
+        Positions count characters from the beginning; the output stays pending.
         """
         self._read_waiting()
         end = self._dropped + self._size
@@ -199,7 +192,7 @@ class CommandOutput:
         return "".join(reversed(parts))[-size:]
 
     def read_pending(self) -> tuple[str, bool]:
-        """What has come since the last call, in the order of arrival; and whether some of it is lost."""
+        """The output since the last call, in order of arrival; and whether some of it is lost."""
         self._read_waiting()
         entries = sorted((entry for stream in self._streams for entry in stream.pending), key=itemgetter(0))
         for stream in self._streams:
@@ -275,7 +268,7 @@ class CommandOutput:
 
 
 def _min_characters(data: bytes) -> int:
-    """How many characters of text these bytes make at least, whatever came before them."""
+    """A lower bound of the characters in these bytes, whatever came before them."""
     start = data.find(b"\n") + 1
     if not start or b"\x1b" in data:
         return 0
@@ -286,11 +279,11 @@ _READ_BYTES = 64 * 1024
 _MAX_READS = 16
 """Reads in a row from one stream before others get their turn."""
 _MAX_FINAL_READS = 16
-"""A pipe holds 64 KiB; a left-over process that goes on writing must not keep us at it."""
+"""A pipe holds 64 KiB; a left-over process may go on writing."""
 
 
 class OutputReader:
-    """Reads the outputs of ``child`` into ``output``, and calls ``on_news`` after each batch."""
+    """Reads the outputs of ``child`` into ``output``, and calls ``on_output`` after each batch."""
 
     def __init__(self, child: SpawnedShell, output: CommandOutput, on_news: Callable[[], None]) -> None:
         self._outputs = child.outputs
@@ -300,13 +293,13 @@ class OutputReader:
         self._on_output = on_news
 
     async def run(self) -> None:
-        """Listen until all streams are closed, or cancelled."""
+        """Read until all streams are closed, or cancelled."""
         while self._open:
             await trio.lowlevel.wait_readable(next(iter(self._open)) if self._epoll is None else self._epoll.fileno())
             self._read_ready()
 
     def finish(self) -> None:
-        """Read what is left without waiting for who else holds the streams open, and close all."""
+        """Read what is left without waiting for other holders of the streams, and close all."""
         for _ in range(_MAX_FINAL_READS):
             if not self._read_ready():
                 break
@@ -332,14 +325,14 @@ class OutputReader:
                 data = os.read(descriptor, _READ_BYTES)
             except BlockingIOError:
                 return number > 0
-            except OSError:  # a terminal without a process says EIO where a pipe says that it is at its end
+            except OSError:  # EIO: a terminal without a process, as the end of a pipe
                 data = b""
             if not data:
                 self._detach(descriptor)
                 return number > 0
             self._output.feed(self._open[descriptor], data)
             if len(data) < _READ_BYTES:
-                break  # most likely that was all; if not, one is told so
+                break  # most likely that was all; if not, it is readable again
         return True
 
     def _detach(self, descriptor: int) -> None:

@@ -1,17 +1,6 @@
-"""Background sessions.
+"""The commands of a worker: running ones, each watched by a task of the registry, and ended ones that are still kept.
 
-Background commands that have ended and can still be asked about: for a time, a number, and a size.
-
-Names of background commands: two words that a person and a model can say and tell apart.
-
-What is told when a background command has ended.
-
-Background commands as records of a transcript, from which the conversation's next worker restores them.
-
-The commands of a worker: every one is watched by a task of the registry, whoever started it and still waits for it.
-
-While nothing happens nothing runs: exits, output and time-outs all wake their own task, and nothing is asked again and
-again. When ``run`` is cancelled all commands end with it.
+Nothing polls: exits, output and timeouts each wake their own task. When ``run`` is cancelled all commands end.
 """
 
 import random
@@ -32,7 +21,7 @@ from wire.messages import ExecExit
 
 
 class FinishedLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """``age`` in seconds, ``chars`` of output in all; what is above goes, the oldest first."""
+    """``age`` in seconds, ``chars`` of output in all; the oldest beyond these are dropped."""
 
     age: float = 1800.0
     sessions: int = 50
@@ -40,7 +29,7 @@ class FinishedLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FinishedSessions:
-    """One entry for each id of a scope; every method takes the present, in seconds of one clock."""
+    """Ended commands, bounded by age, number and size; ``now`` in seconds of one clock."""
 
     def __init__(self, limits: FinishedLimits) -> None:
         self._limits = limits
@@ -55,12 +44,12 @@ class FinishedSessions:
         self._prune(now)
 
     def all(self, now: float) -> Iterator[ProcessSession]:
-        """What is kept, the first to end first."""
+        """Those that are kept, the first to end first."""
         self._prune(now)
         return iter([session for _, session in self._sessions.values()])
 
     def remove(self, session: ProcessSession) -> bool:
-        """Forget one; whether it was there."""
+        """Remove one; whether it was there."""
         return self._sessions.pop((session.scope_key, session.id), None) is not None
 
     def _prune(self, now: float) -> None:
@@ -113,7 +102,7 @@ _SHOWN_CHARS = 400
 
 
 def exit_event(session: ProcessSession) -> ExecExit:
-    """The notice of a session that has ended; its id is the one that the tool ``process`` takes."""
+    """The notice of the end of a background command."""
     summary = f"Exec {session.status} ({session.id}, {session.state})"
     said = " ".join(session.output.tail(10 * _SHOWN_CHARS).split())[-_SHOWN_CHARS:]
     if said:
@@ -172,7 +161,7 @@ def restored_session(record: ExecRecord, *, scope_key: str, session_key: str, no
 
 
 SaveCommandRecord: TypeAlias = Callable[[str, ExecRecord], None]
-"""Takes a scope and the new state of one of its background commands; must not raise."""
+"""Takes a scope and the record of one of its background commands; must not raise."""
 
 
 class RegistryLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,11 +174,10 @@ class RegistryLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessRegistry:
-    """``on_change`` is told how many commands run in the background, ``on_exit`` of the end of one that nobody saw.
+    """``on_change`` gets the number of background commands, ``on_exit`` the unannounced end of one.
 
-    With ``allow_background`` false nothing goes to the background; then this only runs and ends commands. With
-    ``yields`` false a command goes there only on request, and a slow one is waited for. Without
-    ``notify_on_exit`` nobody is told of ends, without ``notify_on_empty_success`` not of those that said nothing.
+    ``allow_background`` false: commands only run in the foreground. ``yields`` false: a command goes to the background
+    only on request, and a slow one is waited for.
     """
 
     def __init__(
@@ -199,25 +187,21 @@ class ProcessRegistry:
         on_exit: Callable[[ExecExit], None] = lambda _: None,
         allow_background: bool = True,
         yields: bool = True,
-        notify_on_exit: bool = True,
-        notify_on_empty_success: bool = True,
         limits: RegistryLimits | None = None,
     ) -> None:
         self.allow_background = allow_background
         self.yields = yields
         self.save_record: SaveCommandRecord = lambda *_: None
-        """Keeps the records that ``restore`` takes in another worker."""
+        """Persists records for ``restore`` in the next worker."""
         self._on_change = on_change
         self._on_exit = on_exit
-        self._notify_on_exit = notify_on_exit
-        self._notify_on_empty_success = notify_on_empty_success
         self._limits = limits or RegistryLimits()
         self._running: dict[str, ProcessSession] = {}
         self._finished = FinishedSessions(self._limits.finished)
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Watch over commands until cancelled; then all of them are stopped, with little patience."""
+        """Watch commands until cancelled; then stop them all with a short grace."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
@@ -227,7 +211,7 @@ class ProcessRegistry:
                 self._nursery = None
 
     async def aclose(self) -> None:
-        """Stop every command, with patience, and wait for their ends."""
+        """Stop every command with the full grace, and wait for their ends."""
         for session in list(self._running.values()):
             session.exit_notified = True
             session.stop()
@@ -237,7 +221,7 @@ class ProcessRegistry:
     # --- one command --------------------------------------------------------------------------------------------------
 
     def start(self, command: ShellCommand, *, scope_key: str = "", session_key: str = "") -> ProcessSession:
-        """Start a command in the foreground: only who has its session knows of it. Raises SpawnFailed."""
+        """Start a command in the foreground, known only by the returned session. Raises SpawnFailed."""
         if self._nursery is None:
             raise SpawnFailed("the worker is ending")
         if len(self._running) >= self._limits.running:
@@ -253,19 +237,18 @@ class ProcessRegistry:
             session_key=session_key,
             warning=child.warning,
         )
-        session.notify_on_exit = self._notify_on_exit
         self._running[session.id] = session
         self._nursery.start_soon(self._watch, session, child)
         return session
 
     def move_to_background(self, session: ProcessSession) -> None:
-        """From here on it is nobody's: it goes on by itself, and can be asked for by its id."""
+        """Let it run on by itself; it can be addressed by its id."""
         session.backgrounded = True
         self.save_record(session.scope_key, session_record(session))
         self._on_change(self.background_count)
 
     async def kill(self, session: ProcessSession) -> None:
-        """Stop it by its user's wish, and wait until its tree is gone."""
+        """Stop it on request, and wait until its tree is gone."""
         session.exit_notified = True
         session.stop()
         await session.ended.wait()
@@ -317,27 +300,25 @@ class ProcessRegistry:
         return was_kept
 
     def notify_exit(self, session: ProcessSession) -> None:
-        """Tell of the end of a background command, once, unless somebody knows or is about to tell."""
+        """Announce the end of a background command, once, unless it is known or a poll will report it."""
         if not session.exited or session.exit_notified or session.watchers or not session.backgrounded:
             return
         session.exit_notified = True
-        is_empty_success = session.exit_code == 0 and not session.output.size
-        if session.notify_on_exit and (self._notify_on_empty_success or not is_empty_success):
-            self._on_exit(exit_event(session))
+        self._on_exit(exit_event(session))
 
     # --- watching -----------------------------------------------------------------------------------------------------
 
     async def _watch(self, session: ProcessSession, child: SpawnedShell) -> None:
-        listener = OutputReader(child, session.output, session.mark_output)
+        reader = OutputReader(child, session.output, session.mark_output)
         with ExitStack() as closing:
             closing.callback(self._finish, session, child)
-            closing.callback(listener.finish)
+            closing.callback(reader.finish)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(listener.run)
+                nursery.start_soon(reader.run)
                 try:
                     await _wait_exit_or_timeout(session, child)
                 except trio.Cancelled:
-                    session.exit_notified = True  # all ends: there is nobody left to tell
+                    session.exit_notified = True  # the worker ends: nothing is left to notify
                     raise
                 finally:
                     await stop_tree(child.shell, self._limits.term_grace)
@@ -351,7 +332,9 @@ class ProcessRegistry:
         if session.backgrounded:
             self._finished.add(session, trio.current_time())
             self.save_record(session.scope_key, session_record(session))
-            self.notify_exit(session)  # first: at the change, the conversation may lose its worker to another
+            self.notify_exit(
+                session
+            )  # before the change event, at which the pool may give the conversation to another worker
             self._on_change(self.background_count)
 
     def _new_id(self) -> str:

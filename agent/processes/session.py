@@ -1,11 +1,4 @@
-"""One command, stdin, requests.
-
-What is said to a command: written as far as it reads, never longer than a few seconds.
-
-One command that was started: what it is, what it said, how it ended, and what people may ask of it.
-
-What may be asked about a command in the background, by a model (the tool ``process``) and by a supervisor alike.
-"""
+"""One command of a worker: its state, its input, its end; and the request that asks about it."""
 
 import os
 import signal
@@ -28,7 +21,7 @@ class InputClosed(Exception):
 
 
 class Stdin:
-    """The input of one command. ``is_interactive``: the descriptor is that of the output, and is closed with it."""
+    """The input of one command. ``is_terminal``: the descriptor is that of the output, and is closed with it."""
 
     def __init__(
         self, descriptor: int | None, *, is_terminal: bool, why: str = "the command was started without an input"
@@ -49,7 +42,7 @@ class Stdin:
         return written
 
     async def end(self) -> None:
-        """Say that nothing more will come. Raises InputClosed."""
+        """End the input. Raises InputClosed."""
         if self.is_terminal:
             await self.write(_END_OF_TRANSMISSION)
         elif self._descriptor is None:
@@ -58,7 +51,7 @@ class Stdin:
             self.close("its input was ended")
 
     def close(self, why: str) -> None:
-        """Close it; a writer that waits is told ``why``. Harmless when repeated."""
+        """Close it; a waiting writer fails with ``why``. Harmless when repeated."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
@@ -87,11 +80,11 @@ ProcessStatus: TypeAlias = Literal["running", "completed", "failed"]
 TAIL_CHARS = 2_000
 """Characters of a command's output in its facts, and in its record for the next worker."""
 _NOT_RUN_CODES = frozenset({126, 127})
-"""The shell's words for a command that it cannot execute or find."""
+"""Exit codes of a shell that cannot execute or find the command."""
 
 
 class ProcessSession:
-    """A command and its fate. The registry owns it; ``stop`` and the marks of who knows what are for everybody."""
+    """A command from its start to its end; owned by the registry."""
 
     def __init__(
         self,
@@ -115,17 +108,16 @@ class ProcessSession:
         self.stdin = stdin
         self.warning = warning
         self.has_output = trio.Event()
-        """Set when there is output; whoever waits for more puts a new one here."""
+        """Set when there is output; a waiter replaces it."""
         self.ended = trio.Event()
         """Set when the whole tree is gone."""
         self.stop_scope = trio.CancelScope()
-        self.notify_on_exit = True
         self.exit_notified = False
-        """Whoever must know of the end knows, or has caused it."""
+        """The end was announced, or was caused by the one to be notified."""
         self.watchers = 0
-        """Polls that wait for the end: they will tell of it."""
+        """Polls that wait for the end, and will report it."""
         self.observed_chars = 0
-        """Characters of the output that front ends have polled; the agent's own place is in ``output``."""
+        """Characters of the output that front ends have polled; the agent's own position is in ``output``."""
         self.backgrounded = False
         self.timed_out = False
         self.lost = False
@@ -149,7 +141,7 @@ class ProcessSession:
 
     @property
     def state(self) -> str:
-        """How it stands, or why it has ended, in a few words for a person."""
+        """Its state, or why it has ended, for a person."""
         if not self.exited:
             return "running"
         if self.lost:
@@ -160,7 +152,7 @@ class ProcessSession:
         return f"code {self.exit_code}" if self.exit_signal is None else f"signal {self.exit_signal}"
 
     def stop(self) -> None:
-        """Ask for its end; ``ended`` tells when it has come. Harmless when repeated."""
+        """Ask it to end; ``ended`` is set when it has. Harmless when repeated."""
         self.stop_scope.cancel()
 
     def mark_output(self) -> None:
@@ -168,7 +160,7 @@ class ProcessSession:
         self.has_output.set()
 
     def end(self, returncode: int) -> None:
-        """It is over, with what ``Popen.returncode`` says."""
+        """Record the end; ``returncode`` as ``Popen`` has it."""
         if returncode < 0:
             self.exit_signal = _signal_name(-returncode)
         else:

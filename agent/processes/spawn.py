@@ -1,6 +1,6 @@
-"""Starting a command with the shell, in a session of its own, on pipes or on a terminal; no task and no thread needed.
+"""Starts a command with the shell, in a session of its own, on pipes or a terminal, without a task or thread.
 
-The descriptors are ours and non-blocking. stdin is a pipe only where somebody could write to it; else it is empty.
+The descriptors are non-blocking. stdin is a pipe only for a command that may get input; otherwise it is empty.
 """
 
 import os
@@ -40,10 +40,10 @@ class ShellCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpawnedShell(NamedTuple):
-    """A command that runs. ``stdin`` and ``outputs`` are descriptors; on a terminal they are one and the same.
+    """A running command. ``stdin`` and ``outputs`` are descriptors; on a terminal they are one and the same.
 
-    Two outputs are stdout and stderr; ``ears`` tells which of them was written to first. ``warning``: what could not be
-    done as it was asked for.
+    Two outputs are stdout and stderr; ``epoll`` says which was written to first. ``warning``: what could not be done as
+    requested.
     """
 
     shell: ShellProcess
@@ -107,14 +107,14 @@ def _spawn_on_pipes(command: ShellCommand, environment: dict[str, str], mark: st
         their_stdin, their_stderr = subprocess.DEVNULL, subprocess.STDOUT
         if command.takes_input:
             their_stdin, stdin = _pipe(reader=theirs, writer=ours)
-        # Elsewhere nothing tells which of two pipes was written to first: there they are one.
-        ears = None
+        # Elsewhere the order of writes to two pipes is unknown: there they are one.
+        epoll = None
         if sys.platform == "linux":
             stderr, their_stderr = _pipe(reader=ours, writer=theirs)
             outputs = (stdout, stderr)
-            ears = ours.enter_context(select.epoll())
-            for descriptor in outputs:  # before anything can be said: what is ready by then has no order
-                ears.register(descriptor, select.EPOLLIN)
+            epoll = ours.enter_context(select.epoll())
+            for descriptor in outputs:  # before the command writes: what is ready by then has no order
+                epoll.register(descriptor, select.EPOLLIN)
         process = subprocess.Popen(
             [_shell(), "-c", command.line],
             stdin=their_stdin,
@@ -128,7 +128,7 @@ def _spawn_on_pipes(command: ShellCommand, environment: dict[str, str], mark: st
         for descriptor in (*outputs, *(() if stdin is None else (stdin,))):
             os.set_blocking(descriptor, False)
         ours.pop_all()
-    return SpawnedShell(leader, stdin, outputs, ears, is_terminal=False)
+    return SpawnedShell(leader, stdin, outputs, epoll, is_terminal=False)
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:

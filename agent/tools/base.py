@@ -1,9 +1,4 @@
-"""Tool interface, schemas.
-
-The JSON schema of a tool's input, as a model sees it.
-
-What a tool is to the agent: a name, a validated input, and one async call that returns a result or fails clearly.
-"""
+"""What a tool is: a name, a validated input with its JSON schema, one async call that returns a result or fails."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -21,15 +16,14 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=256)
 def input_schema(input_type: type[msgspec.Struct]) -> dict[str, Any]:
-    """In one piece, without references: not every server follows them at the top.
+    """The JSON schema without references: not every server follows them at the top level.
 
-    Input types are trees; one that holds itself would not come to an end here. Asked for at each model call, made once
-    for each type: nobody may change it.
+    Input types must be trees. Cached: do not change the result.
     """
     (schema,), components = msgspec.json.schema_components([input_type])
     inlined: dict[str, Any] = _inline_refs(schema, components)
     inlined.pop("title", None)
-    inlined.pop("description", None)  # it is the class's docstring; the tool's own description is for the model
+    inlined.pop("description", None)  # the class's docstring
     return inlined
 
 

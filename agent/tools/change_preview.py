@@ -1,7 +1,7 @@
-"""The changes that ``write`` and ``edit`` would make to a file, as a complete diff; bounded in time.
+"""The diff that ``write`` or ``edit`` would make, for approval; complete, and bounded in time.
 
 The cost of a diff grows with the product of the line counts, so only small texts are compared line by line. In larger
-ones, all that is between the common beginning and end is one change.
+ones, everything between the common beginning and end is one change.
 """
 
 from collections.abc import Iterator, Sequence

@@ -42,7 +42,7 @@ class EditTool(Tool):
     input_type = EditInput
 
     async def run(self, arguments: EditInput, context: ToolContext) -> ToolOutput:
-        """See the interface. A file that someone else has changed since the agent read it is not touched."""
+        """Edit; refuse a file that someone else has changed since the agent read it."""
         for index, edit in enumerate(arguments.edits):
             encode_text(edit.new_text, f"edits[{index}].new_text")
         place = await resolve_path_in_thread(context, arguments.path, reading=False)

@@ -1,11 +1,7 @@
-"""Exact edits and diff. Pure.
+"""Exact replacements in a text, all or none, and their unified diff. Pure.
 
-Exact replacements in a text, all of them or none; pure.
-
-Every edit is looked for in the original text, never in what another edit has made of it. Line ends do not count for
-finding: the model writes LF, and the file keeps what it has, outside the replaced pieces byte for byte.
-
-A unified diff of known changes: made of the lines around them alone, however long the text is; pure.
+Each edit is searched for in the original text, never in the result of another edit. Line ends do not count for the
+search: the model writes LF, and the file keeps its own; outside the replaced pieces it stays the same byte for byte.
 """
 
 from bisect import bisect_left, bisect_right
@@ -41,7 +37,7 @@ class EditError(Exception):
 
 
 def plan_changes(text: str, edits: Sequence[Edit]) -> list[TextChange]:
-    """Where each edit applies, in the order of the text. Raises EditProblem for the first edit that does not."""
+    """Where each edit applies, in the order of the text. Raises EditError for the first edit that does not."""
     source = _OriginalText(text)
     found: list[tuple[str, TextChange]] = []
     for index, edit in enumerate(edits):

@@ -1,4 +1,4 @@
-"""The tool ``exec``: run a shell command; wait for it as long as the call allows, and leave it running after that."""
+"""The tool ``exec``: runs a shell command, waits as long as the call allows, then leaves it in the background."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +53,7 @@ class ExecTool(Tool):
     input_type = ExecInput
 
     async def run(self, arguments: ExecInput, context: ToolContext) -> ToolOutput:
-        """See the interface."""
+        """Start the command and wait for it, within the window."""
         registry = context.processes
         session = _start(arguments, context, registry)
         warnings = _warnings(arguments, session, registry)

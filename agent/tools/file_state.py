@@ -1,4 +1,4 @@
-"""What the agent knows of files: how each one was when it last read or wrote it, and which have changed since."""
+"""The versions of files that the agent last read or wrote, and which have changed since."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ import trio
 TRACKED_FILES = 1000
 """The least recently used are forgotten; a forgotten file counts as never read."""
 HASHED_BYTES = 8 * 1024 * 1024
-"""Larger files are told apart by time and size alone."""
+"""Larger files are compared by time and size alone."""
 _RACY_NS = 50_000_000
 """Two writes this close (nanoseconds) can bear the same time: a file system's clock ticks every few milliseconds."""
 
@@ -59,7 +59,7 @@ class _TrackedFile(NamedTuple):
     known: FileVersion
     """As the agent saw it."""
     reported: FileVersion | None = None
-    """As it was when its change was told."""
+    """As it was when its change was reported."""
     reported_missing: bool = False
 
 
@@ -72,23 +72,23 @@ class FileTracker:
         self._locks: dict[str, tuple[trio.Lock, int]] = {}
 
     def record(self, path: str, stamp: FileVersion) -> None:
-        """The agent has just read or written the file; this is how it is now."""
+        """Record the version that the agent has just read or written."""
         self._entries[path] = _TrackedFile(stamp)
         self._entries.move_to_end(path)
         while len(self._entries) > self._tracked:
             self._entries.popitem(last=False)
 
     def clear(self) -> None:
-        """Another conversation begins: it has seen nothing."""
+        """Forget all files: another conversation begins."""
         self._entries.clear()
 
     def last_seen(self, path: str) -> FileVersion | None:
-        """How the agent has last seen the file; None: it has not, or not for a long time."""
+        """The version that the agent last saw; None: none, or not for a long time."""
         entry = self._entries.get(path)
         return None if entry is None else entry.known
 
     async def find_changed(self) -> list[str]:
-        """Paths of known files that others have changed or removed; each change is told once, in order of use."""
+        """Known files that others have changed or removed; each change once, in order of use."""
         before = list(self._entries.items())
         if not before:
             return []

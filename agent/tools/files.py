@@ -1,9 +1,4 @@
-"""Read and atomic replace.
-
-Reading a file whole, with the stamp by which a later change of it is noticed.
-
-Replacing a file's content, whole or not at all: written aside, then renamed; the mode stays.
-"""
+"""Reads a file whole with its version, and replaces its content atomically: written aside, then renamed."""
 
 import os
 import stat

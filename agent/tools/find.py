@@ -1,15 +1,12 @@
-"""The tool ``find``: paths that fit a pattern."""
+"""The tool ``find``: paths that match a glob."""
 
 from typing import Annotated
 
 import msgspec
-import trio
 
 from agent.tools.base import Tool, ToolContext, ToolOutput
 from agent.tools.files import encode_text
-from agent.tools.pages import shorten
-from agent.tools.paths import resolve_path_in_thread
-from agent.tools.search.search import Query, search, skipped_notes
+from agent.tools.search.search import Query, search_output
 
 _DEFAULT_LIMIT = 1000
 _MAX_LIMIT = 10_000
@@ -43,12 +40,7 @@ class FindTool(Tool):
     input_type = FindInput
 
     async def run(self, arguments: FindInput, context: ToolContext) -> ToolOutput:
-        """See the interface."""
+        """Search with a bounded child process."""
         encode_text(arguments.pattern, "pattern")
         query = Query(glob=arguments.pattern, limit=arguments.limit, include_ignored=arguments.include_ignored)
-        place = await resolve_path_in_thread(context, arguments.path)
-        outcome = await search(query, place, context)
-        lines = [*(outcome.lines or ["No paths match."]), *skipped_notes(outcome, "paths")]
-        text = "\n".join(lines)
-        text = await trio.to_thread.run_sync(lambda: shorten(text, keep="start", outputs=context.outputs))
-        return ToolOutput(text, {"path": place.path} | msgspec.to_builtins(outcome.end or {}))
+        return await search_output(query, arguments.path, context, things="paths", none="No paths match.")

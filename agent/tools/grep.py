@@ -4,13 +4,10 @@ import re
 from typing import Annotated
 
 import msgspec
-import trio
 
 from agent.tools.base import Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.files import encode_text
-from agent.tools.pages import shorten
-from agent.tools.paths import resolve_path_in_thread
-from agent.tools.search.search import Query, search, skipped_notes
+from agent.tools.search.search import Query, search_output
 
 _DEFAULT_LIMIT = 100
 _MAX_LIMIT = 2000
@@ -50,14 +47,9 @@ class GrepTool(Tool):
     input_type = GrepInput
 
     async def run(self, arguments: GrepInput, context: ToolContext) -> ToolOutput:
-        """See the interface."""
+        """Search with a bounded child process."""
         query = _query(arguments)
-        place = await resolve_path_in_thread(context, arguments.path)
-        outcome = await search(query, place, context)
-        lines = [*(outcome.lines or ["No lines match."]), *skipped_notes(outcome, "matching lines")]
-        text = "\n".join(lines)
-        text = await trio.to_thread.run_sync(lambda: shorten(text, keep="start", outputs=context.outputs))
-        return ToolOutput(text, {"path": place.path} | msgspec.to_builtins(outcome.end or {}))
+        return await search_output(query, arguments.path, context, things="matching lines", none="No lines match.")
 
 
 def _query(arguments: GrepInput) -> Query:

@@ -37,7 +37,7 @@ class LsTool(Tool):
     input_type = LsInput
 
     async def run(self, arguments: LsInput, context: ToolContext) -> ToolOutput:
-        """See the interface."""
+        """List the first names."""
         place = await resolve_path_in_thread(context, arguments.path)
         return await trio.to_thread.run_sync(_list, place, arguments.limit, context.outputs, abandon_on_cancel=True)
 

@@ -1,8 +1,7 @@
-r"""File names as a model can read and give them back, whatever bytes they are made of.
+r"""File names as a model can read them and give them back, whatever bytes they hold.
 
-A name is shown as it is, except for what cannot be shown safely: bytes that are no UTF-8, line ends, other controls and
-invisible characters become ``\xNN``, byte by byte. A path that does not exist as given is tried with these undone.
-Standard library only: the search child uses it too.
+Undecodable bytes, line ends, other controls and invisible characters become ``\xNN``, byte by byte; a path that does
+not exist as given is tried with these undone. Standard library only: the search child uses it too.
 """
 
 import os

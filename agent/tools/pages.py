@@ -1,8 +1,4 @@
-"""Paging and truncation.
-
-Bounds for what a tool tells the model: 50 kB and 2,000 lines, cut at line ends; the full text goes to a file.
-
-Which lines of a text a page shows, within the bounds, and what it says of the rest; pure.
+"""Bounds for tool output: 50 kB and 2,000 lines, cut at line ends; the full text goes to a file.
 
 Lines end with LF and nothing else; a CR before it belongs to the line and is shown as it is.
 """
@@ -111,7 +107,7 @@ class TextPage(NamedTuple):
     """Only the beginning of the only line fits."""
 
     def footer(self, total: int | None) -> str:
-        """What to tell of the rest, on lines of its own; empty when all is shown. ``total``: lines, if known."""
+        """Lines about the rest; empty when all is shown. ``total``: lines, if known."""
         parts = []
         if self.is_cut:
             parts.append(

@@ -1,11 +1,8 @@
-"""Where a tool may go: paths confined to the working directory, and opened so that no link can lead out of it.
+"""Paths confined to the working directory, opened so that no link can lead out of it; and what a file's bytes are.
 
-A path is first resolved, symbolic links and all, and must then lie beneath the confining directory. What is opened is
-the resolved path, one component after the other, following no link: a component that somebody replaces by a link
-between the look and the opening makes the call fail, and leads nowhere. The last step is always relative to an open
-directory.
-
-What a file's first bytes say it is: an image a model can see, text, or neither; pure.
+A path is resolved, symbolic links included, and must lie in the confining directory. The resolved path is then opened
+one component at a time, each relative to an open directory and following no link: a component that is replaced by a
+link in between makes the call fail.
 """
 
 import errno
@@ -90,7 +87,7 @@ async def resolve_path_in_thread(context: ToolContext, path: str, *, reading: bo
 
 
 def _absolute_path(context: ToolContext, path: str) -> str:
-    """Where the path begins its way; a name as it was shown counts where there is no such name."""
+    """The path to resolve; an escaped name is undone where no file has it."""
     given = os.path.join(context.cwd, _with_home(path, context.environment))  # noqa: PTH118 - keeps names as they are
     undone = None if os.path.lexists(given) else unescape_name(path)
     if undone is not None:
@@ -158,7 +155,7 @@ def _open_subdirectory(parent: int, name: str, *, make: bool) -> int:
     except FileNotFoundError:
         if not make:
             raise
-    with suppress(FileExistsError):  # somebody else has just made it
+    with suppress(FileExistsError):  # another process has just made it
         os.mkdir(name, dir_fd=parent)
     return os.open(name, _DIRECTORY, dir_fd=parent)
 

@@ -1,6 +1,6 @@
-"""The tool ``process``: list the commands in the background, hear what they say, talk to them, end them.
+"""The tool ``process``: lists background commands, shows their output, sends them input, ends them.
 
-Whatever goes wrong is a result that says so, not an error: a process may end between two words about it.
+A failure is a result that says so, not an error: a command may end at any moment.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -36,7 +36,7 @@ class ProcessTool(Tool):
     input_type = ProcessInput
 
     async def run(self, arguments: ProcessInput, context: ToolContext) -> ToolOutput:
-        """See the interface."""
+        """Perform the action for the agent."""
         return await perform_action(arguments, context.processes, context.scope_key, context.outputs, context.report)
 
     async def describe(self, arguments: ProcessInput, context: ToolContext) -> list[CallPart]:
@@ -137,7 +137,7 @@ def _wait_seconds(request: _ActionRequest) -> float:
 
 
 async def _wait_for_end(request: _ActionRequest) -> None:
-    """Meanwhile the end is announced to nobody else; but it is when this wait is given up."""
+    """While a poll waits, the end is not announced; when the poll is cancelled, it is."""
     session = request.session
     session.watchers += 1
     try:

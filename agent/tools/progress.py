@@ -1,4 +1,4 @@
-"""Waiting for a command, and telling how it stands meanwhile."""
+"""Waits for a command and reports its progress."""
 
 import trio
 
@@ -9,9 +9,9 @@ _INTERVAL = 0.05
 
 
 async def wait_for_end(session: ProcessSession, report: Report, seconds: float) -> None:
-    """Return when it has ended, or after so many seconds; what it says is told, at most 20 times a second.
+    """Wait for the end, at most ``seconds``; report progress at most 20 times a second, and once more at the end.
 
-    All that it has said by then is told, too. A nursery makes a group of what cancels this.
+    A cancellation may arrive as an exception group.
     """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_report_progress, session, report)

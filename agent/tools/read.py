@@ -53,7 +53,7 @@ class ReadTool(Tool):
     input_type = ReadInput
 
     async def run(self, arguments: ReadInput, context: ToolContext) -> ToolOutput:
-        """See the interface."""
+        """Read a page, and record the file's version."""
         place = await resolve_path_in_thread(context, arguments.path)
         look = await trio.to_thread.run_sync(_read, place, arguments, abandon_on_cancel=True)
         context.files.record(place.path, look.version)

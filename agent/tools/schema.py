@@ -1,7 +1,7 @@
-"""The check of what a model gives a tool, with errors it can act on.
+"""Validates a tool's input, with errors that the model can act on.
 
-An error names every field that is wrong, shows what was given and says what would do. Numbers and booleans that come as
-text (``"5"``, ``"true"``) are taken as what they say.
+An error names every wrong field, shows its value and says what is expected. Numbers and booleans given as text
+(``"5"``, ``"true"``) are converted.
 """
 
 from collections.abc import Iterator

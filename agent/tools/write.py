@@ -29,7 +29,7 @@ class WriteTool(Tool):
     input_type = WriteInput
 
     async def run(self, arguments: WriteInput, context: ToolContext) -> ToolOutput:
-        """See the interface. A file that the agent has read, and someone else has changed since, is not overwritten."""
+        """Write; refuse a file that someone else has changed since the agent read it."""
         data = encode_text(arguments.content, "content")
         place = await resolve_path_in_thread(context, arguments.path, reading=False)
         async with context.files.write_lock(place.path):

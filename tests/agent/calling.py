@@ -126,9 +126,9 @@ class Bench:
             policy=self.policy,
             approvals=self.approvals,
             hooks=self.hooks,
-            journal=self.journal,
+            log=self.journal,
             context_for=lambda call, report: ToolContext("/", {}, report, self.processes, call_id=call.id),
-            say=self.say,
+            emit=self.say,
         )
 
     async def run(self, *calls: tuple[str, Any], parallel: int = 3) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ def test_what_still_runs_at_the_end_is_stopped_and_that_is_told(capsys: pytest.C
     prompt = f'TOOL:exec {{"command":"{background}","background":true}} TOOL:exec {{"command":"read x < gate"}}'
     code, _, err = run(capsys, prompt)
     assert code == 0
-    assert err[-1] == "! commands that still ran in the background are stopped: 1"
+    assert err[-1] == "! stopped commands that still ran in the background: 1"
     assert not Path(f"/proc/{Path('pid').read_text().strip()}").exists()
 
 
@@ -70,7 +70,7 @@ def test_where_nobody_can_be_asked_nothing_that_needs_it_runs(capsys: pytest.Cap
     code, _, err = run(capsys, 'TOOL:exec {"command":"touch ran"}', "--permission-mode", "approval")
     assert code == 0
     assert err[1:] == [
-        "? needs approval, and nobody can be asked here: exec touch ran",
+        "? needs approval, and no one can approve it here: exec touch ran",
         "  ✗ denied: the user does not allow it.",
     ]
     assert not Path("ran").exists()
@@ -180,7 +180,10 @@ def test_what_was_cut_short_is_told_when_the_session_goes_on(capsys: pytest.Capt
 
 @pytest.mark.parametrize(
     ("last", "told"),
-    [("more", "✓ the conversation is compacted"), ("SUMMARY_ERROR", "! it could not be compacted: the conversation")],
+    [
+        ("more", "✓ the conversation is compacted"),
+        ("SUMMARY_ERROR", "! could not compact the conversation: the conversation"),
+    ],
 )
 def test_a_compaction_is_told(capsys: pytest.CaptureFixture[str], sessions: str, last: str, told: str) -> None:
     flags = ["--no-hooks", "--session-dir", sessions, "--context-tokens", "19000", "--no-tools", "--continue"]

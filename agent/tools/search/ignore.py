@@ -1,14 +1,9 @@
-"""Globs and .gitignore. Pure.
-
-Shell patterns as regular expressions over paths with ``/``; pure.
+"""Globs and ``.gitignore`` rules over paths with ``/``. Pure.
 
 ``*`` and ``?`` stay within a name, ``**`` between slashes stands for any number of directories, ``[a-z]`` and
-``[!a-z]`` for one character, a backslash takes the next character as it is. ``{a,b}`` is an alternative,
-where that is asked for.
-
-What ``.gitignore`` files leave out; pure. The last rule that matches decides, ``!`` takes back.
-
-Rules of one sign that follow each other are one regular expression: a tree has many names and a file many rules.
+``[!a-z]`` for one character; a backslash takes the next character literally; ``{a,b}``, where allowed, is an
+alternative. The last ignore rule that matches decides, ``!`` takes back. Consecutive rules of one sign are one regular
+expression, since a tree has many names and a file many rules.
 """
 
 import re

@@ -1,9 +1,4 @@
-"""Parent side.
-
-The parent's side of a search: start the child, give it the request, take its lines, and see that it ends.
-
-What a search says of all that it does not show; pure.
-"""
+"""The parent's side of a search: starts the child, sends the request, reads its lines, ends it; notes on omissions."""
 
 import os
 import stat
@@ -16,9 +11,10 @@ from typing import Any
 import msgspec
 import trio
 
-from agent.tools.base import ToolContext, ToolError
+from agent.tools.base import ToolContext, ToolError, ToolOutput
 from agent.tools.names import escape_name
-from agent.tools.paths import ConfinedPath, file_kind, open_directory, open_parent, tool_errors
+from agent.tools.pages import shorten
+from agent.tools.paths import ConfinedPath, file_kind, open_directory, open_parent, resolve_path_in_thread, tool_errors
 from agent.tools.search.walk import read_text_at
 
 SECONDS = 20.0
@@ -31,7 +27,7 @@ _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from agent.tools.search.ch
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for: ``glob`` fits paths; with ``pattern`` the lines of files are searched, else paths are told."""
+    """What to look for: ``glob`` matches paths; with ``pattern`` lines of files are searched, else paths are listed."""
 
     glob: str | None = None
     pattern: str | None = None
@@ -74,7 +70,7 @@ class _PreparedSearch(msgspec.Struct, frozen=True):
 
 
 async def search(query: Query, place: ConfinedPath, context: ToolContext, seconds: float = SECONDS) -> SearchResult:
-    """Search ``place``. Raises ToolError when there is no such place, or the pattern is none."""
+    """Search ``place``. Raises ToolError when it does not exist, or the pattern is invalid."""
     start = await trio.to_thread.run_sync(_prepare, query, place, context, seconds)
     try:
         return await _run(start, seconds)
@@ -174,7 +170,7 @@ async def _exchange(
     request: dict[str, Any],
     outcome: SearchResult,
 ) -> None:
-    with suppress(trio.BrokenResourceError):  # it ended early: what it said, if anything, tells why
+    with suppress(trio.BrokenResourceError):  # it ended early: its output, if any, says why
         await child.send_all(msgspec.json.encode(request))
         await child.send_stream.aclose()
     rest = b""
@@ -193,6 +189,15 @@ def _apply_message(message: _ChildMessage, outcome: SearchResult) -> None:
         raise ToolError(f"pattern: {message.bad}", "validation")
     outcome.lines += message.lines
     outcome.end = message.end
+
+
+async def search_output(query: Query, path: str, context: ToolContext, *, things: str, none: str) -> ToolOutput:
+    """Search and format the result; ``none`` is shown when nothing matches, ``things`` names what was searched for."""
+    place = await resolve_path_in_thread(context, path)
+    outcome = await search(query, place, context)
+    text = "\n".join([*(outcome.lines or [none]), *skipped_notes(outcome, things)])
+    text = await trio.to_thread.run_sync(lambda: shorten(text, keep="start", outputs=context.outputs))
+    return ToolOutput(text, {"path": place.path} | msgspec.to_builtins(outcome.end or {}))
 
 
 def skipped_notes(outcome: SearchResult, things: str) -> list[str]:

@@ -1,9 +1,4 @@
-"""Walk and match.
-
-Walking a tree in alphabetical order, from open directory to open directory: no link is ever followed.
-
-The lines of one file that match, as they are shown: cut around the match, with context; pure.
-"""
+"""The search child's walk of a tree in alphabetical order, following no link, and the format of matches."""
 
 import os
 import re

@@ -70,16 +70,6 @@ async def test_a_notice_shows_the_last_four_hundred_characters(bench: Bench) -> 
     assert summary.endswith(" 998 999 1000")
 
 
-async def test_ends_or_those_without_a_word_can_be_left_untold(workspace: Path) -> None:
-    async with bench_of(notify_on_empty_success=False) as bench:
-        for line in ("true", "echo said", "exit 1"):
-            await end_of(in_background(bench.registry, line))
-    assert [notice.exit_code for notice in bench.notices] == [0, 1]
-    async with bench_of(notify_on_exit=False) as bench:
-        await end_of(in_background(bench.registry, "exit 1"))
-    assert bench.notices == []
-
-
 async def test_a_foreground_command_is_told_to_nobody_and_forgotten(bench: Bench) -> None:
     session = bench.registry.start(command("echo x"), scope_key="mine")
     await end_of(session)
