@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 from typing import Any, Protocol
 
+import msgspec
+
 
 class NoResponse(Enum):
     """What a method returns where its caller wants to hear only of errors."""
@@ -45,4 +47,12 @@ class Caller(Protocol):
 
     def start(self, task: Callable[[], Awaitable[None]]) -> None:
         """Run a task until it ends, or the peer has left: then it is cancelled. It must not raise."""
+        ...
+
+
+class MethodDispatcher(Protocol):
+    """What serves the methods of every door; ``gateway.methods.table.Methods`` implements it."""
+
+    async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
+        """Run a method with undecoded parameters; the result can be held by JSON. Raises PoolError for the caller."""
         ...

@@ -20,9 +20,8 @@ import socket
 import time
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-import msgspec
 import trio
 from structlog.contextvars import bind_contextvars
 
@@ -38,7 +37,7 @@ from doors.control.frames import (
 from doors.control.send_queue import PeerDisconnected, SendQueue
 from doors.limits import ControlLimits, InputBudget, InputShare, OutputBudget, OutputShare
 from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError, single_cause
-from gateway.caller import NO_RESPONSE, Caller
+from gateway.caller import NO_RESPONSE, MethodDispatcher
 from wire.framing import LineFramer
 
 T = TypeVar("T")
@@ -71,14 +70,6 @@ _CHUNK_BYTES = 64 * 1024
 _TIME_SLICE_SECONDS = 0.001
 """How long one connection's requests are begun in a row before the others have their turn."""
 _logger = logging.getLogger("pool.control")
-
-
-class MethodDispatcher(Protocol):
-    """What stands behind the door: a method name and undecoded parameters in, something JSON can hold out."""
-
-    async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
-        """Run a method; raises PoolError for what the caller is to be told."""
-        ...
 
 
 class Budgets:

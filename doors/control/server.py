@@ -12,11 +12,12 @@ from pathlib import Path
 
 import trio
 
-from doors.control.connection import Budgets, ControlConnection, MethodDispatcher
+from doors.control.connection import Budgets, ControlConnection
 from doors.control.frames import encode_error
 from doors.limits import ControlLimits
 from doors.locations import AlreadyRunning, check_socket_path, make_private_dir
 from errors import PoolSaturated, UsageError
+from gateway.caller import MethodDispatcher
 
 _BACKLOG = 128
 _UCRED = struct.Struct("3i")

@@ -25,7 +25,7 @@ from starlette.types import Scope as ConnectionScope
 from doors.http import tokens
 from doors.http.access import TokenIdentity
 from doors.http.errors import HttpError, as_pool_error, json_response, render_error
-from doors.http.services import HttpCaller, HttpServices, RouteSpec, identity_of, request_state, wait_disconnect
+from doors.http.services import HttpCaller, HttpServices, RouteSpec, cancel_on_disconnect, identity_of, request_state
 from doors.http.tokens import Scope
 from doors.limits import InputShare
 from errors import PoolClosed, UsageError
@@ -108,17 +108,12 @@ async def _run(services: HttpServices, method: str, params: msgspec.Raw, caller:
     result = None
     with services.shutdown.scope() as scope:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_on_disconnect, receive, nursery.cancel_scope)
+            nursery.start_soon(cancel_on_disconnect, receive, nursery.cancel_scope)
             result = await services.call(method, params, caller)
             nursery.cancel_scope.cancel()
     if scope.cancelled_caught:
         raise PoolClosed("the supervisor closed before the request had ended", cut_short=True)
     return result
-
-
-async def _cancel_on_disconnect(receive: Receive, scope: trio.CancelScope) -> None:
-    await wait_disconnect(receive)
-    scope.cancel()
 
 
 class _StreamedCall:

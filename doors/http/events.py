@@ -7,10 +7,9 @@ or ``behind`` where the reader was too slow. Both, too, have an id to go on from
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,15 +18,21 @@ from starlette.types import Receive, Scope, Send
 from doors.http import tokens
 from doors.http.access import TokenIdentity
 from doors.http.errors import render_error
-from doors.http.services import HttpCaller, HttpServices, RouteSpec, identity_of, wait_disconnect
+from doors.http.services import (
+    KEEPALIVE_SECONDS,
+    HttpServices,
+    RouteSpec,
+    SubscriptionCaller,
+    SubscriptionEnded,
+    identity_of,
+    wait_disconnect,
+)
 from errors import PoolError, UsageError
 from wire.sse import STREAM_HEADERS, STREAM_TYPE, batch_message, event_messages, stream_message
 
 _LIST_PARAMS = ("channels", "kinds")
 _QUERY_PARAMS = ("session", *_LIST_PARAMS, "since", "batch")
 _SEQ = re.compile(r"\d{1,15}", re.ASCII)
-_KEEPALIVE_SECONDS = 15.0
-"""After so long without an event a comment is sent: proxies keep the connection, a peer that has gone is noticed."""
 
 
 def routes(services: HttpServices) -> Sequence[RouteSpec]:
@@ -75,20 +80,6 @@ def _names(values: Sequence[str]) -> list[str]:
     return [name for value in values for name in value.split(",") if name]
 
 
-class _StreamEnded(msgspec.Struct):
-    bookmark: int
-    reason: str
-
-
-class _StreamCaller(HttpCaller):
-    """Keeps the subscription's task until the answer has begun."""
-
-    task: Callable[[], Awaitable[None]] | None = None
-
-    def start(self, task: Callable[[], Awaitable[None]]) -> None:
-        self.task = task
-
-
 class EventStreamResponse:
     """An answer that goes on: one subscription. At most one batch of events waits in it for a slow reader."""
 
@@ -98,8 +89,7 @@ class EventStreamResponse:
         self._services = services
         self._filters = wish
         self._encode = batch_message if is_batched else event_messages
-        self._caller = _StreamCaller(identity, "events", take=self._on_push)
-        self._ended: _StreamEnded | None = None
+        self._caller = SubscriptionCaller(identity, "events", take=self._on_push)
         self._is_sending = False
         self._sent_bytes = 0
         self._send: Send
@@ -124,20 +114,19 @@ class EventStreamResponse:
         place = self._filters.get("since", begun["head"])
         facts = {"head": begun["head"], "complete": begun["complete"]}
         await self._send_body(b"retry: 2000\n" + stream_message("open", min(place, begun["head"]), facts))
-        assert self._caller.task is not None  # noqa: S101  # subscribe has started it, or raised
         async with trio.open_nursery() as self._nursery:
             with self._services.shutdown.on_begin(self._stop):
-                self._nursery.start_soon(self._caller.task)
+                self._nursery.start_soon(self._follow)
                 await self._keepalive(receive)
                 self._nursery.cancel_scope.cancel()
-        if self._ended is not None:
-            await self._send_end(self._ended)
+        if self._caller.ended is not None:
+            await self._send_end(self._caller.ended)
 
     async def _keepalive(self, receive: Receive) -> None:
         """Until the peer has left; say something where there is nothing to tell."""
         while True:
             sent = self._sent_bytes
-            with trio.move_on_after(_KEEPALIVE_SECONDS) as waiting:
+            with trio.move_on_after(KEEPALIVE_SECONDS) as waiting:
                 await wait_disconnect(receive)
             if not waiting.cancelled_caught:
                 return
@@ -151,11 +140,11 @@ class EventStreamResponse:
 
     # --- the subscription's pushes ------------------------------------------------------------------------------------
 
-    async def _on_push(self, event: str, data: bytes) -> None:
-        if event == "subscription_ended":
-            self._ended = msgspec.json.decode(data, type=_StreamEnded)
-            self._nursery.cancel_scope.cancel()
-            return
+    async def _follow(self) -> None:
+        await self._caller.follow()
+        self._nursery.cancel_scope.cancel()
+
+    async def _on_push(self, _event: str, data: bytes) -> None:
         self._is_sending = True
         try:
             await self._send_body(self._encode(data))
@@ -169,7 +158,7 @@ class EventStreamResponse:
         self._services.stats.events_bytes += len(body)
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
-    async def _send_end(self, ended: _StreamEnded) -> None:
+    async def _send_end(self, ended: SubscriptionEnded) -> None:
         self._services.stats.streams_behind += ended.reason == "behind"
         facts = {"bookmark": ended.bookmark, "reason": ended.reason}
         await self._send_body(stream_message("end", ended.bookmark, facts))

@@ -18,9 +18,10 @@ from doors.http.connection import HttpConnection
 from doors.http.limits import ConnectionLimiter, Rank
 from doors.http.protocol import ServerContext
 from doors.http.routes import route_specs
-from doors.http.services import HttpServices, MethodsPort
+from doors.http.services import HttpServices
 from doors.http.settings import HttpSettings
 from doors.http.tokens import TokenGrant, find_token_source, load_grants
+from gateway.caller import MethodDispatcher
 
 _BACKLOG = 256
 _CAPACITY_RESPONSE = (
@@ -51,7 +52,7 @@ class HttpServer:
 
     def __init__(
         self,
-        methods: MethodsPort,
+        methods: MethodDispatcher,
         settings: HttpSettings,
         data_dir: Path,
         *,

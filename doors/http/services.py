@@ -1,19 +1,4 @@
-"""Context, caller, shutdown, counters.
-
-The caller of a method that was reached over HTTP: pushes go where the door says.
-
-The end of the server, as those see it who work for a peer: they are told, or what they wait for is cancelled.
-
-Refusals in the log: the first of its kind at once, then one line for all that came within some seconds.
-
-What the HTTP door has counted; ``/metrics`` shows it.
-
-What the endpoints of every door on the HTTP port work with.
-
-What is served on the HTTP port: a path, its endpoint, and what a caller must be to come in.
-
-Noticing that a peer has left while an endpoint works for it.
-"""
+"""What all routes of the HTTP port share: the services, the caller of a method, the shutdown, and what is counted."""
 
 import logging
 import time
@@ -34,16 +19,19 @@ from doors.http.settings import HttpSettings
 from doors.http.tokens import Scope
 from doors.limits import InputBudget, InputShare
 from errors import UsageError
-from gateway.caller import Caller
+from gateway.caller import Caller, MethodDispatcher
 from gateway.status import StatusDocument
 
 PushHandler = Callable[[str, bytes], Awaitable[None]]
+"""Takes the name and the data of a push."""
+KEEPALIVE_SECONDS = 15.0
+"""A stream that is silent this long sends a comment: proxies keep the connection, and a lost peer is noticed."""
 
 
 class HttpCaller:
     """Implements ``gateway.caller.Caller`` for one request.
 
-    ``take`` gets every push, name and data as JSON text, and waits while the peer is behind; None: nobody looks.
+    ``take`` gets every push and waits while the peer is behind; None: pushes are dropped.
     ``nursery`` runs what outlives the method's answer, a subscription say; None: such methods are refused.
     """
 
@@ -62,25 +50,55 @@ class HttpCaller:
         self._nursery = nursery
 
     async def push(self, event: str, data: Any) -> None:
-        """See ``Caller.push``."""
+        """Implements ``Caller.push``."""
         await self.push_encoded(event, msgspec.json.encode(data))
 
     async def push_encoded(self, event: str, data: bytes) -> None:
-        """See ``Caller.push_encoded``."""
+        """Implements ``Caller.push_encoded``."""
         if self._on_push is None:
             await trio.lowlevel.checkpoint()
         else:
             await self._on_push(event, data)
 
     def start(self, task: Callable[[], Awaitable[None]]) -> None:
-        """See ``Caller.start``."""
+        """Implements ``Caller.start``."""
         if self._nursery is None:
             raise UsageError("this method needs a connection that stays; over HTTP follow GET /events instead")
         self._nursery.start_soon(task)
 
 
+class SubscriptionEnded(msgspec.Struct):
+    """Why and where a subscription ended: ``closing``, or ``behind`` for a slow reader, who may go on from there."""
+
+    bookmark: int
+    reason: str
+
+
+class SubscriptionCaller(HttpCaller):
+    """The caller of ``subscribe``. Its events reach ``take`` while ``follow`` runs."""
+
+    _task: Callable[[], Awaitable[None]]
+    ended: SubscriptionEnded | None = None
+    """How it ended, also where ``follow`` was cancelled."""
+
+    async def push_encoded(self, event: str, data: bytes) -> None:
+        """Keep the end for ``ended``; pass on anything else."""
+        if event == "subscription_ended":
+            self.ended = msgspec.json.decode(data, type=SubscriptionEnded)
+        else:
+            await super().push_encoded(event, data)
+
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Keep the task for ``follow``."""
+        self._task = task
+
+    async def follow(self) -> None:
+        """Follow the subscription to its end, once ``subscribe`` has succeeded."""
+        await self._task()
+
+
 class Shutdown:
-    """Begins once; until then it knows whom to tell."""
+    """The end of the server: it begins once, and calls back what was registered for it."""
 
     def __init__(self) -> None:
         self._begun = trio.Event()
@@ -88,27 +106,27 @@ class Shutdown:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the server ends."""
+        """Whether the server is ending."""
         return self._begun.is_set()
 
     def begin(self) -> None:
-        """Tell everybody."""
+        """Run all callbacks."""
         self._begun.set()
-        for tell in list(self._callbacks.values()):
-            tell()
+        for callback in list(self._callbacks.values()):
+            callback()
 
     async def wait(self) -> None:
         """Until it begins."""
         await self._begun.wait()
 
     @contextmanager
-    def on_begin(self, tell: Callable[[], object]) -> Iterator[None]:
-        """Have ``tell`` called when the server ends; at once where it does already."""
+    def on_begin(self, callback: Callable[[], object]) -> Iterator[None]:
+        """Call ``callback`` when the server ends; at once if it is ending already."""
         key = object()
-        self._callbacks[key] = tell
+        self._callbacks[key] = callback
         try:
             if self.has_begun:
-                tell()
+                callback()
             yield
         finally:
             del self._callbacks[key]
@@ -124,7 +142,7 @@ _PAUSE_SECONDS = 10.0
 
 
 class ThrottledWarnings:
-    """Whoever hammers at the door must not fill the log. Kinds are ours, and few."""
+    """Rate-limits refusal warnings: the first of its kind at once, then one line for each ten seconds."""
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
         self._logger = logger
@@ -133,7 +151,7 @@ class ThrottledWarnings:
         self._suppressed: dict[str, int] = {}
 
     def warn(self, kind: str, **facts: Any) -> None:
-        """Warn of a refusal, with what is known of this one, and of how many like it were not told of."""
+        """Warn of a refusal, with its facts and the number of those that were suppressed."""
         now = self._clock()
         if now - self._logged_at.get(kind, -_PAUSE_SECONDS) < _PAUSE_SECONDS:
             self._suppressed[kind] = self._suppressed.get(kind, 0) + 1
@@ -145,7 +163,7 @@ class ThrottledWarnings:
 
 
 class HttpStats:
-    """Plain sums, and what is open at the moment."""
+    """Counters of the HTTP port; ``/metrics`` shows them."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -184,21 +202,13 @@ class BackgroundTask(Protocol):
         ...
 
 
-class MethodsPort(Protocol):
-    """What stands behind the doors: ``gateway.methods.table.Methods``."""
-
-    async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
-        """Run a method; raises PoolError for what the caller is to be told."""
-        ...
-
-
 class HttpServices:
     """One for the server's life."""
 
-    def __init__(self, methods: MethodsPort, settings: HttpSettings, access: TokenRegistry) -> None:
+    def __init__(self, methods: MethodDispatcher, settings: HttpSettings, access: TokenRegistry) -> None:
         self.methods = methods
         self.settings = settings
-        """Those that hold now: look at them when they are needed, a reload changes them."""
+        """The settings in force; a reload replaces them, so read them at use."""
         self.access = access
         self.shutdown = Shutdown()
         self.stats = HttpStats()
@@ -206,13 +216,13 @@ class HttpServices:
         self.rate_limiter = RateLimiter(settings.rate)
         self.warnings = ThrottledWarnings(_logger, trio.current_time)
         self.background_tasks: list[BackgroundTask] = []
-        """What doors do beside requests, for as long as the server serves; each adds its own in ``routes``."""
+        """Run for as long as the server serves; each door adds its own in ``routes``."""
         self.started_at = time.time()
         self._status: StatusDocument | None = None
         self._status_at = -_STATUS_SECONDS
 
     def reconfigure(self, settings: HttpSettings) -> None:
-        """Other settings hold from now on."""
+        """Replace the settings."""
         self.settings = settings
         self.body_budget.limit = settings.body_bytes
         self.rate_limiter.rate = settings.rate
@@ -223,13 +233,13 @@ class HttpServices:
         return await self.methods.call(method, raw, caller)
 
     def check_rate(self, key: str) -> None:
-        """Count a request of somebody. Raises TooMany where they have made too many."""
+        """Count a request of ``key``. Raises TooManyRequests above ``http.rate``."""
         wait = self.rate_limiter.acquire(key, trio.current_time())
         if wait:
             raise TooManyRequests(f"too many requests: {self.rate_limiter.rate} a second are allowed (http.rate)", wait)
 
     async def status(self) -> StatusDocument:
-        """The status document, at most a second old: for whoever may ask again and again without a token."""
+        """The status document, at most a second old: peers without a token may ask often."""
         now = trio.current_time()
         if self._status is None or now - self._status_at >= _STATUS_SECONDS:
             self._status_at = now
@@ -300,6 +310,12 @@ class RouteSpec(NamedTuple):
 
 
 async def wait_disconnect(receive: Receive) -> None:
-    """Wait until the peer has left; ``receive`` is ASGI's. What is left of a body is passed over."""
+    """Wait until the peer has left; ``receive`` is ASGI's. The rest of a body is skipped."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def cancel_on_disconnect(receive: Receive, scope: trio.CancelScope) -> None:
+    """Cancel ``scope`` when the peer has left."""
+    await wait_disconnect(receive)
+    scope.cancel()

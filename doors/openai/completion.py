@@ -18,7 +18,6 @@ status of its own, what goes wrong later is the stream's last message.
 """
 
 import uuid
-from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -27,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from doors.http.access import TokenIdentity
 from doors.http.errors import as_pool_error
-from doors.http.services import HttpCaller, HttpServices, wait_disconnect
+from doors.http.services import KEEPALIVE_SECONDS, HttpCaller, HttpServices, PushHandler, cancel_on_disconnect
 from doors.openai.answer_checks import (
     SchemaChecker,
     StopFilter,
@@ -75,7 +74,6 @@ class UnansweredRuns:
         return self._attempts.get(session) == (last_run, continues)
 
 
-PushHandler = Callable[[str, bytes], Awaitable[None]]
 _LONGEST_WAIT_MS = 86_400_000
 
 
@@ -169,7 +167,7 @@ class CompletionRun:
         caller = HttpCaller(self._identity, uuid.uuid4().hex, take=take)
         with unwrap_exception_groups(), self._services.shutdown.scope() as closing:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_cancel_on_disconnect, receive, nursery.cancel_scope)
+                nursery.start_soon(cancel_on_disconnect, receive, nursery.cancel_scope)
                 outcome = await self._checked_answer(await self._prompt(caller, knows=knows))
                 nursery.cancel_scope.cancel()
         if closing.cancelled_caught and outcome is None:
@@ -263,20 +261,12 @@ class CompletionRun:
                 pass
 
 
-async def _cancel_on_disconnect(receive: Receive, scope: trio.CancelScope) -> None:
-    await wait_disconnect(receive)
-    scope.cancel()
-
-
 def _raise_failure(outcome: RunOutcome) -> RunOutcome:
     """Raises what the run failed with."""
     if outcome.error is not None:
         raise error_from_wire(outcome.error.code, outcome.error.message, msgspec.to_builtins(outcome.error.data))
     return outcome
 
-
-_KEEPALIVE_SECONDS = 15.0
-"""After so long without a word a comment is sent: proxies keep the connection, a peer that has gone is noticed."""
 
 Headers = dict[str, str]
 
@@ -356,7 +346,7 @@ class AnswerStreamResponse:
         """Until there is no more. Nobody else writes, so that a piece is whole or the peer is gone."""
         while True:
             piece = KEEPALIVE_COMMENT
-            with trio.move_on_after(_KEEPALIVE_SECONDS):
+            with trio.move_on_after(KEEPALIVE_SECONDS):
                 try:
                     piece = await self._received.receive()
                 except trio.EndOfChannel:

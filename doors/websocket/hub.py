@@ -1,7 +1,7 @@
-"""Follows the gateway's events once for all WebSockets, and tells each of them; it waits for no peer.
+"""One subscription to the gateway's events for all WebSockets; it waits for no peer.
 
-It follows while there is somebody to tell, and a minute longer. When it begins it looks back, so that the text of runs
-that are in their turn already is known as a whole.
+It lasts while a WebSocket is connected, and a minute longer. It begins in the past, so that the text of runs in
+progress is known as a whole.
 """
 
 import logging
@@ -18,7 +18,7 @@ import trio
 
 from doors.http.access import TokenIdentity
 from doors.http.errors import as_pool_error
-from doors.http.services import HttpCaller, HttpServices
+from doors.http.services import HttpCaller, HttpServices, SubscriptionCaller
 from doors.http.tokens import Scope
 from doors.websocket.events import OutboundEvent
 from doors.websocket.frames import SocketLimits
@@ -50,26 +50,12 @@ class HubListener(Protocol):
         ...
 
     def on_gap(self) -> None:
-        """Events were lost that everybody should have heard."""
+        """Events were lost."""
         ...
 
 
-class _SubscriptionEnded(msgspec.Struct):
-    bookmark: int
-    reason: str
-
-
-class _SubscriptionCaller(HttpCaller):
-    """Keeps the subscription's task."""
-
-    task: Callable[[], Awaitable[None]] | None = None
-
-    def start(self, task: Callable[[], Awaitable[None]]) -> None:
-        self.task = task
-
-
 class EventHub:
-    """One for the server's life; ``run`` is a chore of it."""
+    """One for the server's life; ``run`` is a background task of the server."""
 
     def __init__(self, services: HttpServices, limits: SocketLimits) -> None:
         self._services = services
@@ -80,11 +66,10 @@ class EventHub:
         self._flushing = trio.CancelScope()
         self._translator = EventTranslator(0)
         self._broadcast_lock = trio.Lock()
-        """Events are told in their order."""
-        self._ended: _SubscriptionEnded | None = None
+        """Keeps events in order."""
 
     def add_listener(self, listener: HubListener) -> None:
-        """Tell it from now on."""
+        """Send it events from now on."""
         self._listeners[listener] = None
         self._following.deadline = math.inf
         self._has_listeners.set()
@@ -95,7 +80,7 @@ class EventHub:
         return presence_entries(platform.node(), _VERSION, self._services.started_at, connected)
 
     def remove_listener(self, listener: HubListener) -> None:
-        """Tell it no more."""
+        """Send it no more events."""
         del self._listeners[listener]
         if not self._listeners:
             self._linger()
@@ -106,23 +91,23 @@ class EventHub:
     # --- following ----------------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Follow while somebody listens, until cancelled."""
+        """Follow while there are listeners, until cancelled."""
         task_status.started()
         while True:
             await self._has_listeners.wait()
             with trio.CancelScope() as self._following:
-                if not self._listeners:  # who woke it has left again
+                if not self._listeners:  # the one that woke it has left again
                     self._linger()
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._tick)
                     nursery.start_soon(self._flush_when_due)
                     await self._follow()
             self._has_listeners = trio.Event()
-            if self._listeners:  # somebody came in the moment it gave up
+            if self._listeners:  # one came in the moment it gave up
                 self._has_listeners.set()
 
     async def _follow(self) -> None:
-        """Subscribe, and again where it was cut off; after trouble with what is to happen from then on."""
+        """Subscribe, and again from the bookmark after a cut-off; after an error, from the present."""
         since = await self._try(lambda: self._restart(_LOOKBACK_SEQS))
         while True:
             if since is None:
@@ -134,16 +119,16 @@ class EventHub:
                 since = await self._try(partial(self._subscribe, since))
 
     async def _try(self, step: Callable[[], Awaitable[int | None]]) -> int | None:
-        """Where to read on from; None: something went wrong, which must not end the server."""
+        """Where to read on from; None: an error, which must not end the server."""
         try:
             return await step()
-        except Exception as exc:  # noqa: BLE001  # told() tells of a defect
+        except Exception as exc:  # noqa: BLE001  # as_pool_error() logs a defect
             trouble = as_pool_error(exc, "the events for WebSockets")
-            _logger.warning("events cannot be told to WebSockets at the moment: %s", trouble)
+            _logger.warning("WebSocket event feed failed, retrying: %s", trouble)
             return None
 
     async def _restart(self, seqs: int) -> int:
-        """Begin a new story; where to read on from."""
+        """Begin with a new translator; where to read on from."""
         status = await self._services.call("status", {}, HttpCaller(_INTERNAL_IDENTITY, "websocket"))
         head = int(status.gateway.events.head)
         self._translator = EventTranslator(head)
@@ -151,18 +136,12 @@ class EventHub:
 
     async def _subscribe(self, since: int) -> int | None:
         """Follow up to the end of one subscription; the bookmark where another may go on from it."""
-        caller = _SubscriptionCaller(_INTERNAL_IDENTITY, "websocket", take=self._on_push)
-        self._ended = None
+        caller = SubscriptionCaller(_INTERNAL_IDENTITY, "websocket", take=self._on_push)
         await self._services.call("subscribe", {"since": since, "kinds": GATEWAY_EVENT_TYPES}, caller)
-        assert caller.task is not None  # noqa: S101  # subscribe has started it, or raised
-        await caller.task()
-        ended: _SubscriptionEnded | None = self._ended
-        return ended.bookmark if ended is not None and ended.reason == "behind" else None
+        await caller.follow()
+        return caller.ended.bookmark if caller.ended is not None and caller.ended.reason == "behind" else None
 
-    async def _on_push(self, event: str, data: bytes) -> None:
-        if event == "subscription_ended":
-            self._ended = msgspec.json.decode(data, type=_SubscriptionEnded)
-            return
+    async def _on_push(self, _event: str, data: bytes) -> None:
         await self._broadcast(lambda: self._translator.translate(data, trio.current_time()))
 
     async def _flush_when_due(self) -> None:
@@ -177,7 +156,7 @@ class EventHub:
             await self._broadcast(_tick_events)
 
     async def _broadcast(self, news: Callable[[], list[OutboundEvent]]) -> None:
-        """Tell everybody, some events at a time, each time for as long as it takes to send them."""
+        """Send to all listeners, some events at a time, waiting until the server has sent them."""
         async with self._broadcast_lock:
             events = news()
             self._flushing.deadline = self._translator.next_due

@@ -55,7 +55,7 @@ def a_session(number: int) -> SessionView:
 
 
 class Crowd:
-    """Implements ``doors.http.services.MethodsPort``."""
+    """Implements ``gateway.caller.MethodDispatcher``."""
 
     def __init__(self, events_a_second: int) -> None:
         self.seq = 0

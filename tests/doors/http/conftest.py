@@ -10,8 +10,8 @@ import trio
 from doors.http import anonymous, api, events, metrics, routes
 from doors.http import api as health
 from doors.http.server import HttpServer
-from doors.http.services import MethodsPort
 from doors.http.settings import HttpSettings
+from gateway.caller import MethodDispatcher
 from tests.doors.http.peer import TOKEN, HttpPeer
 from tests.doors.methods import FakeMethods
 from tests.gateway.world import World, open_world
@@ -68,7 +68,7 @@ def open_door(nursery: trio.Nursery, tmp_path: Path, methods: FakeMethods, monke
     monkeypatch.setattr(anonymous, "BURST_SECONDS", 1000.0)
     monkeypatch.setattr(routes, "DOORS", (health.health_routes, metrics.routes, api.routes, events.routes))
 
-    async def open_it(stands_behind: MethodsPort | None = None, **changes: Any) -> Door:
+    async def open_it(stands_behind: MethodDispatcher | None = None, **changes: Any) -> Door:
         settings = HttpSettings(**{**SMALL, **changes})
         server = HttpServer(stands_behind or methods, settings, tmp_path, hide=lambda _: None, env={})
         scope = trio.CancelScope()

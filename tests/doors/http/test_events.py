@@ -155,7 +155,7 @@ async def test_a_reader_that_is_too_slow_is_cut_off_and_the_others_hear_all(
 async def test_a_quiet_stream_says_something_now_and_then(
     door: Door, connect: Connect, monkeypatch: pytest.MonkeyPatch, methods: FakeMethods
 ) -> None:
-    monkeypatch.setattr(events, "_KEEPALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(events, "KEEPALIVE_SECONDS", 0.05)
     peer = await connect(door)
     monkeypatch.setattr(methods, "do_subscribe", silent)
     await peer.open("/events")

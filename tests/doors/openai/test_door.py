@@ -136,7 +136,7 @@ async def test_a_response_whose_client_has_left_can_be_fetched_and_continued(
 async def test_a_stream_in_which_nothing_is_said_yet_is_kept_alive(
     open_v1: Open, connect: Connect, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(completion, "_KEEPALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(completion, "KEEPALIVE_SECONDS", 0.05)
     peer = await connect(await open_v1(world.methods))
     await peer.send("POST", CHAT, body("mute", stream=True))
     worker = await running(world, "mute")
