@@ -11,17 +11,11 @@ from wire.call_page import CallPage, CallPart, describe_hidden
 from wire.events import TEXT_KINDS, display_line, display_of
 from wire.framing import DECODE_ERRORS
 from wire.messages import CallDetails, EventEnvelope, ToolCallView
+from wire.run_text import joined_text
 from wire.run_view import describe_call, describe_end, describe_error, describes_whole_input
 from wire.terminal import clean
 
 _LONGEST_VALUE = 200
-
-
-class TextData(msgspec.Struct, frozen=True, gc=False):
-    """The data of a running text's events: a piece has ``delta``; a snapshot, which stands for many, ``text``."""
-
-    delta: str = ""
-    text: str = ""
 
 
 class ToolData(msgspec.Struct, frozen=True):
@@ -33,17 +27,15 @@ class ToolData(msgspec.Struct, frozen=True):
     details: CallDetails | None = None
 
 
-_text_data = msgspec.json.Decoder(TextData)
 _tool_data = msgspec.json.Decoder(ToolData)
 
 
 def event_text(event: EventEnvelope) -> str:
     """The text of one of the ``TEXT_KINDS``; empty where there is none to be read."""
     try:
-        piece = _text_data.decode(event.data)
+        return joined_text([event.data])
     except DECODE_ERRORS:
         return ""
-    return piece.delta or piece.text
 
 
 def tool_data(event: EventEnvelope) -> ToolData | None:

@@ -33,7 +33,10 @@ WITHOUT_A_CLOCK = (
     "router",
     "rpc/native",
     "rpc/dialect",
-    *(f"wire/{name}" for name in ("call_page", "entries", "framing", "messages", "redaction", "run_view", "sparkline")),
+    *(
+        f"wire/{name}"
+        for name in ("call_page", "entries", "framing", "messages", "redaction", "run_text", "run_view", "sparkline")
+    ),
     *(
         f"wire/{name}"
         for name in ("sse", "prompt_texts", "timers", "transcript", "transcript_repair", "units", "states")

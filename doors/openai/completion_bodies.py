@@ -1,9 +1,4 @@
-"""Completion and chunk bodies. Pure.
-
-Answers in OpenAI's shape: a completion, or the messages of a stream. Pure.
-
-What an agent says in its turn, read from pushed events: its text, with a gap where it did something. Pure.
-"""
+"""Chat completions in OpenAI's shape: the whole answer, or the messages of a stream. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +11,7 @@ from errors import PoolError
 from gateway.runs.run import DoneReason, RunOutcome
 from wire.events import ANSWER_TEXT_EVENTS
 from wire.messages import TokenUsage
+from wire.run_text import PARAGRAPH_EVENTS, TextAssembler, joined_text
 
 DONE = b"data: [DONE]\n\n"
 KEEPALIVE_COMMENT = b": waiting\n\n"
@@ -113,16 +109,6 @@ def _usage(usage: TokenUsage | None) -> Json:
     return {"prompt_tokens": used.input_tokens, "completion_tokens": used.output_tokens, "total_tokens": total}
 
 
-_PARAGRAPH_EVENTS = frozenset({"tool:start", "compaction:end"})
-"""What was said before it is a paragraph of its own."""
-_PARAGRAPH_BREAK = "\n\n"
-
-
-class _TextData(msgspec.Struct):
-    delta: str = ""
-    text: str = ""
-
-
 class _PushedEvent(msgspec.Struct):
     type: str
     data: msgspec.Raw
@@ -133,29 +119,25 @@ class _EventsPush(msgspec.Struct):
 
 
 _read_push = msgspec.json.Decoder(_EventsPush)
-_read_text = msgspec.json.Decoder(_TextData)
 
 
 class TextExtractor:
-    """One for each run."""
+    """The answer's text in the pushed events of one run."""
 
     def __init__(self) -> None:
-        self.has_text = False
-        self._break = ""
+        self._text = TextAssembler()
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there was any."""
+        return self._text.length > 0
 
     def feed(self, data: bytes) -> str:
-        """What is said in the events of a push; mostly nothing, or a lot at once."""
+        """The text in the events of a push."""
         said: list[str] = []
         for event in _read_push.decode(data).events:
             if event.type in ANSWER_TEXT_EVENTS:
-                said += self._parts_of(_read_text.decode(event.data))
-            elif event.type in _PARAGRAPH_EVENTS and self.has_text:
-                self._break = _PARAGRAPH_BREAK
+                said.append(self._text.add(joined_text([event.data])))
+            elif event.type in PARAGRAPH_EVENTS:
+                self._text.break_paragraph()
         return "".join(said)
-
-    def _parts_of(self, piece: _TextData) -> tuple[str, ...]:
-        text = piece.delta or piece.text
-        if not text:
-            return ()
-        gap, self._break, self.has_text = self._break, "", True
-        return gap, text

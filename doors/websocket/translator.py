@@ -1,15 +1,11 @@
-"""Cumulative text. Pure.
+"""From the gateway's events to the protocol's, for all runs and all peers at once. Pure.
 
-The text of one run as it is told while it comes into being: pieces joined, repeated as a whole, and not too often.
+Text that comes at once becomes one event, and text before another event is sent before it. The failure and the end of a
+tool call become one result; a failure without an end is sent at the end of its run.
 
-Both kinds of events repeat all that was said so far, which a reader that lost one needs. So that an answer of n
-characters costs no n * n, an event that repeats n characters is followed by the next one n microseconds later at the
-earliest, and a text above ``MOST_TEXT`` is not repeated any more: then only what is new is told. Pure.
-
-From the gateway's events to the protocol's, for all runs and all peers at once. Pure.
-
-Text that comes at once becomes one event, and what was said before something else is told before it. The failure and
-the end of a tool call become one result; a failure without an end is sent at the end of its run.
+``agent`` and ``chat`` events repeat the whole text so far, which a reader that lost one needs. To keep an answer of n
+characters from costing n * n, an event that repeats n characters delays the next one by n microseconds, and a text
+above ``MOST_TEXT`` is not repeated: then only what is new is sent.
 """
 
 import math
@@ -35,37 +31,37 @@ from doors.websocket.events import (
 )
 from wire.events import ANSWER_TEXT_EVENTS
 from wire.messages import EMPTY
+from wire.run_text import PARAGRAPH_EVENTS, TextAssembler, joined_text
 
 MOST_TEXT = 256 * 1024
 """Characters; a run's ``done`` holds as many."""
 CHAT_SECONDS = 0.15
 _CHARS_PER_SECOND = 1_000_000
-_PARAGRAPH_BREAK = "\n\n"
 
 
 class PendingDelta:
-    """What one kind of events has not told yet, and when it may."""
+    """The text that one kind of events has not sent yet, and when it may."""
 
     def __init__(self, pause: float) -> None:
         self._pause = pause
         self._parts: list[str] = []
         self._next_at = -math.inf
         self.seq = 0
-        """The last event of the gateway that what waits comes from."""
+        """The last event of the gateway whose text waits."""
         self.ts = 0.0
 
     @property
     def due_at(self) -> float:
-        """When what waits may be told; never where nothing does."""
+        """When the waiting text may be sent; infinite where none waits."""
         return self._next_at if self._parts else math.inf
 
     def add(self, piece: str, seq: int, ts: float) -> None:
-        """More has been said."""
+        """Take more text."""
         self._parts.append(piece)
         self.seq, self.ts = seq, ts
 
     def flush(self, now: float, repeated: int) -> str:
-        """What waits is told now, with ``repeated`` characters beside it."""
+        """Take the waiting text to send it now, with ``repeated`` characters beside it."""
         delta = "".join(self._parts)
         self._parts.clear()
         self._next_at = now + max(self._pause, (repeated + len(delta)) / _CHARS_PER_SECOND)
@@ -73,7 +69,7 @@ class PendingDelta:
 
 
 class RunText:
-    """One run's. ``is_whole``: it was heard from its begin, so that all of it is known."""
+    """The text of one run. ``is_whole``: known from its beginning."""
 
     def __init__(self, *, is_whole: bool) -> None:
         self.agent = PendingDelta(0.0)
@@ -81,13 +77,12 @@ class RunText:
         self._is_whole = is_whole
         self._text = ""
         self._parts: list[str] = []
-        self._length = 0
-        self._has_gap = False
+        self._assembler = TextAssembler()
 
     @property
     def full_text(self) -> str | None:
-        """All that was said; None where that is not known, or too much."""
-        if not self._is_whole or self._length > MOST_TEXT:
+        """The whole text; None where it is not known, or too long."""
+        if not self._is_whole or self._assembler.length > MOST_TEXT:
             return None
         if self._parts:
             self._text += "".join(self._parts)
@@ -95,23 +90,19 @@ class RunText:
         return self._text
 
     def break_paragraph(self) -> None:
-        """The agent does something else: what it says next is a paragraph of its own."""
-        self._has_gap = self._length > 0
+        """The next text begins a new paragraph."""
+        self._assembler.break_paragraph()
 
     def add(self, said: str, seq: int, ts: float) -> None:
-        """More has been said, and is to be told."""
+        """Take text to be sent."""
         piece = self.record(said)
         self.agent.add(piece, seq, ts)
         self.chat.add(piece, seq, ts)
 
     def record(self, said: str) -> str:
-        """More has been said, of which nobody is told; returns it with the gap before it."""
-        if not said:
-            return ""
-        piece = f"{_PARAGRAPH_BREAK}{said}" if self._has_gap else said
-        self._has_gap = False
-        self._length += len(piece)
-        if self._is_whole and self._length <= MOST_TEXT:
+        """Take text without telling it; returns it with the break before it."""
+        piece = self._assembler.add(said)
+        if self._is_whole and self._assembler.length <= MOST_TEXT:
             self._parts.append(piece)
         else:
             self._text = ""
@@ -123,16 +114,15 @@ EVENT_NAMES = (
     *("agent", "chat", "tick", "shutdown", "sessions.changed", "session.message"),
     *("exec.approval.requested", "exec.approval.resolved"),
 )
-"""What a peer may hear, beside ``connect.challenge``."""
+"""The events that a peer may receive, beside ``connect.challenge``."""
 
 GATEWAY_EVENT_TYPES = (
     *("run:start", *sorted(ANSWER_TEXT_EVENTS), "tool:start", "tool:update", "tool:end", "tool:error"),
     *("run:accepted", *SESSION_CHANGE_REASONS),
     *("compaction:start", "compaction:end", "error", "done", "permission_required", "permission_decided"),
 )
-"""The gateway's events that they are made of."""
+"""The gateway's events that they are made from."""
 
-_PARAGRAPH_EVENTS = frozenset({"tool:start", "compaction:end"})
 _MOST_RUNS = 1000
 """Runs whose text is remembered: far more than run at a time, and each forgets its own at its end."""
 
@@ -154,29 +144,23 @@ class _GatewayPush(msgspec.Struct):
     events: list[_GatewayEvent]
 
 
-class _PieceData(msgspec.Struct, gc=False):
-    delta: str = ""
-    text: str = ""
-
-
 _RunKey = tuple[str, str]
 _read_push = msgspec.json.Decoder(_GatewayPush)
-_read_pieces = msgspec.json.Decoder(list[_PieceData])
 
 
 class EventTranslator:
-    """``news_after``: events up to that seq are only remembered, so that what follows can be told with all its text."""
+    """``news_after``: events up to that seq are only recorded, so that later ones can be sent with the whole text."""
 
     def __init__(self, news_after: int) -> None:
         self._emit_after = news_after
         self._texts: OrderedDict[_RunKey, RunText] = OrderedDict()
         self._pending: dict[_RunKey, RunText] = {}
-        """Those of which something is not told yet."""
+        """Runs with text that is not sent yet."""
         self._failures: dict[_RunKey, dict[str, _GatewayEvent]] = {}
         """Failures that wait for the end of their call, by its id."""
 
     def translate(self, data: bytes, now: float) -> list[OutboundEvent]:
-        """What to tell of a push ``{"events": [...]}`` of the gateway."""
+        """The events to send for a push ``{"events": [...]}`` of the gateway."""
         told: list[OutboundEvent] = []
         for (session, run_id, is_text), group in groupby(_read_push.decode(data).events, _group_key):
             if not run_id:
@@ -190,7 +174,7 @@ class EventTranslator:
         return [*told, *self.flush(now)]
 
     def flush(self, now: float) -> list[OutboundEvent]:
-        """What has waited for its time, which has come."""
+        """The events whose time has come."""
         told: list[OutboundEvent] = []
         for run, text in list(self._pending.items()):
             if text.agent.due_at <= now:
@@ -203,7 +187,7 @@ class EventTranslator:
 
     @property
     def next_due(self) -> float:
-        """When ``flush`` has something to tell; infinite where nothing waits."""
+        """When ``flush`` has something to send; infinite where nothing waits."""
         return min((min(text.agent.due_at, text.chat.due_at) for text in self._pending.values()), default=math.inf)
 
     # --- text ---------------------------------------------------------------------------------------------------------
@@ -211,9 +195,9 @@ class EventTranslator:
     def _add_text(self, run: _RunKey, events: list[_GatewayEvent]) -> None:
         text = self._texts.get(run) or self._track_run(run, is_whole=False)
         old = [event for event in events if event.seq <= self._emit_after]
-        text.record(_joined_text(old))
+        text.record(joined_text([event.data for event in old]))
         new = events[len(old) :]
-        said = _joined_text(new)
+        said = joined_text([event.data for event in new])
         if said:
             text.add(said, new[-1].seq, new[-1].ts)
             self._pending[run] = text
@@ -244,7 +228,7 @@ class EventTranslator:
             self._failures.pop(run, None)
             self._texts.pop(run, None)
             self._pending.pop(run, None)
-        elif text is not None and event.type in _PARAGRAPH_EVENTS:
+        elif text is not None and event.type in PARAGRAPH_EVENTS:
             text.break_paragraph()
 
     def _emit(self, run: _RunKey, event: _GatewayEvent, text: RunText | None, now: float) -> Iterable[OutboundEvent]:
@@ -283,11 +267,6 @@ def _group_key(event: _GatewayEvent) -> tuple[str, str, bool]:
 
 def _event_context(run: _RunKey, event: _GatewayEvent) -> EventContext:
     return EventContext(*run, event.seq, event.ts)
-
-
-def _joined_text(events: list[_GatewayEvent]) -> str:
-    pieces = _read_pieces.decode(b"[%b]" % b",".join([event.data for event in events]))
-    return "".join([piece.delta or piece.text for piece in pieces])
 
 
 def _flush_agent(run: _RunKey, text: RunText, now: float) -> OutboundEvent:
