@@ -1,13 +1,8 @@
-"""Pool attach program (no trio).
+"""``pool attach``: in place of an agent's own program, while a pooled worker serves its protocol.
 
-The command that other programs start in place of an agent's own.
-
-``pool attach``: a program that looks from outside like the agent's own, while a pooled worker serves it.
-
-The program itself: one loop between stdin, stdout and the control socket, none of which may hold up another.
-
-Requests go out as long as the supervisor keeps up with them; lines come in as long as the reader of stdout does. One
-that does not read for too long is cut off by the supervisor, which ends this program with a non-zero exit code.
+One loop between stdin, stdout and the control socket; none of them may block another. Requests go out as fast as the
+supervisor takes them, lines come in as fast as the reader of stdout takes them. The supervisor cuts off a reader that
+is too slow, which ends this program with a non-zero exit code.
 """
 
 import errno
@@ -28,28 +23,25 @@ from commands.attach_lines import (
     AttachEnded,
     AttachMessage,
     StderrWriter,
-    decode_message,
-    encode_open,
-    encode_request,
     encode_send,
+    read_message,
 )
 from commands.options import connection_options, find_socket, working_directory
 from doors.control.client_socket import connect
-from errors import NoSupervisor, PoolError, ProtocolViolation, UsageError, error_from_wire
-from wire.framing import DECODE_ERRORS, LineFramer
+from doors.control.protocol import MessageReader, decode_with, encode_request
+from errors import NoSupervisor, PoolError, UsageError, error_from_wire
+from wire.framing import LineFramer
 from wire.messages import ErrorBody
 
 _CONTEXT_SETTINGS = {"ignore_unknown_options": True}
-"""What is no option of ours is the agent's."""
+"""Unknown options are the agent's."""
 
 
-@click.command(
-    context_settings=_CONTEXT_SETTINGS,
-)
-@click.option("--mode", type=click.Choice(["rpc"]), required=True, help="How to speak; as the agents have it.")
-@click.option("--session", metavar="KEY", help="A session's key, its id, or a transcript; without it a new session.")
-@click.option("--agent", metavar="NAME", help="Which agent definition (main).")
-@click.option("--role", metavar="NAME", help="In which role (default).")
+@click.command(context_settings=_CONTEXT_SETTINGS)
+@click.option("--mode", type=click.Choice(["rpc"]), required=True, help="The agent's mode; only rpc is supported.")
+@click.option("--session", metavar="KEY", help="A session's key, id or transcript (default: a new session).")
+@click.option("--agent", metavar="NAME", help="Agent definition (default: main).")
+@click.option("--role", metavar="NAME", help="Role (default: default).")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[AGENT FLAGS]...")
 @connection_options
 def attach(
@@ -60,10 +52,10 @@ def attach(
     data_dir: str | None,
     **options: str | None,
 ) -> None:
-    """Speak the protocol of the agent's own program on stdin and stdout, while a worker of the pool serves it.
+    """Act as an agent program: its protocol on stdin and stdout, served by a worker of the pool.
 
-    All other flags (--model, --tools, --skill, --session-dir, --no-session, ...) are the agent's, and say what the
-    worker must be like.
+    All other flags (--model, --tools, --skill, --session-dir, --no-session, ...) are the agent's; they select the
+    worker.
     """
     from app.hardening import harden
 
@@ -77,11 +69,11 @@ def attach(
 
 _CHUNK_BYTES = 256 * 1024
 _MAX_UNACKNOWLEDGED = 32
-"""Lines that the supervisor has not handed on yet; no more are read from stdin before it has."""
+"""Lines that the supervisor has not handed on yet; above, stdin is not read."""
 _MOST_UNREAD = 1024 * 1024
-"""Bytes that wait for the reader of stdout; no more are read from the socket before some have gone."""
+"""Bytes that wait for the reader of stdout; above, the socket is not read."""
 _ERROR_WAIT_MS = 1000
-"""What is wrong with its arguments is told also to a front end whose stdin has ended: so long is waited for that."""
+"""How long a front end whose stdin has ended is kept, to tell it of an error in its arguments."""
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
@@ -93,6 +85,9 @@ class AttachResult(msgspec.Struct, frozen=True):
     greeting: list[msgspec.Raw] = []
     words: str = ""
     """What the program has written to its stderr."""
+
+
+_results = msgspec.json.Decoder(AttachResult)
 
 
 def run_attach(path: Path, params: Mapping[str, object]) -> int:
@@ -123,8 +118,8 @@ class AttachProgram:
         self._stdout = stdout
         self._stderr = StderrWriter(stderr)
         self._buffer = memoryview(bytearray(_CHUNK_BYTES))
-        """Both read into it: a new one of this size for each small line would take longer than all else about it."""
-        self._from_socket = LineFramer()
+        """Shared by both readers: allocating one for each small line would dominate its cost."""
+        self._from_socket = MessageReader()
         self._from_stdin = LineFramer()
         self._to_socket = deque[bytes]()
         self._to_stdout = deque[bytes]()
@@ -136,19 +131,17 @@ class AttachProgram:
         self._attachment = ""
         self._early_input = b""
         self._has_input = True
-        self._end_number: int | None = None
-        """The number of the last request."""
         self._ended: AttachEnded | None = None
 
     def run(self, params: Mapping[str, object]) -> int:
-        """Attach, then go on until stdin has ended and everything was said. Raises PoolError."""
+        """Attach, then run until stdin has ended and all output is written. Raises PoolError."""
         self._open(params)
         for fd in (self._sock.fileno(), self._stdout):
             os.set_blocking(fd, False)
         try:
             self._loop()
         except BrokenPipeError:
-            return 1  # nobody reads what the agent says
+            return 1  # stdout has no reader any more
         finally:
             os.set_blocking(self._stdout, True)
         if self._ended is not None and self._ended.code != "left":
@@ -158,8 +151,8 @@ class AttachProgram:
     # --- the beginning ------------------------------------------------------------------------------------------------
 
     def _open(self, params: Mapping[str, object]) -> None:
-        """Until the worker is there. A stdin that ends before it has said anything wants none: SystemExit."""
-        self._sock.sendall(encode_open(self._next_number(), params))
+        """Wait for the worker. SystemExit where stdin ends before any input."""
+        self._sock.sendall(encode_request(str(self._next_number()), "attach.open", params))
         for fd in (self._sock.fileno(), self._stdin):
             self._set_events(fd, select.POLLIN)
         patience = None
@@ -174,7 +167,7 @@ class AttachProgram:
                     patience = _ERROR_WAIT_MS
 
     def _read_early_input(self) -> bool:
-        """What stdin says before the worker is there waits for it, at most one block; False when it has ended."""
+        """Keep at most one block of stdin until the worker is there; False when stdin has ended."""
         self._early_input = bytes(self._buffer[: os.readv(self._stdin, [self._buffer])])
         self._set_events(self._stdin, None)
         return bool(self._early_input)
@@ -182,10 +175,7 @@ class AttachProgram:
     def _begin(self, arrived: AttachMessage) -> None:
         if arrived.error is not None:
             raise _error_from(arrived.error)
-        try:
-            attached = msgspec.json.decode(arrived.result, type=AttachResult)
-        except DECODE_ERRORS as exc:
-            raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
+        attached = decode_with(_results, arrived.result)
         self._attachment = attached.attachment
         if attached.words:
             self._stderr.add(attached.words)
@@ -194,7 +184,7 @@ class AttachProgram:
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def _loop(self) -> None:
-        """Until the supervisor has said that it is over, and all that came before was written."""
+        """Until the supervisor has ended it and all that came before is written."""
         self._write_stdout()
         if self._early_input:
             self._forward_input(self._early_input)
@@ -215,7 +205,7 @@ class AttachProgram:
         return self._poll.poll()
 
     def _set_events(self, fd: int, events: int | None) -> None:
-        """Wait for these events too; None = not even for the end."""
+        """Poll for these events; None = do not poll ``fd``."""
         if self._registered.get(fd) == events:
             return
         if events is None:
@@ -257,8 +247,8 @@ class AttachProgram:
                 self._to_socket.append(encode_send(self._next_number(), self._attachment, line))
         if not data:
             self._has_input = False
-            self._end_number = self._next_number()
-            self._to_socket.append(encode_request(self._end_number, "attach.end", {"attachment": self._attachment}))
+            params = {"attachment": self._attachment}
+            self._to_socket.append(encode_request(str(self._next_number()), "attach.end", params))
         self._write_socket()
 
     def _next_number(self) -> int:
@@ -287,8 +277,8 @@ class AttachProgram:
             size = 0
         if not size:
             raise self._disconnect_error()
-        for line in self._from_socket.feed(bytes(self._buffer[:size])):
-            self._on_message(_decode(line))
+        for message in self._from_socket.feed(bytes(self._buffer[:size])):
+            self._on_message(read_message(message))
 
     def _on_message(self, arrived: AttachMessage) -> None:
         if arrived.stderr_text is not None:
@@ -313,7 +303,7 @@ class AttachProgram:
 
     def _disconnect_error(self) -> PoolError:
         if self._to_stdout:
-            return UsageError("the supervisor has ended the attachment: nobody reads what the agent says")
+            return UsageError("the supervisor has ended the attachment: the agent's output is not read")
         return NoSupervisor(f"the supervisor on {self._path} closed the connection")
 
 
@@ -331,13 +321,6 @@ def _write_available(waiting: deque[bytes], write: Callable[[bytes | memoryview]
     except BlockingIOError:
         pass
     return written
-
-
-def _decode(line: bytes) -> AttachMessage:
-    try:
-        return decode_message(line)
-    except DECODE_ERRORS as exc:
-        raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
 
 
 def _error_from(body: ErrorBody) -> PoolError:

@@ -9,15 +9,13 @@ from typing import Any, NamedTuple
 import msgspec
 import trio
 
+from doors.control.protocol import MessageReader, encode_request
 from errors import PoolClosed, PoolError
-from wire.framing import LineFramer
-from wire.messages import EMPTY, ErrorBody, EventEnvelope, Message, RequestMessage
+from wire.messages import EMPTY, ErrorBody, EventEnvelope, Message
 
 _CHUNK_BYTES = 1 << 20
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _SLOW_CHUNKS_A_SECOND = 4
-_decode = msgspec.json.Decoder(Message).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class PushMessage(msgspec.Struct, frozen=True):
@@ -115,7 +113,7 @@ class ReconnectingClient:
 
     def _line(self, method: str, params: dict[str, Any]) -> bytes:
         self._last_id += 1
-        return _encode(RequestMessage(str(self._last_id), method, params)) + b"\n"
+        return encode_request(str(self._last_id), method, params)
 
     def _enqueue(self, line: bytes) -> None:
         self._outbox.append(line)
@@ -166,10 +164,10 @@ class ReconnectingClient:
             return  # the reader sees the end, and what was not answered is sent again
 
     async def _messages(self, stream: trio.SocketStream) -> AsyncGenerator[Message, None]:
-        framer = LineFramer()
+        reader = MessageReader()
         while chunk := await self._receive(stream):
-            for line in framer.feed(chunk):
-                yield _decode(line)
+            for message in reader.feed(chunk):
+                yield message
 
     async def _receive(self, stream: trio.SocketStream) -> bytes:
         """The next bytes; none = the end. A slow front end takes little, and then its time."""

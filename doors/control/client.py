@@ -1,9 +1,4 @@
-"""Blocking client.
-
-Events as a front end receives them: the raw JSON of a push, decoded only as far as somebody looks.
-
-The command line's side of the control socket: blocking, without an event loop, quick to import.
-"""
+"""The blocking client of the control socket, without an event loop; events stay raw JSON until they are read."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +10,7 @@ import msgspec
 
 from doors.control.client_socket import ControlSocket, ReceivedPush, ReceivedQueue, Recipient
 from errors import ProtocolViolation, RequestTimeout, error_from_wire
-from wire.messages import EventEnvelope, Message, RequestMessage
+from wire.messages import EventEnvelope, Message
 
 
 class _EnvelopeSeq(msgspec.Struct, frozen=True, gc=False):
@@ -38,21 +33,21 @@ def split_envelopes(events: msgspec.Raw) -> list[msgspec.Raw]:
 
 
 def last_seq(envelopes: list[msgspec.Raw]) -> int:
-    """The bookmark behind envelopes, of which there is at least one."""
+    """The bookmark after these envelopes, at least one."""
     return _envelope_seq.decode(envelopes[-1]).seq
 
 
 _ANSWER_SECONDS = 10.0
-"""For what a supervisor answers at once: one that does not is stopped, or as good as."""
+"""For methods that answer at once; a supervisor that does not is stopped or overloaded."""
 SLOW_ANSWER_SECONDS = 60.0
-"""For what it answers when a worker has, a turn has been ended, or files have been read."""
+"""For methods that wait for a worker, the end of a turn, or files."""
 
 
 class ControlClient:
-    """A connection to a supervisor; a context manager. Several requests and subscriptions may go on at once.
+    """A connection to a supervisor; a context manager. Requests and subscriptions may overlap.
 
-    Raises NoSupervisor from the constructor when nobody listens, and from any call when the supervisor goes away.
-    A call that fails there raises the same class of PoolError as it would in the supervisor's own process.
+    Raises NoSupervisor from the constructor when no supervisor listens, and from any call when it goes away. A call
+    that fails raises the same class of PoolError as in the supervisor's own process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -67,13 +62,13 @@ class ControlClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up; the supervisor drops what this connection still waited for."""
+        """Close; the supervisor drops the requests of this connection."""
         self._socket.close()
 
     def call(self, method: str, params: Any = None, timeout: float | None = _ANSWER_SECONDS) -> Any:
-        """Run a method and return its result as plain objects; its events are passed over.
+        """Run a method and return its result as plain objects; its events are skipped.
 
-        ``timeout`` in seconds, None = as long as it takes. Raises RequestTimeout, and what the method raises.
+        ``timeout`` in seconds, None = no limit. Raises RequestTimeout, and what the method raises.
         """
         stream = self.stream(method, params, timeout=timeout)
         for _ in stream:
@@ -81,10 +76,10 @@ class ControlClient:
         return stream.result
 
     def stream(self, method: str, params: Any = None, *, timeout: float | None = None) -> "RequestStream":
-        """Run a method and follow its events; see ``RequestStream``."""
+        """Run a method and follow its events."""
         self._last_id += 1
         deadline = None if timeout is None else time.monotonic() + timeout
-        address = self._socket.send(RequestMessage(str(self._last_id), method, {} if params is None else params))
+        address = self._socket.send(str(self._last_id), method, {} if params is None else params)
         return RequestStream(self._socket, address, method, deadline)
 
     def subscribe(
@@ -106,7 +101,7 @@ class ControlClient:
 
 
 class RequestStream:
-    """One request that is being followed: iterate over batches of pushes as they arrive, then read ``result``.
+    """One request: iterate over batches of pushes as they arrive, then read ``result``.
 
     Iterating raises the error the request ended with, or RequestTimeout when its time is up.
     """
@@ -133,7 +128,7 @@ class RequestStream:
             self._socket.discard(self._address)
 
     def remove_deadline(self) -> None:
-        """Wait without a limit from now on."""
+        """Wait without limit from now on."""
         self._deadline = None
 
     def _receive(self) -> ReceivedQueue:
@@ -177,9 +172,9 @@ def _read_subscribe_result(answer: Any) -> _SubscribeResult:
 class EventSubscription:
     """Events as they happen, until the supervisor ends the subscription or the connection.
 
-    ``head``: the last seq there was at the beginning. ``complete``: False when events after the bookmark it was to
-    begin at are gone. ``reason``: why the supervisor ended it, None while it goes on. To go on on another connection,
-    subscribe there with ``since=subscription.bookmark``.
+    ``head``: the last seq at the beginning. ``complete``: False when events after the requested bookmark are gone.
+    ``reason``: why the supervisor ended it, None until then. To continue on another connection, subscribe there with
+    ``since=subscription.bookmark``.
     """
 
     def __init__(
@@ -215,7 +210,7 @@ class EventSubscription:
             yield read_envelopes(events)
 
     def end(self, timeout: float | None = _ANSWER_SECONDS) -> None:
-        """Tell the supervisor to end it. What has arrived and was not handed out is dropped; ``bookmark`` stands."""
+        """End it. Events that were not handed out are dropped; ``bookmark`` stays."""
         self._client.call("unsubscribe", {"subscription": self._address.id}, timeout)
         self.reason = self.reason or "unsubscribed"
         self._socket.discard(self._address)

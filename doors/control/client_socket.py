@@ -1,4 +1,4 @@
-"""The blocking end of the control socket: connects, sends requests, hands what arrives to whom it is for."""
+"""A blocking connection to the control socket: sends requests, sorts what arrives by request and subscription."""
 
 import collections
 import contextlib
@@ -9,23 +9,23 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from errors import NoSupervisor, PoolError, ProtocolViolation, RequestTimeout, UsageError, error_from_wire
-from wire.framing import DECODE_ERRORS, LineFramer
-from wire.messages import EMPTY, Message, RequestMessage
+from doors.control.protocol import MessageReader, decode_with, encode_request
+from errors import NoSupervisor, PoolError, RequestTimeout, UsageError, error_from_wire
+from wire.messages import EMPTY, Message
 
 _CONNECT_SECONDS = 5
 _SUSPENDED_CHECK_SECONDS = 5.0
-"""Who waits for an answer looks so often whether the supervisor is suspended; twice in a row is the end of it."""
+"""How often a waiting request checks whether the supervisor is suspended; twice in a row ends the wait."""
 _CHUNK_BYTES = 256 * 1024
 _UCRED = struct.Struct("3i")
 
 
 class PushData(msgspec.Struct, frozen=True, gc=False):
-    """The data of a push: whose it is, ``events`` as an undecoded JSON array of envelopes, how a subscription ended."""
+    """The data of a push. ``events``: an undecoded JSON array of envelopes; ``reason``: why a subscription ended."""
 
     request: str | int | None = None
     subscription: str | int | None = None
@@ -42,28 +42,27 @@ class ReceivedPush(NamedTuple):
 
 
 ReceivedQueue = collections.deque[Message | ReceivedPush]
-"""What has come and nobody has taken yet, the oldest at the left."""
+"""What has arrived and was not taken, the oldest at the left."""
 
 
 class Recipient(NamedTuple):
-    """Whom a line is for: the request of that id, or the subscription."""
+    """The request or subscription that a message is for."""
 
     kind: str
     id: str | int | None
 
 
-_messages = msgspec.json.Decoder(Message)
 _push_data = msgspec.json.Decoder(PushData)
 
 
 class ControlSocket:
-    """One connection, and what has arrived on it for each of its requests and subscriptions."""
+    """One connection with a queue for each request and subscription."""
 
     def __init__(self, path: Path) -> None:
-        """Raises NoSupervisor when nobody listens."""
+        """Raises NoSupervisor when no supervisor listens."""
         self.path = path
         self._socket = connect(path)
-        self._framer = LineFramer()
+        self._reader = MessageReader()
         self._received: dict[Recipient, ReceivedQueue] = {}
         self._unclaimed: list[ReceivedPush] | None = None
         self._connection_error: PoolError | None = None
@@ -72,10 +71,10 @@ class ControlSocket:
         """Hang up."""
         self._socket.close()
 
-    def send(self, request: RequestMessage) -> Recipient:
-        """Send a request; what is for it is kept from now on until ``forget``. Raises UsageError: it cannot be said."""
-        line = _encode(request)
-        address = Recipient("request", request.id)
+    def send(self, request_id: str, method: str, params: Any) -> Recipient:
+        """Send a request and keep what arrives for it until ``discard``. Raises UsageError: it cannot be encoded."""
+        line = encode_request(request_id, method, params)
+        address = Recipient("request", request_id)
         self._received[address] = collections.deque()
         self._socket.settimeout(None)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -84,12 +83,12 @@ class ControlSocket:
         return address
 
     def discard(self, address: Recipient) -> None:
-        """Nobody wants what else comes for it."""
+        """Drop what arrived and will arrive for it."""
         self._received.pop(address, None)
 
     @contextlib.contextmanager
     def subscribing(self) -> Iterator[Callable[[Recipient], None]]:
-        """While a subscription begins, keep what comes for one that nobody knows yet; call the value to claim it."""
+        """While a subscription begins, keep its pushes, whose id is not known yet; call the value to claim them."""
         self._unclaimed = unclaimed = list[ReceivedPush]()
 
         def claim(address: Recipient) -> None:
@@ -103,7 +102,7 @@ class ControlSocket:
             self._unclaimed = None
 
     def receive(self, address: Recipient, deadline: float | None) -> ReceivedQueue:
-        """Wait until there is something for this one, to be taken from the left; what is for others is kept for them.
+        """Wait until its queue has something, to be taken from the left; fills the queues of others meanwhile.
 
         ``deadline`` by ``time.monotonic``. Raises TimeoutError, NoSupervisor, RequestTimeout (what should answer is
         suspended), and the reason the connection is refused.
@@ -116,8 +115,8 @@ class ControlSocket:
             if not block:
                 when = " before it answered" if address.kind == "request" else ""
                 raise NoSupervisor(f"the supervisor on {self.path} closed the connection{when}")
-            for line in self._framer.feed(block):
-                self._route(_decode(line))
+            for message in self._reader.feed(block):
+                self._route(message)
         return mine
 
     def wait_closed(self, timeout: float | None) -> bool:
@@ -134,23 +133,31 @@ class ControlSocket:
             if process is not None:
                 os.close(process)
 
-    def _route(self, arrived: Message | ReceivedPush) -> None:
-        if isinstance(arrived, Message):
-            address = Recipient("request", arrived.id)
-            if arrived.id is None and arrived.error is not None:  # the connection as a whole is refused
-                error = arrived.error
+    def _route(self, message: Message) -> None:
+        if message.event is None:
+            if message.id is None and message.error is not None:  # the connection as a whole is refused
+                error = message.error
                 self._connection_error = error_from_wire(error.code, error.message, error.data)
-        elif arrived.data.subscription is not None:
-            address = Recipient("subscription", arrived.data.subscription)
-        else:
-            address = Recipient("request", arrived.data.request)
-        if (waiting := self._received.get(address)) is not None:
+            self._deliver(Recipient("request", message.id), message)
+            return
+        pushed = ReceivedPush(message.event, decode_with(_push_data, message.data))
+        if pushed.data.subscription is None:
+            self._deliver(Recipient("request", pushed.data.request), pushed)
+        elif (
+            not self._deliver(Recipient("subscription", pushed.data.subscription), pushed)
+            and self._unclaimed is not None
+        ):
+            self._unclaimed.append(pushed)
+
+    def _deliver(self, address: Recipient, arrived: Message | ReceivedPush) -> bool:
+        """Whether it was wanted."""
+        waiting = self._received.get(address)
+        if waiting is not None:
             waiting.append(arrived)
-        elif self._unclaimed is not None and isinstance(arrived, ReceivedPush):
-            self._unclaimed.append(arrived)
+        return waiting is not None
 
     def _receive_answer(self, deadline: float | None) -> bytes:
-        """The same, but for no longer than the supervisor could answer: one that is suspended is given up."""
+        """The same, but not from a suspended supervisor. Raises RequestTimeout."""
         was_suspended = False
         while True:
             look = time.monotonic() + _SUSPENDED_CHECK_SECONDS
@@ -165,7 +172,7 @@ class ControlSocket:
                 was_suspended = is_suspended
 
     def _is_suspended(self) -> bool:
-        """Whether a signal (or a debugger) has stopped the supervisor's process; False where nobody can tell."""
+        """Whether a signal (or a debugger) has stopped the supervisor's process; False where the system cannot tell."""
         pid, _uid = peer_credentials(self._socket)
         try:
             stat = Path(f"/proc/{pid}/stat").read_bytes()
@@ -176,8 +183,8 @@ class ControlSocket:
     def _suspended_error(self) -> RequestTimeout:
         pid, _uid = peer_credentials(self._socket)
         return RequestTimeout(
-            f"the supervisor on {self.path} (pid {pid}) is suspended by a signal and answers nobody; "
-            f"`kill -CONT {pid}` lets it go on, and with it what was asked for"
+            f"the supervisor on {self.path} (pid {pid}) is suspended by a signal and does not answer; "
+            f"`kill -CONT {pid}` resumes it, and the request"
         )
 
     def _receive_block(self, deadline: float | None) -> bytes:
@@ -190,25 +197,10 @@ class ControlSocket:
             return b""
 
 
-def _encode(request: RequestMessage) -> bytes:
-    try:
-        return msgspec.json.encode(request) + b"\n"
-    except UnicodeEncodeError as exc:  # bytes of a command line that are no text
-        raise UsageError(f"what is asked for is not UTF-8 text: {exc}") from exc
-
-
-def _decode(line: bytes) -> Message | ReceivedPush:
-    try:
-        message = _messages.decode(line)
-        return message if message.event is None else ReceivedPush(message.event, _push_data.decode(message.data))
-    except DECODE_ERRORS as exc:
-        raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
-
-
 def connect(path: Path) -> socket.socket:
     """A connected socket that blocks. Raises NoSupervisor, and UsageError where another user listens there.
 
-    Whoever may write to the directory of a socket can listen in a supervisor's place, and would be told everything.
+    Any user who can write to the socket's directory can listen in a supervisor's place, and would receive everything.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # a blocking connect waits for its turn at a busy supervisor, but not for ever at a stopped one
@@ -222,12 +214,12 @@ def connect(path: Path) -> socket.socket:
     uid = peer_credentials(connection)[1]
     if uid not in (0, os.geteuid()) and os.geteuid() != 0:
         connection.close()
-        raise UsageError(f"what listens on {path} belongs to another user ({uid}); it is not asked anything")
+        raise UsageError(f"what listens on {path} belongs to another user ({uid}); nothing is sent to it")
     return connection
 
 
 def peer_credentials(connection: socket.socket) -> tuple[int, int]:
-    """Process id and user of whoever listens; where the system cannot tell, a process that is not and ourselves."""
+    """Process id and user of the listener; -1 and our own user where the system cannot tell."""
     if not hasattr(socket, "SO_PEERCRED"):
         return -1, os.geteuid()
     pid, uid, _gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))

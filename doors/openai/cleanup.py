@@ -1,7 +1,7 @@
-"""Sessions that this door has made for one request are forgotten: when it has been answered, or its run has ended.
+"""Deletes the sessions that this door created for single requests, once their run has ended.
 
-One whose agent waits for results of the client's tools is kept for ten minutes, one that ``previous_response_id`` may
-name for thirty days after its last use; so are those that an earlier life of the supervisor has left.
+A session whose agent waits for results of the client's tools is kept for ten minutes, one that ``previous_response_id``
+may name for thirty days after its last use. Leftovers of an earlier supervisor are treated alike.
 """
 
 import logging
@@ -31,19 +31,19 @@ class _DeletionTimers(NamedTuple):
 
 
 class EphemeralSessions:
-    """One for the server's life; a chore of it."""
+    """Deletes the sessions that this door created; one for the server's life, a background task of it."""
 
     def __init__(self, services: HttpServices) -> None:
         self._services = services
         self._caller = HttpCaller(_INTERNAL_IDENTITY, "openai")
         self._nursery: trio.Nursery | None = None
         self._awaiting_tools = _DeletionTimers(600.0, _MOST_CALLING, {})
-        """Those whose client is to bring results of its tools."""
+        """Sessions whose client owes results of its tools."""
         self._stored = _DeletionTimers(30 * 86400.0, _MOST_STORED, {})
-        """Those that ``previous_response_id`` may name."""
+        """Sessions that ``previous_response_id`` may name."""
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Forget in time, until cancelled. What is left then is the next life's."""
+        """Delete sessions when they are due, until cancelled; the next supervisor adopts the rest."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
@@ -57,7 +57,7 @@ class EphemeralSessions:
         try:
             sessions: Any = await self._services.call("sessions.list", {}, self._caller)
         except PoolError as exc:
-            _logger.warning("sessions that an earlier life has left are not forgotten: %s", exc)
+            _logger.warning("could not delete leftover sessions: %s", exc)
             return
         for view in reversed(sessions):  # the oldest first, as in ``_DeletionTimers``
             if OWN_SESSION.fullmatch(view.key):
@@ -66,16 +66,16 @@ class EphemeralSessions:
     # --- when -------------------------------------------------------------------------------------------------------
 
     def delete_soon(self, session: str) -> None:
-        """It has been answered."""
+        """Delete it now, in the background."""
         self.cancel_deletion(session)
         self._start(self._delete_quietly, session)
 
     def delete_after(self, end: Callable[[], Awaitable[object]], session: str | None) -> None:
-        """When ``end``, which nobody waits for, has returned or raised PoolError. None: ``end`` is all there is."""
+        """Run ``end`` in the background; delete the session when it has returned or raised PoolError."""
         self._start(self._delete_after_end, end, session)
 
     def delete_later(self, session: str, unused_for: float = 0.0) -> None:
-        """After some time: the client may come back with results of its tools, or continue the conversation."""
+        """Delete it after some time: the client may return with results of its tools, or continue the conversation."""
         self.cancel_deletion(session)
         kept = self._timers_for(session)
         if len(kept.timers) >= kept.most:
@@ -84,13 +84,13 @@ class EphemeralSessions:
         self._start(self._delete_when_due, session, scope, max(0.0, kept.seconds - unused_for))
 
     def cancel_deletion(self, session: str) -> None:
-        """The client has come back: it is not forgotten before another of these is called."""
+        """The client has returned: keep the session until another of these is called."""
         scope = self._timers_for(session).timers.pop(session, None)
         if scope is not None:
             scope.cancel()
 
     async def delete(self, session: str) -> None:
-        """Now. Raises PoolError; UsageError where there is no such session."""
+        """Delete it now. Raises PoolError; UsageError where there is no such session."""
         self.cancel_deletion(session)
         await self._services.call("sessions.delete", {"session": session}, self._caller)
 
@@ -107,7 +107,7 @@ class EphemeralSessions:
         try:
             await end()
         except PoolError as exc:
-            _logger.debug("a run cannot be waited for: %s", exc)
+            _logger.debug("waiting for a run failed: %s", exc)
         if session is not None:
             await self._delete_quietly(session)
 
@@ -122,6 +122,6 @@ class EphemeralSessions:
         try:
             await self.delete(session)
         except UsageError:
-            _logger.debug("there is no session %s to forget", session)  # its request was refused, or comes twice
+            _logger.debug("there is no session %s to delete", session)  # its request was refused, or comes twice
         except PoolError as exc:
-            _logger.warning("session %s was not forgotten: %s", session, exc)
+            _logger.warning("session %s was not deleted: %s", session, exc)

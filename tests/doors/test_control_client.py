@@ -18,7 +18,6 @@ from doors.control.client_socket import ReceivedPush, Recipient
 from doors.control.server import serve_control
 from errors import NoSupervisor, PoolError, PoolSaturated, ProtocolViolation, RequestTimeout, UsageError, WorkerExited
 from tests.doors.methods import FakeMethods, an_event
-from wire.messages import RequestMessage
 
 
 @pytest.fixture
@@ -299,8 +298,8 @@ class MuteWire:
     def __init__(self) -> None:
         self.given: list[float] = []
 
-    def send(self, request: RequestMessage) -> Recipient:
-        return Recipient("request", request.id)
+    def send(self, request_id: str, _method: str, _params: Any) -> Recipient:
+        return Recipient("request", request_id)
 
     def receive(self, _address: Recipient, deadline: float) -> None:
         self.given.append(deadline - time.monotonic())

@@ -11,10 +11,11 @@ import msgspec
 import pytest
 
 from commands.attach import AttachProgram
-from commands.attach_lines import MOST_LINE_BYTES, decode_message, encode_send
+from commands.attach_lines import MOST_LINE_BYTES, AttachMessage, encode_send, read_message
+from doors.control.protocol import MessageReader
 from errors import NoSupervisor, PoolError, ProtocolViolation, UsageError
 
-OPENED = b'{"id":1,"result":{"attachment":"a1","session":"s","dialect":"native","worker":"w1","greeting":[{"g":1}]}}\n'
+OPENED = b'{"id":"1","result":{"attachment":"a1","session":"s","worker":"w1","greeting":[{"g":1}]}}\n'
 LEFT = b'{"event":"attach_ended","data":{"attachment":"a1","code":"left","message":""}}\n'
 
 
@@ -47,6 +48,11 @@ def told(*lines: bytes, taken: int = 0) -> bytes:
     return b'{"event":"attach","data":{"attachment":"a1","taken":%d,"lines":[%b]}}\n' % (taken, b",".join(lines))
 
 
+def read_line(line: bytes) -> AttachMessage:
+    [message] = MessageReader().feed(line)
+    return read_message(message)
+
+
 def words(text: str) -> bytes:
     data = {"attachment": "a1", "words": text + "\n"}
     return msgspec.json.encode({"event": "attach_words", "data": data}) + b"\n"
@@ -68,7 +74,7 @@ def test_a_supervisor_that_hangs_up_while_nobody_reads_says_who_is_to_blame() ->
         peer.sendall(OPENED + told(b'["%b"]' % (b"x" * 500_000)))
         peer.shutdown(socket.SHUT_RDWR)
 
-    with program(serve) as (running, _, _hear), pytest.raises(UsageError, match="nobody reads"):
+    with program(serve) as (running, _, _hear), pytest.raises(UsageError, match="output is not read"):
         running.run({})
 
 
@@ -95,7 +101,7 @@ def test_a_supervisor_that_hangs_up_before_it_has_read_a_word_is_gone_too() -> N
     ("answer", "kind"),
     [
         (b'{"id":1,"error":{"code":"saturated","message":"full"}}\n', PoolError),
-        (b'{"id":1,"result":{}}\n', ProtocolViolation),
+        (b'{"id":"1","result":{}}\n', ProtocolViolation),
         (b"HTTP/1.1 400 Bad Request\n", ProtocolViolation),
         (b"", NoSupervisor),
     ],
@@ -172,11 +178,11 @@ def test_an_object_goes_as_it_was_written() -> None:
 def test_half_a_character_goes_and_comes_as_it_was_written() -> None:
     line = rb'{"id":1,"message":"\ud83d"}'
     assert msgspec.json.decode(encode_send(1, "a", line))["params"]["text"] == line.decode()
-    assert decode_message(told(msgspec.json.encode(line.decode()))[:-1]).lines == line + b"\n"
+    assert read_line(told(msgspec.json.encode(line.decode()))).lines == line + b"\n"
 
 
 def test_lines_come_out_as_they_went_in() -> None:
-    assert decode_message(told(b'{"a": 1}', b"2", taken=3)[:-1]).lines == b'{"a": 1}\n2\n'
+    assert read_line(told(b'{"a": 1}', b"2", taken=3)).lines == b'{"a": 1}\n2\n'
 
 
 def test_a_stdin_that_ends_before_the_worker_is_there_wants_none() -> None:

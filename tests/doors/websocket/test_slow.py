@@ -210,7 +210,7 @@ async def test_trouble_with_the_events_is_a_gap_and_not_the_end(
     with monkeypatch.context() as patched:
         patched.setattr("doors.websocket.translator.EventTranslator.translate", broken)
         world.launcher.running("hang").tell("assistant_message", partial="lost")
-        await settle(lambda: "cannot be told" in caplog.text)
+        await settle(lambda: "feed failed" in caplog.text)
     await settle(lambda: follows(world))
     world.launcher.running("hang").tell("assistant_message", partial="then")
     found = await peer.find(lambda frame: frame.get("payload", {}).get("data", {}).get("delta") == "then")
