@@ -12,7 +12,7 @@ from pool.worker_port import PoolWorker
 from profiles import MatchLevel
 from rpc.passthrough import RawRequest
 from rpc.requests import RpcRequest, copy_error
-from rpc.turn import RpcTurn, open_turn
+from rpc.turn import RpcTurn
 from wire.messages import Message, PromptParams, PromptResult, Ready, StateResult
 
 EndCause = Callable[[], PoolError | None]
@@ -35,7 +35,7 @@ class PromptStream:
         *,
         raw: RawRequest | None = None,
     ) -> None:
-        self._turn: RpcTurn = open_turn(worker.client, params, timeout=limit, raw=raw)
+        self._turn = RpcTurn(worker.client, params, timeout=limit, raw=raw)
         self._cause = cause
         self._on_ended = on_ended
         self._batch: list[Message] = []

@@ -7,9 +7,8 @@ Requests that wait for their answers: each is settled once, by its answer, its d
 What we write to a worker as parameters: always one JSON object on one line, whatever a caller hands in.
 """
 
-import heapq
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from rpc.transport import MAX_REASON_CHARS
 from wire.framing import DECODE_ERRORS
 from wire.messages import Message
 from wire.redaction import SecretMask
+from wire.timers import KeyedTimers
 
 
 class RpcRequest:
@@ -118,41 +118,6 @@ class RpcRequest:
         return trio.lowlevel.Abort.SUCCEEDED
 
 
-class Deadlines:
-    """Deadlines of the exchanges in ``pending``, earliest first.
-
-    Entries are ids, so that nothing here keeps a settled exchange and its answer; ids that are no longer pending are
-    dropped in passing and cost no call of their own.
-    """
-
-    def __init__(self, pending: Mapping[Any, RpcRequest]) -> None:
-        self._pending = pending
-        self._heap: list[tuple[float, str]] = []
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def add(self, exchange: RpcRequest) -> None:
-        """Watch a pending exchange. The heap stays within about twice the number of pending ones."""
-        heapq.heappush(self._heap, (exchange.deadline, exchange.id))
-        if len(self._heap) > 2 * len(self._pending) + 64:
-            self._heap = [entry for entry in self._heap if entry[1] in self._pending]
-            heapq.heapify(self._heap)
-
-    def pop_due(self, now: float) -> list[RpcRequest]:
-        """Take out the pending exchanges whose time is over, in the order of their deadlines."""
-        found = []
-        while self._heap and (self._heap[0][0] <= now or self._heap[0][1] not in self._pending):
-            exchange = self._pending.get(heapq.heappop(self._heap)[1])
-            if exchange is not None:
-                found.append(exchange)
-        return found
-
-    def next_deadline(self) -> float:
-        """The earliest deadline, perhaps of a settled exchange; ``inf`` when there is none."""
-        return self._heap[0][0] if self._heap else math.inf
-
-
 class DeadlineTimer:
     """One task that sleeps until the earliest of many times; an earlier time re-arms it without waking it."""
 
@@ -184,7 +149,7 @@ class PendingRequests:
         self._forget = forget
         self._mask = veil
         self._by_id: dict[str | int | None, RpcRequest] = {}
-        self._deadlines = Deadlines(self._by_id)
+        self._deadlines = KeyedTimers[str]()
         self.requests = 0
         self.answers = 0
         self.late_answers = 0
@@ -202,7 +167,7 @@ class PendingRequests:
         """It is on its way."""
         self._by_id[exchange.id] = exchange
         if exchange.deadline != math.inf:
-            self._deadlines.add(exchange)
+            self._deadlines.set(exchange.id, exchange.deadline)
 
     def answer(self, message: Message) -> None:
         """Settle the request that this answers; an answer nobody waits for is counted and dropped."""
@@ -210,6 +175,7 @@ class PendingRequests:
         if exchange is None:
             self.late_answers += 1
             return
+        self._deadlines.discard(exchange.id)
         self.answers += 1
         if message.error is None:
             exchange.succeed(message.result)
@@ -230,6 +196,7 @@ class PendingRequests:
         """Nobody waits for it any more; returns whether it was pending."""
         if self._by_id.pop(exchange.id, None) is None:
             return False
+        self._deadlines.discard(exchange.id)
         self._forget(exchange.id)
         exchange.abandon()
         return True
@@ -241,7 +208,7 @@ class PendingRequests:
 
     def expire(self, now: float) -> None:
         """Fail what has waited too long, or call its ``on_deadline``."""
-        for exchange in self._deadlines.pop_due(now):
+        for exchange in [self._by_id[due] for due in self._deadlines.pop_due(now)]:
             if exchange.on_deadline is not None:
                 exchange.on_deadline()
             elif self.abandon(exchange):
@@ -249,7 +216,8 @@ class PendingRequests:
 
     def next_deadline(self) -> float:
         """When ``expire`` wants to be called; ``inf`` for never."""
-        return self._deadlines.next_deadline()
+        due = self._deadlines.next_due()
+        return math.inf if due is None else due
 
     def timeout_error(self, method: str, *, sent: bool) -> RequestTimeout:
         """The error for a request whose time is over, which is counted."""
@@ -262,6 +230,7 @@ class PendingRequests:
         """The one terminal path: every request fails with an error of its own that tells whether it was sent."""
         exchanges = list(self._by_id.values())
         self._by_id.clear()
+        self._deadlines = KeyedTimers()
         for exchange in exchanges:
             exchange.fail(copy_error(error, sent=exchange.sent, method=exchange.method))
 

@@ -15,35 +15,20 @@ from rpc.subscription import EventBatches, WorkerSubscription
 from wire.messages import Message, PromptParams, PromptResult
 
 
-def open_turn(
-    client: RpcClient,
-    params: PromptParams | dict[str, Any],
-    *,
-    timeout: float | None = None,
-    raw: RawRequest | None = None,
-) -> "RpcTurn":
-    """Run one prompt: enter what this returns with ``async with`` and iterate over it for the events.
-
-    Args:
-        client: of a worker that is ready.
-        params: of the native method ``prompt``.
-        timeout: seconds for the whole turn; then it is aborted and fails with RequestTimeout. None for no limit.
-        raw: the prompt as a front end has written it, which is sent instead of ``params``.
-    """
-    return RpcTurn(client, params, timeout=timeout, raw=raw)
-
-
 class RpcTurn:
-    """What ``open_turn`` gives; used as an async context manager, once.
+    """One prompt of a worker that is ready; an async context manager, used once.
 
     Iterating it (or ``batches()``) gives the events between the prompt and its answer. The end of the events is the
     turn's end: ``result`` is there, or the iteration raises what went wrong (WorkerRefused, WorkerExited,
     RequestTimeout, ProtocolViolation). Leaving the block earlier aborts the run and waits for its end, at most
     ``abort_grace``, so that the worker is not left busy; ``is_unanswered`` tells whether that was enough. An error
-    of the turn that the block did not come to see is raised on leaving it.
+    of the turn that the block did not see is raised on leaving it.
 
     The block's own task reads the events: while it does not, and the buffer is full, no answer can arrive. A request
     from inside the block therefore belongs between two reads or into another task.
+
+    ``timeout``: seconds for the whole turn, None for no limit; then it is aborted and fails with RequestTimeout.
+    ``raw``: the prompt as a front end has written it, sent in place of ``params``.
     """
 
     def __init__(
@@ -51,7 +36,7 @@ class RpcTurn:
         client: RpcClient,
         params: PromptParams | dict[str, Any],
         *,
-        timeout: float | None,
+        timeout: float | None = None,
         raw: RawRequest | None = None,
     ) -> None:
         self._raw = raw
@@ -143,7 +128,7 @@ class RpcTurn:
 
     def _require_subscription(self) -> WorkerSubscription:
         if self._events is None:
-            raise UsageError("use a turn as `async with open_turn(...) as turn`")
+            raise UsageError("use a turn as `async with RpcTurn(...) as turn`")
         return self._events
 
     def _raise_failure(self) -> None:
@@ -177,7 +162,7 @@ class RpcTurn:
             return
         with trio.move_on_after(self._client.settings.abort_grace, shield=True):
             self._abort()
-            with suppress(PoolError):  # how an abandoned run ends is nobody's concern any more
+            with suppress(PoolError):  # how an abandoned run ends is of no concern any more
                 await exchange.wait()
         self._client.abandon(exchange)
 

@@ -189,7 +189,8 @@ class WriteBacklog:
     def requeue_batch(self) -> None:
         """The batch taken could not be written and is the next one again."""
         self._waiting.appendleft(self._end_in_flight())
-        self._enforce_limit()
+        if self.is_limited:
+            self._enforce_limit()
 
     # --- figures ----------------------------------------------------------------------------------------------------
 
@@ -238,7 +239,8 @@ class WriteBacklog:
         batch.last_position = self.position
         batch.cost += grown
         self.cost += grown
-        self._enforce_limit()
+        if self.is_limited:
+            self._enforce_limit()
 
     def _enforce_limit(self) -> None:
         """Merge all that waits, which leaves one row of each key, and let the oldest events go.
@@ -247,7 +249,7 @@ class WriteBacklog:
         can it be given up any more. Should it come through after all, it is older than what was lost, and yet there.
         """
         waiting = self.cost - (self._in_flight.cost if self._in_flight else 0)
-        if not self.is_limited or waiting <= self._limit:
+        if waiting <= self._limit:
             return
         first = self._waiting.popleft()
         while self._waiting:
@@ -261,9 +263,7 @@ class WriteBacklog:
 def cost_of(row: EventRow | SessionRow | RunRow | DocumentRow) -> int:
     """Bytes that a row takes in memory, roughly."""
     match row:
-        case EventRow():
-            return _ROW_BYTES + len(row.data)
-        case SessionRow():
+        case EventRow() | SessionRow():
             return _ROW_BYTES + len(row.data)
         case RunRow():
             return _ROW_BYTES + len(row.request) + len(row.outcome or b"")

@@ -131,12 +131,12 @@ class Store:
 
     async def flush(self) -> bool:
         """Wait until everything put before is durable. False = the disk refuses, and it is held in memory only."""
-        position = self._writer.position
-        return await self._wait_until(lambda: self._writer.written >= position)
+        position = self._writer.backlog.position
+        return await self._wait_until(lambda: self._writer.backlog.written >= position)
 
     async def wait_room(self) -> None:
         """Wait while too much waits to be written; returns at once when the disk refuses."""
-        await self._wait_until(lambda: self._writer.bytes_waiting <= self._settings.backlog)
+        await self._wait_until(lambda: self._writer.backlog.cost <= self._settings.backlog)
 
     async def _wait_until(self, is_true: Callable[[], bool]) -> bool:
         await trio.lowlevel.checkpoint()
@@ -293,11 +293,8 @@ class PendingWrite:
         self._store = store
 
     def __await__(self) -> Generator[Any, Any, None]:
-        """See the class."""
-        return self._wait().__await__()
-
-    async def _wait(self) -> None:
-        await self._store.flush()
+        """Wait for the flush."""
+        yield from self._store.flush().__await__()
 
 
 _SWITCH_INTERVAL = 50e-6

@@ -107,13 +107,14 @@ class Writer:
         lock = threading.Lock()
         self._work = threading.Condition(lock)
         self._watch_wakeup = threading.Condition(lock)
-        # Everything from here to the thread's own is read and changed with the lock held.
-        self._backlog = WriteBacklog(settings.backlog)
+        self.has_ended = False
+        """Whether the thread is done with the database."""
+        # Everything from here to the thread's own is changed with the lock held; single numbers are read without it.
+        self.backlog = WriteBacklog(settings.backlog)
         self._disk = DiskHealth(settings.retry)
         self._busy_since: float | None = None
         self._is_watched = False
         self._is_closing = False
-        self._has_ended = False
         self._rows_written = 0
         # The thread's own.
         self._maintenance_at = 0.0
@@ -132,9 +133,9 @@ class Writer:
         with self._work:
             if self._is_closing:
                 raise PoolClosed("the store is closed and takes nothing more")
-            was_empty = self._backlog.is_empty
-            change(self._backlog)
-            if self._backlog.is_empty:
+            was_empty = self.backlog.is_empty
+            change(self.backlog)
+            if self.backlog.is_empty:
                 return  # a change of nothing: the disk owes no answer for it
             self._set_busy_since(self._busy_since or time.monotonic())
             if was_empty or not self._disk.is_degraded:
@@ -149,12 +150,7 @@ class Writer:
     def join(self, timeout: float) -> bool:
         """After ``close``: wait for the end, at most so many seconds; False = it has not come."""
         self._threads[0].join(timeout)
-        return self._has_ended
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the thread is done with the database."""
-        return self._has_ended
+        return self.has_ended
 
     @property
     def is_degraded(self) -> bool:
@@ -162,44 +158,29 @@ class Writer:
         return self._disk.is_degraded
 
     @property
-    def position(self) -> int:
-        """How many changes have been asked for."""
-        return self._backlog.position
-
-    @property
-    def written(self) -> int:
-        """Up to which change all are durable."""
-        return self._backlog.written
-
-    @property
-    def bytes_waiting(self) -> int:
-        """What is not durable yet, as it takes memory."""
-        return self._backlog.cost
-
-    @property
     def purged_through(self) -> int:
         """Highest seq of events that cannot be read any more."""
-        return max(self._database.purged_through, self._backlog.purged_through)
+        return max(self._database.purged_through, self.backlog.purged_through)
 
     def unwritten_events(self) -> list[EventRow]:
         """The events in memory only, as they came."""
         with self._work:
-            return self._backlog.events()
+            return self.backlog.events()
 
     def unwritten_documents(self, kind: str) -> dict[str, bytes | None]:
         """What the documents of a kind in the file are not yet; None = removed."""
         with self._work:
-            return self._backlog.documents(kind)
+            return self.backlog.documents(kind)
 
     def statistics(self) -> StoreStatistics:
         """Figures of this moment; counts what waits."""
         with self._work:
             return StoreStatistics(
-                rows_waiting=self._backlog.changes,
-                bytes_waiting=self._backlog.cost,
+                rows_waiting=self.backlog.changes,
+                bytes_waiting=self.backlog.cost,
                 rows_written=self._rows_written,
                 degraded=self._disk.is_degraded,
-                lost=self._backlog.lost,
+                lost=self.backlog.lost,
                 last_error=self._disk.last_error,
             )
 
@@ -215,17 +196,17 @@ class Writer:
             self._finish()
         finally:
             with self._watch_wakeup:
-                self._has_ended = True
+                self.has_ended = True
                 self._watch_wakeup.notify()
             self._on_change()
 
     def _next_work(self) -> WriteBatch | Literal["upkeep"] | None:
         """Wait for something to do; None = the end."""
         with self._work:
-            while not (self._is_closing and (self._backlog.is_empty or self._has_given_up)):
+            while not (self._is_closing and (self.backlog.is_empty or self._has_given_up)):
                 now = time.monotonic()
                 pause = 0.0 if self._is_closing else self._disk.retry_delay(now)
-                if not pause and (batch := self._backlog.begin_batch()) is not None:
+                if not pause and (batch := self.backlog.begin_batch()) is not None:
                     return batch
                 if not self._disk.is_degraded:
                     pause = max(0.0, self._maintenance_at - now)
@@ -257,14 +238,14 @@ class Writer:
         if not isinstance(exc, sqlite3.Error):
             _logger.error("a defect keeps the store from writing", exc_info=exc)
         with self._work:
-            self._backlog.requeue_batch()
+            self.backlog.requeue_batch()
         self._degrade(exc)
 
     def _degrade(self, exc: Exception) -> None:
         with self._work:
             is_news = self._disk.failed(f"{type(exc).__name__}: {exc}", time.monotonic())
             self._has_given_up = self._is_closing
-            self._backlog.enable_limit()
+            self.backlog.enable_limit()
         had_lost, self._has_lost_file = self._has_lost_file, isinstance(exc, FileLost)
         if is_news or (self._has_lost_file and not had_lost):  # of a lost file also who knows of a disk that refuses
             self._report_degraded()
@@ -275,12 +256,12 @@ class Writer:
         with self._work:
             since = self._disk.degraded_since
             self._rows_written += batch.changes - len(refused)
-            self._backlog.finish_batch(refused=len(refused))
-            has_recovered = self._disk.succeeded(self._backlog.written, self._backlog.position)
+            self.backlog.finish_batch(refused=len(refused))
+            has_recovered = self._disk.succeeded(self.backlog.written, self.backlog.position)
             if not self._disk.is_degraded:
-                self._backlog.disable_limit()
-            self._set_busy_since(None if self._backlog.is_empty else now)
-            lost = self._backlog.lost
+                self.backlog.disable_limit()
+            self._set_busy_since(None if self.backlog.is_empty else now)
+            lost = self.backlog.lost
         self._on_change()
         if refused:
             self._on_trouble("store_rows_refused", {"rows": len(refused), "errors": refused[:_MAX_REPORTED_ERRORS]})
@@ -300,7 +281,7 @@ class Writer:
         self._on_trouble("store_degraded", details)
 
     def _is_awaited(self) -> bool:
-        return not self._backlog.is_empty
+        return not self.backlog.is_empty
 
     def _run_maintenance(self) -> None:
         has_more = self._try_maintenance(self._maintenance.step)
@@ -321,7 +302,7 @@ class Writer:
 
     def _finish(self) -> None:
         with self._work:
-            unwritten = self._backlog.changes
+            unwritten = self.backlog.changes
         try:
             if unwritten:
                 _logger.error("%d rows could not be written to %s and are lost", unwritten, self._database.path)
@@ -340,14 +321,14 @@ class Writer:
     def _wait_for_stall(self) -> bool:
         """Wait until a write takes too long, and stop relying on the disk; False = the end."""
         with self._watch_wakeup:
-            while not self._has_ended:
+            while not self.has_ended:
                 since = None if self._disk.is_degraded else self._busy_since
                 self._is_watched = since is not None
                 now = time.monotonic()
                 left = None if since is None else since + self._settings.stall - now
                 if left is not None and left <= 0:
                     self._disk.stalled(f"no answer for {self._settings.stall:g} s", now)
-                    self._backlog.enable_limit()
+                    self.backlog.enable_limit()
                     return True
                 self._watch_wakeup.wait(left)
             return False

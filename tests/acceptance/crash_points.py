@@ -58,9 +58,9 @@ def commit_each_put(disk: KeepingDisk) -> Callable[[Writer, Callable[[Any], None
 
     def put_and_wait(writer: Writer, change: Callable[[Any], None]) -> None:
         with disk.committed:
-            commits, position = disk.commits, writer.position
+            commits, position = disk.commits, writer.backlog.position
             put(writer, change)
-            if writer.position > position:  # there was something to put
+            if writer.backlog.position > position:  # there was something to put
                 assert disk.committed.wait_for(lambda: disk.commits > commits, 10)
 
     return put_and_wait

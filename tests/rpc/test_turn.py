@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from errors import PoolError, ProtocolViolation, RequestTimeout, UsageError, WorkerExited, WorkerRefused
 from rpc.client import RpcClient
 from rpc.settings import RpcSettings
-from rpc.turn import open_turn
+from rpc.turn import RpcTurn
 from tests.rpc.clients import running
 from tests.rpc.memory_transport import MemoryTransport
 from wire.messages import PromptParams, PromptResult
@@ -24,7 +24,7 @@ def piece(text: str) -> dict[str, Any]:
 
 
 async def read_turn(client: RpcClient, seen: list[str | None], **options: Any) -> PromptResult:
-    async with open_turn(client, HELLO, **options) as turn:
+    async with RpcTurn(client, HELLO, **options) as turn:
         async for event in turn:
             seen.append(event.event)  # noqa: PERF401 - what came before an error counts
     return turn.result
@@ -40,7 +40,7 @@ async def test_a_turn_gives_its_events_and_then_its_result(autojump_clock: MockC
     worker = MemoryTransport()
     async with running(worker) as client:
         nursery.start_soon(answer_prompt, worker, piece("Hi"), piece("!"))
-        async with open_turn(client, HELLO) as turn:
+        async with RpcTurn(client, HELLO) as turn:
             with pytest.raises(UsageError, match="has not ended"):
                 _ = turn.result
             seen = [event.event async for event in turn]
@@ -56,17 +56,17 @@ async def test_batches_and_waiting_come_to_the_same_end(autojump_clock: MockCloc
     worker = MemoryTransport()
     async with running(worker) as client:
         nursery.start_soon(answer_prompt, worker, piece("a"))
-        async with open_turn(client, HELLO) as turn:
+        async with RpcTurn(client, HELLO) as turn:
             assert [len(batch) async for batch in turn.batches()] == [3]
         nursery.start_soon(answer_prompt, worker)
-        async with open_turn(client, {"text": "again"}) as turn:
+        async with RpcTurn(client, {"text": "again"}) as turn:
             assert (await turn.wait()).text == "Hi!"
 
 
 async def test_what_follows_the_answer_belongs_to_the_next_turn(autojump_clock: MockClock) -> None:
     worker = MemoryTransport()
     async with running(worker) as client:
-        async with open_turn(client, HELLO) as turn:
+        async with RpcTurn(client, HELLO) as turn:
             worker.say(piece("mine"), {"id": "1", "result": RESULT}, {"event": "run_start", "data": {"run_id": "next"}})
             assert [event.event async for event in turn] == ["assistant_message"]
         assert client.is_running
@@ -98,14 +98,14 @@ async def test_an_end_that_the_block_did_not_look_at_is_raised_on_leaving(autoju
     async with running(worker) as client:
         worker.exit(code=1)
         with pytest.raises(WorkerExited):
-            async with open_turn(client, HELLO):
+            async with RpcTurn(client, HELLO):
                 await client.wait_ended()
 
 
 async def test_an_end_that_the_block_has_seen_and_borne_is_not_raised_again(autojump_clock: MockClock) -> None:
     worker = MemoryTransport()
     async with running(worker) as client:
-        async with open_turn(client, HELLO) as turn:
+        async with RpcTurn(client, HELLO) as turn:
             worker.exit(code=1)
             with pytest.raises(WorkerExited):
                 await turn.wait()
@@ -128,7 +128,7 @@ async def test_leaving_early_aborts_the_run_and_waits_for_its_end(
 
     async with running(worker) as client:
         nursery.start_soon(stream_until_aborted)
-        async with open_turn(client, HELLO) as turn:
+        async with RpcTurn(client, HELLO) as turn:
             async for event in turn:
                 if event.event == "assistant_message":
                     break
@@ -144,7 +144,7 @@ async def test_an_error_of_the_block_comes_out_as_it_is_and_the_run_is_aborted(a
     worker = MemoryTransport()
     async with running(worker, RpcSettings(abort_grace=Seconds(2))) as client:
         with pytest.raises(KeyError):
-            async with open_turn(client, HELLO):
+            async with RpcTurn(client, HELLO):
                 raise KeyError
         assert (await worker.next_request())["method"] == "prompt"
         assert (await worker.next_request())["method"] == "abort"
@@ -155,7 +155,7 @@ async def test_a_worker_that_ignores_the_abort_is_left_after_the_grace(autojump_
     worker = MemoryTransport()
     async with running(worker, RpcSettings(abort_grace=Seconds(2))) as client:
         worker.say({"event": "run_start"})
-        async with open_turn(client, HELLO) as turn:
+        async with RpcTurn(client, HELLO) as turn:
             await anext(turn)
         assert trio.current_time() == pytest.approx(2)
         assert client.is_running
@@ -172,7 +172,7 @@ async def test_cancelling_a_turn_aborts_its_run_within_the_grace(autojump_clock:
     worker = MemoryTransport()
     async with running(worker, RpcSettings(abort_grace=Seconds(2))) as client:
         with trio.move_on_after(5) as scope:
-            async with open_turn(client, HELLO) as turn:
+            async with RpcTurn(client, HELLO) as turn:
                 await turn.wait()
         assert scope.cancelled_caught
         assert trio.current_time() == pytest.approx(7)
@@ -212,7 +212,7 @@ async def test_a_worker_that_ignores_the_abort_cannot_hold_up_the_end_of_the_tim
 async def test_leaving_early_with_a_full_buffer_still_hears_the_run_end(autojump_clock: MockClock) -> None:
     worker = MemoryTransport()
     async with running(worker, RpcSettings(subscriber_events=1)) as client:
-        async with open_turn(client, HELLO) as turn:
+        async with RpcTurn(client, HELLO) as turn:
             for _ in range(10):
                 worker.say(piece("x"))
             worker.say({"id": "1", "result": {"stop_reason": "aborted"}})
@@ -228,7 +228,7 @@ async def test_a_block_that_does_not_read_is_aborted_in_time_all_the_same(autoju
     async with running(worker) as client:
         aborts = []
         with pytest.raises(RequestTimeout):  # noqa: PT012 - the block goes on after the deadline; that is the point
-            async with open_turn(client, HELLO, timeout=5):
+            async with RpcTurn(client, HELLO, timeout=5):
                 for _ in range(3):
                     await trio.sleep(3)
                     aborts.append(worker.written.count(b'"method":"abort"'))
@@ -258,7 +258,7 @@ async def test_a_slow_reader_sees_every_event_of_a_turn_that_is_larger_than_its_
             worker.say({"id": request["id"], "result": RESULT})
 
         nursery.start_soon(stream)
-        async with open_turn(client, HELLO) as turn:
+        async with RpcTurn(client, HELLO) as turn:
             seen = 0
             async for _ in turn:
                 seen += 1
@@ -273,7 +273,7 @@ async def test_a_dead_client_opens_no_turn(autojump_clock: MockClock) -> None:
         worker.exit(code=0)
         await client.wait_ended()
         with pytest.raises(WorkerExited) as caught:
-            async with open_turn(client, HELLO):
+            async with RpcTurn(client, HELLO):
                 pass
         assert not caught.value.sent
 
@@ -281,7 +281,7 @@ async def test_a_dead_client_opens_no_turn(autojump_clock: MockClock) -> None:
 async def test_a_turn_is_entered_once_and_only_with_async_with(autojump_clock: MockClock) -> None:
     worker = MemoryTransport()
     async with running(worker) as client:
-        turn = open_turn(client, HELLO)
+        turn = RpcTurn(client, HELLO)
         with pytest.raises(UsageError, match="async with"):
             await anext(turn)
         worker.say({"id": "1", "result": RESULT})

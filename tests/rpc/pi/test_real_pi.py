@@ -14,7 +14,7 @@ from errors import WorkerExited, WorkerRefused
 from rpc.client import RpcClient
 from rpc.settings import RpcSettings
 from rpc.subscription import WorkerSubscription
-from rpc.turn import open_turn
+from rpc.turn import RpcTurn
 from tests.real_pi import RealPi
 from tests.rpc.pi.conftest import LIMIT, StartPi
 from wire.messages import PromptResult, SessionResult, StateResult
@@ -71,7 +71,7 @@ async def turn_in_background(client: RpcClient, text: str) -> AsyncIterator[list
 
 async def test_a_turn_streams_its_text_and_ends(start_pi: StartPi) -> None:
     async with start_pi("--no-session") as pi:
-        async with open_turn(pi.client, {"text": "CHUNKS=20", "run_id": "mine"}) as turn:
+        async with RpcTurn(pi.client, {"text": "CHUNKS=20", "run_id": "mine"}) as turn:
             events = [message async for message in turn]
         pieces = [json.loads(bytes(message.data)) for message in events if message.event == "assistant_message"]
         assert "".join(piece["partial"] for piece in pieces) == turn.result.text
@@ -85,7 +85,7 @@ async def test_a_turn_streams_its_text_and_ends(start_pi: StartPi) -> None:
 async def test_a_tool_runs_and_its_output_is_told(start_pi: StartPi) -> None:
     async with start_pi("--no-session") as pi:
         phases = []
-        async with open_turn(pi.client, {"text": "BASH:echo from the tool"}) as turn:
+        async with RpcTurn(pi.client, {"text": "BASH:echo from the tool"}) as turn:
             async for message in turn:
                 if message.event == "tool":
                     data = json.loads(bytes(message.data))
@@ -169,7 +169,7 @@ async def test_without_a_transcript_an_abort_says_what_it_leaves(start_pi: Start
 @pytest.mark.each_pi
 async def test_a_failed_model_call_is_retried_and_the_run_ends_once(start_pi: StartPi) -> None:
     async with start_pi("--no-session") as pi:
-        async with open_turn(pi.client, {"text": f"STATUS=500x1 {time.time()}"}) as turn:
+        async with RpcTurn(pi.client, {"text": f"STATUS=500x1 {time.time()}"}) as turn:
             names = [message.event async for message in turn]
         assert turn.result.stop_reason == "stop"
         assert names.count("run_start") == names.count("done") == 1
