@@ -192,7 +192,7 @@ class LocalLauncher:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(process.supervise)
                 client = RpcClient(
-                    process, self._dialect(worker_id, profile), self._settings, name=worker_id, veil=process.mask
+                    process, self._dialect(worker_id, profile), self._settings, name=worker_id, mask=process.mask
                 )
                 nursery.start_soon(client.run)
                 try:

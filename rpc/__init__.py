@@ -1,1 +1,1 @@
-"""One worker process: its dialect, its life, its client."""
+"""Worker processes: dialect, process lifecycle, client."""

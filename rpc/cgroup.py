@@ -1,12 +1,8 @@
-"""Cgroup v2 per worker.
+"""Cgroups: one per worker (v2) to find and kill all of its processes, and the memory limit of our own (v1 and v2).
 
-One cgroup (v2) per worker where the machine allows it: the only sure way to find and kill all of its processes.
-
-Standard library only: the guard process imports it. Everything here may fail for lack of rights and says so by None
-or False; the caller then relies on markers and descent. All of it blocks (attaching a process took 14 ms the first
-time, 0.1 ms later), so the event loop calls it in a thread.
-
-How much memory our own cgroup allows us and our workers together, in version 1 and 2; and who is to go first.
+Standard library only: the guard process imports it. Without the rights these functions return None or False, and the
+caller relies on markers and ancestry. All of it blocks (attaching a process took 14 ms the first time, 0.1 ms later),
+so the event loop calls it in a thread.
 """
 
 import os

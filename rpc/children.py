@@ -1,9 +1,4 @@
-"""Child registry and exit waiting.
-
-Which processes are our own children: the one list that the reaper, the state file and the status read.
-
-Waiting for the end of a child of ours, and signalling it: through a pidfd, or a thread where there is none.
-"""
+"""Child processes: the registry that reaper, state file and status read; exit waiting and signals through a pidfd."""
 
 import os
 import signal

@@ -51,7 +51,7 @@ class RpcClient:
         settings: RpcSettings,
         *,
         name: str,
-        veil: SecretMask | None = None,
+        mask: SecretMask | None = None,
     ) -> None:
         self.name, self.settings = name, settings
         self.end_error: PoolError | None = None
@@ -59,7 +59,7 @@ class RpcClient:
         self._framer = LineFramer(settings.max_line_bytes)
         self._stdin_queue = StdinQueue(transport, settings.send_queue_bytes)
         self._broadcast = Broadcast(max_events=settings.subscriber_events, max_bytes=settings.subscriber_bytes)
-        self.mask = veil or SecretMask()
+        self.mask = mask or SecretMask()
         self._pending = PendingRequests(name, dialect.forget, self.mask)
         self._invalid_lines = InvalidLines(settings.max_contaminated_lines, self.mask)
         self._deadline_timer = DeadlineTimer()
@@ -100,7 +100,7 @@ class RpcClient:
         if self.end_error is None and self._worker_events.ready is not None:
             return self._worker_events.ready
         refusal, tail = self._worker_events.start_failure, self._transport.stderr_tail()
-        raise start_error(self.name, self.end_error, refusal, timeout, tail, veil=self.mask) from self.end_error
+        raise start_error(self.name, self.end_error, refusal, timeout, tail, mask=self.mask) from self.end_error
 
     async def wait_ended(self) -> PoolError:
         """Wait until there will be no more answers; returns why, never raises it."""
@@ -131,12 +131,12 @@ class RpcClient:
         """
         deadline = self._deadline_of(method, timeout)
         await self.wait_room(method, deadline)
-        exchange = self.submit(method, params, deadline=deadline)
+        request = self.submit(method, params, deadline=deadline)
         try:
-            return await exchange.wait()
+            return await request.wait()
         finally:
-            if not exchange.is_settled:  # the caller was cancelled
-                self.abandon(exchange)
+            if not request.is_settled:  # the caller was cancelled
+                self.abandon(request)
 
     async def request_as(
         self,
@@ -167,27 +167,27 @@ class RpcClient:
         on_deadline: Callable[[], None] | None = None,
         raw: RawRequest | None = None,
     ) -> RpcRequest:
-        """Send a request without waiting for anything, also not for room; the exchange is settled exactly once.
+        """Send a request without waiting for anything, also not for room; the request is settled exactly once.
 
         ``raw`` is sent instead where it is given: see ``rpc.dialect.Dialect.forward``.
         Raises the error that ended the client, or UsageError from the dialect.
         """
         if self.end_error is not None:
             raise copy_error(self.end_error, sent=False)
-        exchange = RpcRequest(self._pending.next_id(), method, deadline, on_settled=on_settled, on_deadline=on_deadline)
+        request = RpcRequest(self._pending.next_id(), method, deadline, on_settled=on_settled, on_deadline=on_deadline)
         if raw is None:
             encoded = encode_params(method, params)
-            step = self._dialect.request(exchange.id, method, encoded, trio.current_time())
+            step = self._dialect.request(request.id, method, encoded, trio.current_time())
             if method == "ui_respond":
                 self._worker_events.user_input.mark_answered(encoded)
         else:
-            step = self._dialect.forward(exchange.id, raw.command, trio.current_time())
-            raw.on_sent(exchange.id)
-        exchange.deferred = not step.outgoing
-        self._pending.add(exchange)
+            step = self._dialect.forward(request.id, raw.command, trio.current_time())
+            raw.on_sent(request.id)
+        request.deferred = not step.outgoing
+        self._pending.add(request)
         self._deadline_timer.schedule(deadline)
-        self._apply(step, exchange)
-        return exchange
+        self._apply(step, request)
+        return request
 
     async def wait_room(self, method: str, deadline: float = math.inf) -> None:
         """Wait until the queue to the worker has room; no checkpoint when it has. Raises RequestTimeout."""
@@ -198,9 +198,9 @@ class RpcClient:
         if scope.cancelled_caught:
             raise self._pending.timeout_error(method, sent=False)
 
-    def abandon(self, exchange: RpcRequest) -> None:
+    def abandon(self, request: RpcRequest) -> None:
         """Nobody waits for it any more; a late answer is dropped and counted."""
-        self._pending.abandon(exchange)
+        self._pending.abandon(request)
 
     # --- events and figures ------------------------------------------------------------------------------------------
 
@@ -333,14 +333,14 @@ class RpcClient:
             due = self._dialect.next_deadline()
         return min(self._pending.next_deadline(), math.inf if due is None else due)
 
-    def _apply(self, step: Step, exchange: RpcRequest | None = None, *, size: int = 0) -> None:
+    def _apply(self, step: Step, request: RpcRequest | None = None, *, size: int = 0) -> None:
         if step.raw and self._on_raw is not None:
             self._on_raw(step.raw)
         if step.messages:
             self._dispatch(step.messages, size)
         for line in step.outgoing:
-            self._stdin_queue.put(line, exchange)
-        if step.outgoing and exchange is None:
+            self._stdin_queue.put(line, request)
+        if step.outgoing and request is None:
             self._pending.mark_deferred_sent()
         deadline = self._dialect.next_deadline()
         if deadline is not None:

@@ -1,8 +1,8 @@
-"""What a dialect is: a sans-IO translator between the native vocabulary and what one worker program really speaks.
+"""The dialect interface: a sans-IO translator between native messages and what one worker program speaks.
 
-One instance per worker process. It takes requests in native words (``prompt``, ``abort``, ``new_session`` ...) and raw
-blocks of complete lines from the worker, and says what to write and what happened. It reads no clock, awaits nothing
-and touches no file, so that a recorded conversation can be replayed through it in microseconds.
+One instance per worker process. It takes native requests (``prompt``, ``abort``, ``new_session`` ...) and raw blocks of
+complete lines from the worker, and returns what to write and what happened. It reads no clock, awaits nothing and
+touches no file, so that a recorded conversation replays in microseconds.
 """
 
 from typing import NamedTuple, Protocol

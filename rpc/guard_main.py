@@ -1,4 +1,4 @@
-"""The guard process: outlives a supervisor that is killed, and takes its workers' processes along. See ``rpc.guard``.
+"""The guard process: outlives a supervisor that is killed, and kills its workers' processes.
 
 Standard library only, started by path with ``python -I -S``: a few MB, nothing of ours but the modules below.
 Arguments: the instance, the supervisor's pid, the instance's cgroup or nothing. Standard input is a pipe whose other
@@ -63,14 +63,14 @@ def sweep(instance: str, cgroup: Cgroup | None) -> bool:
     program. Nearly until then that child holds the other end of the pipe as the supervisor did: as long as somebody
     holds it, there is another look. It closes what it has inherited a moment before, hence the looks afterwards.
     """
-    hunt = ProcessSweep(f"{instance}:")
+    process_sweep = ProcessSweep(f"{instance}:")
     deadline = time.monotonic() + _SWEEP_TIMEOUT
     pause, settled = _MIN_PAUSE, 0
     while True:
         is_held = not _is_pipe_closed(0.0)  # asked before the look
         if cgroup is not None:
             cgroup.kill()
-        left = hunt.kill_all(_KILL_TIMEOUT).left
+        left = process_sweep.kill_all(_KILL_TIMEOUT).left
         if not left and not is_held:
             if settled == len(_FINAL_PAUSES):
                 break

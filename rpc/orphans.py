@@ -1,4 +1,4 @@
-"""Processes that lost their parent: adopted, reaped, and swept away, without ever touching a stranger.
+"""Orphaned processes: adopted, reaped and swept, never a process of someone else.
 
 A worker's tools may call setsid, fork twice and outlive everything. As *subreaper* the supervisor becomes the parent
 of those, in place of pid 1; then it must reap them, too. Only ``pool run`` opts in: a library must not change whose
@@ -82,10 +82,10 @@ async def sweep_adopted(children: ChildRegistry, *, timeout: float = 2.0) -> Swe
 
     Call it when no worker is left, for until then an orphan may be a live worker's background process.
     """
-    hunt = ProcessSweep()
+    sweep = ProcessSweep()
     for stat in _adopted_children(children):
-        hunt.add(ProcessRef.of(stat))
-    return await trio.to_thread.run_sync(hunt.kill_all, timeout)
+        sweep.add(ProcessRef.of(stat))
+    return await trio.to_thread.run_sync(sweep.kill_all, timeout)
 
 
 async def sweep_previous(path: Path, *, timeout: float = 2.0) -> SweepReport:  # noqa: ASYNC109  # bounds a thread

@@ -1,9 +1,4 @@
-"""Non-blocking pipes and stdin send queue.
-
-Our end of one pipe to a worker: reading and writing without blocking, closing without surprising a waiting task.
-
-The one writer to a worker's stdin: straight from the caller when nothing waits, else in order through a queue.
-"""
+"""Non-blocking pipes to a worker, and the one writer to its stdin: directly while nothing waits, else in order."""
 
 import array
 import fcntl
@@ -104,15 +99,15 @@ class StdinQueue:
         self.queued_bytes = 0
         self.bytes_out = 0
 
-    def put(self, line: bytes, exchange: RpcRequest | None = None) -> None:
+    def put(self, line: bytes, request: RpcRequest | None = None) -> None:
         """Write a whole line, or as much as fits now and the rest as soon as the worker reads."""
         if not self._queue:
-            taken = self._write(line, exchange)
+            taken = self._write(line, request)
             if taken == len(line):
                 return
         else:
             taken = 0
-        self._queue.append((memoryview(line)[taken:], exchange))
+        self._queue.append((memoryview(line)[taken:], request))
         self.queued_bytes += len(line) - taken
         self._not_empty.unpark()
 
@@ -142,26 +137,26 @@ class StdinQueue:
         self.queued_bytes = 0
         self._room.unpark_all()
 
-    def _write(self, line: bytes, exchange: RpcRequest | None) -> int:
+    def _write(self, line: bytes, request: RpcRequest | None) -> int:
         try:
             taken = self._transport.send_nowait(line)
         except WorkerExited:
             return 0  # the line is queued; the writer task meets the same closed pipe and reports it
-        self._record_sent(taken, exchange)
+        self._record_sent(taken, request)
         return taken
 
     def _flush(self) -> None:
         while self._queue:
-            line, exchange = self._queue[0]
+            line, request = self._queue[0]
             taken = self._transport.send_nowait(line)
-            self._record_sent(taken, exchange)
+            self._record_sent(taken, request)
             self.queued_bytes -= taken
             if taken < len(line):
-                self._queue[0] = (line[taken:], exchange)
+                self._queue[0] = (line[taken:], request)
                 return
             self._queue.popleft()
 
-    def _record_sent(self, taken: int, exchange: RpcRequest | None) -> None:
+    def _record_sent(self, taken: int, request: RpcRequest | None) -> None:
         self.bytes_out += taken
-        if taken and exchange is not None:
-            exchange.sent = True
+        if taken and request is not None:
+            request.sent = True

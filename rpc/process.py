@@ -1,7 +1,7 @@
-"""One worker process from spawn to burial: its streams, its end, and nothing of it left behind.
+"""Lifecycle of one worker process: its streams, its end, and nothing of it left behind.
 
 The task that runs ``supervise`` owns the process: it drains stderr, awaits the exit, climbs the kill ladder when
-``stop`` asks for it, reaps, and then kills whatever the worker leaves behind. When that task is cancelled the process
+``stop`` asks for it, reaps, and then kills whatever the worker left behind. When that task is cancelled the process
 is killed at once. No process outlives ``supervise``.
 """
 
@@ -46,7 +46,7 @@ class WorkerProcess:
 
     Attributes:
         worker_id, marker: as in the spec. pid, start_time, identity: which process it is.
-        veil: hides the spec's secrets.
+        mask: hides the spec's secrets.
         last_rung: the highest rung of the kill ladder that was used; None if the worker ended by itself.
         remains: what was killed after the worker's own end; set when ``stop`` returns.
     """
@@ -101,8 +101,8 @@ class WorkerProcess:
         self._instance_cgroup = cgroups
         self._cgroup: Cgroup | None = None
         self.mask = SecretMask(spec.secrets)
-        self._tail = StderrTail(veil=self.mask)
-        self._log = LineLog(spec.log_path, settings.log_bytes, veil=self.mask) if spec.log_path else None
+        self._tail = StderrTail(mask=self.mask)
+        self._log = LineLog(spec.log_path, settings.log_bytes, mask=self.mask) if spec.log_path else None
         self._last_output = b""
         self._sweep = ProcessSweep(spec.marker)
         self._abort: Callable[[], Awaitable[object]] | None = None

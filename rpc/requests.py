@@ -1,11 +1,4 @@
-"""Pending requests, deadlines, parameter encoding.
-
-One request on its way: registered, perhaps sent, settled exactly once; and the deadlines of all of them.
-
-Requests that wait for their answers: each is settled once, by its answer, its deadline or the worker's end.
-
-What we write to a worker as parameters: always one JSON object on one line, whatever a caller hands in.
-"""
+"""Requests to a worker: each is settled once, by its answer, its deadline or the worker's end; parameter encoding."""
 
 import math
 from collections.abc import Callable
@@ -76,7 +69,7 @@ class RpcRequest:
         self._settle()
 
     def fail(self, error: PoolError) -> None:
-        """There will be no answer, or it was an error. ``error`` belongs to this exchange alone: it will be raised."""
+        """There will be no answer, or it was an error. ``error`` belongs to this request alone: it will be raised."""
         self._error = error
         self._settle()
 
@@ -102,7 +95,7 @@ class RpcRequest:
         return self.result()
 
     def result(self) -> msgspec.Raw:
-        """The answer of a settled exchange; raises the PoolError it failed with."""
+        """The answer of a settled request; raises the PoolError it failed with."""
         if self._error is not None:
             raise self._error
         assert self._result is not None, f"{self.method} {self.id} is not settled"  # noqa: S101 - our own bug, not a peer's
@@ -144,10 +137,10 @@ class DeadlineTimer:
 class PendingRequests:
     """Correlates answers with requests by ids made here. ``forget`` tells the dialect that nobody waits any more."""
 
-    def __init__(self, worker: str, forget: Callable[[str], None], veil: SecretMask) -> None:
+    def __init__(self, worker: str, forget: Callable[[str], None], mask: SecretMask) -> None:
         self._worker = worker
         self._forget = forget
-        self._mask = veil
+        self._mask = mask
         self._by_id: dict[str | int | None, RpcRequest] = {}
         self._deadlines = KeyedTimers[str]()
         self.requests = 0
@@ -163,56 +156,56 @@ class PendingRequests:
         self.requests += 1
         return str(self.requests)
 
-    def add(self, exchange: RpcRequest) -> None:
+    def add(self, request: RpcRequest) -> None:
         """It is on its way."""
-        self._by_id[exchange.id] = exchange
-        if exchange.deadline != math.inf:
-            self._deadlines.set(exchange.id, exchange.deadline)
+        self._by_id[request.id] = request
+        if request.deadline != math.inf:
+            self._deadlines.set(request.id, request.deadline)
 
     def answer(self, message: Message) -> None:
         """Settle the request that this answers; an answer nobody waits for is counted and dropped."""
-        exchange = self._by_id.pop(message.id, None)
-        if exchange is None:
+        request = self._by_id.pop(message.id, None)
+        if request is None:
             self.late_answers += 1
             return
-        self._deadlines.discard(exchange.id)
+        self._deadlines.discard(request.id)
         self.answers += 1
         if message.error is None:
-            exchange.succeed(message.result)
+            request.succeed(message.result)
             return
         code = self._mask.prefix(message.error.code, MAX_REASON_CHARS)
         reason = self._mask.prefix(message.error.message, MAX_REASON_CHARS)
-        exchange.fail(
+        request.fail(
             WorkerRefused(
-                reason or f"worker {self._worker} refused {exchange.method}: {code}",
+                reason or f"worker {self._worker} refused {request.method}: {code}",
                 worker=self._worker,
-                method=exchange.method,
+                method=request.method,
                 worker_code=code,
                 data=self._mask.json(message.error.data) or None,
             )
         )
 
-    def abandon(self, exchange: RpcRequest) -> bool:
+    def abandon(self, request: RpcRequest) -> bool:
         """Nobody waits for it any more; returns whether it was pending."""
-        if self._by_id.pop(exchange.id, None) is None:
+        if self._by_id.pop(request.id, None) is None:
             return False
-        self._deadlines.discard(exchange.id)
-        self._forget(exchange.id)
-        exchange.abandon()
+        self._deadlines.discard(request.id)
+        self._forget(request.id)
+        request.abandon()
         return True
 
     def mark_deferred_sent(self) -> None:
         """The dialect has sent something it had held back; whose it was is not known, so all of them may be sent."""
-        for exchange in self._by_id.values():
-            exchange.sent = exchange.sent or exchange.deferred
+        for request in self._by_id.values():
+            request.sent = request.sent or request.deferred
 
     def expire(self, now: float) -> None:
         """Fail what has waited too long, or call its ``on_deadline``."""
-        for exchange in [self._by_id[due] for due in self._deadlines.pop_due(now)]:
-            if exchange.on_deadline is not None:
-                exchange.on_deadline()
-            elif self.abandon(exchange):
-                exchange.fail(self.timeout_error(exchange.method, sent=exchange.sent))
+        for request in [self._by_id[due] for due in self._deadlines.pop_due(now)]:
+            if request.on_deadline is not None:
+                request.on_deadline()
+            elif self.abandon(request):
+                request.fail(self.timeout_error(request.method, sent=request.sent))
 
     def next_deadline(self) -> float:
         """When ``expire`` wants to be called; ``inf`` for never."""
@@ -228,11 +221,11 @@ class PendingRequests:
 
     def fail_all(self, error: PoolError) -> None:
         """The one terminal path: every request fails with an error of its own that tells whether it was sent."""
-        exchanges = list(self._by_id.values())
+        requests = list(self._by_id.values())
         self._by_id.clear()
         self._deadlines = KeyedTimers()
-        for exchange in exchanges:
-            exchange.fail(copy_error(error, sent=exchange.sent, method=exchange.method))
+        for request in requests:
+            request.fail(copy_error(error, sent=request.sent, method=request.method))
 
 
 def copy_error(error: PoolError, **details: object) -> PoolError:

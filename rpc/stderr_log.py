@@ -1,4 +1,4 @@
-"""What a worker writes to stderr: its tail in memory for errors, whole lines to a rotated file for people.
+"""A worker's stderr: its tail in memory for errors, whole lines to a rotated file.
 
 A full disk drops lines and counts them; it never stops a worker.
 """
@@ -27,12 +27,12 @@ def rotated_path(path: Path) -> Path:
 class StderrTail:
     """The last ``limit`` bytes of a stream, from where a line begins; of a longer line the end.
 
-    What ``veil`` knows is hidden. Nothing is cut inside a secret: the end of one is not known for one.
+    What ``mask`` knows is hidden. Nothing is cut inside a secret: the end of one is not known for one.
     """
 
-    def __init__(self, limit: int = TAIL_BYTES, *, veil: SecretMask | None = None) -> None:
+    def __init__(self, limit: int = TAIL_BYTES, *, mask: SecretMask | None = None) -> None:
         self._limit = limit
-        self._mask = veil or SecretMask()
+        self._mask = mask or SecretMask()
         self._data = bytearray()
 
     def feed(self, data: bytes) -> None:
@@ -55,17 +55,17 @@ class StderrTail:
 class LineLog:
     """Appends whole lines to a file of at most ``limit`` bytes; the file before it is kept as ``NAME.1``.
 
-    What ``veil`` knows is hidden, and control codes are written by number, since a log is read on terminals.
+    What ``mask`` knows is hidden, and control codes are written by number, since a log is read on terminals.
     A line longer than 64 KiB is written in pieces, none of which ends inside a secret.
     ``dropped`` counts lines that could not be written; each block of lines tries afresh, so that the log goes on once
     there is room again. ``listener`` gets the same lines, whether they can be written or not, with their control codes.
     """
 
-    def __init__(self, path: Path, limit: int, write: Writer = os.write, *, veil: SecretMask | None = None) -> None:
+    def __init__(self, path: Path, limit: int, write: Writer = os.write, *, mask: SecretMask | None = None) -> None:
         self._path = path
         self._limit = limit
         self._write = write
-        self._mask = veil or SecretMask()
+        self._mask = mask or SecretMask()
         self._fd: int | None = None
         self._size = 0
         self._partial = b""

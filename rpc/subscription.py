@@ -1,4 +1,4 @@
-"""Events for those who listen: each subscriber gets every event in order, and a full one holds its worker back."""
+"""Event subscriptions: every subscriber gets every event in order; a full one stops the reading of its worker."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator

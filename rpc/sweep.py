@@ -1,4 +1,4 @@
-"""Killing what a worker left behind: by marks and by descent, never another's process. Standard library only (guard).
+"""Kill leftover processes by marker and ancestry; never a reused pid. Standard library only: the guard imports it.
 
 A process is signalled only through a pidfd whose identity was checked after it was opened (``ProcessRef.open_pidfd``).
 Zombies are left alone: they are dead already, and their environment cannot be read.
@@ -31,7 +31,7 @@ _RECHECK_DELAY = 0.05  # seconds between two looks where there is no pidfd to wa
 
 
 class SweepReport(NamedTuple):
-    """What a sweep did. ``left``: what would not die in time; ``strangers``: pids that belong to somebody else now."""
+    """What a sweep did. ``left``: what would not die in time; ``unrelated``: pids that belong to somebody else now."""
 
     killed: tuple[int, ...] = ()
     left: tuple[int, ...] = ()
@@ -72,12 +72,12 @@ class ProcessSweep:
 
     def add_descendants(self, *roots: int) -> None:
         """Remember everything that descends from ``roots`` now (not the roots themselves)."""
-        self._targets = {quarry for quarry in self._targets if quarry.is_alive()}
+        self._targets = {target for target in self._targets if target.is_alive()}
         self._targets.update(ProcessRef.of(stat) for stat in descendants_of(roots))
 
-    def add(self, quarry: ProcessRef) -> None:
+    def add(self, target: ProcessRef) -> None:
         """Remember one process by name."""
-        self._targets.add(quarry)
+        self._targets.add(target)
 
     def kill_all(self, timeout: float) -> SweepReport:
         """Kill all that is noted, marked, or descends from either; after ``timeout`` seconds no new round begins.
@@ -85,23 +85,23 @@ class ProcessSweep:
         So this blocks for that time and one round more (``_BATCH_TIMEOUT`` a batch). What the first look finds is
         killed in any case, also where this process was held up itself.
         """
-        prey = self._find_targets()
+        targets = self._find_targets()
         deadline = time.monotonic() + timeout
-        while prey:
-            for start in range(0, len(prey), _BATCH_SIZE):
-                self._kill_batch(prey[start : start + _BATCH_SIZE])
-            prey = self._find_targets()
+        while targets:
+            for start in range(0, len(targets), _BATCH_SIZE):
+                self._kill_batch(targets[start : start + _BATCH_SIZE])
+            targets = self._find_targets()
             if time.monotonic() >= deadline:
                 break
-        return SweepReport(tuple(sorted(self._killed)), tuple(quarry.pid for quarry in prey))
+        return SweepReport(tuple(sorted(self._killed)), tuple(target.pid for target in targets))
 
     def _find_targets(self) -> list[ProcessRef]:
         """Who is left: the noted, the marked, and their descendants that hide their marker."""
-        roots = {quarry for quarry in (*self._targets, *self._find_marked()) if quarry.is_alive()}
-        family = {ProcessRef.of(stat) for stat in descendants_of({quarry.pid for quarry in roots})}
-        living = roots | {quarry for quarry in family if quarry.is_alive()}
+        roots = {target for target in (*self._targets, *self._find_marked()) if target.is_alive()}
+        family = {ProcessRef.of(stat) for stat in descendants_of({target.pid for target in roots})}
+        living = roots | {target for target in family if target.is_alive()}
         # A supervisor that a worker's tool started may sweep that very worker later: it spares itself.
-        self._targets = {quarry for quarry in living if quarry.pid != os.getpid()}
+        self._targets = {target for target in living if target.pid != os.getpid()}
         return sorted(self._targets)
 
     def _find_marked(self) -> Iterator[ProcessRef]:
@@ -135,17 +135,17 @@ class ProcessSweep:
         with ExitStack() as stack:
             dying: list[int] = []
             lingering = False
-            for quarry in batch:
+            for target in batch:
                 pidfd = None
                 with suppress(AttributeError, OSError):  # no pidfds, or no free descriptor: the check has to do
-                    pidfd = quarry.open_pidfd()
+                    pidfd = target.open_pidfd()
                 if pidfd is not None:
                     stack.callback(os.close, pidfd)
-                elif not quarry.is_alive():
+                elif not target.is_alive():
                     continue
-                is_sent = send_signal(quarry.pid, pidfd, signal.SIGKILL)
+                is_sent = send_signal(target.pid, pidfd, signal.SIGKILL)
                 if is_sent:
-                    self._killed.add(quarry.pid)
+                    self._killed.add(target.pid)
                 if is_sent and pidfd is not None:
                     dying.append(pidfd)
                 else:
@@ -181,14 +181,14 @@ def kill_listed(entries: Iterable[ProcessIdentity], timeout: float) -> SweepRepo
     """
     this_boot = boot_id()
     markers = {entry.marker for entry in entries if entry.boot_id == this_boot and entry.marker}
-    hunt = ProcessSweep(*markers)
-    strangers = []
+    sweep = ProcessSweep(*markers)
+    unrelated = []
     for entry in entries:
         stat = read_stat(entry.pid)
         if stat is None or stat.is_dead:
             continue
         if entry.boot_id == this_boot and stat.start_time == entry.start_time and marker_of(stat.pid) == entry.marker:
-            hunt.add_descendants(entry.pid)
+            sweep.add_descendants(entry.pid)
         else:
-            strangers.append(entry.pid)
-    return hunt.kill_all(timeout) + SweepReport(unrelated=tuple(strangers))
+            unrelated.append(entry.pid)
+    return sweep.kill_all(timeout) + SweepReport(unrelated=tuple(unrelated))

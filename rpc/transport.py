@@ -1,13 +1,7 @@
-"""Transport interface, exit status, end-of-worker errors, statistics.
+"""The interface between a client and its worker (bytes in, bytes out, one exit), its errors and its figures.
 
-The seam between a client and its worker: bytes in, bytes out, one exit.
-
-A local process is one implementation (``rpc.process``), a pair of memory buffers in tests another; a worker on another
-machine can be a third. Nothing above this line may assume that the worker is local.
-
-Why a worker will answer no more: from what ended the reading of its output to the error its callers are told.
-
-Figures of one client, for status, health and benchmarks.
+``rpc.process`` implements it for a local process, the tests for memory buffers. Nothing above this interface may assume
+that the worker is local.
 """
 
 from typing import Any, Protocol
@@ -71,26 +65,26 @@ MAX_REASON_CHARS = 16_384
 """Characters that an error repeats of a worker's reason, once its secrets are hidden."""
 
 
-def exit_error(worker: str, cause: ProtocolViolation | ExitStatus, stderr_tail: str, veil: SecretMask) -> PoolError:
+def exit_error(worker: str, cause: ProtocolViolation | ExitStatus, stderr_tail: str, mask: SecretMask) -> PoolError:
     """The error for a worker that has exited, or broken the protocol. What it said is in the cause as it said it."""
     facts: dict[str, Any] = {"worker": worker, "stderr_tail": stderr_tail or None}
     if isinstance(cause, ExitStatus):
         facts = {"worker": worker, "status": str(cause), "exit_code": cause.code, "signal": cause.signal, **facts}
         return WorkerExited(f"worker {worker} {cause}", **facts)
-    reason = veil.prefix(str(cause), MAX_REASON_CHARS)
+    reason = mask.prefix(str(cause), MAX_REASON_CHARS)
     violation = ProtocolViolation(f"worker {worker} broke the protocol: {reason}", **facts)
     violation.__cause__ = cause.__cause__
     return violation
 
 
 def start_error(
-    worker: str, ended: PoolError | None, refusal: str | None, timeout: float, stderr_tail: str, *, veil: SecretMask
+    worker: str, ended: PoolError | None, refusal: str | None, timeout: float, stderr_tail: str, *, mask: SecretMask
 ) -> WorkerStartFailed:
     """The error for a worker that never took a request: its ``refusal``, what ``ended`` it, or that it took too long.
 
     ``details["refused"]`` is True where it said itself that it cannot.
     """
-    reason = veil.prefix(refusal or f"it was not ready after {timeout:g} s", MAX_REASON_CHARS)
+    reason = mask.prefix(refusal or f"it was not ready after {timeout:g} s", MAX_REASON_CHARS)
     details: dict[str, Any] = {"stderr_tail": stderr_tail or None, "refused": True if refusal else None}
     if ended is not None:
         reason, details = ended.message.removeprefix(f"worker {worker} "), ended.details

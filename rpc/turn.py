@@ -157,18 +157,18 @@ class RpcTurn:
         self._abort()
 
     async def _abort_and_wait(self) -> None:
-        exchange = self._request
-        if exchange is None or exchange.is_settled:
+        request = self._request
+        if request is None or request.is_settled:
             return
         with trio.move_on_after(self._client.settings.abort_grace, shield=True):
             self._abort()
             with suppress(PoolError):  # how an abandoned run ends is of no concern any more
-                await exchange.wait()
-        self._client.abandon(exchange)
+                await request.wait()
+        self._client.abandon(request)
 
     def _abort(self) -> None:
         if not self._abort_sent:
             self._abort_sent = True
             deadline = trio.current_time() + self._client.settings.abort_grace
-            with suppress(PoolError):  # the worker is gone: the exchange says so
+            with suppress(PoolError):  # the worker is gone: the request says so
                 self._client.submit("abort", deadline=deadline)

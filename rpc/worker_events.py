@@ -1,11 +1,4 @@
-"""Ready/background/user-input tracking, invalid-line counting.
-
-Which questions of a worker wait for a person: approvals of tool calls and dialogs of extensions.
-
-What the client itself learns from a worker's events: ready, processes in the background, questions to a person.
-
-Lines of a worker that were no message: counted, sampled for the log, and too many in a row are the end.
-"""
+"""What a client keeps of a worker's output: readiness, background processes, open questions, invalid lines."""
 
 from collections import deque
 from collections.abc import Callable
@@ -140,9 +133,9 @@ _SAMPLE_BYTES = 512
 class InvalidLines:
     """Adds up what the dialect found in each block. ``limit`` bad lines in a row are borne, one more is not."""
 
-    def __init__(self, limit: int, veil: SecretMask) -> None:
+    def __init__(self, limit: int, mask: SecretMask) -> None:
         self._limit = limit
-        self._mask = veil
+        self._mask = mask
         self._current_run = 0
         self._samples: deque[bytes] = deque(maxlen=_MAX_SAMPLES)
         self.count = 0

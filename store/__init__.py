@@ -1,4 +1,4 @@
-"""What must survive the supervisor: sessions, runs and events in one SQLite file, written in batches by one thread.
+"""Sessions, runs, events and documents in one SQLite file, written in batches by one thread.
 
 The names below are imported when they are first used: reading the store's settings must not cost the import of trio.
 """

@@ -1,4 +1,4 @@
-"""What waits to be written: batches in the order of their making, bounded in bytes. Pure; the writer holds a lock."""
+"""The write backlog: batches in order, bounded in bytes. Pure; the writer holds a lock."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

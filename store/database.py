@@ -1,14 +1,10 @@
-"""SQLite connection and statements.
+"""The writer's SQLite connection: one transaction for each batch, bulk statements, and upkeep of the file.
 
-Rows as SQL parameters, and statements that take many rows at once.
-
-``sqlite3`` lets go of the interpreter's lock around every step of a statement, and a thread that wants it back from a
-busy event loop waits up to 5 ms for it: written row by row, 1000 rows take 5 s then. One step for many rows makes it a
-few milliseconds. So that few statements are prepared, their sizes are powers of two, filled up with the smallest row
-again, since SQLite copies every parameter. No statement here does more when it meets a row twice, and no two rows of a
-list have the same key.
-
-The writer's connection: one transaction for each batch, and the upkeep of the file. Used by one thread at a time.
+``sqlite3`` releases the interpreter's lock around every step of a statement, and a thread that wants it back from a
+busy event loop waits up to 5 ms for it: written row by row, 1000 rows take 5 s. One step for many rows takes a few
+milliseconds. So that few statements are prepared, their sizes are powers of two, filled up with the smallest row
+again, since SQLite copies every parameter. Every statement is idempotent for a row that occurs twice, and no two rows
+of a list have the same key. Used by one thread at a time.
 """
 
 import sqlite3

@@ -1,4 +1,4 @@
-"""Upkeep of the file in small steps between the writes: is it still there, retention, its log, giving space back."""
+"""File maintenance in small steps between writes: presence check, retention, write-ahead log, unused pages."""
 
 from collections.abc import Callable
 

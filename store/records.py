@@ -1,9 +1,4 @@
-"""Row types and store errors.
-
-Rows of the store. ``data``, ``request`` and ``outcome`` hold the gateway's own JSON; to the store they are bytes.
-
-What can be wrong with the store's file at the moment it is needed, as one error and as a judgement of SQLite's.
-"""
+"""Rows of the store, its figures, and the errors of its file. JSON in rows (``data``, ``request``, ...) stays bytes."""
 
 import sqlite3
 from enum import StrEnum

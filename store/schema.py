@@ -1,4 +1,4 @@
-"""The tables, as a list of migrations from one version to the next. One that has been released is never changed."""
+"""The tables as a list of migrations, one per format version. A released migration is never changed."""
 
 import re
 import sqlite3

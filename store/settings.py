@@ -1,9 +1,4 @@
-"""[store] and retention clock.
-
-What can be set about the store; the ``[store]`` table of the settings file.
-
-Which events are too old, told by a clock that may jump. Pure, the clocks are passed in.
-"""
+"""The ``[store]`` settings, and which events have expired by a clock that may jump. Pure, the clocks are passed in."""
 
 from collections.abc import Callable
 

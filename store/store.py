@@ -1,11 +1,4 @@
-"""Async facade; documents.
-
-The store as the event loop sees it: puts that never wait, a flush that waits for the disk, reads in threads.
-
-The store's documents as other rooms ask for them: kept by kind and key, durable when awaited.
-
-How a process whose event loop is busy lets the store's writer have the interpreter.
-"""
+"""The store on the event loop: puts that never wait, a flush that waits for the disk, reads in threads, documents."""
 
 import logging
 import sqlite3

@@ -1,11 +1,4 @@
-"""Writer thread and disk health.
-
-Whether the disk takes what is written, and when to try again. Pure, ``now`` is passed in.
-
-The thread that writes: one batch after the other, again and again while the disk refuses, upkeep in between.
-
-A second thread does nothing but notice when a write takes too long, whoever waits for it.
-"""
+"""The writer thread, the health of the disk that it writes to, and a second thread that notices a stalled write."""
 
 import logging
 import sqlite3

@@ -1,1 +1,1 @@
-"""The room wire."""
+"""What supervisor and agent share: messages, framing, transcripts, terminal output, files and processes."""

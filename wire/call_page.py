@@ -1,13 +1,8 @@
-"""Description of a tool call for the person who decides. Pure.
+"""A tool call as the person who decides about it reads it: parts, pages, and lines of a terminal. Pure.
 
-The description of a tool call for the person who decides about it: its parts, whole or in pages. Pure.
-
-The whole may be megabytes. Every page says how much follows it, so that a beginning cannot pass for the whole.
-
-A page of a tool call as lines of a terminal: line breaks are kept, and no character is invisible. Pure.
-
-Every line of the call has a margin, so that no text in it can pass for a line of ours; the continuation of a wrapped
-line has another one.
+A call may take megabytes. Every page says how much follows it, so that a beginning cannot pass for the whole. On a
+terminal every line of the call has a margin, and no character is invisible, so that no text in it can pass for a line
+of ours; the continuation of a wrapped line has another margin.
 """
 
 import re

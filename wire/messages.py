@@ -1,13 +1,7 @@
-"""Native messages and event envelope.
+"""Messages between a worker and its supervisor, one JSON object a line, and the envelope of events for front ends.
 
-The native dialect's messages: what a worker and its supervisor say to each other, one JSON object a line.
-
-At the pipe one permissive ``Message`` takes any line; its ``data``/``result`` stay raw until somebody asks for them by
-name. Everything above ``rpc/`` speaks this vocabulary, whatever dialect the worker's own program has.
-
-The event envelope: how an event looks once it has left the worker and goes to front ends.
-
-``seq`` is strictly increasing across all sessions and channels of one supervisor; gaps are normal; a bookmark is a seq.
+At the pipe one permissive ``Message`` takes any line; its ``data`` or ``result`` stays raw until it is decoded by name.
+Everything above ``rpc/`` speaks this vocabulary, whatever dialect the worker's program speaks.
 """
 
 from typing import Any, Literal, TypeAlias

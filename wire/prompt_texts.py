@@ -1,9 +1,4 @@
-"""Texts that both sides of the pipe form alike. Pure.
-
-Answer options as text of a prompt, for models and agents that do not take them as parameters. Pure.
-
-Cuts a text that is too long for an event: keeps its beginning and end, and counts the rest. Pure.
-"""
+"""Texts that supervisor and agent form alike: answer options in a prompt, and excerpts of long texts. Pure."""
 
 import msgspec
 

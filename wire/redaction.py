@@ -1,12 +1,6 @@
-"""Secret masking for text, logs, JSON.
+"""Redaction: known secret values in text and bytes, and whatever looks like a secret in log fields. Pure.
 
-Hiding known values in texts: what a variable of the environment holds has no place in a log or an error. Pure.
-
-What may not be written to a log as it is: secrets, control codes, endless texts. Pure.
-
-Tells by its name whether an environment variable holds a secret, whose value is hidden in texts. Pure.
-
-Other values, such as ``production`` of ``MODE``, stay: error messages need them.
+Names of variables and fields decide what is secret; other values stay, since error messages need them.
 """
 
 import functools

@@ -1,13 +1,7 @@
-"""Rendering one run on stdout/stderr.
+"""One run on two streams, often the same terminal: its answer on one, its tool calls and notices on the other.
 
-One run on two streams: its answer on one, what happens beside it on the other; often both are the same terminal.
-
-Then neither may write into the other's line. What a tool says while it runs is drawn below everything, over and over in
-the same place, and is gone when the next line comes.
-
-What a person is told of a tool call: what it is, and in a line what came of it. Pure.
-
-Tool calls of a run as a person sees them: a line when one begins, what it says meanwhile, a line when it is over.
+Neither writes into the other's line. The output of a running tool is drawn below everything, over and over in the same
+place, and disappears when the next line comes.
 """
 
 import os

@@ -1,9 +1,4 @@
-"""Server-sent events encoder and parser.
-
-Server-sent events, sans-IO: the bytes of a response in, the data of its events out, however the bytes are cut.
-
-Server-sent events as bytes: from the frame of a subscription to messages, each under the seq to go on from. Pure.
-"""
+"""Server-sent events, sans-IO: a bounded reader of a response's bytes, and the encoder of subscription events. Pure."""
 
 from typing import Any
 

@@ -1,13 +1,4 @@
-"""Control-code cleaning, width, styles, small formatters.
-
-What may be written to a terminal: no control codes, no line wider than it is; and styles, where they are wanted.
-
-Standard streams that whoever started us has closed: ``/dev/null`` before anything else takes their numbers.
-
-The terminal's styles as they are written among text, and whether somebody wants to see them.
-
-Small texts for people: spans of time, sizes, names, errors; nothing here may carry a terminal's control codes.
-"""
+"""Terminal output: cleaning of control codes, display width, styles, small formatters, and closed standard streams."""
 
 import errno
 import io

@@ -1,9 +1,4 @@
-"""Deadline heaps: callback timers and keyed timers.
-
-Deadlines on the machine's own clock: a heap with lazy deletion, so that setting and cancelling cost O(log n).
-
-When each of many things is due: one heap for all of them, so that whoever keeps time sleeps until the earliest.
-"""
+"""Deadline heaps with lazy deletion: callback timers and keyed due times. Pure."""
 
 import heapq
 import math

@@ -1,4 +1,4 @@
-"""The pi dialect: real ``pi --mode rpc`` behind the native vocabulary. Sans-IO, see ``rpc.dialect.Dialect``."""
+"""The pi dialect: ``pi --mode rpc`` behind native messages. Sans-IO; implements ``rpc.dialect.Dialect``."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,10 +1,6 @@
-"""Extension dialogs.
+"""Dialogs of extensions: shown while somebody attends, else cancelled; cancelled at their deadline and on abort.
 
-Dialogs that extensions have opened and nobody has answered yet, each with the time at which it is cancelled.
-
-Dialogs of extensions: shown when somebody is there, cancelled when not, when time is over and when a run is aborted.
-
-Nothing here says yes by itself, but to a change of the session that the pool makes.
+Nothing is confirmed here, except a change of the session that the pool itself makes.
 """
 
 from collections.abc import Callable

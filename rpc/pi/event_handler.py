@@ -1,4 +1,4 @@
-"""Tells pi's events in native words, and the runs what the events mean for them."""
+"""Translates pi's events into native events, and reports to the run controller what they mean for its run."""
 
 from collections.abc import Callable
 

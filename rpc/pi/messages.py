@@ -1,15 +1,9 @@
-"""Pi's wire messages, commands, parameters.
+"""Pi's lines, the commands written to it, and the parameters of requests to it.
 
-What pi prints, one JSON object a line: an envelope that takes any line, and the parts that are decoded by name.
-
-A ``message_update`` of pi before 0.84 carries the whole text so far twice; the envelope decodes its small
-``assistantMessageEvent`` and skips the rest, so that a turn costs time in proportion to its text, not to its square.
-
-What is written to pi: one struct per command, encoded here and nowhere else.
-
-No byte of a client reaches pi unparsed: a line ``null`` kills it, and it takes wrong types in silence.
-
-Parameters of requests, checked before anything is written: pi takes nonsense in silence.
+One envelope takes any line of pi; its parts are decoded by name. A ``message_update`` of pi before 0.84 carries the
+whole text so far twice; the envelope decodes its small ``assistantMessageEvent`` and skips the rest, so that a turn
+costs time in proportion to its text, not to its square. No byte of a client reaches pi unparsed: a line ``null`` kills
+it, and it accepts wrong types in silence.
 """
 
 import json

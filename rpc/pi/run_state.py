@@ -1,8 +1,4 @@
-"""Run record and phase table.
-
-One run as its waiters will see it: gathered from pi's messages, bounded, turned into a ``PromptResult``.
-
-Where a run of pi is, as far as its output has told: an enum and a transition table.
+"""One run of pi: what its waiters will see (a bounded ``PromptResult``), and the transition table of its phases.
 
 pi says ``agent_end`` also before a retry and before a compaction that goes on with the run; a prompt is accepted
 before it runs, or is handled without a run. The run is over only when the table is back at ``IDLE``.

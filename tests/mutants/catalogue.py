@@ -121,7 +121,7 @@ _RPC = (
         "I4",
         "descendants that hide their marker are left",
         "rpc/sweep.py:ProcessSweep._find_targets",
-        "in descendants_of({quarry.pid for quarry in roots})",
+        "in descendants_of({target.pid for target in roots})",
         "in ()",
         ("tests/rpc/test_hunt.py::test_a_child_that_threw_its_marker_away_ends_with_its_marked_parent",),
     ),

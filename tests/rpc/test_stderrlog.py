@@ -35,13 +35,13 @@ def test_the_tail_is_the_end_of_the_stream_from_where_a_line_begins(pieces: list
 def test_the_tail_is_the_end_of_the_stream_without_what_is_hidden(
     values: list[str], pieces: list[str], limit: int
 ) -> None:
-    veil = SecretMask(values)
-    tail = StderrTail(limit, veil=veil)
+    mask = SecretMask(values)
+    tail = StderrTail(limit, mask=mask)
     said = "".join(text for piece in pieces for text in (piece, *values))
     for begin in range(0, len(said), 5):
         tail.feed(said[begin : begin + 5].encode())
-        assert len(tail._data) <= 2 * limit + veil.longest + 5
-    assert veil.text(said).endswith(tail.text())
+        assert len(tail._data) <= 2 * limit + mask.longest + 5
+    assert mask.text(said).endswith(tail.text())
     assert len(tail.text()) <= limit
 
 
@@ -49,7 +49,7 @@ def test_the_tail_is_the_end_of_the_stream_without_what_is_hidden(
 @pytest.mark.parametrize("begin", range(80, 120))
 def test_of_a_line_longer_than_the_tail_the_end_is_shown_and_no_end_of_a_secret(begin: int, end: str) -> None:
     line = "x" * begin + "canary-0001" + "y" * (200 - begin) + end
-    tail = StderrTail(100, veil=SecretMask(["canary-0001", "another-value-that-is-longer"]))
+    tail = StderrTail(100, mask=SecretMask(["canary-0001", "another-value-that-is-longer"]))
     for at in range(0, len(line), 7):
         tail.feed(line[at : at + 7].encode())
     shown = tail.text()
@@ -69,7 +69,7 @@ def test_only_whole_lines_are_written_until_the_end(tmp_path: Path) -> None:
 
 
 def test_a_listener_is_told_whole_lines_without_secrets_whether_there_is_room_or_not(tmp_path: Path) -> None:
-    log = LineLog(tmp_path / "none" / "w.log", 1000, Disk(0).write, veil=SecretMask(["canary-0001"]))
+    log = LineLog(tmp_path / "none" / "w.log", 1000, Disk(0).write, mask=SecretMask(["canary-0001"]))
     told: list[bytes] = []
     log.listener = told.append
     for data in (b"before canary-", b"0001 after\nrest", b" of it"):
@@ -110,7 +110,7 @@ def test_a_line_without_end_does_not_grow_without_end(tmp_path: Path) -> None:
 def test_no_piece_of_a_long_line_ends_inside_what_is_hidden(tmp_path: Path, values: list[str]) -> None:
     piece = 64 * 1024 + max(map(len, values))
     for begin in range(piece - 80, piece + 2):
-        log = LineLog(tmp_path / f"{begin}.log", 10**6, veil=SecretMask(values))
+        log = LineLog(tmp_path / f"{begin}.log", 10**6, mask=SecretMask(values))
         line = b"x" * begin + b"canary-0001" * 3 + b"y" * piece
         for data in (line[:piece], line[piece:], b"\n"):
             log.feed(data)

@@ -97,7 +97,7 @@ def test_s59_a_decision_about_a_call_of_the_past_decides_none_of_another_session
 
 @asynccontextmanager
 async def talking(worker: MemoryTransport, key: str = KEY, dialect: Dialect | None = None) -> AsyncIterator[RpcClient]:
-    client = RpcClient(worker, dialect or NativeDialect(), RpcSettings(), name="w1", veil=SecretMask([key]))
+    client = RpcClient(worker, dialect or NativeDialect(), RpcSettings(), name="w1", mask=SecretMask([key]))
     async with trio.open_nursery() as nursery:
         await nursery.start(client.run)
         yield client
@@ -313,7 +313,7 @@ async def test_s22_of_a_line_longer_than_what_is_kept_of_stderr_the_end_is_shown
 
 
 def test_s22_a_long_line_is_not_cut_inside_a_secret_on_its_way_to_the_log(tmp_path: Path) -> None:
-    log = LineLog(tmp_path / "w1.log", 10**6, veil=SecretMask([KEY]))
+    log = LineLog(tmp_path / "w1.log", 10**6, mask=SecretMask([KEY]))
     for piece in ("x" * 65_530 + KEY[:6], KEY[6:] + "y" * 65_536, "\n"):
         log.feed(piece.encode())
     log.close()
