@@ -12,8 +12,6 @@ from agent.compactor import CompactionFailed
 from agent.models.catalogue import ModelUnavailable
 from agent.output import ConversationQueue, RequestId
 from agent.requests import (
-    AbortParams,
-    CompactParams,
     DecideParams,
     DescribeCallParams,
     NewSessionParams,
@@ -26,7 +24,7 @@ from agent.runs import AgentRun, InputQueueFull
 from agent.worker import AgentWorker
 from wire.call_page import CallPage
 from wire.entries import TranscriptMessage
-from wire.messages import PromptParams, PromptResult, SessionResult, StateResult, TextParams
+from wire.messages import AbortParams, CompactParams, PromptParams, PromptResult, SessionResult, StateResult, TextParams
 
 
 class WorkerRunMethods:

@@ -6,7 +6,7 @@ import msgspec
 
 from agent.options import Thinking
 from agent.processes.session import ProcessInput
-from wire.messages import EMPTY, PromptParams, TextParams
+from wire.messages import EMPTY, AbortParams, CompactParams, PromptParams, TextParams
 
 
 class RequestRejected(Exception):
@@ -37,12 +37,6 @@ class _EmptyParams(msgspec.Struct, frozen=True):
     """No parameters; unknown ones are passed over."""
 
 
-class AbortParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``abort``: with ``keep_queue`` the inputs that wait ride on the next prompt."""
-
-    keep_queue: bool = False
-
-
 class NewSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``new_session``: the id of the conversation it comes from, for the record."""
 
@@ -66,12 +60,6 @@ class SetThinkingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """``set_thinking``: for the next model call on."""
 
     level: Thinking
-
-
-class CompactParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``compact``: what the summary is for."""
-
-    instructions: str | None = None
 
 
 class DecideParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

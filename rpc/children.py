@@ -13,10 +13,10 @@ _MAX_SCAN_THREADS = 4  # more would fight the event loop for the interpreter whe
 
 
 class ChildRegistry:
-    """Children that somebody of us waits for. A pid enters in the step that spawns it and leaves in the one that reaps.
+    """Children of this program. A pid enters in the step that spawns it and leaves in the one that reaps.
 
-    Whoever starts a process by other means while an orphan reaper runs registers it here too, or starts it without a
-    session of its own (the reaper leaves those alone).
+    A process that is started by other means while an orphan reaper runs must be registered here too, or started
+    without a session of its own (the reaper leaves those alone).
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class ChildRegistry:
         self._changed.set()
 
     def unregister(self, pid: int) -> None:
-        """A child was reaped; its pid may belong to a stranger from now on."""
+        """A child was reaped; its pid may be reused from now on."""
         if self._children.pop(pid, None) is not None:
             self._changed.set()
 
@@ -53,7 +53,7 @@ class ChildRegistry:
 
 
 class ExitWatch:
-    """One child's end. Waiting does not reap: whoever owns the ``Popen`` does, once."""
+    """One child's end. Waiting does not reap: the owner of the ``Popen`` does, once."""
 
     def __init__(self, popen: subprocess.Popen[bytes], pidfd: int | None) -> None:
         self._popen = popen
@@ -81,9 +81,9 @@ class ExitWatch:
             return self._popen.poll() is not None
 
     def kill_group(self) -> None:
-        """SIGKILL to the process group that the child was started to lead, unless its pid may be another's by now.
+        """SIGKILL to the process group that the child was started to lead, unless its pid may have been reused.
 
-        Nobody in there gets away by forking between a look and its signal.
+        No process of the group escapes by forking between a scan and its signal.
         """
         with suppress(ChildProcessError, ProcessLookupError, PermissionError):
             _poll_exit(self._popen)
@@ -108,7 +108,7 @@ class ExitWatch:
 
 
 def _poll_exit(popen: subprocess.Popen[bytes]) -> object:
-    """How the child ended, None if it did not; its pid stays taken. ChildProcessError: reaped, or nobody can tell."""
+    """How the child ended, None if it did not; its pid stays taken. ChildProcessError: reaped, or not known."""
     if popen.returncode is not None or not hasattr(os, "waitid"):
         raise ChildProcessError
     return os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -76,7 +76,7 @@ class RpcClient:
         """Read and write until the worker is gone, then fail what is pending; ``ended`` says why.
 
         Returns normally however the worker ended. After a ProtocolViolation its process may still be alive: ending
-        it is up to whoever started it.
+        it is up to its owner.
         """
         error: PoolError = WorkerError(f"the client of worker {self.name} was closed", worker=self.name)
         try:
@@ -199,7 +199,7 @@ class RpcClient:
             raise self._pending.timeout_error(method, sent=False)
 
     def abandon(self, request: RpcRequest) -> None:
-        """Nobody waits for it any more; a late answer is dropped and counted."""
+        """Stop waiting for it; a late answer is dropped and counted."""
         self._pending.abandon(request)
 
     # --- events and figures ------------------------------------------------------------------------------------------
@@ -209,15 +209,15 @@ class RpcClient:
         return self._broadcast.subscribe(max_events)
 
     def on_ended(self, listener: Callable[[PoolError], None]) -> None:
-        """Call ``listener`` with the reason when it is over, before anybody who waits here is told."""
+        """Call ``listener`` with the reason at the end, before any waiter here resumes."""
         self._on_ended = listener
 
     def on_background(self, changed: Callable[[BackgroundProcesses], None], ended: Callable[[ExecExit], None]) -> None:
-        """Have one listener each told which background processes there are, and of their ends."""
+        """Set the listeners for changes of the background processes and for their ends."""
         self._worker_events.on_background, self._worker_events.on_exec_exit = changed, ended
 
     def on_raw(self, listener: Callable[[tuple[RawLine, ...]], None] | None) -> None:
-        """Have one listener told the worker's own lines, and the answers to what was forwarded; None for nobody."""
+        """Set the one listener for the worker's own lines and the answers to forwarded requests; None removes it."""
         self._on_raw = listener
         self._dialect.listen_raw(on=listener is not None)
 
@@ -233,17 +233,17 @@ class RpcClient:
 
     @property
     def is_streaming(self) -> bool:
-        """Whether a prompt now would be one beside the run that is on; see ``rpc.dialect.Dialect``."""
+        """Whether a prompt now would join the run in progress, as the worker's program sees it."""
         return self.end_error is None and self._dialect.is_streaming
 
     @property
     def background(self) -> BackgroundProcesses:
-        """Which processes the worker runs in the background, as it last said."""
+        """The worker's background processes, as last reported."""
         return self._worker_events.background
 
     @property
     def awaits_person(self) -> bool:
-        """Whether an approval or a dialog waits for a person's answer."""
+        """Whether an approval or a dialog is pending."""
         return bool(self._worker_events.user_input)
 
     def invalid_line_samples(self) -> list[bytes]:

@@ -18,12 +18,12 @@ class Step(NamedTuple):
 
     ``messages``: events and answers for the layer above, in order, answers under the caller's own request ids.
     ``outgoing``: whole lines (ending in LF) to write to the worker, in order.
-    ``contaminated``: lines that were no message of the dialect, whole.
-    ``contaminated_run``: how many such lines in a row stood at the end of the block (the client adds up runs that
-    cross blocks; ``clean_start`` is False when the block began with contamination, that is, the run may continue).
+    ``invalid_lines``: lines that were no message of the dialect, whole.
+    ``trailing_run``: how many such lines in a row stood at the end of the block (the client adds up runs that
+    cross blocks; ``clean_start`` is False when the block began with an invalid line, that is, the run may continue).
     ``leading_run`` and ``longest_run``: the same at the start of the block and anywhere in it, where the dialect knows
     (``wire.framing.DecodedBlock`` does), so that the limit on runs does not depend on how the stream was cut.
-    ``raw``: the worker's own lines for whoever listens to them, and the answers to what was forwarded.
+    ``raw``: the worker's own lines for their listeners, and the answers to forwarded requests.
     """
 
     messages: list[Message]
@@ -40,7 +40,7 @@ EMPTY_STEP = Step([], [], [])
 
 
 class Dialect(Protocol):
-    """See the module docstring. ``now`` is a monotonic time in seconds, only ever compared with itself."""
+    """One per worker process. ``now`` is a monotonic time in seconds, only ever compared with itself."""
 
     @property
     def name(self) -> str:
@@ -87,7 +87,7 @@ class Dialect(Protocol):
         ...
 
     def forget(self, request_id: str) -> None:
-        """The caller no longer waits (deadline, cancelled): a late answer is dropped, not taken for another's."""
+        """The caller no longer waits (deadline, cancelled): drop a late answer."""
         ...
 
     def next_deadline(self) -> float | None:

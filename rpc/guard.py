@@ -1,8 +1,8 @@
 """The supervisor's side of the guard: one small process that cleans up when the supervisor is killed.
 
-It waits at a pipe. A supervisor that stops in order says goodbye; one that dies by any cause, SIGKILL included, closes
-the pipe by dying, and the guard kills whatever carries the instance's marker or sits in its cgroup, within 2 s
-where the machine lets it.
+It waits at a pipe. A supervisor that stops in order writes a goodbye; one that dies by any cause, SIGKILL
+included, closes the pipe, and the guard kills whatever carries the instance's marker or is in its cgroup, within 2 s
+where the machine allows it.
 """
 
 import os

@@ -28,7 +28,7 @@ CLEAN_SHUTDOWN = b"q"
 """Written by a supervisor that has stopped its workers itself."""
 
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What a terminal or a service manager sends to everybody; the guard is the one who stays."""
+"""What a terminal or a service manager sends to every process; the guard stays."""
 
 _KILL_TIMEOUT = 10.0  # seconds that those it found get to die: milliseconds, unless the kernel holds them
 _SWEEP_TIMEOUT = 60.0  # seconds until nothing new is waited for
@@ -38,10 +38,10 @@ _FINAL_PAUSES = (0.05, 0.15)  # seconds between the looks afterwards
 
 
 def wait_for_supervisor_exit(supervisor: int) -> bool:
-    """Block until the supervisor is gone; True if it took its leave.
+    """Block until the supervisor is gone; True if it stopped in order.
 
-    The pipe alone would do if nobody else ever held its other end; a process forked off the supervisor by a library
-    may, hence the pidfd beside it.
+    The pipe alone would do if only the supervisor held its other end; a process that a library has forked off it may
+    hold it too, hence the pidfd.
     """
     poll = select.poll()
     poll.register(0, select.POLLIN)
@@ -85,7 +85,7 @@ def sweep(instance: str, cgroup: Cgroup | None) -> bool:
 
 
 def _is_pipe_closed(pause: float) -> bool:
-    """Wait for the end of the pipe at standard input, ``pause`` seconds at most; whether nobody can write to it."""
+    """Wait for the end of the pipe at standard input, ``pause`` seconds at most; whether all writers have closed it."""
     poll = select.poll()
     poll.register(0, 0)  # an end of it is told also to those who do not ask
     return any(what & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, what in poll.poll(pause * 1000))

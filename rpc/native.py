@@ -1,4 +1,4 @@
-"""The native dialect: what the bundled agent speaks, one JSON object a line, in the words of ``wire.messages``.
+"""The native dialect: what the bundled agent speaks, one JSON object a line, as ``wire.messages`` defines it.
 
 A worker is ready when it says so, or has answered the question for its state that it is asked first.
 """
@@ -54,11 +54,11 @@ class NativeDialect:
         return self._running or bool(self._prompts)
 
     def listen_raw(self, *, on: bool) -> None:
-        """See the contract."""
+        """Return the worker's own lines in ``Step.raw`` from now on, or no longer."""
         self._raw_listening = on
 
     def forward(self, request_id: str, command: RawObject, now: float) -> Step:  # noqa: ARG002 - as above
-        """See the contract; methods are the worker's to know."""
+        """A front end's request under another id; the worker judges its method."""
         method = text_member(command, "method")
         if method is None:
             raise UsageError("the request names no method")
@@ -107,11 +107,11 @@ class NativeDialect:
         self._forwarded.pop(request_id, None)
 
     def next_deadline(self) -> float | None:
-        """Nothing of this dialect waits for a time."""
+        """None: this dialect has no deadlines."""
         return None
 
     def expire(self, now: float) -> Step:  # noqa: ARG002 - as above
-        """Nothing of this dialect waits for a time."""
+        """Nothing: this dialect has no deadlines."""
         return EMPTY_STEP
 
     def _raw_lines(self, block: bytes, decoded: DecodedBlock[Message]) -> Iterator[RawLine]:

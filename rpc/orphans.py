@@ -33,10 +33,10 @@ def become_subreaper(*, enabled: bool = True) -> bool:
 
 
 def _adopted_children(children: ChildRegistry) -> list[ProcessStat]:
-    """Our children that nobody of us has started: orphans that we were given as subreaper.
+    """Our children that this program has not started: orphans adopted as subreaper.
 
     A child in our own session is left out: every orphan comes from a worker, which has a session of its own; the
-    other is somebody's ordinary subprocess, whose exit status must not be stolen.
+    other is a library's ordinary subprocess, whose exit status must not be stolen.
     """
     own_session = os.getsid(0)
     unknown = (read_stat(pid) for pid in children_of(os.getpid()) if pid not in children)
@@ -44,7 +44,7 @@ def _adopted_children(children: ChildRegistry) -> list[ProcessStat]:
 
 
 class Reaper:
-    """Reaps orphans that have ended, and only those: our own children's exit status belongs to who waits for them."""
+    """Reaps orphans that have ended, and only those: the exit status of our own children belongs to their waiters."""
 
     def __init__(self, children: ChildRegistry) -> None:
         self._children = children

@@ -51,7 +51,7 @@ def read_object(line: bytes | msgspec.Raw) -> RawObject:
 
 
 def may_have_lone_surrogates(line: bytes) -> bool:
-    """Whether half a surrogate pair may be in it: JavaScript writes those, and nobody else reads them."""
+    """Whether half a surrogate pair may be in it: JavaScript writes those, and other JSON readers refuse them."""
     return rb"\ud" in line or rb"\uD" in line
 
 

@@ -37,7 +37,7 @@ class Pipe:
             return None
 
     def write_nowait(self, data: bytes | memoryview) -> int:
-        """Write what fits. Raises BrokenPipeError when nobody will ever read it, also after ``close``."""
+        """Write what fits. Raises BrokenPipeError when the other end is closed, also after ``close``."""
         if self.is_closed:
             raise BrokenPipeError
         try:

@@ -42,13 +42,13 @@ class Rung(StrEnum):
 
 
 class WorkerProcess:
-    """A running worker; implements ``rpc.transport.Transport``. Made by ``spawn``; somebody must run ``supervise``.
+    """A running worker; implements ``rpc.transport.Transport``. Made by ``spawn``; its owner runs ``supervise``.
 
     Attributes:
         worker_id, marker: as in the spec. pid, start_time, identity: which process it is.
         mask: hides the spec's secrets.
         last_rung: the highest rung of the kill ladder that was used; None if the worker ended by itself.
-        remains: what was killed after the worker's own end; set when ``stop`` returns.
+        leftovers: what was killed after the worker's own end; set when ``stop`` returns.
     """
 
     @classmethod
@@ -134,7 +134,7 @@ class WorkerProcess:
 
     @property
     def is_suspended(self) -> bool:
-        """Whether somebody has suspended the process (SIGSTOP): alive, and deaf to everything but SIGKILL."""
+        """Whether the process is suspended (SIGSTOP): alive, and deaf to everything but SIGKILL."""
         stat = read_stat(self.pid) if self._status is None else None
         return stat is not None and stat.state in "Tt"
 
@@ -179,7 +179,7 @@ class WorkerProcess:
         return self._status_or_unknown()
 
     def has_ended(self) -> bool:
-        """Whether the worker has ended, though nobody may have been told yet."""
+        """Whether the worker has ended, perhaps before ``wait_exit`` returns."""
         return self._watch.has_ended()
 
     def stderr_tail(self) -> str:
@@ -252,7 +252,7 @@ class WorkerProcess:
         self._apply_rung(Rung.KILL, SIGKILL)
 
     async def _climb(self) -> None:
-        """The polite rungs. Whoever sees the exit cancels this, so a rung is left as soon as it was enough."""
+        """The polite rungs. ``supervise`` cancels this at the exit, so a rung is left as soon as it was enough."""
         await self._record_descendants()
         if not self.is_suspended:  # a suspended process neither hears an abort nor sees its stdin close
             if self._abort is not None:
@@ -278,12 +278,12 @@ class WorkerProcess:
             self._watch.signal(number)
 
     async def _record_descendants(self) -> None:
-        """Unless no thread is free for that in time: whoever is to be killed is killed all the same."""
+        """Give up where no thread is free in time: the kill must not wait."""
         with trio.move_on_after(_SCAN_TIMEOUT):
             await self._run_in_thread(self._sweep.add_descendants, self.pid)
 
     async def _finalize(self) -> None:
-        """Kill if need be, reap, tell everybody, then kill what is left; shielded.
+        """Kill if need be, reap, wake all waiters, then kill what is left; shielded.
 
         Each step is limited by itself, and none is left out because another one was late.
         """
@@ -301,7 +301,7 @@ class WorkerProcess:
             self._finalized.set()
 
     def _record_exit(self) -> None:
-        """Reap, keep the last words, close everything, tell everybody; once."""
+        """Reap, keep the last output, close everything, wake all waiters; once."""
         if self._exited.is_set():
             return
         self._watch.kill_group()  # the last time that its number is surely the worker's
@@ -331,7 +331,7 @@ class WorkerProcess:
         return self._status or ExitStatus()
 
     async def _run_in_thread(self, work: Callable[..., T], *args: object) -> T:
-        """Looking through /proc and cgroup files blocks; the threads for it never wait behind other people's."""
+        """Looking through /proc and cgroup files blocks; its threads never wait behind unrelated work."""
         return await trio.to_thread.run_sync(work, *args, limiter=self._children.scan_limiter)
 
 

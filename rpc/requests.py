@@ -74,7 +74,7 @@ class RpcRequest:
         self._settle()
 
     def abandon(self) -> None:
-        """Nobody waits for it; an answer that comes later is not for it."""
+        """Stop waiting; a later answer is dropped."""
         self.is_settled = True
 
     def _settle(self) -> None:
@@ -135,7 +135,7 @@ class DeadlineTimer:
 
 
 class PendingRequests:
-    """Correlates answers with requests by ids made here. ``forget`` tells the dialect that nobody waits any more."""
+    """Correlates answers with requests by ids made here. ``forget`` tells the dialect that a caller stopped waiting."""
 
     def __init__(self, worker: str, forget: Callable[[str], None], mask: SecretMask) -> None:
         self._worker = worker
@@ -163,7 +163,7 @@ class PendingRequests:
             self._deadlines.set(request.id, request.deadline)
 
     def answer(self, message: Message) -> None:
-        """Settle the request that this answers; an answer nobody waits for is counted and dropped."""
+        """Settle the request that this answers; an answer without a pending request is counted and dropped."""
         request = self._by_id.pop(message.id, None)
         if request is None:
             self.late_answers += 1
@@ -186,7 +186,7 @@ class PendingRequests:
         )
 
     def abandon(self, request: RpcRequest) -> bool:
-        """Nobody waits for it any more; returns whether it was pending."""
+        """Stop waiting for it; returns whether it was pending."""
         if self._by_id.pop(request.id, None) is None:
             return False
         self._deadlines.discard(request.id)

@@ -1,4 +1,4 @@
-"""What can be set about one worker process and its client; the ``[rpc]`` table of the settings file."""
+"""The ``[rpc]`` table of the settings file: limits and times of a worker process and its client."""
 
 import msgspec
 
@@ -21,9 +21,9 @@ class RpcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     subscriber_bytes: ByteCount = ByteCount(64 * 1024 * 1024)
     """The same limit in bytes of worker output."""
     ui_timeout: PositiveSeconds = Seconds(60)
-    """A dialog that somebody could answer and nobody does is answered ``cancelled`` after this.
+    """An unanswered dialog is cancelled after this.
 
-    Where no front end follows control events there is nobody to answer, and every dialog is cancelled at once."""
+    Where no front end follows control events, every dialog is cancelled at once."""
     abort_grace: Seconds = Seconds(1)
     """Kill ladder, first rung: how long an aborted turn may take to end."""
     eof_grace: Seconds = Seconds(1)
@@ -33,7 +33,7 @@ class RpcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     log_bytes: AtLeastKiB = ByteCount(1024 * 1024)
     """A worker's stderr log file is rotated at this size; two files are kept."""
     log_workers: PositiveInt = 200
-    """So many workers' log files are kept, the latest ones."""
+    """Number of workers whose log files are kept, the latest ones."""
     env_passthrough: list[str] = msgspec.field(
         default_factory=lambda: [
             *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR"),

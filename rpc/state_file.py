@@ -1,4 +1,4 @@
-"""``workers.json``: what the next supervisor must know of this one, should this one be killed.
+"""``workers.json``: the workers of this supervisor, for the next one should this one be killed.
 
 The instance is on disk before the first worker is; a worker that is not there yet carries the instance's marker, so
 that nothing depends on a write that came too late. No fsync: a machine that lost power has lost the processes too.
@@ -35,7 +35,7 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateFileCorrupt(PoolError):
-    """The state file is not what a supervisor wrote; nobody can tell from it which workers to end."""
+    """The state file is not what a supervisor wrote: it does not say which workers to end."""
 
     code = "state_file_corrupt"
 

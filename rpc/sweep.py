@@ -25,13 +25,13 @@ from wire.procfs import (
 )
 
 _BATCH_SIZE = 128  # pidfds held at a time
-_MAX_SCANS = 20  # at the list of processes, until nobody new is on it
+_MAX_SCANS = 20  # of the list of processes, until it shows no new one
 _BATCH_TIMEOUT = 0.25  # seconds; one that does not die (uninterruptible sleep) must not keep the others alive
 _RECHECK_DELAY = 0.05  # seconds between two looks where there is no pidfd to wait on
 
 
 class SweepReport(NamedTuple):
-    """What a sweep did. ``left``: what would not die in time; ``unrelated``: pids that belong to somebody else now."""
+    """What a sweep did. ``left``: what would not die in time; ``unrelated``: pids that other processes have now."""
 
     killed: tuple[int, ...] = ()
     left: tuple[int, ...] = ()
@@ -56,9 +56,10 @@ def send_signal(pid: int, pidfd: int | None, number: int) -> bool:
 class ProcessSweep:
     """Everything that belongs to one dead or dying worker, or to a whole supervisor: remembered, found, killed.
 
-    ``note_descendants`` remembers who descends from a process while that can still be seen; the ``markers`` tell who
-    carries one of them, in the environment or as a limit (one that ends in its colon stands for all workers of that
-    instance). Both meet in ``kill_all``, which repeats until a pass finds none, since a process may fork while it dies.
+    ``add_descendants`` remembers the descendants of a process while they can still be seen; the ``markers`` find
+    processes that carry one of them, in the environment or as a limit (a marker that ends in its colon stands for all
+    workers of that instance). ``kill_all`` kills both, and repeats until a pass finds none, since a process may fork
+    while it dies.
     """
 
     def __init__(self, *markers: str) -> None:
@@ -76,7 +77,7 @@ class ProcessSweep:
         self._targets.update(ProcessRef.of(stat) for stat in descendants_of(roots))
 
     def add(self, target: ProcessRef) -> None:
-        """Remember one process by name."""
+        """Remember one process."""
         self._targets.add(target)
 
     def kill_all(self, timeout: float) -> SweepReport:
@@ -177,7 +178,7 @@ def kill_listed(entries: Iterable[ProcessIdentity], timeout: float) -> SweepRepo
     """Kill the listed processes and all that carries their markers; blocks as ``ProcessSweep.kill_all`` does.
 
     A pid is signalled only if boot id, start time and marker are those of the list; any other living process that has
-    such a pid now is reported as a stranger.
+    such a pid now is reported as unrelated.
     """
     this_boot = boot_id()
     markers = {entry.marker for entry in entries if entry.boot_id == this_boot and entry.marker}

@@ -53,7 +53,7 @@ class Transport(Protocol):
         ...
 
     def has_ended(self) -> bool:
-        """Whether the worker has ended, though ``wait_exit`` may still have to tell so."""
+        """Whether the worker has ended, perhaps before ``wait_exit`` returns."""
         ...
 
     def stderr_tail(self) -> str:
@@ -103,10 +103,10 @@ def protocol_error(dialect: str, exc: Exception) -> ProtocolViolation:
 class ClientStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one client at one moment.
 
-    ``late_answers`` had nobody waiting (deadline, cancelled, unknown or repeated id) and were dropped.
-    ``contaminated`` counts lines that were no message, an unfinished last line included. While ``backpressured`` the
+    ``late_answers`` had no pending request (deadline, cancelled, unknown or repeated id) and were dropped.
+    ``invalid_lines`` counts lines that were no message, an unfinished last line included. While ``backpressured`` the
     worker's output is not read because a subscriber is full: answers, also to pings, cannot arrive;
-    ``held_back`` counts how often that began.
+    ``backpressure_count`` counts how often that began.
     ``last_output`` is the monotonic time of the worker's last bytes, None before the first ones.
     """
 

@@ -16,7 +16,7 @@ _KEY_BYTES = 200
 
 
 class Changes(Generic[Key, Row]):
-    """The last word on each key of one table: first ``removed`` is to be deleted, then ``rows`` put.
+    """The last change of each key of one table: first ``removed`` is to be deleted, then ``rows`` put.
 
     Every method returns by how many bytes the changes have grown.
     """
@@ -77,7 +77,7 @@ class WriteBatch:
         self.last_position = later.last_position
 
     def drop(self, excess: int) -> int:
-        """Give up the oldest events until so many bytes are free; returns how many.
+        """Give up the oldest events until ``excess`` bytes are free; returns how many.
 
         When they do not suffice, the oldest deletions of runs go too: such a run comes back with the next life, which
         forgets it again by its age. Sessions, documents, and runs that are to be put, always stay.
@@ -171,7 +171,7 @@ class WriteBacklog:
         return self._in_flight
 
     def finish_batch(self, *, refused: int = 0) -> None:
-        """The batch taken is durable, but for so many rows that the database cannot hold, whatever the disk does."""
+        """The batch taken is durable, except ``refused`` rows that the database cannot hold."""
         batch = self._end_in_flight()
         self.cost -= batch.cost
         self.written = batch.last_position

@@ -248,7 +248,7 @@ class Database:
     # --- upkeep -----------------------------------------------------------------------------------------------------
 
     def delete_events(self, upto: int, most: int) -> int:
-        """Delete at most so many of the oldest events, none above ``upto``; returns how many."""
+        """Delete at most ``most`` of the oldest events, none above ``upto``; returns how many."""
         edge = "SELECT max(seq) FROM (SELECT seq FROM events WHERE seq <= ? ORDER BY seq LIMIT ?)"
         with self.transaction():
             boundary = self.connection.execute(edge, (upto, most)).fetchone()[0]
@@ -293,7 +293,7 @@ class Database:
         return unused, pages
 
     def vacuum(self, pages: int) -> None:
-        """Give so many unused pages back to the file system."""
+        """Give unused pages back to the file system."""
         # The pragma frees a page a step and gives no rows, for which ``execute`` would take but one step.
         self.connection.executescript(f"PRAGMA incremental_vacuum({pages:d})")
 

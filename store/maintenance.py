@@ -14,7 +14,7 @@ _KEPT_FREE_PAGES = 4096
 """16 MiB of unused pages, and a quarter of the file, are kept for the next rows before any are given back."""
 _MAX_SEQ = 2**63 - 1
 _AGE_CHECKS = 1000
-"""The age of events is looked at so many times in the time they are kept."""
+"""Number of checks of the events' age in the time they are kept."""
 _AGE_CHECK_SECONDS = (1.0, 3600.0)
 _FILE_CHECK_SECONDS = 10.0
 """Seconds in which to notice that the file was removed; what is promised meanwhile is lost with all the rest."""
@@ -56,9 +56,9 @@ class Maintenance:
         return has_written
 
     def catch_up(self, added: int, *, is_awaited: Callable[[], bool]) -> None:
-        """After a write with so many new events: delete up to twice as many old ones, while nobody waits for the next.
+        """After a write of ``added`` events: delete up to twice as many old ones, unless another write is awaited.
 
-        Far over its limit the table shrinks again whoever waits, or a steady flood would let it grow without end.
+        Far over its limit the table shrinks in any case, or a steady flood would let it grow without end.
         """
         self._check_file()
         far = self._settings.events + self._settings.events // 10

@@ -99,7 +99,7 @@ def quarantine_warning(path: Path) -> str | None:
 
 
 SEQ_BLOCK = 10_000
-"""So many seqs are reserved at a time."""
+"""Number of seqs reserved at a time."""
 
 _IMPOSSIBLE_VERSION = 100
 """A version from here on is damage, not a newer program's."""

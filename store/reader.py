@@ -51,7 +51,7 @@ def _read_page(
     source, values = _selection(after, before, session, limit)
     try:
         (text,) = connection.execute(f"SELECT {_AS_JSON} FROM ({source})", values).fetchone()  # noqa: S608  # literals
-    except sqlite3.DataError:  # so many bytes in one page that they are too long for one text
+    except sqlite3.DataError:  # the page is too long for one text
         return [_row(found) for found in connection.execute(source, values)]
     return [
         _row((seq, whole + part / _FRACTIONS, session, channel, kind, run_id, bytes.fromhex(data)))

@@ -71,7 +71,7 @@ DocumentKey = tuple[str, str]
 
 
 class DocumentRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A small record of whoever needs no table of its own; ``body`` is its owner's JSON."""
+    """A small record for owners without a table of their own; ``body`` is the owner's JSON."""
 
     kind: str
     key: str
@@ -81,7 +81,7 @@ class DocumentRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """What the store held when it was opened, all that the gateway keeps in memory but for the documents.
 
-    Those are read by whoever they belong to (``Store.read_documents``).
+    Their owners read those (``Store.read_documents``).
     """
 
     sessions: list[SessionRow]
@@ -130,10 +130,10 @@ class StoreUnusable(PoolError):
 class FileLost(sqlite3.OperationalError):
     """The open file is no longer the one of its name: it was removed, renamed or replaced.
 
-    What is written to it is gone with this process, though SQLite sees nothing wrong. It is not made anew from memory:
-    the store does not have what it has already written, a file with half of the sessions would pass for a sound one in
-    the next life, and whoever put another file there, or wanted an empty start, would find it overwritten. So the store
-    goes on in memory and says so; it recovers by itself when the very file is back.
+    What is written to it is gone with this process, though SQLite sees nothing wrong. It is not rebuilt from memory:
+    the store no longer has what it has written, a file with half of the sessions would pass for a sound one in the next
+    life, and a file that was put there on purpose would be overwritten. So the store goes on in memory and reports it;
+    it recovers when the same file is back.
     """
 
     def __init__(self, what: str) -> None:

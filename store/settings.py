@@ -11,7 +11,7 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """What is kept, and how much may wait for the disk."""
 
     events: PositiveInt = 1_000_000
-    """So many events are kept, the latest ones; at least 1."""
+    """Number of events kept, the latest ones; at least 1."""
     events_age: Seconds = Seconds(30 * 86400)
     """Older events are deleted; 0 = whatever their age."""
     backlog: AtLeast64KiB = ByteCount(64 * 1024 * 1024)

@@ -206,7 +206,7 @@ class Store:
     # --- what the writer's thread tells -----------------------------------------------------------------------------
 
     def _notify_changed(self) -> None:
-        with suppress(trio.RunFinishedError):  # nobody is left who could wait
+        with suppress(trio.RunFinishedError):  # no waiter is left
             self._token.run_sync_soon(self._wake, idempotent=True)
 
     def _wake(self) -> None:
@@ -214,14 +214,14 @@ class Store:
         changed.set()
 
     def _publish_trouble(self, kind: str, details: dict[str, Any]) -> None:
-        with suppress(trio.RunFinishedError):  # nobody is left to be told
+        with suppress(trio.RunFinishedError):  # no listener is left
             self._token.run_sync_soon(self._call_on_trouble, kind, details)
 
     def _call_on_trouble(self, kind: str, details: dict[str, Any]) -> None:
         try:
             self._on_trouble(kind, details)
         except Exception:  # trio would end the whole program for an exception here
-            _logger.exception("nobody could be told of %s", kind)
+            _logger.exception("event callback for %s failed", kind)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -270,11 +270,11 @@ class StoredDocuments:
         self._store = store
 
     async def load(self, kind: str) -> dict[str, bytes]:
-        """See ``Documents.load``."""
+        """The documents of a kind by their keys, every one put before included."""
         return await self._store.read_documents(kind)
 
     def put(self, kind: str, key: str, body: bytes | None) -> "PendingWrite":
-        """See ``Documents.put``."""
+        """Keep a body, or remove it (None); the result waits until that is durable."""
         self._store.put_document(kind, key, body)
         return PendingWrite(self._store)
 
@@ -293,9 +293,9 @@ class PendingWrite:
 _SWITCH_INTERVAL = 50e-6
 """Shorter than a round of a busy event loop.
 
-A round lets go of the interpreter for a moment, too short for a thread that has to wake up first, which then begins to
-wait anew. With Python's own 5 ms the writer, who needs it a dozen times for a commit, can starve beside such a loop:
-commits of 200 ms, some of 8 s, where they take 2 ms with this.
+A round lets go of the interpreter for a moment, too short for a thread that has to wake up first, which then waits
+again. With Python's own 5 ms the writer, which needs the interpreter a dozen times for a commit, can starve beside such
+a loop: commits of 200 ms, some of 8 s, where they take 2 ms with this.
 """
 
 

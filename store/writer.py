@@ -141,7 +141,7 @@ class Writer:
             self._work.notify()
 
     def join(self, timeout: float) -> bool:
-        """After ``close``: wait for the end, at most so many seconds; False = it has not come."""
+        """After ``close``: wait for the end, at most ``timeout`` seconds; False = it has not come."""
         self._threads[0].join(timeout)
         return self.has_ended
 
@@ -229,7 +229,7 @@ class Writer:
 
     def _failed(self, exc: Exception) -> None:
         if not isinstance(exc, sqlite3.Error):
-            _logger.error("a defect keeps the store from writing", exc_info=exc)
+            _logger.error("internal error in the store writer", exc_info=exc)
         with self._work:
             self.backlog.requeue_batch()
         self._degrade(exc)
@@ -288,9 +288,9 @@ class Writer:
         except FileLost as exc:
             self._degrade(exc)
         except (sqlite3.Error, OSError) as exc:
-            _logger.warning("the store cannot tidy up: %s", exc)
-        except Exception:  # a defect here must not end the thread that everybody's flush waits for
-            _logger.exception("a defect keeps the store from tidying up")
+            _logger.warning("store maintenance failed: %s", exc)
+        except Exception:  # a defect here must not end the thread that every flush waits for
+            _logger.exception("internal error in store maintenance")
         return False
 
     def _finish(self) -> None:
@@ -303,7 +303,7 @@ class Writer:
             else:
                 self._database.close_cleanly()
         except sqlite3.Error as exc:
-            _logger.warning("%s could not be closed in good order: %s", self._database.path, exc)
+            _logger.warning("%s was not closed cleanly: %s", self._database.path, exc)
 
     # --- the watch --------------------------------------------------------------------------------------------------
 

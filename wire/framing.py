@@ -19,7 +19,7 @@ _UTF8_STEP = 256 * 1024
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding a peer's JSON may raise: bad syntax or shape, bad UTF-8, nesting deeper than the interpreter's stack.
 
-Whoever decodes a raw ``data`` or ``result`` by name catches these: numbers out of range and deep nesting show then.
+Catch these when decoding a raw ``data`` or ``result``: numbers out of range and deep nesting show only then.
 """
 
 T = TypeVar("T")

@@ -117,6 +117,18 @@ class TextParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     images: list[ImageContent] = []
 
 
+class AbortParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``abort``: with ``keep_queue`` the inputs that wait go with the next prompt."""
+
+    keep_queue: bool = False
+
+
+class CompactParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``compact``: what the summary should keep."""
+
+    instructions: str | None = None
+
+
 # --- results --------------------------------------------------------------------------------------------------------
 
 
@@ -291,7 +303,7 @@ class BackgroundProcesses(msgspec.Struct, frozen=True):
 
 
 class ExecExit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``exec_exit``: a process in the background has ended and nobody has seen it; told before its ``background``.
+    """``exec_exit``: a process in the background has ended unseen; sent before its ``background``.
 
     ``session_id`` is the process's name, ``summary`` says in a line how it ended. ``session_key``: the worker's
     conversation it belonged to, as ``get_state`` names it. ``exit_code``, or the name of the ``signal`` that ended it.

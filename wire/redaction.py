@@ -18,8 +18,8 @@ _MIN_SECRET_CHARS = 6
 class SecretMask:
     """Puts ``***`` in the place of each value, and of each line of one that has several, as a key in PEM has.
 
-    Each is found as it is and as JSON escapes it. Whoever cuts hides first, or asks here where: half a value is not
-    known for one.
+    Each is found as it is and as JSON escapes it. Mask before cutting, or cut at ``safe_cut``: half a value is not
+    recognized.
 
     Attributes:
         longest: bytes of the longest of them.

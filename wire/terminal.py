@@ -30,7 +30,7 @@ def can_style(env: Mapping[str, str]) -> bool:
 
 
 def wants_styles(env: Mapping[str, str]) -> bool:
-    """Whether to style what a terminal is shown: it can, and nobody has asked for plain text (``NO_COLOR``)."""
+    """Whether to style terminal output: the terminal can, and ``NO_COLOR`` is not set."""
     return can_style(env) and not env.get("NO_COLOR")
 
 
@@ -54,7 +54,7 @@ def display_width(text: str) -> int:
 
 
 def fit(text: str, columns: int) -> str:
-    """The text in at most so many columns; what is cut off is marked."""
+    """The text cut to at most that many columns; a cut is marked."""
     if columns <= 0:
         return ""
     if len(text) * 2 <= columns or display_width(text) <= columns:

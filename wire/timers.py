@@ -122,7 +122,7 @@ class KeyedTimers(Generic[KeyT]):
         return heap[0][0] if heap else None
 
     def pop_due(self, now: float, limit: int | None = None) -> list[KeyT]:
-        """Take out what is due at ``now`` or was before, the earliest first; with ``limit``, at most so many."""
+        """Take out what is due at ``now`` or was before, the earliest first; at most ``limit`` of them."""
         keys: list[KeyT] = []
         while limit is None or len(keys) < limit:
             due = self.next_due()

@@ -167,7 +167,7 @@ def read_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
 
 def _is_object(line: bytes) -> bool:
     try:
-        line.decode()  # msgspec passes over bad UTF-8 in values that nobody asked for
+        line.decode()  # msgspec passes over bad UTF-8 in values that it skips
         _object_decoder.decode(line)
     except DECODE_ERRORS:
         return False
@@ -237,7 +237,7 @@ def _misplaced_header_hint(file: BinaryIO, path: Path) -> str:
 
 def _decode_header(line: bytes, path: Path) -> _AnyHeader:
     try:
-        line.decode()  # msgspec passes over bad UTF-8 in values that nobody asked for
+        line.decode()  # msgspec passes over bad UTF-8 in values that it skips
         return _header_decoder.decode(line)
     except DECODE_ERRORS as exc:
         raise TranscriptDamaged(f"{path} does not begin with a session header: {exc}") from exc

@@ -79,5 +79,5 @@ class PrivateAgentDir:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        with suppress(OSError):  # what cannot be removed now is in nobody's way: ``make`` begins by removing it
+        with suppress(OSError):  # what cannot be removed now does no harm: ``make`` begins by removing it
             self.remove()

@@ -1,7 +1,8 @@
 """The pi dialect: ``pi --mode rpc`` behind native messages. Sans-IO; implements ``rpc.dialect.Dialect``."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,9 +17,7 @@ from rpc.pi.events import error_text
 from rpc.pi.link import PiLink
 from rpc.pi.messages import (
     PiAbortBash,
-    PiAbortParams,
     PiBashParams,
-    PiCompactParams,
     PiGetState,
     PiLine,
     PiNewSessionParams,
@@ -37,7 +36,7 @@ from rpc.pi.run_state import PiRunPhase
 from rpc.pi.runs import PiRunController
 from rpc.settings import RpcSettings
 from wire.framing import decode_block
-from wire.messages import PromptParams, Ready, TextParams
+from wire.messages import AbortParams, CompactParams, PromptParams, Ready, TextParams
 from wire.prompt_texts import answer_instructions
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -53,7 +52,7 @@ class PiDialect:
 
     Beside the contract:
 
-    - ``attended``: asked whether somebody is there to answer dialogs of extensions. While nobody is, each dialog is
+    - ``attended``: whether somebody is there to answer dialogs of extensions; otherwise each dialog is
       cancelled at once. Those that would keep ``new_session`` and ``switch_session`` from happening are confirmed.
     - ``in_memory``: it runs with ``--no-session``. It has the conversation that it begins with, and no other one.
     - The event ``start_failed{message}`` instead of ``ready``: pi lives, but cannot work.
@@ -61,7 +60,7 @@ class PiDialect:
       methods.
     - A prompt that joins a run (``streaming_behavior``) is answered with the end of that run. ``steer`` and
       ``follow_up`` are answered when pi has the text, and refused with ``idle`` when no run is on: pi would keep the
-      text in silence for whoever prompts next.
+      text in silence for the next prompt.
     - ``abort`` answers ``{left_in_queue}`` when the run has ended. What waits in pi's queue is dropped: by a command,
       or where a release has none by opening the transcript again. Without a transcript the texts of such a release
       stay, and ``left_in_queue`` is their number.
@@ -99,12 +98,12 @@ class PiDialect:
             "new_session": self._new_session,
             "switch_session": self._switch_session,
             "compact": self._compact,
-            "get_state": self._get_state,
-            "get_messages": self._get_messages,
-            "get_commands": self._get_commands,
+            "get_state": partial(self._ask, lambda: procedures.get_state(self._runs.waiting_count)),
+            "get_messages": partial(self._ask, procedures.get_messages),
+            "get_commands": partial(self._ask, procedures.get_commands),
             "set_model": self._set_model,
             "set_thinking": self._set_thinking,
-            "ping": self._ping,
+            "ping": partial(self._ask, procedures.ping),
             "ui_respond": self._ui_respond,
         }
         if allow_bash:
@@ -114,7 +113,7 @@ class PiDialect:
 
     @property
     def is_running(self) -> bool:
-        """From a prompt, or an ``agent_start`` that nobody asked for, until the run has settled."""
+        """From a prompt, or an unrequested ``agent_start``, until the run has settled."""
         return self._runs.is_running
 
     @property
@@ -123,11 +122,11 @@ class PiDialect:
         return self._runs.phase is PiRunPhase.RUNNING or self._runs.is_backing_off
 
     def listen_raw(self, *, on: bool) -> None:
-        """See the contract."""
+        """Return pi's own lines in ``Step.raw`` from now on, or no longer."""
         self._link.raw_listening = on
 
     def forward(self, request_id: str, command: RawObject, now: float) -> Step:
-        """See the contract. UsageError carries ``worker_code`` unsupported or invalid_params."""
+        """Send a front end's own command. UsageError carries ``worker_code`` unsupported or invalid_params."""
         self._link.now = now
         self._link.expect(request_id)
         try:
@@ -144,7 +143,7 @@ class PiDialect:
         return self._link.collect_step()
 
     def request(self, request_id: str, method: str, params: msgspec.Raw, now: float) -> Step:
-        """See the contract. UsageError carries ``worker_code`` unsupported or invalid_params."""
+        """Send a native request. UsageError carries ``worker_code`` unsupported or invalid_params."""
         handler = self._methods.get(method)
         if handler is None:
             raise UsageError(f"a worker of the pi dialect does not do {method}", worker_code="unsupported")
@@ -158,7 +157,7 @@ class PiDialect:
         return self._link.collect_step()
 
     def receive(self, block: bytes, now: float) -> Step:
-        """See the contract."""
+        """Translate a block of complete lines."""
         self._link.now = now
         decoded = decode_block(block, self._decoder)
         if self._link.wants_raw:
@@ -173,16 +172,16 @@ class PiDialect:
         return self._link.collect_step(decoded)
 
     def forget(self, request_id: str) -> None:
-        """See the contract. The run or procedure behind the request goes on."""
+        """Drop a late answer; the run or procedure behind the request goes on."""
         self._link.forget(request_id)
 
     def next_deadline(self) -> float | None:
-        """See the contract."""
+        """The earliest deadline of runs and dialogs."""
         deadlines = (self._runs.next_deadline(), self._dialogs.next_deadline())
         return min((at for at in deadlines if at is not None), default=None)
 
     def expire(self, now: float) -> Step:
-        """See the contract."""
+        """Act on the deadlines of runs and dialogs that have passed."""
         self._link.now = now
         self._dialogs.expire(now)
         self._runs.expire(now)
@@ -231,7 +230,7 @@ class PiDialect:
             self._link.reject(request_id, "idle", "no run is in progress; send a prompt")
 
     def _abort(self, request_id: str, raw: msgspec.Raw) -> None:
-        params = decode_params(raw, PiAbortParams)
+        params = decode_params(raw, AbortParams)
         self._runs.begin_abort(keep_queue=params.keep_queue)
         self._dialogs.cancel_all()
         if self._procedure_runner.running_shells:
@@ -269,7 +268,7 @@ class PiDialect:
         )
 
     def _compact(self, request_id: str, raw: msgspec.Raw) -> None:
-        params = decode_params(raw, PiCompactParams)
+        params = decode_params(raw, CompactParams)
         self._begin_exclusive(request_id, "compact", procedures.compact(params.instructions))
 
     def _begin_exclusive(self, request_id: str, method: str, procedure: procedures.Procedure[object]) -> None:
@@ -299,21 +298,9 @@ class PiDialect:
 
     # --- questions ---
 
-    def _get_state(self, request_id: str, raw: msgspec.Raw) -> None:
+    def _ask(self, begin: Callable[[], procedures.Procedure[Any]], request_id: str, raw: msgspec.Raw) -> None:
         decode_params(raw, PiNoParams)
-        self._procedure_runner.run_for_request(request_id, procedures.get_state(self._runs.waiting_count))
-
-    def _get_messages(self, request_id: str, raw: msgspec.Raw) -> None:
-        decode_params(raw, PiNoParams)
-        self._procedure_runner.run_for_request(request_id, procedures.get_messages())
-
-    def _get_commands(self, request_id: str, raw: msgspec.Raw) -> None:
-        decode_params(raw, PiNoParams)
-        self._procedure_runner.run_for_request(request_id, procedures.get_commands())
-
-    def _ping(self, request_id: str, raw: msgspec.Raw) -> None:
-        decode_params(raw, PiNoParams)
-        self._procedure_runner.run_for_request(request_id, procedures.ping())
+        self._procedure_runner.run_for_request(request_id, begin())
 
     def _bash(self, request_id: str, raw: msgspec.Raw) -> None:
         params = decode_params(raw, PiBashParams)

@@ -122,7 +122,7 @@ class DialogHandler:
         self._link.emit("ui_request", request)
 
     def answer(self, answer: UiAnswer) -> bool:
-        """Somebody has answered; False when the dialog is not open (any more)."""
+        """Pass a person's answer on; False when the dialog is not open (any more)."""
         response = self._dialogs.answer(answer)
         if response is None:
             return False
@@ -140,7 +140,7 @@ class DialogHandler:
         return self._dialogs.next_deadline()
 
     def expire(self, now: float) -> None:
-        """Cancel what nobody has answered in time."""
+        """Cancel the dialogs whose deadline has passed."""
         for dialog_id in self._dialogs.pop_due(now):
             self._cancel(dialog_id, "timeout")
 

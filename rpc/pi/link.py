@@ -72,11 +72,11 @@ class PiLink:
         return f"p{self._last_id}"
 
     def respond(self, response: PiUiResponse) -> None:
-        """Write what a person (or nobody) said to a dialog; pi does not answer."""
+        """Write the answer to a dialog; pi does not acknowledge it."""
         self._outgoing.append(encode_command(response))
 
     def collect_raw(self, raw: bytes, line: PiLine) -> None:
-        """Keep a line for whoever listens: an event, or the answer to what was forwarded."""
+        """Keep a line for the raw listener: an event, or the answer to a forwarded command."""
         if line.type != "response":
             if self.raw_listening:
                 self._raw.append(self._event_line(raw, line))
@@ -97,7 +97,7 @@ class PiLink:
         return RawLine(with_original_id(raw, sent.forward.command.get("id")), sent.forward.request_id, others)
 
     def deliver(self, line: PiLine) -> None:
-        """Give an answer of pi to whoever sent the command.
+        """Give an answer of pi to the sender of the command.
 
         pi leaves out the id where it did not know the command or could not read the line: the oldest open command of
         that name is meant, or the only open one. A stray answer becomes an ``error`` event.
@@ -124,7 +124,7 @@ class PiLink:
         self._unanswered.add(request_id)
 
     def forget(self, request_id: str) -> None:
-        """Nobody waits for it any more; its answer will be dropped."""
+        """Stop waiting; the answer will be dropped."""
         self._unanswered.discard(request_id)
 
     def answer(self, request_id: str, result: object) -> None:
@@ -150,7 +150,7 @@ class PiLink:
         return False
 
     def emit(self, name: str, data: object) -> None:
-        """Tell an event."""
+        """Emit an event."""
         self._messages.append(Message(event=name, data=msgspec.Raw(self._encode(data))))
 
     def stamp(self, run_id: str | None = None) -> EventStamp:

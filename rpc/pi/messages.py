@@ -279,12 +279,6 @@ class PiNoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For methods without parameters."""
 
 
-class PiAbortParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``abort``: ``keep_queue`` leaves queued texts for the next prompt."""
-
-    keep_queue: bool = False
-
-
 class PiNewSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``new_session``: ``parent_session`` is the transcript that the new one refers to."""
 
@@ -295,12 +289,6 @@ class PiSwitchSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     """``switch_session``: the transcript's absolute path; the worker's own directory may be another."""
 
     session_file: _AbsolutePath
-
-
-class PiCompactParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``compact``: what the summary should keep."""
-
-    instructions: str | None = None
 
 
 class PiSetModelParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -34,7 +34,7 @@ class PiPassthrough:
         self._allow_bash = allow_bash
 
     def forward(self, request_id: str, command: RawObject) -> None:
-        """See ``rpc.dialect.Dialect.forward``."""
+        """Pass a command on; raises UsageError for one that is refused."""
         name = text_member(command, "type")
         if name is None:
             raise UsageError("a command has a type, which is a text", worker_code="unsupported")
@@ -78,7 +78,7 @@ class PiPassthrough:
         return take
 
     def _answer_dialog(self, request_id: str, command: RawObject) -> None:
-        """One that nobody waits for any more is passed over, as pi does."""
+        """Answer a dialog; one that is closed already is passed over, as pi does."""
         known = {name: value for name, value in command.items() if name in UiAnswer.__struct_fields__}
         try:
             answer = msgspec.json.decode(msgspec.json.encode(known), type=UiAnswer)

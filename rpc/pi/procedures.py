@@ -161,7 +161,7 @@ def switch_session(consent: Consent, soft: RuntimeSettings, session_file: str) -
     """Go on with a conversation. Raises WorkerRefused ``resume_failed`` when pi then holds another or an empty one.
 
     pi says ``success`` for any path and starts afresh where it finds no transcript; but it never writes a transcript
-    without a message, so an empty one was not resumed. Whoever calls has checked and mended the file.
+    without a message, so an empty one was not resumed. The caller has checked and repaired the file.
     """
     yield UNTIL_IDLE
     yield from _change_session(consent, PiSwitchSession(session_path=session_file))

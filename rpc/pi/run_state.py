@@ -93,7 +93,7 @@ class PiRun:
         self._stop_reason, self._error = "aborted", None
 
     def result(self) -> PromptResult:
-        """The run's end, for whoever waits."""
+        """The run's result."""
         reason = self._stop_reason
         if self.aborting and reason in (None, "error"):  # a wait before a retry was ended, or a run of tools
             reason = "aborted"

@@ -376,4 +376,4 @@ def _is_still_active(line: PiLine) -> bool:
 
 
 def _ignore_answer(_line: PiLine) -> None:
-    """An answer that nobody waits for."""
+    """An answer of no interest."""

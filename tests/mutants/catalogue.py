@@ -209,8 +209,8 @@ _STORE = (
         "I7",
         "a full disk makes the memory grow",
         "store/backlog.py:WriteBacklog._enforce_limit",
-        "not self.is_limited or",
-        "True or",
+        "waiting <= self._limit",
+        "True",
         ("tests/store/test_backlog.py::test_over_the_limit_the_oldest_events_are_given_up_and_counted",),
     ),
 )

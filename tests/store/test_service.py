@@ -259,7 +259,7 @@ async def test_upkeep_that_fails_costs_nothing_but_a_line_in_the_log(
         assert await store.flush()
         store.put_events(events(21, 31))
         assert await store.flush()
-    assert "cannot tidy up: disk I/O error" in caplog.text
+    assert "store maintenance failed: disk I/O error" in caplog.text
     assert stored(path) == list(range(1, 31))
 
 
@@ -272,4 +272,4 @@ async def test_a_defect_in_upkeep_leaves_the_writer_at_work(
         assert await store.flush()
         store.put_events(events(21, 31))
         assert await store.flush()
-    assert "a defect keeps the store from tidying up" in caplog.text
+    assert "internal error in store maintenance" in caplog.text
