@@ -1,11 +1,4 @@
-"""Entry, states, indexed heap.
-
-The states of entries (runs in the lanes) and of sessions, and the moves that are legal; any other move raises.
-
-Things in order of rank, the smallest first; anything may be taken out of the middle, in O(log n) on average.
-
-One run as the lanes see it, from its acceptance to its end.
-"""
+"""Runs as the lanes see them, the transition tables of runs and sessions, and the heap that orders them. Pure."""
 
 import heapq
 from collections.abc import Iterator, Mapping
@@ -24,13 +17,13 @@ class EntryState(StrEnum):
     WAITING = "waiting"
     """In its session's queue, whole."""
     SUMMARIZED = "summarized"
-    """It gave way to newer ones: a line of it goes with the session's next prompt, whose turn answers for it."""
+    """Dropped but for a line, which goes with the session's next prompt; that turn answers for it."""
     STEERED = "steered"
     """Handed to the running turn, which answers for it unless it comes back."""
     RUNNING = "running"
     """Part of a turn's prompt."""
     ENDED = "ended"
-    """Answered, refused or withdrawn; the machine knows it no more."""
+    """Answered, rejected or withdrawn; no longer known."""
 
 
 class LaneSessionState(StrEnum):
@@ -45,7 +38,7 @@ class LaneSessionState(StrEnum):
     RUNNING = "running"
     """For its turn to end."""
     ABORTING = "aborting"
-    """The same, but the turn has been told to end, for a message that interrupts it."""
+    """The same, but the turn is being aborted for a message that interrupts it."""
 
 
 ENTRY_TRANSITIONS: Mapping[EntryState, frozenset[EntryState]] = {

@@ -1,13 +1,7 @@
-"""Lane machine, queue modes, dispatcher.
+"""The lane machine: when a session's next turn begins, and what becomes of messages meanwhile. Pure.
 
-What becomes of a message that arrives: it begins a turn, joins the running one, waits, interrupts, or is refused.
-
-Who goes next: what a session without a turn waits for, and which of those in line gets a free slot.
-
-When a session's next turn begins, and what becomes of messages meanwhile: ``handle(stimulus, now) -> actions``.
-
-It never awaits, reads no clock and knows no worker; the gateway tells it what happened and carries out what it says.
-This file is the front: it takes each stimulus to the part that knows it, and lets the pump run after every one.
+``handle(stimulus, now) -> actions``: it never awaits, reads no clock and knows no worker. Each stimulus goes to the
+part that knows it; the dispatcher runs after every one.
 """
 
 from collections.abc import Callable
@@ -34,19 +28,19 @@ from wire.timers import Timers
 _MAX_STEERED = 1000
 """Messages that one turn may be given while it runs; more become follow-ups, which the queue's cap bounds."""
 _MAX_SUMMARIZED = 1000
-"""Runs of one session of which only a line is left; of more, the one that gave way first is refused after all."""
+"""Summarized runs of one session; of more, the one that was summarized first is rejected."""
 
 
 class QueuePolicy:
-    """The queue modes and the limits. Limits are for newcomers: nobody who waits gives way unless one comes in."""
+    """The queue modes and the limits. Limits apply to new messages: a waiting one is dropped only when one arrives."""
 
     __slots__ = ("_state",)
 
-    def __init__(self, book: LaneState) -> None:
-        self._state = book
+    def __init__(self, state: LaneState) -> None:
+        self._state = state
 
     def admit(self, submit: Submit) -> None:
-        """Take a run in, or refuse it. It must not be known."""
+        """Accept a new run, or reject it."""
         session = self._state.sessions.get(submit.session)
         if session is None:
             self._begin_or_wait(submit)
@@ -59,16 +53,16 @@ class QueuePolicy:
 
     def _begin_or_wait(self, submit: Submit) -> None:
         """The session is free: the message begins a turn, or waits for a slot of its lane and for nothing else."""
-        book = self._state
-        has_slot = book.slots.has_room(submit.lane)
+        state = self._state
+        has_slot = state.slots.has_room(submit.lane)
         if not has_slot and not self._has_room(submit):
             return
-        session = book.sessions[submit.session] = LaneSession(submit.session)
-        entry = book.new_entry(submit)
+        session = state.sessions[submit.session] = LaneSession(submit.session)
+        entry = state.new_entry(submit)
         if has_slot:
-            book.begin(session, submit.lane, [entry])
+            state.begin(session, submit.lane, [entry])
         else:
-            book.enqueue(session, entry)
+            state.enqueue(session, entry)
             session.queue.mark_ready()
 
     def _steer(self, turn: LaneTurn, submit: Submit) -> None:
@@ -79,52 +73,52 @@ class QueuePolicy:
 
     def _interrupt(self, session: LaneSession, submit: Submit) -> None:
         """The newest message takes the place of the turn and of all that waits, unless it may not even wait."""
-        book = self._state
+        state = self._state
         if not session.queue and not self._has_room(submit):
             return
         if session.turn is not None and session.state is LaneSessionState.RUNNING:
             session.transition_to(LaneSessionState.ABORTING)
-            book.actions.append(AbortTurn(session.turn.name))
-        book.reject_all(list(session.queue), RejectionReason.INTERRUPTED)
-        book.enqueue(session, book.new_entry(submit))
+            state.actions.append(AbortTurn(session.turn.name))
+        state.reject_all(list(session.queue), RejectionReason.INTERRUPTED)
+        state.enqueue(session, state.new_entry(submit))
 
     def _queue(self, session: LaneSession, submit: Submit) -> None:
-        """Let the message wait; where the session's queue is full somebody gives way, perhaps the message itself."""
-        book, cap, overflow = self._state, self._state.settings.cap, self._state.settings.overflow
-        is_full = session.queue.size >= cap
-        if is_full and overflow is Overflow.NEW:
-            book.emit_rejection(submit.run, submit.session, RejectionReason.FULL)
+        """Let the message wait; where the session's queue is full a message is dropped, perhaps this one."""
+        state, settings = self._state, self._state.settings
+        is_full = session.queue.size >= settings.cap
+        if is_full and settings.overflow is Overflow.NEW:
+            state.emit_rejection(submit.run, submit.session, RejectionReason.FULL)
             return
-        replaces = is_full and overflow is Overflow.OLD
+        replaces = is_full and settings.overflow is Overflow.OLD
         if not replaces and not self._has_room(submit):
             return
-        book.enqueue(session, book.new_entry(submit))
-        # Only one goes, however many are too many; and only after the newcomer has joined, so that a group that
-        # gathers is never empty in between and goes on counting how long it has waited.
-        if session.queue.size > cap:
+        state.enqueue(session, state.new_entry(submit))
+        # Only one is dropped, and only after the new one has joined: so a batch that gathers is never empty in between
+        # and keeps its start.
+        if session.queue.size > settings.cap:
             self._apply_overflow(session)
 
     def _apply_overflow(self, session: LaneSession) -> None:
-        book, queue = self._state, session.queue
+        state, queue = self._state, session.queue
         oldest = queue.pick_victim()
-        if oldest.exclusive or book.settings.overflow is not Overflow.SUMMARIZE:
-            book.reject(oldest, RejectionReason.DROPPED)
+        if oldest.exclusive or state.settings.overflow is not Overflow.SUMMARIZE:
+            state.reject(oldest, RejectionReason.DROPPED)
             return
         queue.summarize(oldest, messages.summary_line(oldest.text))
         surplus = queue.summaries.first
         if surplus is not None and len(queue.summaries) > _MAX_SUMMARIZED:
-            book.reject(surplus, RejectionReason.DROPPED)
+            state.reject(surplus, RejectionReason.DROPPED)
 
     def _has_room(self, submit: Submit) -> bool:
-        """Whether the message may wait. Where too many do, the lowest priority gives way, the latest among equals."""
-        book = self._state
-        if len(book.pending) < book.settings.pending:
+        """Whether the message may wait. Where too many do, the lowest priority is evicted, the latest among equals."""
+        state = self._state
+        if len(state.pending) < state.settings.pending:
             return True
-        lowest = book.pending.first()
+        lowest = state.pending.first()
         if lowest is None or lowest.priority >= submit.priority:
-            book.emit_rejection(submit.run, submit.session, RejectionReason.EVICTED)
+            state.emit_rejection(submit.run, submit.session, RejectionReason.EVICTED)
             return False
-        book.reject(lowest, RejectionReason.EVICTED)
+        state.reject(lowest, RejectionReason.EVICTED)
         return True
 
 
@@ -139,21 +133,21 @@ def _turn_to_steer(session: LaneSession, submit: Submit) -> LaneTurn | None:
 
 
 class Dispatcher:
-    """Runs after every step, over what the step has touched.
+    """Runs after every stimulus, over what it has touched.
 
     First every touched session takes its place (free, gathering, or in line), then the lanes give their slots: so a
-    slot goes to the best of all who are due, in whatever order they became so.
+    slot goes to the best of all that are due, in whatever order they became so.
     """
 
     __slots__ = ("_state", "timers")
 
-    def __init__(self, book: LaneState) -> None:
-        self._state = book
+    def __init__(self, state: LaneState) -> None:
+        self._state = state
         self.timers = Timers()
         """The ends of debounces."""
 
     def run(self) -> None:
-        """Settle everything that was touched."""
+        """Look again at everything that was touched."""
         sessions, lanes, slots = self._state.touched_sessions, self._state.touched_lanes, self._state.slots
         while sessions:
             _, session = sessions.popitem()
@@ -165,30 +159,30 @@ class Dispatcher:
                 self._begin_next(best, lane)
 
     def _update_session(self, session: LaneSession) -> None:
-        book = self._state
+        state = self._state
         self.timers.cancel(session.timer)
         leader = session.queue.head()
         if leader is None:
-            book.slots.remove(session)
+            state.slots.remove(session)
             session.transition_to(LaneSessionState.FREE)
-            del book.sessions[session.key]
-        elif (due := session.queue.due(book.settings.debounce)) > book.now:
-            book.slots.remove(session)
+            del state.sessions[session.key]
+        elif (due := session.queue.due(state.settings.debounce)) > state.now:
+            state.slots.remove(session)
             session.transition_to(LaneSessionState.GATHERING)
-            session.timer = self.timers.at(due, book.touch, session)
+            session.timer = self.timers.at(due, state.touch, session)
         else:
             session.queue.mark_ready()
             session.transition_to(LaneSessionState.QUEUED)
-            book.slots.enqueue(session, leader.lane, leader.rank)
-            book.touched_lanes[leader.lane] = None
+            state.slots.enqueue(session, leader.lane, leader.rank)
+            state.touched_lanes[leader.lane] = None
 
     def _begin_next(self, session: LaneSession, lane: str) -> None:
-        book = self._state
-        book.slots.remove(session)
+        state = self._state
+        state.slots.remove(session)
         entries = session.queue.pop()
         for entry in entries:
-            book.unindex(entry)
-        book.begin(session, lane, entries)
+            state.unindex(entry)
+        state.begin(session, lane, entries)
 
 
 _WAIT_REASONS = {
@@ -198,9 +192,9 @@ _WAIT_REASONS = {
 
 
 class LaneMachine:
-    """One turn per session at a time, and the rules by which everybody else waits.
+    """One turn per session at a time; everything else waits by the rules of its queue mode.
 
-    A run is known from its Submit until it is refused or withdrawn, or the turn that answers for it has ended.
+    A run is known from its Submit until it is rejected or withdrawn, or the turn that answers for it has ended.
     """
 
     def __init__(self, settings: QueueSettings) -> None:
@@ -219,18 +213,18 @@ class LaneMachine:
         }
 
     def handle(self, stimulus: LaneStimulus, now: float) -> list[LaneAction]:
-        """Take in one fact and say what is to be done, in order. ``now``: seconds on a clock that never goes back.
+        """Handle a stimulus; returns the actions to perform, in order. ``now``: seconds on a monotonic clock.
 
         Everything that was due by ``now`` happens first. Raises UsageError where the stimulus makes no sense; it then
         changes nothing, and what was due is returned by the next call (``next_wakeup`` says at once).
         """
-        book = self._state
-        book.now = max(book.now, now)
-        if self._dispatcher.timers.fire(book.now):
+        state = self._state
+        state.now = max(state.now, now)
+        if self._dispatcher.timers.fire(state.now):
             self._dispatcher.run()
         self._handlers[type(stimulus)](stimulus)
         self._dispatcher.run()
-        actions, book.actions = book.actions, []
+        actions, state.actions = state.actions, []
         return actions
 
     def next_wakeup(self) -> float | None:
@@ -240,7 +234,7 @@ class LaneMachine:
     # --- questions --------------------------------------------------------------------------------------------------
 
     def depth(self, session: str) -> int:
-        """How many runs of the session wait for a turn, those of which only a line is left among them."""
+        """Number of runs of the session that wait for a turn, the summarized ones among them."""
         known = self._state.sessions.get(session)
         return len(known.queue) if known else 0
 
@@ -260,18 +254,18 @@ class LaneMachine:
         return known.turn.name if known and known.turn else None
 
     def snapshot(self) -> LanesSnapshot:
-        """A frozen picture, consistent with itself."""
-        book = self._state
+        """Everything at this moment, consistent with itself."""
+        state = self._state
         return LanesSnapshot(
-            running=len(book.turns),
-            waiting=len(book.pending),
+            running=len(state.turns),
+            waiting=len(state.pending),
             lanes=tuple(
                 LaneStats(
-                    name=lane.name, limit=book.slots.limit(lane.name), running=lane.running, waiting=len(lane.queue)
+                    name=lane.name, limit=state.slots.limit(lane.name), running=lane.running, waiting=len(lane.queue)
                 )
-                for lane in sorted(book.slots, key=lambda lane: lane.name)
+                for lane in sorted(state.slots, key=lambda lane: lane.name)
             ),
-            sessions=tuple(_session_stats(session) for session in book.sessions.values()),
+            sessions=tuple(_session_stats(session) for session in state.sessions.values()),
         )
 
     # --- stimuli ----------------------------------------------------------------------------------------------------
@@ -313,10 +307,10 @@ class LaneMachine:
         """What was due has happened before."""
 
     def _reconfigure(self, reconfigure: messages.Reconfigure) -> None:
-        book = self._state
-        book.settings = reconfigure.settings
-        book.slots.limits = reconfigure.settings.lanes
-        book.touched_sessions.update(book.sessions)  # debounces may be shorter, lanes wider
+        state = self._state
+        state.settings = reconfigure.settings
+        state.slots.limits = reconfigure.settings.lanes
+        state.touched_sessions.update(state.sessions)  # debounces may be shorter, lanes wider
 
     # --- turns ------------------------------------------------------------------------------------------------------
 

@@ -1,17 +1,9 @@
-"""Stimuli, actions, snapshot, texts.
-
-What can happen to the lanes: the inputs of ``LaneMachine.handle``. Plain facts, no behaviour.
+"""Stimuli and actions of the lane machine, its snapshot, and the texts that models and callers read. Pure.
 
 A *run* is one accepted message; a *turn* is one prompt to a worker and serves one run, or several that were merged or
-steered into it. Both are opaque unique names: the runs' are the gateway's, the turns' the machine's.
+steered into it. Both are opaque unique names: the scheduler names the runs, the machine the turns.
 
-What the lanes want done: the outputs of ``LaneMachine.handle``, to be performed in order.
-
-The lanes at one moment as frozen structs: what status and tests may look at.
-
-What a model reads when messages were merged or cut down, and what a caller reads whose message was refused.
-
-Our own words stand in square brackets, so that a model can tell them from what people wrote.
+The texts' own words stand in square brackets, so that a model can tell them from what people wrote.
 """
 
 from collections.abc import Sequence
@@ -23,9 +15,9 @@ from gateway.settings import QueueMode, QueueSettings
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True):
-    """A run was accepted. Ends in exactly one of: StartTurn, Steer (whose turn answers for it), Refuse, or a Withdraw.
+    """A run was accepted. Ends in exactly one of: StartTurn, Steer (whose turn answers for it), RejectRun, Withdraw.
 
-    ``mode``: what to do when the session is busy. ``lane``: which named lane bounds it besides. ``exclusive``: never
+    ``mode``: what to do when the session is busy. ``lane``: the named lane that bounds it too. ``exclusive``: never
     merged with others and never steered (it holds the session, or carries more than text).
     """
 
@@ -66,7 +58,7 @@ class Withdraw(msgspec.Struct, frozen=True):
 
 
 class Clear(msgspec.Struct, frozen=True):
-    """Every run of the session that waits is refused with ``cleared``; a running turn goes on."""
+    """Reject every waiting run of the session as ``cleared``; a running turn goes on."""
 
     session: str
 
@@ -99,7 +91,7 @@ class StartTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Steer(msgspec.Struct, frozen=True):
-    """Put the run's text into the running turn; answer with SteerRefused when the worker does not take it."""
+    """Put the run's text into the running turn; answer with SteerRejected when the worker does not take it."""
 
     turn: str
     run: str
@@ -123,7 +115,7 @@ class RejectionReason(StrEnum):
     INTERRUPTED = "interrupted"
     """A newer message with mode ``interrupt`` replaced it."""
     CLEARED = "cleared"
-    """Somebody cleared the lane."""
+    """The session's queue was cleared."""
 
 
 class RejectRun(msgspec.Struct, frozen=True):
@@ -185,7 +177,7 @@ MAX_SUMMARY_LINES = 20
 
 def summary_line(text: str) -> str:
     """The beginning of a message as one line of at most 160 characters."""
-    line = " ".join(text.split(maxsplit=SUMMARY_LENGTH)) or "(no text)"  # so many words fill the line, whatever follows
+    line = " ".join(text.split(maxsplit=SUMMARY_LENGTH)) or "(no text)"  # this many words fill the line
     return line if len(line) <= SUMMARY_LENGTH else line[: SUMMARY_LENGTH - 1].rstrip() + "…"
 
 

@@ -1,12 +1,8 @@
-"""Per-session queue, batching, debounce.
+"""The waiting messages of one session: by priority, then arrival, in batches, some of them summarized. Pure.
 
-The waiting messages of one session and priority, by arrival, with those that go together in a group.
-
-The *group* is what goes next: one message, or all consecutive ones that may be merged. It is formed only when the
+The *batch* is what goes next: one message, or all consecutive ones that may be merged. It is formed only when the
 session looks for its next turn, so that returned steers, which are older than everything else that waits at their
-priority, never find one in their way.
-
-What waits in one session: by priority, then arrival; and what is left of the messages that gave way.
+priority, are never behind a younger batch.
 """
 
 import bisect
@@ -17,14 +13,14 @@ from collections.abc import Iterator
 from gateway.lanes.entries import EntryState, IndexedHeap, LaneEntry
 
 _MAX_DEBOUNCE_FACTOR = 4
-"""Collected messages wait at most so many times the debounce, however fast others follow."""
+"""Collected messages wait at most this many times the debounce, however fast others follow."""
 
 
 class PromptBatch:
     """Messages that become one prompt: a single one of any kind, or collected ones of one lane.
 
-    ``since`` and ``last`` outlive the messages that set them: a group whose oldest message is dropped again and again
-    would otherwise begin its wait anew each time, and a debounce could starve.
+    ``since`` and ``last`` outlive the messages that set them: a batch whose oldest message is dropped again and again
+    would otherwise restart its wait each time, and a debounce could starve.
     """
 
     __slots__ = ("entries", "is_ready", "lane", "last", "mergeable", "since")
@@ -93,7 +89,7 @@ class PriorityQueue:
         return self.batch.first if self.batch is not None else self.rest.first()
 
     def front_batch(self) -> PromptBatch | None:
-        """The group that goes next, formed where there is none and filled with all that it may take."""
+        """The batch that goes next, formed where there is none and filled with all that it may take."""
         following = self.rest.first()
         while following is not None and (self.batch is None or self.batch.accepts(following)):
             self.remove(following)
@@ -105,15 +101,15 @@ class PriorityQueue:
         return self.batch
 
     def due(self, debounce: float) -> float:
-        """When the front group may go; a group that nothing can join any more need not wait at all."""
-        group = self.front_batch()
-        if group is None or not group.mergeable or group.is_ready or self.rest:
+        """When the front batch may go; a batch that nothing can join any more need not wait."""
+        batch = self.front_batch()
+        if batch is None or not batch.mergeable or batch.is_ready or self.rest:
             return -math.inf
-        return min(group.last + debounce, group.since + _MAX_DEBOUNCE_FACTOR * debounce)
+        return min(batch.last + debounce, batch.since + _MAX_DEBOUNCE_FACTOR * debounce)
 
 
 class DroppedSummaries:
-    """Runs of which a line is left, in the order in which they gave way."""
+    """Summarized runs, in the order in which they were summarized."""
 
     __slots__ = ("_entries", "_priorities")
 
@@ -141,8 +137,8 @@ class DroppedSummaries:
 
     @property
     def first(self) -> LaneEntry | None:
-        """The run that gave way first."""
-        return next(iter(self), None)
+        """The run that was summarized first."""
+        return next(iter(self._entries.values()), None)
 
     @property
     def highest(self) -> float:
@@ -198,7 +194,7 @@ class SessionQueue:
             del self._priorities[bisect.bisect_left(self._priorities, entry.priority)]
 
     def has_ahead(self, priority: int) -> bool:
-        """Whether a newcomer of ``priority`` would overtake somebody if it did not wait."""
+        """Whether a new message of ``priority`` would overtake one of these if it did not wait."""
         highest = max(self._priorities[-1], self.summaries.highest) if self._priorities else self.summaries.highest
         return highest >= priority
 
@@ -210,22 +206,22 @@ class SessionQueue:
         self.summaries.add(entry)
 
     def pick_victim(self) -> LaneEntry:
-        """Who goes when the queue overflows: the oldest message of the lowest priority. It must not be empty."""
+        """What is dropped when the queue overflows: the oldest message of the lowest priority. It must not be empty."""
         oldest = self._tiers[self._priorities[0]].oldest()
-        assert oldest is not None, "a tier exists only while somebody is in it"  # noqa: S101 - tells the type checker
+        assert oldest is not None, "a tier exists only while a message is in it"  # noqa: S101 - tells the type checker
         return oldest
 
     def head(self) -> LaneEntry | None:
-        """The run whose lane, priority and arrival count for the session's next turn; None when nobody waits.
+        """The run whose lane, priority and arrival count for the session's next turn; None when none waits.
 
         Summarized runs have a turn of their own where no message is left that could carry their lines.
         """
         summarized = self.summaries.first
-        group = self._front_batch()
-        if group is None:
+        batch = self._front_batch()
+        if batch is None:
             return summarized
-        if summarized is None or self._texts or group.first.rank < summarized.rank:
-            return group.first
+        if summarized is None or self._texts or batch.first.rank < summarized.rank:
+            return batch.first
         return summarized
 
     def due(self, debounce: float) -> float:
@@ -237,9 +233,9 @@ class SessionQueue:
 
     def mark_ready(self) -> None:
         """The next turn waits for a slot from now on: what joins it delays it no more."""
-        group = self._front_batch()
-        if group is not None:
-            group.is_ready = True
+        batch = self._front_batch()
+        if batch is not None:
+            batch.is_ready = True
 
     def pop(self) -> list[LaneEntry]:
         """Take out everything that the next turn answers for, oldest first; states are the caller's to change."""
@@ -247,9 +243,9 @@ class SessionQueue:
         if leader is None:
             return []
         taken = [] if leader.exclusive else list(self.summaries)
-        group = self._front_batch()
-        if group is not None and leader.state is EntryState.WAITING:
-            taken += group.entries.values()
+        batch = self._front_batch()
+        if batch is not None and leader.state is EntryState.WAITING:
+            taken += batch.entries.values()
         for entry in taken:
             self.remove(entry)
         return sorted(taken, key=lambda entry: entry.sequence)

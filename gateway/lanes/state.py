@@ -1,11 +1,4 @@
-"""Lane state, sessions, slots.
-
-Sessions that are busy, and the turns they have.
-
-Named lanes: how many turns run in each, and the sessions that wait for a slot, best first.
-
-The lanes' books: every run, turn and busy session, and the steps that keep their indexes in agreement.
-"""
+"""The state of the lanes: every run, turn, busy session and slot, with indexes that agree. Pure."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -115,7 +108,7 @@ class LaneSlots:
         self._drop_if_unused(lane)
 
     def enqueue(self, session: LaneSession, name: str, rank: tuple[int, int]) -> None:
-        """Have the session wait for a slot of the lane, at the place of its next message."""
+        """Let the session wait for a slot of the lane, by the rank of its next message."""
         spot = session.position
         if spot is not None and spot.lane == name and spot.entry.rank == rank:
             return
@@ -123,7 +116,7 @@ class LaneSlots:
         session.position = QueuePosition(name, self._lane(name).queue.add(rank, session))
 
     def remove(self, session: LaneSession) -> None:
-        """Take the session out of whatever line it stands in."""
+        """Take the session out of the line that it stands in."""
         spot = session.position
         if spot is not None:
             session.position = None
@@ -132,7 +125,7 @@ class LaneSlots:
             self._drop_if_unused(lane)
 
     def peek(self, name: str) -> LaneSession | None:
-        """The session whose turn may begin now; None where nobody waits or the lane is full."""
+        """The session whose turn may begin now; None where none waits or the lane is full."""
         lane = self._lanes.get(name)
         return lane.queue.first() if lane is not None and self.has_room(name) else None
 
@@ -148,7 +141,7 @@ class LaneSlots:
 
 
 class LaneState:
-    """What the parts of the machine share. ``touched_*``: what has to be looked at again before the step ends."""
+    """What the parts of the machine share. ``touched_*``: what the dispatcher has to look at again."""
 
     __slots__ = (
         "_arrivals",
@@ -182,13 +175,13 @@ class LaneState:
         self._turns_begun = 0
 
     def touch(self, session: LaneSession) -> None:
-        """Have the session looked at again."""
+        """Let the dispatcher look at the session again."""
         self.touched_sessions[session.key] = session
 
     # --- runs -------------------------------------------------------------------------------------------------------
 
     def new_entry(self, submit: Submit) -> LaneEntry:
-        """Take a run in."""
+        """Register a run."""
         self._arrivals += 1
         entry = self.runs[submit.run] = LaneEntry(submit, self._arrivals, self.now)
         return entry
@@ -201,7 +194,7 @@ class LaneState:
         self.touch(session)
 
     def remove(self, entry: LaneEntry) -> None:
-        """Take a run, whole or summarized, out of everything that keeps those who wait. It ends here."""
+        """Remove a run that waits, whole or summarized; it ends here."""
         session = self.sessions[entry.session]
         session.queue.remove(entry)
         self.unindex(entry)
@@ -220,7 +213,7 @@ class LaneState:
         del self.runs[entry.run]
 
     def reject(self, entry: LaneEntry, reason: RejectionReason) -> None:
-        """End a run that waits, and tell its caller why."""
+        """End a run that waits, with the reason for its caller."""
         self.remove(entry)
         self.emit_rejection(entry.run, entry.session, reason)
 
@@ -230,7 +223,7 @@ class LaneState:
             self.reject(entry, reason)
 
     def emit_rejection(self, run: str, session: str, reason: RejectionReason) -> None:
-        """Say no to the caller of a run that is not, or no longer, in the books."""
+        """Reject a run that is not, or no longer, registered."""
         text = messages.rejection_text(reason, session, cap=self.settings.cap, pending=self.settings.pending)
         self.actions.append(RejectRun(run, reason, text))
 
@@ -259,7 +252,7 @@ class LaneState:
         )
 
     def finish(self, turn: LaneTurn) -> None:
-        """Close a turn; whoever it answered for has been ended, whoever it did not waits again."""
+        """Close a turn; its runs have been ended, or wait again."""
         session = turn.session
         del self.turns[turn.name]
         session.turn = None

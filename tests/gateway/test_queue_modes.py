@@ -42,17 +42,6 @@ async def test_follow_ups_have_a_turn_each_in_their_order(tmp_path: Path, autoju
         assert trio.current_time() == 0
 
 
-async def test_the_more_urgent_follow_up_goes_first(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, queue={"mode": "followup"}) as world:
-        worker = await _hanging(world)
-        await world.begin("say low")
-        await world.begin("say high", priority=9)
-        run = await world.begin("say last")
-        worker.finish()
-        await run.wait()
-        assert world.launcher.prompts[1:] == ["say high", "say low", "say last"]
-
-
 # --- collect ----------------------------------------------------------------------------------------------------------
 
 
@@ -75,35 +64,6 @@ async def test_collected_messages_become_one_prompt_and_every_caller_has_its_out
         ids = {run.request.run_id for run in runs}
         for type_ in ("run:start", "done"):
             assert {event["run_id"] for event in events if event["type"] == type_} >= ids
-
-
-async def test_collected_messages_wait_for_quiet(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, queue={"mode": "collect", "debounce": 1}) as world:
-        worker = await _hanging(world)
-        runs = [await world.begin("0")]
-        worker.finish()
-        for number in (1, 2):
-            await trio.sleep(0.75)
-            runs.append(await world.begin(str(number)))
-        assert len(world.launcher.prompts) == 1
-        await _outcomes(*runs)
-        assert trio.current_time() == 2.5
-        assert "[3 of 3]\n2" in world.launcher.prompts[1]
-
-
-async def test_collected_messages_wait_at_most_four_times_as_long_for_quiet(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, queue={"mode": "collect", "debounce": 1}) as world:
-        worker = await _hanging(world)
-        runs = [await world.begin("0")]
-        worker.finish()
-        for number in range(1, 6):
-            await trio.sleep(0.75)
-            runs.append(await world.begin(str(number)))
-        await _outcomes(*runs)
-        assert trio.current_time() == 4
-        assert "[6 of 6]\n5" in world.launcher.prompts[1]
 
 
 async def test_messages_behind_a_turn_that_fails_are_collected_all_the_same(
@@ -155,15 +115,6 @@ async def test_the_interrupted_turn_keeps_what_it_has_said(tmp_path: Path, autoj
         assert (outcome.text, outcome.reason) == ("so far", "interrupted")
 
 
-async def test_of_interrupting_messages_the_newest_counts(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.begin("stubborn")
-        runs = [await world.begin(f"say {number}", queue="interrupt") for number in range(3)]
-        outcomes = await _outcomes(*runs)
-        assert [outcome.status for outcome in outcomes] == ["error", "error", "ok"]
-        assert world.launcher.prompts == ["stubborn", "say 2"]
-
-
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
@@ -182,17 +133,6 @@ async def test_of_too_many_messages_the_oldest_leave_a_line_and_every_caller_is_
             "[In full]\nthird",
         ]
         world.assert_at_rest()
-
-
-async def test_collected_messages_over_the_cap_are_shortened_in_the_merged_prompt(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, queue={"mode": "collect", "cap": 2, "debounce": 0.5}) as world:
-        worker = await _hanging(world)
-        runs = [await world.begin(text) for text in "abcd"]
-        worker.finish()
-        assert {outcome.status for outcome in await _outcomes(*runs)} == {"ok"}
-        assert world.launcher.prompts[1].split("\n\n")[1:] == ["[Dropped: 2]\n- a\n- b", "[1 of 2]\nc", "[2 of 2]\nd"]
 
 
 async def test_with_the_policy_old_the_oldest_message_is_refused_and_its_caller_told(
@@ -221,23 +161,6 @@ async def test_with_the_policy_new_a_message_too_many_is_refused_at_once_and_lea
         worker.finish()
         assert (await first.wait()).text == "first"
         assert (await world.ask("say again", run="k2")).text == "again"
-
-
-async def test_over_all_sessions_the_least_important_message_gives_way_and_is_told(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, queue={"mode": "followup", "pending": 2}) as world:
-        for session in ("alice", "bob"):
-            await _hanging(world, session)
-        low = await world.begin("say low", "alice", priority=1)
-        middle = await world.begin("say middle", "bob", priority=5)
-        high = await world.begin("say high", "alice", priority=9)
-        assert_code(await low.wait(), "saturated", "gateway.queue.pending")
-        with pytest.raises(PoolSaturated, match=r"gateway\.queue\.pending"):
-            await world.send("say lowest", "bob", priority=0)
-        for worker in world.launcher.workers:
-            worker.finish()
-        assert [outcome.text for outcome in await _outcomes(middle, high)] == ["middle", "high"]
 
 
 async def test_a_named_lane_bounds_turns_over_all_sessions(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -164,16 +164,6 @@ async def test_a_steer_that_was_not_seen_is_not_answered_by_a_turn_that_ends_bef
         world.assert_at_rest()
 
 
-async def test_a_steer_never_overtakes_what_waits(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        worker = await world.hanging(run="first")
-        first = await world.begin("say 1", queue="followup")
-        second = await world.begin("say 2", queue="steer")
-        assert worker.steers == []
-        worker.finish()
-        assert [(await run.wait()).text for run in (first, second)] == ["1", "2"]
-
-
 async def test_steers_of_the_method_go_into_the_turn_or_are_refused(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
         with pytest.raises(UsageError, match="send it as a run"):
