@@ -1,9 +1,4 @@
-"""Pause, drain, workers, reload.
-
-What methods ask of the process they run in.
-
-Methods about the pool as a whole and its workers: look, explain, pause, drain, stop.
-"""
+"""Methods about the pool as a whole, its workers and the supervisor: status, explain, pause, drain, stop."""
 
 from typing import Any, Protocol
 
@@ -62,10 +57,6 @@ class OperatorMethods:
         self._pool = gateway.pool
         self._supervisor = supervisor
 
-    async def ping(self, _params: EmptyRequest, _caller: Caller) -> Any:
-        """Answer."""
-        return {}
-
     async def status(self, _params: EmptyRequest, _caller: Caller) -> StatusDocument:
         """Everything at one moment: the pool, its workers and waiters, sessions, runs, events, the store."""
         statistics, gateway = self._pool.statistics(), self._gateway
@@ -88,14 +79,6 @@ class OperatorMethods:
         """The pool's session, with the runs that wait behind another of the same session counted as waiting."""
         queued = self._gateway.scheduler.lanes.depth(session.key)
         return msgspec.structs.replace(session, waiting=session.waiting + queued)
-
-    async def workers(self, _params: EmptyRequest, _caller: Caller) -> Any:
-        """The worker processes."""
-        return self._pool.statistics().workers
-
-    async def waiting(self, _params: EmptyRequest, _caller: Caller) -> Any:
-        """Who waits for a worker, and why."""
-        return self._pool.statistics().waiting
 
     async def stop_worker(self, params: WorkerRequest, _caller: Caller) -> Any:
         """End a worker now."""
@@ -142,10 +125,6 @@ class OperatorMethods:
     async def log_tail(self, params: LogTailRequest, _caller: Caller) -> LogPage:
         """The latest lines of the supervisor's log."""
         return self._supervisor.log_tail(params.cursor, params.limit, params.max_bytes)
-
-    async def reload(self, _params: EmptyRequest, _caller: Caller) -> Any:
-        """Read the settings file again; the last good settings stay where it is refused."""
-        return await self._supervisor.reload()
 
     async def shutdown(self, _params: EmptyRequest, _caller: Caller) -> Any:
         """Stop the supervisor."""

@@ -11,12 +11,10 @@ from gateway.gateway import Gateway
 from gateway.methods.subscriptions import events_frame
 from gateway.runs.requests import (
     AbortRequest,
-    AcquireRequest,
     AgentRequest,
     ApprovalRequest,
     DecideRequest,
     DelegateRequest,
-    EmptyRequest,
     ProcessRequest,
     PromptRequest,
     ReleaseRequest,
@@ -31,6 +29,7 @@ from gateway.settings import QueueMode
 from gateway.turns.approvals import PendingCallPage
 from router.keys import normalize_session_key
 from router.route import RouteDecision
+from wire.events import EventType
 
 
 class RunMethods:
@@ -89,10 +88,6 @@ class RunMethods:
             aborted = run is not None and conductor.abort(run)
         return {"session": session, "aborted": aborted}
 
-    async def acquire(self, params: AcquireRequest, caller: Caller) -> Any:
-        """Hold a session's worker until ``release``, or until the connection ends."""
-        return await self._gateway.holds.acquire(params, caller)
-
     async def release(self, params: ReleaseRequest, caller: Caller) -> Any:
         """Give a hold back."""
         hold = self._gateway.holds.release(params.hold, caller.principal)
@@ -105,10 +100,6 @@ class RunMethods:
             params.call_id, params.decision, by=caller.name, note=params.note, session=session, seen=params.seen
         )
         return {"session": session, "call_id": params.call_id, "decision": params.decision, "by": caller.name}
-
-    async def approvals(self, _params: EmptyRequest, _caller: Caller) -> Any:
-        """The tool calls that await approval."""
-        return self._gateway.pending_permissions.snapshot()
 
     async def show_approval(self, params: ApprovalRequest, _caller: Caller) -> PendingCallPage:
         """A page of what one of these calls would do."""
@@ -158,7 +149,7 @@ class RunMethods:
                 cursor = self._open(run, cursor.position)
                 continue
             await caller.push_encoded("events", events_frame("request", caller.request_id, events.body))
-            if "done" in events.types:
+            if EventType.DONE in events.types:
                 return
 
     def _open(self, run: Run, since: int) -> EventCursor:

@@ -1,9 +1,4 @@
-"""Subscribe/unsubscribe, frames.
-
-The data of pushed frames, put together from events that are JSON text already.
-
-``subscribe`` and ``unsubscribe``: a stream of events for one connection, from a bookmark on.
-"""
+"""``subscribe`` and ``unsubscribe``: a stream of events for one connection, from a bookmark on."""
 
 import uuid
 from typing import Any
@@ -44,14 +39,14 @@ class _Subscription:
 
 
 class SubscriptionMethods:
-    """All subscriptions of all connections; each ends with its own."""
+    """The subscriptions of all connections; each ends with its connection."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
         self._open: dict[str, _Subscription] = {}
 
     def attended(self, session: str) -> bool:
-        """Whether somebody hears of an extension's questions in the session."""
+        """Whether a subscriber receives the questions of extensions in the session."""
         return any(
             each.cursor.event_filter.admits_type(session, EventChannel.CONTROL, EventType.UI_REQUEST)
             for each in self._open.values()
@@ -88,7 +83,7 @@ class SubscriptionMethods:
                 reason = "unsubscribed"
             await _push_end(subscription, caller, reason)
         except trio.Cancelled:
-            await _push_end(subscription, caller, reason)  # waits for nothing: see ``Caller.push``
+            await _push_end(subscription, caller, reason)  # a push in a cancelled scope waits for nothing
             raise
         finally:
             del self._open[subscription.id]
