@@ -49,8 +49,9 @@ async def test_before_the_first_answer_there_is_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=str(tmp_path)):
-        await read_history(str(tmp_path), 9)
+    for name in (str(tmp_path), "a\0b"):
+        with pytest.raises(UsageError, match=f"the transcript {name} cannot be read"):
+            await read_history(name, 9)
 
 
 async def test_of_a_long_transcript_only_the_end_is_read_from_a_whole_line_on(

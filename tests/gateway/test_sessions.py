@@ -9,7 +9,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
 from gateway.hooks import SessionLifecycle
-from gateway.sessions.history import read_history
 from tests.gateway.world import WholeStore, World, open_world
 
 # --- looking ----------------------------------------------------------------------------------------------------------
@@ -290,39 +289,14 @@ async def test_a_message_that_comes_while_its_session_is_deleted_makes_it_anew(
 async def test_the_history_is_the_latest_messages_oldest_first(tmp_path: Path) -> None:
     async with open_world(tmp_path) as world:
         world.launcher.directory = tmp_path
+        await world.ask("/status")
+        assert (await world.call("sessions.history", session="alice"))["messages"] == []
         await world.ask("one")
-        messages = [{"type": "message", "message": {"role": "user", "text": str(number)}} for number in range(5)]
-        lines = [{"type": "session", "id": "s"}, *messages, {"type": "compaction"}, {"type": "message"}]
-        (tmp_path / "0.jsonl").write_text(
-            "".join(json.dumps(line) + "\n" for line in lines) + '{"type": "message", "mess'
-        )
+        lines = [{"type": "message", "message": {"role": "user", "text": str(number)}} for number in range(5)]
+        (tmp_path / "0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         history = await world.call("sessions.history", session="alice", limit=2)
         assert [message["text"] for message in history["messages"]] == ["3", "4"]
         assert len((await world.call("sessions.history", session="alice"))["messages"]) == 5
-
-
-async def test_a_session_without_a_conversation_has_no_history(tmp_path: Path) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("/status")
-        assert (await world.call("sessions.history", session="alice"))["messages"] == []
-
-
-async def test_a_transcript_that_is_not_there_yet_is_empty_and_one_that_cannot_be_read_an_error(tmp_path: Path) -> None:
-    assert await read_history(str(tmp_path / "none.jsonl"), 5) == []
-    with pytest.raises(UsageError, match="cannot be read"):
-        await read_history(str(tmp_path), 5)
-    with pytest.raises(UsageError, match="cannot be read"):
-        await read_history("a\0b", 5)
-
-
-async def test_of_a_long_transcript_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.sessions.history._MAX_BYTES", 200)
-    file = tmp_path / "long.jsonl"
-    file.write_text("".join(json.dumps({"type": "message", "message": {"n": n}}) + "\n" for n in range(100)))
-    messages = await read_history(str(file), 100)
-    assert messages[-1] == {"n": 99}
-    assert [message["n"] for message in messages] == list(range(100 - len(messages), 100))
-    assert 3 <= len(messages) <= 5
 
 
 # --- over restarts ----------------------------------------------------------------------------------------------------

@@ -43,15 +43,6 @@ async def test_new_ends_what_runs_and_what_waits(tmp_path: Path, autojump_clock:
         assert world.launcher.prompts == ["hang", "three"]
 
 
-async def test_a_message_right_behind_new_is_of_the_new_conversation(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("one")
-        await world.begin("stubborn")
-        world.nursery.start_soon(_answer, world, "/new")
-        await wait_all_tasks_blocked()
-        assert (await world.ask("two")).text == "two"
-
-
 async def test_stop_ends_everything_and_says_how_much(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
         assert await _answer(world, "/stop") == "Nothing was running."

@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
 from tests.gateway.callers import RecordingCaller
-from tests.gateway.world import WholeStore, World, open_world
+from tests.gateway.world import World, open_world
 
 
 class SlowCaller(RecordingCaller):
@@ -154,18 +154,6 @@ def _said(events: list[dict[str, Any]]) -> str:
     return "".join(event["data"][pieces[event["type"]]] for event in events if event["type"] in pieces)
 
 
-async def test_a_slow_subscriber_holds_up_no_run_and_no_other_subscriber(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        slow = SlowCaller(world.nursery)
-        await world.call("subscribe", slow)
-        quick = (await world.call("subscribe"))["subscription"]
-        await _text_of(world, 100)
-        assert len([event for event in _events(world.caller, quick) if event["type"] == "text_chunk"]) == 100
-        assert slow.pushed == []
-
-
 async def test_a_subscription_ends_with_its_connection(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
         async with _connection() as caller:
@@ -214,29 +202,6 @@ async def test_a_stranger_cannot_end_a_subscription(tmp_path: Path, autojump_clo
         await world.ask("hello")
         await wait_all_tasks_blocked()
         assert _events(world.caller, name) != []
-
-
-async def test_nothing_is_told_before_it_is_on_the_disk(tmp_path: Path, autojump_clock: MockClock) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        name = (await world.call("subscribe"))["subscription"]
-        store.hold_commits()
-        world.nursery.start_soon(world.send, "hello")
-        await wait_all_tasks_blocked()
-        assert _events(world.caller, name) == []
-        store.let_commit()
-        await wait_all_tasks_blocked()
-        assert _events(world.caller, name)[0]["type"] == "run:accepted"
-
-
-async def test_a_bookmark_that_was_never_given_out_begins_now_and_says_so(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("hello")
-        await wait_all_tasks_blocked()
-        answer = await world.call("subscribe", since=10**12)
-        assert (answer["complete"], answer["head"]) == (False, world.gateway.bus.head)
 
 
 async def test_a_run_whose_follower_is_slow_is_told_to_the_end_from_the_store(

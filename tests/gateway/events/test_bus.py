@@ -289,14 +289,6 @@ async def test_progress_has_no_handlers(type_: str) -> None:
             bus.on(type_, lambda _: None)
 
 
-async def test_an_event_on_the_progress_channel_calls_no_handler() -> None:
-    async with open_bus() as bus:
-        heard: list[int] = []
-        bus.on("note", lambda event: heard.append(event.seq))
-        bus.publish("a", "reply")
-        assert heard == []
-
-
 # --- eviction and the end ---------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,5 @@
 """The bus over the real store: text comes back from the file as it was, over lives and through a refusing disk."""
 
-import json
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -119,11 +118,3 @@ async def test_retention_is_told_to_whoever_comes_too_late(tmp_path: Path) -> No
         assert events[-1]["data"] == {"n": 999}
         assert len(events) < 1000
         assert not cursor.complete
-
-
-async def test_a_stored_snapshot_is_json_of_its_own(tmp_path: Path) -> None:
-    async with life(tmp_path / "pool.db", ring=1) as (bus, store):
-        seq = bus.head + 1
-        bus.publish_text("a", "text_chunk", raws("x", "\u2028", '"'), run_id="r")
-        (row,) = await store.read_events(0, seq + 10, session="a", limit=10)
-        assert json.loads(row.data) == [[seq, ["x", "\u2028", '"']]]

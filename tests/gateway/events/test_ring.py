@@ -4,11 +4,10 @@ import timeit
 import tracemalloc
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.events.ring import ITEM_BYTES, Item, Ring, TextPieceBlock, first_of, size_of
+from gateway.events.ring import ITEM_BYTES, Item, Ring, TextPieceBlock, size_of
 from wire.events import EventChannel
 from wire.messages import EventEnvelope
 
@@ -110,9 +109,3 @@ def test_the_ring_counts_about_the_memory_that_it_takes() -> None:
     finally:
         tracemalloc.stop()
     assert 0.5 * ring.bytes < used < 1.5 * ring.bytes
-
-
-@pytest.mark.parametrize("item", [event(7), text(7, 1)])
-def test_an_item_knows_what_it_stands_for(item: Item) -> None:
-    assert (first_of(item), item.seq) == (7, 7)
-    assert (first_of(text(7, 3)), text(7, 3).seq) == (7, 9)
