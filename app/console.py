@@ -1,11 +1,4 @@
-"""Status line, stdout/stderr writer threads.
-
-The threads that write what others say, and their end: a reader gets a second for the last words, and no more.
-
-What ``pool run`` shows: on a terminal one line of figures that stays at the bottom, elsewhere one line an event.
-
-Lines for the standard output of ``pool run``, written by a thread: who reads there must not hold the supervisor.
-"""
+"""Console of ``pool run``: status line, log lines, and the threads that write them without blocking."""
 
 import contextlib
 import errno
@@ -33,7 +26,7 @@ from wire.terminal import can_style, format_duration, wants_styles
 
 _POLL_SECONDS = 0.05
 _MAX_BLOCKED_POLLS = 20
-"""So many looks that find the thread inside a write: together a second. One that has only had no turn is waited for."""
+"""Polls that find the thread inside a write, a second in all. A thread that is only not scheduled is waited for."""
 
 
 class OutputThread(threading.Thread):
@@ -48,11 +41,11 @@ class OutputThread(threading.Thread):
         self.is_abandoned = False
 
     def run(self) -> None:
-        """Write until told to end."""
+        """Write until ``end``."""
         self._write_all(self)
 
     def end(self) -> None:
-        """Put None behind the last of the lines and wait until the thread has ended; give up where nobody reads."""
+        """Queue None after the last line and wait for the thread; give up if the reader does not read."""
         patience = _MAX_BLOCKED_POLLS
         is_told = False
         while self.is_alive() and patience:
@@ -67,9 +60,9 @@ class OutputThread(threading.Thread):
 
 @contextmanager
 def exit_if_output_blocked() -> Iterator[None]:
-    """Where at the end a thread is still inside a write that nobody reads, end the process with 0 (1: raised).
+    """End the process with 0 (1: raised) if an output thread is still blocked in a write.
 
-    Python would at its own end wait for what that thread holds, for as long as nobody reads.
+    Otherwise Python's own exit would wait for that thread without end.
     """
     code = 1
     try:
@@ -84,9 +77,9 @@ _QUEUED_LINES = 1000
 _REDRAW_SECONDS = 1.0
 _CLEAR = "\r\x1b[2K"
 _DEBUG_EVENTS = frozenset({"session_bound", "session_parked", "session_resumed"})
-"""Far too many for a log, unless somebody asks for everything."""
+"""Too many for the log at level info."""
 _ROUTINE_EVENTS = frozenset({"worker_spawned", "worker_ready", "worker_evicted", "worker_exited"})
-"""Told by the figures already; on a terminal they would only scroll by."""
+"""On a terminal the status line shows these already."""
 _WARNING_EVENTS = frozenset(
     {"breaker_opened", "error", "guard_lost", "session_failed", "state_file_set_aside", "worker_contaminated"}
     | {
@@ -101,15 +94,15 @@ _WARNING_EVENTS = frozenset(
     }
     | {"store_degraded", "store_rows_refused", "store_set_aside"}
 )
-"""What somebody should look at."""
+"""Events that need attention."""
 _RESERVED_FIELDS = frozenset({"event", "level", "logger", "ts"})
 _EXPECTED_EXITS = frozenset({"evicted", "retired", "idle", "operator", "drained", "closed"})
 
 
 class ConsoleLog:
-    """Tells a terminal or a log what the supervisor does, from a thread: a terminal that is held must not hold it.
+    """Writes the supervisor's events to a terminal or a log, from a thread: a blocked terminal must not block it.
 
-    What cannot be written in time is dropped, and the number of lines dropped is told when writing goes on. A context
+    Lines that cannot be written in time are dropped, and their number is written later. A context
     manager: while it is entered, every logger of the process writes here too; leaving it gives the reader of the
     last lines a second.
     """
@@ -154,12 +147,12 @@ class ConsoleLog:
         self._redactor.add_secrets(values)
 
     def log(self, event: str, data: Mapping[str, Any]) -> None:
-        """Tell of an event; never blocks."""
+        """Log an event; never blocks."""
         fields = {f"{key}_" if key in _RESERVED_FIELDS else key: value for key, value in data.items()}
         getattr(self._logger, self._level(event, data))(event, **fields)
 
     def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
-        """See ``LogTail.read``."""
+        """Read the latest log lines (``LogTail.read``)."""
         return self._tail.read(cursor, limit, max_bytes)
 
     def _receive_line(self, line: str) -> None:
@@ -171,7 +164,7 @@ class ConsoleLog:
         self._put("line", line)
 
     def ready(self, socket: Path, data_dir: Path) -> None:
-        """Tell that clients can connect."""
+        """Log that clients can connect."""
         self.log("ready", {"socket": str(socket), "data_dir": str(data_dir)})
 
     def _level(self, event: str, data: Mapping[str, Any]) -> str:
@@ -228,7 +221,7 @@ class ConsoleLog:
 
 
 def _dropped_event(count: int) -> dict[str, Any]:
-    """The event that tells of lines which nobody read in time."""
+    """The event that reports dropped lines."""
     return {"ts": time.time(), "level": "warning", "event": "lines_dropped", "count": count}
 
 
@@ -256,7 +249,7 @@ _MAX_QUEUED = 100
 class Printer:
     """A context manager; leaving it gives the reader of the last lines a second.
 
-    One that is never told anything starts no thread. Characters that the output's encoding does not have are written as
+    Without lines it starts no thread. Characters that the output's encoding does not have are written as
     standard error has them: by their numbers.
     """
 
@@ -277,7 +270,7 @@ class Printer:
             self._thread.end()
 
     def write(self, lines: str) -> None:
-        """Have lines, without the last line end, written; never blocks. Raises OSError where nobody takes them."""
+        """Queue lines, without the last line end; never blocks. Raises OSError if they cannot be written."""
         if self._error is not None:
             raise self._error
         if self._thread is None:

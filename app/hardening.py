@@ -1,9 +1,8 @@
-"""What a process that holds tokens and keys asks of the kernel and of the C library before it reads them.
+"""Process hardening before secrets are read.
 
-- No core dump of it, whoever would catch it, and none of what it starts, unless that raises its limit again.
-- Nobody of the same user without rights of root's own may look into its memory or its environment: a worker that a
-  model has taken over may be a child of it.
-- Whatever it makes is its owner's alone, with any umask of whoever has started it.
+- No core dumps of this process, nor of its children unless they raise their limit.
+- No process of the same user may read its memory or environment without root: a hijacked worker may be its child.
+- Its files are private to the owner under any umask.
 """
 
 import os

@@ -1,13 +1,7 @@
-"""Structlog setup, error log.
+"""The log of ``pool run``: structlog setup, log lines of session errors, and the tail for ``logs.tail``.
 
-The log of ``pool run``: what structlog and the standard library's loggers are told, as lines for people or as JSON.
-
-Everything takes one way: bound facts (request, session, run), level, time, redaction, one line, the sink. The sink must
-not block; who calls a logger may be the supervisor's only thread.
-
-What goes wrong in sessions, for the log: events are for whoever follows, the log for whoever looks later.
-
-The latest lines of the supervisor's log, kept in memory for ``logs.tail``: bounded, read from any position on.
+All loggers share one path: bound facts (request, session, run), level, time, redaction, one line, the sink. The sink
+must not block: a caller may be the supervisor's only thread.
 """
 
 import contextlib
@@ -164,7 +158,7 @@ class ErrorLog:
         """``log`` takes the event's name and its facts."""
         self._log = log
         self._logged: OrderedDict[tuple[str, str], None] = OrderedDict()
-        """Runs of which something was told, the latest last."""
+        """Runs with a logged error, the latest last."""
 
     def record(self, event: EventEnvelope) -> None:
         """An error has happened; what concerns no session has been told already by whom it concerns."""

@@ -1,4 +1,4 @@
-"""The supervisor process and the system: readiness and watchdog for the service manager, signals as an iterator."""
+"""Service manager notifications (readiness, watchdog), and signals as an iterator."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ _SHORTEST_WATCHDOG = 0.01
 
 
 def _ignore_trouble(event: str, data: dict[str, Any]) -> None:
-    """For those who do not want to know that nobody listens."""
+    """The default report: none."""
 
 
 class ServiceManager:
@@ -61,7 +61,7 @@ class ServiceManager:
         self._send("READY=1", *([f"STATUS={' '.join(status.split())}"] if status else []))
 
     def reloading(self) -> None:
-        """The settings are read anew; ``ready`` must follow, whatever comes of it."""
+        """Notify that settings are reloading; ``ready`` must follow in any case."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
@@ -71,7 +71,7 @@ class ServiceManager:
     async def keep_alive(self) -> None:
         """Ping at half the interval that the manager asks for, as long as the event loop turns; until cancelled.
 
-        Returns at once where the manager watches nobody.
+        Returns at once without a watchdog.
         """
         if self._interval is None or self._socket is None:
             return
@@ -113,7 +113,7 @@ def _address(name: str) -> bytes | None:
 
 
 def handled_signals() -> tuple[signal.Signals, ...]:
-    """What asks us to stop, and SIGHUP, which asks to reload, or tells that our terminal is gone.
+    """Signals that stop the supervisor, and SIGHUP: reload, or the terminal is gone.
 
     Where ``nohup`` has SIGHUP ignored it stays so.
     """

@@ -1,4 +1,4 @@
-"""What a supervisor serves, and how it takes up other settings while it does."""
+"""The running pool, gateway and autonomy, and the reload of their settings."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Puts the rooms together: one supervisor, from its lock on the data directory to its last worker's end."""
+"""One supervisor, from its lock on the data directory to the end of its last worker."""
 
 import gc
 import os
@@ -44,7 +44,7 @@ _NO_SESSION = ""
 
 
 def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread: Callable[[], Settings]) -> int:
-    """Run a supervisor in the foreground until it is told to stop; returns the process's exit code.
+    """Run a supervisor in the foreground until it is stopped; returns the process's exit code.
 
     Afterwards the process is to end, and ignores the signals that ask for it.
 
@@ -121,7 +121,7 @@ class Supervisor:
         self._force_stop = trio.Event()
 
     async def run(self) -> None:
-        """Clean up after an earlier supervisor, serve until told to stop, leave nothing behind."""
+        """Clean up after the previous supervisor, serve until stopped, leave no process behind."""
         state_file = self._data_dir / "workers.json"
         await self._sweep_previous(state_file)
         launcher = LocalLauncher(
@@ -209,13 +209,13 @@ class Supervisor:
             await self._run_until_stopped(serving, methods, hooks)
 
     async def _open_autonomy(self, gateway: Gateway, stack: AsyncExitStack) -> Autonomy:
-        """What agents do by themselves, with their alerts on the terminal, or wherever standard output leads."""
+        """Open autonomy, with alerts on the terminal or on standard output."""
         printer = stack.enter_context(Printer(sys.stdout))
         write = self._console.write if self._live and sys.stdout.isatty() else printer.write
         return await open_autonomy(gateway, autonomy_settings(self._settings), write=write, environ=os.environ)
 
     def _detach_bus(self) -> None:
-        """It closes: what is told from here on goes to the log alone."""
+        """Send later events to the log alone."""
         self._bus = None
 
     async def _run_until_stopped(self, serving: RunningServices, methods: MethodTable, hooks: HookRunner) -> None:
@@ -273,10 +273,10 @@ class Supervisor:
         if recovery.damaged:
             self._emit("sessions_damaged", {"sessions": recovery.damaged})
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     def _emit(self, event: str, data: dict[str, Any]) -> None:
-        """To the log, and as a monitor event to whoever follows."""
+        """Log an event and publish it as a monitor event."""
         self._console.log(event, data)
         if self._bus is not None:
             self._bus.publish(str(data.get("session") or _NO_SESSION), event, data)
@@ -295,7 +295,7 @@ class Supervisor:
         self._emit("hook_failed", {"message": message, **facts})
 
     def _is_attended(self, worker: str) -> bool:
-        """Whether somebody hears what the worker's extensions ask in the conversation that it has."""
+        """Whether a client follows control events of the worker's session."""
         if self._services is None or self._methods is None:
             return False
         session = self._services.pool.session_of(worker)
@@ -304,7 +304,7 @@ class Supervisor:
     # --- what the methods ask -----------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, Any]:
-        """See ``SupervisorPort.facts``."""
+        """Facts about the process, for the status."""
         return {
             "pid": os.getpid(),
             "uptime": time.time() - self._started_at,
@@ -315,16 +315,16 @@ class Supervisor:
         }
 
     def config(self) -> msgspec.Raw:
-        """See ``SupervisorPort.config``."""
+        """The effective settings as JSON, secrets hidden."""
         assert self._services is not None  # noqa: S101 - methods are called only while we serve
         return msgspec.Raw(show_config(self._services.settings, as_json=True).encode())
 
     def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
-        """See ``SupervisorPort.log_tail``."""
+        """Read the latest log lines."""
         return self._console.log_tail(cursor, limit, max_bytes)
 
     async def reload(self) -> dict[str, Any]:
-        """See ``SupervisorPort.reload``."""
+        """Reload the settings file. Raises SettingsError; the old settings stay then."""
         assert self._services is not None  # noqa: S101 - methods are called only while we serve
         self._service_manager.reloading()
         self._rebind_socket()
@@ -334,7 +334,7 @@ class Supervisor:
             self._service_manager.ready()
 
     def _rebind_socket(self) -> None:
-        """A socket whose file somebody has removed is found again; where that cannot be, all else goes on."""
+        """Bind the socket again if its file was removed; a failure is reported and changes nothing else."""
         if self._server is None:
             return
         try:
@@ -390,5 +390,5 @@ def _has_terminal() -> bool:
 
 
 def _quarantine(path: Path) -> Path:
-    """Keep a damaged file for whoever wants to look at it."""
+    """Rename a damaged file and keep it."""
     return path.replace(path.with_name(path.name + ".damaged"))

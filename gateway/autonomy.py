@@ -77,7 +77,7 @@ class GatewayRuns:
             )
 
     def _abandon(self, run: Run) -> None:
-        """Nobody waits for it any more. At the supervisor's end it is left as it is: the next life asks for it."""
+        """Abort a run whose caller is gone. At shutdown it stays: the next supervisor asks for it."""
         if not self._intake.is_closed:
             self._scheduler.abort(run)
 
@@ -97,7 +97,7 @@ class GatewayRuns:
         try:
             return self._profile_cache.workspace_of(agent, _role(self._entry(agent, session)), session)
         except PoolError:
-            return None  # what is wrong with it is told to whoever runs the agent
+            return None  # running the agent reports the error
 
     def mark_active(self, session: str) -> None:
         """Count the session as active now."""

@@ -1,1 +1,1 @@
-"""Acting on its own: system events, wake, beats, cron; the gateway is seen only through ports declared here."""
+"""Heartbeats, scheduled tasks, system events, and the delivery of their alerts."""

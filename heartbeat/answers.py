@@ -1,13 +1,7 @@
-"""Prompts and HEARTBEAT_OK classification. Pure.
+"""Beat prompts, and the classification of their answers by HEARTBEAT_OK. Pure.
 
-What a beat is about, told by the events it carries: that decides how it is asked and how its answer is read.
-
-Whether an agent's answer to a beat says anything: HEARTBEAT_OK is taken off, and what is left is weighed. Pure.
-
-The token counts at the beginning and at the end of an answer, also in markup; in the middle it is a word like others.
-What is left keeps its own markup. All of it takes linear time, whatever the answer is.
-
-What an agent is told at a beat: the events that are pending, then what it is to do about them.
+The token counts at both ends of an answer, also in markup; in the middle it is an ordinary word. The rest keeps its own
+markup. Classification takes linear time.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""One beat: whether it may be now, its run, and the handover of its alert in the step that acknowledges its events."""
+"""One beat: admission by the gates, its run, and the alert in the transaction that acknowledges its events."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -35,20 +35,20 @@ from heartbeat.wake import (
 )
 
 _MAX_READERS = 4
-"""Lists that are read at once; where a file system hangs, others wait for these and not for everybody's threads."""
+"""Checklists read at once; a hanging file system holds up only other checklists."""
 _CHECKLIST_REASONS = frozenset({WakeReason.INTERVAL, WakeReason.MANUAL, WakeReason.RETRY})
-"""Reasons for which an empty list is a reason not to beat."""
+"""Reasons for which an empty checklist skips the beat."""
 
 
 class BeatAdmitted(NamedTuple):
-    """The beat is to be. ``events``: what it is to tell. ``problem``: what is wrong with HEARTBEAT.md, or nothing."""
+    """The beat runs with these events. ``problem``: what is wrong with HEARTBEAT.md, or empty."""
 
     events: Sequence[SystemEvent]
     problem: str
 
 
 class BeatRejected(NamedTuple):
-    """The beat is not to be; ``until`` (Unix time): when it may be, where that is known and worth waiting for."""
+    """The beat does not run; ``until`` (Unix time): when to retry, if known."""
 
     reason: SkipReason
     problem: str = ""
@@ -56,16 +56,16 @@ class BeatRejected(NamedTuple):
 
 
 class BeatAdmission:
-    """Asks the gates, once before and once after looking at the list: much may happen meanwhile."""
+    """Evaluates the gates before and after reading the checklist, since facts change in between."""
 
-    def __init__(self, runs: BeatRunPort, events: EventPort, rota: BeatSchedule) -> None:
+    def __init__(self, runs: BeatRunPort, events: EventPort, schedule: BeatSchedule) -> None:
         self._runs = runs
         self._events = events
-        self._schedule = rota
+        self._schedule = schedule
         self._readers = trio.CapacityLimiter(_MAX_READERS)
 
     async def check_gates(self, target: BeatTarget, reason: WakeReason, wall: float) -> BeatAdmitted | BeatRejected:
-        """Whether the target is to beat now; ``wall`` is Unix time. Nothing can happen before the answer is there."""
+        """Decide whether the target beats now; ``wall`` is Unix time. The answer holds until the next checkpoint."""
         answer = self._decide(target, reason, wall, None)
         if isinstance(answer, BeatRejected) or answer.events or reason not in _CHECKLIST_REASONS:
             return answer
@@ -99,7 +99,7 @@ class BeatAdmission:
             is_busy=self._runs.is_busy(target.session),
             skip_when_busy=member is None or member.settings.skip_when_busy,
             next_due=float("inf") if due is None else due,
-            # Events are somebody's business: for them a worker is waited for, or started.
+            # Events wait for a worker, or have one started.
             has_room=bool(events) or self._runs.has_room(target.agent, target.session),
             has_events=bool(events),
             checklist=None if checklist is None else checklist.state,
@@ -108,7 +108,7 @@ class BeatAdmission:
     def _retry_at(
         self, target: BeatTarget, gate: SkipReason, reason: WakeReason, wall: float, events: Sequence[SystemEvent]
     ) -> float | None:
-        """Events wait for the hours to begin; whatever else a beat is for has its own time."""
+        """Only events wait for the active hours to start."""
         member = self._schedule.get(target.agent)
         if gate is not SkipReason.OUTSIDE_ACTIVE_HOURS or member is None or reason is WakeReason.INTERVAL or not events:
             return None
@@ -122,7 +122,7 @@ class BeatAdmission:
 
 
 def _is_enabled(settings: HeartbeatSettings, reason: WakeReason) -> bool:
-    """Whether the settings have the agent beat for this reason; what an operator asks for needs no setting."""
+    """Whether the settings allow a beat for this reason; an operator's request needs no setting."""
     if reason is WakeReason.MANUAL:
         return True
     if reason is WakeReason.INTERVAL:
@@ -131,18 +131,18 @@ def _is_enabled(settings: HeartbeatSettings, reason: WakeReason) -> bool:
 
 
 _GRACE = 15.0
-"""Seconds beyond a beat's own time after which nobody waits for its answer any more."""
+"""Seconds beyond a beat's timeout until its answer is given up."""
 _SCAN_LIMIT = 4 * TEXT_LIMIT
-"""Characters of an answer that are looked at; of a longer one the beginning is told, whatever its end says."""
+"""Characters of an answer that are classified; of a longer one the beginning is always shown."""
 _EXCERPT_LENGTH = 200
 _COOLDOWN = 300.0
-"""Seconds at most until events are tried again whose beat has failed with all its retries; twice as long each time."""
+"""Longest first pause, in seconds, after a beat with events failed with all its retries; it doubles each time."""
 _MAX_COOLDOWN = 4 * 3600.0
-"""The longest of these times: events are kept for days, and each attempt may cost a turn of the model."""
+"""Longest of these pauses: events are kept for days, and each attempt may cost a model turn."""
 
 
 class BeatPorts(msgspec.Struct, frozen=True, kw_only=True):
-    """What beats need of the house. ``wall``: Unix time, in seconds."""
+    """What beats use of the gateway and the store. ``wall``: Unix time, in seconds."""
 
     runs: BeatRunPort
     events: EventPort
@@ -153,7 +153,7 @@ class BeatPorts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BeatResult(NamedTuple):
-    """What came of a beat. ``is_resumed``: it was one of an earlier life, and the wake is still to be answered."""
+    """The result of a beat. ``is_resumed``: it continued an earlier beat, and the wake is still unanswered."""
 
     report: BeatReport
     end: BeatEnd
@@ -161,17 +161,17 @@ class BeatResult(NamedTuple):
 
 
 class BeatRunner:
-    """Performs beats, one at a time for each target."""
+    """Runs beats, one at a time for each target."""
 
-    def __init__(self, ports: BeatPorts, book: BeatStore, rota: BeatSchedule) -> None:
+    def __init__(self, ports: BeatPorts, store: BeatStore, schedule: BeatSchedule) -> None:
         self._ports = ports
-        self._store = book
-        self._schedule = rota
-        self._admission = BeatAdmission(ports.runs, ports.events, rota)
+        self._store = store
+        self._schedule = schedule
+        self._admission = BeatAdmission(ports.runs, ports.events, schedule)
         self._count = 0
 
     async def perform(self, target: BeatTarget, reason: WakeReason) -> BeatResult:
-        """Beat, unless a gate is shut. A run that fails is a report; whatever is raised is a defect."""
+        """Run a beat unless a gate is shut. A failed run is a report; an exception is a defect."""
         begun = self._store.in_progress(target)
         if begun is not None and not begun.has_failed:
             return (await self._run(begun))._replace(is_resumed=True)
@@ -181,7 +181,7 @@ class BeatRunner:
         return await self._run(self._begin(target, reason, answer))
 
     def settings_of(self, agent: str) -> HeartbeatSettings:
-        """What holds for the agent; the defaults for one that is configured no more, while its last beat ends."""
+        """The agent's settings; the defaults for a removed agent whose last beat ends."""
         member = self._schedule.get(agent)
         return HeartbeatSettings() if member is None else member.settings
 
@@ -243,7 +243,7 @@ class BeatRunner:
         events, session = self._ports.events, begun.request.session
         events.claim(session, begun.events)
         try:
-            if begun.events:  # the run must not be known for longer than what it is about
+            if begun.events:  # the store must not know the run without its subject
                 await self._store.save_in_progress(begun)
             answer = await self._await_answer(begun.request)
             return self._conclude(begun, answer) if answer.ok else self._handle_failure(begun, answer)
@@ -262,7 +262,9 @@ class BeatRunner:
     # --- after --------------------------------------------------------------------------------------------------------
 
     def _handle_failure(self, begun: BeatInProgress, answer: BeatAnswer) -> BeatResult:
-        if answer.code == PoolSaturated.code and begun.request.room_only:  # others were faster, or it did not start
+        if (
+            answer.code == PoolSaturated.code and begun.request.room_only
+        ):  # another request was faster, or the worker did not start
             problem = begun.problem or answer.message[:_EXCERPT_LENGTH]
             return self._skip(begun.target, begun.reason, BeatRejected(SkipReason.NO_WORKER, problem))
         settings = self.settings_of(begun.request.agent)
@@ -276,7 +278,7 @@ class BeatRunner:
         return BeatResult(report, BeatFailed(settings.max_retries, float(settings.retry_delay), rest))
 
     def _conclude(self, begun: BeatInProgress, answer: BeatAnswer) -> BeatResult:
-        """Decide what is told, and hand it over: all of it is durable, or the beat is still to be gone on with."""
+        """Classify the answer and hand over its alert. All of it becomes durable in one step, or the beat continues."""
         verdict = self._classify(begun, answer)
         with self._ports.transaction():
             outcome, problem = self._hand_over(begun, verdict, answer.media)
@@ -314,9 +316,9 @@ class BeatRunner:
         self, begun: BeatInProgress, verdict: answers.AlertAnswer, media: tuple[str, ...]
     ) -> tuple[BeatOutcome, str]:
         target, wall = begun.target, self._ports.wall()
-        told, about = self._store.alert_dedupe(target.agent), begun.request.text if begun.events else ""
-        may_repeat = not begun.kind  # each command, each delegated task and each scheduled one is news of its own
-        if may_repeat and told.is_repeat(target.session, verdict, wall, about=about):
+        shown, about = self._store.alert_dedupe(target.agent), begun.request.text if begun.events else ""
+        may_repeat = not begun.kind  # each command and task is new
+        if may_repeat and shown.is_repeat(target.session, verdict, wall, about=about):
             return BeatOutcome.REPEATED, begun.problem
         alert = Alert(
             id=begun.subject,
@@ -330,12 +332,12 @@ class BeatRunner:
         )
         problem = self._submit_alert(alert) or begun.problem
         if may_repeat:
-            told.record(target.session, verdict, wall, about=about)
-            self._store.save_dedupe(target.agent, told)
+            shown.record(target.session, verdict, wall, about=about)
+            self._store.save_dedupe(target.agent, shown)
         return BeatOutcome.ALERT, problem
 
     def _submit_alert(self, alert: Alert) -> str:
-        """Hand the alert over; one whose target makes no sense is told to whoever watches. Says what was wrong."""
+        """Hand the alert over, with target ``events`` if its own is invalid. Return what was wrong."""
         try:
             self._ports.alerts.accept(alert)
         except UsageError as exc:
@@ -363,7 +365,7 @@ class BeatRunner:
 
 
 def _subject_id(*parts: str) -> str:
-    """A name for what a beat is about; no two lists of parts have the same."""
+    """An id of the beat's subject; different lists of parts have different ids."""
     digest = blake2b(digest_size=16)
     for part in parts:
         encoded = part.encode("utf-8", "surrogatepass")

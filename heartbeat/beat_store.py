@@ -1,4 +1,4 @@
-"""What is remembered of beats; what of it survives the supervisor has a document for each agent and begun beat."""
+"""Persistence of beats: one document for each agent, its alert digests, and each beat in progress."""
 
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Mapping
@@ -15,17 +15,17 @@ from wire.framing import DECODE_ERRORS
 AGENT_KIND = "beat"
 DEDUPE_KIND = "beat_told"
 IN_PROGRESS_KIND = "beat_begun"
-"""Kinds of documents: how an agent stands, what it has told lately, and beats that tell events."""
+"""Kinds of documents: agent records, digests of shown alerts, and beats with events."""
 
 _FAILED_TTL = 86_400.0
-"""Seconds for which the number of a failed attempt is of any use: by then no run of its name is known any more."""
+"""Seconds for which the number of a failed attempt matters: by then its run is forgotten."""
 
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 
 
 class BeatStore:
-    """Everything is remembered for agents that are configured, and bounded for each of them."""
+    """Keeps bounded state of each configured agent."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
@@ -36,17 +36,17 @@ class BeatStore:
         self._counts: dict[str, Counter[BeatOutcome]] = {}
 
     async def load(self, wall: float) -> None:
-        """Read what an earlier life has kept. What makes no sense is left where it is, and the log says so."""
+        """Load the previous supervisor's state. Unreadable documents stay in place and are logged."""
         self._records = _decoded(AGENT_KIND, await self._documents.load(AGENT_KIND), AgentRecord)
-        told = _decoded(DEDUPE_KIND, await self._documents.load(DEDUPE_KIND), dict[str, float])
-        self._dedupes = {agent: AlertDedupe(digests) for agent, digests in told.items()}
+        digests = _decoded(DEDUPE_KIND, await self._documents.load(DEDUPE_KIND), dict[str, float])
+        self._dedupes = {agent: AlertDedupe(shown_at) for agent, shown_at in digests.items()}
         for begun in _decoded(IN_PROGRESS_KIND, await self._documents.load(IN_PROGRESS_KIND), BeatInProgress).values():
             self._in_progress[begun.target] = begun
             if begun.has_failed and abs(wall - begun.at) > _FAILED_TTL:
                 self.delete_in_progress(begun.target)
 
     def keep_only(self, agents: Iterable[str]) -> None:
-        """Other agents are not configured any more: nothing is kept of them."""
+        """Delete the state of all other agents."""
         known = frozenset(agents)
         for agent in [agent for agent in {*self._records, *self._dedupes} if agent not in known]:
             self._records.pop(agent, None)
@@ -62,23 +62,23 @@ class BeatStore:
     # --- reports ------------------------------------------------------------------------------------------------------
 
     def agent_record(self, agent: str) -> AgentRecord:
-        """What is kept of the agent."""
+        """The kept state of the agent."""
         return self._records.get(agent, _EMPTY_RECORD)
 
     def last_beats(self) -> dict[str, float]:
-        """When each agent beat last, in Unix time."""
+        """The Unix time of each agent's last beat."""
         return {agent: record.last.at for agent, record in self._records.items() if record.last is not None}
 
     def last_skip(self, agent: str) -> BeatReport | None:
-        """The latest beat that was not to be, in this life."""
+        """The agent's latest skipped beat since the start."""
         return self._skips.get(agent)
 
     def counts(self, agent: str) -> Mapping[BeatOutcome, int]:
-        """What came of the agent's beats in this life."""
+        """Outcomes of the agent's beats since the start."""
         return self._counts.get(agent, {})
 
     def save_report(self, report: BeatReport) -> None:
-        """Note what came of a beat. A skip is no beat, and is not kept over a restart."""
+        """Record a beat. Skips are not kept over a restart."""
         agent = report.agent
         self._counts.setdefault(agent, Counter())[report.outcome] += 1
         if report.outcome is BeatOutcome.SKIPPED:
@@ -87,7 +87,7 @@ class BeatStore:
             self._save_record(agent, msgspec.structs.replace(self.agent_record(agent), last=report))
 
     def save_pause(self, target: BeatTarget, until: float, wall: float) -> None:
-        """The flood guard holds the target's events until then (Unix time); pauses that are over are forgotten."""
+        """Keep a flood guard pause until then (Unix time); expired pauses are dropped."""
         record = self.agent_record(target.agent)
         paused = {session: end for session, end in record.paused.items() if end > wall}
         self._save_record(target.agent, msgspec.structs.replace(record, paused={**paused, target.session: until}))
@@ -96,34 +96,34 @@ class BeatStore:
         self._records[agent] = record
         self._documents.put(AGENT_KIND, agent, _encode(record))
 
-    # --- what was told ------------------------------------------------------------------------------------------------
+    # --- shown alerts -------------------------------------------------------------------------------------------------
 
     def alert_dedupe(self, agent: str) -> AlertDedupe:
-        """What the agent has told lately."""
+        """The agent's recently shown alerts."""
         return self._dedupes.get(agent) or AlertDedupe()
 
-    def save_dedupe(self, agent: str, told: AlertDedupe) -> None:
-        """It has told something."""
-        self._dedupes[agent] = told
-        self._documents.put(DEDUPE_KIND, agent, _encode(told.shown_at))
+    def save_dedupe(self, agent: str, shown: AlertDedupe) -> None:
+        """Keep the agent's shown alerts."""
+        self._dedupes[agent] = shown
+        self._documents.put(DEDUPE_KIND, agent, _encode(shown.shown_at))
 
     # --- begun beats --------------------------------------------------------------------------------------------------
 
     def in_progress(self, target: BeatTarget) -> BeatInProgress | None:
-        """The target's beat that tells events and has not come to a good end."""
+        """The target's beat with events that has not succeeded."""
         return self._in_progress.get(target)
 
     def all_in_progress(self) -> list[BeatInProgress]:
-        """Of all targets."""
+        """Beats in progress of all targets."""
         return list(self._in_progress.values())
 
     def save_in_progress(self, begun: BeatInProgress) -> Awaitable[None]:
-        """A later life is to go on with it; the result waits until that is durable."""
+        """Keep the beat for the next supervisor; await the result until it is durable."""
         self._in_progress[begun.target] = begun
         return self._documents.put(IN_PROGRESS_KIND, _document_key(begun.target), _encode(begun))
 
     def delete_in_progress(self, target: BeatTarget) -> None:
-        """It is over; so is whatever number its attempts had."""
+        """Delete the target's beat, with the number of its attempts."""
         if self._in_progress.pop(target, None) is not None:
             self._documents.put(IN_PROGRESS_KIND, _document_key(target), None)
 
@@ -132,7 +132,7 @@ _EMPTY_RECORD = AgentRecord()
 
 
 def _document_key(target: BeatTarget) -> str:
-    """Names of agents have no blanks."""
+    """Agent names have no spaces."""
     return f"{target.agent} {target.session}"
 
 

@@ -1,4 +1,4 @@
-"""HEARTBEAT.md: what an agent looks after by itself, and whether there is anything in it. Read in a thread, bounded."""
+"""HEARTBEAT.md: whether an agent's checklist holds anything. Bounded, read in a thread."""
 
 import codecs
 import os

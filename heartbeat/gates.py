@@ -1,4 +1,4 @@
-"""Whether a beat runs: every gate in its order, every refusal with its reason. Pure."""
+"""The gates of a beat in order, and the reason of each refusal. Pure."""
 
 from enum import StrEnum
 from typing import TypeAlias
@@ -13,20 +13,20 @@ _NEEDS_EVENTS = frozenset({WakeReason.EXEC, WakeReason.CRON, WakeReason.RETRY})
 
 
 class SkipReason(StrEnum):
-    """Why a beat does not run, in the order in which it is asked."""
+    """Why a beat does not run, in the order of the gates."""
 
     DISABLED = "disabled"
     ALREADY_RUNNING = "already-running"
     OUTSIDE_ACTIVE_HOURS = "outside-active-hours"
     BUSY = "requests-in-flight"
-    """The only one that is worth another try soon; it does not advance the schedule."""
+    """The only reason to retry soon; it does not advance the schedule."""
     NOT_DUE = "not-due"
     EMPTY_CHECKLIST = "empty-checklist"
     NO_WORKER = "no-worker"
     NOTHING_PENDING = "nothing-pending"
-    """It was to be about events that have been told meanwhile, by a turn of somebody's."""
+    """Another turn has reported its events already."""
     FLOOD_GUARD = "flood-guard"
-    """Events have woken the agent too often; no gate, since what an operator asks for is not held."""
+    """Events have woken the agent too often. Not a gate: operators' requests are not held."""
 
 
 class Go(msgspec.Struct, frozen=True):
@@ -43,10 +43,10 @@ GateDecision: TypeAlias = Go | Skip
 
 
 class GateFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the target at this moment. ``enabled``: the settings have it beat for this reason.
+    """The target's state. ``enabled``: the settings allow a beat for this reason.
 
-    ``next_due`` is on the clock of ``now``. ``checklist`` None = not looked at yet, which is no reason to skip: looking
-    means reading a file, so a caller decides once without it, looks, and decides again with what is true by then.
+    ``next_due`` is on the clock of ``now``. ``checklist`` None = not read yet, which is no reason to skip: a caller
+    decides once without it, reads it, and decides again with fresh facts.
     """
 
     enabled: bool
@@ -61,7 +61,7 @@ class GateFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def evaluate_gates(facts: GateFacts, reason: WakeReason, now: float) -> GateDecision:
-    """Go, or the first gate that is shut."""
+    """Return ``Go``, or the first shut gate."""
     shut = next((gate for gate, is_shut in _gates(facts, reason, now) if is_shut), None)
     return Go() if shut is None else Skip(shut)
 
@@ -80,5 +80,5 @@ def _gates(facts: GateFacts, reason: WakeReason, now: float) -> tuple[tuple[Skip
 
 
 def _has_nothing_to_do(facts: GateFacts, reason: WakeReason) -> bool:
-    """Events that wait are something to do, whatever woke the agent: the next beat is all they can hope for."""
+    """An empty checklist without pending events, which only a beat would report."""
     return facts.checklist is ChecklistState.EMPTY and reason not in _IGNORES_CHECKLIST and not facts.has_events

@@ -1,9 +1,4 @@
-"""Beat records and alert dedupe. Pure.
-
-What is known of beats: what came of them, what of them is kept over a restart, how an agent stands.
-
-The same alert about the same events is shown once a day; digests of the latest ones. Pure: ``wall`` comes in.
-"""
+"""Records of beats, and the deduplication of alerts: the same alert about the same events once a day. Pure."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -18,23 +13,23 @@ from heartbeat.wake import BeatTarget, WakeReason
 
 
 class BeatOutcome(StrEnum):
-    """What came of a beat."""
+    """The result of a beat."""
 
     SKIPPED = "skipped"
-    """There was to be none."""
+    """A gate was shut."""
     SILENT = "silent"
-    """Nothing to tell."""
+    """Nothing to report."""
     REPEATED = "repeated"
-    """The same text about the same events was shown within the last day; never for commands and tasks."""
+    """The same text about the same events was shown within a day; never for commands and tasks."""
     ALERT = "alert"
     FAILED = "failed"
 
 
 class BeatReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One beat, or why there was none. ``at`` is Unix time, ``took`` in seconds.
+    """One beat, or why it did not run. ``at`` is Unix time, ``took`` in seconds.
 
-    ``skipped``: which gate was shut. ``error``: what failed. ``problem``: something an operator should see to.
-    ``text``: the beginning of what the agent said. ``events``: how many it was told. ``alert``: the id.
+    ``skipped``: the shut gate. ``error``: what failed. ``problem``: a defect of the configuration.
+    ``text``: the beginning of the answer. ``events``: their number. ``alert``: its id.
     """
 
     agent: str
@@ -53,10 +48,10 @@ class BeatReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BeatInProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A beat that tells events, from before its run until they are acknowledged; a later life goes on with it.
+    """A beat with events, kept from before its run until they are acknowledged; the next supervisor continues it.
 
-    ``subject`` names what it is about: the same events have the same. ``attempt`` counts from 0. ``has_failed``: it is
-    over and its events are still to be told; it is known for the number of the next attempt only.
+    ``subject`` identifies the events. ``attempt`` counts from 0. ``has_failed``: it has ended and its events are still
+    pending; it is kept for the number of the next attempt only.
     """
 
     subject: str
@@ -77,18 +72,17 @@ class BeatInProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class AgentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of an agent. ``paused``: until when (Unix time) the flood guard holds events of a session."""
+    """The kept state of an agent. ``paused``: until when (Unix time) the flood guard holds events, by session."""
 
     last: BeatReport | None = None
     paused: dict[str, float] = {}
 
 
 class HeartbeatStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How an agent stands. Times are Unix times, counts since the start of the supervisor.
+    """The state of an agent. Times are Unix times, counts since the start of the supervisor.
 
     ``every``: its own interval in seconds, 0 = none. ``wake``: events wake it. ``next_due`` None = never by the clock.
-    ``last_skip``: the latest beat that
-    was not to be. ``paused``: until when the flood guard holds events, by session.
+    ``last_skip``: the latest refused beat. ``paused``: until when the flood guard holds events, by session.
     """
 
     agent: str
@@ -108,32 +102,31 @@ _MAX_ALERTS = 200
 
 
 class AlertDedupe:
-    """One agent's alerts of the last 24 hours, at most 200 of them: beyond that the oldest is forgotten.
+    """One agent's alerts of the last 24 hours, at most 200; beyond that the oldest is dropped.
 
-    Times are Unix time in seconds, since the memory outlives the supervisor. A clock that was set back makes nothing
-    silent for longer than a day.
+    Times are Unix seconds and survive the supervisor. A clock that is set back silences nothing for more than a day.
     """
 
-    def __init__(self, told: Mapping[str, float] | None = None, *, most: int = _MAX_ALERTS) -> None:
-        """``told``: what ``told`` of an earlier life was."""
+    def __init__(self, shown_at: Mapping[str, float] | None = None, *, most: int = _MAX_ALERTS) -> None:
+        """``shown_at``: that of the previous supervisor."""
         self._max_entries = most
-        self._shown_at = dict(sorted((told or {}).items(), key=lambda item: item[1])[-most:])
+        self._shown_at = dict(sorted((shown_at or {}).items(), key=lambda item: item[1])[-most:])
 
     @property
     def shown_at(self) -> dict[str, float]:
-        """When each alert was told, by its digest; to be kept, and handed to the next life."""
+        """When each alert was shown, by its digest."""
         return dict(self._shown_at)
 
     def is_repeat(self, session: str, alert: AlertAnswer, wall: float, *, about: str = "") -> bool:
-        """Whether the session had the same text within a day. Files are always news: their names say little.
+        """Whether the session had the same text within a day. Alerts with files never repeat.
 
-        ``about``: the events of the beat, in words. The same text about other events is news.
+        ``about``: the text of the beat's events. The same text about other events is new.
         """
         at = self._shown_at.get(_digest(session, about, alert.text))
         return not alert.has_media and at is not None and abs(wall - at) < _DAY
 
     def record(self, session: str, alert: AlertAnswer, wall: float, *, about: str = "") -> None:
-        """The alert is shown now. A repetition does not prolong the day."""
+        """Record an alert that is shown now. A repetition does not extend the day."""
         if alert.has_media or self.is_repeat(session, alert, wall, about=about):
             return
         name = _digest(session, about, alert.text)

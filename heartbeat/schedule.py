@@ -1,13 +1,7 @@
-"""Per-agent schedule, jitter, active hours. Pure.
+"""When agents beat by the clock: jittered intervals and active hours. Pure.
 
-By how much an agent's interval differs from the one that is set, so that not all of them beat at once. Pure.
-
-At which hours of its day an agent beats: a window of local time, over midnight too, through changes of the clock.
-
-Who beats by the clock, and when next: one timetable for all agents. Pure.
-
-``now`` is monotonic, ``wall`` Unix time, both in seconds. An agent that has come up stays due until it is said to be
-``done``: a beat that has to wait, or to be tried again, does not advance its schedule.
+``now`` is monotonic, ``wall`` Unix time, both in seconds. A due agent stays due until ``mark_done``: a beat that waits
+or is retried does not advance the schedule.
 """
 
 import math
@@ -155,20 +149,17 @@ def _offset_change(before: int, after: int, zone: tzinfo | None) -> int:
 
 
 _TICK = 1.0
-"""Seconds; agents are due on whole ticks, so that thousands of them cost a few wake-ups of the supervisor a second."""
+"""Seconds; agents are due on whole ticks, so that thousands cost few wake-ups a second."""
 _CATCH_UP_SPREAD = 60.0
-"""Seconds over which those are spread who all became due while nobody was there."""
+"""Seconds over which agents that became due during downtime are spread."""
 _MAX_SLEEP = 3600.0
-"""Somebody may set the calendar's clock: until the next opening hour it is looked at so often."""
+"""The wall clock may be set, so a wait for active hours is re-evaluated this often."""
 _STAGGER = 0.1
-"""Part of the interval over which those are spread whose hours begin at the same time."""
+"""Part of the interval over which agents with the same active hours are spread."""
 
 
 class AgentSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """One agent with what its settings come to.
-
-    ``home``: its own conversation, where it beats. ``every``: its own interval; ``share``: its place among others.
-    """
+    """One agent's schedule. ``every``: its jittered interval; ``offset``: its place from 0 to 1 among the others."""
 
     agent: str
     main_target: BeatTarget
@@ -179,7 +170,7 @@ class AgentSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, agent: str, settings: HeartbeatSettings) -> "AgentSchedule":
-        """From its settings. What of its hours is not understood is in ``window.warning``."""
+        """Build it from settings. ``window.warning`` reports invalid active hours."""
         hours = settings.active_hours
         return cls(
             agent=agent,
@@ -192,12 +183,12 @@ class AgentSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BeatSchedule:
-    """All agents that have a heartbeat configured, also those for which it is off. Every step costs O(log n)."""
+    """All agents with heartbeat settings, also disabled ones. Every step costs O(log n)."""
 
     def __init__(self) -> None:
         self._agents: dict[str, AgentSchedule] = {}
         self._timers: KeyedTimers[str] = KeyedTimers()
-        """When each agent is looked at next, which may be before it is due: see ``_MAX_SLEEP``."""
+        """When each agent is re-evaluated next, at most ``_MAX_SLEEP`` before it is due."""
         self._due: dict[str, float] = {}
         self._due_since: dict[str, float] = {}
 
@@ -218,11 +209,11 @@ class BeatSchedule:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """When ``pop_due`` has something to give; None = never."""
+        """When to call ``pop_due``; None = never."""
         return self._timers.next_due()
 
     def pop_due(self, now: float, wall: float) -> list[AgentSchedule]:
-        """Agents that have become due, the earliest first; those that were only to be looked at are not among them."""
+        """Agents that are due now, the earliest first; others are re-evaluated."""
         members: list[AgentSchedule] = []
         while (at := self._timers.next_due()) is not None and at <= now:
             (agent,) = self._timers.pop_due(now, limit=1)
@@ -234,16 +225,16 @@ class BeatSchedule:
         return members
 
     def due_of(self, agent: str) -> float | None:
-        """When the agent is due; in the past when it has come up and is not done. None = never."""
+        """When the agent is due; in the past until ``mark_done``. None = never."""
         since = self._due_since.get(agent)
         return self._due.get(agent) if since is None else since
 
     def is_due(self, agent: str) -> bool:
-        """Whether it has come up and is not done."""
+        """Whether the agent is due and not done."""
         return agent in self._due_since
 
     def mark_done(self, agent: str, now: float, wall: float) -> None:
-        """The agent has had its beat, or there was to be none; the next one is an interval after that was due."""
+        """End the due beat; the next one is due an interval after this one was."""
         since, member = self._due_since.pop(agent, None), self._agents.get(agent)
         if since is not None and member is not None:
             due = since + member.every
@@ -254,9 +245,9 @@ class BeatSchedule:
     def reconfigure(
         self, agents: Mapping[str, HeartbeatSettings], now: float, wall: float, last: Mapping[str, float]
     ) -> None:
-        """Other agents, other settings. ``last``: when each had its last beat, in Unix time; others are new.
+        """Apply other settings. ``last``: the Unix time of each agent's last beat.
 
-        Whoever should have beaten long ago does so soon; whose settings are the same keeps its time.
+        Overdue agents beat soon; agents with the same settings keep their time.
         """
         known, self._agents = self._agents, {}
         for agent, settings in agents.items():
@@ -277,12 +268,12 @@ class BeatSchedule:
         self._drop(member.agent)
         if not member.settings.every:
             return
-        since = 0.0 if last is None else max(wall - last, 0.0)  # a clock that was set back makes nobody wait longer
+        since = 0.0 if last is None else max(wall - last, 0.0)  # a clock set back delays no beat
         left = member.every - since
         self._plan(member, now + (left if left > 0 else member.offset * _CATCH_UP_SPREAD), now, wall)
 
     def _plan(self, member: AgentSchedule, due: float, now: float, wall: float) -> None:
-        """Have the agent due at that time, or when its hours begin after that; never where they never do."""
+        """Make the agent due then, or when its active hours start next; never if they never do."""
         if not member.settings.every:
             return
         then = wall + (due - now)
@@ -295,13 +286,13 @@ class BeatSchedule:
         self._set(member.agent, due + wait, due + min(wait, _MAX_SLEEP))
 
     def _recheck_hours(self, member: AgentSchedule, now: float, wall: float) -> None:
-        """Plan a wait for its hours by the calendar's clock of now, which may have been set; its interval goes on."""
+        """Plan the wait for active hours again by the current wall clock; the interval continues."""
         start = member.window.next_start(wall)
         if start is None:
             self._drop(member.agent)
             return
         wait = start - wall + _stagger(member)
-        if start <= wall:  # they have begun: it is within its stagger, or the clock was set
+        if start <= wall:  # within the stagger, or the clock was set
             wait = min(wait, self._due[member.agent] - now)
         self._set(member.agent, now + wait, now + min(wait, _MAX_SLEEP))
 

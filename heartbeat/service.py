@@ -1,4 +1,4 @@
-"""Heartbeats: one task keeps everybody's time and sleeps until somebody's has come; each beat is a task of its own."""
+"""The heartbeat service: one timer task for all agents, one task for each beat."""
 
 import math
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from wire.events import EventType
 
 
 class _Waiter:
-    """A caller that waits for the outcome of the target's next beat, at most until ``deadline`` while a turn runs."""
+    """A caller that awaits the target's next beat, at most until ``deadline`` while the session is busy."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
@@ -47,15 +47,15 @@ class _Waiter:
 
 
 class Heartbeat:
-    """All agents' heartbeats. Wakes are taken from the start, beats happen while ``run`` runs."""
+    """Heartbeats of all agents. Wakes are accepted from the start; beats run while ``run`` does."""
 
-    def __init__(self, ports: BeatPorts, book: BeatStore) -> None:
-        """See ``open_heartbeat``."""
+    def __init__(self, ports: BeatPorts, store: BeatStore) -> None:
+        """Use ``open_heartbeat``."""
         self._ports = ports
-        self._store = book
+        self._store = store
         self._schedule = BeatSchedule()
         self._machine = WakeMachine()
-        self._runner = BeatRunner(ports, book, self._schedule)
+        self._runner = BeatRunner(ports, store, self._schedule)
         self._waiters: dict[BeatTarget, list[_Waiter]] = {}
         self._running: dict[str, dict[str, None]] = {}
         """Sessions in which a beat runs, by agent."""
@@ -67,10 +67,10 @@ class Heartbeat:
     # --- asking for beats ---------------------------------------------------------------------------------------------
 
     def wake(self, agent: str, reason: WakeReason = WakeReason.WAKE, session: str | None = None) -> bool:
-        """Have the agent beat soon, in its own conversation unless another is named. Never blocks.
+        """Request a beat soon, in the agent's main conversation unless another is named. Never blocks.
 
-        False = it is not woken: it is not configured, its settings say so, or too many are to beat already. What it was
-        to be told stays for its next turn.
+        False = not woken: the agent is not configured, its settings disable wakes, or too many beats wait. Pending
+        events stay for its next turn.
         """
         member = self._schedule.get(agent)
         if member is None or not member.settings.wake:
@@ -86,11 +86,11 @@ class Heartbeat:
     async def run_now(
         self, agent: str, reason: WakeReason = WakeReason.MANUAL, session: str | None = None
     ) -> BeatReport:
-        """Have the agent beat, and wait for what comes of it.
+        """Run a beat and return its report.
 
-        While its session is busy that takes as long, but no longer than the ``timeout`` of the settings: then the
-        report says so, and the beat is still to come. So it is with a beat that the flood guard holds, which is none
-        of an operator's. Raises UsageError for an agent that is not configured, PoolSaturated when too many are to.
+        Waits while the session is busy, at most the ``timeout`` of the settings: then the report says so, and the beat
+        still follows. The same holds for a beat that the flood guard holds, which never applies to operators. Raises
+        UsageError for an agent that is not configured, PoolSaturated when too many beats wait.
         """
         member, now = self._find(agent), trio.current_time()
         target, waiter = _target(member, session), _Waiter(now + float(member.settings.timeout))
@@ -107,7 +107,7 @@ class Heartbeat:
         return waiter.report
 
     def reconfigure(self, agents: Mapping[str, HeartbeatSettings]) -> None:
-        """Other agents, other settings; whose are the same keep their time. A beat that runs comes to its end."""
+        """Apply other settings. Agents with the same settings keep their schedule; running beats finish."""
         self._schedule.reconfigure(agents, trio.current_time(), self._ports.wall(), self._store.last_beats())
         self._store.keep_only(agents)
         for name in [name for name in self._published_skips if name not in agents]:
@@ -115,14 +115,14 @@ class Heartbeat:
         self._rearm()
 
     def wakes_on_events(self, agent: str) -> bool:
-        """Whether events wake the agent: it is configured, and its settings do not say otherwise."""
+        """Whether events wake the agent."""
         member = self._schedule.get(agent)
         return member is not None and member.settings.wake
 
     def wakes_at(self, agent: str, session: str) -> float | None:
         """When an event of now wakes the agent in that session, in Unix time; None = at once.
 
-        That is after the flood guard's pause, and within its active hours; infinity where these never begin.
+        The flood guard's pause and the active hours count; infinity where these never start.
         """
         member, now, wall = self._schedule.get(agent), trio.current_time(), self._ports.wall()
         if member is None:
@@ -136,11 +136,11 @@ class Heartbeat:
     # --- status -------------------------------------------------------------------------------------------------------
 
     def status(self) -> list[HeartbeatStatus]:
-        """How every agent stands, in the order of the settings."""
+        """The state of every agent, in the order of the settings."""
         return [self._status(member) for member in self._schedule.agents().values()]
 
     def stats(self) -> tuple[int, int]:
-        """How many agents beat by the clock, and how many beats are under way."""
+        """The number of agents that beat by the clock, and of running beats."""
         by_the_clock = sum(member.settings.every > 0 for member in self._schedule.agents().values())
         return by_the_clock, sum(map(len, self._running.values()))
 
@@ -170,7 +170,7 @@ class Heartbeat:
     # --- keeping time -------------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep time until cancelled; beats under way are then aborted, and gone on with by the next supervisor."""
+        """Start due beats until cancelled; running beats are then aborted, and the next supervisor continues them."""
         async with trio.open_nursery() as nursery:
             task_status.started()
             while True:
@@ -219,7 +219,7 @@ class Heartbeat:
     async def _beat(self, target: BeatTarget, reason: WakeReason, waiters: list[_Waiter]) -> None:
         try:
             performed = await self._runner.perform(target, reason)
-        except Exception:  # noqa: BLE001 - a defect met in one beat is this beat's, and ends nobody else's
+        except Exception:  # noqa: BLE001 - a defect in one beat must not end the others
             self._log.exception("heartbeat_defect", agent=target.agent, session=target.session)
             performed = self._internal_error(target, reason)
         self._finish(target, reason, performed, waiters)
@@ -242,7 +242,7 @@ class Heartbeat:
         self._rearm()
 
     def _advance(self, target: BeatTarget, now: float) -> None:
-        """The agent's interval begins anew, unless its beat is still to come."""
+        """Start the agent's next interval, unless its beat is still to come."""
         if self._is_due(target) and self._machine.pending(target) is None:
             self._schedule.mark_done(target.agent, now, self._ports.wall())
 
@@ -286,10 +286,10 @@ class Heartbeat:
         for waiter in self._waiters.pop(target, []):
             waiter.set_report(self._held_report(target, WakeReason.WAKE))
         if self._is_due(target):
-            self._request(target, WakeReason.INTERVAL)  # that much it may, whatever else is held back
+            self._request(target, WakeReason.INTERVAL)  # the interval is not held
 
     def _held_report(self, target: BeatTarget, reason: WakeReason) -> BeatReport:
-        """What is answered where a beat comes only after the guard's pause."""
+        """The report of a beat that the flood guard holds."""
         return BeatReport(
             agent=target.agent,
             session=target.session,
@@ -300,14 +300,14 @@ class Heartbeat:
         )
 
     def _is_due(self, target: BeatTarget) -> bool:
-        """Whether it is the target's beat that the clock asks for."""
+        """Whether the schedule waits for the target's beat."""
         member = self._schedule.get(target.agent)
         return member is not None and member.main_target == target and self._schedule.is_due(target.agent)
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- publishing ---------------------------------------------------------------------------------------------------
 
     def _publish(self, report: BeatReport) -> None:
-        """Monitor event ``heartbeat``; of an alert the courier tells, of the same skip again nobody."""
+        """Publish the monitor event ``heartbeat``; not for alerts (the dispatcher does), nor for a repeated skip."""
         if report.outcome is BeatOutcome.SKIPPED:
             skip = (report.session, report.skipped, report.problem)
             if self._published_skips.get(report.agent) == skip:
@@ -324,10 +324,10 @@ class Heartbeat:
         data = {"severity": "error", "phase": "system", "message": message, "agent": target.agent}
         self._ports.monitor.publish(target.session, EventType.ERROR, data)
 
-    # --- an earlier life ----------------------------------------------------------------------------------------------
+    # --- the previous supervisor --------------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Go on with what an earlier supervisor has left: pauses, begun beats, events whose wake was lost with it."""
+        """Continue what the previous supervisor left: pauses, beats in progress, events whose wakes it lost."""
         now, wall = trio.current_time(), self._ports.wall()
         for agent in self._schedule.agents():
             for session, until in self._store.agent_record(agent).paused.items():
@@ -343,13 +343,13 @@ class Heartbeat:
 
 
 async def open_heartbeat(documents: Documents, ports: BeatPorts, agents: Mapping[str, HeartbeatSettings]) -> Heartbeat:
-    """Heartbeats that know what those before them have left undone; ``agents``: every agent's effective settings.
+    """Open heartbeats as the previous supervisor left them; ``agents``: the effective settings of every agent.
 
-    To be opened once the queue of events has been restored, and before anybody's turn.
+    Call it after the event queue is restored, and before the first turn.
     """
-    book = BeatStore(documents)
-    await book.load(ports.wall())
-    heartbeat = Heartbeat(ports, book)
+    store = BeatStore(documents)
+    await store.load(ports.wall())
+    heartbeat = Heartbeat(ports, store)
     heartbeat.reconfigure(agents)
     heartbeat.resume()
     return heartbeat

@@ -1,4 +1,4 @@
-"""What can be set about heartbeats: ``[agents.defaults.heartbeat]``, each key again in ``[agents.NAME.heartbeat]``."""
+"""Settings of heartbeats: ``[agents.defaults.heartbeat]`` and ``[agents.NAME.heartbeat]``."""
 
 import msgspec
 

@@ -1,8 +1,7 @@
-"""System events: what a conversation is to be told with its next turn, queued for each session. Pure; ``now`` comes in.
+"""System events: what a session's next turn reports, queued by session. Pure; ``now`` comes in.
 
-An event stays until a turn that was shown it has succeeded and acknowledges it by its id; what arrives meanwhile has
-another id and stays. Events are bounded in number, in size and in age. What an agent has begun itself (a command, a
-delegated task) is kept for days: its end has to reach the session in the morning after, or after the weekend.
+An event stays until a turn that was shown it succeeds and acknowledges it by id. Number, size and age of events are
+bounded. Results of what the agent started itself (a command, a delegated task) are kept for days.
 """
 
 from collections import OrderedDict, deque
@@ -88,11 +87,11 @@ class _SessionEvents:
 class SystemEventQueue:
     """All sessions' events. ``now`` is any clock that only goes forward, in seconds.
 
-    Whoever keeps them elsewhere too learns from ``take_changed`` which sessions' events are others than before.
+    ``pop_changed`` returns the sessions whose events have changed.
     """
 
     def __init__(self, new_id: Callable[[], str], limits: SystemEventLimits | None = None) -> None:
-        """``new_id`` gives each event a name that no other has, also in no earlier life."""
+        """``new_id`` returns an id that is unique across restarts."""
         self._new_id = new_id
         self._limits = limits or SystemEventLimits()
         self._entries: OrderedDict[str, SystemEvent] = OrderedDict()
@@ -109,9 +108,9 @@ class SystemEventQueue:
     def inject(
         self, session: str, text: str, *, kind: SystemEventKind, now: float, wall_now: float, context: str | None = None
     ) -> SystemEvent | None:
-        """Queue an event; None for an empty text, and for the one queued last again, which tells nothing new.
+        """Queue an event; None for an empty text, or the text of the session's last event.
 
-        An exec completion is always news, and so is what a turn has been shown already. ``wall_now`` is Unix time.
+        The end of a command is always new, and so is a text that a turn was shown. ``wall_now`` is Unix time.
         """
         self.gc(now)
         text = _truncated(text.strip(), self._limits.text)
@@ -125,9 +124,9 @@ class SystemEventQueue:
         return event
 
     def restore(self, events: Iterable[SystemEvent], *, now: float, wall_now: float) -> None:
-        """Take over what an earlier life has left, those of a session in their order; too old ones are dropped.
+        """Restore kept events, those of a session in their order; expired ones are dropped.
 
-        Only once, before anything is injected. A clock that was set back makes no event older than it is.
+        Call it once, before ``inject``. A clock that was set back makes no event older than it is.
         """
         ages: dict[str, float] = {}
         aged: list[tuple[float, SystemEvent]] = []
@@ -176,23 +175,23 @@ class SystemEventQueue:
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def peek(self, session: str, now: float) -> list[SystemEvent]:
-        """What the session is to be told, the oldest first."""
+        """The session's events, the oldest first."""
         self.gc(now)
         pending = self._sessions.get(session)
         return [] if pending is None else list(pending.events)
 
     def mark_shown(self, session: str, ids: Collection[str]) -> None:
-        """A turn tells these: the text of the last one, when it comes again, is news. Unknown ids are fine."""
+        """A turn was shown these: the same text queued again is new. Unknown ids are ignored."""
         pending = self._sessions.get(session)
         if pending is not None and pending.events[-1].id in ids:
             pending.shown = pending.events[-1].id
 
     def sessions(self) -> list[str]:
-        """Every session that is to be told something."""
+        """Every session with events."""
         return list(self._sessions)
 
     def next_expiry(self) -> float | None:
-        """When the first event is too old; None = there is none."""
+        """When the first event expires; None = there is none."""
         first = (next(iter(due.values())) for due in self._expiring.values() if due)
         return min(first, default=None)
 
@@ -210,14 +209,14 @@ class SystemEventQueue:
     # --- out ----------------------------------------------------------------------------------------------------------
 
     def consume(self, session: str, ids: Collection[str]) -> int:
-        """The session has been told these events: they are gone. Others' and unknown ids are passed over."""
+        """Delete events the session has reported; ids of other sessions and unknown ones are ignored."""
         events = [event for name in ids if (event := self._entries.get(name)) and event.session == session]
         for event in events:
             self._drop(event)
         return len(events)
 
     def discard(self, session: str, kinds: Collection[SystemEventKind]) -> int:
-        """Drop the session's events of these kinds: nobody is to be told any more."""
+        """Drop the session's events of these kinds."""
         pending = self._sessions.get(session)
         events = [event for event in pending.events if event.kind in kinds] if pending is not None else []
         for event in events:
@@ -225,7 +224,7 @@ class SystemEventQueue:
         return len(events)
 
     def gc(self, now: float) -> int:
-        """Drop what is too old; how many that were."""
+        """Drop expired events; return their number."""
         old: list[str] = []
         for due in self._expiring.values():
             old += (name for name, _ in takewhile(lambda entry: entry[1] <= now, due.items()))
@@ -246,9 +245,9 @@ class SystemEventQueue:
     # --- keeping ------------------------------------------------------------------------------------------------------
 
     def pop_changed(self) -> dict[str, list[SystemEvent]]:
-        """The sessions whose events have changed since the last call, with what they have now; empty = nothing more.
+        """The sessions whose events changed since the last call, with their current events.
 
-        What was restored and is there still is no change.
+        A restored event is no change until it is dropped.
         """
         changed, self._changed = self._changed, {}
         return {name: list(self._sessions[name].events) if name in self._sessions else [] for name in changed}

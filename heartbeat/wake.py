@@ -1,7 +1,7 @@
-"""When the next beat of each target begins: wakes are coalesced, none is lost, floods are bounded. Pure.
+"""Wakes of heartbeat targets: coalesced, never lost, bounded by a flood guard. Pure.
 
-``now`` is monotonic, in seconds. A *target* is one session of one agent. Its wakes become beats one after the
-other; the shell takes each ``Begin``, finds out whether the beat can be, and says with ``ended`` what came of it.
+``now`` is monotonic, in seconds. A *target* is one session of one agent; its beats run one after the other. The shell
+performs each ``Begin`` and reports the result with ``ended``.
 """
 
 import math
@@ -20,19 +20,19 @@ class WakeReason(StrEnum):
     """What a beat is for."""
 
     RETRY = "retry"
-    """Something that was begun is to be brought to its end."""
+    """To finish an earlier beat."""
     INTERVAL = "interval"
-    """It is time for it."""
+    """The interval is over."""
     WAKE = "wake"
-    """Somebody asked, and said no more than that."""
+    """A request without a further reason."""
     EXEC = "exec"
     """A background command or a delegated task has ended."""
     CRON = "cron"
     """A scheduled task has fired."""
     HOOK = "hook"
-    """Something outside has called."""
+    """An external call."""
     MANUAL = "manual"
-    """An operator asked."""
+    """An operator's request."""
 
 
 REASON_RANKS: Mapping[WakeReason, int] = {
@@ -46,7 +46,7 @@ REASON_RANKS: Mapping[WakeReason, int] = {
 }
 
 AWAITED_REASONS = frozenset(reason for reason, rank in REASON_RANKS.items() if rank >= REASON_RANKS[WakeReason.EXEC])
-"""Somebody waits for what comes of it: an ordinary place in the pool's queue, and no spacing."""
+"""A caller awaits the result: an ordinary place in the pool's queue, and no spacing."""
 
 EVENT_REASONS = frozenset({WakeReason.WAKE, WakeReason.EXEC, WakeReason.CRON, WakeReason.HOOK})
 """What a beat can itself bring about, so that it could go on for ever: the flood guard holds these back."""
@@ -56,7 +56,7 @@ _KIND_REASONS = {"exec": WakeReason.EXEC, "delegate": WakeReason.EXEC, "cron": W
 
 
 def reason_of(kind: str) -> WakeReason:
-    """What a beat is for that tells an event of this kind: some are a reason of their own, others only wake."""
+    """The reason of a beat for an event of this kind; ``WAKE`` for kinds without a reason of their own."""
     return _KIND_REASONS.get(kind, WakeReason.WAKE)
 
 
@@ -69,7 +69,7 @@ COALESCE_DELAY = 0.25
 """Seconds from a target's first wake to its beat."""
 BUSY_RETRY_DELAY = 1.0
 SPACING = 30.0
-"""Seconds from the beginning of one beat to that of the next, where nobody waits for it."""
+"""Seconds from the start of one beat to the start of the next one that no caller awaits."""
 FLOOD_BEATS = 5
 FLOOD_WINDOW = 60.0
 FLOOD_PAUSE = 300.0
@@ -111,24 +111,23 @@ class BeatRan(msgspec.Struct, frozen=True):
 
 
 class BeatSkipped(msgspec.Struct, frozen=True):
-    """There was to be no beat, and there is no point in trying again."""
+    """A gate was shut; a retry is pointless."""
 
 
 class BeatBusy(msgspec.Struct, frozen=True):
-    """The session is in use: again in a second."""
+    """The session is busy; retry in a second."""
 
 
 class BeatPostponed(msgspec.Struct, frozen=True):
-    """There was to be no beat before ``until``."""
+    """No beat before ``until``."""
 
     until: float
 
 
 class BeatFailed(msgspec.Struct, frozen=True):
-    """The beat was begun and failed; up to ``max_retries`` more attempts, each ``delay`` seconds after the last.
+    """The beat failed; up to ``max_retries`` more attempts follow, each ``delay`` seconds after the last.
 
-    ``rest``: seconds after the last of them until events are tried anew that nothing else would bring up; None = there
-    are none.
+    ``cooldown``: seconds after the last attempt until pending events are retried; None = there are none.
     """
 
     max_retries: int
@@ -163,19 +162,19 @@ class _TargetState:
         self.running: WakeReason | None = None
         self.began_at = -math.inf
         self.last = -math.inf
-        """When the last beat began that was no mere skip."""
+        """Start of the last beat that was not skipped."""
         self.latest: deque[float] = deque(maxlen=FLOOD_BEATS)
-        """The same for the latest ones that no operator asked for: these alone may be too many."""
+        """Starts of the latest beats that no operator requested; only these count as a flood."""
         self.for_events: deque[float] = deque(maxlen=MAX_EVENT_BEATS_PER_HOUR)
-        """The same for those that events asked for."""
+        """Starts of the latest beats requested by events."""
         self.failures = 0
 
     def spaced_at(self) -> float:
-        """When the next beat may begin that nobody waits for."""
+        """When the next beat that no caller awaits may start."""
         return SPACING + (self.last if self.running is None else self.began_at)
 
     def flooded_until(self, now: float) -> float | None:
-        """Until when event wakes pause where one more beat would be too many; None = it would not."""
+        """Until when event wakes must pause; None = one more beat is allowed."""
         if len(self.latest) == FLOOD_BEATS and now - self.latest[0] < FLOOD_WINDOW:
             return now + FLOOD_PAUSE
         if len(self.for_events) == MAX_EVENT_BEATS_PER_HOUR and now - self.for_events[0] < LONGEST_PAUSE:
@@ -183,13 +182,13 @@ class _TargetState:
         return None
 
     def relevant_until(self, now: float) -> float:
-        """Until when it matters what has been."""
+        """Until when past beats and pauses matter."""
         beats = max(self.last + FLOOD_WINDOW, now)
         asked = self.for_events[-1] + LONGEST_PAUSE if self.for_events else now
         return max(beats, asked, self.paused_until)
 
     def record_beat(self, reason: WakeReason) -> None:
-        """The beat that has ended was one, and no mere skip."""
+        """Count an ended beat that was not skipped."""
         self.last = self.began_at
         if reason is not WakeReason.MANUAL:
             self.latest.append(self.began_at)
@@ -197,27 +196,27 @@ class _TargetState:
             self.for_events.append(self.began_at)
 
     def schedule(self, reason: WakeReason, ready_at: float) -> None:
-        """Let the next beat be for this too, and no later than that."""
+        """Add a reason to the next beat, which starts no later than ``ready_at``."""
         self.ready_at = ready_at if self.pending is None else min(self.ready_at, ready_at)
         self.pending = stronger_reason(self.pending, reason)
 
     def reschedule(self, reason: WakeReason, ready_at: float) -> None:
-        """The same for what a beat was for that has ended: whatever came meanwhile is newer."""
+        """Schedule the reason of an ended beat again; requests that came during the beat are newer."""
         newer = self.pending
         self.schedule(reason, ready_at)
         self.pending = reason if newer is None else stronger_reason(reason, newer)
 
 
 class WakeMachine:
-    """All targets that have something before them, or had not long ago. Every step costs O(log n)."""
+    """All targets with a coming beat or a recent one. Every step costs O(log n)."""
 
     def __init__(self, *, most_running: int = MAX_RUNNING, most_targets: int = MAX_TARGETS) -> None:
         self._states: dict[BeatTarget, _TargetState] = {}
         self._due: KeyedTimers[BeatTarget] = KeyedTimers()
         self._urgent: KeyedTimers[BeatTarget] = KeyedTimers()
-        """Those that an operator waits for; there is room for them whatever else runs."""
+        """Targets of operators, exempt from the limit of running beats."""
         self._idle: OrderedDict[BeatTarget, float] = OrderedDict()
-        """Targets with nothing before them, and until when they are to be remembered."""
+        """Targets without a coming beat, and until when their past is relevant."""
         self._running = 0
         self._max_running = most_running
         self._max_targets = most_targets
@@ -238,7 +237,7 @@ class WakeMachine:
         return state is not None and state.running is not None
 
     def pending(self, target: BeatTarget) -> WakeReason | None:
-        """What the target's next beat is for; None where none is to come, or only after a pause."""
+        """The reason of the target's next beat; None if there is none, or only after a pause."""
         state = self._states.get(target)
         return None if state is None else state.pending
 
@@ -253,7 +252,7 @@ class WakeMachine:
         return state.paused_until if state is not None and state.paused_until > now else None
 
     def next_due(self) -> float | None:
-        """When ``begin_due`` has something to do; None = not before something else happens."""
+        """When ``begin_due`` has something to do; None = not before another stimulus."""
         urgent = self._urgent.next_due()
         due = self._due.next_due() if self._has_room() else None
         return min((time for time in (urgent, due) if time is not None), default=None)
@@ -261,7 +260,7 @@ class WakeMachine:
     # --- stimuli ----------------------------------------------------------------------------------------------------
 
     def request(self, target: BeatTarget, reason: WakeReason, now: float) -> None:
-        """The target is to beat soon. Raises PoolSaturated when too many others are to already."""
+        """Request a beat soon. Raises PoolSaturated when too many targets wait already."""
         state = self._ensure_state(target, now)
         if reason in EVENT_REASONS and state.paused_until > now:
             state.held = stronger_reason(state.held, reason)
@@ -271,13 +270,13 @@ class WakeMachine:
         self._reschedule(target, state, now)
 
     def pause(self, target: BeatTarget, until: float, now: float) -> None:
-        """The flood guard held the target's event wakes before a restart, and goes on to."""
+        """Continue a pause from before a restart."""
         state = self._ensure_state(target, now)
         state.paused_until = until
         self._reschedule(target, state, now)
 
     def begin_due(self, now: float) -> list[WakeAction]:
-        """What is to be done at this time: the earliest first, as far as there is room."""
+        """The actions due now, the earliest first, as far as there is room."""
         actions: list[WakeAction] = []
         while urgent := self._urgent.pop_due(now, limit=1):
             self._begin(urgent[0], now, actions)
@@ -286,7 +285,7 @@ class WakeMachine:
         return actions
 
     def ended(self, target: BeatTarget, end: BeatEnd, now: float) -> None:
-        """What came of the beat that had begun."""
+        """Report the end of a running beat."""
         state = self._states[target]
         reason = state.running
         if reason is None:
@@ -307,7 +306,7 @@ class WakeMachine:
             held, state.held = state.held, None
             state.schedule(held, now)
         reason = state.pending
-        assert reason is not None  # noqa: S101 - whoever is due has something pending, or had it held until now
+        assert reason is not None  # noqa: S101 - a due target has something pending, or had it held until now
         state.pending = None
         flooded_until = state.flooded_until(now) if reason in EVENT_REASONS else None
         if flooded_until is not None:
@@ -349,7 +348,6 @@ class WakeMachine:
         return state
 
     def _reschedule(self, target: BeatTarget, state: _TargetState, now: float) -> None:
-        """Put the target where its next beat is waited for; or to rest, when there is to be none."""
         self._due.discard(target)
         self._urgent.discard(target)
         if state.running is not None:
@@ -370,7 +368,7 @@ class WakeMachine:
         self._expire_idle(now)
 
     def _evict_idle(self) -> bool:
-        """Forget what the longest resting target had behind it, for one that has something before it."""
+        """Make room for a new target by dropping the one that has been idle longest."""
         if not self._idle:
             return False
         target, _ = self._idle.popitem(last=False)
@@ -378,7 +376,7 @@ class WakeMachine:
         return True
 
     def _expire_idle(self, now: float) -> None:
-        """Whoever has nothing before them and nothing behind them that counts is nobody special any more."""
+        """Drop targets without a coming beat and without a relevant past."""
         while self._idle:
             target, until = next(iter(self._idle.items()))
             if until > now:

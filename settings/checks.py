@@ -53,7 +53,7 @@ def _prewarm_problems(settings: Settings) -> Iterator[Problem]:
 
 
 def _agent_problems(settings: Settings) -> Iterator[Problem]:
-    """What no worker could be started with, found before somebody asks for one."""
+    """Agents whose workers could not start."""
     for name in settings.agents:
         try:
             build_profile(settings, name, "default", "/")
@@ -66,7 +66,7 @@ def _agent_problems(settings: Settings) -> Iterator[Problem]:
 
 
 def _target_problems(settings: Settings) -> Iterator[Problem]:
-    """Alerts that would reach nobody."""
+    """Targets that no alert can reach."""
     targets = {name: own.target for name, own in settings.heartbeats.items() if own.target is not None}
     for name, target in {"defaults": settings.heartbeat.target, **targets}.items():
         problem = target_problem(target, settings.delivery.webhooks)

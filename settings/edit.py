@@ -1,6 +1,6 @@
-"""Change one key of a TOML text: in place where its comments can stay, else by writing the whole file anew. Pure.
+"""Setting one key of a TOML text: in place where comments can stay, else by rewriting the file. Pure.
 
-No candidate is trusted for how it was made: only one that parses to exactly the wanted table is taken.
+A candidate is accepted only if it parses to exactly the wanted table.
 """
 
 import re
@@ -21,7 +21,7 @@ class EditResult(NamedTuple):
 
     text: str
     in_place: bool
-    """False: it was written anew, its comments are lost."""
+    """False: the file was rewritten without its comments."""
 
 
 def parse_key(key: str) -> tuple[str, ...]:

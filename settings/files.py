@@ -1,4 +1,4 @@
-"""What ``pool config`` does with the settings file: write a first one, check it, show what holds, change one key."""
+"""The ``pool config`` operations: write a first settings file, check it, show settings, set one key."""
 
 import os
 import re
@@ -94,7 +94,7 @@ def set_config(path: Path, key: str, value: str) -> ConfigChange:
     """Set one key of the file, which is made when it is not there; a value that is no TOML is taken as a text.
 
     Only a file that can be used is written, atomically and with the old one's mode. Comments stay, unless the key
-    stands where it cannot be changed alone (inside a one-line table, say): then the file is written anew without
+    stands where it cannot be changed alone (inside a one-line table, say): then the file is rewritten without
     them, and the old one is kept as ``FILE.bak``.
 
     Raises:
@@ -155,7 +155,7 @@ def _redacted(value: Any, name: str = "") -> Any:
 
 
 def _redacted_hook(hook: Mapping[str, Any]) -> dict[str, Any]:
-    """With many services whoever knows the path may post; ``secret_env`` names a variable and is no secret."""
+    """Hide the path too: with many services it is a secret. ``secret_env`` names a variable and is not."""
     shown = {key: item if key == "secret_env" else _redacted(item, key) for key, item in hook.items()}
     return {**shown, "url": _PATH_OF_URL.sub(f"/{HIDDEN}", hook["url"])}
 

@@ -1,9 +1,4 @@
-"""Find, read, parse.
-
-Reads system prompts that the settings name as ``@path``, together with the settings and never later.
-
-The settings file: one TOML file composed of the rooms' own structs; found, read, refused with the line to mend.
-"""
+"""Loading the settings file: search, parsing, prompt files, checks, and errors with line numbers."""
 
 import os
 import re
@@ -210,7 +205,7 @@ def _readable_part(text: str) -> dict[str, Any]:
 
 
 def _misplaced(table: dict[str, Any]) -> list[Problem]:
-    """Quoted, a dotted name would be one key; nobody means that."""
+    """Quoted dotted names, which TOML reads as one key."""
     return [Problem((name,), f"is one key as quoted; write [{name}]") for name in DOTTED_TABLES if name in table]
 
 

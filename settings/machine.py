@@ -1,14 +1,8 @@
-"""Checks against this machine and its files.
+"""Checks of settings against this machine: memory, tokens, secrets, workspaces, exposed files.
 
-Checks settings against this machine and environment: memory, tokens, secrets, workspaces.
-
-``pool config check`` runs it, and the supervisor before it starts and at every reload; client commands do not.
-
-Finds files that an agent's own tools could replace although they run as code or say what it may do.
-
-A worker refuses its own hooks in its working directory. This check runs before there is a worker, and covers the files
-that a worker does not know: the settings, the gateway's hooks, the hooks of other agents. It resolves links, and reads
-no file.
+``pool config check`` and the supervisor (at start and reload) run ``machine_problems``; client commands do not.
+``exposure_problems`` finds code and settings that an agent's own tools could replace: files that no worker knows. It
+resolves links, and reads no file.
 """
 
 import os
@@ -156,7 +150,7 @@ def _workspaces(settings: Settings, agent: str) -> set[str]:
     for role in settings.role_names():
         try:
             path = find_workspace(settings.router, settings, agent, role, Path(settings.data_dir)).path
-        except UsageError:  # told where the workspace is wanted
+        except UsageError:  # reported where the workspace is used
             continue
         found.add(os.path.realpath(path))
     return found

@@ -1,9 +1,4 @@
-"""Error messages with line numbers.
-
-Where the keys of a settings file stand: the parser keeps no positions, so each statement is found and read alone.
-
-What is wrong with a value of the settings file: the key at fault, in words, with the likely intention.
-"""
+"""Problems of a settings file: lines of keys, types and bounds of values, suggestions."""
 
 import difflib
 import enum

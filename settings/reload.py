@@ -1,4 +1,4 @@
-"""What a changed settings file means for a running supervisor: what holds at once, what only a restart can change."""
+"""Plan of a reload: which changed settings apply at once, and which need a restart."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -29,7 +29,7 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True):
     changed: tuple[str, ...]
     """Keys that take effect at once: for what is done from now on, not for what is under way."""
     restart: tuple[str, ...]
-    """Keys whose new values wait for a restart: to be told as a warning."""
+    """Keys whose new values need a restart; reported as a warning."""
 
     @property
     def is_empty(self) -> bool:

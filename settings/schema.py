@@ -1,9 +1,4 @@
-"""Settings struct, file layout.
-
-What can be set about the supervisor's log; the ``[log]`` table of the settings file.
-
-The settings as a whole: the rooms' own structs put together, and where each of them stands in the file.
-"""
+"""The ``Settings`` struct, and the layout of its tables in the file."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

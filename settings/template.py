@@ -1,6 +1,6 @@
-"""The settings file that explains itself: every table and key with its default, read from the structs and their texts.
+"""The commented default settings file, generated from the structs and their docstrings.
 
-A line that begins with ``#`` and a key sets that key to its default when it is uncommented; ``# `` begins prose.
+A line of ``#`` and a key shows a default, set by uncommenting it; ``# `` starts prose.
 """
 
 import ast

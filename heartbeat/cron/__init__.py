@@ -1,1 +1,1 @@
-"""Scheduled tasks: due by the clock, done in a conversation or in one of their own."""
+"""Scheduled tasks, run in a conversation or in a session of their own."""

@@ -1,4 +1,4 @@
-"""Which jobs there are: those of the settings, and those that were added and are kept; with what is kept of each."""
+"""Persistence of scheduled tasks: jobs of the settings, added jobs, and their states."""
 
 from collections.abc import Awaitable, Mapping
 from typing import TypeVar
@@ -21,7 +21,7 @@ _MAX_PROBLEMS = 100
 
 
 class JobStore:
-    """Jobs by name. Where both define one of a name, the settings' holds, and the added one is kept for later."""
+    """Jobs by name. A configured job hides an added one of its name, which is kept."""
 
     def __init__(self, ports: CronPorts) -> None:
         self._ports = ports
@@ -32,13 +32,13 @@ class JobStore:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """In words, what could not be taken as it was meant: the first hundred."""
+        """The first hundred problems with jobs, as text."""
         shadowed = self._added.keys() & self._configured.keys()
         both = [f"job {name} was added, and the settings define it too: theirs holds" for name in sorted(shadowed)]
         return tuple([*self._settings_problems, *both, *self._load_problems][:_MAX_PROBLEMS])
 
     async def load(self) -> dict[str, JobState]:
-        """Read what an earlier life has kept: the added jobs, and the states of all by name."""
+        """Load the added jobs; return the kept states of all jobs by name."""
         documents = self._ports.documents
         jobs = _decoded(await documents.load(JOB_KIND), CronJob, self._load_problems)
         for job in jobs.values():
@@ -51,7 +51,7 @@ class JobStore:
         return _decoded(await documents.load(STATE_KIND), JobState, self._load_problems)
 
     def apply_settings(self, settings: CronSettings) -> None:
-        """Other settings hold from now on. A job in them that cannot be used is a problem, and is passed over."""
+        """Apply other settings. An unusable job becomes a problem and is skipped."""
         ports, now = self._ports, self._ports.wall()
         self._configured, self._settings_problems = {}, []
         for name, said in settings.jobs.items():
@@ -63,13 +63,13 @@ class JobStore:
                 self._settings_problems.append(f"job {name} of the settings cannot be used: {exc.message}")
 
     def record_expired(self, job: CronJob) -> None:
-        """A job was first seen after the one moment that it was meant for."""
+        """Report a job whose only due time had passed when it was first seen."""
         self._settings_problems.append(
             f"the time of job {job.id} had passed when it was first seen; `pool cron run` runs it"
         )
 
     def jobs(self) -> dict[str, CronJob]:
-        """All that hold."""
+        """All effective jobs."""
         return {**self._added, **self._configured}
 
     def check_name(self, name: str, *, replace: bool) -> None:
@@ -85,22 +85,22 @@ class JobStore:
         self._reject_configured(name, "remove")
 
     def save(self, job: CronJob) -> Awaitable[None]:
-        """An added job; the result waits until it is durable."""
+        """Keep an added job; await the result until it is durable."""
         self._added[job.id] = job
         return self._ports.documents.put(JOB_KIND, job.id, msgspec.json.encode(job))
 
     def save_state(self, name: str, state: JobState) -> Awaitable[None]:
-        """What is known of a job, in place of what was."""
+        """Keep the state of a job."""
         return self._ports.documents.put(STATE_KIND, name, msgspec.json.encode(state))
 
     def delete(self, name: str) -> Awaitable[None]:
-        """A job is gone, with what is known of it."""
+        """Delete a job with its state."""
         if self._added.pop(name, None) is not None:
             self._ports.documents.put(JOB_KIND, name, None)
         return self.delete_state(name)
 
     def delete_state(self, name: str) -> Awaitable[None]:
-        """What is known of a job counts for nobody any more."""
+        """Delete the state of a job."""
         return self._ports.documents.put(STATE_KIND, name, None)
 
     def _reject_configured(self, name: str, verb: str) -> None:

@@ -1,11 +1,4 @@
-"""Job definition, run records, ports.
-
-One scheduled task, made of what settings or an operator say about it; what cannot be meant is refused. Pure.
-
-What is kept of a job besides its definition: how far it has come, what runs, and what came of it.
-
-What scheduled tasks ask of the rest: to run, to speak up in a conversation, to tell somebody, to be kept.
-"""
+"""Scheduled tasks: definition, validation, state and ports. Pure."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -161,7 +154,7 @@ class CronRunStatus(StrEnum):
     REFUSED = "refused"
     """It never began: its due time is tried again after the back-off."""
     INTERRUPTED = "interrupted"
-    """The supervisor ended meanwhile; how far the agent came is in its conversation."""
+    """The supervisor ended during the run; the conversation shows how far it came."""
 
 
 class ActiveRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,11 +187,11 @@ class CronRunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class JobState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far a job has come. It counts for the schedule it has been kept with; another one begins anew.
+    """The progress of a job. It belongs to ``schedule``; another schedule resets it.
 
-    ``reached``: every due time up to there has been dealt with. ``failures`` in a row; the next run is not before
-    ``hold_until``. ``told_at``: when a failure was told last. ``spent``: it has run for good. ``overlapped``: so many
-    runs took until after the job's next due time, which then passed without a run.
+    ``reached``: every due time up to there is settled. ``failures`` in a row; the next run is not before
+    ``hold_until``. ``told_at``: when a failure was last reported. ``spent``: it has run for good. ``overlapped``: runs
+    that lasted beyond the next due time, which passed without a run.
     """
 
     schedule: Schedule

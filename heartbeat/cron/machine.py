@@ -1,12 +1,7 @@
-"""Cron state machine and actions. Pure.
+"""The cron state machine: facts and ``now`` in, actions out. Pure.
 
-What the cron machine decides: each is performed once, in the order given.
-
-When each job runs, as one pure state machine: facts and ``now`` in, actions out.
-
-A due time begins at most one run. A job does not overlap with itself: what falls due while it runs passes. What fell
-due while nobody was there is caught up by one run. After a failure the next run waits. ``now`` is Unix time, so that
-due times mean the same after a restart; the clock may be set, forwards and backwards.
+A due time starts at most one run. A job never overlaps with itself: due times during a run pass. One run makes up for
+those during downtime. A failure delays the next run. ``now`` is Unix time, and the clock may be set in both directions.
 """
 
 from collections.abc import Callable, Iterator
@@ -57,7 +52,7 @@ class InjectEvent(msgspec.Struct, frozen=True):
 
 
 class ReportFailure(msgspec.Struct, frozen=True):
-    """Tell somebody that the job went wrong; ``failures`` in a row, counted with this one."""
+    """Send an alert about a failed run; ``failures`` in a row, this one included."""
 
     job: CronJob
     outcome: CronRunRecord
@@ -77,12 +72,12 @@ BACKOFF = (30.0, 60.0, 300.0, 900.0, 3600.0)
 """Seconds after the first, second, ... failure in a row; the last holds for all that follow."""
 
 _CLOCK_SLACK = 3 * 3600.0
-"""A clock that was further ahead than this was wrong then: what was reached by it does not count."""
+"""A clock that was further ahead than this was wrong; times from it do not count."""
 _FAILURE_ALERT_INTERVAL = 20 * 3600.0
-"""Somewhat less than a day: what fails once a day is told once a day."""
+"""Less than a day, so that a daily failure is reported daily."""
 _EXCERPT_LENGTH = 500
 _MAX_DUE_PER_TICK = 256
-"""So many jobs come up in one step, so that whoever performs it can look after others meanwhile."""
+"""Due jobs in one step; more would delay other tasks."""
 
 
 class JobStatus(msgspec.Struct, frozen=True):
@@ -154,10 +149,9 @@ class CronMachine:
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def put(self, job: CronJob, state: JobState | None, now: float) -> list[CronAction]:
-        """A job is there, or is another than before; ``state`` as it was kept in an earlier life.
+        """Add or replace a job; ``state`` is its kept state.
 
-        It begins anew where its schedule is another: what still runs then is nobody's. A run of an earlier life is
-        taken up again.
+        Another schedule resets it and disowns a running run. A kept run is resumed.
         """
         known = self._entries.get(job.id)
         kept = state if known is None else known.state
@@ -173,7 +167,7 @@ class CronMachine:
         return [*changed, *resumed]
 
     def remove(self, name: str) -> list[CronAction]:
-        """A job is no more. What it has running goes on to its end; a failure of it is nobody's any more."""
+        """Remove a job. Its running run finishes, unreported."""
         self._find(name)
         del self._entries[name]
         self._due.discard(name)
@@ -181,7 +175,7 @@ class CronMachine:
         return [DeleteJob(name)]
 
     def run_now(self, name: str, now: float) -> list[CronAction]:
-        """An operator wants a run, due or not, enabled or not. Raises Conflict while one is under way or waits."""
+        """Run a job on request, due or enabled or not. Raises Conflict while it runs or waits."""
         entry = self._find(name)
         if name in self._in_flight:
             raise Conflict(f"job {name} is running; wait for its end, or abort that run")
@@ -191,7 +185,7 @@ class CronMachine:
         return [*actions, *self._start_waiting(now)]
 
     def ended(self, name: str, run: str, result: CronRunResult, now: float) -> list[CronAction]:
-        """A run has come to its end. One that nobody waits for any more makes room, and that is all."""
+        """A run has ended. A disowned run only makes room."""
         if self._in_flight.get(name) == run:
             del self._in_flight[name]
         entry = self._entries.get(name)
@@ -215,7 +209,7 @@ class CronMachine:
         return [*actions, *self._start_waiting(now)]
 
     def set_max_running(self, max_running: int, now: float) -> list[CronAction]:
-        """Another limit (0: nothing more starts); what runs goes on in any case."""
+        """Apply another limit (0: start nothing); running runs finish."""
         self._max_running = max_running
         return self._start_waiting(now)
 
@@ -236,7 +230,7 @@ class CronMachine:
         return next_due(entry.job.schedule, _trusted_reached(state, now), entry.zone)
 
     def _fire(self, entry: _JobEntry, now: float) -> list[CronAction]:
-        """The due time is worked out anew: it was armed by a clock that may have been set since."""
+        """Compute the due time again: the clock may have been set since."""
         due = self._next_due(entry, now)
         if due is None or due > now:
             self._arm(entry, now)
@@ -244,7 +238,7 @@ class CronMachine:
         return self._trigger(entry, due, now)
 
     def _trigger(self, entry: _JobEntry, due: float | None, now: float) -> list[CronAction]:
-        """What is said in a conversation is said now; a run of its own gets in line."""
+        """Inject a ``main`` job now; queue an isolated one."""
         if entry.job.mode is JobMode.MAIN:
             return [InjectEvent(entry.job, self._begin_run(entry, due, now))]
         self._waiting[entry.job.id] = due
@@ -270,7 +264,7 @@ class CronMachine:
         return ticket
 
     def _resume(self, entry: _JobEntry, now: float) -> list[CronAction]:
-        """Take up what an earlier life had running. In a conversation it was said, or the state were not kept so."""
+        """Resume a kept run. A run in progress of a job that is now ``main`` is interrupted."""
         ticket = entry.state.running
         if ticket is None or entry.job.id in self._in_flight:
             return []
@@ -310,7 +304,7 @@ class CronMachine:
         return [SaveState(job.id, entry.state), *telling]
 
     def _finish(self, entry: _JobEntry, state: JobState) -> list[CronAction]:
-        """It has run for good: an added job goes, one of the settings stays as a name that is due no more."""
+        """Retire a job: an added one is removed, a configured one stays and is never due again."""
         if entry.job.source is JobSource.ADDED:
             return self.remove(entry.job.id)
         entry.state = msgspec.structs.replace(state, spent=True)
@@ -330,13 +324,13 @@ class CronMachine:
 
 
 def _trusted_reached(state: JobState, now: float) -> float:
-    """How far the job has come, as far as the clock can be trusted. What is due only once has run, whenever it was."""
+    """``reached``, unless a wrong clock set it; a job due only once has run in any case."""
     is_wrong = state.reached > now + _CLOCK_SLACK and not isinstance(state.schedule, At)
     return now if is_wrong else state.reached
 
 
 def _backoff_end(state: JobState, now: float) -> float:
-    """The end of the back-off; one that no failure of late can have set counts as little."""
+    """The end of the back-off; ``now`` if a wrong clock set it."""
     return state.hold_until if state.hold_until <= now + BACKOFF[-1] + _CLOCK_SLACK else now
 
 
@@ -347,7 +341,7 @@ def _reached_after(state: JobState, ticket: ActiveRun, status: CronRunStatus, no
 
 
 def _after_failure(state: JobState, status: CronRunStatus, now: float) -> JobState:
-    """An interruption was not the job's doing, so it costs nothing."""
+    """Count a failure and set the back-off; an interruption costs nothing."""
     if status is CronRunStatus.INTERRUPTED:
         return state
     hold = BACKOFF[min(state.failures, len(BACKOFF) - 1)]

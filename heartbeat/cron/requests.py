@@ -1,4 +1,4 @@
-"""Parameters and answers of the methods about scheduled tasks: typed, bounded, unknown fields refused."""
+"""Parameters and answers of the ``cron.*`` methods."""
 
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated

@@ -1,9 +1,4 @@
-"""Cron/every/at with cronsim, time zones. Pure.
-
-Time zones by their IANA names, and the one that this machine's clock goes by.
-
-When a job is due: by a cron expression, every so often, or at one moment. Pure; times are Unix times in seconds.
-"""
+"""Due times by cron expression, interval or moment, and time zones. Pure; times are Unix seconds."""
 
 import math
 import os

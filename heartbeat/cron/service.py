@@ -1,9 +1,4 @@
-"""Cron service and its shell.
-
-The machine's async shell: it keeps time by the calendar's clock, and has what the machine decides performed.
-
-Scheduled tasks as the doors see them: add, list, look, remove, run; and the task that carries them out.
-"""
+"""The cron service: timer and action shell of the machine, and the ``cron.*`` methods."""
 
 import math
 import uuid
@@ -46,14 +41,13 @@ from router.keys import CronKey, format_session_key
 from wire.events import EventType
 
 _MAX_SLEEP = 60.0
-"""The event loop's clock stands still while the machine sleeps, and nobody says when the calendar's is set: while a
-job is due some day, the calendar is looked at so often."""
+"""With scheduled jobs the wall clock is read this often: the event loop's clock stops while the machine sleeps."""
 _PRIORITY = 3
 _LANE = "cron"
 
 
 class CronRunner:
-    """Performs actions in their order; what performing one leads to comes after those decided before it."""
+    """Performs actions in order; follow-up actions come after those already decided."""
 
     def __init__(self, machine: CronMachine, book: JobStore, ports: CronPorts) -> None:
         self._machine = machine
@@ -64,10 +58,10 @@ class CronRunner:
         self._is_performing = False
         self._wake = trio.Event()
         self._next_wakeup = -math.inf
-        """When the task that keeps time looks by itself, Unix time."""
+        """Unix time of the next tick."""
 
     async def run(self) -> None:
-        """Keep time until cancelled; isolated runs under way are then aborted, and remembered as interrupted."""
+        """Run due jobs until cancelled; isolated runs are then aborted and recorded as interrupted."""
         try:
             async with trio.open_nursery() as self._nursery:
                 self.perform(())
@@ -76,7 +70,7 @@ class CronRunner:
             self._nursery = None
 
     def perform(self, actions: Iterable[CronAction]) -> list[Awaitable[None]]:
-        """Perform the actions; before ``run``, as soon as that begins. Returns what waits until all kept is durable."""
+        """Perform actions, or queue them until ``run`` starts. Await the results until the changes are durable."""
         self._actions.extend(actions)
         if self._nursery is None or self._is_performing:
             return []
@@ -137,7 +131,7 @@ class CronRunner:
     async def _run(
         self, job: CronJob, ticket: ActiveRun, earlier: tuple[str, ...], kept: Awaitable[None] | None
     ) -> None:
-        """Begin only what a later life would know of."""
+        """Run the job once its state is durable, so that the next supervisor knows the run."""
         if kept is not None:
             await kept
         self._publish_monitor(job, ticket, "started")
@@ -160,7 +154,7 @@ class CronRunner:
         self._publish_monitor(job, ticket, result.status.value, result.error)
         self.perform(self._machine.ended(job.id, ticket.run, result, self._ports.wall()))
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- reporting ----------------------------------------------------------------------------------------------------
 
     def _deliver(self, job: CronJob, ticket: ActiveRun, answer: BeatAnswer) -> None:
         verdict = classify_answer(answer.text, kind=BeatKind.CRON, ack_max_chars=0, has_media=bool(answer.media))
@@ -219,7 +213,7 @@ def _session(job: CronJob) -> str:
 
 
 def _prompt(job: CronJob) -> str:
-    """Marked, also where it stands alone: the agent knows that nobody waits, and a slash in front is no command."""
+    """The prompt with its mark, so that a leading slash is no command."""
     return f"[CRON:{job.id}] {job.text}"
 
 
@@ -246,7 +240,7 @@ class CronService:
         self._runner = CronRunner(self._machine, self._store, ports)
 
     async def load(self) -> None:
-        """Take up the jobs of the settings and the added ones, each where an earlier life has left it."""
+        """Load configured and added jobs with their kept states."""
         states = await self._store.load()
         self._store.apply_settings(self._settings)
         for count, job in enumerate(self._store.jobs().values()):
@@ -257,15 +251,15 @@ class CronService:
             self._store.delete_state(name)
 
     async def run(self) -> None:
-        """Carry out what is due, until cancelled."""
+        """Run due jobs until cancelled."""
         await self._runner.run()
 
     def close(self) -> None:
-        """Begin no more runs: what becomes due is left to the next life."""
+        """Start no more runs; the next supervisor runs them."""
         self._runner.perform(self._machine.set_max_running(0, self._ports.wall()))
 
     def reconfigure(self, settings: CronSettings) -> None:
-        """Other settings hold from now on. A job that they define as before goes on as before."""
+        """Apply other settings. Unchanged jobs keep their state."""
         before = {standing.job.id: standing.job for standing in self._machine.statuses()}
         self._settings = settings
         self._store.apply_settings(settings)
@@ -280,7 +274,7 @@ class CronService:
     # --- methods ------------------------------------------------------------------------------------------------------
 
     async def add(self, params: CronAdd) -> CronJobView:
-        """Keep a job; answers once it is durable. Raises UsageError, or Conflict where there is one of that id."""
+        """Add a job; returns once it is durable. Raises UsageError, or Conflict for an existing id."""
         job = self._make_job(params)
         self._store.check_name(job.id, replace=params.replace)
         kept = self._store.save(job)
@@ -288,16 +282,16 @@ class CronService:
         return self._view(job.id)
 
     async def remove(self, params: CronName) -> CronJobView:
-        """Drop an added job; answers with what it was once that is durable. A run of it goes on to its end."""
+        """Delete an added job and return it once that is durable. Its running run finishes."""
         view = self._view(params.id)
         self._store.check_removal(params.id)
         await _await_all(self._perform(self._machine.remove(params.id)))
         return view
 
     def run_now(self, params: CronName) -> CronJobView:
-        """Run a job, whether it is due or not.
+        """Run a job now, due or not.
 
-        Raises Conflict while it runs or waits to, and for one of mode ``main`` whose agent would not be woken.
+        Raises Conflict while it runs or waits, and for a ``main`` job whose agent would not be woken.
         """
         problem = self._view(params.id).problem
         if problem is not None:

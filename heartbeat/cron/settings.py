@@ -1,4 +1,4 @@
-"""What can be set about scheduled tasks: ``[cron]`` and one ``[cron.jobs.NAME]`` for each."""
+"""Settings of scheduled tasks: ``[cron]`` and ``[cron.jobs.NAME]``."""
 
 from datetime import datetime
 from enum import StrEnum

@@ -1,9 +1,8 @@
-"""Times as a clock on the wall shows them, as instants: what the two changes of daylight saving time do to a schedule.
+"""Due times of wall-clock schedules across daylight-saving changes. Pure; instants are whole Unix seconds.
 
-A clock that is put forward leaves wall times out, one that is put back shows some of them twice. Two rules, as cron
-daemons have them: what is to happen at a *fixed* time of the day happens once, at the change where its time is left
-out, and the first time where its time comes twice; what is to happen again and again through the day (*elapsing*)
-goes by the time that really passes. Pure. Instants are Unix times in whole seconds.
+Setting a clock forward skips wall times, setting it back repeats some. As in cron daemons, a schedule of *fixed* times
+of the day is due once: at the change if its time is skipped, at the first of two. An *elapsing* schedule follows
+elapsed time.
 """
 
 from collections.abc import Callable, Iterator

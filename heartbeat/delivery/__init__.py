@@ -1,1 +1,1 @@
-"""Bringing alerts to people: the event stream, the terminal, webhooks; kept until delivered, told where that fails."""
+"""Delivery of alerts to the event stream, the terminal and webhooks."""

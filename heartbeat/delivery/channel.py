@@ -1,4 +1,4 @@
-"""What is delivered, and what a channel must be able to do so that alerts can go through it."""
+"""Alerts, and the interfaces of the channels that deliver them."""
 
 import re
 from typing import Any, ClassVar, Protocol
@@ -15,7 +15,7 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that an agent found worth telling when nobody had asked.
+    """An unsolicited message of an agent.
 
     ``id`` is what makes it the same alert when it is handed over twice. ``reason`` says what woke the agent, ``media``
     names files that go with the text, ``ts`` is Unix time in seconds, ``target`` as in the settings (see ``targets``).
@@ -65,7 +65,7 @@ class DeliveryFailed(PoolError):
 
 
 class DeliveryChannel(Protocol):
-    """A way to somebody, which takes its time and may fail. What goes through it may arrive more than once."""
+    """A slow, fallible way out. An alert may arrive more than once."""
 
     def max_attempts(self, peer: str) -> int:
         """How often an alert for that peer is tried in all."""
@@ -77,7 +77,7 @@ class DeliveryChannel(Protocol):
 
 
 class Outlet(Protocol):
-    """A way out of this process that never waits: what it is told is told once."""
+    """A way out that never waits; an alert is shown once."""
 
     def show(self, alert: Alert) -> None:
         """Raises DeliveryFailed when it cannot be shown now."""

@@ -40,7 +40,7 @@ _EXCERPT_LENGTH = 200
 
 
 class _AlertEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """``to``: the channel and the peer whom a front end is to bring it to; ``events`` = whoever follows the session."""
+    """``to``: the channel and peer to which a front end delivers it; ``events`` = the session's followers."""
 
     id: str
     agent: str
@@ -111,25 +111,24 @@ class AlertDispatcher:
         self._perform_all(self._outbox.restore(records, trio.current_time(), self._clock()))
 
     def accept(self, alert: Alert) -> None:
-        """Take an alert over; from here on it is the courier's. It is kept in the same step.
+        """Take an alert over and keep it in the same step; a known id is ignored.
 
-        One whose id is known is nothing new: it is delivered once, however often it is handed over. Raises UsageError
-        for a target or an id that makes no sense.
+        Raises UsageError for an invalid target or id.
         """
         place = resolve_target(alert.target, self._last_channel(alert.session))
         if place is not None:
             self._perform_all(self._outbox.accept(truncate_alert(alert), place, trio.current_time(), self._clock()))
 
     def reconfigure(self, channels: Mapping[str, DeliveryChannel]) -> None:
-        """Other channels from the next attempt on; those of a channel that is gone become undeliverable."""
+        """Use other channels from the next attempt on; alerts of a removed channel become undeliverable."""
         self._channels = channels
 
     def statistics(self) -> DeliveryStatistics:
-        """What waits where, and what could not be delivered."""
+        """Waiting and undeliverable alerts."""
         return self._outbox.statistics()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Deliver until cancelled; what is under way then is tried again by the next supervisor."""
+        """Deliver until cancelled; the next supervisor retries attempts in progress."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
@@ -145,7 +144,7 @@ class AlertDispatcher:
     # --- performing ---------------------------------------------------------------------------------------------------
 
     def _perform_all(self, actions: Sequence[OutboxAction]) -> None:
-        """Perform actions and what they lead to at once, in one step of the store."""
+        """Perform actions and their follow-ups in one store transaction."""
         todo = deque(actions)
         with self._transaction():
             while todo:
@@ -228,7 +227,7 @@ class AlertDispatcher:
             await channel.deliver(attempt.alert, attempt.target.peer, attempt.number)
         except DeliveryFailed as failure:
             return failure
-        except Exception:  # noqa: BLE001  # a channel's own defect must not end the supervisor; the log has all of it
+        except Exception:  # noqa: BLE001  # a defect of a channel must not end the supervisor
             self._log.exception("alert_delivery_defect", alert=attempt.alert.id, to=str(attempt.target))
             return DeliveryFailed("a defect of the supervisor; its log has the traceback")
         return None
@@ -245,7 +244,7 @@ _CONTROL_CODES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u20
 
 
 class StdoutOutlet:
-    """Writes alerts out."""
+    """Writes alerts to standard output."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         """``write`` takes lines without the last line end and does not wait; it may raise OSError."""

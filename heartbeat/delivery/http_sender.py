@@ -1,9 +1,8 @@
-"""Sending one request to an address that was checked before. The only place of the room that knows httpx.
+"""HTTP requests to addresses that were checked before. The only module of the package that imports httpx.
 
-The connection is made to the address, while the certificate must be the host's and the request names the host. httpx's
-transport is used without its client: it follows no redirect, keeps no cookie, asks no environment for a proxy (which
-would resolve the name anew), and logs no URL. No connection is kept: between two hosts that share an address, one kept
-for the first would be used for the second.
+It connects to the address and verifies the host's certificate. httpx's transport without its client follows no
+redirect, keeps no cookie, uses no proxy from the environment (which would resolve the name again), and logs no URL.
+Connections are not kept: one made for a host could serve another host at the same address.
 """
 
 import ssl

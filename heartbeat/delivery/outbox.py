@@ -1,12 +1,7 @@
-"""Alert outbox machine and records. Pure.
+"""The alert outbox: when each alert is attempted, and its record until after its end. Pure.
 
-What is kept of an alert, from its acceptance until long after its end; one document each.
-
-Which alert is tried when, and what becomes of it: a pure machine, told what happened, answers what to do.
-
-Every alert that is not simply published has a lane of its place: one attempt at a time there, so that a place that is
-slow, or dead, holds up nobody but itself. An alert whose attempt failed is tried again later, on its own schedule, so
-that one which is refused for what it says does not hold up the others of its place.
+Each target has a queue with one attempt at a time: a slow target delays only itself. A failed alert is retried on a
+schedule of its own and does not delay others of its target.
 """
 
 from collections import deque
@@ -166,7 +161,7 @@ class AlertOutbox:
     # --- stimuli ------------------------------------------------------------------------------------------------------
 
     def restore(self, records: Iterable[AlertRecord], now: float, wall: float) -> list[OutboxAction]:
-        """Go on with what an earlier supervisor has kept. A pause that has begun is not begun anew."""
+        """Restore the previous supervisor's records; running pauses continue."""
         for record in records:
             if record.state is AlertState.ENDED or record.alert is None:
                 self._ended[record.id] = None
@@ -177,7 +172,7 @@ class AlertOutbox:
         return self._prune()
 
     def accept(self, alert: Alert, place: DeliveryTarget, now: float, wall: float) -> list[OutboxAction]:
-        """An alert for a place. One that is known is nothing new, whatever became of it."""
+        """Accept an alert for a target. A known id is ignored."""
         if alert.id in self._waiting or alert.id in self._undeliverable or alert.id in self._ended:
             return []
         self._accepted += 1
@@ -189,7 +184,7 @@ class AlertOutbox:
         return [tell, SaveRecord(alert.id, record), *self._evict_oldest(place)]
 
     def tick(self, now: float) -> list[OutboxAction]:
-        """Time has passed; to be called at ``next_due``."""
+        """Start due attempts; call it at ``next_due``."""
         touched: dict[DeliveryTarget, None] = {}
         for alert_id in self._timers.pop_due(now):
             place = self._waiting[alert_id][0].place
@@ -218,13 +213,13 @@ class AlertOutbox:
         return [SaveRecord(alert_id, record), *self._next_attempt(record.place)]
 
     def next_due(self) -> float | None:
-        """When ``tick`` wants to be called; None = not before something else happens."""
+        """When to call ``tick``; None = not before another stimulus."""
         return self._timers.next_due()
 
     # --- figures ------------------------------------------------------------------------------------------------------
 
     def statistics(self) -> DeliveryStatistics:
-        """What waits where, and what could not be delivered. Goes through all that is kept: for reports."""
+        """Waiting and undeliverable alerts. Iterates over all records."""
         return DeliveryStatistics(
             accepted=self._accepted,
             delivered=self._delivered,
@@ -281,7 +276,7 @@ class AlertOutbox:
             del self._queues[record.place]
 
     def _evict_oldest(self, place: DeliveryTarget) -> list[OutboxAction]:
-        """Where too many wait for one place, the oldest that is not being tried gives way."""
+        """Give up the oldest waiting alert of a full queue, except the one in flight."""
         lane = self._queues[place]
         if len(lane.waiting) <= self._limits.waiting:
             return []
@@ -304,7 +299,7 @@ class AlertOutbox:
         return [SaveRecord(record.id, lost), PublishUndeliverable(alert, lost), *self._prune()]
 
     def _prune(self) -> list[OutboxAction]:
-        """Of what is over, the oldest makes room for the latest: first its text, long afterwards its id."""
+        """Drop the oldest ended alerts: first the text, much later the id."""
         actions: list[OutboxAction] = []
         for alert_id in _excess(self._undeliverable, self._limits.undeliverable):
             actions.append(self._record_end(self._undeliverable.pop(alert_id)[0]))

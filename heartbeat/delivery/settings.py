@@ -1,11 +1,7 @@
-"""[delivery] and webhook signing.
+"""Settings of alert delivery, and signatures of webhook requests by the Standard Webhooks convention. Pure.
 
-How a webhook's request proves where it comes from: the headers of the Standard Webhooks convention. Pure.
-
-The signature is HMAC-SHA256 over ``{id}.{timestamp}.{body}``. The receiver computes it anew, refuses timestamps that
-are minutes old, and takes an id that it has seen for the same alert.
-
-What can be set about the delivery of alerts; the ``[delivery]`` table of the settings file.
+The signature is HMAC-SHA256 over ``{id}.{timestamp}.{body}``. The receiver recomputes it, refuses timestamps that are
+minutes old, and recognizes repeated alerts by their id.
 """
 
 import base64
@@ -28,7 +24,7 @@ _BASE64_PREFIX = "whsec_"
 
 
 class SigningKey:
-    """The secret that a webhook and its receiver share. It signs, and shows itself to nobody."""
+    """The secret shared by a webhook and its receiver. It signs, and is never shown."""
 
     __slots__ = ("_key",)
 

@@ -1,15 +1,10 @@
-"""Target grammar and address rules. Pure.
+"""Targets of alerts (``last``, ``none``, ``CHANNEL:PEER``), and the addresses that webhooks may reach. Pure.
 
-Where an alert is to go: ``last``, ``none`` or ``channel:peer``, as settings and the command line say it. Pure.
+Built-in channels are ``events`` (the event stream), ``stdout`` (of ``pool run``) and ``webhook:NAME``. A front end
+delivers the others: it finds the target in the event stream.
 
-Three channels are built in: ``events`` (the event stream alone), ``stdout`` (of ``pool run``) and ``webhook:NAME``. Any
-other one is a front end's own: it follows the event stream and finds there who the alert is for.
-
-Which network addresses a webhook may lead to: none that only this machine or its own network can reach. Pure.
-
-The ranges are those of the IANA registries of special-purpose addresses, written out here rather than asked of
-``ipaddress``, whose answers differ between releases of Python. Of IPv6 only what is given out to the public (2000::/3)
-counts as public at all.
+The address ranges are those of IANA's special-purpose registries, written out because ``ipaddress`` differs between
+releases of Python. Of IPv6 only 2000::/3 counts as public.
 """
 
 import ipaddress
@@ -31,7 +26,7 @@ _HINT = 'write "last", "none", "events", "stdout", "webhook:NAME" or "CHANNEL:PE
 class DeliveryTarget(msgspec.Struct, frozen=True):
     """A channel and whom to reach through it; ``is_carried`` says that our own channels do not lead there.
 
-    Then a front end carries it, which is told by the event stream.
+    Then a front end delivers it, by the event stream.
     """
 
     channel: str
@@ -47,10 +42,10 @@ STDOUT = DeliveryTarget("stdout")
 
 
 def resolve_target(target: str, last: str | None) -> DeliveryTarget | None:
-    """The place that a target means; None = it is to be told nowhere. ``last``: where the session last spoke.
+    """The place of a target; None = nowhere. ``last``: the channel of the session's latest message.
 
-    A session that spoke nowhere is told by the event stream alone. So is one whose front end goes by the name of a
-    channel of ours: what a sender calls itself must not open the operator's webhooks. Raises UsageError.
+    Without one it is the event stream. So it is where the front end uses the name of a built-in channel: a sender's
+    name must not open the operator's webhooks. Raises UsageError.
     """
     if target == NOWHERE:
         return None
