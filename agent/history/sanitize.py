@@ -5,6 +5,7 @@ for each call, right after its message and in call order, as providers require (
 details that are not for the model -> too many or too large images -> strict alternation, where a provider needs it.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TypeAlias
@@ -152,15 +153,11 @@ def _map_blocks(
     changed = []
     for message in messages:
         blocks = [new for block in message.content for new in change(block)]
-        if len(blocks) == len(message.content) and all(map(_is_same, blocks, message.content)):
+        if len(blocks) == len(message.content) and all(map(operator.is_, blocks, message.content)):
             changed.append(message)
         elif blocks:
             changed.append(msgspec.structs.replace(message, content=blocks))
     return [message for message in changed if message.content]
-
-
-def _is_same(new: ContentBlock, old: ContentBlock) -> bool:
-    return new is old
 
 
 def _checked_images(block: ContentBlock) -> Sequence[ContentBlock]:
@@ -280,7 +277,8 @@ class IncrementalSanitizer:
         added = messages[old:]
         if (
             rules == self._rules
-            and _is_incremental(rules)
+            and rules.turns is None
+            and not rules.alternate
             and all(map(_is_text, added))
             and messages[:old] == self._seen
         ):
@@ -294,10 +292,6 @@ class IncrementalSanitizer:
             self._seen = [*messages]
             self._rules = rules
         return [*self._sanitized], self._tokens
-
-
-def _is_incremental(rules: SanitizeRules) -> bool:
-    return rules.turns is None and not rules.alternate
 
 
 def _is_text(message: TranscriptMessage) -> bool:

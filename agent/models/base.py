@@ -1,7 +1,7 @@
 """The interface of a model: an async iterator of typed pieces. A new model is one file beside this one."""
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -88,38 +88,23 @@ class ModelRequest(msgspec.Struct, frozen=True):
     answer: AnswerOptions | None = None
 
 
-class Model(Protocol):
-    """A model, ready to be called any number of times, one call at a time."""
+class Model:
+    """A model, ready to be called any number of times, one call at a time. Subclasses set ``name`` and ``provider``.
 
-    @property
-    def provider(self) -> str:
-        """Which family it is of."""
-        ...
+    ``needs_alternation``: it takes only conversations in which user and model take turns. ``keeps_cache``: it is faster
+    or cheaper for a conversation whose beginning it has seen shortly before. ``takes_answer_options``: its server takes
+    the form of the answer and the choice of tools as parameters.
+    """
 
-    @property
-    def name(self) -> str:
-        """Which one it is."""
-        ...
-
-    @property
-    def needs_alternation(self) -> bool:
-        """Whether it takes only conversations in which user and model take turns."""
-        ...
-
-    @property
-    def keeps_cache(self) -> bool:
-        """Whether it answers faster, or for less, when it has seen the beginning of a conversation shortly before."""
-        ...
-
-    @property
-    def takes_answer_options(self) -> bool:
-        """Whether its server takes the form of the answer and the choice of tools as parameters."""
-        ...
+    provider: str
+    name: str
+    needs_alternation: bool = False
+    keeps_cache: bool = False
+    takes_answer_options: bool = False
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """Answer; raises ModelError. The caller closes the generator."""
-        ...
+        """Stream one answer; the caller closes the generator. Raises ModelError."""
+        raise NotImplementedError
 
     async def aclose(self) -> None:
-        """Give back what it holds open between calls; it may be called again afterwards all the same."""
-        ...
+        """Release what is open between calls; the model may be called again."""

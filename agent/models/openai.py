@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 import trio
 
-from agent.models.base import CallPiece, ModelError, ModelRequest, Piece
+from agent.models.base import CallPiece, Model, ModelError, ModelRequest, Piece
 from agent.models.openai_endpoint import Endpoint, Timeouts
 from agent.models.openai_errors import error_of_status
 from agent.models.openai_messages import ToolNameMap, request_body
@@ -25,7 +25,7 @@ _ERROR_BODY_BYTES = 64 * 1024
 _AnswerParser: TypeAlias = StreamedAnswer | WholeAnswer
 
 
-class OpenAIModel:
+class OpenAIModel(Model):
     """One model of one server."""
 
     provider = "openai"
@@ -35,20 +35,12 @@ class OpenAIModel:
         self, name: str, endpoint: Endpoint, timeouts: Timeouts | None = None, limits: AnswerLimits | None = None
     ) -> None:
         self.name = name
+        self.needs_alternation = endpoint.compat.strict_roles
+        self.takes_answer_options = endpoint.compat.answer_options
         self._endpoint = endpoint
         self._timeouts = timeouts or Timeouts()
         self._limits = limits or AnswerLimits()
         self._connection: OpenAIConnection | None = None
-
-    @property
-    def needs_alternation(self) -> bool:
-        """Whether the server requires user and model to take turns."""
-        return self._endpoint.compat.strict_roles
-
-    @property
-    def takes_answer_options(self) -> bool:
-        """Whether the server takes answer options as parameters."""
-        return self._endpoint.compat.answer_options
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Stream one answer. Raises ModelError."""

@@ -15,6 +15,7 @@ import trio
 
 from agent.models.base import (
     CallPiece,
+    Model,
     ModelError,
     ModelRequest,
     Piece,
@@ -133,13 +134,10 @@ class ProcessFaults(NamedTuple):
     exit_now: Callable[[int], None] = os._exit
 
 
-class ScriptedModel:
+class ScriptedModel(Model):
     """Follows the directives of the last prompt."""
 
     provider = _PROVIDER
-    needs_alternation = False
-    keeps_cache = False
-    takes_answer_options = False
 
     def __init__(self, name: str, faults: ProcessFaults) -> None:
         self.name = name
@@ -184,9 +182,6 @@ class ScriptedModel:
             self._failed_attempts = (request.step_id, times + 1)
             message = f"the scripted model is overloaded ({times + 1} of {script.transient})"
             raise ModelError(message, transient=True, retry_after=script.retry_after)
-
-    async def aclose(self) -> None:
-        """It holds nothing open."""
 
     async def _answer(
         self, script: Script, state: ConversationState, request: ModelRequest

@@ -156,7 +156,7 @@ class ProcessSession:
         self.stop_scope.cancel()
 
     def mark_output(self) -> None:
-        """There is new output."""
+        """Set ``has_output``, which waiters replace."""
         self.has_output.set()
 
     def end(self, returncode: int) -> None:

@@ -56,17 +56,6 @@ async def test_decisions_may_come_in_any_order_and_nobody_who_waits_holds_up_oth
     assert bench.approvals.pending() == []
 
 
-async def test_a_call_is_decided_once_and_a_second_decision_runs_nothing(nursery: trio.Nursery) -> None:
-    bench = Bench(policy=Policy(mode="approval"))
-    answer(bench, c0="deny")
-    await bench.run(("work", {}))
-    for decision in ("allow", "deny"):
-        with pytest.raises(NotDecidable, match="decided already") as refused:
-            bench.approvals.decide("c0", decision)
-        assert refused.value.code == "already_decided"
-    assert bench.tools["work"].begun == []
-
-
 async def test_deciding_again_from_inside_the_telling_of_the_decision_is_an_error() -> None:
     bench = Bench(policy=Policy(mode="approval"))
     refused: list[str] = []

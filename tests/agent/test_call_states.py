@@ -150,13 +150,6 @@ def test_notes_are_bounded() -> None:
     assert len(str(with_result(after, CallState.DENIED, 4.0, {"ok": False, "error": "z" * 100_000}).error)) == 2_000
 
 
-@pytest.mark.parametrize("state", [CallState.PENDING, CallState.RUNNING])
-def test_what_awaits_no_decision_takes_none(state: CallState) -> None:
-    record = record_in(*([] if state is CallState.PENDING else [state]))
-    with pytest.raises(IllegalTransition, match="awaits no decision"):
-        with_decision(record, "allow", 3.0, None, None)
-
-
 def test_an_end_takes_a_result_and_nothing_else_does() -> None:
     with pytest.raises(IllegalTransition, match="takes a result"):
         with_state(record_in(), CallState.FAILED, 2.0)

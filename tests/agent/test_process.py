@@ -233,14 +233,6 @@ def test_a_directory_that_is_gone_or_has_no_name_in_text_is_no_place_to_work() -
         assert ended.stderr.count("\n") == 1
 
 
-def test_one_prompt_in_the_terminal() -> None:
-    answered = run("-p", "ECHO:hello", "--no-session")
-    assert (answered.returncode, answered.stdout, answered.stderr) == (0, "hello\n", "")
-    failed = run("-p", "ERROR", "--no-session")
-    assert failed.returncode == 1
-    assert failed.stderr == "agent: the scripted model was asked to fail\n"
-
-
 def test_help_and_version_need_no_loop() -> None:
     code = "import sys; from agent.cli import main; main(['--help']); assert 'trio' not in sys.modules"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT)

@@ -32,22 +32,6 @@ def result_of(answer: dict[str, object]) -> PromptResult:
     return msgspec.convert(answer["result"], PromptResult)
 
 
-async def test_the_answer_knows_the_conversation() -> None:
-    async with worker("--no-session") as client:
-        assert (await client.prompt("alpha")).text == 'You said: "alpha". (turn 1)'
-        assert (await client.prompt("beta")).text == 'You said: "beta". (turn 2; before: "alpha")'
-        assert (await client.prompt("RECALL")).text == 'Earlier you said: ["alpha","beta"]'
-
-
-async def test_the_pieces_joined_are_the_answer(autojump_clock: trio.testing.MockClock) -> None:
-    async with worker("--no-session") as client:
-        client.patience = 100
-        result = await client.prompt("PIECES=40 DELAY=1000")
-        assert result.text == "".join(event["partial"] for event in client.events("assistant_message"))
-        assert trio.current_time() >= 40
-    assert len(client.events("assistant_message")) == 40
-
-
 async def test_ping_and_state_are_answered_while_a_tool_runs() -> None:
     async with worker("--no-session") as client:
         prompt = await client.send("prompt", text=SLEEP)
@@ -360,12 +344,6 @@ async def test_garbage_on_stdout_stands_between_whole_lines() -> None:
     async with worker("--no-session") as client:
         assert (await client.prompt("GARBAGE=7")).stop_reason == "stop"
     assert len(client.events("garbage")) == 7
-
-
-async def test_a_crash_happens_in_mid_turn_with_the_code_asked_for(autojump_clock: trio.testing.MockClock) -> None:
-    async with worker("--no-session") as client:
-        await client.prompt("PIECES=10 DELAY=10 CRASH=9")
-    assert client.crashed_with == 9
 
 
 async def test_images_of_a_prompt_are_part_of_the_conversation() -> None:

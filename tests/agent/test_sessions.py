@@ -174,47 +174,6 @@ async def test_a_torn_end_is_cut_and_the_rest_remembered(sessions: str) -> None:
     assert content_of(f"{path}.torn-1") == content.splitlines(keepends=True)[-1][:-20]
 
 
-async def test_wherever_a_worker_dies_its_calls_are_sealed_exactly_once(sessions: str) -> None:
-    path = await one_session(sessions, 'PARALLEL TOOL:exec {"command":"echo 1"} TOOL:exec {"command":"echo 2"}')
-    lines = content_of(path).splitlines(keepends=True)
-    kinds = [msgspec.json.decode(line)["type"] for line in lines]
-    assert kinds == ["session", "message", "message", "call", "call", "call", "call", "message", "message"]
-    overwrite(path, b"".join(lines[:3]))  # died after the calls, before their results
-    async with worker("--session", path) as client:
-        await client.prompt("RECALL")
-    async with worker("--session", path) as client:
-        await client.prompt("RECALL")
-        messages = (await client.call("get_messages"))["messages"]
-    calls = [block["id"] for message in messages for block in message["content"] if block["type"] == "tool_use"]
-    results = [block for message in messages for block in message["content"] if block["type"] == "tool_result"]
-    assert [result["tool_use_id"] for result in results] == calls
-    assert all(result["content"]["_autoSealed"] and result["is_error"] for result in results)
-    assert client.events("agent_resumed") == []
-
-
-async def test_sealing_is_told(sessions: str) -> None:
-    path = await one_session(sessions, "TOOL:nothing {}")
-    lines = content_of(path).splitlines(keepends=True)
-    overwrite(path, b"".join(lines[:3]))
-    async with worker("--session-dir", sessions) as client:
-        await client.call("switch_session", session_file=path)
-        resumed = await client.event("agent_resumed")
-    assert resumed["strategy"] == "seal"
-    assert len(resumed["sealed"]) == 1
-
-
-async def test_every_prefix_of_a_transcript_can_be_resumed(sessions: str) -> None:
-    path = await one_session(sessions, 'alpha TOOL:write {"path":"f","content":"x"}', "beta")
-    content = content_of(path)
-    lines = content.splitlines(keepends=True)
-    for count in range(1, len(lines) + 1):
-        overwrite(path, b"".join(lines[:count]) + b'{"type":"mess')
-        async with worker("--session", path) as client:
-            result = await client.prompt("RECALL")
-            assert result.stop_reason == "stop"
-            assert ("beta" in result.text) == any(b'"beta"' in line for line in lines[:count])
-
-
 async def test_a_compaction_keeps_the_last_turns_and_survives_a_resume(sessions: str) -> None:
     async with worker("--session-dir", sessions) as client:
         await client.prompt("one")

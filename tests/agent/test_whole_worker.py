@@ -3,9 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import msgspec
-import trio
-
 from tests.agent.inprocess import Client, worker
 
 HOOKS = """
@@ -210,32 +207,3 @@ async def test_an_image_that_a_prompt_names_is_loaded_and_one_outside_is_noted(w
     assert "with 1 image(s)" in result.text
     assert "[../b.png was not loaded: it lies outside the workspace]" in result.text
     assert [block["type"] for block in message["content"]] == ["text", "image"]
-
-
-async def test_a_model_that_is_overloaded_is_asked_again(autojump_clock: trio.testing.MockClock) -> None:
-    async with worker("--no-session") as client:
-        client.patience = 1_000
-        assert (await client.prompt("TRANSIENT=3 ECHO:at last")).text == "at last"
-        assert trio.current_time() >= 14
-        assert [event["delay"] for event in client.events("error")] == [2.0, 4.0, 8.0]
-        assert (await client.prompt("TRANSIENT=4")).stop_reason == "error"
-        later = await client.prompt("TRANSIENT=1 RETRY_AFTER=30000 ECHO:later")
-        assert later.text == "later"
-        assert client.events("error")[-1]["delay"] == 30.0
-
-
-async def test_a_prompt_whose_run_id_was_used_before_makes_calls_with_new_ids() -> None:
-    async with worker("--no-session") as client:
-        for _ in range(2):
-            await client.prompt("TOOL:nothing {}", run_id="mine")
-        messages = (await client.call("get_messages"))["messages"]
-    ids = [block["id"] for message in messages for block in message["content"] if block["type"] == "tool_use"]
-    assert len(set(ids)) == 2
-
-
-async def test_results_are_kept_with_their_details_and_shown_without() -> None:
-    async with worker("--no-session") as client:
-        await client.prompt('TOOL:exec {"command":"echo x"}')
-        (result,) = await client.results()
-        assert result["details"]["exit_code"] == 0
-        assert msgspec.json.encode(result)

@@ -27,7 +27,6 @@ from agent.models.base import (
 from agent.models.openai import OpenAIModel
 from agent.models.openai_endpoint import Timeouts, read_endpoint
 from agent.models.openai_stream import AnswerLimits
-from agent.models.retry import RetryPolicy, stream_with_retries
 from fixtures.fake_openai import FakeOpenAI
 from tests.agent.models.conftest import until_told
 from tests.house import ROOT
@@ -121,10 +120,6 @@ async def test_the_first_piece_comes_before_the_last_is_there(opens: Opens, serv
     await until_told(server.hung_up, "HANG first")
 
 
-async def test_many_pieces_arrive_whole_and_in_order(opens: Opens) -> None:
-    assert text_of(await ask(opens(), "CHUNKS=3000")) == "".join(f"word{number:05} " for number in range(3000))
-
-
 async def test_an_answer_that_is_too_long_for_its_server_says_so(opens: Opens) -> None:
     assert (await ask(opens(), "FINISH=length hello"))[-1] == StopPiece("length")
 
@@ -171,20 +166,6 @@ async def converse(model: OpenAIModel, text: str, tools: list[str]) -> tuple[lis
         messages.append(TranscriptMessage("user", [*results], origin="tool"))
 
 
-async def test_a_conversation_of_ten_steps_with_several_calls_each(server: FakeOpenAI, opens: Opens) -> None:
-    script = [[{"call": "read", "arguments": {"step": step, "n": n}} for n in range(3)] for step in range(10)]
-    with trio.fail_after(20):
-        steps, answer = await converse(opens(), f"ODD_ARGS SCRIPT:{json.dumps([*script, 'finished'])}", ["read"])
-    assert [[call.input for call in calls] for calls in steps] == [
-        [call["arguments"] for call in calls] for calls in script
-    ]
-    assert answer == "finished"
-    last = server.seen[-1].body["messages"]
-    assert [message["tool_call_id"] for message in last if message["role"] == "tool"] == [
-        f"c{step}_{number}" for step in range(1, 11) for number in range(3)
-    ]
-
-
 async def test_a_name_that_no_server_takes_finds_its_way_there_and_back(server: FakeOpenAI, opens: Opens) -> None:
     model, tool = opens(), ToolDefinition("look up.\u00fc", "", {"type": "object"})
     await ask(model, "hello", tools=[tool])
@@ -227,13 +208,6 @@ async def test_failures_say_what_happened_and_whether_it_may_pass(
     with pytest.raises(ModelError, match=message) as failure:
         await ask(opens(), text)
     assert failure.value.transient == transient
-
-
-@pytest.mark.parametrize(("asked", "low", "high"), [("7", 7, 7), ("date900", 600, 900), ("0.5", 0.5, 0.5)])
-async def test_when_to_come_again_is_passed_on(asked: str, low: float, high: float, opens: Opens) -> None:
-    error = await failure_of(opens(), f"STATUS=429 RETRY_AFTER={asked}")
-    assert error.retry_after is not None
-    assert low <= error.retry_after <= high
 
 
 async def test_a_frame_over_the_limit_is_refused_and_one_below_is_not(opens: Opens) -> None:
@@ -332,17 +306,6 @@ async def test_a_model_goes_on_after_a_call_was_left(opens: Opens) -> None:
     async with aclosing(model.stream(request_of("CHUNKS=2000"))) as pieces:
         await anext(pieces)
     assert text_of(await ask(model, "hello")) == "echo: hello"
-
-
-async def test_failures_that_pass_are_tried_again_until_the_answer_comes(opens: Opens) -> None:
-    told: list[dict[str, Any]] = []
-    request = request_of("STATUS=503x2 once more RETRY_AFTER=0")
-    policy = RetryPolicy(delays=(0.01, 0.02, 0.03))
-    say = lambda _, data: told.append(data)  # noqa: E731 - one line says it
-    with trio.fail_after(20):
-        async with aclosing(stream_with_retries(opens(), request, say, policy)) as pieces:
-            assert text_of([piece async for piece in pieces]).startswith("echo: STATUS")
-    assert [data["attempt"] for data in told] == [1, 2]
 
 
 @pytest.mark.process

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from agent.models.base import ModelError, ModelRequest, Piece, TextPiece, ThinkingPiece, UsagePiece
+from agent.models.base import Model, ModelError, ModelRequest, Piece, TextPiece, ThinkingPiece, UsagePiece
 from agent.models.retry import RetryPolicy, next_delay, stream_with_retries
 
 PASSING = ModelError("busy", transient=True)
@@ -39,11 +39,8 @@ def test_the_delay_is_the_schedules_or_the_servers(
     assert next_delay(RetryPolicy(), failures, error, shown=shown) == delay
 
 
-class Unsteady:
+class Unsteady(Model):
     """A model whose attempts are these: pieces, then an error or none."""
-
-    provider = name = "unsteady"
-    needs_alternation = keeps_cache = takes_answer_options = False
 
     def __init__(self, *attempts: Sequence[Piece | ModelError]) -> None:
         self.attempts = list(attempts)
@@ -54,9 +51,6 @@ class Unsteady:
             if isinstance(piece, ModelError):
                 raise piece
             yield piece
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
 
 
 async def ask(model: Unsteady) -> tuple[list[Piece], list[dict[str, Any]]]:

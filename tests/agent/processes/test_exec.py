@@ -147,14 +147,6 @@ async def test_progress_shows_the_end_of_the_output_and_the_last_word_comes_alwa
     assert len(bench.shown) <= elapsed * 20 + 2
 
 
-async def test_progress_is_told_at_once_and_then_twenty_times_a_second_at_most(bench: Bench) -> None:
-    start = time.monotonic()
-    await bench.use(EXEC, command="for i in $(seq 300); do echo $i; read -t 0.001 < <(:); done")
-    elapsed = time.monotonic() - start
-    assert bench.shown[0].startswith("1\n")
-    assert len(bench.shown) <= elapsed * 20 + 2
-
-
 # --- the window -------------------------------------------------------------------------------------------------------
 
 
@@ -289,13 +281,6 @@ async def test_nothing_outlives_a_foreground_command_that_has_ended(bench: Bench
 
 async def test_a_command_that_closes_its_output_is_waited_for(bench: Bench) -> None:
     assert "code 4" in await bench.text(EXEC, command="exec >&- 2>&-; sleep 0.1; exit 4")
-
-
-async def test_a_command_that_waits_for_input_can_be_answered_later(bench: Bench) -> None:
-    output = await bench.use(EXEC, command="read name; echo hello $name", yield_ms=50)
-    session_id = output.details["session_id"]
-    await bench.use(ProcessTool(), action="submit", session_id=session_id, data="you")
-    assert (await bench.text(ProcessTool(), action="poll", session_id=session_id, timeout=10)).startswith("hello you\n")
 
 
 async def test_when_the_worker_ends_everything_ends_at_once_and_nobody_is_told(workspace: Path) -> None:
