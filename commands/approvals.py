@@ -89,7 +89,7 @@ def show_approval(client: ControlClient, call_id: str, session: str | None, *, a
     for shown in chain([first], pages):
         _print(console, *page_texts(shown.page, console.width, margin=_MARGIN))
     if shown.is_partial:
-        _print(console, Text("its agent tells no more than this of its calls", "yellow"))
+        _print(console, Text("its agent shows no more than this of its calls", "yellow"))
     about = {"call": shown.call}
     for command in (
         approve_command(about, shown.session, place, seen=shown.page.seen),

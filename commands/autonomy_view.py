@@ -1,4 +1,4 @@
-"""What agents do by themselves, on the terminal: heartbeats, scheduled jobs, alerts. Pure: documents in, texts out."""
+"""Heartbeats, scheduled jobs and alerts on the terminal. Pure: documents in, texts out."""
 
 import time
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _SKIP_REASONS = {
     "empty-checklist": "HEARTBEAT.md of its workspace has nothing to do",
     "no-worker": "no worker was free",
     "flood-guard": "events have woken it too often; the beat comes after the pause that pool heartbeat status shows",
-    "nothing-pending": "what it was to tell has been told meanwhile",
+    "nothing-pending": "its system events were delivered meanwhile",
 }
 """Why there was no beat, for a person."""
 _LONGEST_TEXT = 2000
@@ -30,14 +30,14 @@ _LONGEST_WHEN = 40
 _BLOCKED_JOBS_SHOWN = 5
 """Jobs in the list of which it is said why they would not run."""
 _UNDELIVERED_SHOWN = 5
-"""Alerts in the status that nobody got, the latest; of a dead receiver there may be hundreds."""
+"""Latest undeliverable alerts in the status; of a dead receiver there may be hundreds."""
 
 
 # --- heartbeats -------------------------------------------------------------------------------------------------------
 
 
 def heartbeats_view(agents: Sequence[Record], width: int, now: float | None = None) -> Group:
-    """One line an agent of ``heartbeat.status``, then what somebody should see to. ``now``: Unix time."""
+    """One line an agent of ``heartbeat.status``, then what needs attention. ``now``: Unix time."""
     moment = time.time() if now is None else now
     columns = [
         Column("AGENT", lambda a: clean(a["agent"]), stretches=True),
@@ -65,11 +65,11 @@ def beat_text(report: Record) -> Text:
             why = _SKIP_REASONS.get(report["skipped"], clean(report["skipped"])).format(agent=agent)
             text = Text.assemble((f"{agent} does not beat: ", "yellow"), why)
         case "silent":
-            text = Text.assemble((f"{agent} is well", "green"), f": nothing to tell{took}")
+            text = Text.assemble((f"{agent} is well", "green"), f": nothing to report{took}")
         case "repeated":
-            text = Text(f"{agent} has nothing new: it told the same within the last day{took}")
+            text = Text(f"{agent} has nothing new: it reported the same within the last day{took}")
         case "alert":
-            text = Text.assemble((f"{agent} tells{took}:", "yellow"), f"\n{clean(report.get('text', ''))}")
+            text = Text.assemble((f"{agent} reports{took}:", "yellow"), f"\n{clean(report.get('text', ''))}")
         case _:
             text = Text.assemble((f"the beat of {agent} failed{took}: ", "red"), clean(report.get("error", "")))
     if report.get("problem"):
@@ -92,7 +92,7 @@ def _beats(agent: Record) -> str:
     """How many there were, alerts among them."""
     counts = agent["counts"]
     beats = sum(count for outcome, count in counts.items() if outcome != "skipped")
-    return f"{beats} ({counts['alert']} told)" if counts.get("alert") else str(beats)
+    return f"{beats} ({counts['alert']} alerts)" if counts.get("alert") else str(beats)
 
 
 def _reported_at(report: Record | None) -> float | None:
@@ -111,7 +111,7 @@ def _problem_lines(agent: Record, now: float) -> list[Text]:
     name, last, skip = clean(agent["agent"]), agent["last_beat"] or {}, agent["last_skip"] or {}
     lines = [
         Text(
-            f"{name}: events of {short_key(session)} wake nobody for {format_duration(until - now)}, so many came",
+            f"{name}: events of {short_key(session)} wake no agent for {format_duration(until - now)}: too many came",
             "yellow",
         )
         for session, until in agent["paused"].items()
@@ -170,7 +170,7 @@ def job_text(job: Record, width: int, now: float | None = None) -> Group:
         "when": job["when"],
         "next": _due_text(job["next_due"], moment),
         "mode": f"{job['mode']}, agent {job['agent']}, session {job['session']}",
-        "told": job["delivery"] if job["mode"] == "isolated" else "as the agent's heartbeats are",
+        "delivery": job["delivery"] if job["mode"] == "isolated" else "as the agent's heartbeats are",
         "from": job["source"],
     }
     lines = [Text.assemble((clean(job["id"]), "bold"), "" if job["enabled"] else ("  off", "yellow"))]
@@ -230,7 +230,7 @@ def autonomy_lines(figures: Record) -> list[Text]:
         )
     lines += [Text(f"          {clean(problem)}", "yellow") for problem in cron["problems"]]
     if alerts["accepted"] or alerts["waiting"]:
-        lines.append(Text(f"alerts    {alerts['accepted']} told  {alerts['waiting']} waiting"))
+        lines.append(Text(f"alerts    {alerts['accepted']} accepted  {alerts['waiting']} waiting"))
     lines += [_target_line(place) for place in alerts["places"] if place["error"]]
     return lines + _undelivered(alerts["undeliverable"])
 

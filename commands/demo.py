@@ -43,7 +43,7 @@ class SupervisorProcess:
     """
 
     def __init__(self, folder: Path, settings: str = "") -> None:
-        """``folder`` must exist and have a short path; ``settings``: the text of a file whose log tells ``ready``."""
+        """``folder`` must exist and have a short path; ``settings``: a file whose log shows ``ready``."""
         self.data_dir = folder / "data"
         self.socket = folder / "s"
         self._settings_file = folder / "pool.toml"
@@ -96,7 +96,7 @@ class SupervisorProcess:
         return "".join(self._log)
 
     def _read_log(self) -> None:
-        """Until the supervisor and whoever shares its stderr are gone."""
+        """Until the supervisor and all that share its stderr have ended."""
         assert self._process.stderr is not None  # noqa: S101  # opened as a pipe above
         with self._process.stderr as lines:
             for line in lines:

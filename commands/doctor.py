@@ -120,7 +120,7 @@ def _http(settings: HttpSettings, data_dir: Path, supervisor: int | None) -> Htt
 
 
 def _port_problem(host: str, port: int, supervisor: int | None) -> str | None:
-    """Why nobody could listen there. A running supervisor's own port is as it should be."""
+    """Why listening there fails; None for a running supervisor's own port."""
     try:
         family, kind, _, _, address = socket_of.getaddrinfo(host, port, type=socket_of.SOCK_STREAM)[0]
         with socket_of.socket(family, kind) as probe:
@@ -139,7 +139,7 @@ def _port_problem(host: str, port: int, supervisor: int | None) -> str | None:
 
 
 def _listening_pid(port: int) -> int | None:
-    """Whose port it is, as far as the system tells us."""
+    """The process that listens on the port, if the system shows it."""
     try:
         found = psutil.net_connections("tcp")
     except psutil.AccessDenied:

@@ -1,4 +1,4 @@
-"""``pool doctor``: judge what a machine lacks for these settings, and say what to do about it. Pure."""
+"""``pool doctor``: judges the facts about a machine and names the remedy of each problem. Pure."""
 
 import os
 import re
@@ -85,7 +85,7 @@ class HttpFacts(msgspec.Struct, frozen=True, kw_only=True):
     token_problem: str | None
     max_connections: int
     port_problem: str | None = None
-    """Why nobody could listen there, in words: another process does, say."""
+    """Why listening there fails: another process does, for example."""
 
 
 class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +141,7 @@ def _python(facts: MachineFacts) -> Check:
     found = ".".join(map(str, facts.python))
     if facts.python >= _MIN_PYTHON:
         return Check("python", CheckVerdict.OK, found)
-    return Check("python", CheckVerdict.MISSING, found, "install Python 3.11 or newer and make the environment anew")
+    return Check("python", CheckVerdict.MISSING, found, "install Python 3.11 or newer and recreate the environment")
 
 
 def _supervisor(pid: int | None) -> Check:

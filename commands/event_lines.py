@@ -1,9 +1,4 @@
-"""Event lines and JSON.
-
-Events as lines of a terminal: time, session, kind, the essential; running text gathered into full lines. Pure.
-
-Where followed events are shown: lines for a person on a terminal, envelopes as JSON lines for a program.
-"""
+"""Followed events: as lines of a terminal, running text gathered into full lines; or as JSON lines."""
 
 import os
 import shutil
@@ -158,7 +153,7 @@ def _wrap(paragraph: str, width: int) -> list[str]:
 
 
 def _fitting_chars(text: str, width: int) -> int:
-    """How many characters of the text fit into so many cells; one at the least."""
+    """How many characters of the text fit into ``width`` cells; at least one."""
     if text.isascii():
         return width
     cells = 0
@@ -218,7 +213,7 @@ class EventJsonView:
         return last_seq(envelopes)
 
     def show_notice(self, text: str) -> None:
-        """A line for whoever watches the program."""
+        """A note on stderr."""
         self._err.write(f"pool: {text}\n")
         self._err.flush()
 

@@ -1,4 +1,4 @@
-"""What an event says, in a few words for a person. Pure; an event of a kind not known here is told by its fields."""
+"""Describes an event in a few words; a type without a description is shown by its fields. Pure."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -189,7 +189,7 @@ def _tool_text(data: Mapping[str, Any], words: Callable[[ToolData], str]) -> str
 
 
 def _resumed(data: Mapping[str, Any]) -> str:
-    """A former worker was cut off in the midst of these calls."""
+    """Tool calls that an interrupted worker left open were sealed."""
     sealed = data.get("sealed")
     count = len(sealed) if isinstance(sealed, list) else 0
     return f"the session was interrupted; tool calls sealed: {count}"
@@ -206,14 +206,14 @@ def _message(error: Any) -> Any:
 
 
 def _alert(data: Mapping[str, Any]) -> str:
-    """Something that an agent tells, though nobody has asked."""
+    """A report that an agent sends on its own."""
     files = data.get("media")
     shown = [f"(and {len(files)} files)"] if isinstance(files, list) and files else []
     return _join(data.get("agent"), "->", f"{clean(data.get('to'))}:", data.get("text"), *shown)
 
 
 def _heartbeat(data: Mapping[str, Any]) -> str:
-    """What came of a beat, or of bringing what it told to somebody."""
+    """The result of a beat, or of delivering its alert."""
     what = _join(data.get("state"), data.get("skipped"), separator=": ")
     to, why = data.get("to"), data.get("error") or data.get("problem") or data.get("text")
     said = _join(data.get("agent"), f"({clean(data.get('reason'))})", what, to and f"-> {to}")

@@ -240,7 +240,7 @@ def follow_events(
     reconnects: bool,
     command: str,
 ) -> None:
-    """Show events until Ctrl-C, then tell on stderr how to go on from there.
+    """Show events until Ctrl-C, then print on stderr the command that continues from there.
 
     ``wish``: the filters of ``subscribe``. ``command``: what was typed, without ``--since``. Raises PoolError when the
     supervisor is lost and ``reconnects`` is False, or for what no new connection would mend.
@@ -263,4 +263,4 @@ def follow_events(
 
 def _print_bookmark(follower: EventFollower, command: str) -> None:
     if follower.bookmark is not None:
-        sys.stderr.write(f"to go on from here: {command} --since {follower.bookmark}\n")
+        sys.stderr.write(f"to continue from here: {command} --since {follower.bookmark}\n")

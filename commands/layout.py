@@ -1,9 +1,4 @@
-"""Column layout, approvals view.
-
-Tables that fit the terminal: which columns are shown at a width, and how wide each of them is. Pure.
-
-Tool calls that wait for a person, and what to type about each: two lines a call, or all of it. Pure.
-"""
+"""Tables that fit the terminal, and the lines of pending tool calls. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What commands share: common options, the settings, and the way to the supervisor."""
+"""Options that commands share, the settings, and the connection to the supervisor."""
 
 import functools
 import os
@@ -34,7 +34,7 @@ def _inherit_from_group(ctx: click.Context, param: click.Parameter, value: Any) 
 
 
 def is_interactive() -> bool:
-    """Whether somebody can be asked."""
+    """Whether stdin is a terminal."""
     return sys.stdin.isatty()
 
 
@@ -59,7 +59,7 @@ config_option = click.option(
 
 
 def connection_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Let the command be told where the supervisor is: ``socket``, ``config``, ``data_dir``."""
+    """Add the options that find the supervisor: ``socket``, ``config``, ``data_dir``."""
     for option in (
         click.option(
             "--data-dir", metavar="DIR", callback=_inherit_from_group, help="The supervisor's data directory."
@@ -74,7 +74,7 @@ def connection_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def connection_flags() -> str:
-    """How this command was told where the supervisor is, as options for a command that is to find the same one."""
+    """The options of this command that find the supervisor, for a command to be copied."""
     params = click.get_current_context().params
     return "".join(
         f" --{name.replace('_', '-')} {shlex.quote(params[name])}" for name in _CONNECTION_FLAGS if params.get(name)
@@ -100,7 +100,7 @@ def load_with_flags(
 ) -> "Settings":
     """The settings in force: of the file that is named or found, changed by what the command line says.
 
-    ``machine``: see ``settings.load_settings``.
+    ``machine`` as in ``settings.load_settings``.
     """
     from settings.load import find_settings_file, load_settings
 
@@ -129,7 +129,7 @@ def _is_text(name: str) -> bool:
 
 
 def find_socket(socket: str | None, config: str | None, data_dir: str | None) -> Path:
-    """Where the supervisor listens, as far as can be told before anybody is asked."""
+    """The path of the supervisor's control socket."""
     from doors.locations import find_supervisor_socket, resolve_socket
 
     if socket or os.environ.get("POOL_SOCKET"):

@@ -181,7 +181,7 @@ def follow_prompt(
                 has_begun = has_begun or b'"type":"run:start"' in bytes(pushed.data.events)
                 view.show(pushed.data.events)
                 if _awaits_person(bytes(pushed.data.events)):
-                    stream.remove_deadline()  # the run's clock stands still until somebody has answered
+                    stream.remove_deadline()  # the run's clock stands still until the question is answered
     except KeyboardInterrupt:
         view.close()
         _abort(client.path, params)
@@ -285,7 +285,7 @@ def _lost_run_error(run_id: str, session: str | None, place: str, *, has_begun: 
         "supervisor is back"
     )
     return RunInterrupted(
-        f"{state}; its outcome is told by: {look}",
+        f"{state}; get its outcome with: {look}",
         run_id=run_id,
         session=session,
     )

@@ -1,4 +1,4 @@
-"""How a run looks while it goes on: the answer as it comes, everything else dim beside it; or JSON lines."""
+"""A followed run: its answer as it comes with dim activity beside it, or JSON lines."""
 
 from collections.abc import Mapping
 from itertools import groupby
@@ -122,7 +122,7 @@ class PromptTextView:
 
 
 def _is_fatal(event: EventEnvelope) -> bool:
-    """An error that ends the run is told then."""
+    """Whether the error ends the run, whose outcome then shows it."""
     return event.type == "error" and event_data(event).get("severity") != "warn"
 
 

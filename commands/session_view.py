@@ -1,9 +1,4 @@
-"""Session views.
-
-One session on the terminal: what is known of it, and what was said. Pure: documents in, renderables out.
-
-What a session is to be told with its next turn, on the terminal. Pure: documents in, renderables out.
-"""
+"""A session, its messages and its queued system events on the terminal. Pure: documents in, renderables out."""
 
 import time
 from collections.abc import Iterator
@@ -88,7 +83,7 @@ def _preview(value: Any) -> str:
 
 
 def system_events_table(answer: dict[str, Any], width: int) -> TableRows | Text:
-    """One line an event of ``events.peek``, in the order in which they will be told."""
+    """One line for each event of ``events.peek``, in the order of delivery."""
     columns = [
         Column("CAME", lambda e: time.strftime("%H:%M:%S", time.localtime(e["ts"]))),
         Column("KIND", lambda e: clean(e["kind"])),
@@ -96,4 +91,4 @@ def system_events_table(answer: dict[str, Any], width: int) -> TableRows | Text:
         Column("CONTEXT", lambda e: clean(e.get("context")), stretches=True, optional=1),
         Column("ID", lambda e: clean(e["id"]), optional=2),
     ]
-    return make_table(columns, answer["events"], width, empty="nothing waits to be told")
+    return make_table(columns, answer["events"], width, empty="no system events queued")

@@ -75,7 +75,7 @@ def waiting_table(waiting: Sequence[Record], width: int) -> TableRows | Text:
         Column("WAITED", lambda w: format_duration(w["waited"]), right=True),
         Column("WHY", lambda w: clean(w["why"]), stretches=True),
     ]
-    return make_table(columns, waiting, width, empty="nobody waits")
+    return make_table(columns, waiting, width, empty="no requests waiting")
 
 
 def sessions_view(sessions: Sequence[Record], width: int, place: str = "") -> Group:
@@ -197,7 +197,7 @@ def _guarantee(document: Record) -> Text:
 
 
 def _gateway_lines(gateway: Record, place: str) -> list[Text]:
-    """Runs, what bounds them, events, the store; loud where somebody has to do something."""
+    """Runs, what bounds them, events, the store; emphasised where action is needed."""
     lanes, store = gateway["lanes"], gateway["store"]
     lines = [Text(clean(f"runs      {gateway['runs']} live  {lanes['waiting']} waiting{_lanes(lanes['lanes'])}"))]
     lines += _hold_lines(gateway["holds"])

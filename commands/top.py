@@ -1,11 +1,4 @@
-"""Pool top loop.
-
-``pool top``: the dashboard's picture in a terminal: workers, waiters, sessions, events, how long things take.
-
-Single keys of a terminal: read as they are pressed, without being shown, and the terminal as it was at the end.
-
-``pool top`` as it runs: a thread follows the events; the main one asks for the status, draws, reads the keyboard.
-"""
+"""``pool top``: a thread follows the events; the main one reads keys, asks for the status, and draws."""
 
 import contextlib
 import os
@@ -67,7 +60,7 @@ class TopEventsView:
         self._lock = lock
 
     def show(self, events: msgspec.Raw) -> int:
-        """See ``EventsView.show``."""
+        """Implements ``EventsView.show``."""
         envelopes = read_envelopes(events)
         with self._lock:
             self._model.add_events(envelopes)
@@ -166,7 +159,7 @@ class _Loop:
             self._model.update_status(status)
 
     def _disconnect(self, error: PoolError) -> None:
-        """Say what is wrong, and connect anew with the next look: the supervisor may have been started again."""
+        """Show the error, and reconnect with the next look: the supervisor may have restarted."""
         self._model.error = f"trying again: {error.message}"
         if self._client is not None:
             self._client.close()

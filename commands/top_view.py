@@ -1,9 +1,4 @@
-"""Pool top model and screen. Pure.
-
-What ``pool top`` knows: the latest status, the sessions' last lines, events, how much happens. Pure: no clock.
-
-The picture as exactly so many lines and columns of a terminal. Pure: a picture in, a renderable out.
-"""
+"""``pool top``: its model (status, last lines, events, rates) and the screen of exact size. Pure: no clock."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -214,13 +209,13 @@ def _head(frame: _DrawContext, width: int) -> list[Text]:
 def _stats_lines(frame: _DrawContext, width: int) -> list[Text]:
     picture, now = frame.model, frame.now
     latency = (picture.status or {})["latency"]
-    turns, told = picture.turns.sums(now), picture.events_seen.sums(now)
+    turns, events = picture.turns.sums(now), picture.events_seen.sums(now)
     half = (width - 2) // 2
     cells: list[tuple[str, str, Sequence[float | None]]] = [
         ("wait", _quantiles(latency["acquire"]), picture.wait.means(now)),
         ("turn", _quantiles(latency["turn"]), picture.turn.means(now)),
         ("turns", f"{sum(turns[-30:]):.0f}/min", turns),
-        ("events", f"{sum(told[-5:]) / 10:.0f}/s", told),
+        ("events", f"{sum(events[-5:]) / 10:.0f}/s", events),
     ]
     texts = [_stat_cell(frame, name, text, values, half) for name, text, values in cells]
     return [Text.assemble(texts[0], "  ", texts[1]), Text.assemble(texts[2], "  ", texts[3])]

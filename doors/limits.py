@@ -58,11 +58,11 @@ class InputShare:
         share = max(0, held - _FREE_INPUT_BYTES)
         difference, self._charged = share - self._charged, share
         if difference and not self._budget.adjust(difference) and difference > 0:
-            self.release(0)  # at once: nobody else is to be refused for what goes now
+            self.release(0)  # at once: other peers must not be refused for it
             raise PoolSaturated("the supervisor holds too many large requests at the moment", retry_after=1.0)
 
     def release(self, held: int) -> None:
-        """No more than so many bytes are held now."""
+        """Lower what is held to this many bytes."""
         share = min(self._charged, max(0, held - _FREE_INPUT_BYTES))
         self._budget.adjust(share - self._charged)
         self._charged = share

@@ -1,9 +1,4 @@
-"""Socket path, data-directory lock.
-
-Where the control socket lies: the order of places to look, and what a place must be like to be trusted.
-
-The lock of a data directory: one supervisor at a time, freed by the kernel when its holder dies in whatever way.
-"""
+"""Paths of a supervisor: its control socket, and the lock of its data directory, which dies with its holder."""
 
 import fcntl
 import hashlib
@@ -59,7 +54,7 @@ def make_private_dir(path: Path) -> None:
     """Make the directory (mode 0700) unless it is there; raise UsageError when others could replace what lies in it.
 
     The mode of an existing directory is its owner's business, as long as it is not open to all without the sticky bit.
-    Its owner must be ourselves or root, whoever we are: anybody else could be waiting for what is put there.
+    Its owner must be this user or root: any other could be listening there.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,7 +71,7 @@ def make_private_dir(path: Path) -> None:
 
 
 def is_listening(path: Path) -> bool:
-    """Whether somebody accepts connections at this socket."""
+    """Whether a process accepts connections at this socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
@@ -151,7 +146,7 @@ class DataDirLock:
 
 
 def read_lock_holder(data_dir: Path) -> LockHolder | None:
-    """Who last took the directory's lock, alive or not; None when nobody has, or when it was given back."""
+    """The last holder of the directory's lock, alive or not; None if there was none, or it released the lock."""
     try:
         with (data_dir / _LOCK_NAME).open("rb") as file:
             return msgspec.json.decode(file.read(_MAX_RECORD_BYTES), type=LockHolder)

@@ -1,15 +1,10 @@
-"""One control connection.
+"""One connection of the control socket: its requests run side by side, answers and events leave through one queue.
 
-A coroutine begun in the task of who calls it, and left there until it first has to wait.
+A peer can end at most its own connection. All that the supervisor holds for it is bounded: the unfinished line, the
+requests in flight, the tasks they started, the bytes it has not read. All peers together share a budget besides.
 
-One connection of the control socket: its requests run side by side, its answers and events leave through one outbox.
-
-Whatever the peer sends or fails to read ends at most this connection. What it makes the supervisor hold is bounded:
-the unfinished line, the requests in flight, the tasks they have started, the bytes it has not read. Of requests and
-of answers all peers together have one budget besides.
-
-One task at a time is the reader. It begins each request itself; a request that has to wait keeps the task, and reading
-goes on in another. So a request that is answered at once costs neither a task nor a turn of the scheduler.
+One task at a time is the reader. It begins each request itself; a request that waits keeps the task, and reading goes
+on in another one. So a request that is answered at once costs neither a task nor a scheduler turn.
 """
 
 import collections
@@ -47,8 +42,8 @@ T = TypeVar("T")
 def run_eagerly(coroutine: Coroutine[Any, Any, T], before_waiting: Callable[[], None]) -> Generator[Any, Any, T]:
     """Await ``coroutine`` in a context of its own; ``before_waiting`` is called once, when it waits for the first time.
 
-    What never waits costs neither a task nor a turn of the scheduler; for what does, the caller can have somebody else
-    take over in time. Context variables that the coroutine sets are seen by its own steps only.
+    What never waits costs neither a task nor a turn of the scheduler; for what does, the caller can hand over its
+    own work in time. Context variables that the coroutine sets are seen by its own steps only.
     """
     context = contextvars.copy_context()
     try:
@@ -93,7 +88,7 @@ class ControlConnection:
         principal: str,
         name: str,
     ) -> None:
-        """``principal`` and ``name``: see ``gateway.caller.Caller``."""
+        """``principal`` and ``name`` as in ``gateway.caller.Caller``."""
         self._sock = sock
         self._methods = methods
         self._limits = limits
@@ -117,7 +112,7 @@ class ControlConnection:
     async def run(self) -> None:
         """Serve until the peer leaves, breaks the rules, or the surrounding scope is cancelled.
 
-        Requests in flight and their tasks end with the connection; where the peer may still listen, it is told.
+        Requests in flight and their tasks end with the connection; a peer that may still listen is notified.
         """
         try:
             async with trio.open_nursery() as self._nursery:
@@ -248,11 +243,11 @@ class ControlConnection:
         try:
             answer = await run_eagerly(self._answer(request), request.keep_task)
             if not answer:
-                pass  # whoever asked wants to hear only of errors
+                pass  # the caller wants errors only
             elif self.send_queue.is_full:
                 await self.send_queue.put(answer)
             else:
-                self.send_queue.add(answer)  # whoever reads sends before it waits
+                self.send_queue.add(answer)  # the reader sends before it waits
             is_answered = True
         finally:
             if not is_answered:
@@ -309,7 +304,7 @@ class ControlConnection:
     async def _run_task(self, task: Callable[[], Awaitable[None]]) -> None:
         try:
             await task()
-        except Exception as exc:  # a defect behind the door: the peer waits for what will not come, and is told so
+        except Exception as exc:  # a defect behind the door: the peer gets an error instead of waiting for ever
             _logger.exception("a task of a connection failed")
             cause = single_cause(exc)
             text = f"the supervisor failed to go on with a subscription: {type(cause).__name__}: {cause}"
@@ -347,7 +342,7 @@ class _InFlightRequest:
         await self._connection.send_queue.put(encode_raw_push(event, data))
 
     def push_now(self, event: str, data: bytes) -> bool:
-        """See ``gateway.attachments.pending.QuickCaller``."""
+        """Implements ``gateway.attachments.pending.QuickCaller``."""
         outbox = self._connection.send_queue
         if outbox.is_full:
             return False

@@ -1,4 +1,4 @@
-"""What is said over the control socket, as bytes: one JSON object a line, decoded with suspicion, encoded once."""
+"""The server's lines of the control socket: requests decoded strictly, answers and pushes encoded once."""
 
 import re
 from typing import Annotated, Any
@@ -77,7 +77,7 @@ def decode_request(line: bytes) -> ControlRequest:
 
 
 def _recover_id(line: bytes) -> str | int | None:
-    """The id, also where half a character in the text is all that is wrong; None = nobody to answer by name."""
+    """The id, also where half a character in the text is all that is wrong; None = unknown."""
     try:
         request_id = _request_ids.decode(_LONE_SURROGATE.sub(rb"\\ufffd", line)).id
     except DECODE_ERRORS:

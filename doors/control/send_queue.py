@@ -57,7 +57,7 @@ class SendQueue:
             self._writer.unpark()
             await self._wait_for_room(len(piece))
         if self._is_discarded:
-            await trio.lowlevel.checkpoint()  # who talks on to nobody is to notice its own end
+            await trio.lowlevel.checkpoint()  # a sender to a lost peer must notice its own cancellation
         self.put_nowait(piece)
 
     def put_nowait(self, piece: bytes) -> None:
@@ -122,7 +122,7 @@ class SendQueue:
                 raise PeerDisconnected(f"the peer has read nothing for {self._stall:g} s") from exc
 
     def discard(self) -> None:
-        """Nobody reads any more: forget what waits, take no more, hold back nobody."""
+        """The peer does not read any more: drop what waits, take no more, block no sender."""
         self._is_discarded = True
         self._drain_parts()
         self._release_block()

@@ -42,7 +42,7 @@ class ControlServer:
         given ``flush_grace`` to be read, and the socket file is removed last.
 
         Raises:
-            AlreadyRunning: somebody listens on the path.
+            AlreadyRunning: another process listens on the path.
             UsageError: the path is too long, or cannot be bound.
         """
         with self._sockets:
@@ -51,7 +51,7 @@ class ControlServer:
                 task_status.started(self._path)
 
     def rebind(self) -> bool:
-        """Bind the path anew where the socket's file is gone or is another's; whether that was so. Connections go on.
+        """Bind the path again if the socket's file is gone or is another's; whether it was. Connections continue.
 
         Raises as ``serve`` does; then it stays as it is.
         """
@@ -87,7 +87,7 @@ async def serve_control(
 
 @contextmanager
 def bind_control_socket(path: Path) -> Iterator[socket.socket]:
-    """A listening socket of mode 0600, whose file is removed at the end, unless somebody has put another there."""
+    """A listening socket of mode 0600, whose file is removed at the end, unless it was replaced."""
     check_socket_path(path)
     make_private_dir(path.parent)
     _remove_stale(path)
@@ -96,7 +96,7 @@ def bind_control_socket(path: Path) -> Iterator[socket.socket]:
             bound.bind(os.fspath(path))
         except OSError as exc:
             raise UsageError(f"cannot make the control socket {path}: {exc.strerror}") from exc
-        path.chmod(0o600)  # nobody can connect before listen(), so there is no moment in which others could
+        path.chmod(0o600)  # connecting is impossible before listen(), so no other user can be earlier
         bound.listen(_BACKLOG)
         identity = _identity(path)
         try:
@@ -115,7 +115,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket that nobody listens on any more; refuse to touch anything else."""
+    """Remove a socket without a listener; raise UsageError for anything else."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -130,7 +130,7 @@ def _remove_stale(path: Path) -> None:
             path.unlink()
             return
         except BlockingIOError:
-            pass  # somebody listens and is behind with accepting
+            pass  # a process listens and is behind with accepting
         except OSError as exc:
             raise UsageError(f"cannot use the control socket {path}: {exc.strerror}") from exc
     raise AlreadyRunning(f"another supervisor listens on {path}; stop it, or name another path with --socket")
@@ -147,7 +147,7 @@ class _ConnectionAcceptor:
         self._open = 0
 
     async def admit(self, stream: trio.SocketStream) -> None:
-        """Serve one accepted connection, or tell it why not."""
+        """Serve one accepted connection, or answer with the refusal."""
         self._open += 1
         try:
             await self._admit(stream)
@@ -179,7 +179,7 @@ class _ConnectionAcceptor:
             try:
                 await stream.send_all(words)
             except trio.BrokenResourceError:
-                return  # it left before it was told to
+                return  # it left by itself
 
 
 def account_name(uid: int) -> str:
@@ -191,7 +191,7 @@ def account_name(uid: int) -> str:
 
 
 def peer_uid(sock: trio.socket.SocketType) -> int | None:
-    """Who is at the other end; None where the system cannot tell (there the socket's mode keeps others out)."""
+    """The user of the peer; None where the system cannot tell (there the socket's mode keeps others out)."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None

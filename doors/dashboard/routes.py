@@ -1,9 +1,4 @@
-"""Static files.
-
-The dashboard's files, read once into memory: what is not among them cannot be asked for, whatever a path says.
-
-``GET /`` and ``GET /assets/NAME``: the dashboard's files, for everybody; what they show needs a token.
-"""
+"""``GET /`` and ``GET /assets/NAME``: the dashboard's files, read once into memory; their data needs a token."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

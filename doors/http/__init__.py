@@ -1,18 +1,18 @@
-"""The HTTP door: events as a stream, methods as calls, health, figures; other doors have their routes on its port.
+"""The HTTP port: events as a stream, methods as calls, health, metrics, and the routes of the other doors.
 
-**How another door comes in.** It has a module with a function ``routes(services) -> Sequence[Opening]`` (see
-``doors.http.services``), which is named in ``doors.http.routes.DOORS``. An ``RouteSpec`` says path, endpoint, methods,
-and which ``Scope`` a caller needs; None opens it to everybody, and then the door asks ``services.access`` itself. An
-endpoint is Starlette's: ``async (Request) -> Response``, or ``async (WebSocket) -> None`` with ``is_socket=True``. What
-it raises is answered by the opening's ``render``. It works with ``doors.http.services.Services``:
+**Adding a door.** Write a module with ``routes(services) -> Sequence[RouteSpec]`` and name it in
+``doors.http.routes.DOORS``. A ``RouteSpec`` has the path, the endpoint, its methods, and the ``Scope`` that a caller
+needs; None opens it to everyone, and the door asks ``services.access`` itself. An endpoint is Starlette's:
+``async (Request) -> Response``, or ``async (WebSocket) -> None`` with ``is_socket=True``. The route's ``render``
+answers its errors. Endpoints work with ``doors.http.services.HttpServices``:
 
-- ``services.call(method, params, caller)`` runs a method of the control socket; ``caller`` is a
-  ``doors.http.services.HttpCaller`` or the door's own. It raises PoolError, whose status is ``doors.http.errors``'.
-- Events come as pushes of the methods ``prompt`` (one run's) and ``subscribe`` (a session's, or all).
-- ``identity_of(connection)`` is who has shown which token; ``services.access.authenticate(token)`` is for a token that
-  comes otherwise than in a header. Then say ``prove(connection, identity)``: until then a connection gives way to
-  others. ``identity.check(method)`` raises where a token may not call a method.
+- ``services.call(method, params, caller)`` runs a method of the control socket; ``caller`` is an ``HttpCaller`` or the
+  door's own. It raises PoolError, whose status ``doors.http.errors`` defines.
+- Events are pushes of the methods ``prompt`` (one run's) and ``subscribe`` (a session's, or all).
+- ``identity_of(connection)`` is the identity of the shown token; ``services.access.authenticate(token)`` checks a token
+  that is not in a header. Then call ``set_identity(connection, identity)``: until then a connection may be evicted.
+  ``identity.require_method(method)`` raises where a token may not call a method.
 - ``await read_body(request, services)`` reads a body within the limits of size and time.
-- What would outlast the server's end runs in ``with services.closing.scope() as scope:``; ``scope.cancelled_caught``.
-- ``doors.http.services.until_gone(request.receive)`` returns when the peer has left.
+- Work that must end with the server runs in ``with services.shutdown.scope() as scope:``.
+- ``cancel_on_disconnect(request.receive, scope)`` cancels work whose peer has left.
 """

@@ -1,4 +1,4 @@
-"""Who may come in: tokens and what they may do, the hosts the server answers to, the pages that may call it."""
+"""Authentication: the tokens in force, and the identity and rights of each."""
 
 import hashlib
 import hmac
@@ -21,12 +21,12 @@ class TokenIdentity(NamedTuple):
 
     @property
     def principal(self) -> str:
-        """See ``gateway.caller.Caller``."""
+        """Implements ``Caller.principal``."""
         return f"token:{self.name}"
 
     @property
     def rate_key(self) -> str:
-        """Under what its requests are counted, see ``HttpServices.check_rate``."""
+        """The key of its requests for ``HttpServices.check_rate``."""
         return f"token {self.name}"
 
     def can_call(self, method: str) -> bool:
@@ -34,28 +34,31 @@ class TokenIdentity(NamedTuple):
         return self.approvals if method in APPROVAL_METHODS else self.scope >= scope_of(method)
 
     def require_method(self, method: str) -> None:
-        """Raise Refusal (403) where it may not call the method."""
+        """Raise HttpError (403) where it may not call the method."""
         if not self.can_call(method):
             wanted = "the right to approve" if method in APPROVAL_METHODS else f"scope {scope_of(method).name.lower()}"
-            raise HttpError(HTTPStatus.FORBIDDEN, f"{method} needs {wanted}, which the token {self.name!r} has not")
+            raise HttpError(
+                HTTPStatus.FORBIDDEN, f"{method} needs {wanted}, which the token {self.name!r} does not have"
+            )
 
     def require_scope(self, scope: Scope) -> None:
-        """Raise Refusal (403) where its scope is less."""
+        """Raise HttpError (403) where its scope is less."""
         if self.scope < scope:
             raise HttpError(
-                HTTPStatus.FORBIDDEN, f"this needs scope {scope.name.lower()}, which the token {self.name!r} has not"
+                HTTPStatus.FORBIDDEN,
+                f"this needs scope {scope.name.lower()}, which the token {self.name!r} does not have",
             )
 
 
 class TokenRegistry:
-    """The tokens that hold now. Of each only a digest is kept."""
+    """The tokens in force, as digests."""
 
     def __init__(self, grants: Iterable[TokenGrant]) -> None:
         self._known: list[tuple[bytes, TokenIdentity]] = []
         self.set_grants(grants)
 
     def set_grants(self, grants: Iterable[TokenGrant]) -> None:
-        """From now on these tokens hold. Whoever has shown one of the others is nobody any more."""
+        """Replace the tokens. Identities of removed tokens become invalid."""
         before = dict(self._known)
         known = []
         for grant in grants:
@@ -65,7 +68,7 @@ class TokenRegistry:
         self._known = known
 
     def authenticate(self, token: str) -> TokenIdentity | None:
-        """Whose token it is. Takes as long for a wrong one as for a right one."""
+        """The identity of a token, in constant time; None for an unknown one."""
         digest = _digest(token)
         found = None
         for known, identity in self._known:
@@ -74,7 +77,7 @@ class TokenRegistry:
         return found
 
     def authenticate_header(self, authorization: str | None) -> TokenIdentity:
-        """Whose token the header ``Authorization`` shows. Raises Refusal (401)."""
+        """The identity of the token in the header ``Authorization``. Raises HttpError (401)."""
         if authorization is None:
             raise _unauthorized_error("no token was shown; send it as: Authorization: Bearer TOKEN")
         if authorization[: len(_BEARER)].lower() != _BEARER:

@@ -1,7 +1,7 @@
-"""What is done for connections that have shown no token: in turns, measured, and within a small share of a CPU.
+"""Fair, metered turns for connections without a token, within a small share of a CPU.
 
-Whoever has cost least is next, so that a new connection, which may show a token, waits behind no old one that has
-shown none. What was spent on a connection is given back when it shows one.
+The connection that has cost least is next, so a new one, which may show a token, never waits behind old ones that have
+shown none. Showing a token refunds the cost of a connection.
 """
 
 import heapq

@@ -1,13 +1,7 @@
-"""/api, bodies, /health.
+"""``POST /api/{method}``: any method of the control socket, JSON in and out; ``/health``, ``/ready``, ``/status``.
 
-Bodies of requests: bounded in size, in time, and in what all of them together may hold.
-
-``POST /api/{method}``: any method of the control socket, its parameters as a JSON object, its result as JSON.
-
-With ``Accept: text/event-stream`` what the method pushes while it runs comes too, as server-sent events by its name;
-the last one is ``result``, or ``error`` with what else would be the body of an answer.
-
-``/health``, ``/ready``: for whoever only wants to know whether to go on; ``/status``: everything at one moment.
+With ``Accept: text/event-stream`` the answer has the method's pushes too, as server-sent events by their names; the
+last one is ``result``, or ``error`` with the body of an error. Bodies are bounded in size, in time, and all together.
 """
 
 import uuid
@@ -127,7 +121,7 @@ class _StreamedCall:
         self._send: Send
 
     async def __call__(self, _scope: ConnectionScope, receive: Receive, send: Send) -> None:
-        """Run the method and tell what comes of it."""
+        """Run the method; stream its pushes and its result."""
         self._send = send
         await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
         try:
@@ -142,7 +136,7 @@ class _StreamedCall:
 
 
 def health_routes(services: HttpServices) -> Sequence[RouteSpec]:
-    """The three openings; the first two are for everybody and tell nothing else."""
+    """Three routes; the first two need no token and show nothing else."""
 
     async def health(_request: Request) -> Response:
         return json_response({"status": "ok"})

@@ -1,9 +1,4 @@
-"""Starlette app and auth middleware.
-
-What every request passes first: the host it names, the page it comes from, who sends it, and how many it sends.
-
-The application behind the port: every opening guarded, every error answered in its door's shape.
-"""
+"""The ASGI application: routes behind checks of host, origin, token and rate; errors in each door's own shape."""
 
 import logging
 import time
@@ -39,14 +34,14 @@ _PREFLIGHT_HEADERS = {
 
 
 class AuthMiddleware:
-    """ASGI around the whole application."""
+    """Checks each request before the application sees it."""
 
     def __init__(self, app: ASGIApp, services: HttpServices) -> None:
         self._app = app
         self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let it in, or answer why not."""
+        """Serve the request, or answer with the refusal."""
         connection = HTTPConnection(scope)
         visit = RequestState(scope.setdefault("state", {}).get("peer"), InputShare(self._services.body_budget))
         scope["state"]["visit"] = visit
@@ -96,7 +91,7 @@ class AuthMiddleware:
     # --- out ----------------------------------------------------------------------------------------------------------
 
     def _wrap_send(self, connection: HTTPConnection, send: Send) -> Send:
-        """Each answer gets the usual headers, is counted, and told where it is a refusal."""
+        """Adds the default headers to each answer, counts it, and logs a refusal."""
         begun = time.perf_counter()
 
         async def watched(message: Message) -> None:
@@ -127,7 +122,7 @@ class AuthMiddleware:
 
 
 def _is_preflight(connection: HTTPConnection, scope: Scope) -> bool:
-    """A browser asks whether a page of an allowed site may call."""
+    """Whether a browser asks if a page of an allowed site may call."""
     return scope["method"] == "OPTIONS" and "access-control-request-method" in connection.headers
 
 
@@ -144,7 +139,7 @@ async def _send_response(response: Response, scope: Scope, receive: Receive, sen
 
 
 def build_app(services: HttpServices, openings: Sequence[RouteSpec]) -> ASGIApp:
-    """Everything that is served, behind the gate."""
+    """All routes behind ``AuthMiddleware``."""
     app = Starlette(
         routes=[_route(opening) for opening in openings], exception_handlers={HTTPException: _handle_http_exception}
     )

@@ -1,4 +1,4 @@
-"""Where the server listens: the address in the settings, the socket, and what each connection's socket is told."""
+"""The listening socket of the HTTP port: its address, and the options of accepted sockets."""
 
 import socket
 from typing import Any

@@ -1,11 +1,7 @@
-"""TCP connection and ASGI receive queue.
+"""One TCP connection of the HTTP port: bytes in and out with a deadline for each step, and the tasks of its requests.
 
-What has arrived for one request and its endpoint has not taken yet: bounded, and never in the way of its end.
-
-One TCP connection: bytes in and out with a deadline for everything, and the tasks of the requests on it.
-
-Hypercorn speaks HTTP on it; the socket is ours, so that a peer that does not read, does not write or does not leave
-costs no more than its own connection, and only for so long.
+Hypercorn speaks HTTP on it; the socket is ours, so that a peer that does not read, write or leave costs no more than
+its own connection, and only for a limited time. Received messages wait for their endpoint in a bounded queue.
 """
 
 import logging
@@ -176,7 +172,7 @@ class HttpConnection:
             self._reading.cancel()
 
     async def send_messages(self, messages: Sequence[bytes], on_blocked: Callable[[], object]) -> None:
-        """See ``Peer.send_messages``."""
+        """Implements ``ClientConnection.send_messages``."""
         await self._write(self._protocol.encode_messages(messages), on_blocked)
 
     # --- bytes in -----------------------------------------------------------------------------------------------------
@@ -261,7 +257,7 @@ class HttpConnection:
             self._disconnect()
 
     def _disconnect(self) -> None:
-        """Nobody reads any more: the reader ends, and with it what runs for the peer is told."""
+        """The peer does not read any more: end the reader, which ends the requests."""
         self._is_disconnected = True
         self._reading.cancel()
 

@@ -1,6 +1,6 @@
-"""What goes wrong over HTTP: one shape of answer, and a status for each kind of error.
+"""Errors over HTTP: one shape of answer, and a status for each kind of error.
 
-``{"error": {"code", "message", "details"?}}`` with the code of ``errors``; ``Retry-After`` where the pool can tell.
+``{"error": {"code", "message", "details"?}}`` with the code of ``errors``; ``Retry-After`` where the pool knows it.
 """
 
 import logging

@@ -1,9 +1,9 @@
-"""``GET /events``: the stream of events as server-sent events, each under its seq, so that browsers resume it.
+"""``GET /events``: events as server-sent events, each under its seq, so that browsers resume the stream.
 
-``?session=KEY`` (one conversation), ``channels=`` and ``kinds=`` (names, by commas), ``since=SEQ`` (after a bookmark;
-the header ``Last-Event-ID`` comes before it), ``batch=true`` (a message has a list of events, as many as were there).
-The first message is ``open`` with ``{head, complete}``, the last one ``end`` with ``{bookmark, reason}``: ``closing``,
-or ``behind`` where the reader was too slow. Both, too, have an id to go on from.
+``?session=KEY``, ``channels=`` and ``kinds=`` (names, separated by commas), ``since=SEQ`` (a bookmark; the header
+``Last-Event-ID`` takes precedence), ``batch=true`` (one message holds a list of events). The first message is ``open``
+with ``{head, complete}``, the last one ``end`` with ``{bookmark, reason}``: ``closing``, or ``behind`` for a reader
+that was too slow. Both have an id to resume from.
 """
 
 import re
@@ -36,7 +36,7 @@ _SEQ = re.compile(r"\d{1,15}", re.ASCII)
 
 
 def routes(services: HttpServices) -> Sequence[RouteSpec]:
-    """The one opening."""
+    """The one route."""
 
     async def events(request: Request) -> Any:
         wish = parse_query(request)
@@ -81,7 +81,7 @@ def _names(values: Sequence[str]) -> list[str]:
 
 
 class EventStreamResponse:
-    """An answer that goes on: one subscription. At most one batch of events waits in it for a slow reader."""
+    """A subscription as an endless answer. At most one batch of events waits for a slow reader."""
 
     def __init__(
         self, services: HttpServices, identity: TokenIdentity, wish: dict[str, Any], *, is_batched: bool
@@ -123,7 +123,7 @@ class EventStreamResponse:
             await self._send_end(self._caller.ended)
 
     async def _keepalive(self, receive: Receive) -> None:
-        """Until the peer has left; say something where there is nothing to tell."""
+        """Until the peer has left; send a comment in silence."""
         while True:
             sent = self._sent_bytes
             with trio.move_on_after(KEEPALIVE_SECONDS) as waiting:

@@ -1,11 +1,4 @@
-"""Connection eviction and rate limits. Pure.
-
-Who is connected, and who gives way when there is no room for another: first whoever has shown no token. Pure.
-
-How many requests a second somebody may make: a bucket each, for a bounded number of them. Pure.
-
-How much of a CPU may be spent on connections that have shown no token, all of them together. Pure.
-"""
+"""Limits of the HTTP port: which connection is evicted, requests per second, CPU time without a token. Pure."""
 
 from collections import OrderedDict
 from enum import Enum, auto

@@ -1,6 +1,6 @@
-"""``GET /metrics``: the figures of pool, sessions, runs, queue, events, store and this door, as Prometheus reads them.
+"""``GET /metrics``: the figures of ``/status`` and of this port, in Prometheus' text format.
 
-They are those of ``/status``; nothing is counted twice. No figure is told by session: there may be 100,000 of them.
+No figure has a session as its label: there may be 100,000 of them.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ class _StaticCollector(Collector):
         self._families = list(made)
 
     def collect(self) -> Iterator[Metric]:
-        """See ``Collector.collect``."""
+        """Implements ``Collector.collect``."""
         return iter(self._families)
 
 

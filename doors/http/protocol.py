@@ -23,14 +23,14 @@ _ERROR_TEXTS = {
     505: "only HTTP/1.1 is spoken here",
 }
 
-_AMBIGUOUS_LENGTH_TEXT = "a request has both Content-Length and Transfer-Encoding: nobody can say where it ends"
+_AMBIGUOUS_LENGTH_TEXT = "a request has both Content-Length and Transfer-Encoding: its end is ambiguous"
 
 FIRST_MESSAGE_BYTES = 64 * 1024
-"""A WebSocket's message as long as nobody has shown a token."""
+"""A WebSocket's message before a token is shown."""
 
 
 class _AmbiguousLength(h11.RemoteProtocolError):
-    """A request says in two ways where its body ends; whoever else reads it may believe the other."""
+    """Request smuggling: a body with two lengths, of which a proxy may believe the other."""
 
     def __init__(self) -> None:
         super().__init__("two lengths", error_status_hint=400)
@@ -47,7 +47,7 @@ class ServerContext(WorkerContext):
 
 
 def make_config(settings: HttpSettings) -> Config:
-    """The limits in Hypercorn's words. Its own logs are off: nothing goes there that is not told by us."""
+    """The limits as Hypercorn's settings. Its own logs are off."""
     config = Config()
     config.accesslog = config.errorlog = None
     config.include_server_header = False

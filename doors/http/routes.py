@@ -1,4 +1,4 @@
-"""All that is served on the HTTP port: this door's own openings, and those of the doors that share the port."""
+"""The routes of all doors on the HTTP port."""
 
 from collections.abc import Callable, Sequence
 

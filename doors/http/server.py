@@ -111,7 +111,7 @@ class HttpServer:
     async def serve(self, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; has started, with its address, when clients can connect.
 
-        At its end nobody can connect any more, endpoints are told, and what they still say is given ``close_grace``.
+        At its end it accepts no connections, endpoints are notified, and their last output has ``close_grace``.
 
         Raises:
             UsageError: it cannot be bound there.

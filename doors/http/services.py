@@ -133,7 +133,7 @@ class Shutdown:
 
     @contextmanager
     def scope(self) -> Iterator[trio.CancelScope]:
-        """Work that is cancelled when the server ends; ``cancelled_caught`` tells afterwards whether it was."""
+        """Work that is cancelled when the server ends; ``cancelled_caught`` says whether it was."""
         with trio.CancelScope() as scope, self.on_begin(scope.cancel):
             yield scope
 
@@ -298,7 +298,7 @@ Endpoint = Callable[[Any], Awaitable[Any]]
 
 
 class RouteSpec(NamedTuple):
-    """One way in. ``scope`` None: everybody, who has shown no token too."""
+    """One route. ``scope`` None: no token is needed."""
 
     path: str
     endpoint: Endpoint

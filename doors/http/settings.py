@@ -1,11 +1,7 @@
-"""[http], host and origin rules.
+"""The ``[http]`` settings, and which host names and origins the server accepts. Pure.
 
-What can be set about the HTTP door; the ``[http]`` table of the settings file.
-
-Under which names the server answers, and to the pages of which sites: what keeps foreign pages out. Pure.
-
-A page of another site that gets its own name to point at this server (DNS rebinding) names that site as the host; a
-page that calls across names its own site as the origin. Neither can choose what the browser writes there.
+A page of another site that points its own name at this server (DNS rebinding) sends that name as the host; a page that
+calls across sites sends its own as the origin. Neither can choose what the browser writes there.
 """
 
 import ipaddress
@@ -19,13 +15,13 @@ from wire.units import AtLeastKiB, ByteCount, NonNegativeInt, PositiveInt, Posit
 
 
 class HttpToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[http.tokens.NAME]``: a token beside the first one, which may do less. Its name is told as who decided."""
+    """``[http.tokens.NAME]``: an additional token with fewer rights. Its name is shown as the author of decisions."""
 
     token: str = ""
     token_file: str = ""
     """A file that holds it, readable by its owner only; exactly one of the two is set."""
     scope: Literal["read", "write", "admin"] = "read"
-    """read: look; write: also talk to agents; admin: also what concerns everybody."""
+    """read: look; write: also prompt agents; admin: everything."""
     approvals: bool = False
     """Whether it may decide about tool calls and answer dialogs; admin may."""
 

@@ -1,11 +1,4 @@
-"""Tokens, scopes, settings check.
-
-What a token may do: three scopes, each of which holds the one before, and approvals beside them. Pure.
-
-Where tokens come from: settings, environment, files; one is made where none is set.
-
-What the ``[http]`` settings say that cannot be meant. Pure.
-"""
+"""Tokens: their three scopes and the right to approve, where they are read from, and checks of ``[http]``."""
 
 import os
 import stat
@@ -113,8 +106,8 @@ def _load_primary_token(settings: HttpSettings, env: Mapping[str, str], data_dir
 
 
 def _create_token_file(path: Path) -> None:
-    """Write a new token unless there is a file already; nobody ever sees half of one."""
-    if os.path.lexists(path):  # also a link to nothing, whoever has put it there
+    """Write a new token unless the file exists; no reader ever sees half of one."""
+    if os.path.lexists(path):  # also a dangling link
         return
     import secrets  # noqa: PLC0415  # commands that only look at the settings need not pay for it
 
@@ -126,7 +119,7 @@ def read_token(path: Path) -> str:
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):  # a FIFO would have us wait for whoever writes to it
+            if not stat.S_ISREG(status.st_mode):  # opening a FIFO would wait for its writer
                 raise UsageError(f"the token file {path} is no regular file")
             text = file.read(_MOST_BYTES + 1)
     except OSError as exc:

@@ -1,20 +1,8 @@
-"""One completion, streamed or not.
+"""One answer from an agent: its run started, followed, checked; whole or as a stream of server-sent events.
 
-Which conversations stand where they stood before their last run: it failed, or its client left without the answer.
-
-Then ``previous_response_id`` may name the same response once more, as a client that tries again does. Pure; in memory
-for one life of the supervisor.
-
-One request for an answer on its way through the pool: its run begun, followed, and what becomes of it afterwards.
-
-What its peer leaves behind depends on ``http.abort_on_disconnect``. A request never has its words put into a turn that
-runs already: it waits for it, and has one of its own. After an answer that does not fit what was asked for, the agent
-is asked again in a second run.
-
-An answer as a stream of server-sent events, each as soon as the agent says it.
-
-The stream begins with the first word, or when the agent has been silent for some time: what goes wrong before has a
-status of its own, what goes wrong later is the stream's last message.
+A request never joins a running turn: it waits for a turn of its own. An answer that fails its checks is corrected in a
+second run. A client that leaves ends the run where ``http.abort_on_disconnect`` says so. A stream begins with the first
+text, or after some silence: errors before have a status of their own, later ones are the stream's last message.
 """
 
 import uuid
@@ -86,7 +74,7 @@ class CompletionJob(NamedTuple):
 
 
 class CompletionRun:
-    """Used once."""
+    """One answer; used once."""
 
     def __init__(
         self,
@@ -149,7 +137,7 @@ class CompletionRun:
         return True
 
     def _check_previous(self, view: Any) -> None:
-        """Raise PreviousLost where the session is gone, or one of this door's own has been continued since."""
+        """Raise PreviousResponseNotFound where the session is gone, or a session of this door continued."""
         place = self._session_ref
         if view is None or view.transcript is None:
             raise PreviousResponseNotFound("its conversation is not kept any more; send all of it")
@@ -251,7 +239,7 @@ class CompletionRun:
             self._ephemeral_sessions.delete_later(self._session_ref.session)
 
     async def _await_abandoned(self) -> None:
-        """Until the run has ended of which nobody hears any more; it need not have been begun."""
+        """Wait for the end of an abandoned run, which may not have begun."""
         place = self._session_ref
         if self._services.settings.abort_on_disconnect:
             await self._call("abort", {"session": place.session, "run": self._run_id})

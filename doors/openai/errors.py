@@ -1,7 +1,7 @@
-"""What goes wrong, in OpenAI's shape: ``{"error": {"message", "type", "param", "code"}}``, with a status for each kind.
+"""Errors in OpenAI's shape, ``{"error": {"message", "type", "param", "code"}}``, with a status for each kind.
 
-``x-should-retry`` tells OpenAI's clients, which repeat a failed request by themselves, whether that is wise: not where
-a turn was begun, for the agent may have done something already.
+``x-should-retry`` tells OpenAI's clients, which repeat failed requests, whether a repetition is safe: it is not where a
+turn was begun, since the agent may have acted already.
 """
 
 from http import HTTPStatus

@@ -1,9 +1,8 @@
 """From the messages of a request to one prompt of the pool. Pure.
 
-A client of OpenAI's sends the whole conversation each time; a session of the pool remembers it. So to a session that
-has one only what is *new* goes: what stands behind the last message of the assistant, texts of the user and results of
-tools. To a session without one everything goes, in one text: instructions, what was said and called so far, and the
-message that is to be answered.
+OpenAI's clients send the whole conversation each time; a session of the pool remembers it. A session with a transcript
+gets what is new: all that follows the assistant's last message. A session without one gets everything in one text:
+instructions, the conversation so far, and the message to answer.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +20,7 @@ _QUESTION_HEADING = "Now answer this:"
 
 
 class ClientToolResult(NamedTuple):
-    """What came of a call, by the id under which the client was told of it."""
+    """The result of a call, by the id that the client sees."""
 
     call_id: str
     content: str

@@ -1,11 +1,4 @@
-"""Request types, images.
-
-What a client asks for, in OpenAI's words: read, bounded, and refused where no agent could do it.
-
-The content of messages: their text, and the images in them as data URLs. Pure.
-
-What a request asks of an agent, the same for both of OpenAI's interfaces. Pure.
-"""
+"""Chat completion requests: decoded, bounded, refused where no agent could do them; texts and images. Pure."""
 
 import base64
 import binascii
@@ -68,7 +61,7 @@ class ChatMessage(msgspec.Struct, frozen=True):
 
 
 class FunctionDefinition(msgspec.Struct, frozen=True):
-    """What the model is told of a function; ``parameters`` is a JSON schema."""
+    """A function for the model; ``parameters`` is a JSON schema."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     description: str | None = None
@@ -132,7 +125,7 @@ def read_chat(body: bytes) -> ChatRequest:
     reasons = {
         "n": "an agent gives one answer" if request.n not in (None, 1) else None,
         "modalities": "agents answer in text" if request.modalities not in (None, [], ["text"]) else None,
-        "logprobs": "agents tell no probabilities" if request.logprobs else None,
+        "logprobs": "agents return no probabilities" if request.logprobs else None,
         "functions": "functions are out of date; pass them as tools" if request.functions else None,
     }
     reject_unsupported(reasons)

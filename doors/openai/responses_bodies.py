@@ -1,9 +1,4 @@
-"""Response objects and stream events of /v1/responses. Pure.
-
-Responses in OpenAI's shape. Pure.
-
-The messages of a streamed response: typed, numbered events for each item from beginning to end. Pure.
-"""
+"""Response objects of ``/v1/responses``, and the numbered events of a streamed one. Pure."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple

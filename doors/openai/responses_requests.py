@@ -1,9 +1,4 @@
-"""Requests to /v1/responses. Pure.
-
-Converts the items of a request for a response to messages of a completion. Pure.
-
-Requests to ``/v1/responses``: read, bounded, and refused where no agent could answer them. Pure.
-"""
+"""Requests to ``/v1/responses``, and their items as messages of a completion. Pure."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal

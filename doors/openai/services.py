@@ -1,4 +1,4 @@
-"""What the routes of this door share: reading a body, checking a request before its run begins, asking."""
+"""What the routes of this door share: bodies, checks before a run begins, callers."""
 
 import uuid
 from collections.abc import Sequence
@@ -35,19 +35,19 @@ class OpenAIServices:
         return [agent.name for agent in await self.http.call("agents.list", {}, self.caller(request))]
 
     async def check_model(self, request: Request, name: str) -> None:
-        """Raises UnknownModel."""
+        """Raises ModelNotFound."""
         names = await self.agents(request)
         if name not in names:
             raise ModelNotFound(name, names)
 
     async def check(self, request: Request, asked: ModelInput, param: str) -> None:
-        """Raises UnknownModel; UsageError for an unusable schema, which the parameter ``param`` holds."""
+        """Raises ModelNotFound; UsageError for an unusable schema, which the parameter ``param`` holds."""
         await self.check_model(request, asked.model)
         if asked.answer.json is not None and asked.answer.json.schema:
             await self._schemas.check(asked.answer.json.schema, param)
 
     async def read_body(self, request: Request) -> bytes:
-        """The JSON of a request. Raises Refusal, UsageError for an address that names a conversation."""
+        """The JSON of a request. Raises HttpError, UsageError for an address that names a conversation."""
         reject_conversation_params(request.query_params)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":

@@ -1,15 +1,8 @@
-"""Session and run ids. Pure.
+"""The session and run of a request, and ids of responses that encode both. Pure.
 
-Ids of responses, which encode their session and run. Pure.
-
-An id is valid over a restart, and ``previous_response_id`` needs no table.
-
-Which session a request belongs to, and what its run is called. Pure.
-
-``X-Pool-Session`` names it, else ``user``; a request that names none has a session of its own, which is forgotten when
-it has been answered. Calls of tools that go out from such a one bear its mark in their ids, and so their results find
-back, without the client knowing of sessions at all. Such a session of ``/v1/responses`` is kept for
-``previous_response_id``, unless the client says ``store: false``.
+``X-Pool-Session`` names the session, else ``user``; a request without either has a session of its own, deleted once it
+is answered. Tool call ids of such a session bear its mark, so that results find it. Sessions of ``/v1/responses`` are
+kept for ``previous_response_id`` unless ``store`` is false. Response ids stay valid over a restart without any table.
 """
 
 import base64
@@ -76,7 +69,7 @@ class SessionRef(NamedTuple):
     """The run of ``previous_response_id``, whose session this is."""
 
     def to_client(self, call_id: str) -> str:
-        """The id under which a client is told of a call."""
+        """The id of a call that the client sees."""
         return f"call_{self.session.partition(':')[2]}_{call_id}" if self.is_ours else call_id
 
     def from_client(self, call_id: str) -> str:

@@ -1,7 +1,7 @@
-"""The gateway WebSocket protocol, version 4 and 3, at ``/ws`` and at ``/``: frames of JSON text, both ways.
+"""The gateway WebSocket protocol, versions 4 and 3, at any path: frames of JSON text, both ways.
 
-The server begins with ``connect.challenge``; the first frame of the peer is the request ``connect`` with its token.
-From then on it may make requests, and hears of every run: ``agent`` and ``chat`` events. What is decided here is pure:
-``machine`` (what a frame of the peer leads to), ``handshake`` (who may come in as what), ``story`` (from events of the
-gateway to events of the protocol), ``outbox`` (what a slow peer loses). ``connection`` and ``hub`` carry it out.
+The server begins with ``connect.challenge``; the peer's first frame is the request ``connect`` with its token. Then it
+may make requests, and receives ``agent`` and ``chat`` events of every run. ``handshake`` (states of a connection),
+``translator`` (the gateway's events to the protocol's) and ``frame_queue`` (what a slow peer loses) are pure;
+``connection`` and ``hub`` carry them out.
 """

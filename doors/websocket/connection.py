@@ -1,9 +1,4 @@
-"""One WebSocket, routes.
-
-One WebSocket: its frames read, its requests run side by side, its answers and events sent.
-
-WebSockets at any path, since clients of the protocol differ in theirs.
-"""
+"""One WebSocket: reads frames, runs requests side by side, sends answers and events. It is served at any path."""
 
 import logging
 import time
@@ -42,7 +37,7 @@ from errors import PoolError, PoolSaturated
 _VERSION = version("agent-pool")
 _FREE_BYTES = 256 * 1024
 _CLOSE_GRACE_SECONDS = 2.0
-"""Closing the socket under a peer that still writes would destroy the last words on their way to it."""
+"""Closing the socket under a peer that still writes would destroy the last frames on their way to it."""
 _SLOW_REASON = "slow consumer: what must not be lost has no room any more"
 _logger = logging.getLogger("pool.http")
 
@@ -69,7 +64,7 @@ class SocketConnection:
         self._subscriptions = SocketSubscriptions()
         self._context = ConnectionContext(services, hub.presence, self._subscriptions)
         self.presence: dict[str, Any] = {}
-        """See ``Listener.presence``."""
+        """Implements ``HubListener.presence``."""
         self._event_seq = 0
         self._bytes_in_flight = 0
         self._nursery: trio.Nursery
@@ -94,7 +89,7 @@ class SocketConnection:
         self._nursery.start_soon(self._perform, self._machine.on_shutdown())
 
     def _on_excess(self, waiting: int) -> None:
-        """Most of what waits for all peers waits for this one."""
+        """This peer has the most bytes waiting of all."""
         _logger.warning("a WebSocket was closed: %d bytes waited for it, the most of all", waiting)
         self._close_slow()
 
@@ -202,15 +197,15 @@ class SocketConnection:
     # --- events -------------------------------------------------------------------------------------------------------
 
     async def wait_drained(self) -> None:
-        """See ``Listener.keep_up``."""
+        """Implements ``HubListener.wait_drained``."""
         await self._sender.wait_drained()
 
     def on_gap(self) -> None:
-        """See ``Listener.miss``: the gap tells of it."""
+        """Implements ``HubListener.on_gap``: skips a number."""
         self._event_seq += 1
 
     def on_event(self, event: OutboundEvent) -> None:
-        """See ``Listener.hear``."""
+        """Implements ``HubListener.on_event``."""
         assert self._handshake is not None  # noqa: S101  # who has joined is in
         if not self._subscriptions.includes(event.audience, event.session):
             return
@@ -219,7 +214,7 @@ class SocketConnection:
             payload = event.v3_payload
         if not payload:
             return
-        self._event_seq += 1  # also of those that are dropped: the gap tells of them
+        self._event_seq += 1  # dropped events count too: the gap shows the loss
         frame = encode_event(event.event, payload, self._event_seq)
         offer = self._sender.offer(frame, is_droppable=event.is_droppable)
         self._services.stats.events_dropped += offer.lost
@@ -232,7 +227,7 @@ def _now_ms() -> int:
 
 
 def routes(services: HttpServices) -> Sequence[RouteSpec]:
-    """Open to everybody: the token is shown in the first frame, or in the handshake's header."""
+    """One route without a scope: the token is in the first frame, or in the handshake's header."""
     limits = SocketLimits()
     hub = EventHub(services, limits)
     budget = OutputBudget(limits.output_bytes)

@@ -1,15 +1,9 @@
-"""Event payloads. Pure.
-
-Single events of the gateway as the protocol pictures them. Pure.
+"""Payloads of the protocol's events. Pure.
 
 ``agent``: ``{runId, seq, stream, ts, sessionKey, data}`` with the streams lifecycle, assistant, tool, compaction and
-error; ``chat``: ``{runId, sessionKey, seq, state, message?}`` with the states delta, final, aborted and error. ``seq``
-is the gateway's: what ``GET /events?since=`` goes on from. Times are milliseconds since 1970.
-
-Events for subscribers of sessions: ``sessions.changed`` and ``session.message``. Pure.
-
-``session.message``: an accepted message, or the agent's answer. ``sessions.changed``: the state or the settings of a
-session have changed, or it was reset or deleted.
+error; ``chat``: ``{runId, sessionKey, seq, state, message?}`` with the states delta, final, aborted and error;
+``session.message``: an accepted message, or an agent's answer; ``sessions.changed``: a session's state or settings have
+changed, or it was reset or deleted. ``seq`` is the gateway's, for ``GET /events?since=``. Times are Unix milliseconds.
 """
 
 from collections.abc import Callable, Iterable
@@ -52,7 +46,7 @@ class EventContext(NamedTuple):
 
 
 def assistant_delta(moment: EventContext, delta: str, text: str | None) -> OutboundEvent:
-    """More has been said; ``text`` is all of it, None where that cannot be told."""
+    """New text; ``text`` is all of it, None where that is unknown."""
     return _agent_event(moment, "assistant", {**omit_none(text=text), "delta": delta}, is_droppable=True)
 
 
@@ -116,7 +110,7 @@ class _DecisionEventData(msgspec.Struct):
 
 
 def translate(moment: EventContext, kind: str, data: msgspec.Raw, said: str | None) -> Iterable[OutboundEvent]:
-    """What is told of an event of that kind. ``said``: the run's text so far, where it is known."""
+    """The protocol's events for one of that kind. ``said``: the run's text so far, where it is known."""
     read = _TRANSLATORS.get(kind)
     return () if read is None else read(moment, kind, data, said)
 

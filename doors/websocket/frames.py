@@ -1,13 +1,4 @@
-"""Frames, errors, limits. Pure.
-
-The frames of the protocol as text: requests read, answers and events written. Pure.
-
-What goes wrong, as the protocol says it: ``{code, message, details?, retryable?, retryAfterMs?}``. Pure.
-
-What the protocol's payloads are made of: times in milliseconds, facts that are known. Pure.
-
-How much one WebSocket may cost, and the times of the protocol.
-"""
+"""Frames, errors and times of the protocol as JSON, and the limits of one WebSocket. Pure."""
 
 import math
 from typing import Any, Literal

@@ -105,15 +105,15 @@ async def logs(request: MethodRequest, params: LogParams) -> Params:
 
 
 async def wake(request: MethodRequest, params: WakeParams) -> Params:
-    """Have a session told something: the default agent's own, unless another is named.
+    """Queue a system event for a session (default: the default agent's own).
 
-    What is queued wakes an agent whose heartbeat is on, as soon as it may; another is told with its next turn.
+    It wakes an agent whose heartbeat is on; another receives it with its next turn.
     """
     session = params.session_key or main_session_key(await request.default_agent())
-    told = await request.call("events.inject", {"session": session, "text": params.text})
+    result = await request.call("events.inject", {"session": session, "text": params.text})
     if params.mode != "now":
         request.ignored.append("mode")
-    return request.with_ignored({"ok": True, "sessionKey": told["session"], "queued": told["event"] is not None})
+    return request.with_ignored({"ok": True, "sessionKey": result["session"], "queued": result["event"] is not None})
 
 
 async def resolve(request: MethodRequest, params: ApprovalResolveParams) -> Params:

@@ -1,9 +1,4 @@
-"""Connect and connection states. Pure.
-
-``connect``: which version is spoken, who the peer is, and what it may do. Pure.
-
-What a frame of the peer, or the time, leads to: the states of one connection. Pure.
-"""
+"""``connect`` and the states of one connection: version, identity, rights, and what each frame leads to. Pure."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
@@ -167,7 +162,7 @@ class SocketPhase(Enum):
     """How far the connection is."""
 
     CHALLENGED = auto()
-    """The peer has been told the nonce; its ``connect`` is awaited."""
+    """The peer has the nonce; its ``connect`` is awaited."""
     OPEN = auto()
     """It makes requests and hears of runs."""
     ENDED = auto()
@@ -217,7 +212,7 @@ class Accept(NamedTuple):
 
 
 class Dispatch(NamedTuple):
-    """Carry a request out; tell ``answered`` when it has its last answer."""
+    """Run a request; call ``answered`` with its last answer."""
 
     request: RequestFrame
 

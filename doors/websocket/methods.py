@@ -1,4 +1,4 @@
-"""The methods of the protocol: what each needs, and who carries it out."""
+"""The methods of the protocol: scope, parameters and function of each."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus

@@ -1,9 +1,4 @@
-"""Presence and subscriptions of one connection. Pure.
-
-Who is connected, as ``system-presence`` lists it. Pure.
-
-The subscriptions of one connection, beside the events that every connection gets. Pure.
-"""
+"""One connection's entry in ``system-presence``, and its event subscriptions. Pure."""
 
 from collections.abc import Iterable
 from enum import Enum, auto

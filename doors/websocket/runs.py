@@ -1,9 +1,4 @@
-"""Agent/chat methods.
-
-One request of a peer, as the methods of the protocol see it.
-
-``agent``, ``agent.wait`` and ``chat.*``: messages for agents, and what becomes of them.
-"""
+"""``agent``, ``agent.wait`` and ``chat.*``: start runs, wait for them, read and abort them."""
 
 import base64
 import binascii

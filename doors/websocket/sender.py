@@ -24,7 +24,7 @@ class FrameSender:
         self._close = close
         self._queue = FrameQueue(limit)
         self._low_water = limit // 4
-        """What may wait when whoever offers events goes on."""
+        """What may wait when the hub goes on."""
         self._share = share
         self._sending_bytes = 0
         self._waiting_bytes = 0
@@ -67,7 +67,7 @@ class FrameSender:
         return offer
 
     async def wait_drained(self) -> None:
-        """Wait until little is left to send, or it is the peer that does not take it: nobody else waits for that."""
+        """Wait until little is left to send, or the peer is what blocks it."""
         while self._queue.size > self._low_water and not self._is_blocked and self._close_reason is None:
             await self._progress.park()
 

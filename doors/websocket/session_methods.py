@@ -1,9 +1,4 @@
-"""Session methods and subscriptions.
-
-``sessions.*``: the conversations there are, and what can be done to them.
-
-``sessions.subscribe`` and ``sessions.messages.subscribe``: events of sessions for one connection.
-"""
+"""``sessions.*``: list, change and delete sessions, and subscribe to their events."""
 
 import time
 from typing import Annotated, Any, Literal
@@ -182,7 +177,7 @@ async def delete(request: MethodRequest, params: SessionDeleteParams) -> Params:
 
 
 async def compact(request: MethodRequest, params: SessionCompactParams) -> Params:
-    """Have the conversation summarised as soon as the session is free; how it goes is told as events."""
+    """Compact the conversation as soon as the session is free; events report how it goes."""
     view = await request.call("sessions.get", {"session": params.key})
     text = f"/compact {params.instructions or ''}".strip()
     outcome = await request.call("prompt", {"session": view.key, "text": text})

@@ -1,8 +1,8 @@
-"""The conversation that a request names by ``sessionKey``, ``sessionId``, ``to`` or ``groupId``. Pure.
+"""The session that a request names by ``sessionKey``, ``sessionId``, ``to`` or ``groupId``. Pure.
 
-``sessionKey`` and ``sessionId`` name a session; given both, they must mean the same one. Without them, ``to`` is a
-person and ``groupId`` a group, on ``channel`` (of ``accountId``, in the topic ``threadId``), each with a session of
-its own. Beside a session's name, these members only say where an answer is delivered, which has no effect here.
+``sessionKey`` and ``sessionId`` name a session; given both, they must agree. Without them, ``to`` is a person and
+``groupId`` a group, on ``channel`` (of ``accountId``, in the topic ``threadId``), each with a session of its own.
+Beside a session's name these members only say where an answer is delivered, which has no effect here.
 """
 
 from collections.abc import Iterator

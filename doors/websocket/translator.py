@@ -161,29 +161,29 @@ class EventTranslator:
 
     def translate(self, data: bytes, now: float) -> list[OutboundEvent]:
         """The events to send for a push ``{"events": [...]}`` of the gateway."""
-        told: list[OutboundEvent] = []
+        found: list[OutboundEvent] = []
         for (session, run_id, is_text), group in groupby(_read_push.decode(data).events, _group_key):
             if not run_id:
-                told += self._translate_session_events(list(group))
+                found += self._translate_session_events(list(group))
                 continue
             if is_text:
                 self._add_text((session, run_id), list(group))
             else:
                 for event in group:
-                    told += self._translate_run_event((session, run_id), event, now)
-        return [*told, *self.flush(now)]
+                    found += self._translate_run_event((session, run_id), event, now)
+        return [*found, *self.flush(now)]
 
     def flush(self, now: float) -> list[OutboundEvent]:
         """The events whose time has come."""
-        told: list[OutboundEvent] = []
+        found: list[OutboundEvent] = []
         for run, text in list(self._pending.items()):
             if text.agent.due_at <= now:
-                told.append(_flush_agent(run, text, now))
+                found.append(_flush_agent(run, text, now))
             if text.chat.due_at <= now:
-                told.append(_flush_chat(run, text, now))
+                found.append(_flush_chat(run, text, now))
             if text.agent.due_at == text.chat.due_at == math.inf:
                 del self._pending[run]
-        return told
+        return found
 
     @property
     def next_due(self) -> float:

@@ -42,9 +42,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     [
         ("heartbeat", ("heartbeat.status", None), "night-watch"),
         ("heartbeat status", ("heartbeat.status", None), "night-watch"),
-        ("heartbeat run", ("heartbeat.run", {}), "main tells in 3.2 s:"),
-        ("heartbeat run ops", ("heartbeat.run", {"agent": "ops"}), "main tells"),
-        ("heartbeat run -s alice", ("heartbeat.run", {"session": "alice"}), "main tells"),
+        ("heartbeat run", ("heartbeat.run", {}), "main reports in 3.2 s:"),
+        ("heartbeat run ops", ("heartbeat.run", {"agent": "ops"}), "main reports"),
+        ("heartbeat run -s alice", ("heartbeat.run", {"session": "alice"}), "main reports"),
         ("cron", ("cron.list", None), "standup"),
         ("cron list --after a", ("cron.list", {"after": "a"}), "standup"),
         ("cron get a", ("cron.get", {"id": "a"}), "standup"),

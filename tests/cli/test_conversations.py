@@ -80,7 +80,7 @@ def test_a_run_that_failed_says_so_after_its_text(bench: Bench) -> None:
 def test_when_the_supervisor_goes_away_a_prompt_tells_how_to_look_for_its_run(bench: Bench) -> None:
     result = bench.run("prompt", "-s", "ada", "--key", "k1", "gone")
     assert result.exit_code == 1
-    assert result.stderr.endswith("its outcome is told by: pool wait -s ada k1\n")
+    assert result.stderr.endswith("get its outcome with: pool wait -s ada k1\n")
     result = bench.run("prompt", "-s", "ada", "--key", "k1", "--json", "gone")
     error = msgspec.json.decode(result.stdout.splitlines()[-1])["error"]
     assert (error["code"], error["data"]) == ("interrupted", {"run_id": "k1", "session": "ada"})

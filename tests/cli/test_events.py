@@ -14,7 +14,7 @@ def test_into_a_pipe_events_are_json_lines_and_the_end_tells_where_to_go_on(benc
     assert [msgspec.json.decode(line) for line in result.stdout.splitlines()] == EVENTS
     again = "-s ada --channel progress --channel control --type done --no-reconnect --since 43"
     assert result.stderr.splitlines() == [
-        f"to go on from here: pool events follow {again}",
+        f"to continue from here: pool events follow {again}",
         "pool: the supervisor is stopping",
     ]
     assert result.exit_code == 1
@@ -54,7 +54,7 @@ def test_what_a_session_is_to_be_told_is_a_table(bench: Bench) -> None:
     assert heading.split() == ["CAME", "KIND", "TEXT", "CONTEXT", "ID"]
     assert [line.split()[index] for index in (1, 2, -1)] == ["exec", "Exec", "e1"]
     assert "\x1b" not in line
-    assert bench.run("events", "peek", "-s", "bob").stdout == "nothing waits to be told\n"
+    assert bench.run("events", "peek", "-s", "bob").stdout == "no system events queued\n"
     assert bench.json("events", "peek", "-s", "ada") == {"session": "ada", "events": [EVENT]}
 
 

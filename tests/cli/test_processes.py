@@ -154,7 +154,7 @@ def test_events_are_followed_over_a_restart_without_a_gap_or_a_repetition(folder
     assert [event["data"]["text"] for event in seen] == ["echo: one", "echo: two | before: one"]
     assert (rest, events.returncode) == ("", 130)
     again_from = f"--type done --json --socket {supervisor.socket} --since {seen[-1]['seq']}"
-    assert said == f"to go on from here: pool events follow {again_from}\n"
+    assert said == f"to continue from here: pool events follow {again_from}\n"
 
 
 @pytest.mark.process
@@ -167,7 +167,7 @@ def test_a_prompt_whose_supervisor_is_killed_tells_how_to_ask_for_its_outcome(fo
             os.kill(supervisor.pid, signal.SIGKILL)
             _, said = prompt.communicate(timeout=20)
         assert prompt.returncode == 1
-        *_, look = said.strip().partition("its outcome is told by: ")
+        *_, look = said.strip().partition("get its outcome with: ")
         assert look == f"pool wait --socket {supervisor.socket} -s a k1"
     with SupervisorProcess(folder, ECHO):
         told = subprocess.run([*POOL, *look.split()[1:]], capture_output=True, text=True, timeout=20, check=False)

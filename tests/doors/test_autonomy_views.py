@@ -132,7 +132,7 @@ def test_each_agent_has_a_line_with_what_matters_at_any_width(width: int) -> Non
 
 def test_a_wide_terminal_has_what_was_said_and_how_often() -> None:
     shown = draw(heartbeats_view(AGENTS, 140, NOW), 140)
-    assert "6 (2 told)" in shown
+    assert "6 (2 alerts)" in shown
     assert "wake" in rows(shown)["main"]
     assert "wait" in rows(shown)["ops"]
     assert "The disk is full." in shown
@@ -142,7 +142,7 @@ def test_what_somebody_should_see_to_stands_below() -> None:
     shown = " ".join(draw(heartbeats_view(AGENTS, 80, NOW), 80).split())
     assert "night-watch: no model" in shown
     assert "night-watch: active_hours.end = '25:00' is no time" in shown
-    assert "night-watch: events of agent:night-watch:main:main wake nobody for 4m59s" in shown
+    assert "night-watch: events of agent:night-watch:main:main wake no agent for 4m59s" in shown
 
 
 def test_without_agents_there_is_a_word() -> None:
@@ -160,11 +160,11 @@ def test_every_reason_for_no_beat_is_said_in_words(reason: SkipReason) -> None:
 @pytest.mark.parametrize(
     ("report", "words"),
     [
-        ({"outcome": "silent"}, "main is well: nothing to tell in 3.2 s"),
-        ({"outcome": "repeated"}, "main has nothing new: it told the same within the last day in 3.2 s"),
-        ({"outcome": "alert", "text": "Full."}, "main tells in 3.2 s:\nFull."),
+        ({"outcome": "silent"}, "main is well: nothing to report in 3.2 s"),
+        ({"outcome": "repeated"}, "main has nothing new: it reported the same within the last day in 3.2 s"),
+        ({"outcome": "alert", "text": "Full."}, "main reports in 3.2 s:\nFull."),
         ({"outcome": "failed", "error": "no model"}, "the beat of main failed in 3.2 s: no model"),
-        ({"outcome": "silent", "took": 0, "problem": "odd"}, "main is well: nothing to tell\nwarning: odd"),
+        ({"outcome": "silent", "took": 0, "problem": "odd"}, "main is well: nothing to report\nwarning: odd"),
     ],
 )
 def test_what_came_of_a_beat_is_said_in_words(report: dict[str, Any], words: str) -> None:

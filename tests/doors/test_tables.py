@@ -246,7 +246,7 @@ def test_the_status_shows_figures_workers_waiters_profiles_and_latencies_at_any_
         "3 agents  1 under way",
         "5  1 running  0 waiting  2 failing",
         "job old of the settings",
-        "7 told  1 waiting",
+        "7 accepted  1 waiting",
         "1 for webhook:ops: status 500",
         "UNDELIVERED to webhook:old",
         "The disk",
@@ -380,7 +380,7 @@ def test_a_check_shows_what_to_do_below_what_was_found() -> None:
 
 @pytest.mark.parametrize(
     ("table", "words"),
-    [(workers_table, "no workers"), (waiting_table, "nobody waits"), (sessions_view, "no sessions")],
+    [(workers_table, "no workers"), (waiting_table, "no requests waiting"), (sessions_view, "no sessions")],
 )
 def test_an_empty_listing_says_so(table: Callable[[list[dict[str, Any]], int], RenderableType], words: str) -> None:
     assert draw(table([], 80)).strip() == words

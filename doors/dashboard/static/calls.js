@@ -42,7 +42,7 @@ export class CallInFull {
     }
     this.isWhole = shown !== null && !shown.page.hidden;
     this.seen = shown?.page.seen;
-    if (shown?.is_partial) this.element.append(h("p", { class: "hidden-part", text: "Its agent tells no more than this of its calls." }));
+    if (shown?.is_partial) this.element.append(h("p", { class: "hidden-part", text: "Its agent shows no more than this of its calls." }));
     else if (!this.isWhole) this.element.append(this.#more(shown?.page));
     this.#changed();
   }
