@@ -33,7 +33,7 @@ class _Observation(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False
 class RequestAsked(_Observation, frozen=True, kw_only=True, tag=True):
     """A request is about to be sent for the first time. ``turn``: seconds that its turn is to take.
 
-    ``wicked``: its worker misbehaves on purpose, and it may fail in any way, but once.
+    ``faulty``: its worker misbehaves on purpose, and it may fail in any way, but once.
     """
 
     number: int
@@ -42,7 +42,7 @@ class RequestAsked(_Observation, frozen=True, kw_only=True, tag=True):
     priority: int
     timeout: float
     turn: float
-    wicked: bool = False
+    faulty: bool = False
 
 
 class RequestAccepted(_Observation, frozen=True, kw_only=True, tag=True):

@@ -2,9 +2,9 @@
 
 python -m stress.faulty_agent [any flag of the agent]
 
-A prompt with the word ``WICKED:deed`` or ``WICKED:deed=NUMBER`` in it has its worker do that deed when the answer to
-this prompt is due. Conversations, transcripts and recall are the agent's own. What a deed leaves behind on purpose ends
-by itself after five minutes. Standard library only: workers start often, whatever is installed.
+A prompt with the word ``FAULT:NAME`` or ``FAULT:NAME=NUMBER`` makes its worker misbehave when the answer to this prompt
+is due. Conversations, transcripts and recall are the agent's own. What a fault leaves behind on purpose ends by itself
+after five minutes. Standard library only: workers start often, whatever is installed.
 """
 
 import json
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import NamedTuple, NoReturn
 
-_FAULT_PATTERN = re.compile(r"(?<!\S)WICKED:([a-z0-9-]+)(?:=(\d+))?(?!\S)")
+_FAULT_PATTERN = re.compile(r"(?<!\S)FAULT:([a-z0-9-]+)(?:=(\d+))?(?!\S)")
 _EVENT_HEAD = b'{"event":"assistant_message","data":{"partial":"'
 _EVENT_TAIL = b'"}}\n'
 _BLOCK = 64 * 1024
@@ -28,7 +28,7 @@ _MAX_EARLIER = 16
 
 
 class FaultAction(Enum):
-    """What a deed does beside writing."""
+    """What a fault does besides writing."""
 
     STALL = auto()
     """From here on read nothing, write nothing, live on."""
@@ -41,20 +41,22 @@ class FaultAction(Enum):
     HEIR = auto()
     """Start a process that keeps stdout open and outlives the worker."""
     DAEMON = auto()
-    """Start a process in a session of its own, fork in between, everything closed: nobody's child."""
+    """Start a process in a session of its own, fork in between, everything closed."""
     HOLD_BACK = auto()
-    """Say the answer only after the next one."""
+    """Send the answer only after the next one."""
+    SUSPEND = auto()
+    """Stop by SIGSTOP."""
 
 
 class FaultContext(NamedTuple):
-    """When a deed strikes: the whole line that is due, the deed's number (None = as it says), and earlier answers."""
+    """The whole line that is due, the fault's number (None = its default), and earlier answers."""
 
     answer: bytes
     number: int | None
     earlier_answers: tuple[bytes, ...]
 
     def count(self, default: int) -> int:
-        """The number, or the deed's own."""
+        """The number, or the default."""
         return default if self.number is None else self.number
 
     @property
@@ -67,86 +69,86 @@ Step = bytes | FaultAction
 FaultScript = Callable[[FaultContext], Iterator[Step]]
 
 
-def fault_word(deed: str, number: int | None = None) -> str:
-    """The word that asks for a deed. Raises KeyError where there is no such deed."""
-    if deed not in FAULT_SCRIPTS:
-        raise KeyError(deed)
-    return f"WICKED:{deed}" if number is None else f"WICKED:{deed}={number}"
+def fault_word(fault: str, number: int | None = None) -> str:
+    """The word of a prompt that requests a fault. Raises KeyError for an unknown fault."""
+    if fault not in FAULT_SCRIPTS:
+        raise KeyError(fault)
+    return f"FAULT:{fault}" if number is None else f"FAULT:{fault}={number}"
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
 
 
-def _garbage(scene: FaultContext) -> Iterator[Step]:
-    """So many lines (3) that are no messages, then the answer."""
-    for number in range(scene.count(3)):
+def _garbage(context: FaultContext) -> Iterator[Step]:
+    """Lines (3) that are no messages, then the answer."""
+    for number in range(context.count(3)):
         yield (b"this is no message %d\n" % number, b'{"event": "half a mess\n', b"\x00\x01\x02[]{}\n")[number % 3]
-    yield scene.answer
+    yield context.answer
 
 
-def _bad_utf8(scene: FaultContext) -> Iterator[Step]:
+def _bad_utf8(context: FaultContext) -> Iterator[Step]:
     """A line like a message, but for its invalid UTF-8; then the answer."""
     yield _EVENT_HEAD + b"\xff\xfe\xc3" + _EVENT_TAIL
-    yield scene.answer
+    yield context.answer
 
 
-def _one_byte(scene: FaultContext) -> Iterator[Step]:
+def _one_byte(context: FaultContext) -> Iterator[Step]:
     """The answer, each byte in a write of its own."""
-    for position in range(len(scene.answer)):
-        yield scene.answer[position : position + 1]
+    for position in range(len(context.answer)):
+        yield context.answer[position : position + 1]
 
 
-def _half_line_stall(scene: FaultContext) -> Iterator[Step]:
+def _half_line_stall(context: FaultContext) -> Iterator[Step]:
     """Half of the answer, and then nothing."""
-    yield scene.half
+    yield context.half
     yield FaultAction.STALL
 
 
-def _half_line_eof(scene: FaultContext) -> Iterator[Step]:
+def _half_line_eof(context: FaultContext) -> Iterator[Step]:
     """Half of the answer and the end of stdout, from a worker that lives on."""
-    yield scene.half
+    yield context.half
     yield FaultAction.CLOSE_STDOUT
     yield FaultAction.STALL
 
 
-def _half_line_exit(scene: FaultContext) -> Iterator[Step]:
+def _half_line_exit(context: FaultContext) -> Iterator[Step]:
     """Half of the answer, and the worker is gone."""
-    yield scene.half
+    yield context.half
     yield FaultAction.EXIT
 
 
-def _line(scene: FaultContext) -> Iterator[Step]:
-    """A legal line of exactly so many bytes (65536), its end included; then the answer."""
-    room = scene.count(_BLOCK) - len(_EVENT_HEAD) - len(_EVENT_TAIL)
+def _line(context: FaultContext) -> Iterator[Step]:
+    """A legal line of exactly that length (65536), its end included; then the answer."""
+    room = context.count(_BLOCK) - len(_EVENT_HEAD) - len(_EVENT_TAIL)
     yield _EVENT_HEAD + b"x" * max(0, room) + _EVENT_TAIL
-    yield scene.answer
+    yield context.answer
 
 
-def _endless_line(scene: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - this answer never comes
+def _endless_line(context: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - this answer never comes
     """A line without an end."""
     while True:
         yield b"x" * _BLOCK
 
 
-def _duplicate(scene: FaultContext) -> Iterator[Step]:
+def _duplicate(context: FaultContext) -> Iterator[Step]:
     """The same answer twice."""
-    yield scene.answer
-    yield scene.answer
+    yield context.answer
+    yield context.answer
 
 
-def _unknown_id(scene: FaultContext) -> Iterator[Step]:
-    """An answer to what nobody has asked, then the answer."""
+def _unknown_id(context: FaultContext) -> Iterator[Step]:
+    """An answer with an id that was never used, then the answer."""
     yield b'{"id":"nobody-asked","result":{}}\n'
-    yield scene.answer
+    yield context.answer
 
 
-def _late_id(scene: FaultContext) -> Iterator[Step]:
-    """The answer, and after it earlier answers once more: nobody waits for those any longer."""
-    yield scene.answer
-    yield from scene.earlier_answers
+def _late_id(context: FaultContext) -> Iterator[Step]:
+    """The answer, then earlier answers once more, which are no longer awaited."""
+    yield context.answer
+    yield from context.earlier_answers
 
 
-def _late_answer(scene: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - the answer is said another time
+def _late_answer(context: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - the answer is said another time
     """The answer, but after the next one."""
     yield FaultAction.HOLD_BACK
 
@@ -154,39 +156,39 @@ def _late_answer(scene: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - the a
 # --- what is done -----------------------------------------------------------------------------------------------------
 
 
-def _close_stdin(scene: FaultContext) -> Iterator[Step]:
-    """The answer, and whoever writes to the worker after it gets an error."""
-    yield scene.answer
+def _close_stdin(context: FaultContext) -> Iterator[Step]:
+    """The answer; every later write to the worker fails."""
+    yield context.answer
     yield FaultAction.CLOSE_STDIN
 
 
-def _close_stdout(scene: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - this answer goes nowhere
+def _close_stdout(context: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - this answer goes nowhere
     """No answer and the end of stdout, from a worker that lives on."""
     yield FaultAction.CLOSE_STDOUT
 
 
-def _no_end(scene: FaultContext) -> Iterator[Step]:
+def _no_end(context: FaultContext) -> Iterator[Step]:
     """The answer, and from then on only SIGKILL ends the worker."""
     yield FaultAction.IGNORE_THE_END
-    yield scene.answer
+    yield context.answer
 
 
-def _heir(scene: FaultContext) -> Iterator[Step]:
+def _heir(context: FaultContext) -> Iterator[Step]:
     """The answer, a process that keeps stdout open, and the worker is gone."""
-    yield scene.answer
+    yield context.answer
     yield FaultAction.HEIR
     yield FaultAction.EXIT
 
 
-def _daemon(scene: FaultContext) -> Iterator[Step]:
-    """A process that has left the family, then the answer; the worker lives on."""
+def _daemon(context: FaultContext) -> Iterator[Step]:
+    """A daemon that is no descendant, then the answer; the worker lives on."""
     yield FaultAction.DAEMON
-    yield scene.answer
+    yield context.answer
 
 
 FAULT_SCRIPTS: Mapping[str, FaultScript] = {
-    deed.__name__.removeprefix("_").replace("_", "-"): deed
-    for deed in (
+    fault.__name__.removeprefix("_").replace("_", "-"): fault
+    for fault in (
         *(_garbage, _bad_utf8, _one_byte, _half_line_stall, _half_line_eof, _half_line_exit, _line, _endless_line),
         *(_duplicate, _unknown_id, _late_id, _late_answer, _close_stdin, _close_stdout, _no_end, _heir, _daemon),
     )
@@ -197,7 +199,7 @@ FAULT_SCRIPTS: Mapping[str, FaultScript] = {
 
 
 class FaultInjector:
-    """Hears what goes to a good worker, and turns what that says into what is to be written and done."""
+    """Reads the requests to a good worker and turns its lines into what is to be written and done."""
 
     def __init__(self) -> None:
         self._due: dict[str | int, tuple[str, int | None]] = {}
@@ -206,7 +208,7 @@ class FaultInjector:
 
     def on_request(self, line: bytes) -> None:
         """One line on its way to the worker."""
-        if b"WICKED:" not in line:
+        if b"FAULT:" not in line:
             return
         request = json.loads(line)
         found = _FAULT_PATTERN.search(request["params"]["text"]) if request["method"] == "prompt" else None
@@ -218,14 +220,14 @@ class FaultInjector:
         if not line.startswith(b'{"id":'):
             yield line
             return
-        deed, number = self._due.pop(json.loads(line)["id"], ("", None))
-        scene = FaultContext(line, number, tuple(self._earlier))
+        fault, number = self._due.pop(json.loads(line)["id"], ("", None))
+        context = FaultContext(line, number, tuple(self._earlier))
         self._earlier.append(line)
-        if not deed:
+        if not fault:
             late, self._held_back = self._held_back, b""
             yield line + late
             return
-        for step in FAULT_SCRIPTS[deed](scene):
+        for step in FAULT_SCRIPTS[fault](context):
             if step is FaultAction.HOLD_BACK:
                 self._held_back += line
             else:
@@ -259,7 +261,7 @@ class _LineReader:
 
 
 class _FaultyProxy:
-    """One agent, and the pipes that somebody takes for the agent's."""
+    """One agent behind pipes that pass for its own."""
 
     def __init__(self, arguments: Iterable[str]) -> None:
         self._injector = FaultInjector()
@@ -280,10 +282,11 @@ class _FaultyProxy:
             FaultAction.STALL: _stall,
             FaultAction.EXIT: lambda: os._exit(_EXIT_CODE),
             FaultAction.CLOSE_STDIN: self._close_stdin,
-            FaultAction.CLOSE_STDOUT: lambda: _close(_STDOUT),
+            FaultAction.CLOSE_STDOUT: lambda: close_for_good(_STDOUT),
             FaultAction.IGNORE_THE_END: self._ignore_shutdown,
             FaultAction.HEIR: _fork_stdout_holder,
             FaultAction.DAEMON: _fork_daemon,
+            FaultAction.SUSPEND: lambda: os.kill(os.getpid(), signal.SIGSTOP),
         }
 
     def run(self) -> int:
@@ -325,7 +328,7 @@ class _FaultyProxy:
     def _close_stdin(self) -> None:
         """Ours alone: the agent is to live on."""
         self._poll.unregister(_STDIN)
-        _close(_STDIN)
+        close_for_good(_STDIN)
 
     def _ignore_shutdown(self) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -349,8 +352,8 @@ def _stall() -> NoReturn:
         signal.pause()
 
 
-def _close(descriptor: int) -> None:
-    """Close it for good: the number stays taken, so that no later file is mistaken for it."""
+def close_for_good(descriptor: int) -> None:
+    """Close it; the number stays taken, so that no later file is mistaken for it."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, descriptor)
     os.close(null)
@@ -359,7 +362,7 @@ def _close(descriptor: int) -> None:
 def _fork_stdout_holder() -> None:
     """It has our stdout and nothing else of ours."""
     if os.fork() == 0:
-        _close(_STDIN)
+        close_for_good(_STDIN)
         _sleep_as_leftover()
 
 
@@ -369,7 +372,7 @@ def _fork_daemon() -> None:
         os.setsid()
         if os.fork() == 0:
             for descriptor in (_STDIN, _STDOUT, 2):
-                _close(descriptor)
+                close_for_good(descriptor)
             _sleep_as_leftover()
         os._exit(0)
     os.waitpid(child, 0)
@@ -383,7 +386,7 @@ def _sleep_as_leftover() -> NoReturn:
 
 
 def main() -> int:
-    """The exit code: the agent's, or 7 where a deed ends it, or 1 once nobody reads."""
+    """The exit code: the agent's, or 7 where a fault ends it, or 1 when stdout is closed."""
     try:
         return _FaultyProxy(sys.argv[1:]).run()
     except BrokenPipeError:

@@ -38,7 +38,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = "main"
     prefix: str = ""
     alone: bool = False
-    wicked: bool = False
+    faulty: bool = False
 
 
 def zipf_weights(count: int) -> list[float]:
@@ -95,20 +95,20 @@ class Clients:
         )
 
 
-def mix_in_faulty(arrivals: Iterator[Arrival], wicked: FaultSetup, rng: Random, sessions: int) -> Iterator[Arrival]:
-    """The same arrivals, some of which (``wicked.share``) go to profiles whose workers misbehave."""
-    if not wicked.profiles:
+def mix_in_faulty(arrivals: Iterator[Arrival], faulty: FaultSetup, rng: Random, sessions: int) -> Iterator[Arrival]:
+    """The same arrivals, some of which (``faulty.share``) go to profiles whose workers misbehave."""
+    if not faulty.profiles:
         yield from arrivals
         return
-    prompts = itertools.cycle(wicked.prompts)
+    prompts = itertools.cycle(faulty.prompts)
     for arrival in arrivals:
-        if rng.random() >= wicked.share:
+        if rng.random() >= faulty.share:
             yield arrival
             continue
-        agent, role = rng.choice(wicked.profiles)
-        session = f"wicked-{agent}-{role}-{rng.randrange(sessions):03}"
+        agent, role = rng.choice(faulty.profiles)
+        session = f"faulty-{agent}-{role}-{rng.randrange(sessions):03}"
         yield msgspec.structs.replace(
-            arrival, session=session, agent=agent, role=role, prefix=next(prompts), wicked=True
+            arrival, session=session, agent=agent, role=role, prefix=next(prompts), faulty=True
         )
 
 

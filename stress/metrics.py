@@ -37,7 +37,7 @@ class _OpenRequest:
 class RunMetrics:
     """``series`` are the seconds that are over; ``fates`` counts the ends of requests in words.
 
-    ``wicked``: how many were to workers that misbehave, which is how F2 and F3 are done.
+    ``faulty``: how many were to workers that misbehave, which is how F2 and F3 are done.
     """
 
     def __init__(self, ramp: float, calm: float) -> None:
@@ -46,7 +46,7 @@ class RunMetrics:
         self.fates: Counter[str] = Counter()
         self.faults: list[FaultInjected] = []
         self.lives = 0
-        self.wicked = 0
+        self.faulty = 0
         self._ramp, self._calm = ramp, calm
         self._open: dict[int, _OpenRequest] = {}
         self._waiting = self._running = 0
@@ -111,7 +111,7 @@ class RunMetrics:
     ) -> None:
         if isinstance(fact, RequestAsked):
             self._asked += 1
-            self.wicked += fact.wicked
+            self.faulty += fact.faulty
             self._open[fact.number] = _OpenRequest(fact)
             return
         request = self._open.get(fact.number)

@@ -83,7 +83,7 @@ class SecondMetrics(msgspec.Struct, frozen=True, kw_only=True):
 class StressResult(msgspec.Struct, frozen=True, kw_only=True):
     """All of it. ``fates``: how many requests came to which end; ``faults``: in the order in which they were injected.
 
-    ``wicked``: how many requests were to workers that misbehave; what F2 and F3 do is done by them.
+    ``faulty``: how many requests were to workers that misbehave; what F2 and F3 do is done by them.
     ``machine``: name to value (CPUs, memory, kernel, Python). ``violations`` are the first ones of each invariant, the
     verdicts count all of them. ``harms``: how often a request was ``lost`` or ``duplicated``, or had ``foreign`` words;
     what is 0 is left out.
@@ -102,7 +102,7 @@ class StressResult(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[ViolationReport, ...]
     series: tuple[SecondMetrics, ...]
     harms: dict[str, int] = {}
-    wicked: int = 0
+    faulty: int = 0
     log: str = ""
     """Where the supervisor's log was left, where it was."""
 

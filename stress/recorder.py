@@ -55,7 +55,7 @@ class RunRecorder:
             began_at=self._began_at,
             seconds=self.clock(),
             lives=self.metrics.lives,
-            wicked=self.metrics.wicked,
+            faulty=self.metrics.faulty,
             fates=dict(self.metrics.fates),
             latencies=self.metrics.latencies,
             calm_latencies=self.metrics.calm_latencies,

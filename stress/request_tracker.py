@@ -125,7 +125,7 @@ class RequestTracker:
                 priority=arrival.priority,
                 timeout=timeout,
                 turn=arrival.turn,
-                wicked=arrival.wicked,
+                faulty=arrival.faulty,
             )
         )
         delay = f"DELAY={round(arrival.turn * 1000)} " if arrival.turn else ""

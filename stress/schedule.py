@@ -43,7 +43,7 @@ def all_arrivals(plan: Plan, preparations: Sequence[FaultSetup]) -> Iterator[Arr
     """All requests, those to workers that misbehave among them, in order of time."""
     found = arrivals(plan, rng_of(plan.seed, "load"))
     for number, preparation in enumerate(preparations):
-        found = mix_in_faulty(found, preparation, rng_of(plan.seed, f"wicked {number}"), plan.workers)
+        found = mix_in_faulty(found, preparation, rng_of(plan.seed, f"faulty {number}"), plan.workers)
     return found
 
 

@@ -36,7 +36,7 @@ def _parts(result: StressResult) -> Iterator[RenderableType]:
     if result.all_kept:
         yield Text(
             f"{result.kept_sentence}, over {result.requests:,} requests and "
-            f"{sum(each.faults for each in result.series) + result.wicked:,} faults.",
+            f"{sum(each.faults for each in result.series) + result.faulty:,} faults.",
             "bold green",
         )
         return
@@ -71,8 +71,8 @@ def _metrics_table(result: StressResult) -> Table:
 def _faults(result: StressResult) -> Iterator[str]:
     for name, count in sorted(Counter(f"{fault.fault} {fault.action}" for fault in result.faults).items()):
         yield f"{count:,} {name}"
-    if result.wicked:
-        yield f"{result.wicked:,} requests to workers that misbehave"
+    if result.faulty:
+        yield f"{result.faulty:,} requests to workers that misbehave"
 
 
 def _latencies(latencies: LatencyQuantiles) -> str:

@@ -327,11 +327,11 @@ class CheckRules(msgspec.Struct, frozen=True, kw_only=True):
 
     ``overload``: codes that requests may end with at any time, since more is asked than can be done; ``explains``:
     those that they may end with when a fault was injected meanwhile, or not long before. Of all requests at least
-    ``least_served`` have to be completed, and without overload at most ``most_in_vain`` may wait in vain. Between
-    ``ramp`` and ``calm`` seconds the load was full and there was no fault. ``compares``: whether waiting times under
-    faults can be compared with those before (enough workers, no overload). ``told_within``: seconds until a front end
-    hears of its outcome although others read slowly. ``rss_growth``: how many times its size after the warm-up the
-    supervisor may grow to; 0 = not judged.
+    the share ``min_completed`` must be completed, and without overload at most ``max_timed_out`` may time out. Between
+    ``ramp`` and ``calm`` seconds the load was full and there was no fault. ``compares_waits``: whether waiting times
+    under faults can be compared with those before (enough workers, no overload). ``max_delivery_delay``: seconds until
+    a front end receives an outcome although others read slowly. ``rss_growth``: how many times its size after the
+    warm-up the supervisor may grow to; 0 = not judged.
     """
 
     max_workers: int

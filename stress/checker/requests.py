@@ -99,7 +99,7 @@ class SingleOutcome(InvariantCheck):
                 yield Violation(f"request {fact.number} was completed, and never began", (fact.number,))
         if (remembered := self._remembered.pop(fact.number, None)) is not None:
             yield from self._compare_lookup(remembered, reason, fact.code)
-        if entry.asked.wicked:
+        if entry.asked.faulty:
             return
         code = fact.code or reason
         self._count(code, book)
@@ -191,7 +191,7 @@ class SessionIsolation(InvariantCheck):
             what = f"the answer to request {fact.number} has words that nobody said: {fact.strange}"
             yield Violation(what, number, harm="foreign")
         entry = book.requests.get(fact.number)
-        if fact.reason == "completed" and entry is not None and not entry.asked.wicked:
+        if fact.reason == "completed" and entry is not None and not entry.asked.faulty:
             yield from self._check_own_nonce(fact, entry, book)
 
     def _check_own_nonce(

@@ -171,7 +171,7 @@ class FaultIsolation(InvariantCheck):
         if not isinstance(fact, RequestAnswered):
             return
         entry = book.requests.get(fact.number)
-        if entry is None or entry.ended is not None or entry.asked.wicked:
+        if entry is None or entry.ended is not None or entry.asked.faulty:
             return
         if fact.code in _WORKER_FAULT_CODES:
             self.checked += 1

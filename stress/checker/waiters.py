@@ -78,7 +78,7 @@ class FairOrder(InvariantCheck):
         if entry is None or entry.accepted is not None or entry.started is not None or entry.ended is not None:
             return
         talk = book.session(entry.asked.session)
-        if talk.worker or len(talk.open) > 1 or entry.asked.wicked:
+        if talk.worker or len(talk.open) > 1 or entry.asked.faulty:
             return
         key = fact.t - entry.asked.priority * self.rules.age_step
         self._keys[fact.number] = key

@@ -82,7 +82,7 @@ def _eviction_violation(moved: PoolEvent, number: int) -> Violation:
 
 def _is_cut_short(moved: PoolEvent, entry: ObservedRequest, book: ObservedState) -> bool:
     """Whether its turn must still go on; of one that failed for a fault, or for lack of time, nobody can say."""
-    if entry.started is None or entry.asked.wicked or book.clock_was_set_since(entry.started):
+    if entry.started is None or entry.asked.faulty or book.clock_was_set_since(entry.started):
         return False
     slack = _CLOCK_SECONDS + book.delay()
     time_is_up = entry.accepted is None or moved.at > entry.accepted_at + entry.asked.timeout - slack

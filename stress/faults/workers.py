@@ -70,7 +70,7 @@ class WorkerKills:
             target.signal(victim, signal.SIGCONT)
 
 
-_AGENT, _ROLE = "wicked", "default"
+_AGENT, _ROLE = "faulty", "default"
 _KIB, _MIB = 1024, 1024 * 1024
 _LONGEST_LINE = "32MiB"
 """Above the longest legal line that is written here; an endless one must not cost more than it has to."""
@@ -121,4 +121,4 @@ class UnstoppableWorkers(_FaultyWorkers):
 
     name = "F3"
     share = 0.01
-    words = tuple(fault_word(deed) for deed in ("close-stdin", "close-stdout", "no-end", "heir", "daemon"))
+    words = tuple(fault_word(name) for name in ("close-stdin", "close-stdout", "no-end", "heir", "daemon"))

@@ -186,10 +186,10 @@ def describe_fact(fact: Fact) -> str:
 def _describe_request(fact: _RequestFact) -> str:
     match fact:
         case RequestAsked():
-            wicked = ", of a worker that misbehaves" if fact.wicked else ""
+            faulty = ", of a worker that misbehaves" if fact.faulty else ""
             said = (
                 f"is asked in session {fact.session}, profile {fact.profile}, priority {fact.priority}, "
-                f"at most {duration(fact.timeout)}, its turn takes {duration(fact.turn)}{wicked}"
+                f"at most {duration(fact.timeout)}, its turn takes {duration(fact.turn)}{faulty}"
             )
         case RequestAccepted():
             said = "is accepted"

@@ -36,11 +36,11 @@ class Moment(NamedTuple):
 
 
 def moments_of(seed: int) -> list[Moment]:
-    """Three random moments, and two right after something has happened."""
+    """Two random moments, and three right after something has happened; two seeds cover all of that."""
     rng = random.Random(seed)
     signs = ("accepted", "run:accepted", "run:start", "text_chunk", "done")
-    moments = [Moment("seconds", rng.uniform(0, 0.15)) for _ in range(3)]
-    moments += [Moment(signs[(2 * seed + number) % len(signs)], rng.randint(1, 8)) for number in range(2)]
+    moments = [Moment("seconds", rng.uniform(0, 0.15)) for _ in range(2)]
+    moments += [Moment(signs[(3 * seed + number) % len(signs)], rng.randint(1, 8)) for number in range(3)]
     rng.shuffle(moments)
     return moments
 

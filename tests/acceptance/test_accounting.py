@@ -1,4 +1,4 @@
-"""A front end accounts for 1,000 messages while the supervisor is killed five times."""
+"""A front end accounts for each of its messages while the supervisor is killed again and again."""
 
 from pathlib import Path
 
@@ -9,20 +9,20 @@ from tests.acceptance.accounting import account_for
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.timeout(180)  # ten seconds where nothing else runs
-async def test_each_of_a_thousand_messages_is_accounted_for_while_the_supervisor_is_killed_five_times(
+@pytest.mark.timeout(180)  # a few seconds where nothing else runs
+async def test_each_of_400_messages_is_accounted_for_while_the_supervisor_is_killed_twice(
     tmp_path: Path,
 ) -> None:
-    account = await account_for(tmp_path, messages=1000, senders=50, kills=5, seed=7, limit=120)
+    account = await account_for(tmp_path, messages=400, senders=40, kills=2, seed=7, limit=120)
     assert account.problems == []
-    assert account.fates.total() == 1000
-    assert account.lives == 6
-    assert account.fates["completed"] > 100  # and every other way to end was tried too
-    assert account.fates["completed in another's turn"] > 50
+    assert account.fates.total() == 400
+    assert account.lives == 3
+    assert account.fates["completed"] > 40  # and every other way to end was tried too
+    assert account.fates["completed in another's turn"] > 20
     assert account.fates["refused: saturated"] > 0
     assert account.fates["interrupted: aborted"] > 0
-    assert account.resumed > 100
-    assert account.sent_again > 10
+    assert account.resumed > 20
+    assert account.sent_again > 0
 
 
 @pytest.mark.soak

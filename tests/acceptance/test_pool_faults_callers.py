@@ -126,7 +126,7 @@ BEHAVIOURS = {
     "good": (),
     "garbage": ("garbage",),
     "crash": ("exit-after-read",),
-    "half": ("exit-half-answer",),
+    "half": ("half-line-exit",),
     "parting": ("exit-after-answer",),
     "mute": ("close-stdout", "ignore-eof"),
     "deaf": ("ignore-pings",),

@@ -93,7 +93,7 @@ async def test_a_turn_that_is_silent_for_too_long_is_aborted_and_its_worker_goes
         assert world.exits == {}
 
 
-@pytest.mark.parametrize("behaviour", ["no-answer", "half-line"])
+@pytest.mark.parametrize("behaviour", ["no-answer", "half-line-stall"])
 async def test_a_turn_that_never_gets_its_answer_ends_even_so(tmp_path: Path, behaviour: str) -> None:
     """The worker has said that the run is done, answers pings or not, and keeps the answer to itself."""
     profile = profile_of(tmp_path, "--behaviour", behaviour, "--skip", "1", "--once", str(tmp_path / "once"))

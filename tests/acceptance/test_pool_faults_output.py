@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(TIME_LIMIT + 10)]
 
 
 @pytest.mark.parametrize(
-    "behaviour", ["garbage", "garbage=99", "bad-utf8", "one-byte", "answer-twice", "unknown-id", "big-line=1000000"]
+    "behaviour", ["garbage", "garbage=99", "bad-utf8", "one-byte", "duplicate", "unknown-id", "line=1000000"]
 )
 async def test_a_worker_whose_output_can_be_passed_over_keeps_its_session(tmp_path: Path, behaviour: str) -> None:
     profile = profile_of(tmp_path, "--behaviour", behaviour)
@@ -32,7 +32,7 @@ async def test_a_worker_whose_output_can_be_passed_over_keeps_its_session(tmp_pa
         ("half-line-eof", "closed its stdout"),
         ("close-stdout", "closed its stdout"),
         ("close-stdin", "closed its stdin"),
-        ("long-line", "over the limit of 67108864"),
+        ("endless-line", "over the limit of 67108864"),
     ],
 )
 async def test_a_worker_that_breaks_the_protocol_fails_its_turn_and_is_replaced(
@@ -52,7 +52,7 @@ async def test_a_worker_that_breaks_the_protocol_fails_its_turn_and_is_replaced(
 
 
 async def test_half_a_line_ends_the_turn_at_its_deadline_and_that_worker_is_never_used_again(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path, "--behaviour", "half-line", "--skip", "1", "--once", str(tmp_path / "once"))
+    profile = profile_of(tmp_path, "--behaviour", "half-line-stall", "--skip", "1", "--once", str(tmp_path / "once"))
     async with hostile_pool(tmp_path, rpc=HASTY_RPC) as world:
         await world.say("s", profile, "one")
         async with world.pool.lease("s", profile) as lease:

@@ -123,7 +123,7 @@ def test_an_answer_that_was_lost_may_be_given_again_also_after_the_outcome() -> 
 
 def test_a_request_to_a_worker_that_misbehaves_may_fail_in_any_way_but_once() -> None:
     story = Story()
-    story.ask(1, wicked=True)
+    story.ask(1, faulty=True)
     story.begin(1)
     story.fail(1, "protocol_violation")
     assert story.violations() == []

@@ -122,7 +122,7 @@ def test_also_in_overload_some_are_served() -> None:
                 story.ask(number, timeout=0.5)
                 story.pass_time(0.5)
                 story.fail(number, "acquire_timeout")
-        story.ask(100, wicked=True)
+        story.ask(100, faulty=True)
         story.begin(100)
         story.answer(100)
         story.end()

@@ -160,10 +160,10 @@ def test_a_worker_that_is_taken_from_a_turn_which_fails_for_it_at_once_is_notice
     assert (taken.invariant, felt.invariant) == ("I8", "I12")
 
 
-@pytest.mark.parametrize("excuse", ["its time is up", "its worker is hit", "all are hit", "wicked", "its turn is over"])
+@pytest.mark.parametrize("excuse", ["its time is up", "its worker is hit", "all are hit", "faulty", "its turn is over"])
 def test_a_turn_that_fails_by_itself_was_not_cut_off(excuse: str) -> None:
     story = Story()
-    story.ask(1, "ada", turn=0.3, wicked=excuse == "wicked", timeout=0.1 if excuse == "its time is up" else 10.0)
+    story.ask(1, "ada", turn=0.3, faulty=excuse == "faulty", timeout=0.1 if excuse == "its time is up" else 10.0)
     story.begin(1)
     if "hit" in excuse:
         story.tell(FaultInjected, fault="F4", action="no_disk", worker="w1" if excuse == "its worker is hit" else "*")

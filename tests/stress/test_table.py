@@ -22,14 +22,14 @@ def shown(result: StressResult) -> str:
 def test_requests_to_workers_that_misbehave_are_counted_as_the_faults_that_they_are() -> None:
     story, meter = Story(), RunMetrics(0.0, 0.0)
     story.ask(1)
-    story.ask(2, wicked=True)
+    story.ask(2, faulty=True)
     for fact in story.facts:
         meter.observe(fact)
-    assert meter.wicked == 1
-    assert "3 requests to workers that misbehave" in shown(msgspec.structs.replace(a_result(), faults=(), wicked=3))
+    assert meter.faulty == 1
+    assert "3 requests to workers that misbehave" in shown(msgspec.structs.replace(a_result(), faults=(), faulty=3))
     quiet = msgspec.structs.replace(a_result(), faults=(), series=())
     assert "and 0 faults" in " ".join(shown(quiet).split())
-    assert "and 3 faults" in " ".join(shown(msgspec.structs.replace(quiet, wicked=3)).split())
+    assert "and 3 faults" in " ".join(shown(msgspec.structs.replace(quiet, faulty=3)).split())
 
 
 @pytest.mark.parametrize(("checked", "words"), [(5, "Every promise kept"), (0, "Every promise that was looked at was")])

@@ -14,7 +14,7 @@ from tests.doors.dashboard.site import Site
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
-WINDOWS, MOST_WINDOWS = 4, 20
+WINDOWS, MOST_WINDOWS = 2, 20
 """A window may be spoiled by another program that wants the processor; the page's own slowness would spoil each."""
 LATE = 100.0
 

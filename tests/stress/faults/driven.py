@@ -31,7 +31,7 @@ _QUICK = FaultSetup(settings={"pool": dict.fromkeys(_PINGS, 1.5)})
 """Whoever says nothing is found out soon."""
 _PATIENT = FaultSetup(settings={"pool": dict.fromkeys(_PINGS, _PATIENCE)})
 """Nobody is taken for dead whom the machine holds up."""
-_WICKED = ("F2", "F3")
+_FAULTY = ("F2", "F3")
 """Of their workers some say nothing any more."""
 
 
@@ -128,7 +128,7 @@ async def driven_pool(folder: Path, name: str) -> AsyncIterator[Driven]:
 
     plan = plan_of(name)
     (fault,) = faults_of(plan.faults)
-    preparations = [fault.prepare(plan), _QUICK if name in _WICKED else _PATIENT]
+    preparations = [fault.prepare(plan), _QUICK if name in _FAULTY else _PATIENT]
     settings = settings_text(plan, preparations)
     target = OwnTarget(folder, settings, preparations, clock=trio.current_time, tell=tell)
     with trio.fail_after(_LIMIT):

@@ -61,7 +61,7 @@ def test_even_a_short_run_sees_each_kind(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["F2", "F3"])
-def test_wicked_prompts_follow_from_the_seed_and_name_every_deed_of_the_fault(name: str) -> None:
+def test_faulty_prompts_follow_from_the_seed_and_name_every_kind_of_the_fault(name: str) -> None:
     def prompts(seed: int) -> tuple[str, ...]:
         plan = plan_of(name, seed=seed)
         (fault,) = faults_of(plan.faults)
@@ -70,4 +70,4 @@ def test_wicked_prompts_follow_from_the_seed_and_name_every_deed_of_the_fault(na
     assert prompts(3) == prompts(3)
     assert prompts(3) != prompts(4)
     assert sorted(prompts(3)) == sorted(prompts(4))
-    assert all(prompt.startswith("WICKED:") and prompt.endswith(" ") for prompt in prompts(3))
+    assert all(prompt.startswith("FAULT:") and prompt.endswith(" ") for prompt in prompts(3))

@@ -14,7 +14,15 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from stress.attached import AttachedTarget
-from stress.facts import DirectViolation, Fact, FaultInjected, ReusedPid, SupervisorEnded, SupervisorStarted
+from stress.facts import (
+    DirectViolation,
+    Fact,
+    FaultInjected,
+    OrphanedRunEnded,
+    ReusedPid,
+    SupervisorEnded,
+    SupervisorStarted,
+)
 from stress.fault_injection import FaultSwitches
 from stress.faults import FaultEvent
 from stress.faults.front_ends import FrontEndKills, expect_outcome
@@ -27,8 +35,8 @@ from tests.stress.faults.driven import Driven, driven_pool
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
 
 NO_END = ("half-line", "endless-line", "close-stdout")
-"""After these deeds there can be no answer."""
-TOO_MUCH = "WICKED:garbage=500"
+"""After these faults there can be no answer."""
+TOO_MUCH = "FAULT:garbage=500"
 """More lines in a row than may be no message, unless the answer behind them comes in the same block."""
 MIB = 1024 * 1024
 needs_pids = pytest.mark.skipif(bool(unavailable_reason()), reason=unavailable_reason())
@@ -41,27 +49,27 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-async def check_deed(driven: Driven, word: str, session: str) -> None:
+async def check_fault(driven: Driven, word: str, session: str) -> None:
     """An answer where one can be had; afterwards another worker, or the same, knows the conversation."""
-    wants_error = any(word.startswith(f"WICKED:{deed}") for deed in NO_END)
+    wants_error = any(word.startswith(f"FAULT:{fault}") for fault in NO_END)
     ask = driven.outcome if wants_error else driven.fair_outcome
-    outcome = await ask(f"{word} first", session=session, agent="wicked")
+    outcome = await ask(f"{word} first", session=session, agent="faulty")
     if word != TOO_MUCH:
         assert (outcome["status"] == "error") == wants_error, f"{word}: {outcome}"
     if "close-stdin" in word:  # the next request is the one to find out
-        await driven.outcome("second", session=session, agent="wicked")
+        await driven.outcome("second", session=session, agent="faulty")
     names = [worker.name for worker in driven.target.workers()]
     assert len(names) == len(set(names)), "what a worker leaves behind was taken for one"
-    assert f"{word} first" in await driven.answer("third", session=session, agent="wicked")
+    assert f"{word} first" in await driven.answer("third", session=session, agent="faulty")
 
 
 @pytest.mark.parametrize(("name", "words"), [("F2", FaultyOutput.words), ("F3", UnstoppableWorkers.words)])
-async def test_every_deed_of_a_worker_is_survived(folder: Path, name: str, words: tuple[str, ...]) -> None:
+async def test_every_fault_of_a_worker_is_survived(folder: Path, name: str, words: tuple[str, ...]) -> None:
     async with driven_pool(folder, name) as driven:
         assert driven.target.supervisor is not None
         async with trio.open_nursery() as nursery:
             for number, word in enumerate(words):
-                nursery.start_soon(check_deed, driven, word, f"s{number}")
+                nursery.start_soon(check_fault, driven, word, f"s{number}")
         memory = psutil.Process(driven.target.supervisor).memory_info().rss
     assert memory < 300 * MIB
 
@@ -113,16 +121,20 @@ async def test_a_shortage_may_find_a_supervisor_that_has_just_ended(folder: Path
     ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "codes"), [("kill_supervisor", [-9]), ("end_twice_in_drain", [0]), ("end_twice_in_spawn", [-9, 0])]
-)
-async def test_a_supervisor_ends_and_the_next_one_knows_everything(folder: Path, kind: str, codes: list[int]) -> None:
+ENDS = {"kill_supervisor": [-9], "end_twice_in_drain": [0], "end_twice_in_spawn": [-9, 0]}
+"""How the supervisors end, one after the other."""
+
+
+async def test_a_supervisor_ends_and_the_next_one_knows_everything(folder: Path) -> None:
     async with driven_pool(folder, "F5") as driven:
         assert await driven.answer("before")
-        await driven.strike(kind, amount=0.1, pick=0.2)
-        assert [end.code for end in driven.told(SupervisorEnded)] == codes
-        assert len(driven.told(SupervisorStarted)) == len(codes) + 1
-        assert "before" in await driven.answer("after")
+        codes: list[int] = []
+        for kind, ends in ENDS.items():
+            codes += ends
+            await driven.strike(kind, amount=0.1, pick=0.2)
+            assert [end.code for end in driven.told(SupervisorEnded)] == codes
+            assert len(driven.told(SupervisorStarted)) == len(codes) + 1
+            assert "before" in await driven.answer(f"after {kind}")
 
 
 async def test_the_run_of_a_front_end_that_died_comes_to_its_end_and_a_lost_one_is_noticed(folder: Path) -> None:
@@ -130,6 +142,7 @@ async def test_the_run_of_a_front_end_that_died_comes_to_its_end_and_a_lost_one_
         await driven.fault.inject(FaultEvent(at=0.0, kind="kill_front_end", amount=0.1), driven.target)
         assert driven.actions == ["kill_front_end"]
         assert driven.told(DirectViolation) == []
+        assert len(driven.told(OrphanedRunEnded)) == 1
         again = FrontEndKills()
         await again.inject(FaultEvent(at=0.0, kind="kill_front_end", amount=0.1), driven.target)
         assert driven.actions == ["kill_front_end"] * 2  # of the same seed, and yet another run for the same supervisor
@@ -140,7 +153,10 @@ async def test_the_run_of_a_front_end_that_died_comes_to_its_end_and_a_lost_one_
         assert "never-asked" in fact.what
 
 
-async def test_the_supervisors_clock_moves_and_comes_back(folder: Path) -> None:
+async def test_the_supervisors_clock_moves_and_what_this_machine_does_not_allow_is_said_and_not_done(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stress.faults.supervisor.unavailable_reason", lambda: "it is too small")
     async with driven_pool(folder, "F7") as driven:
         assert await driven.answer("before")
 
@@ -155,6 +171,10 @@ async def test_the_supervisors_clock_moves_and_comes_back(folder: Path) -> None:
                 assert await hours_ahead() == hours
                 nursery.cancel_scope.cancel()
             assert await hours_ahead() == 0
+        before = {worker.pid for worker in driven.target.workers()}
+        await driven.fault.inject(FaultEvent(at=0.0, kind="pid", amount=1.0), driven.target)
+        assert driven.actions[-1] == "pid: unavailable, it is too small"
+        assert before <= {worker.pid for worker in driven.target.workers()}
         assert "before" in await driven.answer("RECALL")
 
 
@@ -170,15 +190,3 @@ async def test_strangers_with_the_pids_of_dead_workers_are_let_alone(folder: Pat
         assert others
         assert [fact for fact in (first, *others) if fact.signalled] == []
         assert "before" in await driven.answer("after")
-
-
-async def test_what_this_machine_does_not_allow_is_said_and_nothing_done(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stress.faults.supervisor.unavailable_reason", lambda: "it is too small")
-    async with driven_pool(folder, "F7") as driven:
-        assert await driven.answer("before")
-        before = {worker.pid for worker in driven.target.workers()}
-        await driven.fault.inject(FaultEvent(at=0.0, kind="pid", amount=1.0), driven.target)
-        assert driven.actions == ["pid: unavailable, it is too small"]
-        assert before <= {worker.pid for worker in driven.target.workers()}

@@ -1,4 +1,4 @@
-"""The wicked worker as a process: the bundled agent until a prompt says otherwise, and then what was asked for."""
+"""The faulty worker as a process: the bundled agent until a prompt says otherwise, and then what was asked for."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from stress.faulty_agent import COMMAND
 pytestmark = pytest.mark.process
 
 LIMIT = 90.0
-MARK = "WICKED_AGENT_TEST"
+MARK = "FAULTY_AGENT_TEST"
 
 
 class Worker:
@@ -106,8 +106,8 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
 
 def test_it_answers_and_remembers_as_the_bundled_agent_does(worker: Worker) -> None:
     assert worker.ask("1", "hello n1") == 'You said: "hello n1". (turn 1)'
-    assert worker.ask("2", "WICKED:garbage n2") == 'You said: "WICKED:garbage n2". (turn 2; before: "hello n1")'
-    assert json.loads(worker.ask("3", "RECALL").removeprefix("Earlier you said: ")) == ["hello n1", "WICKED:garbage n2"]
+    assert worker.ask("2", "FAULT:garbage n2") == 'You said: "FAULT:garbage n2". (turn 2; before: "hello n1")'
+    assert json.loads(worker.ask("3", "RECALL").removeprefix("Earlier you said: ")) == ["hello n1", "FAULT:garbage n2"]
     worker.stdin.close()
     assert worker.wait() == 0
 
@@ -127,20 +127,20 @@ def test_killed_it_takes_the_agent_with_it(worker: Worker) -> None:
 
 
 def test_half_a_line_then_exit(worker: Worker) -> None:
-    worker.say("1", "WICKED:half-line-exit")
+    worker.say("1", "FAULT:half-line-exit")
     last = worker.rest().split(b"\n")[-1]
     assert last.startswith(b'{"id":"1","result":')
     assert worker.wait() == 7
 
 
 def test_half_a_line_then_the_end_of_stdout_from_one_that_lives_on(worker: Worker) -> None:
-    worker.say("1", "WICKED:half-line-eof")
+    worker.say("1", "FAULT:half-line-eof")
     assert worker.rest().split(b"\n")[-1].startswith(b'{"id":"1","result":')
     assert worker.process.poll() is None
 
 
 def test_closed_stdin_refuses_what_is_written(worker: Worker) -> None:
-    worker.ask("1", "WICKED:close-stdin")
+    worker.ask("1", "FAULT:close-stdin")
     poll = select.poll()
     poll.register(worker.stdin, 0)
     assert poll.poll(LIMIT * 1000)[0][1] & select.POLLERR
@@ -150,13 +150,13 @@ def test_closed_stdin_refuses_what_is_written(worker: Worker) -> None:
 
 
 def test_closed_stdout_is_an_end_and_it_lives_on(worker: Worker) -> None:
-    worker.say("1", "WICKED:close-stdout")
+    worker.say("1", "FAULT:close-stdout")
     assert b'"id"' not in worker.rest()
     assert worker.process.poll() is None
 
 
 def test_nothing_but_sigkill_ends_one_without_an_end(worker: Worker) -> None:
-    worker.ask("1", "WICKED:no-end")
+    worker.ask("1", "FAULT:no-end")
     worker.process.terminate()
     assert "again" in worker.ask("2", "again"), "SIGTERM came before this, and was not heard"
     worker.stdin.close()
@@ -171,7 +171,7 @@ def test_nothing_but_sigkill_ends_one_without_an_end(worker: Worker) -> None:
 
 
 def test_an_heir_keeps_stdout_open(worker: Worker) -> None:
-    worker.ask("1", "WICKED:heir")
+    worker.ask("1", "FAULT:heir")
     assert worker.wait() == 7
     (heir,) = worker.family(COMMAND[-1])  # the agent is dying
     assert not select.select([worker.stdout], [], [], 0)[0], "nobody has closed it"
@@ -180,7 +180,7 @@ def test_an_heir_keeps_stdout_open(worker: Worker) -> None:
 
 
 def test_a_daemon_is_nobodys_child_and_in_a_session_of_its_own(worker: Worker) -> None:
-    assert worker.ask("1", "WICKED:daemon")
+    assert worker.ask("1", "FAULT:daemon")
     assert worker.ask("2", "hello")
     family = {process.pid: process for process in worker.family()}
     (daemon,) = [pid for pid in family if os.getsid(pid) != worker.process.pid]

@@ -1,4 +1,4 @@
-"""What a wicked worker writes and does, as bytes, in the place of a plain answer."""
+"""What a faulty worker writes and does, as bytes, in the place of a plain answer."""
 
 import json
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ def answer(request_id: str) -> bytes:
     return json.dumps({"id": request_id, "result": {"text": "fine"}}, separators=(",", ":")).encode() + b"\n"
 
 
-def done(deed: str, number: int | None = None, *, limit: int = 100_000) -> list[Step]:
-    """What becomes of the answer ``a`` to a prompt that asks for the deed, after an answer to ``before``."""
-    mischief = FaultInjector()
-    list(mischief.transform(answer("before")))
-    mischief.on_request(prompt("a", f"DELAY=5 {fault_word(deed, number)} n0000001x00000000"))
-    return list(islice(mischief.transform(answer("a")), limit))
+def steps_of(fault: str, number: int | None = None, *, limit: int = 100_000) -> list[Step]:
+    """What becomes of the answer ``a`` to a prompt that asks for the fault, after an answer to ``before``."""
+    injector = FaultInjector()
+    list(injector.transform(answer("before")))
+    injector.on_request(prompt("a", f"DELAY=5 {fault_word(fault, number)} n0000001x00000000"))
+    return list(islice(injector.transform(answer("a")), limit))
 
 
 def is_message(line: bytes) -> bool:
@@ -37,30 +37,30 @@ def is_message(line: bytes) -> bool:
 
 
 def test_what_no_prompt_has_asked_for_is_passed_on_as_it_is() -> None:
-    mischief = FaultInjector()
-    mischief.on_request(prompt("a", "hello"))
-    assert [list(mischief.transform(line)) for line in (EVENT, answer("a"))] == [[EVENT], [answer("a")]]
+    injector = FaultInjector()
+    injector.on_request(prompt("a", "hello"))
+    assert [list(injector.transform(line)) for line in (EVENT, answer("a"))] == [[EVENT], [answer("a")]]
 
 
 @pytest.mark.parametrize(
     ("method", "text"),
     [
-        ("steer", "WICKED:garbage"),
-        ("prompt", "WICKED:no-such-deed"),
-        ("prompt", "he said WICKED:garbage-like things"),
-        ("prompt", "NOTWICKED:garbage"),
+        ("steer", "FAULT:garbage"),
+        ("prompt", "FAULT:no-such-fault"),
+        ("prompt", "he said FAULT:garbage-like things"),
+        ("prompt", "NOTFAULT:garbage"),
     ],
 )
 def test_only_a_prompt_with_the_very_word_is_obeyed(method: str, text: str) -> None:
-    mischief = FaultInjector()
-    mischief.on_request(prompt("a", text, method))
-    assert list(mischief.transform(answer("a"))) == [answer("a")]
+    injector = FaultInjector()
+    injector.on_request(prompt("a", text, method))
+    assert list(injector.transform(answer("a"))) == [answer("a")]
 
 
-def test_a_deed_strikes_the_answer_of_its_own_prompt_and_only_once() -> None:
-    mischief = FaultInjector()
-    mischief.on_request(prompt("a", "WICKED:duplicate"))
-    assert [len(list(mischief.transform(line))) for line in (EVENT, answer("b"), answer("a"), answer("a"))] == [
+def test_a_fault_strikes_the_answer_of_its_own_prompt_and_only_once() -> None:
+    injector = FaultInjector()
+    injector.on_request(prompt("a", "FAULT:duplicate"))
+    assert [len(list(injector.transform(line))) for line in (EVENT, answer("b"), answer("a"), answer("a"))] == [
         1,
         1,
         2,
@@ -70,7 +70,7 @@ def test_a_deed_strikes_the_answer_of_its_own_prompt_and_only_once() -> None:
 
 def test_garbage_is_no_message_and_the_answer_follows() -> None:
     for count in (None, 5):
-        *garbage, last = done("garbage", count)
+        *garbage, last = steps_of("garbage", count)
         assert len(garbage) == (count or 3)
         assert not any(is_message(line) for line in garbage if isinstance(line, bytes))
         assert all(isinstance(line, bytes) and line.endswith(b"\n") for line in garbage)
@@ -78,7 +78,7 @@ def test_garbage_is_no_message_and_the_answer_follows() -> None:
 
 
 def test_bad_utf8_would_be_a_message_but_for_its_bytes() -> None:
-    line, last = done("bad-utf8")
+    line, last = steps_of("bad-utf8")
     assert isinstance(line, bytes)
     with pytest.raises(UnicodeDecodeError):
         line.decode()
@@ -87,21 +87,21 @@ def test_bad_utf8_would_be_a_message_but_for_its_bytes() -> None:
 
 
 def test_one_byte_at_a_time_is_the_whole_answer() -> None:
-    pieces = done("one-byte")
+    pieces = steps_of("one-byte")
     assert {len(piece) for piece in pieces if isinstance(piece, bytes)} == {1}
     assert b"".join(piece for piece in pieces if isinstance(piece, bytes)) == answer("a")
 
 
 @pytest.mark.parametrize(
-    ("deed", "acts"),
+    ("fault", "acts"),
     [
         ("half-line-stall", [FaultAction.STALL]),
         ("half-line-eof", [FaultAction.CLOSE_STDOUT, FaultAction.STALL]),
         ("half-line-exit", [FaultAction.EXIT]),
     ],
 )
-def test_half_a_line_has_no_end(deed: str, acts: list[FaultAction]) -> None:
-    half, *rest = done(deed)
+def test_half_a_line_has_no_end(fault: str, acts: list[FaultAction]) -> None:
+    half, *rest = steps_of(fault)
     assert isinstance(half, bytes)
     assert b"\n" not in half
     assert answer("a").startswith(half)
@@ -111,7 +111,7 @@ def test_half_a_line_has_no_end(deed: str, acts: list[FaultAction]) -> None:
 
 @pytest.mark.parametrize("size", [64 * 1024 - 1, 64 * 1024, 64 * 1024 + 1, 16 * 1024 * 1024])
 def test_a_line_is_legal_and_of_exactly_its_size(size: int) -> None:
-    line, last = done("line", size)
+    line, last = steps_of("line", size)
     assert isinstance(line, bytes)
     assert (len(line), line.count(b"\n"), line[-1:]) == (size, 1, b"\n")
     assert json.loads(line)["event"] == "assistant_message"
@@ -119,14 +119,14 @@ def test_a_line_is_legal_and_of_exactly_its_size(size: int) -> None:
 
 
 def test_an_endless_line_has_no_end() -> None:
-    pieces = done("endless-line", limit=2000)
+    pieces = steps_of("endless-line", limit=2000)
     assert len(pieces) == 2000
     assert all(isinstance(piece, bytes) and piece and b"\n" not in piece for piece in pieces)
 
 
 def test_duplicate_unknown_and_late_ids() -> None:
-    def ids(deed: str) -> list[Any]:
-        return [json.loads(line)["id"] for line in done(deed) if isinstance(line, bytes)]
+    def ids(fault: str) -> list[Any]:
+        return [json.loads(line)["id"] for line in steps_of(fault) if isinstance(line, bytes)]
 
     assert ids("duplicate") == ["a", "a"]
     assert ids("unknown-id") == ["nobody-asked", "a"]
@@ -134,15 +134,15 @@ def test_duplicate_unknown_and_late_ids() -> None:
 
 
 def test_a_late_answer_comes_after_the_next_one_and_is_not_lost() -> None:
-    mischief = FaultInjector()
-    mischief.on_request(prompt("a", "WICKED:late-answer"))
-    mischief.on_request(prompt("b", "WICKED:late-answer"))
-    said = [list(mischief.transform(answer(name))) for name in ("a", "b", "c", "d")]
+    injector = FaultInjector()
+    injector.on_request(prompt("a", "FAULT:late-answer"))
+    injector.on_request(prompt("b", "FAULT:late-answer"))
+    said = [list(injector.transform(answer(name))) for name in ("a", "b", "c", "d")]
     assert said == [[], [], [answer("c") + answer("a") + answer("b")], [answer("d")]]
 
 
 @pytest.mark.parametrize(
-    ("deed", "steps"),
+    ("fault", "steps"),
     [
         ("close-stdin", [answer("a"), FaultAction.CLOSE_STDIN]),
         ("close-stdout", [FaultAction.CLOSE_STDOUT]),
@@ -151,19 +151,19 @@ def test_a_late_answer_comes_after_the_next_one_and_is_not_lost() -> None:
         ("daemon", [FaultAction.DAEMON, answer("a")]),
     ],
 )
-def test_what_is_done_beside_the_answer(deed: str, steps: list[Step]) -> None:
-    assert done(deed) == steps
+def test_what_is_done_beside_the_answer(fault: str, steps: list[Step]) -> None:
+    assert steps_of(fault) == steps
 
 
 def words() -> Iterator[str]:
     for word in (*FaultyOutput.words, *UnstoppableWorkers.words):
-        yield word.removeprefix("WICKED:").partition("=")[0]
+        yield word.removeprefix("FAULT:").partition("=")[0]
 
 
-def test_the_faults_use_every_deed_there_is() -> None:
+def test_the_faults_use_every_fault_there_is() -> None:
     assert set(words()) == set(FAULT_SCRIPTS)
 
 
-def test_a_deed_that_there_is_not_has_no_word() -> None:
+def test_a_fault_that_there_is_not_has_no_word() -> None:
     with pytest.raises(KeyError):
         fault_word("kindness")
