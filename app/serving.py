@@ -88,7 +88,7 @@ class RunningServices:
         self.pool.submit(SettingsChanged(settings.pool))  # first: it refuses what this machine cannot hold
         set_http()
         self.settings = settings
-        self._launcher.reconfigure(settings.rpc)
+        self._launcher.settings = settings.rpc
         self.gateway.reconfigure(settings.gateway, agent_parts(settings))
         set_autonomy()
         current = changed_profiles(before, await self._profiles())

@@ -1,5 +1,7 @@
 """Where a request goes: at once to its own or a free worker, onto the waiting list, or away with an error."""
 
+from collections.abc import Callable
+
 from errors import PoolSaturated
 from pool import rejections
 from pool.binding import SessionBinder
@@ -90,7 +92,7 @@ class Admission:
         if worker is None or not (worker.ordinary_holds > 0 or state.quota_open):
             return False
         if session.state is SessionState.ACTIVE:
-            return worker.serves(kind)
+            return worker.serves_now(kind)
         return worker in state.index and not worker.drifted and worker.profile_record.serves(kind)
 
     def retry_session(self, session: SessionRecord) -> None:
@@ -134,29 +136,20 @@ class Admission:
         return True
 
     def _serve_on_unbound(self, waiter: Waiter) -> bool:
-        state = self._state
-        if state.mode is not PoolMode.RUNNING or not (waiter.privileged or state.quota_open):
-            return False
-        worker = state.index.match_unbound(waiter.profile_record)
-        if worker is None:
-            return False
-        self._binder.bind(worker, waiter)
-        return True
+        return self._bind(waiter, self._state.index.match_unbound)
 
     def _rebind_now(self, waiter: Waiter) -> bool:
         """Rebind for a request that does not wait; never past those who do."""
+        return not waiter.profile_record.queued and self._bind(waiter, self._state.index.match_quiescent)
+
+    def _bind(self, waiter: Waiter, match: Callable[[ProfileRecord], WorkerRecord | None]) -> bool:
         state = self._state
-        if (
-            state.mode is not PoolMode.RUNNING
-            or waiter.profile_record.queued
-            or not (waiter.privileged or state.quota_open)
-        ):
+        if state.mode is not PoolMode.RUNNING or not (waiter.privileged or state.quota_open):
             return False
-        worker = state.index.match_quiescent(waiter.profile_record)
-        if worker is None:
-            return False
-        self._binder.bind(worker, waiter)
-        return True
+        worker = match(waiter.profile_record)
+        if worker is not None:
+            self._binder.bind(worker, waiter)
+        return worker is not None
 
     def _admit_to_wait(self, waiter: Waiter) -> bool:
         """Whether the request may wait; it is refused here if not."""

@@ -1,10 +1,22 @@
 """The available workers, found by what they can do and by how long ago they were used."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from pool.records import ProfileRecord, WorkerRecord
 from profiles.matching import MatchLevel
+
+EvictionOrder = Callable[[Iterable[WorkerRecord]], Iterator[WorkerRecord]]
+"""Takes the pool's workers as its collections keep them, the one used longest ago first; yields the first to stop."""
+
+
+def least_recently_used(workers: Iterable[WorkerRecord]) -> Iterator[WorkerRecord]:
+    """The worker whose last turn is longest ago goes first."""
+    return iter(workers)
+
+
+EVICTION_ORDER: EvictionOrder = least_recently_used
+"""The order in which workers stop where others need their places."""
 
 
 class AvailableIndex:

@@ -3,7 +3,7 @@
 from errors import PoolError, UsageError
 from pool.records import HoldRecord, SessionRecord, WorkerPreparation, WorkerRecord
 from pool.state import PoolState
-from pool.stimuli import FailureKind, Grant, Reconcile, Reset, StopReason, WorkerHold
+from pool.stimuli import Cancel, FailureKind, Grant, Reconcile, Release, Reset, StopReason, WorkerHold
 from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
 from pool.waiting_list import Waiter
 from pool.workers import Workers
@@ -55,17 +55,12 @@ class SessionBinder:
         """Serve the waiter by its session's own worker, if that can be done now: grant, join, or reconcile first."""
         state = self._state
         worker = waiter.session.worker
-        if worker is None or state.mode is PoolMode.PAUSED or not worker.serves(waiter.profile_record):
-            return False
-        soft = waiter.profile_record.profile.soft
-        preparation = worker.preparation
-        if (preparation.soft if preparation is not None else worker.soft) != soft and (
-            preparation is not None or waiter.session.holds
-        ):
+        if worker is None or state.mode is PoolMode.PAUSED or not worker.serves_now(waiter.profile_record):
             return False
         if not state.reserve_allows(worker, waiter):
             return False
-        if preparation is not None:
+        soft = waiter.profile_record.profile.soft
+        if worker.preparation is not None:
             self._join(worker, waiter)
         elif worker.soft == soft:
             self._grant(worker, waiter, MatchLevel.BOUND)
@@ -203,9 +198,9 @@ class SessionBinder:
 
     # --- giving back ------------------------------------------------------------------------------------------------
 
-    def release(self, hold: WorkerHold, turns: int) -> None:
+    def release(self, release: Release) -> None:
         """End one hold; raises UsageError for a stale or unknown one."""
-        state = self._state
+        state, hold = self._state, release.hold
         held = state.holds.get(hold.request)
         if held is None:
             if state.lost_holds.get(hold.request) != hold.generation:
@@ -216,11 +211,11 @@ class SessionBinder:
             raise UsageError(
                 f"hold {hold.generation} of request {hold.request!r} is stale, {held.hold.generation} is in force"
             )
-        self._release_hold(held, turns)
+        self._release_hold(held, release.turns)
 
-    def cancel(self, request: str) -> None:
+    def cancel(self, cancel: Cancel) -> None:
         """The caller is gone: it waits no longer, and holds nothing."""
-        state = self._state
+        state, request = self._state, cancel.request
         waiter = state.requests.get(request)
         if waiter is not None:
             state.finish(waiter)

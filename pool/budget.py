@@ -23,9 +23,9 @@ class TokenBucket:
         self._arrival = float("-inf")
         self._interval = 0.0
         self._slack = 0.0
-        self.reconfigure(burst, rate)
+        self.set_limits(burst, rate)
 
-    def reconfigure(self, burst: int, rate: float) -> None:
+    def set_limits(self, burst: int, rate: float) -> None:
         """Change the limits; what was taken stays taken. ``burst`` >= 1, ``rate`` > 0."""
         self._interval = 1.0 / rate
         self._slack = (burst - 1) * self._interval

@@ -6,6 +6,7 @@ the clock stands while the turn waits for a person. (*Started* and *alive* need 
 A worker whose output we ourselves do not read (backpressure) cannot answer, so it is not asked.
 """
 
+from collections.abc import Callable
 from enum import Enum
 
 import msgspec
@@ -37,13 +38,14 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """One worker's record. Times are seconds on the machine's clock."""
+    """One worker's record. Times are seconds on the machine's clock; ``settings`` gives the limits now in force."""
 
-    def __init__(self, settings: PoolSettings, now: float) -> None:
+    def __init__(self, settings: Callable[[], PoolSettings], now: float) -> None:
         self._settings = settings
-        self._next_ping = now + settings.ping_interval_idle
+        self._next_ping = now + settings().ping_interval_idle
         self._pinging = False
-        self._failures = 0
+        self.failures = 0
+        """Unanswered pings in a row."""
         self._events = -1
         self._checked_at = self._progress_at = now
         self._abort_at: float | None = None
@@ -51,22 +53,13 @@ class Health:
         self.last_ping: float | None = None
         """When the last ping was answered."""
 
-    def reconfigure(self, settings: PoolSettings) -> None:
-        """New times; they count from the next look on."""
-        self._settings = settings
-
-    @property
-    def failures(self) -> int:
-        """Unanswered pings in a row."""
-        return self._failures
-
     def next_check(self) -> float:
         """When ``look`` is due, if nothing happens before.
 
         A turn may have begun right after the last look, so that looks are never further apart than ``turn_stall``: a
         silent turn is found out after once to twice that time.
         """
-        due = min(self._next_ping, self._checked_at + self._settings.turn_stall)
+        due = min(self._next_ping, self._checked_at + self._settings().turn_stall)
         if self._in_turn:
             due = min(due, self._stall_due())
         return due
@@ -81,12 +74,12 @@ class Health:
         """The ping that was sent last came back."""
         self.last_ping = now
         self._pinging = False
-        self._failures = 0
+        self.failures = 0
 
     def ping_failed(self) -> None:
         """The ping that was sent last did not come back within ``ping_timeout``."""
         self._pinging = False
-        self._failures += 1
+        self.failures += 1
 
     def ping_inconclusive(self) -> None:
         """Its answer may wait behind output that we did not read meanwhile: it proves nothing, either way."""
@@ -108,17 +101,17 @@ class Health:
 
     def _stall_due(self) -> float:
         if self._abort_at is not None:
-            return self._abort_at + self._settings.ping_timeout
-        return self._progress_at + self._settings.turn_stall
+            return self._abort_at + self._settings().ping_timeout
+        return self._progress_at + self._settings().turn_stall
 
     def _responsiveness(self, seen: Observation, now: float) -> HealthDecision:
-        if self._failures >= self._settings.ping_failures:
+        if self.failures >= self._settings().ping_failures:
             return HealthDecision.UNRESPONSIVE
-        interval = self._settings.ping_interval_busy if seen.in_turn else self._settings.ping_interval_idle
+        interval = self._settings().ping_interval_busy if seen.in_turn else self._settings().ping_interval_idle
         if self._pinging or seen.backpressured:
             self._next_ping = max(self._next_ping, now + interval)
             return HealthDecision.FINE
-        if now < self._next_ping and self._failures == 0:
+        if now < self._next_ping and self.failures == 0:
             return HealthDecision.FINE
         self._next_ping = now + interval
         self._pinging = True

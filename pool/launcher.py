@@ -131,6 +131,7 @@ class LocalLauncher:
         attended: asked whether somebody is there to answer the dialogs of the worker of that id.
 
     Attributes:
+        settings: what the next worker is started with; a reload replaces it, and living workers keep theirs.
         children: the live child processes, for a reaper and a state file.
         cgroup: the instance's own cgroup, None where there can be none.
     """
@@ -149,7 +150,7 @@ class LocalLauncher:
         self.instance = instance or secrets.token_hex(8)
         self.children = ChildRegistry()
         self.cgroup = Cgroup.for_instance(self.instance) if use_cgroups else None
-        self._settings = settings or RpcSettings()
+        self.settings = settings or RpcSettings()
         self._data_dir = data_dir
         self._base_env = os.environ if base_env is None else base_env
         self._guarantee = orphan_guarantee(
@@ -171,10 +172,6 @@ class LocalLauncher:
             launcher.close()
             shutil.rmtree(directory, ignore_errors=True)
 
-    def reconfigure(self, settings: RpcSettings) -> None:
-        """Other limits and times for workers that are started from now on; living ones keep theirs."""
-        self._settings = settings
-
     def close(self) -> None:
         """Remove the instance's cgroup; its workers are gone by then."""
         if self.cgroup is not None:
@@ -187,12 +184,12 @@ class LocalLauncher:
         """See ``WorkerLauncher.open``."""
         with self._agent_dir(worker_id, profile) as own_env:
             process = WorkerProcess.spawn(
-                self._spec(worker_id, profile, own_env), self.children, self._settings, cgroups=self.cgroup
+                self._spec(worker_id, profile, own_env), self.children, self.settings, cgroups=self.cgroup
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(process.supervise)
                 client = RpcClient(
-                    process, self._dialect(worker_id, profile), self._settings, name=worker_id, mask=process.mask
+                    process, self._dialect(worker_id, profile), self.settings, name=worker_id, mask=process.mask
                 )
                 nursery.start_soon(client.run)
                 try:
@@ -209,7 +206,7 @@ class LocalLauncher:
         sessions = self._make_directory("sessions", profile.agent)
         marker = f"{self.instance}:{worker_id}"
         own_env = {**dict(profile.env), **own_env, _PARENT_VARIABLE: str(os.getpid())}
-        env = worker_environment(self._settings, self._base_env, own_env.items(), marker)
+        env = worker_environment(self.settings, self._base_env, own_env.items(), marker)
         return WorkerSpec(
             worker_id=worker_id,
             marker=marker,
@@ -224,7 +221,7 @@ class LocalLauncher:
         """Where its stderr goes; the oldest worker's files make room."""
         log = self._make_directory("logs") / f"{worker_id}.log"
         self._logs.append(log)
-        while len(self._logs) > self._settings.log_workers:
+        while len(self._logs) > self.settings.log_workers:
             oldest = self._logs.popleft()
             for path in (oldest, rotated_path(oldest)):
                 path.unlink(missing_ok=True)
@@ -245,7 +242,7 @@ class LocalLauncher:
     def _dialect(self, worker_id: str, profile: CapabilityProfile) -> Dialect:
         return make_dialect(
             profile.dialect,
-            settings=self._settings,
+            settings=self.settings,
             allow_bash=allows_tool(profile, "bash"),
             attended=partial(self._attended, worker_id),
             in_memory="--no-session" in worker_argv(profile, ""),
@@ -268,7 +265,7 @@ class LocalLauncher:
     async def _stop(self, process: WorkerProcess, client: RpcClient, force: trio.Event) -> None:
         async def abort() -> None:
             if client.is_running:
-                await client.request("abort", {}, timeout=self._settings.abort_grace)
+                await client.request("abort", {}, timeout=self.settings.abort_grace)
 
         async def hurry() -> None:
             await force.wait()

@@ -47,8 +47,8 @@ class PoolMachine:
         self._prewarmer = Prewarmer(self._state, self._spawner)
         self._handlers: dict[type, Callable[[Any], None]] = {
             stimuli.Acquire: self._acquire,
-            stimuli.Cancel: self._cancel,
-            stimuli.Release: self._release,
+            stimuli.Cancel: self._binder.cancel,
+            stimuli.Release: self._binder.release,
             stimuli.SessionBusy: self._session_busy,
             stimuli.SessionIdle: self._session_idle,
             stimuli.BackgroundCount: self._background_count,
@@ -88,6 +88,10 @@ class PoolMachine:
         self._schedule()
         actions, state.actions = state.actions, []
         return actions
+
+    def settings(self) -> PoolSettings:
+        """The limits now in force: the only copy that a reload replaces."""
+        return self._state.settings
 
     def next_wakeup(self) -> float | None:
         """When the next Tick is needed, on the machine's clock; None = nothing is due."""
@@ -186,12 +190,6 @@ class PoolMachine:
             state.reject(waiter, session.failed)
             return
         self._admission.admit(waiter, spawn=acquire.spawn)
-
-    def _cancel(self, cancel: stimuli.Cancel) -> None:
-        self._binder.cancel(cancel.request)
-
-    def _release(self, release: stimuli.Release) -> None:
-        self._binder.release(release.hold, release.turns)
 
     # --- sessions ---------------------------------------------------------------------------------------------------
 
@@ -341,11 +339,11 @@ class PoolMachine:
     def _tick(self, _: stimuli.ClockTick) -> None:
         """What is due has happened already."""
 
-    def _settings_changed(self, reconfigure: stimuli.SettingsChanged) -> None:
+    def _settings_changed(self, changed: stimuli.SettingsChanged) -> None:
         state = self._state
-        check_settings(reconfigure.settings)
-        state.settings = reconfigure.settings
-        state.bucket.reconfigure(state.settings.spawn_burst, state.settings.spawn_rate)
+        check_settings(changed.settings)
+        state.settings = changed.settings
+        state.bucket.set_limits(state.settings.spawn_burst, state.settings.spawn_rate)
         for worker in list(state.workers.values()):
             if worker in state.index:
                 self._workers.arm_idle_timer(worker)

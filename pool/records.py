@@ -263,6 +263,14 @@ class WorkerRecord:
         """Whether its own session can go on here under the profile ``wanted``."""
         return self.profile_record.serves(wanted) and can_reconcile(self.soft, wanted.profile.soft)
 
+    def serves_now(self, wanted: ProfileRecord) -> bool:
+        """The same without waiting: a running turn, or one being prepared, keeps the model it began with."""
+        soft = wanted.profile.soft
+        if self.preparation is not None:
+            return self.preparation.soft == soft and self.serves(wanted)
+        is_held = self.session is not None and bool(self.session.holds)
+        return (self.soft == soft or not is_held) and self.serves(wanted)
+
 
 class SessionRecord:
     """One conversation, by key."""

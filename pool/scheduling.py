@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from pool import rejections
 from pool.admission import Admission
+from pool.available import EVICTION_ORDER
 from pool.binding import SessionBinder
 from pool.budget import BreakerState
 from pool.records import ProfileRecord, WorkerRecord
@@ -46,8 +47,10 @@ class Scheduler:
             self._reject_room_only()
             return
         while True:
-            if state.freed:
-                self._offer_freed()
+            freed, state.freed = state.freed, []
+            for worker in freed:
+                if worker in state.index:
+                    self._offer(worker)
             if waiting.ready.count or self._met_conditions():
                 self._advance_queues()
             if not (state.deferred and self._resume_deferred()) and not state.freed and not self._reject_room_only():
@@ -79,13 +82,6 @@ class Scheduler:
         self._admission.retry_session(waiter.session)
 
     # --- a freed worker ---------------------------------------------------------------------------------------------
-
-    def _offer_freed(self) -> None:
-        state = self._state
-        freed, state.freed = state.freed, []
-        for worker in freed:
-            if worker in state.index:
-                self._offer(worker)
 
     def _offer(self, worker: WorkerRecord) -> None:
         """Give a freed worker to the best waiter it matches, unless somebody it does not match is far worse off.
@@ -134,15 +130,12 @@ class Scheduler:
         best: Waiter | None = None
         for gate in (self._state.waiting.pool_full, worker.profile_record.agent.condition):
             line = gate.peek()
-            head = line.head() if line is not None and self._may_advance(line) else None
+            head = line.head() if line is not None and (line.privileged or self._state.quota_open) else None
             if head is not None and (best is None or head.rank < best.rank):
                 best = head
         return best
 
     # --- the lines --------------------------------------------------------------------------------------------------
-
-    def _may_advance(self, line: ProfileQueue) -> bool:
-        return line.privileged or self._state.quota_open
 
     def _advance_queues(self) -> None:
         """Advance the best line that can be, until none can."""
@@ -198,7 +191,7 @@ class Scheduler:
         waiter = line.head()
         if waiter is None:
             return None
-        if not self._may_advance(line):
+        if not (line.privileged or state.quota_open):
             return state.waiting.quota
         worker = state.index.match_unbound(kind)
         if worker is not None:
@@ -274,7 +267,7 @@ class Scheduler:
         if spare < 0 or _is_trial(kind):
             return False
         if candidates:
-            self._evict(next(iter(candidates)), kind)
+            self._evict(next(EVICTION_ORDER(candidates)), kind)
             return True
         pinned = state.excess_pinned(kind, gate)
         if pinned is not None:
@@ -369,7 +362,7 @@ class Prewarmer:
         state = self._state
         for kind in kinds:
             kind.prewarm_target = 0
-            self._spawner.cancel_restarts_of(kind)
+            self._spawner.add_restarts(kind, -kind.pending_restarts)
             state.prune(kind)
         state.prewarm_targets = tuple(kind for kind in state.prewarm_targets if kind.prewarm_target)
 
@@ -378,7 +371,7 @@ class Prewarmer:
         state = self._state
         if not (state.pending_restarts or state.prewarm_targets) or state.mode is not PoolMode.RUNNING:
             return
-        if self._spawner.slots_after_stops <= 0:
+        if state.pending_restarts and self._spawner.slots_after_stops <= 0:
             self._spawner.cancel_restarts()
         if len(state.workers) >= state.settings.max:
             return

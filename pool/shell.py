@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Self, assert_never
+from typing import Self, TypedDict, Unpack, assert_never
 
 import trio
 
@@ -24,7 +24,7 @@ from pool.settings import PoolSettings, check_memory
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import Action, FailureKind, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stimulus, Stop
 from pool.tickets import (
-    AcquireTickets,
+    AcquireTicket,
     BackgroundEvent,
     BackgroundEvents,
     EventSink,
@@ -36,6 +36,19 @@ from pool.worker_port import WorkerLauncher, is_disk_full, load_conversation
 from pool.worker_task import BackgroundCallbacks, WorkerTask, rss_by_worker
 from profiles import CapabilityProfile
 from wire.messages import SessionResult
+
+
+class AcquireOptions(TypedDict, total=False):
+    """How a request waits for its worker; the defaults are those of ``stimuli.Acquire``."""
+
+    priority: int
+    """Higher is served first."""
+    spawn: stimuli.SpawnPolicy
+    """False takes only what is there now, without waiting; ``"room"`` starts a worker where there is room."""
+    nested: bool
+    """An ancestor of this request holds a worker already."""
+    bounded: bool
+    """Whether the request counts against ``waiting_capacity``."""
 
 
 class Pool:
@@ -60,15 +73,16 @@ class Pool:
         rng: random.Random | None = None,
         memory_bytes: int | None = None,
     ) -> None:
-        self._settings = settings or PoolSettings()
-        check_memory(self._settings, memory_bytes)
+        self._initial_settings = settings or PoolSettings()
+        check_memory(self._initial_settings, memory_bytes)
         self._memory_bytes = memory_bytes
         self._launcher = launcher
         self._on_event = on_event
         self._rng = rng or random.Random()  # noqa: S311  # jitter, not secrets
         self._stack = AsyncExitStack()
         self._workers: dict[str, WorkerTask] = {}
-        self._tickets = AcquireTickets()
+        self._tickets: dict[str, AcquireTicket] = {}
+        """By request id; a caller that left has removed its own."""
         self._raw_listeners = RawListeners()
         self._latencies = LatencyRecorder()
         self._request_ids = itertools.count(1)
@@ -79,7 +93,7 @@ class Pool:
     # --- life -------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        machine = self._machine = PoolMachine(self._settings, rng=self._rng, now=trio.current_time())
+        machine = self._machine = PoolMachine(self._initial_settings, rng=self._rng, now=trio.current_time())
         self.explain, self.owner_of = machine.explain, machine.owner_of
         self.placement, self.is_quiescent = machine.placement, machine.is_quiescent
         self.has_session, self.session_of = machine.has_session, machine.session_of
@@ -114,31 +128,23 @@ class Pool:
         session: str,
         profile: CapabilityProfile,
         *,
-        priority: int = 5,
         timeout: float | None = None,  # noqa: ASYNC109  # a deadline of the waiting list, not of this coroutine
-        spawn: stimuli.SpawnPolicy = True,
-        nested: bool = False,
-        bounded: bool = True,
+        **options: Unpack[AcquireOptions],
     ) -> AsyncIterator[Lease]:
         """Hold the worker of ``session`` for the length of the block.
 
         Args:
             session: the conversation's key; one key, one conversation.
             profile: what the worker must be able to do.
-            priority: higher is served first.
             timeout: seconds to wait at most; None takes ``waiting_timeout`` of the settings.
-            spawn: False takes only what is there now, without waiting; ``"room"`` starts a worker where there is room.
-            nested: an ancestor of this request holds a worker already.
-            bounded: whether the request counts against ``waiting_capacity``.
+            options: how it waits; see AcquireOptions.
 
         Raises:
             PoolSaturated, AcquireTimeout, PoolClosed, ProfileBroken, ResumeFailed: no worker, and why.
             WorkerRefused: it could not be brought to the profile's model or thinking level.
             WorkerExited: it was granted and ended in the same moment; ask again.
         """
-        lease = await self.acquire(
-            session, profile, priority=priority, timeout=timeout, spawn=spawn, nested=nested, bounded=bounded
-        )
+        lease = await self.acquire(session, profile, timeout=timeout, **options)
         try:
             yield lease
         finally:
@@ -150,35 +156,24 @@ class Pool:
         session: str,
         profile: CapabilityProfile,
         *,
-        priority: int = 5,
         timeout: float | None = None,  # noqa: ASYNC109  # a deadline of the waiting list, not of this coroutine
-        spawn: stimuli.SpawnPolicy = True,
-        nested: bool = False,
-        bounded: bool = True,
+        **options: Unpack[AcquireOptions],
     ) -> Lease:
         """The same without a block; the caller must ``release`` the lease."""
         started = trio.current_time()
         request = f"r{next(self._request_ids)}"
-        ticket = self._tickets.open(request)
+        ticket = self._tickets[request] = AcquireTicket()
         try:
+            deadline = None if timeout is None else started + timeout
             self._apply(
-                stimuli.Acquire(
-                    request=request,
-                    session=session,
-                    profile=profile,
-                    priority=priority,
-                    deadline=None if timeout is None else started + timeout,
-                    spawn=spawn,
-                    nested=nested,
-                    bounded=bounded,
-                )
+                stimuli.Acquire(request=request, session=session, profile=profile, deadline=deadline, **options)
             )
             grant = await ticket.wait()
         except trio.Cancelled:
             self._apply(stimuli.Cancel(request))
             raise
         finally:
-            self._tickets.close(request)
+            del self._tickets[request]
         return self._make_lease(grant, waited=trio.current_time() - started)
 
     def acquire_nowait(self, session: str, profile: CapabilityProfile) -> Lease:
@@ -186,12 +181,12 @@ class Pool:
         if not self._machine.is_warm(session, profile):
             raise trio.WouldBlock
         request = f"r{next(self._request_ids)}"
-        ticket = self._tickets.open(request)
+        ticket = self._tickets[request] = AcquireTicket()
         try:
             self._apply(stimuli.Acquire(request=request, session=session, profile=profile, spawn=False))
             return self._make_lease(ticket.outcome(), waited=0.0)
         finally:
-            self._tickets.close(request)
+            del self._tickets[request]
 
     async def release(self, lease: Lease) -> None:
         """Give a hold back; a turn still running is aborted, and a worker that goes on regardless is failed."""
@@ -221,11 +216,6 @@ class Pool:
         """
         if isinstance(stimulus, stimuli.SettingsChanged):
             check_memory(stimulus.settings, self._memory_bytes)
-            self._apply(stimulus)  # first: it refuses limits that contradict each other
-            self._settings = stimulus.settings
-            for life in self._workers.values():
-                life.reconfigure(stimulus.settings)
-            return
         if isinstance(stimulus, stimuli.ForgetSession):
             self._raw_listeners.release_idle(stimulus.session)
         self._apply(stimulus)
@@ -233,7 +223,7 @@ class Pool:
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109  # the documented limit of the drain
         """Take nothing new and let turns in flight end; True when the pool is empty within ``timeout`` seconds."""
         self._apply(stimuli.Drain())
-        limit = self._settings.drain_timeout if timeout is None else timeout
+        limit = self._machine.settings().drain_timeout if timeout is None else timeout
         with trio.move_on_after(limit):
             await self._wait_empty()
         return not self._workers
@@ -261,7 +251,7 @@ class Pool:
         now = trio.current_time()
         return assemble_statistics(
             self._machine.snapshot(now),
-            self._settings,
+            self._machine.settings(),
             self._workers,
             self._latencies,
             self._launcher.guarantee(),
@@ -271,7 +261,7 @@ class Pool:
     @property
     def waiting_timeout(self) -> float:
         """Seconds that a request without a deadline of its own waits."""
-        return self._settings.waiting_timeout
+        return self._machine.settings().waiting_timeout
 
     def has_room(self, session: str, profile: CapabilityProfile) -> bool:
         """Whether ``lease`` with ``spawn="room"`` would be served now, at an ordinary priority; changes nothing."""
@@ -288,17 +278,15 @@ class Pool:
 
     def _perform(self, action: Action) -> None:
         match action:
-            case Grant():
-                self._tickets.grant(action)
-            case Reject():
-                self._tickets.reject(action)
+            case Grant() | Reject():
+                self._tickets[action.request].settle(action)
             case Reset():
                 self._raw_listeners.disconnect(self._workers[action.worker])
                 self._nursery.start_soon(self._reset, action, self._workers[action.worker])
             case Reconcile():
                 self._nursery.start_soon(self._reconcile, action, self._workers[action.worker])
             case Spawn():
-                life = WorkerTask(action.worker, action.profile, self._settings, trio.current_time())
+                life = WorkerTask(action.worker, action.profile, self._machine.settings, trio.current_time())
                 self._workers[action.worker] = life
                 # in a context of its own: a worker outlives the request that happened to need it
                 contextvars.Context().run(self._nursery.start_soon, self._run_worker, life)
@@ -311,7 +299,7 @@ class Pool:
 
     async def _run_timer(self) -> None:
         """Wake at the machine's next deadline, and for maintenance; sleeps without any polling in between."""
-        maintenance_due = trio.current_time() + self._settings.maintenance_interval
+        maintenance_due = trio.current_time() + self._machine.settings().maintenance_interval
         while True:
             due = self._machine.next_wakeup()
             self._armed_for = maintenance_due if due is None else min(due, maintenance_due)
@@ -320,8 +308,8 @@ class Pool:
                 await self._wake_timer.wait()
                 continue
             if trio.current_time() >= maintenance_due:
-                maintenance_due = trio.current_time() + self._settings.maintenance_interval
-                if self._settings.max_rss:
+                maintenance_due = trio.current_time() + self._machine.settings().maintenance_interval
+                if self._machine.settings().max_rss:
                     self._apply(stimuli.MemoryUsage(rss_by_worker(self._workers.values())))
             self._apply(stimuli.ClockTick())
 
@@ -359,12 +347,13 @@ class Pool:
         started = trio.current_time()
         failure = FailureKind.RESET if action.resume_from is None else FailureKind.RESUME
         try:
-            with trio.fail_after(self._settings.reset_timeout):
+            with trio.fail_after(self._machine.settings().reset_timeout):
                 held = await load_conversation(life.worker, action, self._machine.belongs_to_other, life.transcript)
                 await self._raw_listeners.restore(action.session, life)
         except trio.TooSlowError:
             error = WorkerError(
-                f"worker {life.id} did not finish the reset within {self._settings.reset_timeout:g} s", worker=life.id
+                f"worker {life.id} did not finish the reset within {self._machine.settings().reset_timeout:g} s",
+                worker=life.id,
             )
             self._apply_if_alive(stimuli.WorkerFailed(life.id, failure, error))
         except PoolError as exc:

@@ -19,13 +19,9 @@ class Spawner:
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
-        self._last_number = 0
-        self._bucket_armed_for = float("-inf")
-
-    @property
-    def spawned(self) -> int:
+        self.spawned = 0
         """How many worker ids have been given out: ``w1`` ... ``w<spawned>``."""
-        return self._last_number
+        self._bucket_armed_for = float("-inf")
 
     # --- may we -----------------------------------------------------------------------------------------------------
 
@@ -82,8 +78,8 @@ class Spawner:
     ) -> WorkerRecord:
         """Start a worker of ``kind``; only where ``gate_for`` says None."""
         state = self._state
-        self._last_number += 1
-        worker = WorkerRecord(f"w{self._last_number}", kind, state.now)
+        self.spawned += 1
+        worker = WorkerRecord(f"w{self.spawned}", kind, state.now)
         state.workers[worker.id] = worker
         state.by_state[WorkerState.STARTING] += 1
         kind.live += 1
@@ -96,7 +92,7 @@ class Spawner:
             worker.replaces, replaces.successor, replaces.replaced = replaces, worker, True
         elif kind.pending_restarts:
             worker.is_restart = True
-            self._add_restarts(kind, -1)
+            self.add_restarts(kind, -1)
         state.bucket.consume(state.now)
         kind.budget.start_begun()
         state.counters.spawned += 1
@@ -183,7 +179,7 @@ class Spawner:
         if opened:
             state.timers.cancel(kind.retry_timer)
             kind.retry_timer = state.timers.at(budget.opened_until, self._half_open, kind)
-            self._add_restarts(kind, -kind.pending_restarts)
+            self.add_restarts(kind, -kind.pending_restarts)
             state.notify("breaker_opened", profile=kind.profile.short, error=str(error))
         elif not budget.is_open:
             state.timers.cancel(kind.retry_timer)
@@ -209,19 +205,16 @@ class Spawner:
     def require_restart(self, kind: ProfileRecord) -> None:
         """Start one more worker of ``kind`` when there is room: capacity was lost."""
         if self._state.mode in (PoolMode.RUNNING, PoolMode.PAUSED) and not kind.budget.is_open:
-            self._add_restarts(kind, 1)
+            self.add_restarts(kind, 1)
 
     def cancel_restarts(self) -> None:
         """Nothing is owed any more: the pool is full."""
         for kind in list(self._state.pending_restarts):
-            self.cancel_restarts_of(kind)
+            self.add_restarts(kind, -kind.pending_restarts)
             self._state.prune(kind)
 
-    def cancel_restarts_of(self, kind: ProfileRecord) -> None:
-        """Nothing of this kind is owed any more."""
-        self._add_restarts(kind, -kind.pending_restarts)
-
-    def _add_restarts(self, kind: ProfileRecord, more: int) -> None:
+    def add_restarts(self, kind: ProfileRecord, more: int) -> None:
+        """Owe so many more (or fewer) starts of this kind."""
         kind.pending_restarts += more
         if kind.pending_restarts:
             self._state.pending_restarts[kind] = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from errors import PoolError, UsageError
 from pool import rejections
-from pool.available import AvailableIndex
+from pool.available import EVICTION_ORDER, AvailableIndex
 from pool.budget import TokenBucket
 from pool.records import AgentWorkers, HardGroup, HoldRecord, ProfileRecord, SessionRecord, WorkerRecord
 from pool.settings import PoolSettings
@@ -315,7 +315,7 @@ class PoolState:
             )
         elif gate is kind.condition:
             pinned, most = [worker for worker in pinned if worker.profile_record is kind], settings.max_per_profile - 1
-        return pinned[0] if 0 <= most < len(pinned) else None
+        return next(EVICTION_ORDER(pinned)) if 0 <= most < len(pinned) else None
 
     def record_service_interval(self) -> None:
         """Learn how often waiters are served, for ``retry_after``."""

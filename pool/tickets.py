@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import msgspec
 import trio
 
-from errors import PoolError
 from pool.stimuli import Grant, Reject
 from rpc.requests import copy_error
 from wire.messages import BackgroundProcesses, ExecExit, SessionResult
@@ -28,54 +27,30 @@ class AcquireTicket:
 
     def __init__(self) -> None:
         self._settled = trio.Event()
-        self._grant: Grant | None = None
-        self._error: PoolError | None = None
+        self._outcome: Grant | Reject | None = None
 
-    def settle(self, grant: Grant | None, error: PoolError | None) -> None:
+    def settle(self, outcome: Grant | Reject) -> None:
         """Give the caller its outcome."""
-        self._grant, self._error = grant, error
+        self._outcome = outcome
         self._settled.set()
 
     def outcome(self) -> Grant:
         """The grant, or the error raised; trio.WouldBlock before it is settled.
 
-        The machine may give one error to many callers, or to the same session for ever: each raises a copy of its own,
-        since an exception keeps the frames of everybody who ever raised it.
+        One error may go to many callers: each raises a copy, since an exception keeps the frames of every raise.
         """
-        if self._grant is not None:
-            return self._grant
-        if self._error is None:
-            raise trio.WouldBlock
-        raise copy_error(self._error)
+        match self._outcome:
+            case Grant() as grant:
+                return grant
+            case Reject(error=error):
+                raise copy_error(error)
+            case None:
+                raise trio.WouldBlock
 
     async def wait(self) -> Grant:
         """Wait to be settled. A checkpoint in any case."""
         await self._settled.wait()
         return self.outcome()
-
-
-class AcquireTickets:
-    """All open tickets by request id. A caller that left has closed its ticket, so nothing reaches it any more."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, AcquireTicket] = {}
-
-    def open(self, request: str) -> AcquireTicket:
-        """A ticket for a new request."""
-        ticket = self._open[request] = AcquireTicket()
-        return ticket
-
-    def close(self, request: str) -> None:
-        """The caller no longer waits."""
-        del self._open[request]
-
-    def grant(self, grant: Grant) -> None:
-        """The machine granted a request."""
-        self._open[grant.request].settle(grant, None)
-
-    def reject(self, reject: Reject) -> None:
-        """The machine refused a request."""
-        self._open[reject.request].settle(None, reject.error)
 
 
 EventSink = Callable[[str, dict[str, Any]], None]

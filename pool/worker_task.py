@@ -38,7 +38,9 @@ _ENDS_AT_ONCE, _ENDS_A_SECOND = 256, 20.0
 class WorkerTask:
     """The shell's record of one worker and the task that lives it. ``error`` says, in the end, what it died of."""
 
-    def __init__(self, worker_id: str, profile: CapabilityProfile, settings: PoolSettings, now: float) -> None:
+    def __init__(
+        self, worker_id: str, profile: CapabilityProfile, settings: Callable[[], PoolSettings], now: float
+    ) -> None:
         self.id = worker_id
         self.profile = profile
         self.spawned_at = now
@@ -80,11 +82,6 @@ class WorkerTask:
         """Seconds since its running turn began; None when it runs none."""
         began = [start for lease in self.leases if (start := lease.running_since) is not None]
         return now - min(began) if began else None
-
-    def reconfigure(self, settings: PoolSettings) -> None:
-        """New times for its start and its health."""
-        self._settings = settings
-        self.health.reconfigure(settings)
 
     def has_conversation_of(self, session: str) -> bool:
         """Whether the conversation that it was given last is this session's."""
@@ -152,7 +149,7 @@ class WorkerTask:
 
             nursery.start_soon(stop_early)
             try:
-                await worker.client.wait_ready(self._settings.start_timeout)
+                await worker.client.wait_ready(self._settings().start_timeout)
                 self.startup_stderr = worker.stderr_tail()[-_STARTUP_STDERR_CHARACTERS:]
                 ready = True
             except WorkerStartFailed as exc:
@@ -234,7 +231,7 @@ class WorkerTask:
     async def _ping(self, worker: PoolWorker) -> None:
         held_back = worker.client.statistics().backpressure_count
         try:
-            await worker.client.request("ping", {}, timeout=self._settings.ping_timeout)
+            await worker.client.request("ping", {}, timeout=self._settings().ping_timeout)
         except RequestTimeout:
             if worker.client.statistics().backpressure_count == held_back:
                 self.health.ping_failed()
@@ -254,7 +251,7 @@ class WorkerTask:
     def _record_stall(self, on_fact: Callable[[Stimulus], None]) -> None:
         for lease in self.leases:
             if lease.awaits_answer:
-                lease.stalled_for = float(self._settings.turn_stall)
+                lease.stalled_for = float(self._settings().turn_stall)
         on_fact(TurnStalled(self.id))
 
     def _unresponsive_error(self) -> WorkerStalled:
@@ -266,7 +263,7 @@ class WorkerTask:
 
     def _stalled_error(self) -> WorkerStalled:
         return WorkerStalled(
-            f"worker {self.id} (pid {self.pid}) was silent for {self._settings.turn_stall:g} s in a turn "
+            f"worker {self.id} (pid {self.pid}) was silent for {self._settings().turn_stall:g} s in a turn "
             "and did not end it when aborted",
             worker=self.id,
         )

@@ -1,7 +1,10 @@
 """The states of workers after their start: available, parked, retiring, stopping, dead."""
 
+import math
+
 from errors import PoolError
 from pool import rejections
+from pool.available import EVICTION_ORDER
 from pool.records import SessionRecord, WorkerRecord
 from pool.spawning import Spawner
 from pool.state import PoolState
@@ -39,29 +42,33 @@ class Workers:
 
     def refresh(self, worker: WorkerRecord) -> None:
         """Bring the worker's state in line with the facts about its session; call after any of them changed."""
-        before = worker.state
-        if before is not WorkerState.IDLE and before is not WorkerState.LEASED:
+        before, state = worker.state, self._state
+        if before not in (WorkerState.IDLE, WorkerState.LEASED):
             return
-        if self._state.mode in (PoolMode.DRAINING, PoolMode.CLOSED) and not worker.in_use:
+        if state.mode in (PoolMode.DRAINING, PoolMode.CLOSED) and not worker.in_use:
             self.stop(worker, StopReason.DRAINED)
             return
         if not worker.quiescent:
             if before is WorkerState.IDLE:
                 self.make_unavailable(worker)
-                self._state.transition_worker(worker, WorkerState.LEASED)
+                state.transition_worker(worker, WorkerState.LEASED)
             if worker.retire_reason == "mismatch" and not worker.in_use and worker.session and worker.session.waiting:
                 self.stop(worker, StopReason.MISMATCH)  # its own session would wait for its commands, perhaps for ever
             else:
                 self._update_pinned(worker)
             return
-        self._state.pinned.pop(worker, None)
+        state.pinned.pop(worker, None)
         if before is WorkerState.LEASED:
-            self._state.transition_worker(worker, WorkerState.IDLE)
+            state.transition_worker(worker, WorkerState.IDLE)
             worker.retire_reason = "outdated" if worker.outdated else worker.retire_reason
         if self._retire_if_due(worker):
             return
-        if worker not in self._state.index:
-            self.make_available(worker)
+        if worker not in state.index:
+            worker.idle_since = state.now
+            state.index.add(worker)
+            state.freed.append(worker)
+            state.touched_agents[worker.profile_record.agent] = None
+            self.arm_idle_timer(worker)
 
     def _update_pinned(self, worker: WorkerRecord) -> None:
         """Only background commands keep the worker, or more than that; who waits may have it for another reason now."""
@@ -77,14 +84,6 @@ class Workers:
         """Take the worker out of the available ones."""
         self._state.index.discard(worker)
         self._state.timers.cancel(worker.idle_timer)
-
-    def make_available(self, worker: WorkerRecord) -> None:
-        """Offer it to waiters, if it may be offered."""
-        state, worker.idle_since = self._state, self._state.now
-        state.index.add(worker)
-        state.freed.append(worker)
-        state.touched_agents[worker.profile_record.agent] = None
-        self.arm_idle_timer(worker)
 
     def turn_stalled(self, stalled: TurnStalled) -> None:
         """Count a turn that is aborted because nothing happens in it, and tell of it."""
@@ -150,25 +149,18 @@ class Workers:
 
     # --- idle times -------------------------------------------------------------------------------------------------
 
-    def arm_idle_timer(self, worker: WorkerRecord) -> None:
-        """(Re)start the clock of an available worker; all its times count from its last turn."""
-        self._set_idle_timer(worker, self._idle_deadlines(worker))
-
-    def _set_idle_timer(self, worker: WorkerRecord, dues: list[float]) -> None:
-        timers = self._state.timers
-        timers.cancel(worker.idle_timer)
-        if dues:
-            worker.idle_timer = timers.at(min(dues), self._on_idle_timer, worker)
-
-    def _idle_deadlines(self, worker: WorkerRecord) -> list[float]:
-        """When the worker may be stopped, and when its session is parked."""
-        settings = self._state.settings
+    def arm_idle_timer(self, worker: WorkerRecord, after: float = -math.inf) -> None:
+        """(Re)start the clock of an available worker; its times count from its last turn."""
+        state, settings = self._state, self._state.settings
+        state.timers.cancel(worker.idle_timer)
         dues = []
         if self._is_reclaimable(worker):
             dues.append(worker.idle_since + settings.idle_timeout)
         if worker.session is not None and settings.session_idle_timeout:
             dues.append(worker.idle_since + settings.session_idle_timeout)
-        return dues
+        due = min((due for due in dues if due > after), default=None)
+        if due is not None:
+            worker.idle_timer = state.timers.at(due, self._on_idle_timer, worker)
 
     def _is_reclaimable(self, worker: WorkerRecord) -> bool:
         """A session that is never parked keeps its worker."""
@@ -182,7 +174,7 @@ class Workers:
             state.freed.append(worker)
         self.stop_idle()
         if worker in state.index:
-            self._set_idle_timer(worker, [due for due in self._idle_deadlines(worker) if due > state.now])
+            self.arm_idle_timer(worker, state.now)
 
     def stop_idle(self) -> None:
         """Stop idle workers above ``min`` and their profile's target that had no turn for ``idle_timeout``."""
@@ -202,7 +194,7 @@ class Workers:
     def shrink_to_max(self) -> None:
         """Stop what is above ``max``: available workers, the coldest first, then starting ones, the newest first."""
         state = self._state
-        candidates = list(state.index.lru)
+        candidates = list(EVICTION_ORDER(state.index.lru))
         candidates += [worker for worker in reversed(state.workers.values()) if worker.state is WorkerState.STARTING]
         for worker in candidates:
             if self._spawner.slots_after_stops >= 0:

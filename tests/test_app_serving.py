@@ -27,15 +27,6 @@ Told = list[tuple[str, dict[str, Any]]]
 FEW = PoolSettings(min=0, max=2)
 
 
-class Launcher(GatewayLauncher):
-    """Keeps what it is told of the wire's settings."""
-
-    rpc: RpcSettings | None = None
-
-    def reconfigure(self, settings: RpcSettings) -> None:
-        self.rpc = settings
-
-
 class Place:
     """A gateway that serves, with the settings file that the test writes."""
 
@@ -69,7 +60,7 @@ class Place:
 
 @asynccontextmanager
 async def serving(tmp_path: Path, first: Settings) -> AsyncIterator[Place]:
-    async with open_world(tmp_path, launcher=Launcher(), profiles=first) as world:
+    async with open_world(tmp_path, launcher=GatewayLauncher(), profiles=first) as world:
         world.gateway.reconfigure(first.gateway, agent_parts(first))
         yield Place(world, first)
 
@@ -82,9 +73,7 @@ async def test_limits_and_the_wires_times_hold_at_once(tmp_path: Path, autojump_
     async with serving(tmp_path, Settings(pool=FEW)) as place:
         answer = await place.reload(Settings(pool=PoolSettings(min=0, max=3), rpc=RpcSettings(abort_grace=Seconds(7))))
         assert place.world.gateway.pool.statistics().pool.max == 3
-        assert isinstance(place.launcher, Launcher)
-        assert place.launcher.rpc is not None
-        assert place.launcher.rpc.abort_grace == Seconds(7)
+        assert place.launcher.settings.abort_grace == Seconds(7)
         assert answer["changed"] == ["pool.max", "rpc.abort_grace"]
         assert place.told == [("reloaded", answer)]
 

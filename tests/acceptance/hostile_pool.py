@@ -102,7 +102,8 @@ class HostilePool:
 
     def hurry(self, life: WorkerTask, **times: Any) -> None:
         """Other times for one worker, from its next look on: the others may be held up. None: the pool's again."""
-        life.reconfigure(msgspec.structs.replace(self.settings, **times))
+        changed = msgspec.structs.replace(self.settings, **times)
+        life._settings = life.health._settings = lambda: changed
 
     @property
     def lives(self) -> list[WorkerTask]:

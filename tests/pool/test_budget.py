@@ -43,7 +43,7 @@ def test_the_bucket_fills_up_again_but_never_above_the_burst() -> None:
 def test_a_changed_rate_counts_from_what_was_taken() -> None:
     bucket = TokenBucket(1, 1.0)
     bucket.consume(0.0)
-    bucket.reconfigure(3, 1.0)
+    bucket.set_limits(3, 1.0)
     assert bucket.has_token(0.0)
 
 

@@ -41,3 +41,12 @@ def test_an_acquire_that_takes_only_room_hears_that_its_worker_did_not_start() -
     modest = world.acquire("s1", spawn="room", timeout=60)
     world.fail("w1", stimuli.FailureKind.START)
     assert "its worker did not start" in str(world.errors[modest])
+
+
+def test_no_room_is_foretold_on_a_worker_that_is_being_brought_to_another_model() -> None:
+    world = World(max=1)
+    world.acquire("s", make_profile("a", model="small"))
+    world.ready("w1")
+    other = make_profile("a", model="large")
+    assert not world.machine.has_worker("s", other)
+    assert world.acquire("s", other, spawn=False) in world.errors
