@@ -51,7 +51,7 @@ class Caller(Protocol):
 
 
 class MethodDispatcher(Protocol):
-    """What serves the methods of every door; ``gateway.methods.table.Methods`` implements it."""
+    """What serves the methods of every door; ``gateway.methods.table.MethodTable`` implements it."""
 
     async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
         """Run a method with undecoded parameters; the result can be held by JSON. Raises PoolError for the caller."""

@@ -1,9 +1,4 @@
-"""Hook loading and calling.
-
-Where hooks come from: the operator's Python file and installed packages; refused with the line to mend.
-
-Calling hooks: each within its time, none of them the end of anything.
-"""
+"""Loads hooks from the operator's file and installed packages, and calls each within its time."""
 
 import inspect
 import math
@@ -120,13 +115,13 @@ def hook_name(hook: HookCallable) -> str:
 
 
 def location_of(hook: HookCallable) -> str:
-    """Where a hook is written: ``file:line`` as far as that can be told."""
+    """Where a hook is written: ``file:line`` if known."""
     code = getattr(inspect.unwrap(hook), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(hook)
 
 
 def _error_location(exc: BaseException, path: Path) -> str:
-    """The line of the file where it went wrong, however deep in somebody else's code."""
+    """The line of the file that failed, however deep the error was raised."""
     lines = [frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if frame.filename == str(path)]
     return f"{path}:{lines[-1]}" if lines else str(path)
 
@@ -173,11 +168,11 @@ class HookRunner:
         }
 
     def has(self, name: HookName) -> bool:
-        """Whether anybody wants to hear of it: without, an event need not even be made."""
+        """Whether there is a hook for this event."""
         return bool(self._hooks.get(name))
 
     async def notify(self, name: HookName, event: msgspec.Struct) -> None:
-        """Tell everybody, one after the other; what they return is ignored."""
+        """Call the hooks of an event one after the other; what they return is ignored."""
         for hook in self._hooks.get(name, ()):
             await self._call(hook, name, event)
 
@@ -206,7 +201,7 @@ class HookRunner:
             if all(isinstance(item, str | ExcludeFiles) for item in items):
                 said += items
             else:
-                what = f"returned {type(answer).__name__}, not texts, a LeaveOut or None"
+                what = f"returned {type(answer).__name__}, not texts, an ExcludeFiles or None"
                 self._report(hook, "agent:bootstrap", what)
         texts = [item.strip() for item in said if isinstance(item, str) and item.strip()]
         left_out = [item.files for item in said if isinstance(item, ExcludeFiles)]
@@ -246,11 +241,11 @@ class _HookFunction:
         self._is_async = inspect.iscoroutinefunction(function)
         self._callers = trio.CapacityLimiter(_MAX_THREADS)
         self._threads = trio.CapacityLimiter(math.inf)
-        """Only counts: a token comes back when its thread ends, whether or not anybody still waits for it."""
+        """Only counts: a token comes back when its thread ends, even if its caller was cancelled."""
 
     @property
     def is_stuck(self) -> bool:
-        """Whether too many threads that nobody waits for any more still run it."""
+        """Whether too many abandoned threads still run it."""
         return self._threads.borrowed_tokens - self._callers.borrowed_tokens >= _MAX_OVERDUE_THREADS
 
     async def call(self, event: msgspec.Struct) -> Any:

@@ -79,7 +79,7 @@ class ExcludeFiles(msgspec.Struct, frozen=True):
 
 
 class CommandReceived(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody has given the session a slash command. ``source`` is None for a front end that is no channel."""
+    """A slash command for the session. ``source`` is None unless it came from a channel."""
 
     command: Literal["new", "reset", "stop"]
     session: str
@@ -115,7 +115,7 @@ class HookMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """Returned by a hook: the message goes no further. ``reason`` is told to who sent it, if anybody is."""
+    """Returned by a hook: the message goes no further. Its sender gets the ``reason``, if there is one to get it."""
 
     reason: str = ""
 

@@ -29,6 +29,8 @@ class EventDisplay(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     line: tuple[str, ...] = ()
+    detail: str = ""
+    """One more part, for front ends with room for a long line."""
     separator: str = ", "
     tone: Literal["", "good", "warn", "bad"] = ""
     text: Literal["", "text", "think"] = ""
@@ -88,6 +90,7 @@ class EventType(StrEnum):
                 *("{reason}", "{error.message}", "on {worker}"),
                 "{usage.input_tokens} + {usage.output_tokens} tokens",
             ),
+            detail="{text}",
             tone="good",
         ),
     )

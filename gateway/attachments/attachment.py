@@ -75,7 +75,7 @@ class StderrBuffer:
 
 _PUSH_BYTES = 256 * 1024
 _ACK_EVERY_LINES = 8
-"""After so many lines that were handed on the front end hears of it, though it is told nothing else."""
+"""Lines taken from the front end after which it gets an acknowledgement, even without output."""
 _FINISH_TIMEOUT = 10.0
 """Seconds that the last requests of a front end may take once it says nothing more."""
 _encode = msgspec.json.Encoder().encode
@@ -166,19 +166,19 @@ class Attachment:
         self._wake()
 
     def _push_now(self) -> bool:
-        """What is told while nobody pushes need not wait for a task."""
+        """Push directly while the pushing task is idle; False if that would wait."""
         if self._nonblocking_caller is None or not self._is_idle or self.waiting_bytes > _PUSH_BYTES:
             return False
-        told, size = list(self._send_queue), self.waiting_bytes
+        lines, size = list(self._send_queue), self.waiting_bytes
         if self._nonblocking_caller.push_now("attach", self._frame()):
             self._progress.set()
             return True
-        self._send_queue.extend(told)
+        self._send_queue.extend(lines)
         self.waiting_bytes = size
         return False
 
     def end(self, error: PoolError) -> None:
-        """The front end is to be told that it is over, and why."""
+        """End the attachment; the front end gets the reason, and no more lines."""
         if self._ended is None:
             self._ended = error
             self._send_queue.clear()
@@ -186,12 +186,12 @@ class Attachment:
             self._wake()
 
     def detach(self) -> None:
-        """The program that it takes the place of was told to end."""
+        """End the attachment after its last lines: the front end asked the program to shut down."""
         self._is_detaching = True
         self._wake()
 
     async def finish(self) -> None:
-        """The front end says nothing more: return when it has been told what it asked for, or not in time."""
+        """The front end has closed its input: return once its requests are answered, or after 10 s."""
         with trio.move_on_after(_FINISH_TIMEOUT):
             while self._send_queue or any(pending.needs_answer for pending in self._pending):
                 await self._wait_progress()
@@ -213,7 +213,7 @@ class Attachment:
         await self._progress.wait()
 
     async def run(self) -> None:
-        """Push what it is told until it has been told the end."""
+        """Push lines and stderr to the front end until the attachment has ended, then ``attach_ended``."""
         while self._ended is None and not (self._is_detaching and not self._send_queue and not self._stderr):
             if self._stderr:
                 await self._push_stderr()

@@ -1,4 +1,4 @@
-"""All attachments: who speaks with which session's worker directly, and what such a worker must be like."""
+"""All attachments of front ends to session workers, and the profiles that those workers need."""
 
 import hashlib
 import logging
@@ -32,7 +32,7 @@ from wire.messages import SessionResult
 
 _logger = logging.getLogger("pool.attachments")
 _MAX_UNUSED_SESSIONS = 1_000
-"""Sessions that nobody is attached to any more and that keep their profile and their settings."""
+"""Sessions without a front end that keep their profile and settings."""
 _MAX_ATTACHMENTS = 512
 _OWN_KEY_PREFIX = "attach-"
 """Prefix of session keys that are made for front ends that name none."""
@@ -57,9 +57,9 @@ class Attachments:
         *,
         pool: Pool,
         sessions: Sessions,
-        session_desk: SessionAdmin,
-        shelf: ProfileCache,
-        conductor: TurnScheduler,
+        session_admin: SessionAdmin,
+        profile_cache: ProfileCache,
+        scheduler: TurnScheduler,
         intake: Intake,
         data_dir: Path,
         start_soon: Callable[..., None],
@@ -68,14 +68,14 @@ class Attachments:
         self._nursery_start = start_soon
         self._is_closed = False
         self.accept_passthrough: Callable[[str, str, str, RawRequest], Run] = intake.accept_passthrough
-        self.abort = conductor.abort
-        self.lease_of = conductor.lease_of
+        self.abort = scheduler.abort
+        self.lease_of = scheduler.lease_of
         self.owner_of = pool.owner_of
-        self.background_commands = session_desk.background_commands
-        self._scheduler = conductor
+        self.background_commands = session_admin.background_commands
+        self._scheduler = scheduler
         self._sessions = sessions
-        self._session_admin = session_desk
-        self._profile_cache = shelf
+        self._session_admin = session_admin
+        self._profile_cache = profile_cache
         self._lookup = ConversationLookup(sessions, self.owner_of, data_dir)
         self._attached_sessions: OrderedDict[str, AttachedSession] = OrderedDict()
         self._open: dict[str, Attachment] = {}
@@ -101,7 +101,7 @@ class Attachments:
             self._nursery_start(task, *args)
 
     def attended(self, session: str) -> bool:
-        """Whether somebody is attached who sees what the session's worker asks."""
+        """Whether a front end is attached to the session, and so receives its worker's questions."""
         port = self._attached_sessions.get(session)
         return port is not None and bool(port.front_ends)
 
@@ -192,7 +192,7 @@ class Attachments:
             nursery.cancel_scope.cancel()
 
     async def _discard(self, port: AttachedSession, lease: Lease) -> None:
-        """Nobody can go on with a conversation that was not kept."""
+        """Release the worker of a conversation that is not kept, and delete the session."""
         session = port.session
         port.release_idle()
         is_spent = not DIALECTS[port.profile.dialect].reusable_unsaved
@@ -262,7 +262,7 @@ class Attachments:
     async def _profile(
         self, request: AttachRequest, session: str, agent: str, role: str, flags: AgentFlags
     ) -> CapabilityProfile:
-        """A known session's own where nothing else is asked for; else what the command line says, where it was said."""
+        """A known session's own profile if nothing else is asked for; otherwise that of the command line."""
         entry = self._sessions.get(session)
         if entry is not None and flags.keeps_profile and not session.startswith(_OWN_KEY_PREFIX):
             return await self._profile_cache.for_session(entry)

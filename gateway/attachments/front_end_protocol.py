@@ -1,11 +1,4 @@
-"""Per-dialect front-end protocol.
-
-How a worker's dialect looks from a front end: what requests mean, what answers of our own are like. Pure.
-
-The native dialect towards a front end; see ``gateway.attachments.front_end_protocol``. Pure.
-
-The pi dialect towards a front end; see ``gateway.attachments.front_end_protocol``. Pure.
-"""
+"""What a front end's requests mean in each dialect, and the lines that the gateway answers with itself. Pure."""
 
 from collections.abc import Sequence
 from enum import Enum, auto
@@ -27,7 +20,7 @@ class RequestKind(Enum):
     PROMPT = auto()
     ABORT = auto()
     PLAIN = auto()
-    """It changes nothing that anybody else must know of."""
+    """It changes nothing outside its answer."""
     SETTER = auto()
     """It changes how the worker works from now on."""
     MOVING = auto()
@@ -40,7 +33,7 @@ class RequestKind(Enum):
 
 
 class ObservedRun(NamedTuple):
-    """What the lines of a program have said of its runs.
+    """The state of the program's runs, as read from its lines.
 
     ``settles``: the program says when it will not go on by itself, which is later than the end of a run.
     """
@@ -147,30 +140,30 @@ class NativeFrontEnd:
     """Implements ``FrontEndProtocol``. Methods that are not listed here are the worker's to know."""
 
     def name_of(self, command: RawObject) -> str | None:
-        """See ``FrontEndProtocol``."""
+        """The member ``method``."""
         return text_member(command, "method")
 
     def kind_of(self, command: RawObject) -> RequestKind:
-        """See ``FrontEndProtocol``."""
+        """UNKNOWN without a method or with an invalid id; methods that are not listed are PLAIN."""
         method = self.name_of(command)
         if method is None or not _is_id(command.get("id")):
             return RequestKind.UNKNOWN
         return _NATIVE_KINDS.get(method, RequestKind.PLAIN)
 
     def file_of(self, command: RawObject) -> str | None:
-        """See ``FrontEndProtocol``."""
+        """The parameter ``session_file``."""
         return _decode_params(command, _SessionFileParam()).session_file or None
 
     def text_of(self, command: RawObject) -> str:
-        """See ``FrontEndProtocol``."""
+        """The parameter ``text``."""
         return _decode_params(command, _TextParam()).text
 
     def parse_error(self, text: str) -> bytes | None:
-        """See ``FrontEndProtocol``; a blank line is passed over."""
+        """An error with id null; a blank line is passed over."""
         return _native_error(_NO_ID, "parse_error", describe_parse_error(text)) if text.strip() else None
 
     def error_reply(self, command: RawObject, error: PoolError) -> bytes:
-        """See ``FrontEndProtocol``."""
+        """An error under the request's id."""
         identity = command.get("id", _NO_ID)
         if not _is_id(identity):
             return _native_error(_NO_ID, "parse_error", "the id is neither a string nor an integer")
@@ -179,15 +172,15 @@ class NativeFrontEnd:
         return _native_error(identity, error.code, error.message)
 
     def shutdown_reply(self, command: RawObject) -> bytes | None:
-        """See ``FrontEndProtocol``."""
+        """An empty result."""
         return _encode({"id": command["id"], "result": {}}) if "id" in command else None
 
     def startup_lines(self, ready: Ready | None) -> Sequence[bytes]:
-        """See ``FrontEndProtocol``."""
+        """The ``ready`` event."""
         return () if ready is None else (_encode({"event": "ready", "data": ready}),)
 
     def worker_lost(self, error: PoolError) -> Sequence[bytes]:
-        """See ``FrontEndProtocol``: who asked is answered with an error, who watched is told."""
+        """An ``error`` event for observers, and ``done``."""
         facts = {"severity": "error", "phase": "lifecycle", "message": error.message}
         return (
             _encode({"event": "error", "data": facts}),
@@ -195,13 +188,13 @@ class NativeFrontEnd:
         )
 
     def next_run_state(self, seen: ObservedRun, line: bytes) -> ObservedRun:
-        """See ``FrontEndProtocol``."""
+        """A run is open from ``run_start`` to ``done``."""
         if line.startswith(b'{"event":"run_start"'):
             return ObservedRun(is_open=True)
         return ObservedRun() if line.startswith(b'{"event":"done"') else seen
 
     def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:  # noqa: ARG002 - the request says it all
-        """See ``FrontEndProtocol``."""
+        """The request itself, under its method."""
         return {str(self.name_of(command)): without_id(command)}
 
 
@@ -258,24 +251,24 @@ class PiFrontEnd:
     """Implements ``FrontEndProtocol``, as pi 0.73 and 0.87 behave."""
 
     def name_of(self, command: RawObject) -> str | None:
-        """See ``FrontEndProtocol``."""
+        """The member ``type``."""
         return text_member(command, "type")
 
     def kind_of(self, command: RawObject) -> RequestKind:
-        """See ``FrontEndProtocol``; commands with other names are passed on to pi."""
+        """Commands that are not listed are PLAIN: pi answers them."""
         name = self.name_of(command)
         return RequestKind.UNKNOWN if name is None else _PI_KINDS.get(name, RequestKind.PLAIN)
 
     def file_of(self, command: RawObject) -> str | None:
-        """See ``FrontEndProtocol``."""
+        """The member ``sessionPath``."""
         return text_member(command, "sessionPath")
 
     def text_of(self, command: RawObject) -> str:
-        """See ``FrontEndProtocol``."""
+        """The member ``message``."""
         return text_member(command, "message") or ""
 
     def parse_error(self, text: str) -> bytes | None:
-        """See ``FrontEndProtocol``; pi takes anything that JavaScript can read for a command, and dies of ``null``."""
+        """As pi answers: any JSON value but ``null``, on which pi exits, is an unknown command."""
         try:
             is_value = msgspec.json.decode(text) is not None
         except DECODE_ERRORS:
@@ -286,19 +279,19 @@ class PiFrontEnd:
         return _pi_error(None, _PARSE, f"Failed to parse command: {why}")
 
     def error_reply(self, command: RawObject, error: PoolError) -> bytes:
-        """See ``FrontEndProtocol``."""
-        told = command.get("type")
+        """An unsuccessful ``response``."""
+        kind = command.get("type")
         if self.kind_of(command) is RequestKind.UNKNOWN:
-            shown = "undefined" if told is None else self.name_of(command) or bytes(told).decode(errors="replace")
-            return _pi_error(command.get("id"), told, f"Unknown command: {shown}")
-        return _pi_error(command.get("id"), told, error.message)
+            shown = "undefined" if kind is None else self.name_of(command) or bytes(kind).decode(errors="replace")
+            return _pi_error(command.get("id"), kind, f"Unknown command: {shown}")
+        return _pi_error(command.get("id"), kind, error.message)
 
     def shutdown_reply(self, command: RawObject) -> bytes | None:  # noqa: ARG002 - there is no such command
-        """See ``FrontEndProtocol``."""
+        """None: pi has no such command."""
         return None
 
     def startup_lines(self, ready: Ready | None) -> Sequence[bytes]:  # noqa: ARG002 - pi says nothing
-        """See ``FrontEndProtocol``."""
+        """Nothing: pi prints no first line."""
         return ()
 
     def worker_lost(self, error: PoolError) -> Sequence[bytes]:
@@ -321,7 +314,7 @@ class PiFrontEnd:
         return seen
 
     def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:
-        """See ``FrontEndProtocol``; what a cycle has come to is set by name."""
+        """The request itself; for a ``cycle_`` command, the request that sets its result by name."""
         name = str(self.name_of(command))
         if not name.startswith("cycle_"):
             return {name: without_id(command)}

@@ -1,9 +1,4 @@
-"""Find the conversation that a command line names.
-
-Finds transcripts by the id in their header. Blocks.
-
-Finds the conversation that a front end's command line names: by session key, transcript path or conversation id.
-"""
+"""Finds the conversation that a front end's command line names: by session key, transcript path or conversation id."""
 
 import os
 import re

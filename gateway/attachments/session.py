@@ -1,9 +1,4 @@
-"""Attached session and shared hold.
-
-The hold on a session's worker that its attached front ends share: taken when one asks, kept while any waits.
-
-The front ends that speak with a session's worker directly: their requests out, its lines back to their readers.
-"""
+"""A session with attached front ends: their requests to its worker, its lines back, and the hold that they share."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -26,11 +21,11 @@ if TYPE_CHECKING:
     from gateway.attachments.attachments import Attachments
 
 _LINGER = 0.05
-"""Seconds that it is kept when nobody waits: who asks question after question needs it again at once."""
+"""Seconds that an unused hold is kept, for a front end that sends request after request."""
 
 
 class _HoldUsage:
-    """One hold: how many requests wait on it, since when none does, whether somebody watches that."""
+    """One hold: how many requests use it, since when none does, whether a task watches for that."""
 
     def __init__(self) -> None:
         self.users = 0
@@ -61,7 +56,7 @@ class SharedHold:
         return lease
 
     def release(self, lease: Lease) -> None:
-        """Whoever took it needs it no more."""
+        """Give back what ``acquire`` returned; the hold ends after 50 ms without use."""
         held = self._leases[lease]
         held.users -= 1
         if held.users:
@@ -80,7 +75,7 @@ class SharedHold:
         return any(held.users for held in self._leases.values())
 
     def release_idle(self) -> None:
-        """Keep nothing that nobody waits on."""
+        """Release every hold that no request uses."""
         for lease in [lease for lease, held in self._leases.items() if not held.users]:
             self._release_lease(lease)
 
@@ -138,10 +133,10 @@ class AttachedSession:
             profile = await self._context.profile_of(self.session)
             return await pool.acquire(self.session, profile, bounded=False)
 
-    def handle_urgent(self, asker: "Attachment", command: RawObject) -> None:
+    def handle_urgent(self, front_end: "Attachment", command: RawObject) -> None:
         """An abort does not wait behind a prompt of the same front end that no worker has been sent yet."""
         if self._prompts and self.protocol.kind_of(command) is RequestKind.ABORT:
-            for pending in self._prompts.get(asker, ()):
+            for pending in self._prompts.get(front_end, ()):
                 if pending.run is not None and not pending.dispatched.is_set():
                     self._context.abort(pending.run)
 
@@ -333,8 +328,8 @@ class AttachedSession:
     def receive_stderr(self, lines: bytes) -> None:
         """Take stderr output of the worker."""
         words = lines.decode(errors="replace")
-        for asker in self.front_ends:
-            asker.send_stderr(words)
+        for front_end in self.front_ends:
+            front_end.send_stderr(words)
 
     def release_idle(self) -> None:
         """Release every worker that no request uses."""
@@ -356,13 +351,13 @@ class AttachedSession:
     def _send_to_owner(self, request: str, line: bytes, others: bytes) -> None:
         """An event of a request: the front end that made it reads its own id there."""
         owner = self._forwarded.get(request)
-        for asker in self.front_ends.copy():
-            asker.send_lines((line if owner is not None and asker is owner.front_end else others,))
+        for front_end in self.front_ends.copy():
+            front_end.send_lines((line if owner is not None and front_end is owner.front_end else others,))
 
     def _broadcast(self, lines: list[bytes]) -> None:
         if lines:
-            for asker in self.front_ends.copy():
-                asker.send_lines(lines)
+            for front_end in self.front_ends.copy():
+                front_end.send_lines(lines)
 
 
 def _normalize_path(cwd: str, name: str) -> str:

@@ -14,7 +14,7 @@ from wire.messages import Message
 
 
 class TextPieces(msgspec.Struct, frozen=True):
-    """Text, piece by piece as the worker said it: valid JSON strings for ``EventBus.publish_text``."""
+    """Pieces of text as the worker sent them: valid JSON strings for ``EventBus.publish_text``."""
 
     type: Literal["text_chunk", "think_chunk"]
     pieces: list[msgspec.Raw]
@@ -36,8 +36,8 @@ class Translator:
     """One for each turn. What the worker got wrong becomes a warning, once for each kind of event.
 
     Attributes:
-        steers_left: steers that the worker has taken, and the model not yet, as it told last.
-        steers_seen: those that went from the worker's queue, to the model or (at an abort) nowhere.
+        queued_steers: steers in the worker's queue, as last reported.
+        consumed_steers: steers that left the queue, to the model or (at an abort) nowhere.
         is_compacting: whether a compaction is under way.
         compaction_changed: whether that has changed in the latest batch.
     """

@@ -265,7 +265,7 @@ def warning_event(message: str) -> PublishedEvent:
 
 
 class _Queue(msgspec.Struct, frozen=True):
-    """The bundled agent tells numbers, the pi dialect texts."""
+    """The bundled agent reports a number, the pi dialect the texts."""
 
     steers: int = 0
     steering: list[Any] = msgspec.field(default_factory=list)
@@ -281,7 +281,7 @@ def steers_of(data: msgspec.Raw) -> int:
 
 
 class _TruncatedData(msgspec.Struct, frozen=True):
-    """Stands for data that nobody could be shown: how much it was, and how it begins."""
+    """Stands for data that is too large or too deep to show: its size, and how it begins."""
 
     bytes: int
     beginning: str

@@ -76,7 +76,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionAdmin:
-    """What people and commands do to sessions."""
+    """Views and changes of sessions, for methods and slash commands."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class SessionAdmin:
         pool: Pool,
         bus: EventBus,
         sessions: Sessions,
-        conductor: TurnScheduler,
-        shelf: ProfileCache,
+        scheduler: TurnScheduler,
+        profile_cache: ProfileCache,
         permissions: PendingPermissions,
         system_events: SystemEvents,
         hooks: HookRunner,
@@ -95,8 +95,8 @@ class SessionAdmin:
         self._pool = pool
         self._bus = bus
         self._sessions = sessions
-        self._scheduler = conductor
-        self._profile_cache = shelf
+        self._scheduler = scheduler
+        self._profile_cache = profile_cache
         self._pending_permissions = permissions
         self._system_events = system_events
         self._hooks = hooks
@@ -340,7 +340,7 @@ class SlashCommands:
         self._session_admin = actions
 
     async def execute(self, command: ParsedCommand, request: RunRequest) -> str:  # noqa: C901, PLR0911  # one line a command
-        """Do what it says; the answer for whoever gave it."""
+        """Carry out a command; returns its answer."""
         session = request.session
         match command:
             case NewConversationCommand():

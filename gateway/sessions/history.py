@@ -1,4 +1,4 @@
-"""What was said in a conversation, read from its transcript: the latest messages, without keeping a worker busy."""
+"""The latest messages of a conversation, read from its transcript without a worker."""
 
 import os
 from collections import deque
@@ -14,9 +14,9 @@ from wire.files import open_regular
 from wire.framing import DECODE_ERRORS
 
 _MAX_BYTES = 16 * 1024 * 1024
-"""Of a longer transcript only so much of its end is looked at. Twice the longest prompt; decoded it takes more."""
+"""Bytes read from the end of a transcript: twice the longest prompt; decoded they take more memory."""
 _read_limiter = trio.CapacityLimiter(2)
-"""However many ask, only so many transcripts are in memory for it."""
+"""Transcripts that are in memory at a time."""
 
 
 class _HistoryLine(msgspec.Struct):

@@ -1,9 +1,4 @@
-"""Session table and persistence.
-
-What the gateway remembers of its sessions: who they are, how they are set, where they last spoke; bounded.
-
-The sessions as the gateway keeps them: remembered, written to the store, their state told as events.
-"""
+"""The sessions that the gateway knows: a bounded table of settings and transcripts, persisted in the store."""
 
 import sys
 import time
@@ -57,7 +52,7 @@ class SessionData(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
 
 
 class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
-    """One session. Times are Unix times in seconds. Its fields may be changed, but ``transcript`` only by the book.
+    """One session. Times are Unix times in seconds. Fields may be assigned, ``transcript`` only by the table.
 
     ``unknown``: fields of ``data`` that a newer version wrote, kept as they are.
     """
@@ -310,7 +305,7 @@ class Sessions:
         return entry
 
     def mark_active(self, key: str) -> None:
-        """A known session has said something by itself: that is activity."""
+        """Count a known session as used now."""
         entry = self._table.get(key)
         if entry is not None:
             self._table.ensure(key, entry.agent, entry.role, wall_now=self._clock())
@@ -321,7 +316,7 @@ class Sessions:
         self._store.put_session(entry.row())
 
     def clear_last_run(self, key: str) -> None:
-        """The session has a conversation that somebody has chosen: it is not the one of its latest run."""
+        """Record that the session's conversation is not that of its latest run."""
         entry = self._table.get(key)
         if entry is not None:
             entry.last_run = None

@@ -1,11 +1,7 @@
-"""System events per session.
+"""System events: facts from the pool and front ends that a session's next turn gets, and its background commands.
 
-Background commands by session, on the disk: a kill of the supervisor kills them, and the next one reports it.
-
-What sessions are to be told with their next turn: taken in from the pool and from front ends, kept in the store.
-
-A session's events are one document, so that however much happens while the disk refuses, no more waits for it than the
-sessions have events.
+Both are kept in the store, as one document a session: while the disk refuses, no more waits than there are events. A
+kill of the supervisor kills background commands; the next supervisor reports them.
 """
 
 import math
@@ -88,7 +84,7 @@ _decode = msgspec.json.Decoder(list[SystemEvent]).decode
 
 
 class SystemEvents:
-    """One for all sessions. That an event is queued is told as a monitor event ``system_event``, once it is durable."""
+    """The queues of all sessions. Each queued event is published as ``system_event``, once it is durable."""
 
     def __init__(
         self, store: Store, bus: EventBus, *, clock: Callable[[], float], limits: SystemEventLimits | None = None
@@ -106,11 +102,11 @@ class SystemEvents:
         self._listener: Callable[[SystemEvent], None] | None = None
 
     def on_queued(self, listener: Callable[[SystemEvent], None]) -> None:
-        """Have one listener told of every event that is queued from now on; it must not block or raise."""
+        """Call ``listener`` for every event queued from now on; it must not block or raise."""
         self._listener = listener
 
     async def load(self) -> None:
-        """Take over what an earlier life has left. Raises StoreUnusable."""
+        """Load what the previous supervisor left. Raises StoreUnusable."""
         events: list[SystemEvent] = []
         for session, body in (await self._documents.load(_KIND)).items():
             try:
@@ -143,7 +139,7 @@ class SystemEvents:
     def inject(
         self, session: str, text: str, *, kind: SystemEventKind, context: str | None = None
     ) -> SystemEvent | None:
-        """Queue an event; None where it tells nothing (``SystemEventQueue.inject``). See ``kept``."""
+        """Queue an event; None if it is empty or repeats the last one (``SystemEventQueue.inject``)."""
         now, wall_now = trio.current_time(), self._clock()
         event = self._queue.inject(session, text, kind=kind, now=now, wall_now=wall_now, context=context)
         with self._store.transaction():
@@ -205,7 +201,7 @@ class SystemEvents:
     # --- looking, and out ---------------------------------------------------------------------------------------------
 
     def peek(self, session: str) -> list[SystemEvent]:
-        """What the session is to be told, the oldest first."""
+        """The session's queued events, oldest first."""
         return self._queue.peek(session, trio.current_time())
 
     def unclaimed(self, session: str) -> list[SystemEvent]:
@@ -214,11 +210,11 @@ class SystemEvents:
         return [event for event in self.peek(session) if event.id not in claimed]
 
     def pending_sessions(self) -> list[str]:
-        """The sessions that are to be told something."""
+        """The sessions with queued events."""
         return self._queue.sessions()
 
     def claim(self, session: str, ids: Collection[str]) -> None:
-        """A turn tells these, and no other one is to, until they are released or acknowledged; in this life only."""
+        """Reserve events for a turn until they are released or acknowledged, or the supervisor ends."""
         if ids:
             self._claimed.setdefault(session, set()).update(ids)
             self._queue.mark_shown(session, ids)
@@ -232,13 +228,13 @@ class SystemEvents:
                 del self._claimed[session]
 
     def acknowledge(self, session: str, ids: Collection[str]) -> None:
-        """The session has been told these: they are gone. Unknown ids are fine. See ``kept``."""
+        """Remove events that a turn has delivered. Unknown ids are ignored."""
         self._queue.consume(session, ids)
         self.release(session, ids)
         self._persist()
 
     def discard(self, session: str, kinds: Collection[SystemEventKind]) -> None:
-        """The session is not to be told of these kinds any more."""
+        """Remove the session's events of these kinds."""
         if SystemEventKind.EXEC in kinds:
             self._commands.discard(session)
         self._queue.discard(session, kinds)
@@ -256,7 +252,7 @@ class SystemEvents:
             self._arrived.set()
 
     def _publish(self, session: str, type_: EventType, facts: dict[str, Any]) -> None:
-        """Readers see it once it is durable, and with it what was kept before."""
+        """Publish an event; it is visible once everything kept before it is durable."""
         data = {name: value for name, value in facts.items() if value is not None}
         self._bus.publish(session, type_, data)
 

@@ -86,7 +86,7 @@ async def test_texts_for_the_system_prompt_are_gathered(warnings: Warnings) -> N
     )
     assert await hooks.bootstrap(BOOT) == (["/w", "two"], [])
     assert len(warnings) == 1
-    assert "returned list, not texts, a LeaveOut or None" in warnings[0]
+    assert "returned list, not texts, an ExcludeFiles or None" in warnings[0]
 
 
 async def test_context_files_that_are_left_out_are_gathered_too(warnings: Warnings) -> None:

@@ -15,7 +15,7 @@ export const displayOf = (type) => DISPLAYS[type];
 export function summarize(type, data) {
   const display = DISPLAYS[type];
   if (display !== undefined && display.line.length > 0) {
-    return short(display.line.map((part) => fill(part, data)).filter(Boolean).join(display.separator), LENGTH);
+    return short([...display.line, display.detail].map((part) => fill(part, data)).filter(Boolean).join(display.separator), LENGTH);
   }
   if (data.call !== undefined) return short([called(data.call), data.error].filter(Boolean).join(" · "), LENGTH);
   const fields = Object.entries(data).filter(([, value]) => value !== null && value !== "");
