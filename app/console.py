@@ -18,7 +18,6 @@ import structlog
 import trio
 
 from app.log import LogTail, opened_log, render_json, render_line
-from gateway.methods.operator import LogPage
 from pool.statistics import PoolStatistics
 from settings.schema import LogSettings
 from wire.redaction import Redactor
@@ -124,7 +123,7 @@ class ConsoleLog:
         self._render = functools.partial(render_line, is_coloured=is_coloured) if is_human else render_json
         self._out = out or sys.stderr
         self._redactor = Redactor()
-        self._tail = LogTail()
+        self.tail = LogTail()
         self._log = contextlib.ExitStack()
         self._logger: structlog.typing.FilteringBoundLogger = structlog.get_logger()
         self._queue: queue.Queue[tuple[str, str] | None] = queue.Queue(_QUEUED_LINES)
@@ -151,12 +150,8 @@ class ConsoleLog:
         fields = {f"{key}_" if key in _RESERVED_FIELDS else key: value for key, value in data.items()}
         getattr(self._logger, self._level(event, data))(event, **fields)
 
-    def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
-        """Read the latest log lines (``LogTail.read``)."""
-        return self._tail.read(cursor, limit, max_bytes)
-
     def _receive_line(self, line: str) -> None:
-        self._tail.add(line)
+        self.tail.add(line)
         self.write(line)
 
     def write(self, line: str) -> None:

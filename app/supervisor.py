@@ -321,7 +321,7 @@ class Supervisor:
 
     def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
         """Read the latest log lines."""
-        return self._console.log_tail(cursor, limit, max_bytes)
+        return self._console.tail.read(cursor, limit, max_bytes)
 
     async def reload(self) -> dict[str, Any]:
         """Reload the settings file. Raises SettingsError; the old settings stay then."""

@@ -242,7 +242,7 @@ class Autonomy:
 
         def apply() -> None:
             self._settings = settings
-            self._dispatcher.reconfigure(channels)
+            self._dispatcher.channels = channels
             self.heartbeat.reconfigure(settings.heartbeats)
             self.cron.reconfigure(settings.cron)
 

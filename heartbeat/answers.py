@@ -11,6 +11,7 @@ from typing import Self, TypeAlias
 
 import msgspec
 
+from heartbeat.settings import HeartbeatSettings
 from heartbeat.system_events import RESULT_KINDS, SystemEvent
 
 
@@ -176,16 +177,8 @@ Something has happened; it is in the system lines above, and nobody has written.
 few sentences. When nobody needs to know, answer with HEARTBEAT_OK and nothing else."""
 
 
-class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the settings put in place of the texts above; empty = the text above."""
-
-    prompt: str = ""
-    exec_prompt: str = ""
-    cron_prompt: str = ""
-
-
 def compose_prompt(
-    events: Sequence[SystemEvent], kind: BeatKind, texts: PromptTexts, *, looks_around: bool = True
+    events: Sequence[SystemEvent], kind: BeatKind, settings: HeartbeatSettings, *, looks_around: bool = True
 ) -> str:
     """The whole prompt of a beat. Where it is about commands and tasks both, it asks for both.
 
@@ -195,11 +188,11 @@ def compose_prompt(
     if not kind and events and not looks_around:
         return with_events(events, EVENT_PROMPT)
     if not kind:
-        return with_events(events, texts.prompt.strip() or HEARTBEAT_PROMPT)
+        return with_events(events, settings.prompt.strip() or HEARTBEAT_PROMPT)
     return with_events(
         events,
-        texts.exec_prompt.strip() or EXEC_PROMPT if BeatKind.EXEC in kind else "",
-        texts.cron_prompt.strip() or CRON_PROMPT if BeatKind.CRON in kind else "",
+        settings.exec_prompt.strip() or EXEC_PROMPT if BeatKind.EXEC in kind else "",
+        settings.cron_prompt.strip() or CRON_PROMPT if BeatKind.CRON in kind else "",
     )
 
 

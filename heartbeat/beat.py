@@ -11,7 +11,7 @@ import trio
 
 from errors import PoolError, PoolSaturated, RequestTimeout, UsageError
 from heartbeat import answers
-from heartbeat.answers import BeatKind, ClassifiedAnswer, PromptTexts, SilentAnswer, classify_answer, compose_prompt
+from heartbeat.answers import BeatKind, ClassifiedAnswer, SilentAnswer, classify_answer, compose_prompt
 from heartbeat.beat_store import BeatStore
 from heartbeat.checklist import Checklist, ChecklistState, read_checklist
 from heartbeat.delivery.channel import TEXT_LIMIT, Alert, EventPublisher
@@ -215,7 +215,6 @@ class BeatRunner:
         before = self._store.in_progress(target)
         earlier = before if before is not None and before.subject == subject else None
         attempt = 0 if earlier is None else earlier.attempt + 1
-        texts = PromptTexts(prompt=settings.prompt, exec_prompt=settings.exec_prompt, cron_prompt=settings.cron_prompt)
         return BeatInProgress(
             subject=subject,
             reason=earlier.reason if earlier is not None and reason is WakeReason.RETRY else reason,
@@ -224,7 +223,7 @@ class BeatRunner:
                 agent=target.agent,
                 run_id=f"{subject}-{attempt}",
                 text=compose_prompt(
-                    events, kind, texts, looks_around=settings.every > 0 or reason is WakeReason.MANUAL
+                    events, kind, settings, looks_around=settings.every > 0 or reason is WakeReason.MANUAL
                 ),
                 room_only=not events and reason not in AWAITED_REASONS,
                 timeout=float(settings.timeout),

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from heartbeat.cron.wall_clock import offset_change, utc_offset
 from heartbeat.settings import HeartbeatSettings
 from heartbeat.wake import BeatTarget
 from router.keys import main_session_key
@@ -70,9 +71,9 @@ class ActiveWindow(msgspec.Struct, frozen=True, kw_only=True):
 
     def _next_candidate(self, at: int) -> int:
         """When the clock shows ``start`` next, or when it is changed, if that is earlier."""
-        offset = _utc_offset(at, self.zone)
-        there = at + (self.start - at - offset) % _DAY
-        return there if _utc_offset(there, self.zone) == offset else _offset_change(at, there, self.zone)
+        offset = utc_offset(at, self.zone)
+        there = at + (self.start - at - int(offset.total_seconds())) % _DAY
+        return there if utc_offset(there, self.zone) == offset else offset_change(at, there, self.zone)
 
 
 ALWAYS_ACTIVE = ActiveWindow()
@@ -131,21 +132,6 @@ def _quoted(text: str) -> str:
 
 def _local(wall: float, zone: tzinfo | None) -> datetime:
     return datetime.fromtimestamp(wall, UTC).astimezone(zone)
-
-
-def _utc_offset(wall: int, zone: tzinfo | None) -> int:
-    """How far the local clock is ahead of UTC at that time, in seconds."""
-    there = _local(wall, zone)
-    return int((there.replace(tzinfo=UTC) - datetime.fromtimestamp(wall, UTC)).total_seconds())
-
-
-def _offset_change(before: int, after: int, zone: tzinfo | None) -> int:
-    """The second from which the local clock runs otherwise than it does at ``before``; ``after`` is such a one."""
-    offset = _utc_offset(before, zone)
-    while after - before > 1:
-        middle = (before + after) // 2
-        before, after = (middle, after) if _utc_offset(middle, zone) == offset else (before, middle)
-    return after
 
 
 _TICK = 1.0

@@ -6,7 +6,7 @@ import time
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -92,37 +92,30 @@ def _reject_foreign_file(path: Path) -> None:
         )
 
 
-def load_settings(
-    path: Path | None,
-    *,
-    data_dir: str | None = None,
-    min_workers: int | None = None,
-    max_workers: int | None = None,
-    machine: Mapping[str, str] | None = None,
-) -> Settings:
-    """Read and check the file (None: the embedded defaults), with the command line's own values put over it.
+_LIMITS = {"min": "min_workers", "max": "max_workers"}
 
-    ``machine``: the environment of a supervisor that is to run here; what it or the machine lacks is a problem too.
+
+class Overrides(TypedDict, total=False):
+    """What comes beside the file: values of the command line, which win, and the machine to check against."""
+
+    data_dir: str | None
+    min_workers: int | None
+    max_workers: int | None
+    machine: Mapping[str, str] | None
+    """The environment of a supervisor that is to run here; what it or the machine lacks is a problem too."""
+
+
+def load_settings(path: Path | None, **overrides: Unpack[Overrides]) -> Settings:
+    """Read and check the file (None: the embedded defaults), with the overrides put over it.
 
     Raises SettingsError that names every key at fault, with its line and, for unknown ones, the likely intention.
     """
-    text = "" if path is None else read_settings_file(path)
-    return parse_settings(
-        text, path, data_dir=data_dir, min_workers=min_workers, max_workers=max_workers, machine=machine
-    )
+    return parse_settings("" if path is None else read_settings_file(path), path, **overrides)
 
 
-def parse_settings(
-    text: str,
-    path: Path | None,
-    *,
-    data_dir: str | None = None,
-    min_workers: int | None = None,
-    max_workers: int | None = None,
-    machine: Mapping[str, str] | None = None,
-) -> Settings:
-    """The same for the text of a file that stands (or is to stand) at ``path``."""
-    limits = {name: value for name, value in (("min", min_workers), ("max", max_workers)) if value is not None}
+def parse_settings(text: str, path: Path | None, **overrides: Unpack[Overrides]) -> Settings:
+    """``load_settings`` for the text of a file that stands (or is to stand) at ``path``."""
+    limits = {key: value for key, flag in _LIMITS.items() if (value := overrides.get(flag)) is not None}
     given = {("pool", name) for name in limits}
     table = parse_toml(text, path)
     if limits and isinstance(table.setdefault("pool", {}), dict):
@@ -134,7 +127,7 @@ def parse_settings(
     if problems:
         raise settings_error(problems, text, path, given)
     settings = msgspec.convert(struct_shape(table), Settings, dec_hook=decode_unit)
-    settings = _with_absolute_paths(settings, path, data_dir)
+    settings = _with_absolute_paths(settings, path, overrides.get("data_dir"))
     settings, unread = with_prompt_files(settings, lambda name: _resolve_path(path, name))
     problems = [
         *check_settings(settings),
@@ -144,6 +137,7 @@ def parse_settings(
         *_job_problems(settings),
         *_hours_problems(settings),
     ]
+    machine = overrides.get("machine")
     if not problems and machine is not None:
         from settings.machine import machine_problems  # noqa: PLC0415  # clients need not wait for it
 

@@ -3,7 +3,7 @@
 import math
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable
 from typing import assert_never
 
 import trio
@@ -278,14 +278,14 @@ class CronService:
         job = self._make_job(params)
         self._store.check_name(job.id, replace=params.replace)
         kept = self._store.save(job)
-        await _await_all([kept, *self._perform(self._machine.put(job, None, self._ports.wall()))])
+        await _await_all([kept, *self._runner.perform(self._machine.put(job, None, self._ports.wall()))])
         return self._view(job.id)
 
     async def remove(self, params: CronName) -> CronJobView:
         """Delete an added job and return it once that is durable. Its running run finishes."""
         view = self._view(params.id)
         self._store.check_removal(params.id)
-        await _await_all(self._perform(self._machine.remove(params.id)))
+        await _await_all(self._runner.perform(self._machine.remove(params.id)))
         return view
 
     def run_now(self, params: CronName) -> CronJobView:
@@ -296,7 +296,7 @@ class CronService:
         problem = self._view(params.id).problem
         if problem is not None:
             raise Conflict(f"job {params.id} does not run: {problem}")
-        self._perform(self._machine.run_now(params.id, self._ports.wall()))
+        self._runner.perform(self._machine.run_now(params.id, self._ports.wall()))
         return self._view(params.id)
 
     def get(self, params: CronName) -> CronJobView:
@@ -332,7 +332,7 @@ class CronService:
             known = state or (self._machine.status(job.id).state if job.id in self._machine else None)
             if known is None or known.schedule != job.schedule:
                 self._store.record_expired(job)
-        self._perform(self._machine.put(job, state, now))
+        self._runner.perform(self._machine.put(job, state, now))
 
     def _make_job(self, params: CronAdd) -> CronJob:
         ports, now = self._ports, self._ports.wall()
@@ -342,9 +342,6 @@ class CronService:
         if isinstance(job.schedule, At) and job.schedule.when <= now:
             raise UsageError(f'at = "{params.at}" has passed; `pool cron run` runs a job at once')
         return job
-
-    def _perform(self, actions: Iterable[CronAction]) -> Sequence[Awaitable[None]]:
-        return self._runner.perform(actions)
 
     def _view(self, name: str, *, whole: bool = True) -> CronJobView:
         standing, voice = self._machine.status(name), self._ports.waker

@@ -6,7 +6,7 @@ elapsed time.
 """
 
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 Matches = Callable[[datetime], Iterator[datetime]]
 """The wall times of a schedule after the one given, in order, each without a zone; it may end."""
@@ -19,7 +19,7 @@ def next_fixed(matches: Matches, after: int, zone: tzinfo) -> int | None:
     """The first instant after ``after`` at which a schedule of fixed times of the day is due; None = never."""
     for wall in matches(_shown(after, zone)):
         first, second = _readings(wall, zone)
-        instant = _change(second, first, zone) if second < first else first
+        instant = offset_change(second, first, zone) if second < first else first
         if instant > after:
             return instant
     return None
@@ -32,7 +32,7 @@ def next_elapsing(matches: Matches, after: int, zone: tzinfo) -> int | None:
     found = _first_elapsing(matches, wall, after, zone)
     if not first == after < second:
         return found
-    begin = _shown(_change(first, second, zone), zone) - _SECOND
+    begin = _shown(offset_change(first, second, zone), zone) - _SECOND
     again = _first_elapsing(matches, begin, second - (wall - begin) // _SECOND, zone)
     return min((instant for instant in (found, again) if instant is not None), default=None)
 
@@ -46,7 +46,7 @@ def _first_elapsing(matches: Matches, wall: datetime, after: int, zone: tzinfo) 
         first, second = _readings(found, zone)
         if first <= second:
             return first if first > after else second
-        wall = _shown(_change(second, first, zone), zone) - _SECOND
+        wall = _shown(offset_change(second, first, zone), zone) - _SECOND
 
 
 def _readings(wall: datetime, zone: tzinfo) -> tuple[int, int]:
@@ -58,20 +58,18 @@ def _readings(wall: datetime, zone: tzinfo) -> tuple[int, int]:
     return int(wall.replace(tzinfo=zone, fold=0).timestamp()), int(wall.replace(tzinfo=zone, fold=1).timestamp())
 
 
-def _change(before: int, after: int, zone: tzinfo) -> int:
+def offset_change(before: int, after: int, zone: tzinfo | None) -> int:
     """The first instant after ``before``, up to ``after``, with another offset; there must be one."""
-    offset = _offset(before, zone)
+    offset = utc_offset(before, zone)
     while after - before > 1:
         middle = (before + after) // 2
-        if _offset(middle, zone) == offset:
-            before = middle
-        else:
-            after = middle
+        before, after = (middle, after) if utc_offset(middle, zone) == offset else (before, middle)
     return after
 
 
-def _offset(instant: int, zone: tzinfo) -> timedelta | None:
-    return datetime.fromtimestamp(instant, zone).utcoffset()
+def utc_offset(instant: int, zone: tzinfo | None) -> timedelta:
+    """The offset of the zone's clock from UTC; ``zone`` None is the machine's own."""
+    return datetime.fromtimestamp(instant, UTC).astimezone(zone).utcoffset() or timedelta()
 
 
 def _shown(instant: int, zone: tzinfo) -> datetime:

@@ -89,7 +89,8 @@ class AlertDispatcher:
     ) -> None:
         self._documents = documents
         self._stream = stream
-        self._channels = channels
+        self.channels = channels
+        """May be replaced; alerts of a removed channel become undeliverable."""
         self._outlets = outlets
         self._last_channel = last_channel
         self._transaction = transaction
@@ -118,10 +119,6 @@ class AlertDispatcher:
         place = resolve_target(alert.target, self._last_channel(alert.session))
         if place is not None:
             self._perform_all(self._outbox.accept(truncate_alert(alert), place, trio.current_time(), self._clock()))
-
-    def reconfigure(self, channels: Mapping[str, DeliveryChannel]) -> None:
-        """Use other channels from the next attempt on; alerts of a removed channel become undeliverable."""
-        self._channels = channels
 
     def statistics(self) -> DeliveryStatistics:
         """Waiting and undeliverable alerts."""
@@ -213,7 +210,7 @@ class AlertDispatcher:
         return self._outbox.delivered(attempt.alert.id)
 
     async def _deliver(self, attempt: DeliveryAttempt) -> None:
-        channel, peer = self._channels.get(attempt.target.channel), attempt.target.peer
+        channel, peer = self.channels.get(attempt.target.channel), attempt.target.peer
         if channel is None:
             failure = DeliveryFailed(f"there is no channel {attempt.target.channel!r} any more", permanent=True)
             self._perform_all(self._record_failure(attempt, failure, 1))

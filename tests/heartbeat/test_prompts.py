@@ -10,17 +10,17 @@ from heartbeat.answers import (
     HEARTBEAT_OK,
     HEARTBEAT_PROMPT,
     BeatKind,
-    PromptTexts,
     compose_prompt,
     with_events,
 )
+from heartbeat.settings import HeartbeatSettings
 from heartbeat.system_events import SystemEvent
 from tests.heartbeat.house_around import an_event
 
-BUILT_IN = PromptTexts()
+BUILT_IN = HeartbeatSettings()
 
 
-def prompt_about(*events: SystemEvent, texts: PromptTexts = BUILT_IN) -> str:
+def prompt_about(*events: SystemEvent, texts: HeartbeatSettings = BUILT_IN) -> str:
     return compose_prompt(events, BeatKind.of(event.kind for event in events), texts)
 
 
@@ -69,14 +69,14 @@ def test_the_events_decide_what_a_beat_is_about(kinds: list[str], kind: BeatKind
 
 
 def test_the_settings_texts_stand_in_for_the_built_in_ones() -> None:
-    own = PromptTexts(prompt=" look ", exec_prompt="tell", cron_prompt="do")
+    own = HeartbeatSettings(prompt=" look ", exec_prompt="tell", cron_prompt="do")
     assert prompt_about(texts=own) == "look"
     assert prompt_about(an_event("x", "exec"), texts=own) == "[SYSTEM] x\n\ntell"
     assert prompt_about(an_event("x", "cron"), texts=own) == "[SYSTEM] x\n\ndo"
 
 
 def test_an_empty_text_of_the_settings_is_the_built_in_one() -> None:
-    assert prompt_about(texts=PromptTexts(prompt=" \n")) == HEARTBEAT_PROMPT
+    assert prompt_about(texts=HeartbeatSettings(prompt=" \n")) == HEARTBEAT_PROMPT
 
 
 @pytest.mark.parametrize("text", [HEARTBEAT_PROMPT, EXEC_PROMPT, CRON_PROMPT])

@@ -256,7 +256,7 @@ async def test_a_webhook_that_is_gone_from_the_settings_gives_its_alerts_up(
     await nursery.start(courier.run)
     courier.accept(for_hook("a1"))
     await trio.sleep(1)
-    courier.reconfigure({})
+    courier.channels = {}
     await trio.sleep(10)
     (lost,) = courier.statistics().undeliverable
     assert "no channel 'webhook' any more" in lost.error
