@@ -143,10 +143,10 @@ class Gateway:
         )
         self.intake = Intake(
             current,
-            ledger=self.run_registry,
+            run_registry=self.run_registry,
             sessions=self.sessions,
-            shelf=self.profile_cache,
-            conductor=self.scheduler,
+            profile_cache=self.profile_cache,
+            scheduler=self.scheduler,
             hooks=hooks,
             commands=SlashCommands(self.sessions, self.session_admin),
             data_dir=data_dir,

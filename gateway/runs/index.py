@@ -168,7 +168,13 @@ class RunIndex:
         known = self.get(key)
         if known is not None and (known.is_live or now < known.key_until):
             return self._repeat(known, body_hash)
-        self._check_bytes(len(request))
+        limit = self.settings.value.pending_bytes
+        if self._live_bytes + len(request) > limit:
+            raise PoolSaturated(
+                f"{self._live_bytes:,} bytes of messages wait or run, the limit is {limit:,} "
+                "(gateway.pending_bytes); try again later",
+                retry_after=1.0,
+            )
         if known is not None:
             self._remove(known)
         evicted = self._make_room() if known is None else [key]
@@ -270,15 +276,6 @@ class RunIndex:
             )
         return RepeatedRun(known)
 
-    def _check_bytes(self, more: int) -> None:
-        limit = self.settings.value.pending_bytes
-        if self._live_bytes + more > limit:
-            raise PoolSaturated(
-                f"{self._live_bytes:,} bytes of messages wait or run, the limit is {limit:,} "
-                "(gateway.pending_bytes); try again later",
-                retry_after=1.0,
-            )
-
     def _make_room(self) -> list[RunKey]:
         if self.live >= self.settings.value.runs:
             raise PoolSaturated(
@@ -297,14 +294,11 @@ class RunIndex:
         self._outcomes[run.key] = run
         self._outcome_bytes += len(run.outcome or b"")
         self._timers.set(run.key, until)
-        while self._has_too_many_outcomes():
+        limits = self.settings.value
+        while (kept := len(self._outcomes)) > limits.outcomes or (
+            kept > 1 and self._outcome_bytes > limits.outcome_bytes
+        ):
             self._drop_outcome(next(iter(self._outcomes.values())))  # that there was one is known until it is too old
-
-    def _has_too_many_outcomes(self) -> bool:
-        kept = len(self._outcomes)
-        return kept > self.settings.value.outcomes or (
-            kept > 1 and self._outcome_bytes > self.settings.value.outcome_bytes
-        )
 
     def _drop_outcome(self, run: RunRecord) -> None:
         if self._outcomes.pop(run.key, None) is not None:

@@ -1,4 +1,4 @@
-"""The way in: from what a front end hands over to an accepted run. Whose it is, whether it is new, when it may run."""
+"""Intake: from a front end's message to an accepted run; its session, its options, whether it is new."""
 
 import uuid
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from store.records import RunKey
 
 
 class RunTarget(NamedTuple):
-    """Whose a message is."""
+    """The session that a message belongs to."""
 
     session: str
     agent: str
@@ -43,7 +43,7 @@ class RunTarget(NamedTuple):
 
 
 class RunOrigin(NamedTuple):
-    """Where a run comes from: how many delegations deep, with an ancestor that holds a worker or not, which session."""
+    """Where a run comes from: number of delegations, whether an ancestor holds a worker, the delegating session."""
 
     depth: int = 0
     nested: bool = False
@@ -57,20 +57,20 @@ class Intake:
         self,
         settings: CurrentSettings,
         *,
-        ledger: RunRegistry,
+        run_registry: RunRegistry,
         sessions: Sessions,
-        shelf: ProfileCache,
-        conductor: TurnScheduler,
+        profile_cache: ProfileCache,
+        scheduler: TurnScheduler,
         hooks: HookRunner,
         commands: SlashCommands,
         data_dir: Path,
         start_soon: Callable[..., None],
     ) -> None:
         self._settings = settings
-        self._run_registry = ledger
+        self._run_registry = run_registry
         self._sessions = sessions
-        self._profile_cache = shelf
-        self._scheduler = conductor
+        self._profile_cache = profile_cache
+        self._scheduler = scheduler
         self._hooks = hooks
         self._commands = commands
         self._data_dir = data_dir
@@ -80,27 +80,27 @@ class Intake:
         self.is_closed = False
 
     def route(self, source: MessageSource, text: str) -> RouteDecision:
-        """Whose a message would be, with every layer's reasons. Raises UsageError."""
+        """The session and agent of a message, with every layer's reasons. Raises UsageError."""
         parts = self._profile_cache.parts
         return route(parts.router, parts.profiles, source, text, data_dir=self._data_dir, commands=COMMANDS)
 
-    async def accept(self, message: AgentRequest, principal: str, lineage: RunOrigin = RunOrigin()) -> Run:  # noqa: B008  # a constant
-        """The run of a message: a new one, or the one that the same key, or the same message, stands for already.
+    async def accept(self, message: AgentRequest, principal: str, origin: RunOrigin = RunOrigin()) -> Run:  # noqa: B008  # a constant
+        """The run of a message: a new one, or the known run of the same key or the same message.
 
         Raises UsageError, Conflict, PoolSaturated, PoolClosed.
         """
         self._check_open()
-        address = self._resolve_target(message)
-        text = await self._filter_text(address, message.source)
+        target = self._resolve_target(message)
+        text = await self._filter_text(target, message.source)
         if text is None:
-            return await self._accept_dropped(message, address, principal)
+            return await self._accept_dropped(message, target, principal)
         command = parse_command(text)
         mode = message.queue
         if isinstance(command, QueueOnceCommand):
             mode, text, command = message.queue or command.mode, command.text, None
         if not text.strip() and not message.images and not message.tool_results:
             raise UsageError("the message is empty; say something")
-        request = self._request(message, address._replace(text=text), principal, mode, lineage)
+        request = self._request(message, target._replace(text=text), principal, mode, origin)
         if command is not None:
             if request.tool_results:
                 raise UsageError("a slash command is carried out by the supervisor and takes no tool results")
@@ -108,7 +108,7 @@ class Intake:
         return await self._accept(request, message.text)
 
     async def accept_with_hold(self, hold: Hold, message: AgentRequest, principal: str) -> Run:
-        """The run of a message on a worker that its caller holds: it waits for nobody. Raises as ``accept`` does."""
+        """The run of a message on a worker that its caller holds, without waiting. Raises as ``accept`` does."""
         self._check_open()
         entry = self._sessions.get(hold.session)
         if entry is None or hold.lease is None:
@@ -117,8 +117,8 @@ class Intake:
             raise UsageError("a slash command is no message for a worker; send it without the hold")
         if message.model is not None:
             raise UsageError("a held worker keeps its model; send the message without the hold, or without a model")
-        address = RunTarget(hold.session, entry.agent, entry.role, message.text)
-        request = self._request(message, address, principal, QueueMode.FOLLOWUP, RunOrigin())
+        target = RunTarget(hold.session, entry.agent, entry.role, message.text)
+        request = self._request(message, target, principal, QueueMode.FOLLOWUP, RunOrigin())
         run, is_new = self._run_registry.accept(request, _request_body(request, message.text))
         if is_new:
             self._run_registry.announce(run)
@@ -132,10 +132,10 @@ class Intake:
             hold.release_unused()
 
     def accept_passthrough(self, session: str, text: str, principal: str, raw: RawRequest) -> Run:
-        """The run of a prompt that a front end of the session has written itself: a turn of its own, without a limit.
+        """The run of a prompt that an attached front end wrote itself: a turn of its own, without a time limit.
 
-        ``text`` is what is known of it elsewhere. It is durable before it reaches the worker, as every run is. Raises
-        PoolSaturated, PoolClosed.
+        ``text`` stands for it in events and in the store. It is durable before it reaches the worker, as every run is.
+        Raises PoolSaturated, PoolClosed.
         """
         self._check_open()
         entry = self._sessions.get(session)
@@ -156,7 +156,7 @@ class Intake:
         return run
 
     async def accept_beat(self, beat: BeatRequest, principal: str) -> Run:
-        """The run of a heartbeat or a scheduled task: taken as it is, whatever its text looks like. Raises likewise."""
+        """The run of a heartbeat or a scheduled task; its text is never a slash command. Raises likewise."""
         self._check_open()
         default = self._profile_cache.parts.router.default_agent
         session, agent, role = self._sessions.resolve(beat.session, beat.agent, None, default=default)
@@ -182,7 +182,7 @@ class Intake:
         if self.is_closed:
             raise PoolClosed("the supervisor is shutting down and takes no new runs")
 
-    # --- whose it is --------------------------------------------------------------------------------------------------
+    # --- its session --------------------------------------------------------------------------------------------------
 
     def _resolve_target(self, message: AgentRequest) -> RunTarget:
         if (message.source is None) == (message.session is None):
@@ -198,60 +198,60 @@ class Intake:
         self._profile_cache.check(agent, role)
         return RunTarget(session, agent, role, message.text)
 
-    async def _filter_text(self, address: RunTarget, source: MessageSource | None) -> str | None:
-        """What the hooks make of the text; None = nothing is to be done."""
+    async def _filter_text(self, target: RunTarget, source: MessageSource | None) -> str | None:
+        """The text as the hooks leave it; None = they dropped the message."""
         if not self._hooks.has("message:received"):
-            return address.text
-        seen = HookMessage(session=address.session, text=address.text, source=source)
-        async with self._order.lock(address.session):  # a slow hook must not reorder messages
+            return target.text
+        seen = HookMessage(session=target.session, text=target.text, source=source)
+        async with self._order.lock(target.session):  # a slow hook must not reorder messages
             heard = await self._hooks.filter("message:received", seen)
         return None if isinstance(heard, Drop) else heard.text
 
     def _request(
-        self, message: AgentRequest, address: RunTarget, principal: str, mode: QueueMode | None, lineage: RunOrigin
+        self, message: AgentRequest, target: RunTarget, principal: str, mode: QueueMode | None, origin: RunOrigin
     ) -> RunRequest:
         parts = self._profile_cache.parts
-        timeout = self._profile_cache.timeout_of(address.agent) if message.timeout is None else message.timeout
-        self._check_tools(message, address.agent)
-        self._check_model(message.model, address.agent)
+        timeout = self._profile_cache.timeout_of(target.agent) if message.timeout is None else message.timeout
+        if message.answer is not None:
+            check_answer_options(message.answer, message.client_tools)
+        if message.client_tools or message.tool_results:
+            self._check_tools(message, target.agent)
+        if message.model is not None:
+            self._check_model(message.model, target.agent)
         return RunRequest(
             principal=principal,
-            session=address.session,
+            session=target.session,
             run_id=message.run or uuid.uuid4().hex,
-            text=address.text,
-            agent=address.agent,
-            role=address.role,
-            priority=find_priority(parts.router, message.source, address.session, said=message.priority).priority,
+            text=target.text,
+            agent=target.agent,
+            role=target.role,
+            priority=find_priority(parts.router, message.source, target.session, said=message.priority).priority,
             timeout=timeout,
             retry_safe=message.retry_safe,
             lane=message.lane,
-            mode=mode or self._mode(address.session, message.source),
+            mode=mode or self._mode(target.session, message.source),
             images=message.images,
             source=message.source,
             spawn=message.spawn,
-            depth=lineage.depth,
-            nested=lineage.nested,
+            depth=origin.depth,
+            nested=origin.nested,
             blocks=message.blocks,
             client_tools=message.client_tools,
             tool_results=message.tool_results,
             answer=message.answer,
             model=message.model,
-            from_session=lineage.from_session or _origin_session(message.source),
+            from_session=origin.from_session or _origin_session(message.source),
         )
 
     def _check_tools(self, message: AgentRequest, agent: str) -> None:
-        """Refuse before anything is kept what no worker of that agent could do. Raises UsageError."""
-        if message.answer is not None:
-            check_answer_options(message.answer, message.client_tools)
-        if not (message.client_tools or message.tool_results):
-            return
+        """Raise UsageError for tools that no worker of that agent could take."""
         if not self._profile_cache.parts.profiles.traits_of(agent).takes_client_tools:
             raise UsageError(f"the agent {agent!r} takes no tools from its client; ask another agent")
         check_client_tools(message.client_tools, message.tool_results)
 
-    def _check_model(self, model: str | None, agent: str) -> None:
+    def _check_model(self, model: str, agent: str) -> None:
         """Raise UsageError for another provider than the agent's definition names: its keys are for that one."""
-        provider, slash, _ = (model or "").partition("/")
+        provider, slash, _ = model.partition("/")
         profiles = self._profile_cache.parts.profiles
         own = profiles.provider_of(agent)
         if slash and own is not None and provider != own and profiles.traits_of(agent).fixed_provider:
@@ -267,11 +267,11 @@ class Intake:
         queue = self._settings.value.queue
         return queue.channels.get(source.channel, queue.mode) if source is not None else queue.mode
 
-    # --- taking it up -------------------------------------------------------------------------------------------------
+    # --- acceptance -------------------------------------------------------------------------------------------------
 
     async def _accept(self, request: RunRequest, said: str) -> Run:
-        """``said``: the message as it came, by which it is known again."""
-        earlier = self._find_duplicate(request, said)
+        """``said``: the message as it came, which identifies a duplicate."""
+        earlier = None if request.source is None else self._find_duplicate(request, request.source, said)
         if earlier is not None:
             await self._run_registry.wait_durable(earlier)
             return earlier
@@ -285,11 +285,9 @@ class Intake:
         await self._run_registry.wait_durable(run)
         return run
 
-    def _find_duplicate(self, request: RunRequest, said: str) -> Run | None:
+    def _find_duplicate(self, request: RunRequest, source: MessageSource, said: str) -> Run | None:
         """The run that the same message of a channel has started already."""
-        if request.source is None:
-            return None
-        key = self._dedupe.check(request.source, _fingerprint(request, said), request.key, trio.current_time())
+        key = self._dedupe.check(source, _fingerprint(request, said), request.key, trio.current_time())
         if key is None or key == request.key:
             return None
         principal, session, run_id = key
@@ -301,7 +299,7 @@ class Intake:
             self._dedupe.discard(request.source, _fingerprint(request, said))
 
     def _enqueue(self, run: Run) -> None:
-        """Give a new run its place, then tell of it. No step in between can be seen from outside."""
+        """Give a new run its place in a lane, then publish it. No step in between can be seen from outside."""
         request = run.request
         try:
             if not (request.is_quiet and request.session in self._sessions):
@@ -318,11 +316,12 @@ class Intake:
     async def _run_command(self, command: ParsedCommand, request: RunRequest, said: str) -> Run:
         """A slash command is carried out at once and never waits for the session; its answer is the run's outcome.
 
-        It is written down when it is done: a command that a crash cut off was never accepted. Without a message id
-        the same words are another command: somebody asks for the status again.
+        It is stored when it is done: a command that a crash cut off was never accepted. Without a message id the same
+        words are another command.
         """
-        has_id = request.source is not None and request.source.message_id is not None
-        earlier = self._find_duplicate(request, said) if has_id else None
+        source = request.source
+        has_id = source is not None and source.message_id is not None
+        earlier = self._find_duplicate(request, source, said) if source and has_id else None
         if earlier is not None:
             await self._run_registry.wait_durable(earlier)
             return earlier
@@ -338,15 +337,16 @@ class Intake:
         except BaseException as exc:
             self._run_registry.discard(run)
             self._forget_message(request, said)
-            error = exc if isinstance(exc, PoolError) else RunAborted("whoever gave the command has left")
-            run.settle(outcome_of_error(run, error, ended_at=self._run_registry.clock()))  # for those who share its key
+            error = exc if isinstance(exc, PoolError) else RunAborted("the client disconnected")
+            outcome = outcome_of_error(run, error, ended_at=self._run_registry.clock())
+            run.settle(outcome)  # for callers that share its key
             raise
         await self._finish(run, reply)
         return run
 
-    async def _accept_dropped(self, message: AgentRequest, address: RunTarget, principal: str) -> Run:
-        """A hook has dropped the message: its run ends before it begins, and says nothing."""
-        request = self._request(message, address, principal, QueueMode.FOLLOWUP, RunOrigin())
+    async def _accept_dropped(self, message: AgentRequest, target: RunTarget, principal: str) -> Run:
+        """A hook has dropped the message: its run ends before it begins, silently."""
+        request = self._request(message, target, principal, QueueMode.FOLLOWUP, RunOrigin())
         run, is_new = self._run_registry.accept(request, _request_body(request, message.text))
         if is_new:
             await self._finish(run, "", silent=True)
@@ -359,7 +359,7 @@ class Intake:
 
 
 def _request_body(request: RunRequest, said: str) -> dict[str, object]:
-    """What tells a repeated request from another one under the same key: what its caller ``said``, not a hook."""
+    """What a request is compared by under a known key: what its caller ``said``, before any hook."""
     return {
         "text": said,
         "agent": request.agent,
@@ -374,7 +374,7 @@ def _request_body(request: RunRequest, said: str) -> dict[str, object]:
 
 
 def _fingerprint(request: RunRequest, said: str) -> str:
-    """By what a channel's message is known again: of one that is more than its text, all of it counts."""
+    """What identifies a channel's message again: of one that is more than its text, all of it counts."""
     return said if request.is_plain else hash_body(_request_body(request, said))
 
 

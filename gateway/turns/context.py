@@ -151,7 +151,8 @@ class TurnContext:
         if has_its_own or turn.text.lstrip().startswith("/"):
             return []
         events = self._system_events.unclaimed(turn.session)
-        self._system_events.claim(turn.session, [event.id for event in events])
+        if events:
+            self._system_events.claim(turn.session, [event.id for event in events])
         return events
 
     # --- while the worker answers -------------------------------------------------------------------------------------

@@ -125,10 +125,10 @@ class Turn:
                 self._wait_scope.cancel()
             yield
 
-    # --- what others do to it ---------------------------------------------------------------------------------------
+    # --- from outside ---------------------------------------------------------------------------------------
 
     def end(self, ending: EndReason) -> None:
-        """End it early: politely where its prompt runs, with a deadline. The first reason counts."""
+        """End it early: a running prompt is aborted, with a deadline. The first reason counts."""
         if self._end_reason is not None:
             return
         self._end_reason = ending
@@ -139,7 +139,7 @@ class Turn:
             self._scope.cancel()
 
     def steer(self, run: Run) -> None:
-        """Put a run's text into the turn; it waits anew where the worker does not take it."""
+        """Put a run's text into the turn; the run waits again where the worker does not take it."""
         if self._nursery is None or not self._is_prompting or self._end_reason is not None:
             self._scheduler.requeue_steer(self, run)
             return
@@ -148,7 +148,7 @@ class Turn:
         self._nursery.start_soon(self._steer_next)
 
     def detach_run(self, run: Run) -> bool:
-        """Answer no longer for a run whose own time is over; False when it ended before."""
+        """Answer no longer for a run; False when it ended before."""
         if run not in self.runs:
             return False
         self._initial_runs -= run in self.runs[: self._initial_runs]
@@ -220,7 +220,8 @@ class Turn:
                         self._is_prompting = False
                         self._prompt_ended.set()
                         self._set_steerable(now=False)
-                        self._pause(now=False, why=over)
+                        if self._paused_at is not None:
+                            self._toggle_pause(over)
                         self._deadline_changed.set()
                         if self._end_reason is not None:
                             nursery.cancel_scope.cancel()  # a steer without an answer ends with the turn
@@ -229,18 +230,14 @@ class Turn:
             self._prompt_ended = trio.Event()
 
     async def _listen(self, lease: Lease) -> None:
-        stream = self._passthrough_prompt(lease) or self._composed_prompt(lease)
+        raw = self.leader.raw
+        stream = self._composed_prompt(lease) if raw is None else lease.prompt(self.text, raw=raw)
         self._is_prompting = True
         try:
             await self._read(lease, stream)
         finally:
             with trio.CancelScope(shield=True):  # bounded by the abort grace
                 await stream.aclose()
-
-    def _passthrough_prompt(self, lease: Lease) -> PromptStream | None:
-        """What a front end has written itself reaches the worker as it is."""
-        raw = self.leader.raw
-        return None if raw is None else lease.prompt(self.text, raw=raw)
 
     def _composed_prompt(self, lease: Lease) -> PromptStream:
         turns, events = self._context.history_turns(self), self._context.claim_events(self)
@@ -257,7 +254,8 @@ class Turn:
             if is_first or self._translator.compaction_changed:
                 self._set_steerable(now=not self._translator.is_compacting)
                 is_first = False
-            self._pause(now=lease.awaits_person, why="answered" if _has_answer(batch) else "the turn is over")
+            if lease.awaits_person != (self._paused_at is not None):
+                self._toggle_pause("answered" if _has_answer(batch) else "the turn is over")
             await self._context.wait_store_room()
         self.result = result = stream.result
         was_aborted = result is not None and result.stop_reason == "aborted"
@@ -277,7 +275,7 @@ class Turn:
             return
 
     async def _abort(self, lease: Lease) -> None:
-        """Ask the worker to end the turn; one that does not within the grace loses it, and its life."""
+        """Ask the worker to end the turn; one that does not within the grace is killed."""
         with trio.move_on_after(lease.abort_grace):
             with suppress(PoolError):  # it is gone, or refuses: either way the turn is watched, not the answer
                 await lease.abort()
@@ -285,17 +283,15 @@ class Turn:
         if not self._prompt_ended.is_set():
             self._scope.cancel()
 
-    def _pause(self, *, now: bool, why: str) -> None:
-        """Stop a run's clock while a person is asked; ``why``: the reason for the end of the pause."""
-        if now == (self._paused_at is not None):
-            return
+    def _toggle_pause(self, why: str) -> None:
+        """Stop the turn's clock while a person is asked, or start it again; ``why``: the reason for that."""
         if self._paused_at is None:
             self._paused_at = trio.current_time()
         else:
             self.deadline += trio.current_time() - self._paused_at
             self._paused_at = None
         self._deadline_changed.set()
-        self._context.set_awaiting_person(self, None if now else why)
+        self._context.set_awaiting_person(self, None if self._paused_at is not None else why)
 
     def _early_end_error(self) -> PoolError | None:
         """The error of a turn that was ended, or that never had a result."""
@@ -329,7 +325,7 @@ class Turn:
     # --- steers -----------------------------------------------------------------------------------------------------
 
     async def _steer_next(self) -> None:
-        """One at a time, in the order of their arrival, whichever task comes first."""
+        """Send one steer at a time, in the order of arrival, whichever task comes first."""
         async with self._steer_lock:
             await self._steer(self._steer_queue.popleft())
 
@@ -372,10 +368,10 @@ class Turn:
 
 
 def _has_answer(batch: list[Message]) -> bool:
-    """Whether one of these is a person's answer."""
+    """Whether a person's answer is among these events."""
     return any(message.event in _ANSWER_EVENTS for message in batch)
 
 
 def _may_have_acted(error: PoolError) -> bool:
-    """Whether a worker that has died may have acted upon what it was sent and never answered."""
+    """Whether a worker that has died may have acted on what it was sent and never answered."""
     return isinstance(error, WorkerExited) and error.sent
