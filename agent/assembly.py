@@ -161,10 +161,9 @@ def _assemble(
 def _sandbox_scope(options: Options, cwd: str, context: ProjectContext, protected: tuple[str, ...]) -> SandboxScope:
     return SandboxScope(
         cwd=cwd,
-        environment=tool_environment(os.environ, options.tool_env),
+        environment={**environment_of(context.skills), **tool_environment(os.environ, options.tool_env)},
         readable=tuple(skill.directory for skill in context.skills),
         protected=protected,
-        skill_env=environment_of(context.skills),
         allow_outside=options.allow_outside,
     )
 

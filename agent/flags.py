@@ -7,7 +7,7 @@ import msgspec
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """``names``: a list with commas; ``list``: may be given again. ``field`` is of ``Options``."""
+    """``names``: a comma-separated list; ``list``: may be repeated. ``field``: of ``Options``."""
 
     field: str
     kind: Literal["switch", "value", "list", "names"]
@@ -22,55 +22,57 @@ _GROUPS: Mapping[str, Mapping[str, Flag]] = {
             "prompt",
             "value",
             "TEXT",
-            "run one prompt (- reads it from stdin), stream its answer to stdout, exit (also --print)",
+            "run one prompt (- reads it from stdin), stream the answer to stdout, exit (also --print)",
         ),
-        "--max-steps": Flag("max_steps", "value", "N", "model calls in one run (default 50)"),
-        "--timeout": Flag("timeout", "value", "SECONDS", "how long one run may take (default 600)"),
+        "--max-steps": Flag("max_steps", "value", "N", "maximum model calls in one run (default 50)"),
+        "--timeout": Flag("timeout", "value", "SECONDS", "maximum duration of one run (default 600)"),
     },
     "model": {
         "--provider": Flag("provider", "value", "NAME", "scripted (default, offline) or openai"),
         "--model": Flag("model", "value", "NAME", "model, or PROVIDER/MODEL"),
-        "--base-url": Flag("base_url", "value", "URL", "of the provider openai (default OPENAI_BASE_URL)"),
+        "--base-url": Flag("base_url", "value", "URL", "server of the provider openai (default OPENAI_BASE_URL)"),
         "--thinking": Flag("thinking", "value", "LEVEL", "off|minimal|low|medium|high|xhigh"),
-        "--context-tokens": Flag("context_tokens", "value", "N", "the model's window (default 200000); see compact"),
-        "--history-turns": Flag("history_turns", "value", "N", "show the model at most N user messages"),
-        "--offline": Flag("offline", "switch", "", "use no network: refuse models that need it"),
+        "--context-tokens": Flag("context_tokens", "value", "N", "context window of the model (default 200000)"),
+        "--history-turns": Flag("history_turns", "value", "N", "send the model at most N user messages"),
+        "--offline": Flag("offline", "switch", "", "refuse models that need the network"),
     },
     "tools and permissions": {
-        "--tools": Flag("tools", "names", "A,B", "have only these tools"),
-        "--no-tools": Flag("no_tools", "switch", "", "no tools at all"),
-        "--no-builtin-tools": Flag("no_builtin_tools", "switch", "", "no tools but those of extensions"),
-        "--deny-tools": Flag("deny_tools", "names", "A,B", "deny every call of these"),
-        "--require-approval": Flag("require_approval", "names", "A,B", "ask a person about every call of these"),
+        "--tools": Flag("tools", "names", "A,B", "allow only these tools"),
+        "--no-tools": Flag("no_tools", "switch", "", "disable all tools"),
+        "--no-builtin-tools": Flag("no_builtin_tools", "switch", "", "disable built-in tools"),
+        "--deny-tools": Flag("deny_tools", "names", "A,B", "deny every call of these tools"),
+        "--require-approval": Flag("require_approval", "names", "A,B", "require approval of every call of these tools"),
         "--permission-mode": Flag(
-            "permission_mode", "value", "MODE", "auto (default), approval (ask about every call), readonly"
+            "permission_mode", "value", "MODE", "auto (default), approval (of every call), readonly"
         ),
-        "--allow-outside": Flag("allow_outside", "switch", "", "let tools use files outside the working directory"),
-        "--no-background": Flag("no_background", "switch", "", "wait for the end of every command"),
-        "--tool-env": Flag("tool_env", "names", "A,B", "let commands see these, though they hold a model's key"),
+        "--allow-outside": Flag("allow_outside", "switch", "", "allow file tools outside the working directory"),
+        "--no-background": Flag("no_background", "switch", "", "wait for every command to end"),
+        "--tool-env": Flag("tool_env", "names", "A,B", "pass these provider keys to commands"),
         "--hooks": Flag("hooks", "list", "FILE", "a Python file with hooks"),
-        "--no-hooks": Flag("no_hooks", "switch", "", "no hooks, also not those of installed packages"),
+        "--no-hooks": Flag("no_hooks", "switch", "", "disable hooks, including those of installed packages"),
     },
-    "what it knows": {
+    "context": {
         "--system-prompt": Flag("system_prompt", "value", "TEXT|@FILE", "replace the base system prompt"),
         "--append-system-prompt": Flag("append_system_prompt", "list", "TEXT|@FILE", "add to the system prompt"),
-        "--skill": Flag("skill", "list", "DIR", "a directory with a SKILL.md, named in the system prompt"),
-        "--no-skills": Flag("no_skills", "switch", "", "take no skills"),
-        "--prompt-template": Flag("prompt_template", "list", "FILE", "a Markdown file that /NAME stands for"),
-        "--no-prompt-templates": Flag("no_prompt_templates", "switch", "", "take no prompt templates"),
+        "--skill": Flag("skill", "list", "DIR", "a directory with a SKILL.md, listed in the system prompt"),
+        "--no-skills": Flag("no_skills", "switch", "", "ignore --skill"),
+        "--prompt-template": Flag("prompt_template", "list", "FILE", "a Markdown file that /NAME expands to"),
+        "--no-prompt-templates": Flag("no_prompt_templates", "switch", "", "ignore --prompt-template"),
         "--no-context-files": Flag("no_context_files", "switch", "", "do not read AGENTS.md"),
         "--without-context": Flag("without_context", "list", "FILE", "do not read this AGENTS.md"),
-        "--extension": Flag("extension", "list", "PATH", "refused: this agent has hooks, and no extensions"),
-        "--no-extensions": Flag("no_extensions", "switch", "", "take none, also not those named by --extension"),
+        "--extension": Flag("extension", "list", "PATH", "refused: this agent has hooks, no extensions"),
+        "--no-extensions": Flag("no_extensions", "switch", "", "ignore --extension"),
     },
     "sessions": {
-        "--session-dir": Flag("session_dir", "value", "DIR", "for transcripts (default ~/.local/state/agent/sessions)"),
-        "--session": Flag("session", "value", "FILE|ID", "go on with this conversation"),
-        "--continue": Flag("resume_latest", "switch", "", "go on with the latest conversation of this directory"),
-        "--no-session": Flag("no_session", "switch", "", "keep no transcript"),
+        "--session-dir": Flag(
+            "session_dir", "value", "DIR", "directory of transcripts (default ~/.local/state/agent/sessions)"
+        ),
+        "--session": Flag("session", "value", "FILE|ID", "resume this conversation"),
+        "--continue": Flag("resume_latest", "switch", "", "resume the latest conversation of this directory"),
+        "--no-session": Flag("no_session", "switch", "", "write no transcript"),
     },
     "about": {
-        "--help": Flag("help", "switch", "", "show this text"),
+        "--help": Flag("help", "switch", "", "show this help"),
         "--version": Flag("version", "switch", "", "show the version"),
     },
 }
@@ -86,8 +88,8 @@ _EXIT_CODES = """\
 exit code of -p: 0 answered; 1 failed or could not start; 2 usage;
   4 cut short at --max-steps; 5 cut short at the model's limit; 124 timeout;
   128 + n ended by signal n
-With -p the answer goes to stdout, what happens beside it to stderr. Ctrl-C
-aborts the run and the commands that it waits for, Ctrl-C again at once.
+With -p the answer goes to stdout, progress to stderr. Ctrl-C aborts the run
+and waits for its commands to stop; a second Ctrl-C does not wait.
 """
 _COLUMNS = 80
 _HELP_COLUMN = 28
@@ -104,7 +106,6 @@ def _rows(group: Mapping[str, Flag]) -> str:
 
 
 def _row(left: str, text: str) -> str:
-    """What it does stands beside it, and below it where that is too long."""
     from textwrap import fill  # noqa: PLC0415 - only the help needs it
 
     indent = " " * _HELP_COLUMN

@@ -1,6 +1,6 @@
 """Model, tools and rules of a worker: changeable between model calls, shared by all its runs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
@@ -17,17 +17,15 @@ from wire.entries import ToolUseBlock
 
 
 class SandboxScope(msgspec.Struct, frozen=True, kw_only=True):
-    """What the children and tools of a worker see: the working directory (a real path), their environment.
+    """What tools and their commands may use: the working directory (a real path), the environment.
 
-    ``readable``: directories outside that may be read (of skills); ``protected``: what no file tool may write.
-    ``skill_env`` is for children, only where ``environment`` does not set it.
+    ``readable``: directories outside it that may be read (of skills); ``protected``: paths that no file tool may write.
     """
 
     cwd: str
-    environment: Mapping[str, str]
+    environment: dict[str, str]
     readable: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
-    skill_env: Mapping[str, str] = {}
     allow_outside: bool = False
 
 
@@ -51,7 +49,7 @@ class Toolbox(msgspec.Struct, eq=False, kw_only=True):
 
     @property
     def tools(self) -> dict[str, Tool]:
-        """Those of this agent, by name."""
+        """The tools by name."""
         if self._tools is None:
             self._tools = self.open_tools()
         return self._tools
@@ -62,7 +60,7 @@ class Toolbox(msgspec.Struct, eq=False, kw_only=True):
         scope = self.sandbox
         return ToolContext(
             cwd=scope.cwd,
-            environment={**scope.skill_env, **scope.environment},
+            environment=scope.environment,
             report=report,
             call_id=call.id,
             files=self.files,

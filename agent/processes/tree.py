@@ -2,7 +2,7 @@
 
 A process belongs to the tree when it descends from the command's shell, is in its session or process group (the shell
 leads both), or carries the mark that the shell was given in its environment. One that left all of them, with an emptied
-environment and by ``setsid`` after its parent had ended, cannot be told from a stranger here.
+environment and by ``setsid`` after its parent had ended, cannot be recognised.
 """
 
 import os
@@ -140,7 +140,7 @@ def _members(leader: ShellProcess, known: Collection[int]) -> list[ProcessStat]:
     for row in rows.values():
         children.setdefault(row.parent, []).append(row.pid)
     _add_descendants(members, children)
-    # Only what nothing else ties to the shell is asked for its mark, and nobody older than the shell can have it.
+    # Check the mark only of processes that nothing else ties to the shell; none older than the shell has it.
     oldest = rows[root].start_time if root in rows else 0
     members.update(row.pid for row in rows.values() if _is_marked(row, members, oldest, leader.mark))
     _add_descendants(members, children)

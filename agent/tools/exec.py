@@ -25,7 +25,7 @@ _YIELD_BOUNDS_MS = (10, 120_000)
 class ExecInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``workdir`` is taken from the working directory; ``pty`` gives the command a terminal.
 
-    The call waits ``yield_ms`` milliseconds (10,000 unless told), with ``background`` not at all; a command that still
+    The call waits ``yield_ms`` milliseconds (default 10,000), with ``background`` not at all; a command that still
     runs then goes on in the background. ``timeout`` in seconds, 0 for none, ends it there too.
     """
 
@@ -46,7 +46,7 @@ class ExecTool(Tool):
         "Run a shell command. Returns stdout and stderr, the end of it if it is long. A command that takes longer than "
         "yield_ms goes on in the background, where the process tool follows it up; servers and watchers belong there "
         "from the start (background: true). What a command leaves running when it ends is stopped. timeout: seconds "
-        "until it is stopped, in the background too (1800 unless told, 0 for never). pty: true gives it a terminal."
+        "until it is stopped, in the background too (default 1800, 0 for never). pty: true gives it a terminal."
     )
     effects = "run"
     timeout = None

@@ -23,7 +23,7 @@ class FindInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="A glob: '*.py' for names anywhere, 'src/**/*.{ts,tsx}' for paths below path",
         ),
     ]
-    path: Annotated[str, msgspec.Meta(description="The directory to search; the working directory unless told")] = "."
+    path: Annotated[str, msgspec.Meta(description="The directory to search (default: the working directory)")] = "."
     limit: Annotated[int, msgspec.Meta(ge=1, le=_MAX_LIMIT, description="How many paths to show")] = _DEFAULT_LIMIT
     include_ignored: Annotated[bool, msgspec.Meta(description="Also what .gitignore leaves out")] = False
 

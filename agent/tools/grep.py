@@ -22,7 +22,7 @@ class GrepInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             min_length=1, max_length=2000, description="A regular expression (Python's), matched line by line"
         ),
     ]
-    path: Annotated[str, msgspec.Meta(description="A file or a directory; the working directory unless told")] = "."
+    path: Annotated[str, msgspec.Meta(description="A file or a directory (default: the working directory)")] = "."
     glob: Annotated[
         str | None, msgspec.Meta(description="Only files that fit, such as '*.py' or 'src/**/*.{ts,tsx}'")
     ] = None

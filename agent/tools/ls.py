@@ -21,7 +21,7 @@ _MAX_LIMIT = 5000
 class LsInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which directory, and how many of its names."""
 
-    path: Annotated[str, msgspec.Meta(description="The directory; the working directory unless told")] = "."
+    path: Annotated[str, msgspec.Meta(description="The directory (default: the working directory)")] = "."
     limit: Annotated[int, msgspec.Meta(ge=1, le=_MAX_LIMIT, description="How many names to show")] = _DEFAULT_LIMIT
 
 
