@@ -94,7 +94,3 @@ def test_signalling_the_dead_is_no_error(child: subprocess.Popen[bytes]) -> None
     child.wait()
     assert not send_signal(child.pid, pidfd, signal.SIGKILL)
     os.close(pidfd)
-
-
-def test_reports_add_up() -> None:
-    assert SweepReport((1,), (2,), (3,)) + SweepReport((4,), (), (5,)) == SweepReport((1, 4), (2,), (3, 5))

@@ -9,7 +9,6 @@ import trio
 
 from errors import WorkerExited
 from rpc.children import ChildRegistry, ExitWatch
-from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.spawn import start_process
 from rpc.transport import ExitStatus, Transport
@@ -233,8 +232,3 @@ async def test_without_pidfds_a_worker_is_stopped_all_the_same(monkeypatch: pyte
     async with running(spec_of("import time; print(1, flush=True); time.sleep(600)")) as process:
         await read_line(process)
         assert await process.stop(force=True) == ExitStatus(signal=signal.SIGKILL)
-
-
-def test_the_transport_protocol_is_implemented() -> None:
-    wanted = {name for name in vars(Transport) if not name.startswith("_")}
-    assert wanted <= set(dir(WorkerProcess))
