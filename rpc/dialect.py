@@ -5,11 +5,12 @@ complete lines from the worker, and returns what to write and what happened. It 
 touches no file, so that a recorded conversation replays in microseconds.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from rpc.passthrough import RawLine, RawObject
+from wire.framing import DecodedBlock
 from wire.messages import Message
 
 
@@ -19,10 +20,9 @@ class Step(NamedTuple):
     ``messages``: events and answers for the layer above, in order, answers under the caller's own request ids.
     ``outgoing``: whole lines (ending in LF) to write to the worker, in order.
     ``invalid_lines``: lines that were no message of the dialect, whole.
-    ``trailing_run``: how many such lines in a row stood at the end of the block (the client adds up runs that
-    cross blocks; ``clean_start`` is False when the block began with an invalid line, that is, the run may continue).
-    ``leading_run`` and ``longest_run``: the same at the start of the block and anywhere in it, where the dialect knows
-    (``wire.framing.DecodedBlock`` does), so that the limit on runs does not depend on how the stream was cut.
+    ``trailing_run``, ``leading_run`` and ``longest_run``: how many such lines in a row stood at the end of the block,
+    at its start and anywhere in it. The client adds up runs that cross blocks, so that the limit on runs does not
+    depend on how the stream was cut.
     ``raw``: the worker's own lines for their listeners, and the answers to forwarded requests.
     """
 
@@ -30,10 +30,17 @@ class Step(NamedTuple):
     outgoing: list[bytes]
     invalid_lines: list[bytes]
     trailing_run: int = 0
-    clean_start: bool = True
     leading_run: int = 0
     longest_run: int = 0
     raw: tuple[RawLine, ...] = ()
+
+    @classmethod
+    def of(
+        cls, decoded: DecodedBlock[Any], messages: list[Message], outgoing: list[bytes], raw: tuple[RawLine, ...]
+    ) -> "Step":
+        """The step of a decoded block, with what it led to."""
+        _, invalid_lines, trailing, leading, longest = decoded
+        return cls(messages, outgoing, invalid_lines, trailing, leading, longest, raw)
 
 
 EMPTY_STEP = Step([], [], [])

@@ -90,16 +90,7 @@ class NativeDialect:
                 messages = decoded.messages
             messages = self._track(messages)
         raw = tuple(self._raw_lines(block, decoded)) if self._raw_listening or self._forwarded else ()
-        return Step(
-            messages,
-            [],
-            decoded.invalid_lines,
-            decoded.trailing_run,
-            decoded.clean_start,
-            decoded.leading_run,
-            decoded.longest_run,
-            raw,
-        )
+        return Step.of(decoded, messages, [], raw)
 
     def forget(self, request_id: str) -> None:
         """A late answer passes through under its own id; the client drops and counts it."""

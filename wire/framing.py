@@ -120,14 +120,13 @@ class LineFramer:
 class DecodedBlock(NamedTuple, Generic[T]):
     """The outcome of decoding a block: messages in order, the lines that were none, and how their runs lie.
 
-    ``contaminated_run``, ``leading_run`` and ``longest_run`` count such lines in a row at the end, at the start and
-    anywhere; blank lines count as nothing. ``clean_start`` says that ``leading_run`` is 0.
+    ``trailing_run``, ``leading_run`` and ``longest_run`` count such lines in a row at the end, at the start and
+    anywhere; blank lines count as nothing.
     """
 
     messages: list[T]
     invalid_lines: list[bytes]
-    trailing_run: int
-    clean_start: bool
+    trailing_run: int = 0
     leading_run: int = 0
     longest_run: int = 0
 
@@ -148,7 +147,7 @@ def decode_block(block: bytes, decoder: msgspec.json.Decoder[T]) -> DecodedBlock
                 pass  # some line is bad: the slow path below finds out which
             else:
                 if len(messages) == lines:
-                    return DecodedBlock(messages, [], trailing_run=0, clean_start=True)
+                    return DecodedBlock(messages, [])
     return decode_each_line(block, decoder)
 
 
@@ -157,7 +156,7 @@ def decode_each_line(
 ) -> DecodedBlock[T]:
     """The same line by line, which tells the bad lines from the good; a message that ``accept`` refuses is bad too."""
     messages: list[T] = []
-    contaminated: list[bytes] = []
+    invalid: list[bytes] = []
     runs = [0]  # lengths of the runs of bad lines between the messages, empty runs included
     for ended in block.split(b"\n"):
         line = ended.removesuffix(b"\r")
@@ -168,12 +167,12 @@ def decode_each_line(
         except DECODE_ERRORS:
             message = None
         if message is None or (accept is not None and not accept(message)):
-            contaminated.append(line)
+            invalid.append(line)
             runs[-1] += 1
         else:
             messages.append(message)
             runs.append(0)
-    return DecodedBlock(messages, contaminated, runs[-1], runs[0] == 0, runs[0], max(runs))
+    return DecodedBlock(messages, invalid, runs[-1], runs[0], max(runs))
 
 
 def _decode_line(line: bytes, decoder: msgspec.json.Decoder[T]) -> T:

@@ -47,54 +47,6 @@ class _OpenDialog(NamedTuple):
     deadline: float
 
 
-class OpenDialogs:
-    """The open dialogs by id, in the order in which they were opened."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, _OpenDialog] = {}
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether one more would be too many."""
-        return len(self._open) >= MAX_OPEN_DIALOGS
-
-    def open(self, dialog_id: str, method: str, deadline: float) -> None:
-        """An extension waits for a person, until ``deadline`` (monotonic seconds)."""
-        self._open[dialog_id] = _OpenDialog(method, deadline)
-
-    def answer(self, answer: UiAnswer) -> PiUiResponse | None:
-        """Close a dialog with a person's answer; None when it is not open: the first answer has won.
-
-        Raises UsageError when the answer does not fit; the dialog stays open.
-        """
-        dialog = self._open.get(answer.id)
-        if dialog is None:
-            return None
-        response = answer.response(dialog.method)
-        del self._open[answer.id]
-        return response
-
-    def next_deadline(self) -> float | None:
-        """The earliest deadline."""
-        return min((dialog.deadline for dialog in self._open.values()), default=None)
-
-    def pop_due(self, now: float) -> list[str]:
-        """Close those whose time is over; their ids."""
-        due = [dialog_id for dialog_id, dialog in self._open.items() if dialog.deadline <= now]
-        for dialog_id in due:
-            del self._open[dialog_id]
-        return due
-
-    def pop_all(self) -> list[str]:
-        """Close all; their ids."""
-        ids = list(self._open)
-        self._open.clear()
-        return ids
-
-
 class DialogHandler:
     """``attended`` is asked whether somebody is there; ``ui_timeout`` in seconds."""
 
@@ -106,45 +58,52 @@ class DialogHandler:
         self._runs = runs
         self._consent = consent
         self._ui_timeout = ui_timeout
-        self._dialogs = OpenDialogs()
+        self._open: dict[str, _OpenDialog] = {}
 
     def request(self, line: PiLine) -> None:
         """An extension shows or asks something."""
         request = ui_request(line)
         if request.method in INTERACTIVE_METHODS:
             answer = self._consent.answer(request)
-            if answer is None and (not self._attended() or self._runs.is_aborting or self._dialogs.is_full):
+            if answer is None and (
+                not self._attended() or self._runs.is_aborting or len(self._open) >= MAX_OPEN_DIALOGS
+            ):
                 answer = PiUiResponse(id=request.id, cancelled=True)
             if answer is not None:
                 self._link.respond(answer)
                 return
-            self._dialogs.open(request.id, request.method, self._link.now + self._ui_timeout)
+            self._open[request.id] = _OpenDialog(request.method, self._link.now + self._ui_timeout)
         self._link.emit("ui_request", request)
 
     def answer(self, answer: UiAnswer) -> bool:
-        """Pass a person's answer on; False when the dialog is not open (any more)."""
-        response = self._dialogs.answer(answer)
-        if response is None:
+        """Close a dialog with a person's answer; False when it is not open: the first answer has won.
+
+        Raises UsageError when the answer does not fit; the dialog stays open.
+        """
+        dialog = self._open.get(answer.id)
+        if dialog is None:
             return False
-        self._link.respond(response)
+        self._link.respond(answer.response(dialog.method))
+        del self._open[answer.id]
         self._emit_resolved(answer.id, "answered")
         return True
 
     def cancel_all(self) -> None:
         """The run is being aborted, which does not dismiss its dialogs."""
-        for dialog_id in self._dialogs.pop_all():
+        for dialog_id in list(self._open):
             self._cancel(dialog_id, "aborted")
 
     def next_deadline(self) -> float | None:
         """When the next dialog is cancelled."""
-        return self._dialogs.next_deadline()
+        return min((dialog.deadline for dialog in self._open.values()), default=None)
 
     def expire(self, now: float) -> None:
         """Cancel the dialogs whose deadline has passed."""
-        for dialog_id in self._dialogs.pop_due(now):
+        for dialog_id in [dialog_id for dialog_id, dialog in self._open.items() if dialog.deadline <= now]:
             self._cancel(dialog_id, "timeout")
 
     def _cancel(self, dialog_id: str, reason: Literal["timeout", "aborted"]) -> None:
+        del self._open[dialog_id]
         self._link.respond(PiUiResponse(id=dialog_id, cancelled=True))
         self._emit_resolved(dialog_id, reason)
 

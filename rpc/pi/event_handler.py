@@ -18,7 +18,7 @@ from wire.messages import ToolCallView
 class PiEventHandler:
     """One event at a time. Events of no use to anybody, and those of newer releases, are passed over."""
 
-    def __init__(self, link: PiLink, runs: PiRunController, desk: DialogHandler) -> None:
+    def __init__(self, link: PiLink, runs: PiRunController, dialogs: DialogHandler) -> None:
         self._link = link
         self._runs = runs
         self._message_end_decoder = msgspec.json.Decoder(AssistantMessageEnd)
@@ -40,7 +40,7 @@ class PiEventHandler:
             "queue_update": self._queue_updated,
             "thinking_level_changed": self._setting_changed,
             "session_info_changed": self._setting_changed,
-            "extension_ui_request": desk.request,
+            "extension_ui_request": dialogs.request,
             "extension_error": self._extension_error,
         }
 

@@ -165,13 +165,4 @@ class PiLink:
         raw, self._raw = tuple(self._raw), []
         if decoded is None:
             return Step(messages, outgoing, [], raw=raw)
-        return Step(
-            messages,
-            outgoing,
-            decoded.invalid_lines,
-            decoded.trailing_run,
-            decoded.clean_start,
-            decoded.leading_run,
-            decoded.longest_run,
-            raw,
-        )
+        return Step.of(decoded, messages, outgoing, raw)

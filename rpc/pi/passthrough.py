@@ -27,10 +27,10 @@ _STREAMING_BEHAVIORS: tuple[Literal["steer", "followUp"], ...] = ("steer", "foll
 class PiPassthrough:
     """``allow_bash``: whether the worker may run shell commands at all."""
 
-    def __init__(self, link: PiLink, runs: PiRunController, desk: DialogHandler, *, allow_bash: bool) -> None:
+    def __init__(self, link: PiLink, runs: PiRunController, dialogs: DialogHandler, *, allow_bash: bool) -> None:
         self._link = link
         self._runs = runs
-        self._dialogs = desk
+        self._dialogs = dialogs
         self._allow_bash = allow_bash
 
     def forward(self, request_id: str, command: RawObject) -> None:

@@ -27,18 +27,10 @@ class ProcedureRunner:
     def __init__(self, link: PiLink, abort_grace: float) -> None:
         self._link = link
         self._abort_grace = abort_grace
-        self._exclusive: str | None = None
-        self._shells = 0
-
-    @property
-    def exclusive_method(self) -> str | None:
+        self.exclusive_method: str | None = None
         """The method of the exclusive procedure that is under way."""
-        return self._exclusive
-
-    @property
-    def running_shells(self) -> int:
+        self.running_shells = 0
         """Shell commands that run for a user."""
-        return self._shells
 
     def attach_runs(self, runs: PiRunController) -> None:
         """The runs that procedures wait for."""
@@ -55,7 +47,7 @@ class ProcedureRunner:
             self._release_exclusive(exclusive)
             self._link.reject_with(request_id, error)
 
-        self._exclusive = exclusive or self._exclusive
+        self.exclusive_method = exclusive or self.exclusive_method
         self.run(procedure, finish, fail)
 
     def run(
@@ -89,10 +81,10 @@ class ProcedureRunner:
             self._until_idle(lambda: resume(None))
 
     def _send(self, command: PiCommand, resume: Callable[[PiLine], None]) -> None:
-        self._shells += isinstance(command, PiBash)
+        self.running_shells += isinstance(command, PiBash)
 
         def answered(line: PiLine) -> None:
-            self._shells -= isinstance(command, PiBash)
+            self.running_shells -= isinstance(command, PiBash)
             if line.success and _changed_session(command, line):
                 self._runs.session_replaced()
             resume(line)
@@ -100,7 +92,7 @@ class ProcedureRunner:
         self._link.send(command, answered)
 
     def _until_idle(self, resume: Callable[[], None]) -> None:
-        if self._exclusive is None or not self._runs.is_running:
+        if self.exclusive_method is None or not self._runs.is_running:
             self._runs.when_idle(resume)
             return
         self._runs.begin_abort(keep_queue=False)
@@ -111,7 +103,7 @@ class ProcedureRunner:
 
     def _release_exclusive(self, exclusive: str | None) -> None:
         if exclusive is not None:
-            self._exclusive = None
+            self.exclusive_method = None
 
 
 def _resume(procedure: Procedure[Any], line: PiLine | None) -> PiCommand | Until:

@@ -119,29 +119,29 @@ def compact(instructions: str | None) -> Procedure[msgspec.Raw]:
     return (yield PiCompact(custom_instructions=instructions)).data
 
 
-def set_model(soft: RuntimeSettings, provider: str, model: str) -> Procedure[dict[str, Any]]:
+def set_model(runtime: RuntimeSettings, provider: str, model: str) -> Procedure[dict[str, Any]]:
     """Use another model, in this and all later sessions; ``{provider, model, thinking}`` as they are then."""
     yield PiSetModel(provider=provider, model_id=model)
-    soft.model = (provider, model)
-    if soft.thinking is not None:  # a new model comes with its own level
-        yield PiSetThinkingLevel(level=soft.thinking)
+    runtime.model = (provider, model)
+    if runtime.thinking is not None:  # a new model comes with its own level
+        yield PiSetThinkingLevel(level=runtime.thinking)
     state = yield from fetch_state()
     return {"provider": provider, "model": model, "thinking": state.thinking_level}
 
 
-def set_thinking(soft: RuntimeSettings, level: ThinkingLevel) -> Procedure[dict[str, Any]]:
+def set_thinking(runtime: RuntimeSettings, level: ThinkingLevel) -> Procedure[dict[str, Any]]:
     """Think this hard from now on; ``{level}`` is what the model can do of it."""
     yield PiSetThinkingLevel(level=level)
-    soft.thinking = level
+    runtime.thinking = level
     state = yield from fetch_state()
     return {"level": state.thinking_level}
 
 
-def new_session(consent: Consent, soft: RuntimeSettings, parent: str | None) -> Procedure[SessionResult]:
+def new_session(consent: Consent, runtime: RuntimeSettings, parent: str | None) -> Procedure[SessionResult]:
     """Begin a conversation. Its file does not exist before the first assistant message."""
     yield UNTIL_IDLE
     yield from _change_session(consent, PiNewSession(parent_session=parent))
-    state = yield from _restore_settings(soft)
+    state = yield from _restore_settings(runtime)
     return SessionResult(state.session_id, state.session_file)
 
 
@@ -157,7 +157,7 @@ def in_memory_session() -> Procedure[SessionResult]:
     return SessionResult(state.session_id, state.session_file)
 
 
-def switch_session(consent: Consent, soft: RuntimeSettings, session_file: str) -> Procedure[SessionResult]:
+def switch_session(consent: Consent, runtime: RuntimeSettings, session_file: str) -> Procedure[SessionResult]:
     """Go on with a conversation. Raises WorkerRefused ``resume_failed`` when pi then holds another or an empty one.
 
     pi says ``success`` for any path and starts afresh where it finds no transcript; but it never writes a transcript
@@ -165,7 +165,7 @@ def switch_session(consent: Consent, soft: RuntimeSettings, session_file: str) -
     """
     yield UNTIL_IDLE
     yield from _change_session(consent, PiSwitchSession(session_path=session_file))
-    state = yield from _restore_settings(soft)
+    state = yield from _restore_settings(runtime)
     if state.session_file is None or posixpath.normpath(state.session_file) != posixpath.normpath(session_file):
         raise WorkerRefused(f"pi holds {state.session_file}, not {session_file}", worker_code="resume_failed")
     if not state.message_count:
@@ -176,7 +176,7 @@ def switch_session(consent: Consent, soft: RuntimeSettings, session_file: str) -
     return SessionResult(state.session_id, state.session_file)
 
 
-def drain(consent: Consent, soft: RuntimeSettings, *, settles: bool) -> Procedure[bool]:
+def drain(consent: Consent, runtime: RuntimeSettings, *, settles: bool) -> Procedure[bool]:
     """Drop what waits in pi's queue: by its command, or where it has none by opening the same transcript again.
 
     ``settles``: pi says when it will not go on by itself. Such releases refuse a command that they do not know with its
@@ -191,7 +191,7 @@ def drain(consent: Consent, soft: RuntimeSettings, *, settles: bool) -> Procedur
     if state.session_file is None or not state.message_count:
         return False
     yield from _change_session(consent, PiSwitchSession(session_path=state.session_file))
-    yield from _restore_settings(soft)
+    yield from _restore_settings(runtime)
     return True
 
 
@@ -222,15 +222,15 @@ def _cancelled_message(command: PiNewSession | PiSwitchSession, asked: str | Non
     return why + (mend if isinstance(command, PiSwitchSession) else "")
 
 
-def _restore_settings(soft: RuntimeSettings) -> Procedure[PiState]:
+def _restore_settings(runtime: RuntimeSettings) -> Procedure[PiState]:
     """Make the settings of the new session those of the old one; the state after that."""
     state = yield from fetch_state()
     mended = False
-    if soft.model is not None and state.model != ModelRef(soft.model[1], soft.model[0]):
-        yield PiSetModel(provider=soft.model[0], model_id=soft.model[1])
+    if runtime.model is not None and state.model != ModelRef(runtime.model[1], runtime.model[0]):
+        yield PiSetModel(provider=runtime.model[0], model_id=runtime.model[1])
         mended = True
-    if soft.thinking is not None and (mended or state.thinking_level != soft.thinking):
-        yield PiSetThinkingLevel(level=soft.thinking)
+    if runtime.thinking is not None and (mended or state.thinking_level != runtime.thinking):
+        yield PiSetThinkingLevel(level=runtime.thinking)
     return (yield from fetch_state()) if mended else state
 
 

@@ -45,11 +45,12 @@ class PiRunController:
     def __init__(self, link: PiLink, drain: Callable[[Callable[[], None]], None]) -> None:
         self._link = link
         self._drain = drain
-        self._phase = PiRunPhase.IDLE
+        self.phase = PiRunPhase.IDLE
         self._waiting_texts: deque[_PiRunInput] = deque()
         self._in_flight: _PiRunInput | None = None
         self._will_start = False  # a text was accepted and not queued: ``agent_start`` must come before the next one
-        self._queued = 0
+        self.queued = 0
+        """Texts that wait in pi."""
         self._queue_growths = 0
         self._state_query: object | None = None  # the one question whose answer counts
         self._must_query = False
@@ -65,19 +66,14 @@ class PiRunController:
     # --- what others ask ---
 
     @property
-    def phase(self) -> PiRunPhase:
-        """Where the run is."""
-        return self._phase
-
-    @property
     def is_running(self) -> bool:
         """Whether a run is on, or on its way."""
-        return self._phase is not PiRunPhase.IDLE
+        return self.phase is not PiRunPhase.IDLE
 
     @property
     def is_backing_off(self) -> bool:
         """Whether pi waits before a retry: it takes a prompt then, and goes on with that one instead."""
-        return self._phase is PiRunPhase.RESTARTING and self._will_retry
+        return self.phase is PiRunPhase.RESTARTING and self._will_retry
 
     @property
     def is_aborting(self) -> bool:
@@ -88,11 +84,6 @@ class PiRunController:
     def waiting_count(self) -> int:
         """Texts that wait here."""
         return len(self._waiting_texts)
-
-    @property
-    def queued(self) -> int:
-        """Texts that wait in pi."""
-        return self._queued
 
     # --- what callers want ---
 
@@ -138,7 +129,7 @@ class PiRunController:
         """The session has changed, or the run would not end: pi will not tell its end, so it is told here."""
         self._give_up_at = None
         if (
-            self.run is not None and self._phase is not PiRunPhase.DRAINING
+            self.run is not None and self.phase is not PiRunPhase.DRAINING
         ):  # that ends by itself, with a switch of its own
             self.run.mark_aborted()
             self._end_run()
@@ -146,8 +137,8 @@ class PiRunController:
     def session_replaced(self) -> None:
         """Another conversation: no run of the old one goes on, and its queue is gone."""
         self.give_up()
-        if self._queued:
-            self._queued = 0
+        if self.queued:
+            self.queued = 0
             run_id, seq = self._link.stamp(self.run.id if self.run else None)
             self._link.emit("queue_update", QueueUpdate(run_id=run_id, seq=seq))
 
@@ -172,13 +163,13 @@ class PiRunController:
         if will_retry:
             self._expect_restart(PhaseEvent.RETRY, 0)
         else:
-            self._must_query = self._phase is PiRunPhase.ENDING
+            self._must_query = self.phase is PiRunPhase.ENDING
 
     def agent_settled(self) -> None:
         """Newer releases: the run is over, retries and all."""
         self.reports_settled = True
         if (
-            self._phase in (PiRunPhase.ENDING, PiRunPhase.RESTARTING)
+            self.phase in (PiRunPhase.ENDING, PiRunPhase.RESTARTING)
             and self._in_flight is None
             and not self._will_start
         ):
@@ -192,7 +183,7 @@ class PiRunController:
         """The retries were given up, or the last one went well."""
         if not success:
             self._transition(PhaseEvent.RETRY_GIVEN_UP)
-            self._must_query = self._phase is PiRunPhase.ENDING
+            self._must_query = self.phase is PiRunPhase.ENDING
 
     def compaction_starts(self) -> None:
         """After a run this is pi's own doing, and the run is not over; elsewhere it is none of the run's business."""
@@ -200,7 +191,7 @@ class PiRunController:
 
     def compaction_ends(self, *, goes_on: bool) -> None:
         """Pi goes on with the run after an overflow, and where texts wait in its queue."""
-        if self._phase is not PiRunPhase.COMPACTING:
+        if self.phase is not PiRunPhase.COMPACTING:
             return
         if goes_on:
             self._expect_restart(PhaseEvent.COMPACTION_CONTINUES, 0)
@@ -210,15 +201,15 @@ class PiRunController:
 
     def queue_changed(self, length: int) -> None:
         """Pi's queue has changed."""
-        if length > self._queued:
+        if length > self.queued:
             self._queue_growths += 1
-        self._queued = length
+        self.queued = length
 
     def end_step(self) -> None:
         """All lines of a block are worked off: ask what no line has told."""
         if self._must_query and self._in_flight is None:
             self._must_query = False
-            if self._phase in (PiRunPhase.STARTING, PiRunPhase.ENDING):
+            if self.phase in (PiRunPhase.STARTING, PiRunPhase.ENDING):
                 self._query_state()
 
     # --- time ---
@@ -243,9 +234,9 @@ class PiRunController:
         return self.run
 
     def _transition(self, sign: PhaseEvent) -> None:
-        moved = next_phase(self._phase, sign)
-        if moved is not self._phase:
-            self._phase = moved
+        moved = next_phase(self.phase, sign)
+        if moved is not self.phase:
+            self.phase = moved
             self._state_query = None
             self._query_at = None
             self._must_query = False
@@ -253,12 +244,12 @@ class PiRunController:
     def _expect_restart(self, sign: PhaseEvent, delay: float) -> None:
         self._transition(sign)
         self._will_retry = sign is PhaseEvent.RETRY
-        if self._phase is PiRunPhase.RESTARTING:
+        if self.phase is PiRunPhase.RESTARTING:
             self._query_at = self._link.now + delay + RESTART_GRACE
 
     def _send_next(self) -> None:
         """Send the next text that waits, when pi is sure to put it into its queue."""
-        ready = self._phase is PiRunPhase.RUNNING and self._in_flight is None and not self._will_start
+        ready = self.phase is PiRunPhase.RUNNING and self._in_flight is None and not self._will_start
         if ready and self._waiting_texts:
             self._send(self._waiting_texts.popleft())
 
@@ -279,11 +270,11 @@ class PiRunController:
             self._on_rejected(entry, line)
         elif entry.prompt.streaming_behavior is None:
             # a command of an extension is answered last, perhaps after the runs that it has started have ended
-            self._must_query = self._must_query or self._phase in (PiRunPhase.STARTING, PiRunPhase.ENDING)
+            self._must_query = self._must_query or self.phase in (PiRunPhase.STARTING, PiRunPhase.ENDING)
         elif self._queue_growths != entry.growth:
             self._accept(entry)
-            self._must_query = self._must_query or self._phase is PiRunPhase.ENDING
-        elif self._phase is PiRunPhase.RUNNING and entry.prompt.message.startswith("/"):
+            self._must_query = self._must_query or self.phase is PiRunPhase.ENDING
+        elif self.phase is PiRunPhase.RUNNING and entry.prompt.message.startswith("/"):
             self._link.answer(entry.request_id, PromptResult() if entry.is_prompt else {})  # an extension's command
         else:
             self._accept(entry)
@@ -298,9 +289,9 @@ class PiRunController:
 
     def _continue_run(self) -> None:
         """The run had ended when the text came: it goes on with that text."""
-        if self._phase is PiRunPhase.ENDING:
+        if self.phase is PiRunPhase.ENDING:
             self._transition(PhaseEvent.PROMPT)
-        if self._phase is PiRunPhase.STARTING:
+        if self.phase is PiRunPhase.STARTING:
             self._must_query = True
         else:
             self._will_start = True
@@ -311,10 +302,10 @@ class PiRunController:
         if entry.request_id in entry.run.waiting:
             entry.run.waiting.remove(entry.request_id)
         self._link.reject(entry.request_id, code, message)
-        if self._phase is PiRunPhase.STARTING:
+        if self.phase is PiRunPhase.STARTING:
             self._settle()
         else:
-            self._must_query = self._must_query or self._phase is PiRunPhase.ENDING
+            self._must_query = self._must_query or self.phase is PiRunPhase.ENDING
 
     def _query_state(self) -> None:
         """Ask for the state: whatever continues a run is told before the answer."""
@@ -341,7 +332,7 @@ class PiRunController:
         if run is not None and self._waiting_texts:
             self._transition(PhaseEvent.PROMPT)
             self._send(self._waiting_texts.popleft())
-        elif run is not None and run.aborting and self._queued and not run.keep_queue:
+        elif run is not None and run.aborting and self.queued and not run.keep_queue:
             self._transition(PhaseEvent.DRAIN)
             self._drain(self._end_run)
         else:

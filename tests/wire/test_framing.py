@@ -183,7 +183,7 @@ def test_crlf_and_blank_lines_are_passed_over() -> None:
 
 
 def test_a_block_of_nothing_but_blank_lines_is_nothing() -> None:
-    assert decode(b"\n\r\n \n") == DecodedBlock([], [], trailing_run=0, clean_start=True)
+    assert decode(b"\n\r\n \n") == DecodedBlock([], [])
 
 
 @pytest.mark.parametrize(
@@ -252,9 +252,8 @@ def test_runs_of_bad_lines_are_told_at_the_start_at_the_end_and_the_longest() ->
     good, bad = b'{"event":"a"}\n', b"garbage\n"
     decoded = decode(bad * 2 + good + bad * 5 + b"\n" + bad + good * 2 + bad * 3)
     assert (decoded.leading_run, decoded.longest_run, decoded.trailing_run) == (2, 6, 3)
-    assert not decoded.clean_start
     assert len(decoded.invalid_lines) == 11
-    assert decode(good + bad).clean_start
+    assert decode(good + bad).leading_run == 0
     assert decode(good + bad).trailing_run == 1
 
 
