@@ -1,6 +1,6 @@
 """The supervisor's side of the guard: one small process that cleans up when the supervisor is killed.
 
-It waits at a pipe. A supervisor that stops in order writes a goodbye; one that dies by any cause, SIGKILL
+It waits at a pipe. A supervisor that stops in order reports it; one that dies by any cause, SIGKILL
 included, closes the pipe, and the guard kills whatever carries the instance's marker or is in its cgroup, within 2 s
 where the machine allows it.
 """
@@ -24,7 +24,7 @@ from rpc.rlimit_mark import clear_rlimit_mark
 from rpc.transport import ExitStatus
 from wire.procfs import identify
 
-_EXIT_TIMEOUT = 2.0  # seconds that a guard gets to end after the goodbye
+_EXIT_TIMEOUT = 2.0  # seconds that a guard gets to end after the clean shutdown
 _MIN_RESTART_DELAY = 0.1  # seconds before a lost guard is replaced, doubled for every one lost in a row
 _MAX_RESTART_DELAY = 10.0
 _STABLE_AFTER = 60.0  # seconds a guard must live for its loss to count as the first one again
@@ -67,7 +67,7 @@ class Guard:
         return self._reap()
 
     async def aclose(self) -> None:
-        """Say goodbye and wait for the guard's end; after that a dying supervisor is on its own."""
+        """Report a clean shutdown and wait for the guard's end; no later death of the supervisor is noticed."""
         if self._popen.returncode is not None:
             return
         with suppress(BrokenPipeError):  # it has ended already
@@ -135,8 +135,8 @@ async def supervise_guard(
 ) -> None:
     """Keep one guard running until cancelled; reports started once the first one runs.
 
-    Give it a nursery that ends after the workers' one: its cancellation is the goodbye. ``on_lost`` is told in words
-    of every guard that ended by itself or could not be started again. Raises WorkerStartFailed for the first one.
+    Give it a nursery that ends after the workers' one: its cancellation is the clean shutdown. ``on_lost`` gets a
+    sentence for every guard that ended by itself or could not be started again. Raises WorkerStartFailed for the first.
     """
     first = Guard.start(instance, cgroup, children)
     guard: Guard | None = first

@@ -95,7 +95,7 @@ def quarantine_warning(path: Path) -> str | None:
     if files <= _QUARANTINED_WITHOUT_WARNING:
         return None
     size = sum(file.lstat().st_size for file in kept)
-    return f"{files} damaged files are kept, {size / 1024**2:.1f} MiB in all; remove those that nobody needs"
+    return f"{files} damaged files are kept, {size / 1024**2:.1f} MiB in all; remove those that are not needed"
 
 
 SEQ_BLOCK = 10_000

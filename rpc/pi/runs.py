@@ -2,7 +2,7 @@
 
 Never are two prompts under way at once: pi accepts both and loses the second in silence. A text for a run that is on
 (``steer``, ``follow_up``, a prompt with a streaming behaviour) is sent as a prompt with ``streamingBehavior``, so that
-one which arrives after the end continues the run instead of riding on somebody else's next prompt.
+one which arrives after the end continues the run instead of going with another caller's next prompt.
 """
 
 from collections import deque

@@ -176,7 +176,7 @@ def test_damaged_files_are_never_removed_but_told_when_they_become_many(path: Pa
         path.unlink()
     size = sum(path.with_name(name).stat().st_size for name in damaged(path))
     assert told[:3] == ["", "", ""]
-    assert told[4] == f"; 5 damaged files are kept, {size / 1024**2:.1f} MiB in all; remove those that nobody needs"
+    assert told[4] == f"; 5 damaged files are kept, {size / 1024**2:.1f} MiB in all; remove those that are not needed"
     assert len(damaged(path)) == 5
 
 
