@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import groupby
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import msgspec
 
@@ -24,26 +24,6 @@ from wire.events import TEXT_KINDS, display_of
 from wire.messages import EventEnvelope
 from wire.run_view import CallLines, RunView
 from wire.terminal import BOLD, DIM
-
-
-class PromptView(Protocol):
-    """Where a followed run is shown."""
-
-    def show(self, events: msgspec.Raw) -> None:
-        """Draw the envelopes of one push (a JSON array), and flush once."""
-        ...
-
-    def end(self, outcome: dict[str, Any]) -> None:
-        """Draw the run's outcome, whether or not it went well."""
-        ...
-
-    def fail(self, error: PoolError) -> None:
-        """Draw that there is no outcome."""
-        ...
-
-    def close(self) -> None:
-        """End the line that was begun."""
-        ...
 
 
 class PromptTextView:
@@ -155,3 +135,6 @@ class PromptJsonView:
     def _line(self, value: Any) -> None:
         self._out.write(msgspec.json.encode(value).decode() + "\n")
         self._out.flush()
+
+
+PromptView = PromptTextView | PromptJsonView

@@ -6,7 +6,7 @@ text, or after some silence: errors before have a status of their own, later one
 """
 
 import uuid
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import trio
@@ -24,10 +24,11 @@ from doors.openai.answer_checks import (
     trim_answer,
 )
 from doors.openai.cleanup import EphemeralSessions
-from doors.openai.completion_bodies import KEEPALIVE_COMMENT, TextExtractor
+from doors.openai.completion_bodies import KEEPALIVE_COMMENT, Chunks, TextExtractor
 from doors.openai.errors import PreviousResponseNotFound, UnfitAnswer, render
 from doors.openai.prompts import RunPrompt, full_prompt, incremental_prompt
 from doors.openai.requests import ModelInput
+from doors.openai.responses_bodies import ResponseEvents
 from doors.openai.session_ref import SessionRef, is_stored, retry_run_id
 from errors import Conflict, PoolClosed, PoolError, UsageError, error_from_wire, unwrap_exception_groups
 from gateway.runs.run import DoneReason, RunOutcome
@@ -259,29 +260,13 @@ def _raise_failure(outcome: RunOutcome) -> RunOutcome:
 Headers = dict[str, str]
 
 
-class StreamEncoder(Protocol):
-    """Makes the messages of one stream."""
-
-    def text(self, text: str) -> bytes:
-        """More of the answer."""
-        ...
-
-    def end(self, outcome: RunOutcome) -> bytes:
-        """The last messages."""
-        ...
-
-    def failed(self, error: PoolError) -> bytes:
-        """The last message of a stream that fails."""
-        ...
-
-
 class AnswerStreamResponse:
     """One answer, held one piece at a time: a slow reader delays its stream, not the run.
 
     An answer of a given form comes in one piece, once it is known to fit.
     """
 
-    def __init__(self, asking: CompletionRun, chunks: StreamEncoder, headers: Headers) -> None:
+    def __init__(self, asking: CompletionRun, chunks: Chunks | ResponseEvents, headers: Headers) -> None:
         self._run = asking
         self._encoder = chunks
         self._headers = [*STREAM_HEADERS, *((name.encode(), value.encode()) for name, value in headers.items())]

@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from rich.console import Console, RenderableType
 
 from commands.autonomy_view import beat_text, heartbeats_view, job_started_text, job_text, jobs_view
 from heartbeat.cron.requests import CronJobPage, CronJobView
 from heartbeat.gates import SkipReason
 from heartbeat.records import BeatReport, HeartbeatStatus
+from tests.doors.terminal import draw
 
 NOW = 1_700_000_000.0
 BEAT = {
@@ -101,13 +101,6 @@ JOBS = {
 }
 
 
-def draw(view: RenderableType, width: int) -> str:
-    console = Console(width=width, color_system=None)
-    with console.capture() as captured:
-        console.print(view)
-    return captured.get()
-
-
 def rows(text: str) -> dict[str, list[str]]:
     return {line.split()[0]: line.split() for line in text.splitlines() if line.split()}
 
@@ -146,7 +139,7 @@ def test_what_somebody_should_see_to_stands_below() -> None:
 
 
 def test_without_agents_there_is_a_word() -> None:
-    assert draw(heartbeats_view([], 80, NOW), 80) == "no agents\n"
+    assert draw(heartbeats_view([], 80, NOW), 80) == "no agents"
 
 
 @pytest.mark.parametrize("reason", SkipReason)

@@ -1,18 +1,15 @@
 """What waits for a person, with a command that can be copied as it stands."""
 
-import io
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 
 from commands.layout import approval_lines
+from tests.doors.terminal import draw
 
 
 def printed(asked: list[dict[str, Any]], place: str = "", width: int = 40) -> list[str]:
-    console = Console(file=io.StringIO(), width=width)
-    console.print(Group(*approval_lines(asked, place)), crop=False)
-    text: str = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
-    return [line.rstrip() for line in text.splitlines()]
+    return draw(Group(*approval_lines(asked, place)), width, crop=False).splitlines()
 
 
 def question(call: str = "c1", session: str = "ada") -> dict[str, Any]:

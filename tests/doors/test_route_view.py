@@ -1,17 +1,16 @@
 """The router's decision as a picture, made from real decisions."""
 
-import io
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.console import Console
 
 from commands.route_view import route_view
 from profiles import AgentSettings, ProfilesSettings
 from router.route import route
 from router.settings import Binding, RouterSettings
 from router.source import MessageSource
+from tests.doors.terminal import draw
 
 
 def picture(text: str = "hello", width: int = 100, **source: Any) -> str:
@@ -21,10 +20,7 @@ def picture(text: str = "hello", width: int = 100, **source: Any) -> str:
     )
     message = MessageSource(chat_type="group", chat_id="-100", sender_id="7", **source)
     decision = route(settings, ProfilesSettings(agents=agents), message, text, data_dir=Path("/data"))
-    console = Console(file=io.StringIO(), width=width, highlight=False)
-    console.print(route_view(msgspec.to_builtins(decision)))
-    printed = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
-    return "\n".join(line.rstrip() for line in printed.splitlines())
+    return draw(route_view(msgspec.to_builtins(decision)), width)
 
 
 def test_every_layer_is_shown_with_its_reasons() -> None:

@@ -1,29 +1,21 @@
 """One session on the terminal."""
 
-import io
 import re
 from typing import Any
 
 import pytest
-from rich.console import Console, RenderableType
 
 from commands.session_view import history_view, session_view
-
-
-def printed(view: RenderableType) -> str:
-    console = Console(file=io.StringIO(), width=60, highlight=False)
-    console.print(view)
-    text: str = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
-    return "\n".join(line.rstrip() for line in text.splitlines())
+from tests.doors.terminal import draw
 
 
 def test_what_is_known_of_a_session_is_a_line_each_and_what_is_not_is_left_out() -> None:
     session = {"key": "ada", "status": "READY", "model": None, "source": {"channel": "sms", "chat_id": "a b"}}
-    assert printed(session_view(session)) == 'key     ada\nstatus  READY\nsource  channel=sms  chat_id="a b"'
+    assert draw(session_view(session), 60) == 'key     ada\nstatus  READY\nsource  channel=sms  chat_id="a b"'
 
 
 def test_times_are_shown_as_people_read_them() -> None:
-    assert re.search(" (19|20)", printed(session_view({"created_at": 0.0})))
+    assert re.search(" (19|20)", draw(session_view({"created_at": 0.0}), 60))
 
 
 def test_messages_are_shown_with_what_the_tools_did_beside_them() -> None:
@@ -43,7 +35,7 @@ def test_messages_are_shown_with_what_the_tools_did_beside_them() -> None:
         {"role": "user", "content": "left", "origin": "steer"},
         {"role": "user", "content": []},
     ]
-    assert printed(history_view({"messages": messages}, 60)).splitlines() == [
+    assert draw(history_view({"messages": messages}, 60), 60).splitlines() == [
         *("user", "plain", ""),
         *("assistant", "(hm)", "two", "lines", '· exec {"cmd":"ls"}', ""),
         *("user", "! no", ""),
@@ -54,11 +46,11 @@ def test_messages_are_shown_with_what_the_tools_did_beside_them() -> None:
 
 
 def test_where_nothing_was_said_it_says_so() -> None:
-    assert printed(history_view({"messages": []}, 60)) == "nothing was said yet"
+    assert draw(history_view({"messages": []}, 60), 60) == "nothing was said yet"
 
 
 @pytest.mark.parametrize(
     "content", ["\x1b[2J", [{"type": "text", "text": "\x1b[2J"}], [{"type": "thinking", "thinking": "\x1b"}]]
 )
 def test_what_was_said_cannot_control_the_terminal(content: Any) -> None:
-    assert "\x1b" not in printed(history_view({"messages": [{"role": "\x1b[2J", "content": content}]}, 60))
+    assert "\x1b" not in draw(history_view({"messages": [{"role": "\x1b[2J", "content": content}]}, 60), 60)

@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from commands.autonomy_view import autonomy_lines
 from commands.tables import checks_table, explanation_table, sessions_view, status_view, waiting_table, workers_table
 from gateway.sessions.admin import SessionView
 from gateway.status import StatusDocument
+from tests.doors.terminal import draw
 
 
 def worker(name: str, **others: Any) -> dict[str, Any]:
@@ -212,13 +213,6 @@ DOCUMENT: dict[str, Any] = {
     },
     "supervisor": {"pid": 4242, "uptime": 93_784.0, "version": "0.1.0", "socket": "/run/p.sock", "data_dir": "/x"},
 }
-
-
-def draw(view: RenderableType, width: int = 140) -> str:
-    console = Console(width=width, color_system=None)
-    with console.capture() as captured:
-        console.print(view)
-    return captured.get()
 
 
 @pytest.mark.parametrize("width", [60, 80, 140, 500])
