@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import threading
 import uuid
 from typing import Any
 
@@ -156,28 +155,6 @@ def test_a_session_of_one_agent_is_not_given_to_another(ask: Ask, session: str) 
     with pytest.raises(openai.BadRequestError, match="is a conversation with 'main'") as raised:
         ask("hello", user=session, model="ops")
     assert raised.value.param == "model"
-
-
-def test_two_requests_of_one_session_are_queued_and_not_mixed(pool: Pool, session: str) -> None:
-    answers: dict[str, str] = {}
-    together = threading.Barrier(2)
-
-    def ask(text: str) -> None:
-        with pool.client() as client:
-            client.models.list()
-            together.wait(20)
-            messages: Any = [{"role": "user", "content": text}]
-            answer = client.chat.completions.create(model="main", messages=messages, user=session)
-            answers[text] = str(answer.choices[0].message.content)
-
-    threads = [threading.Thread(target=ask, args=(f"DELAY=300 ECHO:{number}",)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == {"DELAY=300 ECHO:0": "0", "DELAY=300 ECHO:1": "1"}
-    history = pool.call("sessions.history", session=session)["messages"]
-    assert [message["role"] for message in history] == ["user", "assistant", "user", "assistant"]
 
 
 def test_a_slash_command_is_the_supervisors(ask: Ask, session: str) -> None:

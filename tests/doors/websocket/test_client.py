@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import signal
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +9,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_socket
-from websockets.typing import Origin
 
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 
@@ -200,32 +197,6 @@ def test_two_clients_and_the_command_line_agree_on_what_happened(pool: Pool) -> 
         assert [message["role"] for message in history] == ["user", "assistant"] * 2
 
 
-@pytest.mark.parametrize("protocol", [3, 4])
-def test_a_run_streams_until_it_is_aborted(pool: Pool, protocol: int) -> None:
-    with Client.connect(pool.url, protocol=protocol) as client:
-        session, run = f"abort{protocol}", f"a{protocol}"
-        asked = client.ask("agent", message="PIECES=2 HANG", sessionKey=session, idempotencyKey=run)
-        delta = client.events("delta", runId=run)[-1]
-        assert delta["message"]["content"][0]["text"] == "piece 0 "
-        assert ("deltaText" in delta) is (protocol == 4)
-        assert client.answer(client.ask("chat.abort", sessionKey=session))["payload"]["aborted"] is True
-        assert client.answer(asked)["payload"]["status"] == "accepted"
-        assert client.answer(asked)["error"]["details"]["code"] == "aborted"
-        assert client.events("aborted", runId=run)
-
-
-def test_an_approval_is_asked_for_and_given(pool: Pool) -> None:
-    with Client.connect(pool.url) as client:
-        message = 'TOOL:exec {"command": "echo it-was-done"} TELL'
-        asked = client.ask("agent", message=message, sessionKey="agent:careful:main", agentId="careful")
-        client.answer(asked)
-        call = client.find(event="exec.approval.requested")["payload"]
-        assert "it-was-done" in call["request"]["command"]
-        assert client.answer(client.ask("exec.approval.resolve", id=call["id"], decision="allow-once"))["ok"]
-        assert client.find(event="exec.approval.resolved")["payload"]["decision"] == "allow-once"
-        assert "it-was-done" in client.answer(asked)["payload"]["result"]["payloads"][0]["text"]
-
-
 def test_a_prompt_of_five_megabytes_and_every_line_end_arrive(pool: Pool) -> None:
     with Client.connect(pool.url) as client:
         said = "one\u2028two\u2029three\x85four\r\nfive"
@@ -235,25 +206,6 @@ def test_a_prompt_of_five_megabytes_and_every_line_end_arrive(pool: Pool) -> Non
         asked = client.ask("agent", message="x" * 5_000_000, sessionKey="large")
         client.answer(asked)
         assert client.answer(asked)["payload"]["status"] == "ok"
-
-
-@pytest.mark.parametrize(("token", "code"), [("forged-0123456789abcdef", 1008), (TOKEN[:-1], 1008)])
-def test_a_forged_token_is_told_so_and_closed(pool: Pool, token: str, code: int) -> None:
-    with open_socket(pool.url) as socket:
-        client = Client(socket)
-        client.read()
-        answer = client.answer(client.ask("connect", minProtocol=4, maxProtocol=4, auth={"token": token}))
-        assert (answer["ok"], token in json.dumps(answer)) == (False, False)
-        with pytest.raises(ConnectionClosed) as raised:
-            socket.recv(timeout=10)
-        assert raised.value.rcvd is not None
-        assert raised.value.rcvd.code == code
-
-
-def test_a_foreign_page_is_refused_in_the_handshake(pool: Pool) -> None:
-    with pytest.raises(InvalidStatus) as raised, open_socket(pool.url, origin=Origin("http://evil.example")):
-        pass
-    assert raised.value.response.status_code == 403
 
 
 def test_the_figures_tell_of_open_sockets(pool: Pool) -> None:
@@ -266,17 +218,3 @@ def test_the_figures_tell_of_open_sockets(pool: Pool) -> None:
                 text = answer.read().decode()
     assert "pool_http_sockets_slow_total 0.0" in text
     assert "pool_http_socket_events_dropped_total 0.0" in text
-
-
-def test_the_supervisors_end_is_told(tmp_path: Path) -> None:
-    config = tmp_path / "pool.toml"
-    config.write_text(SETTINGS)
-    with running_supervisor(tmp_path / "data", "--config", str(config)) as supervisor:
-        with Client.connect(Pool(supervisor).url) as client:
-            supervisor.process.send_signal(signal.SIGTERM)
-            assert client.find(event="shutdown")["payload"]["reason"] == "the supervisor ends"
-            with pytest.raises(ConnectionClosed) as raised:
-                client.socket.recv(timeout=20)
-        assert raised.value.rcvd is not None
-        assert raised.value.rcvd.code == 1001
-        assert supervisor.process.wait(20) == 0
