@@ -18,7 +18,7 @@ from benchmarks import echo_worker
 from benchmarks.harness import Result, best_of, median, percentile, result
 from benchmarks.promises import Promise
 from doors.control.client import ControlClient
-from doors.control.server import serve_control
+from doors.control.server import ControlServer
 from gateway.caller import Caller
 
 _ROUNDS = 20
@@ -200,7 +200,7 @@ async def _push_all(caller: Caller) -> None:
 
 async def _serve(path: Path) -> None:
     async with trio.open_nursery() as nursery:
-        await nursery.start(lambda task_status: serve_control(_Handlers(), path, task_status=task_status))
+        await nursery.start(ControlServer(_Handlers(), path).serve)
         print("ready", flush=True)
 
 

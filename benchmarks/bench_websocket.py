@@ -16,7 +16,7 @@ import trio
 
 from benchmarks.door_server import DoorServer, control, door_server, read_until, request_beside_ping
 from benchmarks.harness import Result, best_of, result
-from doors.control.server import serve_control
+from doors.control.server import ControlServer
 from doors.http.server import HttpServer
 from doors.http.settings import HttpSettings
 from gateway.caller import Caller
@@ -207,7 +207,7 @@ async def _serve(path: Path) -> None:
     settings = HttpSettings(bind="127.0.0.1:0", token=_TOKEN, rate=0, max_connections=2 * _IDLE + 10)
     server = HttpServer(handlers, settings, path.parent, hide=lambda _: None, env={})
     async with trio.open_nursery() as nursery:
-        await nursery.start(lambda task_status: serve_control(handlers, path, task_status=task_status))
+        await nursery.start(ControlServer(handlers, path).serve)
         await nursery.start(server.serve)
         print(server.url.rpartition(":")[2], flush=True)
 

@@ -31,7 +31,6 @@ from doors.control.client_socket import connect
 from doors.control.protocol import MessageReader, decode_with, encode_request
 from errors import NoSupervisor, PoolError, UsageError, error_from_wire
 from wire.framing import LineFramer
-from wire.messages import ErrorBody
 
 _CONTEXT_SETTINGS = {"ignore_unknown_options": True}
 """Unknown options are the agent's."""
@@ -174,7 +173,7 @@ class AttachProgram:
 
     def _begin(self, arrived: AttachMessage) -> None:
         if arrived.error is not None:
-            raise _error_from(arrived.error)
+            raise error_from_wire(arrived.error.code, arrived.error.message, arrived.error.data)
         attached = decode_with(_results, arrived.result)
         self._attachment = attached.attachment
         if attached.words:
@@ -291,7 +290,7 @@ class AttachProgram:
         elif not self._attachment:
             self._begin(arrived)
         elif arrived.error is not None:
-            raise _error_from(arrived.error)
+            raise error_from_wire(arrived.error.code, arrived.error.message, arrived.error.data)
 
     def _queue_output(self, lines: bytes) -> None:
         if lines:
@@ -321,7 +320,3 @@ def _write_available(waiting: deque[bytes], write: Callable[[bytes | memoryview]
     except BlockingIOError:
         pass
     return written
-
-
-def _error_from(body: ErrorBody) -> PoolError:
-    return error_from_wire(body.code, body.message, body.data)

@@ -74,17 +74,6 @@ class ControlServer:
             await trio.serve_listeners(self._acceptor.admit, [listener], handler_nursery=self._nursery)
 
 
-async def serve_control(
-    methods: MethodDispatcher,
-    path: Path,
-    *,
-    limits: ControlLimits | None = None,
-    task_status: trio.TaskStatus[Path] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """A ``ControlServer`` that serves; see there."""
-    await ControlServer(methods, path, limits=limits).serve(task_status=task_status)
-
-
 @contextmanager
 def bind_control_socket(path: Path) -> Iterator[socket.socket]:
     """A listening socket of mode 0600, whose file is removed at the end, unless it was replaced."""

@@ -126,14 +126,9 @@ def _is_preflight(connection: HTTPConnection, scope: Scope) -> bool:
     return scope["method"] == "OPTIONS" and "access-control-request-method" in connection.headers
 
 
-async def reject_websocket(websocket: WebSocket, response: Response) -> None:
-    """Answer a handshake as a plain request is answered."""
-    await websocket.send_denial_response(response)
-
-
 async def _send_response(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
-        await reject_websocket(WebSocket(scope, receive, send), response)
+        await WebSocket(scope, receive, send).send_denial_response(response)
     else:
         await response(scope, receive, send)
 
@@ -171,7 +166,7 @@ def _socket_endpoint(opening: RouteSpec) -> Callable[[WebSocket], Awaitable[None
             try:
                 identity_of(websocket).require_scope(opening.scope)
             except HttpError as exc:
-                await reject_websocket(websocket, opening.render(exc))
+                await websocket.send_denial_response(opening.render(exc))
                 return
         await opening.endpoint(websocket)
 

@@ -12,7 +12,7 @@ import trio
 from click.testing import CliRunner, Result
 
 import cli
-from doors.control.server import serve_control
+from doors.control.server import ControlServer
 from errors import AcquireTimeout, PoolClosed, PoolSaturated, UsageError
 from gateway.caller import Caller
 from gateway.runs import requests
@@ -191,7 +191,7 @@ def serving(pool: FakePool) -> Iterator[Path]:
 
     async def serve(path: Path) -> None:
         async with trio.open_nursery() as nursery:
-            await nursery.start(serve_control, pool, path)
+            await nursery.start(ControlServer(pool, path).serve)
             stop.extend([trio.lowlevel.current_trio_token(), nursery.cancel_scope.cancel])
             ready.set()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from doors.control.server import serve_control
+from doors.control.server import ControlServer
 from doors.limits import ControlLimits
 from tests.doors.methods import FakeMethods
 from tests.doors.peer import Peer
@@ -49,7 +49,7 @@ async def path(short_dir: Path, methods: FakeMethods, nursery: trio.Nursery) -> 
 
 
 async def serve_small(methods: FakeMethods, path: Path, task_status: trio.TaskStatus[Path]) -> None:
-    await serve_control(methods, path, limits=SMALL, task_status=task_status)
+    await ControlServer(methods, path, limits=SMALL).serve(task_status=task_status)
 
 
 @pytest.fixture

@@ -15,14 +15,14 @@ import trio
 
 from doors.control.client import ControlClient
 from doors.control.client_socket import ReceivedPush, Recipient
-from doors.control.server import serve_control
+from doors.control.server import ControlServer
 from errors import NoSupervisor, PoolError, PoolSaturated, ProtocolViolation, RequestTimeout, UsageError, WorkerExited
 from tests.doors.methods import FakeMethods, an_event
 
 
 @pytest.fixture
 async def path(short_dir: Path, methods: FakeMethods, nursery: trio.Nursery) -> Path:
-    started: Path = await nursery.start(serve_control, methods, short_dir / "s")
+    started: Path = await nursery.start(ControlServer(methods, short_dir / "s").serve)
     return started
 
 
@@ -158,7 +158,7 @@ async def test_a_subscription_whose_supervisor_stops_is_told_before_the_end(
 
     async def serve(task_status: trio.TaskStatus[Path]) -> None:
         with life:
-            await serve_control(methods, short_dir / "s", task_status=task_status)
+            await ControlServer(methods, short_dir / "s").serve(task_status=task_status)
 
     def talk() -> None:
         with ControlClient(short_dir / "s") as client:
@@ -202,7 +202,7 @@ async def test_a_supervisor_that_stops_in_mid_call_says_so(short_dir: Path, meth
 
     async def serve(task_status: trio.TaskStatus[Path]) -> None:
         with life:
-            await serve_control(methods, short_dir / "s", task_status=task_status)
+            await ControlServer(methods, short_dir / "s").serve(task_status=task_status)
 
     def talk() -> None:
         with ControlClient(short_dir / "s") as client, pytest.raises(PoolError) as caught:
@@ -222,7 +222,7 @@ async def test_waiting_for_the_close_ends_with_it_or_with_the_time(short_dir: Pa
 
     async def serve(task_status: trio.TaskStatus[Path]) -> None:
         with life:
-            await serve_control(methods, short_dir / "s", task_status=task_status)
+            await ControlServer(methods, short_dir / "s").serve(task_status=task_status)
 
     def wait(timeout: float) -> bool:
         with ControlClient(short_dir / "s") as client:

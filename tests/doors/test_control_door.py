@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from doors.control import server
-from doors.control.server import ControlServer, bind_control_socket, serve_control
+from doors.control.server import ControlServer, bind_control_socket
 from doors.locations import AlreadyRunning
 from errors import UsageError
 from tests.doors.conftest import Connect
@@ -37,7 +37,7 @@ async def test_a_closing_server_answers_what_is_in_flight_and_takes_its_socket_a
 ) -> None:
     path = short_dir / "s"
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve_control, methods, path)
+        await nursery.start(ControlServer(methods, path).serve)
         peer = await Peer.connect(path)
         await peer.ask(1, "hang")
         await methods.hanging.wait()

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 import trio
 
-from doors.control.server import serve_control
+from doors.control.server import ControlServer
 from doors.limits import InputBudget, InputShare
 from errors import PoolSaturated
 from gateway.caller import Caller
@@ -77,7 +77,7 @@ def say_in_blocks(sock: socket.socket, line: bytes, times: int) -> None:
 async def test_a_million_small_requests_are_all_answered_while_others_are_served(
     short_dir: Path, nursery: trio.Nursery
 ) -> None:
-    path: Path = await nursery.start(serve_control, AtOnce(), short_dir / "s")
+    path: Path = await nursery.start(ControlServer(AtOnce(), short_dir / "s").serve)
     other = await Peer.connect(path)
     answers: list[int] = []
     seen = [0]
@@ -95,7 +95,7 @@ async def test_a_million_small_requests_are_all_answered_while_others_are_served
 
 
 async def test_peers_that_flood_take_turns_with_each_other(short_dir: Path, nursery: trio.Nursery) -> None:
-    path: Path = await nursery.start(serve_control, AtOnce(), short_dir / "s")
+    path: Path = await nursery.start(ControlServer(AtOnce(), short_dir / "s").serve)
     peers = {name: await Peer.connect(path) for name in "ab"}
     last: list[list[int]] = []
 
@@ -121,7 +121,7 @@ async def test_peers_that_flood_take_turns_with_each_other(short_dir: Path, nurs
 async def test_a_block_of_requests_that_take_their_time_lets_others_in_between(
     short_dir: Path, nursery: trio.Nursery
 ) -> None:
-    path: Path = await nursery.start(serve_control, AtOnce(work=0.0005), short_dir / "s")
+    path: Path = await nursery.start(ControlServer(AtOnce(work=0.0005), short_dir / "s").serve)
     flooder, other = await Peer.connect(path), await Peer.connect(path)
     await flooder.stream.send_all(b'{"id":1,"method":"a"}\n' * 1000)
     seen = [(await other.call(1, "look"))["result"][0] for _ in range(10)]
@@ -303,7 +303,7 @@ async def test_a_closing_supervisor_lets_subscriptions_say_their_last_words(
     short_dir: Path, methods: FakeMethods
 ) -> None:
     async with trio.open_nursery() as nursery:
-        path = await nursery.start(serve_control, methods, short_dir / "s")
+        path = await nursery.start(ControlServer(methods, short_dir / "s").serve)
         peer = await Peer.connect(path)
         await peer.ask("s", "subscribe", events=2)
         assert await hear_events(peer, 2) == [1, 2]
@@ -324,7 +324,7 @@ async def test_last_words_reach_a_peer_that_was_behind_when_the_supervisor_close
             lines.append(line)
 
     async with trio.open_nursery() as readers, trio.open_nursery() as nursery:
-        path = await nursery.start(serve_control, methods, short_dir / "s")
+        path = await nursery.start(ControlServer(methods, short_dir / "s").serve)
         peer = await Peer.connect(path)
         await peer.ask("s", "subscribe", size=1000)
         await trio.testing.wait_all_tasks_blocked()
