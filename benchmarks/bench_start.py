@@ -17,8 +17,8 @@ def run() -> list[Result]:
     with tempfile.TemporaryDirectory(prefix="pool-") as place:
         empty = min(_start(Path(place, "empty")) for _ in range(_ROUNDS))
         full = Path(place, "full")
-        full.mkdir()
-        fill_store(full / "pool.db")
+        (full / "data").mkdir(parents=True)
+        fill_store(full / "data" / "pool.db")
         _start(full)
         samples = [_start(full) for _ in range(_ROUNDS)]
     return [
