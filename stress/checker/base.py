@@ -31,7 +31,7 @@ from stress.facts import (
     SupervisorStarted,
 )
 
-MAX_ENDED = 20_000
+_MAX_ENDED = 20_000
 """Requests that have ended are forgotten when there are more of them, but for their session."""
 _DELAY_WINDOW = 3.0
 _DELAY_PERIOD = 1.0
@@ -269,7 +269,7 @@ class ObservedState:
         elif code == DAMAGED_TRANSCRIPT:  # its transcript was set aside, and it begins anew
             talk.answered = None
         self._ended[number] = None
-        if len(self._ended) > MAX_ENDED:
+        if len(self._ended) > _MAX_ENDED:
             forgotten, _ = self._ended.popitem(last=False)
             del self.requests[forgotten]
 

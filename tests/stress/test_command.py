@@ -98,7 +98,7 @@ def is_told_of(process: Path, folder: str) -> bool:
 @pytest.mark.process
 @pytest.mark.parametrize("is_full", [True, False], ids=["full", "closed pipe"])
 def test_where_stderr_takes_nothing_the_run_goes_on_and_everything_is_written(tmp_path: Path, *, is_full: bool) -> None:
-    line = [sys.executable, "-P", "-m", "cli", "stress", "--workers", "2", "--requests", "6", "--rate", "1"]
+    line = [sys.executable, "-P", "-m", "cli", "stress", "--workers", "2", "--requests", "3", "--rate", "1"]
     files = ["--json", str(tmp_path / "all.json"), "--report", str(tmp_path / "page.html")]
     with Path("/dev/full").open("w") if is_full else closed_pipe() as stderr:
         done = subprocess.run([*line, *files], stdout=subprocess.PIPE, stderr=stderr, text=True, check=False)
