@@ -24,44 +24,44 @@ class ActiveHours(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class HeartbeatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Agents that look after things by themselves. Each key can be set again in [agents.NAME.heartbeat]."""
+    """Heartbeats: agents that run without a message. Each key can be set again in [agents.NAME.heartbeat]."""
 
     every: Seconds = Seconds(0)
-    """How often an agent looks around by itself, ``"1m"`` at the least; 0 = never: each time is a turn of the model.
-    Each agent's own interval is up to 10 % shorter or longer, so that not all beat at once."""
+    """How often an agent beats by the clock, at least ``"1m"``; 0 = never. Each beat is a turn of the model. An agent's
+    own interval is up to 10 % shorter or longer, so that not all beat at once."""
     wake: bool = True
-    """Events wake the agent: a background command or a delegated task ends, a scheduled task is due, ``pool events
-    inject``. If not, they are told with the session's next turn. At most 30 times an hour in one session."""
+    """Whether events wake the agent: the end of a background command or a delegated task, a due scheduled task, ``pool
+    events inject``. If not, the session's next turn reports them. At most 30 times an hour in one session."""
     active_hours: ActiveHours | None = None
     """Unset = at any hour."""
     target: str = "last"
-    """Who is told: ``last`` = where the session last spoke, ``none``, or ``CHANNEL:PEER``."""
+    """Where alerts go: ``last`` = the channel of the session's latest message, ``none``, or ``CHANNEL:PEER``."""
     ack_max_chars: int = 300
-    """So many characters beside HEARTBEAT_OK still count as nothing to tell."""
+    """An answer of HEARTBEAT_OK and at most this many characters is no alert."""
     skip_when_busy: bool = True
-    """A beat gives way to a turn of its session, and is tried again a second later; if not, it waits in the queue."""
+    """Whether a beat of a busy session is retried a second later; if not, it waits in the queue."""
     timeout: Seconds = Seconds(60)
     """How long a beat may wait for a worker and run."""
     max_retries: int = 2
-    """So many more attempts when a beat fails; what it was about stays for the next one in any case."""
+    """Further attempts after a failed beat; its events stay for the next one in any case."""
     retry_delay: Seconds = Seconds(5)
     """Between two attempts."""
     exec_always_deliver: bool = False
-    """Tell of every ended command and delegated task, also where the agent finds it not worth telling."""
+    """Report every ended command and delegated task, even if the agent answers HEARTBEAT_OK."""
     prompt: str = ""
-    """What an agent is told at a beat; empty = the built-in text, as with the next two."""
+    """The prompt of a beat; empty = the built-in text, as with the next two."""
     exec_prompt: str = ""
     """The prompt when a background command or a delegated task has ended."""
     cron_prompt: str = ""
-    """What it is told when scheduled tasks have fired."""
+    """The prompt when scheduled tasks are due."""
 
     def __post_init__(self) -> None:
-        """Refuse what would beat without end, or never come to one."""
+        """Refuse values out of bounds."""
         _check(self)
 
 
 class HeartbeatOverrides(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[agents.NAME.heartbeat]``: what an agent has otherwise than the defaults; unset = as there."""
+    """``[agents.NAME.heartbeat]``: an agent's own values; unset = the defaults."""
 
     every: Seconds | None = None
     wake: bool | None = None
@@ -83,7 +83,7 @@ class HeartbeatOverrides(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 def effective_heartbeat(defaults: HeartbeatSettings, own: HeartbeatOverrides | None) -> HeartbeatSettings:
-    """What holds for an agent: its own where it says something, else the defaults."""
+    """The effective settings of an agent: its own values, else the defaults."""
     if own is None:
         return defaults
     said = {name: value for name in own.__struct_fields__ if (value := getattr(own, name)) is not None}

@@ -25,9 +25,9 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """``[log]``: what ``pool run`` writes to stderr, one line an event."""
 
     level: LogLevel = "info"
-    """What is less important than this is left out."""
+    """The lowest level that is logged."""
     format: LogFormat = "auto"
-    """Lines for people (human), one JSON object a line (json), or whatever suits where they go (auto)."""
+    """Text (human), one JSON object a line (json), or human on a terminal and json elsewhere (auto)."""
 
 
 class Settings(ProfilesSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,7 +54,7 @@ class Settings(ProfilesSettings, frozen=True, kw_only=True, forbid_unknown_field
     log: LogSettings = LogSettings()
 
     def heartbeat_of(self, agent: str) -> HeartbeatSettings:
-        """What holds for an agent's heartbeat."""
+        """The effective heartbeat settings of an agent."""
         return effective_heartbeat(self.heartbeat, self.heartbeats.get(agent))
 
 

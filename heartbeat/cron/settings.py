@@ -13,49 +13,49 @@ _MAX_RUNNING = 1000
 
 
 class JobMode(StrEnum):
-    """Where a job is done."""
+    """Where a job runs."""
 
     MAIN = "main"
-    """In the conversation it belongs to: the agent is woken there and told its text."""
+    """In the conversation it belongs to: a system event wakes the agent there."""
     ISOLATED = "isolated"
-    """In a session of its own, ``cron:NAME``; what the agent answers is delivered."""
+    """In a session of its own, ``cron:NAME``; the answer is delivered as an alert."""
 
 
 class CronJobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One task, due by exactly one of ``cron``, ``every`` and ``at``."""
 
     text: str
-    """What the agent is told to do."""
+    """The task, as a prompt."""
     cron: str | None = None
     """``minute hour day-of-month month day-of-week``; a sixth field in front is the second."""
     every: Seconds | None = None
-    """Every so often, counted from ``anchor``."""
+    """The interval, counted from ``anchor``."""
     at: datetime | None = None
-    """Once."""
+    """A single time."""
     tz: str = ""
     """IANA name of the time zone of ``cron``, and of a time without an offset; empty = the machine's own."""
     anchor: datetime | None = None
-    """Where ``every`` counts from; unset = in settings midnight UTC, else when the job was added."""
+    """The start of ``every``; unset = midnight UTC in settings, else the time the job was added."""
     mode: JobMode = JobMode.MAIN
     agent: str | None = None
     """Unset = ``router.default_agent``."""
     session: str | None = None
-    """The conversation it belongs to: mode ``main`` speaks there, and ``last`` means where that one last spoke.
+    """The conversation it belongs to: mode ``main`` runs there, and ``last`` means its latest channel.
 
     Unset = the agent's main conversation.
     """
     delivery: str | None = None
-    """Mode ``isolated``: who gets the answer, as the ``target`` of heartbeats; unset = ``last``."""
+    """Mode ``isolated``: where the answer goes, as the ``target`` of heartbeats; unset = ``last``."""
     timeout: Seconds | None = None
-    """Mode ``isolated``: how long a run may wait for a worker and take; unset = ``"10m"``."""
+    """Mode ``isolated``: the time for waiting and running; unset = ``"10m"``."""
     keep: bool = False
-    """Mode ``isolated``: each run goes on with the conversation of the runs before; if not, it begins a new one."""
+    """Mode ``isolated``: whether runs share one conversation; if not, each starts a new one."""
     delete_after_run: bool | None = None
-    """After a due run that went well it is gone (in settings: never due again); unset = where it is due only once."""
+    """Whether a successful due run deletes the job (in settings: ends it); unset = only if it is due only once."""
     enabled: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself. ValueError, so that the key at fault can be named."""
+        """Refuse contradictions. ValueError, so that the key at fault can be named."""
         self._check_schedule()
         if not self.text.strip() or len(self.text) > _LONGEST_TEXT:
             msg = f"text has {len(self.text.strip())} characters; a job needs something to do, in 1 to {_LONGEST_TEXT}"
@@ -81,15 +81,15 @@ class CronJobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class CronSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[cron]``: tasks that are due by the clock."""
+    """``[cron]``: scheduled tasks."""
 
     max_running: int = 1
-    """Isolated runs at the same time; what else is due waits for its turn."""
+    """Concurrent isolated runs; other due jobs wait."""
     jobs: dict[str, CronJobSettings] = {}
-    """By name. Jobs that ``pool cron add`` makes are kept beside these."""
+    """By name, in addition to the jobs of ``pool cron add``."""
 
     def __post_init__(self) -> None:
-        """Refuse a limit that lets nothing run."""
+        """Refuse a limit out of bounds."""
         if not 1 <= self.max_running <= _MAX_RUNNING:
             msg = f"max_running = {self.max_running} is out of range; write a number from 1 to {_MAX_RUNNING}"
             raise ValueError(msg)

@@ -79,13 +79,13 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     url: str
     """Begins with https:// or http://. A redirect is not followed: it counts as a failure."""
     secret: str = ""
-    """What the requests are signed with, 16 characters at least; ``whsec_`` and base64, or any text."""
+    """The signing secret, at least 16 characters: ``whsec_`` and base64, or any text."""
     secret_env: str = ""
-    """The environment variable that has the secret, in place of ``secret``."""
+    """The environment variable with the secret, instead of ``secret``."""
     allow_private: bool = False
     """Whether the host may be on this machine or in a private network."""
     timeout: Seconds = Seconds(10)
-    """What one attempt may take, from the name of the host to the answer."""
+    """The time of one attempt, from name resolution to the answer."""
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 12
     """The pauses grow from 5 s to 10 min; 12 attempts take about an hour."""
 
@@ -111,7 +111,7 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where alerts of heartbeats and scheduled tasks can go, beside the event stream and the terminal."""
+    """Webhooks for alerts of heartbeats and scheduled tasks, besides the event stream and the terminal."""
 
     webhooks: dict[str, WebhookSettings] = {}
     """At most 64, by name."""
