@@ -15,14 +15,14 @@ from router.settings import RouterSettings
 from router.workspaces import find_workspace, make_workspace
 
 _MAX_PROFILES = 2_000
-"""Profiles that are kept. There is one for each agent in each role, or for each session where these have workspaces of
-their own; of these the one used longest ago is built again when it is wanted."""
+"""Profiles in the cache, one for each agent and role, or for each session with a workspace of its own. The least
+recently used one is dropped."""
 
 
 class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
     """What decides how an agent is started: the parts of the settings that are not the gateway's own.
 
-    ``woken``: agents that beat by the clock; ``scheduled``: those that tasks of the settings are for.
+    ``heartbeat_agents``: agents with a heartbeat; ``cron_agents``: those with scheduled tasks in the settings.
     """
 
     profiles: ProfilesSettings
@@ -37,64 +37,57 @@ _CacheKey: TypeAlias = tuple[str, str, str | None]
 
 
 class ProfileCache:
-    """Builds a profile when it is first wanted; new settings empty the shelf."""
+    """Builds each profile at its first use from ``parts``, the settings; new settings empty the cache."""
 
     def __init__(self, parts: AgentParts, hooks: HookRunner, *, data_dir: Path) -> None:
-        self._parts = parts
+        self.parts = parts
         self._hooks = hooks
         self._data_dir = data_dir
         self._cache: OrderedDict[_CacheKey, CapabilityProfile] = OrderedDict()
         self._checked: set[tuple[str, str]] = set()
         self._overrides: dict[str, CapabilityProfile] = {}
 
-    @property
-    def parts(self) -> AgentParts:
-        """The settings it builds from."""
-        return self._parts
-
     def reconfigure(self, parts: AgentParts) -> None:
         """Other settings: every profile is built again."""
-        self._parts = parts
+        self.parts = parts
         self._cache.clear()
         self._checked.clear()
 
     def check(self, agent: str, role: str) -> None:
         """Raise UsageError for an unknown agent or role."""
         if (agent, role) not in self._checked:
-            build_profile(self._parts.profiles, agent, role, "/")
+            build_profile(self.parts.profiles, agent, role, "/")
             self._checked.add((agent, role))
 
     def timeout_of(self, agent: str) -> float:
         """Seconds that a run of this agent may take; 0 = no limit."""
-        return float(self._parts.profiles.timeout_of(agent) or 0)  # msgspec encodes no subclass of float
+        return float(self.parts.profiles.timeout_of(agent) or 0)  # msgspec encodes no subclass of float
 
     def set_override(self, session: str, profile: CapabilityProfile | None) -> None:
-        """Have all who work for the session use this profile; None = that of its agent and role again."""
+        """Use this profile for the session; None = that of its agent and role again."""
         if profile is None:
             self._overrides.pop(session, None)
         else:
             self._overrides[session] = profile
 
     def override(self, session: str) -> CapabilityProfile | None:
-        """What ``lend`` was given."""
+        """The profile set by ``set_override``."""
         return self._overrides.get(session)
 
     def peek(
         self, session: str, agent: str, role: str, *, model: str | None = None, thinking: str | None = None
     ) -> CapabilityProfile | None:
-        """The same as ``get`` without waiting; None for one that is not kept: not wanted yet, or too long ago."""
+        """The same as ``get`` without waiting; None if the cache does not hold the profile."""
         profile = self._overrides.get(session) or self._cache.get(self._cache_key(agent, role, session))
         return None if profile is None else _with_session_model(profile, model, thinking)
 
     def workspace_of(self, agent: str, role: str, session: str) -> str:
         """Where the agent works in that role, for that session; need not be there yet. Raises UsageError."""
-        return find_workspace(
-            self._parts.router, self._parts.profiles, agent, role, self._data_dir, session=session
-        ).path
+        return find_workspace(self.parts.router, self.parts.profiles, agent, role, self._data_dir, session=session).path
 
     def is_per_session(self, agent: str) -> bool:
         """Whether each session of the agent has a profile of its own, since it works in a directory of its own."""
-        return has_workspace_per_session(self._parts.profiles, agent)
+        return has_workspace_per_session(self.parts.profiles, agent)
 
     async def get(
         self,
@@ -107,7 +100,7 @@ class ProfileCache:
     ) -> CapabilityProfile:
         """The profile, with a session's own model (``provider/model`` or ``model``) and thinking level.
 
-        ``session``: whose it is to be, which may have been lent another, or have a workspace of its own.
+        ``session``: may have an override, or a workspace of its own.
 
         Raises UsageError for an unknown agent or role, and where the workspace cannot be had.
         """
@@ -126,9 +119,9 @@ class ProfileCache:
 
     async def _build_and_cache(self, place: _CacheKey) -> CapabilityProfile:
         while True:
-            parts = self._parts
+            parts = self.parts
             profile = await self._build(parts, *place)
-            if parts is self._parts:  # they may have changed while hooks were asked
+            if parts is self.parts:  # they may have changed while hooks were asked
                 self._cache[place] = profile
                 while len(self._cache) > _MAX_PROFILES:
                     self._cache.popitem(last=False)

@@ -1,0 +1,32 @@
+"""Event types: what their lines say, and which wait for their commit."""
+
+from typing import Any
+
+import pytest
+
+from wire.events import EventChannel, EventDisplay, EventType, channel_of, display_line, display_of
+
+DISPLAY = EventDisplay(line=("{a}", "b {b.c} of {b.d}", "{flag?it is set}", "always"))
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        ({}, "always"),
+        ({"a": 0, "flag": False}, "0, always"),
+        ({"a": "", "b": {"c": 1}}, "always"),
+        ({"a": None, "b": {"c": 1, "d": 2}, "flag": True}, "b 1 of 2, it is set, always"),
+        ({"a": "{b.c}", "b": {"c": "{a}", "d": "{b.c}"}}, "{b.c}, b {a} of {b.c}, always"),
+        ({"b": "no object"}, "always"),
+    ],
+)
+def test_a_part_without_a_value_is_left_out_and_values_are_not_read_as_parts(data: dict[str, Any], line: str) -> None:
+    assert display_line(DISPLAY, data) == line
+
+
+def test_a_type_that_is_not_listed_is_a_monitor_event_without_a_line() -> None:
+    assert (channel_of("worker:odd"), display_of("worker:odd").line) == (EventChannel.MONITOR, ())
+
+
+def test_every_control_event_is_durable() -> None:
+    assert all(type_.is_durable for type_ in EventType if type_.channel is EventChannel.CONTROL)
