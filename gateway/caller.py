@@ -1,4 +1,4 @@
-"""Who makes a request, as the methods see it: a name, a way to push events, a life to depend on."""
+"""The interface between a method and its caller: a principal, a way to push events, tasks that end with the peer."""
 
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
@@ -8,7 +8,7 @@ import msgspec
 
 
 class NoResponse(Enum):
-    """What a method returns where its caller wants to hear only of errors."""
+    """Returned by a method whose caller gets a response only for errors."""
 
     QUIET = auto()
 
@@ -17,16 +17,16 @@ NO_RESPONSE = NoResponse.QUIET
 
 
 class Caller(Protocol):
-    """One request's side of the door. Doors implement it, once per request."""
+    """The caller of one request. Each door implements it."""
 
     @property
     def principal(self) -> str:
-        """Who asks: ``uid:1000``, later a token's name. Idempotency keys are scoped by it."""
+        """The identity: ``uid:1000``, or a token's name. Idempotency keys are scoped by it."""
         ...
 
     @property
     def name(self) -> str:
-        """What people call whoever asks: an account's name, later a token's. For what is shown to a person."""
+        """The name that is shown to people: an account's, or a token's."""
         ...
 
     @property
@@ -37,7 +37,7 @@ class Caller(Protocol):
     async def push(self, event: str, data: Any) -> None:
         """Push ``{"event", "data"}``, in order; ``data`` encodes to a JSON object. Waits while the peer is behind.
 
-        In a cancelled task it does not wait: last words need no shield.
+        In a cancelled task it does not wait, so that a last push needs no shield.
         """
         ...
 
@@ -46,7 +46,7 @@ class Caller(Protocol):
         ...
 
     def start(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task until it ends, or the peer has left: then it is cancelled. It must not raise."""
+        """Run a task until it ends or the peer disconnects, which cancels it. It must not raise."""
         ...
 
 

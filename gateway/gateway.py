@@ -1,9 +1,4 @@
-"""Wiring and recovery.
-
-What the shutdown of a supervisor waits for, in words.
-
-The gateway: what front ends can do with sessions and runs, whatever their door; its parts put together.
-"""
+"""The gateway: sessions, runs, turns and their services, wired together; its recovery and its shutdown."""
 
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -67,11 +62,11 @@ _RESUME_BATCH = 50
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """What an earlier life has left behind, in numbers."""
+    """What an earlier supervisor left: numbers of sessions and runs."""
 
     sessions: int
     resumed: int
-    """Runs that had been accepted and are run now."""
+    """Runs that were accepted and are run now."""
     interrupted: int
     """Runs that were in their turn and are reported as interrupted."""
     damaged: list[str]
@@ -79,7 +74,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gateway:
-    """Made by ``open_gateway``. Its parts are its interface: the methods call them, nothing is passed through."""
+    """Made by ``open_gateway``. Its parts are its interface; the methods call them directly."""
 
     def __init__(
         self,
@@ -152,7 +147,9 @@ class Gateway:
             data_dir=data_dir,
             start_soon=nursery.start_soon,
         )
-        self.holds = Holds(pool=pool, conductor=self.scheduler, sessions=self.sessions, shelf=self.profile_cache)
+        self.holds = Holds(
+            pool=pool, scheduler=self.scheduler, sessions=self.sessions, profile_cache=self.profile_cache
+        )
         self.attachments = Attachments(
             pool=pool,
             sessions=self.sessions,
@@ -165,15 +162,15 @@ class Gateway:
         )
         self.task_sessions = TaskSessions(
             pool=pool,
-            conductor=self.scheduler,
+            scheduler=self.scheduler,
             sessions=self.sessions,
-            desk=self.session_admin,
+            session_admin=self.session_admin,
             start_soon=nursery.start_soon,
         )
         self.delegation = Delegation(
             current,
             intake=self.intake,
-            conductor=self.scheduler,
+            scheduler=self.scheduler,
             bus=bus,
             system_events=self.system_events,
             task_sessions=self.task_sessions,
@@ -181,7 +178,7 @@ class Gateway:
         )
 
     def shut_down(self) -> None:
-        """Ask for the end: nothing new is accepted from here on."""
+        """Request the shutdown: nothing new is accepted from here on."""
         self.intake.is_closed = True
         self.scheduler.close()
         self.holds.close()
@@ -194,7 +191,7 @@ class Gateway:
         return describe_blockers(turns, self.pending_permissions, asking, trio.current_time())
 
     def reconfigure(self, settings: GatewaySettings, parts: AgentParts) -> None:
-        """New limits and agents, for what is done from now on."""
+        """New limits and agents, from now on."""
         self._settings.value = settings
         self.scheduler.update_limits()
         self.profile_cache.reconfigure(parts)
@@ -210,7 +207,7 @@ class Gateway:
         return await self.profile_cache.for_session(entry)
 
     async def ask_worker(self, session: str, method: str, params: dict[str, Any]) -> msgspec.Raw:
-        """Ask the worker that the session has now, in its turn or between two. Raises PoolError, UsageError."""
+        """Send a request to the session's worker, in its turn or between two. Raises PoolError, UsageError."""
         turn = self.scheduler.turn_of(session)
         if turn is not None and turn.lease is not None:
             return await turn.lease.request(method, params)
@@ -221,7 +218,7 @@ class Gateway:
             return await lease.request(method, params)
 
     def recover(self, loaded: Loaded) -> Recovery:
-        """Take over what the last life left: its sessions, its outcomes. The runs that never began: see ``go_on``."""
+        """Take over what an earlier supervisor left; ``resume_runs`` takes up the runs that never began."""
         damaged = self.sessions.load(loaded.sessions)
         runs, interrupted = self.run_registry.recover(loaded.runs)
         self._recovered = runs
@@ -231,7 +228,7 @@ class Gateway:
         return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=len(interrupted), damaged=damaged)
 
     async def resume_runs(self) -> None:
-        """Give the recovered runs that never began their places, in the order of their acceptance.
+        """Give the recovered runs that never began their places in the lanes, in the order of their acceptance.
 
         ``resumed`` is set when all have theirs; requests that may need a place wait for that.
         """
@@ -243,9 +240,9 @@ class Gateway:
         self.resumed.set()
 
     def _resume(self, run: Run) -> None:
-        """Give a run of the last life its place, and its whole time again. It interrupts and joins no other."""
+        """Give a recovered run its place, and its whole time again. It interrupts and joins no other."""
         run.request = msgspec.structs.replace(run.request, mode=QueueMode.FOLLOWUP)
-        self.scheduler.submit(run)  # it has been accepted: where the lane refuses it, its followers are told
+        self.scheduler.submit(run)  # it has been accepted: where the lane rejects it, it ends with that error
 
 
 @asynccontextmanager

@@ -1,9 +1,4 @@
-"""[gateway] and system-prompt sections.
-
-What can be set about sessions, queues, runs and events; the ``[gateway]`` table of the settings file.
-
-What the gateway adds to every agent's system prompt: the conventions by which it reads their answers.
-"""
+"""The ``[gateway]`` settings: queues, limits, events; and what the gateway adds to agents' system prompts."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -15,7 +10,7 @@ from wire.units import AtLeast64KiB, ByteCount, NonNegativeInt, PositiveInt, Sec
 
 
 class QueueMode(StrEnum):
-    """What becomes of a message that arrives while its session is busy."""
+    """What happens to a message that arrives while its session is busy."""
 
     STEER = "steer"
     """Into the running turn when it can take one, else as ``followup``."""
@@ -28,7 +23,7 @@ class QueueMode(StrEnum):
 
 
 class Overflow(StrEnum):
-    """What gives way when a session's queue is full."""
+    """What is dropped when a session's queue is full."""
 
     SUMMARIZE = "summarize"
     """The oldest message; one line of it is kept for the next turn, which answers for it."""
@@ -50,7 +45,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Messages that may wait in one session."""
     overflow: Overflow = Overflow.SUMMARIZE
     pending: PositiveInt = 10_000
-    """Messages that may wait in all; above, the lowest priority gives way."""
+    """Messages that may wait in all; above, the lowest priority is evicted."""
     lanes: dict[str, PositiveInt] = msgspec.field(default_factory=lambda: {"cron": 1, "subagent": 8})
     """Turns of a named lane that may run at once; lanes without an entry (as ``main``) are bounded by the pool only."""
 
@@ -81,9 +76,9 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     outcome_age: Seconds = Seconds(600)
     """How long the outcome of an ended run can be asked for."""
     outcomes: PositiveInt = 5000
-    """So many outcomes are kept, the latest ones."""
+    """Number of outcomes that are kept, the latest ones."""
     outcome_bytes: AtLeast64KiB = ByteCount(64 * 1024 * 1024)
-    """And so many bytes of them; the latest one in any case."""
+    """Bytes of outcomes that are kept; the latest one in any case."""
     pending_bytes: AtLeast64KiB = ByteCount(256 * 1024 * 1024)
     """Bytes of all messages that wait or run; a new one above that is refused."""
     runs: PositiveInt = 100_000
@@ -93,7 +88,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     hooks: str = ""
     """A Python file with the gateway's hooks; empty = none."""
     dm_history_limit: dict[str, PositiveInt] = {}
-    """By channel: in direct messages there the model is shown so many of the latest user messages, whatever its agent's
+    """By channel: in direct messages there the model sees this many of the latest user messages, whatever its agent's
     ``history_turns`` says. Agents of dialect ``pi`` always see all."""
     delegate_depth: NonNegativeInt = 3
     """How deep delegated tasks may delegate."""
@@ -112,8 +107,7 @@ class GatewayPrompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """``[agents.gateway_prompts]``: which conventions are explained to agents."""
 
     heartbeat: bool | None = None
-    """What wakes an agent that nobody has written to, and how it says that all is well; unset = to those whose
-    heartbeat is on (``every``)."""
+    """Heartbeats, and how an agent reports that all is well; unset = to agents whose heartbeat is on (``every``)."""
     cron: bool | None = None
     """Scheduled tasks; unset = to agents that have some in these settings, or whose heartbeat is on."""
     media: bool = True

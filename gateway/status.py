@@ -1,4 +1,4 @@
-"""The status document: everything at one moment, of the pool and of the gateway; ``pool status --json`` prints it."""
+"""The status document of the pool and the gateway, as ``pool status --json`` prints it."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from store.records import StoreStatistics
 
 
 class AutonomyStats(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it at one moment. ``heartbeats``: agents that beat by the clock; ``beating``: beats under way."""
+    """``heartbeats``: agents whose heartbeat is on; ``beating``: beats under way."""
 
     heartbeats: int
     beating: int
@@ -25,15 +25,15 @@ class AutonomyStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatewayStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gateway has in hand."""
+    """The gateway's part of the status."""
 
     runs: int
-    """Accepted and not ended."""
+    """Live runs."""
     sessions: int
-    """Known ones."""
+    """Known sessions."""
     lanes: LanesSnapshot
     holds: HoldStats
-    """Workers that callers hold, or wait to hold."""
+    """Workers that callers hold or wait for."""
     permissions: list[PendingPermission]
     system_events: SystemEventStats
     events: BusStatistics

@@ -1,9 +1,4 @@
-"""Delegate to another agent.
-
-Deletes the sessions of delegated tasks, as long after a task's end as its outcome is kept.
-
-Delegation: one agent has another do a task, in a session of its own, bounded in depth and number.
-"""
+"""Delegation: an agent gives a task to another agent, in a session of its own, bounded in depth and number."""
 
 import logging
 import uuid
@@ -33,21 +28,21 @@ _logger = logging.getLogger("pool.gateway")
 
 
 class TaskSessions:
-    """A session that had another run since is not deleted."""
+    """Deletes the sessions of tasks, as long after a task's end as its outcome is kept, unless they had another run."""
 
     def __init__(
         self,
         *,
         pool: Pool,
-        conductor: TurnScheduler,
+        scheduler: TurnScheduler,
         sessions: Sessions,
-        desk: SessionAdmin,
+        session_admin: SessionAdmin,
         start_soon: Callable[..., None],
     ) -> None:
         self._pool = pool
-        self._scheduler = conductor
+        self._scheduler = scheduler
         self._sessions = sessions
-        self._session_admin = desk
+        self._session_admin = session_admin
         self._start_soon = start_soon
 
     def delete_later(self, key: str, seconds: float) -> None:
@@ -79,14 +74,14 @@ _MAX_SUMMARY_CHARS = 2_000
 
 
 class Delegation:
-    """Tasks that sessions have given to other agents."""
+    """The tasks that sessions have given to other agents."""
 
     def __init__(
         self,
         settings: CurrentSettings,
         *,
         intake: Intake,
-        conductor: TurnScheduler,
+        scheduler: TurnScheduler,
         bus: EventBus,
         system_events: SystemEvents,
         task_sessions: TaskSessions,
@@ -94,7 +89,7 @@ class Delegation:
     ) -> None:
         self._settings = settings
         self._intake = intake
-        self._scheduler = conductor
+        self._scheduler = scheduler
         self._bus = bus
         self._system_events = system_events
         self._task_sessions = task_sessions
@@ -105,7 +100,7 @@ class Delegation:
     async def delegate(self, request: DelegateRequest, principal: str) -> Run:
         """Start a task. Raises NestedSaturated above the limits of depth and number, and what accepting a run raises.
 
-        When it has ended, its outcome is told in the session that gave it (``delegate_done``).
+        Its outcome is published in the session that gave it (``delegate_done``).
         """
         session = normalize_session_key(request.session)
         giver = self._scheduler.turn_of(session)
@@ -134,7 +129,7 @@ class Delegation:
         return run
 
     def resume(self, run: Run) -> None:
-        """A run of an earlier life goes on, or has been ended: where it is a task, tell who gave it what came of it."""
+        """Watch a recovered run that is a task, live or ended, for the session that gave it."""
         giver = run.request.from_session
         if giver is not None and run.request.session.startswith(TASK_KEY_PREFIX):
             self._running[giver] += 1
@@ -156,7 +151,7 @@ class Delegation:
             )
 
     async def _watch(self, session: str, run: Run, injects: bool) -> None:  # noqa: FBT001  # as above
-        """``injects``: whoever gave the task does not wait for its outcome, and is told it with the next turn."""
+        """``injects``: the session that gave the task does not wait, and gets the outcome with its next turn."""
         try:
             outcome = await run.wait()
             self._publish_done(session, run, outcome)

@@ -1,9 +1,4 @@
-"""Method parameter types.
-
-Parameters of the methods: typed, bounded, unknown fields refused with a clear error.
-
-Parameters of the methods ``attach.*``: typed, bounded, unknown fields refused with a clear error.
-"""
+"""Parameters of the methods: typed, bounded; unknown fields are refused by name."""
 
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -23,11 +18,11 @@ from wire.messages import AnswerOptions, ImageContent
 P = TypeVar("P")
 
 Priority = Annotated[int, msgspec.Meta(ge=-1000, le=1000)]
-"""Far more than any policy needs; a number without bounds could not be ordered by the waiting list."""
+"""Bounded, so that the waiting list can order it."""
 Timeout = Annotated[float, msgspec.Meta(ge=0)]
 """Seconds."""
 CallerKey = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-"""What a caller names something of its own by: a run's idempotency key, a hold, a subscription."""
+"""A caller's own name for a run (its idempotency key), a hold, a subscription."""
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^\S(.*\S)?$")]
 ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\s/](\S*[^\s/])?$")]
@@ -48,8 +43,8 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ``model``: ``provider/model``, or a model of the agent's provider, for this run only, which has a turn of its own.
     ``blocks``: tell the answer in parts, as events ``reply``; the outcome then has what no part had. ``client_tools``:
     what the caller can do for the model; a run that ends with reason ``tool_calls`` has the ``calls``, and the next
-    one's ``tool_results`` answer them. ``answer``: what the answer is to be; the model is asked for it, and the caller
-    checks it. Such a run has a turn of its own.
+    one's ``tool_results`` answer them. ``answer``: the required form of the answer; the model is asked for it,
+    and the caller checks it. Such a run has a turn of its own.
     """
 
     text: str
@@ -182,7 +177,7 @@ class ResetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class InjectRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``events.inject``: what the session is to be told with its next turn."""
+    """``events.inject``: queue a system event for a session's next turn."""
 
     session: SessionKeyText
     text: Annotated[str, msgspec.Meta(max_length=40_000)]
@@ -190,7 +185,7 @@ class InjectRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class HeartbeatRunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``heartbeat.run``: have an agent beat now, in its own conversation or the one named."""
+    """``heartbeat.run``: run an agent's heartbeat now, in its own session or the one named."""
 
     agent: Name | None = None
     session: SessionKeyText | None = None
@@ -219,7 +214,7 @@ class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class RouteRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``route``: whose a message would be, with every layer's reasons; nothing is started."""
+    """``route``: explain how a message would be routed; nothing is started."""
 
     source: MessageSource
     text: str = ""
@@ -234,7 +229,7 @@ class ProcessRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class DelegateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``delegate``: another agent does a task for a session; ``sync`` answers with the outcome, ``async`` at once."""
+    """``delegate``: give a task of a session to another agent; ``sync`` answers with the outcome, ``async`` at once."""
 
     session: SessionKeyText
     agent: Name
@@ -288,7 +283,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=131_072)]
 
 
 class AttachRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``attach.open``: speak with a session's worker in the words of its own program, as if it was started here.
+    """``attach.open``: speak the protocol of the worker's own program, as if it was started here.
 
     ``session``: a key, or the path of a transcript; without one a conversation of its own is begun. ``arguments``: of
     the program, but for ``--mode rpc``. ``cwd``: where it was started. ``env``: what of its environment it looks at.
@@ -303,7 +298,7 @@ class AttachRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class AttachmentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``attach.end``: nothing more comes; answered when what was asked for is answered, or cannot be soon."""
+    """``attach.end``: no more lines follow; answered when the open requests are, or cannot be soon."""
 
     attachment: CallerKey
 
@@ -311,7 +306,7 @@ class AttachmentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 class SendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``attach.send``: one line. ``line``: the JSON object that it is, else ``text``: what it is instead.
 
-    ``refusal``: why whoever read it could not pass it on as it was; it is answered with that.
+    ``refusal``: why the client could not pass it on as it was; it is answered with that.
     """
 
     attachment: CallerKey

@@ -1,4 +1,4 @@
-"""Tools that the sender of a message carries out itself: their definitions, the results it brings back. Pure."""
+"""Client tools: definitions, results and answer options of a message, and their limits. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ Calls = list[dict[str, Any]]
 
 
 class ClientTool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the model is told of a tool; ``parameters`` is the JSON schema of its input."""
+    """A tool as the model sees it; ``parameters`` is the JSON schema of its input."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     description: str = ""
@@ -27,7 +27,7 @@ class ClientTool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What came of a call, by the call's id."""
+    """The result of a call, by the call's id."""
 
     tool_use_id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
     content: Any
@@ -35,7 +35,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def check_client_tools(tools: Sequence[ClientTool], results: Sequence[ToolResult]) -> None:
-    """Raise UsageError for two of one name, and for more than anybody should send with every message."""
+    """Raise UsageError for duplicate names, and for definitions or results above their size."""
     _check_unique("client_tools", "tool", (tool.name for tool in tools))
     _check_unique("tool_results", "result of the call", (result.tool_use_id for result in results))
     for name, value, limit in (
@@ -68,7 +68,7 @@ def _check_unique(field: str, what: str, names: Iterable[str]) -> None:
 
 
 def bounded_calls(calls: Calls, limit: int) -> Calls:
-    """As many of the calls, the first ones, as fit into ``limit`` bytes of JSON."""
+    """The first calls, as many as fit into ``limit`` bytes of JSON."""
     kept: Calls = []
     for call in calls:
         limit -= len(msgspec.json.encode(call))

@@ -1,4 +1,4 @@
-"""Holds: a caller has a session's worker to itself, until it gives it back or leaves."""
+"""Holds: a caller has a session's worker to itself until it releases it or disconnects."""
 
 import uuid
 from itertools import islice
@@ -32,7 +32,7 @@ class Hold:
         self.released = trio.Event()
 
     def release_unused(self) -> None:
-        """Give it back unless a turn runs on it."""
+        """Release it unless a turn runs on it."""
         if self.lease is not None and self.lease.running_since is None:
             self.released.set()
 
@@ -75,13 +75,15 @@ _MAX_LISTED = 20
 
 
 class Holds:
-    """All holds by id. A hold occupies its session: messages for it wait until it is given back."""
+    """All holds by id. A hold occupies its session: messages for it wait until it is released."""
 
-    def __init__(self, *, pool: Pool, conductor: TurnScheduler, sessions: Sessions, shelf: ProfileCache) -> None:
+    def __init__(
+        self, *, pool: Pool, scheduler: TurnScheduler, sessions: Sessions, profile_cache: ProfileCache
+    ) -> None:
         self._pool = pool
-        self._scheduler = conductor
+        self._scheduler = scheduler
         self._sessions = sessions
-        self._profile_cache = shelf
+        self._profile_cache = profile_cache
         self._holds: dict[str, Hold] = {}
         self._is_closed = False
 
@@ -112,13 +114,13 @@ class Holds:
         return hold
 
     def release(self, hold_id: str, principal: str) -> Hold:
-        """Give a hold back. Raises UsageError."""
+        """Release a hold. Raises UsageError, PoolClosed."""
         hold = self.find(hold_id, principal)
         hold.released.set()
         return hold
 
     def close(self) -> None:
-        """Take back the holds without a turn; those with one end with it."""
+        """End the holds without a turn; those with one end with it."""
         self._is_closed = True
         for hold in self._holds.values():
             hold.release_unused()

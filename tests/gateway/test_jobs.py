@@ -38,12 +38,12 @@ async def test_a_job_waits_for_its_turn_and_ends_it_with_its_block(nursery: trio
     nursery.start_soon(lane.occupy, events)
     await wait_all_tasks_blocked()
     assert (lane.submitted.session, lane.submitted.exclusive, events) == ("alice", True, [])
-    assert lane.submitted.run in lane.jobs
+    assert lane.submitted.run in lane.jobs._requests
     lane.grant()
     await wait_all_tasks_blocked()
     assert events == ["in", "out"]
     assert lane.told[1:] == [TurnEnded("t1")]
-    assert len(lane.jobs) == 0
+    assert len(lane.jobs._requests) == 0
 
 
 async def test_a_job_that_is_refused_never_begins_and_has_nothing_to_take_back(nursery: trio.Nursery) -> None:
@@ -58,7 +58,7 @@ async def test_a_job_that_is_refused_never_begins_and_has_nothing_to_take_back(n
     await wait_all_tasks_blocked()
     lane.jobs.reject(RejectRun(lane.submitted.run, RejectionReason.CLEARED, "the lane was cleared"))
     await wait_all_tasks_blocked()
-    assert (events, len(lane.told), len(lane.jobs)) == (["refused"], 1, 0)
+    assert (events, len(lane.told), len(lane.jobs._requests)) == (["refused"], 1, 0)
 
 
 async def test_a_job_that_waits_too_long_leaves_its_lane(autojump_clock: MockClock) -> None:
@@ -66,7 +66,7 @@ async def test_a_job_that_waits_too_long_leaves_its_lane(autojump_clock: MockClo
     with pytest.raises(AcquireTimeout, match="busy for all of 5 s"):
         await lane.occupy(events, timeout=5)
     assert trio.current_time() == 5
-    assert (events, lane.told[1:], len(lane.jobs)) == ([], [Withdraw(lane.submitted.run)], 0)
+    assert (events, lane.told[1:], len(lane.jobs._requests)) == ([], [Withdraw(lane.submitted.run)], 0)
 
 
 async def test_jobs_that_wait_for_one_session_have_names_of_their_own(nursery: trio.Nursery) -> None:
@@ -75,5 +75,5 @@ async def test_jobs_that_wait_for_one_session_have_names_of_their_own(nursery: t
     nursery.start_soon(lane.occupy, events)
     await wait_all_tasks_blocked()
     names = {told.run for told in lane.told if isinstance(told, Submit)}
-    assert len(names) == len(lane.jobs) == 2
+    assert len(names) == len(lane.jobs._requests) == 2
     nursery.cancel_scope.cancel()
