@@ -70,22 +70,22 @@ class LocalWorker:
             return ProcessFacts()
 
     def stderr_tail(self) -> str:
-        """See ``PoolWorker.stderr_tail``."""
+        """The last text that it wrote to stderr, secrets hidden."""
         return self._process.stderr_tail()
 
     def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
-        """See ``PoolWorker.on_stderr``."""
+        """Pass further stderr lines, without secrets, to one listener; None removes it."""
         self._process.on_stderr(listener)
 
     def record_transcript(self, transcript: str) -> None:
-        """See ``PoolWorker.note_transcript``."""
+        """Remember a transcript that exists: it must not be missing later."""
         if transcript not in self._known_transcripts:
             with suppress(OSError, ValueError):  # what is wrong with it is told when it is resumed
                 if _transcript_size(transcript) is not None:
                     self._known_transcripts.add(transcript)
 
     async def prepare_resume(self, transcript: str) -> bool:
-        """See ``PoolWorker.prepare_resume``."""
+        """Repair the transcript where its end is torn; False: there is none yet. Raises ResumeFailed."""
         try:
             size = _transcript_size(transcript)
             if size is None:
@@ -181,7 +181,7 @@ class LocalLauncher:
     async def open(
         self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event
     ) -> AsyncGenerator[LocalWorker, None]:
-        """See ``WorkerLauncher.open``."""
+        """Start a worker; on leaving the block it is gone with all its descendants. Raises WorkerStartFailed."""
         with self._agent_dir(worker_id, profile) as own_env:
             process = WorkerProcess.spawn(
                 self._spec(worker_id, profile, own_env), self.children, self.settings, cgroups=self.cgroup
@@ -199,7 +199,7 @@ class LocalLauncher:
                         await self._stop(process, client, force)
 
     def guarantee(self) -> OrphanGuarantee:
-        """See ``WorkerLauncher.guarantee``."""
+        """How sure it is that no descendant of a worker survives it."""
         return self._guarantee
 
     def _spec(self, worker_id: str, profile: CapabilityProfile, own_env: Mapping[str, str]) -> WorkerSpec:

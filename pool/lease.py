@@ -202,10 +202,6 @@ class Lease:
         """Put a message into the running turn. Raises WorkerError."""
         await self._worker.client.request("steer", {"text": text})
 
-    async def follow_up(self, text: str) -> None:
-        """Queue a message behind the running turn. Raises WorkerError."""
-        await self._worker.client.request("follow_up", {"text": text})
-
     async def abort(self) -> None:
         """End the running turn; harmless when there is none. Raises WorkerError."""
         await self._worker.client.request("abort", {})
@@ -232,7 +228,7 @@ class Lease:
 
     @property
     def is_streaming(self) -> bool:
-        """Whether a prompt now would be one beside the run that is on; see ``rpc.dialect.Dialect``."""
+        """Whether a prompt now would run beside the current run."""
         return self._worker.client.is_streaming
 
     @property
@@ -245,7 +241,7 @@ class Lease:
         return await self._worker.client.request_as(StateResult, "get_state", {})
 
     async def prepare_resume(self, transcript: str) -> bool:
-        """See ``PoolWorker.prepare_resume``."""
+        """Make a transcript fit to be resumed; False: there is none yet. Raises ResumeFailed."""
         return await self._worker.prepare_resume(transcript)
 
     async def wait_ended(self) -> PoolError:

@@ -1,4 +1,4 @@
-"""Who speaks with a session's worker in the words of its own program, and hears its lines as they are."""
+"""Raw-line listeners: front ends that read a session's worker output unchanged (``pool attach``)."""
 
 from typing import Protocol
 
@@ -54,7 +54,7 @@ class RawListeners:
             self._ports[session] = port
 
     def release_idle(self, session: str) -> None:
-        """See ``RawListener.release_idle``."""
+        """Ask the session's front ends to hold its worker no longer than a request needs it."""
         port = self._ports.get(session)
         if port is not None:
             port.release_idle()

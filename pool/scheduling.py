@@ -215,7 +215,7 @@ class Scheduler:
         elif kind.budget.is_open:
             state.reject(waiter, rejections.broken(state.counts(), kind, state.now))
         elif gate is state.waiting.pool_full and not (waiter.nested or self._spawner.has_spare_token()):
-            return state.waiting.tokens  # nobody stops for a start that is not allowed yet
+            return state.waiting.tokens  # no worker stops for a start that is not allowed yet
         elif not self._make_room(kind, gate):
             if gate is kind.condition or not _is_trial(kind):
                 return gate

@@ -1,9 +1,4 @@
-"""[pool] and memory check.
-
-What can be set about the pool; the ``[pool]`` table of the settings file.
-
-Refuse a pool size that the memory it may use cannot hold, with the arithmetic.
-"""
+"""The ``[pool]`` table of the settings file, and the check that its workers fit into memory."""
 
 import msgspec
 

@@ -1,9 +1,4 @@
-"""Frozen machine snapshot and counters.
-
-The machine's state as frozen structs: what status, errors and tests may look at. Times are seconds.
-
-What the machine has counted since its start.
-"""
+"""The machine's state and counters as frozen structs, for status, errors and tests. Times are seconds."""
 
 from collections import Counter
 from typing import NamedTuple

@@ -1,11 +1,7 @@
-"""Statistics(), latency quantiles.
+"""What ``Pool.statistics()`` returns, with latency quantiles over the most recent samples.
 
-Latency quantiles over the most recent samples: bounded memory, nothing to tune.
-
-What ``statistics()`` returns: a frozen, consistent picture of the pool; ``pool status --json`` prints it.
-
-Times are seconds, sizes bytes. Everything about requests, sessions and workers comes from the machine in one step;
-only pid, memory and CPU are measured at the processes.
+Times are seconds, sizes bytes. Requests, sessions and workers come from the machine in one step; only pid, memory and
+CPU are measured at the processes.
 """
 
 from collections import deque

@@ -1,9 +1,4 @@
-"""Inputs and outputs (stimuli, actions).
-
-What can happen to the pool: the inputs of ``PoolMachine.handle``. Plain facts, no behaviour.
-
-What the pool decides: the outputs of ``PoolMachine.handle``, to be carried out in order by the shell.
-"""
+"""Inputs (stimuli) and outputs (actions) of ``PoolMachine.handle``: plain facts, no behaviour."""
 
 from enum import StrEnum
 from typing import Any, Literal

@@ -1,14 +1,7 @@
-"""Waiting callers, exec-exit routing, error edges.
+"""Where callers of the pool wait, and which session a background command belonged to.
 
-Callers that wait for a worker: one ticket per request, settled exactly once by a grant or an error.
-
-Where the pool's block meets its caller's code: what is told, and which errors are the caller's own.
-
-Ends of commands that a worker ran in the background: whose they were, told to one listener.
-
-A command belongs to the conversation that started it. The worker is bound to that one's session as long as it runs,
-and in the moment of its end at least: whose it was is read from the conversation that the worker was given last, not
-from the session that it is promised to next.
+A command belongs to the conversation that started it. The worker stays bound to that conversation's session while the
+command runs: the owner is read from the conversation that the worker was given last, not from its next session.
 """
 
 from collections.abc import Callable
@@ -57,7 +50,7 @@ EventSink = Callable[[str, dict[str, Any]], None]
 
 
 def ignore_event(event: str, data: dict[str, Any]) -> None:
-    """The sink of a pool that nobody listens to."""
+    """The default event sink."""
 
 
 def is_caller_error(error: BaseException | None) -> bool:
@@ -102,7 +95,7 @@ _NO_COMMANDS = BackgroundProcesses()
 
 
 def _ignore_event(news: BackgroundEvent) -> None:
-    """The listener of a pool that has none."""
+    """The default listener."""
 
 
 class BackgroundEvents:

@@ -228,7 +228,7 @@ class Workers:
         self.refresh(worker)
 
     def mark_outdated(self, worker: WorkerRecord) -> None:
-        """Nobody will ask for its kind again: stop it, as soon as it serves nobody who still does."""
+        """Its profile is no longer requested: stop it as soon as no waiting request needs it."""
         worker.outdated = True
         if worker.state is WorkerState.STARTING and not worker.profile_record.waiters:
             self.stop(worker, StopReason.RETIRED)
@@ -259,7 +259,7 @@ class Workers:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def stop(self, worker: WorkerRecord, reason: StopReason, *, force: bool = False) -> None:
-        """End the process. Its session parks; whoever was being prepared for it waits again."""
+        """End the process. Its session parks; requests that it was being prepared for wait again."""
         state = self._state
         if worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
             return
@@ -320,7 +320,7 @@ class Workers:
             state.reject(waiter, session.failed)
 
     def _crashed(self, worker: WorkerRecord, error: PoolError) -> None:
-        """Nobody asked for this exit: find out who is to be charged."""
+        """An exit that was not ordered: charge the session or the profile."""
         state = self._state
         preparation, session = worker.preparation, worker.session
         if worker.state is WorkerState.STARTING:

@@ -1,11 +1,4 @@
-"""Profile.
-
-From a profile to the command line that starts a worker of it, in the flags that both dialects share.
-
-A program's own command line, as a front end starts it: what of it changes the agent's definition, what stays.
-
-What only programs of the dialect ``native`` can be told: what their tools may do, which model server they ask.
-"""
+"""Command lines of workers: made from a profile, read from a front end, checked against the dialect."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -14,7 +7,7 @@ from typing import Any
 import msgspec
 
 from errors import UsageError
-from profiles.profile import CapabilityProfile, make_profile, resolve_resource
+from profiles.profile import CapabilityProfile, resolve_resource
 from profiles.settings import AgentSettings
 
 
@@ -211,21 +204,6 @@ _CONVERSATION_FLAGS: dict[str, Callable[[AgentFlags, str], None]] = {
 }
 """They say which conversation it is, and nothing of what the worker must be like."""
 _SPECIAL_VALUE_FLAGS = frozenset({"--tools", "--system-prompt", "--append-system-prompt"})
-
-
-def with_arguments(profile: CapabilityProfile, arguments: Sequence[str]) -> CapabilityProfile:
-    """The same worker with further arguments of its program, signed anew. Raises UsageError for a NUL."""
-    return make_profile(
-        command=profile.command,
-        cwd=profile.cwd,
-        agent=profile.agent,
-        role=profile.role,
-        dialect=profile.dialect,
-        hard_args=(*profile.hard_args, *arguments),
-        soft=profile.soft,
-        resources=profile.resources,
-        env=dict(profile.env),
-    )
 
 
 _NATIVE_ONLY = (

@@ -1,25 +1,21 @@
-"""Profile type, signature, path normalisation.
+"""Capability profiles: what a worker process can do, signed with SHA-256 over one canonical encoding of its parts.
 
-Signatures: SHA-256 over one canonical encoding of a profile's parts, the same bytes on every machine and Python.
-
-The encoding is length-prefixed and therefore injective: two different inputs never share their bytes. It depends on no
-serialisation library, so that a signature in a status report or a state file keeps its meaning across upgrades.
+The encoding is length-prefixed: two different inputs never share their bytes. It depends on no serialisation library,
+so that a signature in a status report or a state file keeps its meaning across upgrades.
 
 - ``None`` is ``n``;
 - a text is ``s<length>:<bytes>``, the length in decimal, the bytes UTF-8 (lone surrogates as ``surrogatepass`` does);
 - a list is ``l<count>:<items>``.
 
-The digest is of the list ``[tag, part, part, ...]``; the tag carries the version of this description.
-
-The capability profile: what a worker process can do, and therefore which sessions it may serve.
-
-Paths in profiles: two spellings of one place become one text, so that they share their workers.
+The digest is of the list ``[tag, part, part, ...]``; the tag carries the version of this description. Two spellings of
+one path become one text, so that they share their workers.
 """
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -169,20 +165,19 @@ def make_profile(
 def with_soft(
     profile: CapabilityProfile, *, provider: str | None = None, model: str | None = None, thinking: str | None = None
 ) -> CapabilityProfile:
-    """The same worker with other soft arguments, signed anew; None leaves one as it is. Raises UsageError for a NUL."""
+    """The same worker with other soft arguments; None leaves one as it is. Raises UsageError for a NUL."""
     soft = SoftArgs(provider or profile.soft.provider, model or profile.soft.model, thinking or profile.soft.thinking)
-    return make_profile(
-        command=profile.command,
-        cwd=profile.cwd,
-        agent=profile.agent,
-        role=profile.role,
-        dialect=profile.dialect,
-        hard_args=profile.hard_args,
-        soft=soft,
-        resources=profile.resources,
-        env=dict(profile.env),
-        secret_env=profile.secret_env,
-    )
+    return _with(profile, soft=soft)
+
+
+def with_arguments(profile: CapabilityProfile, arguments: Sequence[str]) -> CapabilityProfile:
+    """The same worker with further arguments of its program. Raises UsageError for a NUL."""
+    return _with(profile, hard_args=(*profile.hard_args, *arguments))
+
+
+def _with(profile: CapabilityProfile, **changes: Any) -> CapabilityProfile:
+    parts = msgspec.structs.asdict(profile) | {"env": dict(profile.env)} | changes
+    return make_profile(**{name: value for name, value in parts.items() if not name.endswith("signature")})
 
 
 def _lists(resources: Resources) -> tuple[tuple[str, ...], ...]:

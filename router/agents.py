@@ -1,9 +1,4 @@
-"""Agent bindings and role tables.
-
-Which agent answers: bindings by score, then a ``/agent`` prefix, then the default. Pure.
-
-Which role a session has: the channel's tables, most specific first, then the agent's own. Pure.
-"""
+"""Which agent answers (bindings, ``/agent`` prefix, default), and the role of its session. Pure."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence

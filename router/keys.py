@@ -1,13 +1,8 @@
-"""Session key grammar.
+"""Session keys: which conversation a message belongs to, as one text that can be read back.
 
-The parts of a session key: how any identifier is written in one, read back, and what it may hold.
-
-Session keys: which conversation a message belongs to, as one text that can be read back.
-
-Two kinds live side by side. A *structured* key begins with ``agent:``, ``cron:`` or ``hook:`` and must have one of the
-forms below; a *free* one is any other printable text, as people give it on a command line. A text that begins like a
-structured key and is none is refused. After ``agent:NAME:`` stands one of the forms that the router makes, or any
-other name, which is a session of that agent.
+A *structured* key begins with ``agent:``, ``cron:`` or ``hook:`` and has one of the forms below; a *free* key is any
+other printable text. A text that begins like a structured key and has none of the forms is refused. After
+``agent:NAME:`` stands a form that the router makes, or any other name, which is a session of that agent.
 """
 
 import re

@@ -1,9 +1,4 @@
-"""Full routing decision.
-
-The priority of a message whose caller sets none: by where the message comes from. Pure.
-
-The whole way of a message: agent, session, role, workspace, each with its reasons. Pure.
-"""
+"""The route of a message (agent, session, role, workspace, each with its reasons) and its default priority. Pure."""
 
 from collections.abc import Collection
 from pathlib import Path

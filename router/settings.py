@@ -1,9 +1,4 @@
-"""[router] and checks.
-
-What can be set about routing: who answers whom, as what, where; the ``[router]`` table of the settings file.
-
-What routing settings say that cannot be meant, seen together with the agents and roles there are. Pure.
-"""
+"""The ``[router]`` table of the settings file, and its checks against the agents and roles there are. Pure."""
 
 from collections.abc import Iterator
 from typing import Literal

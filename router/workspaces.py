@@ -1,9 +1,4 @@
-"""Workspace directories and safe file names.
-
-A text as the name of one file: never another text's name, never more than one level, whatever the text holds.
-
-Where an agent works in a role: which directory (pure), and making it where it is missing (the room's one effect).
-"""
+"""Working directories of agents by role, and file names that no two texts share."""
 
 import hashlib
 import os

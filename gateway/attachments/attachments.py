@@ -26,7 +26,8 @@ from gateway.turns.scheduler import TurnScheduler
 from pool import Lease, Pool
 from pool.stimuli import SessionKnown, StopWorker, WorkerModified
 from profiles import DIALECTS, AgentSettings, CapabilityProfile, build_profile
-from profiles.command_line import AgentFlags, read_flags, with_arguments
+from profiles.command_line import AgentFlags, read_flags
+from profiles.profile import with_arguments
 from rpc.passthrough import RawRequest
 from wire.messages import SessionResult
 

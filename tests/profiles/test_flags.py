@@ -4,7 +4,8 @@ import pytest
 
 from errors import UsageError
 from profiles import AgentSettings, make_profile
-from profiles.command_line import read_flags, with_arguments, worker_argv
+from profiles.command_line import read_flags, worker_argv
+from profiles.profile import with_arguments
 
 PLAIN = AgentSettings()
 
@@ -60,3 +61,10 @@ def test_a_directory_of_its_own_is_the_only_one_that_the_program_is_told() -> No
     profile = make_profile(command=["pi"], cwd="/")
     assert worker_argv(with_arguments(profile, ["--session-dir", "/own"]), "/all") == ("pi", "--session-dir", "/own")
     assert worker_argv(profile, "/all") == ("pi", "--session-dir", "/all")
+
+
+def test_further_arguments_leave_the_rest_of_the_profile_as_it_is() -> None:
+    plain = make_profile(command=["pi"], cwd="/w", env={"NOTE": "hidden"}, secret_env=["NOTE"])
+    changed = with_arguments(plain, ["--plan"])
+    assert (changed.hard_args, changed.secrets) == (("--plan",), plain.secrets)
+    assert with_arguments(plain, []) == plain
