@@ -1,4 +1,4 @@
-"""What the commands that print no tables share: parameters, JSON output, and calls with their own errors."""
+"""Requests of commands that print no table: stop, drain, abort, decide, reset, delete, with their own error texts."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""The ways in: the control socket and its client, and what a terminal shows.
+"""The ways in: control socket, HTTP port, OpenAI API, WebSocket, dashboard.
 
 Import the modules by their names: the client side must not load trio.
 """

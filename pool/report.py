@@ -1,4 +1,4 @@
-"""Pictures of the machine for people: the snapshot behind ``pool status``, and why a worker fits or not."""
+"""The snapshot behind ``pool status``, and the explanation why a worker fits a session or not."""
 
 import math
 

@@ -1,9 +1,4 @@
-"""Source -> session key, identity links.
-
-Identity links: several ids of one person, one name. Pure.
-
-From a message source to its session key: the table of forms. Pure.
-"""
+"""From the source of a message to its session key; identity links: several ids of one person. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal

@@ -1,8 +1,6 @@
-"""Load driver and simulated front ends.
+"""Sends the requests of a load and records what becomes of them, also while the supervisor is away.
 
-Makes the requests of a load and hears what comes of them, whatever happens to the supervisor meanwhile.
-
-Many front ends, each with a connection and a session of its own: some hang up and come back, some read slowly.
+Simulated front ends have a connection and a session each; some hang up and return, some read slowly.
 """
 
 import math

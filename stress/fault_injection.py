@@ -1,15 +1,9 @@
-"""Clock and fork faults in the supervisor.
-
-What one process tells another to believe: a block of memory that both share through a file.
-
-A fault writes, the supervisor that was started by ``stress.fault_injection`` reads, each time it looks at the
-clock or starts a process.
-
-Runs ``pool run`` in this process with a wall clock and a fork that somebody else can tamper with.
+"""Runs ``pool run`` in this process with a wall clock and a fork that faults control from outside.
 
 python -m stress.fault_injection [any program] -m cli run --data-dir DIR ...
 
-The monotonic clock is nobody's to set, so it stays as it is; workers have the real wall clock.
+A fault writes into a file that both processes map; the supervisor reads it each time it reads the clock or starts a
+process. The monotonic clock cannot be set, so it stays; workers have the real wall clock.
 """
 
 import errno

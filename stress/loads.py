@@ -1,9 +1,4 @@
-"""L1-L6.
-
-One request that a load makes, and the choices that all loads share: who asks, of which kind, how urgent. Pure.
-
-Loads: who asks what when, as pure generators from a seeded source of choices.
-"""
+"""Load generators L1 to L6: which client asks what, when and how urgently, from one seed. Pure."""
 
 import itertools
 import math

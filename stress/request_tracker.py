@@ -1,10 +1,6 @@
-"""Request ledger and nonces. Pure.
+"""Open requests by id, as facts, and the nonce of each request, by which a stray answer is recognised. Pure.
 
-A word for each request that nothing else can have said: how words are found again that strayed. Pure.
-
-The requests that are open, and what is heard of them, as facts; by the id that each was given before it was sent.
-
-Pure: every method is told the time.
+Every method is given the time.
 """
 
 import hashlib

@@ -1,8 +1,6 @@
-"""Process and status sampling.
+"""Samples a supervisor from outside while the load runs: its processes in ``/proc``, its status, delays of the machine.
 
-The supervisor's processes as ``/proc`` has them: workers by the mark in their environment, zombies, sizes.
-
-Looks at the supervisor from outside while the load goes on: its processes, its status, how late the machine is.
+Workers are found by the mark in their environment.
 """
 
 import os

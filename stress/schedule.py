@@ -1,9 +1,4 @@
-"""Seeded arrivals, faults, settings. Pure.
-
-Everything that a run is going to do, and what it is judged by, from its plan alone: the same for the same seed.
-
-The settings file of the supervisor that is driven. Pure.
-"""
+"""What a run will do, the rules of its checks, and the supervisor's settings, from plan and seed. Pure."""
 
 import itertools
 import math

@@ -1,9 +1,4 @@
-"""Runs all invariant checks. Pure.
-
-Facts that wait until it is known by how much this machine made them late. Pure.
-
-The judges of the invariants: from what is seen from outside to what is wrong. Pure.
-"""
+"""Runs all invariant checks over the facts, each when it is known how much this machine delayed it. Pure."""
 
 import math
 from collections import Counter, deque

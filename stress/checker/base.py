@@ -1,8 +1,6 @@
-"""Check base and shared history.
+"""The interface of an invariant check, and the state of requests, sessions and workers that all checks read.
 
-What is known of the requests, sessions and workers so far; every judge reads it before it takes in the next fact.
-
-What every judge of an invariant is: it sees each fact once, in order, and says what is wrong.
+A check receives each fact once, in order, and returns violations. The shared state takes a fact after all checks.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""I1 and I2: each request has one outcome, and it is its own."""
+"""Checks of I1 and I2: each request has one outcome, and it is its own."""
 
 from collections.abc import Iterator
 

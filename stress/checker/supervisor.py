@@ -1,9 +1,4 @@
-"""I4 I7 I11 I12.
-
-I4, I7, I11: nothing is left behind, memory and files stay bounded, strangers are let alone.
-
-I12: what is done to one worker is felt by nobody else.
-"""
+"""Checks of I4, I7, I11, I12: no leftovers, bounded resources, no signal to a reused pid, faults stay local."""
 
 import math
 import signal

@@ -1,4 +1,4 @@
-"""I5 and I6: who waits is served in order, beside no worker that fits, and never beyond its deadline."""
+"""Checks of I5 and I6: requests are served in order, never beside a worker that fits, never after their deadline."""
 
 import heapq
 import math

@@ -1,4 +1,4 @@
-"""I3, I8, I9 and I10: how many workers there are, that they come back, are not taken from a turn, are told truly."""
+"""Checks of I3, I8, I9, I10: at most ``max`` workers, none taken from a turn, capacity returns, status is true."""
 
 from collections import deque
 from collections.abc import Iterator

@@ -1,13 +1,7 @@
-"""Fault interface, timing, helpers.
+"""What a fault is, what it sees of the pool, and what faults share: their times, helper processes, uninterrupted ends.
 
-What a fault is, and what it gets to see of the pool that it is injected into.
-
-A fault makes its choices beforehand and purely (``schedule``), so that the same seed makes the same ones; what it
-finds when the time has come (which pids live) only resolves them.
-
-What several faults need: processes of our own that go when nobody needs them; ends that are gone through with.
-
-When strokes of a fault come: spread over the run by a seeded source of choices, each kind as often as the others.
+A fault chooses beforehand and purely (``schedule``), so that one seed gives one choice. What it finds when its time has
+come (which pids live) only resolves that choice.
 """
 
 import signal

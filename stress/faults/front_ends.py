@@ -1,4 +1,4 @@
-"""F6: a front end dies between the grant of its worker and the answer; its run must come to its end all the same."""
+"""A fault of front ends (F6): one dies between the grant of its worker and the answer; its run must still end."""
 
 import itertools
 import os

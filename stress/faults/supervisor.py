@@ -1,18 +1,14 @@
-"""F4 F5 F7.
+"""Faults of the supervisor: shortages (F4), ends (F5), changed clocks and reused pids (F7).
 
-F5: the supervisor is killed at any moment, or told twice to end while it starts workers or while it drains.
+F4: the supervisor runs out of files, processes or disk space for a while, and a worker dies at that moment. No more
+files: its RLIMIT_NOFILE becomes what it has open. No more processes: a seam of ``stress.fault_injection``, since root
+has no limit of processes. No more disk: its RLIMIT_FSIZE becomes 0, so that every write to a file fails (EFBIG, where a
+full disk reports ENOSPC; the store and the logs treat both alike).
 
-F7: the supervisor's wall clock is an hour ahead or behind for a while; strangers get the pids of dead workers.
+F5: the supervisor is killed at any moment, or asked twice to end while it starts workers or drains.
 
-A stranger takes exactly the pid that it wants, in the pid namespace that everybody is in: what a small namespace in
-which pids come round soon would do by chance happens at each stroke. It needs a capability; where that is missing,
-each such stroke says so and does nothing.
-
-F4: the supervisor runs out of files, processes or disk space for a while, and a worker dies at that moment.
-
-No more files: its RLIMIT_NOFILE becomes what it has open. No more processes: a seam of ``stress.fault_injection``,
-since root knows no limit of processes. No more disk: its RLIMIT_FSIZE becomes 0, so that every write to any file fails
-(EFBIG, where a full disk says ENOSPC; the store and the logs make no difference between them).
+F7: its wall clock is an hour ahead or behind for a while; unrelated processes get the pids of dead workers. Choosing a
+pid needs a capability; where it is missing, each such fault says so and does nothing.
 """
 
 import resource

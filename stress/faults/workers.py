@@ -1,11 +1,7 @@
-"""F1-F3.
+"""Faults of workers: killed or suspended (F1), invalid output (F2), workers that do not end (F3).
 
-F1: workers are killed with SIGKILL, or suspended for 0.1 to 60 seconds.
-
-F2 and F3: workers that write what is no message, and workers that do not want to end.
-
-Both happen inside a worker when a prompt says so; the load asks some of its sessions for such prompts. There are no
-strokes: which prompts come when is the load's choice, by the same seed.
+F2 and F3 happen inside a worker when a prompt asks for them. The load asks some of its sessions for such prompts, by
+the same seed; these faults have no events of their own.
 """
 
 import math

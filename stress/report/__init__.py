@@ -1,9 +1,4 @@
-"""HTML page.
-
-The report of a run as one HTML file that needs nothing else, runs nothing and loads nothing. Pure.
-
-The report of a run: a self-contained page that says at a glance whether every promise was kept.
-"""
+"""The report of a run: one self-contained HTML page that shows at a glance whether every promise was kept. Pure."""
 
 import base64
 import hashlib

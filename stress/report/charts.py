@@ -1,11 +1,4 @@
-"""SVG charts.
-
-Axes whose labels are round numbers at equal distances, so that a chart of any width can be labelled. Pure.
-
-The seconds of a run, however long it was, as few slots of time as a chart can show. Pure.
-
-Charts over the time of a run as inline SVG that is as wide as there is room, with labels in HTML beside it. Pure.
-"""
+"""Charts over the time of a run: inline SVG as wide as there is room, round axis labels in HTML beside it. Pure."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

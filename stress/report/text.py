@@ -1,11 +1,4 @@
-"""Markup and sentences.
-
-Figures in words, as short as they are read. Pure.
-
-HTML and SVG as values: whatever is put into them is escaped, unless it is markup already. Pure.
-
-Each fact in a sentence, for whoever reads how a promise was broken. Pure.
-"""
+"""Text of the report: short figures, facts as sentences, HTML and SVG values that escape their contents. Pure."""
 
 from collections.abc import Iterable
 from html import escape
