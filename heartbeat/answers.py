@@ -66,7 +66,7 @@ _MARKUP_PAIRS = (
 
 
 class SilentAnswer(msgspec.Struct, frozen=True):
-    """Nothing to tell. ``rest``: what stood beside the token, for whoever looks into the matter."""
+    """Nothing to tell. ``rest``: text beside the token, for diagnosis."""
 
     remainder: str = ""
 

@@ -190,6 +190,6 @@ class Admission:
 
 
 def _unknown_profile(state: PoolState, profile: CapabilityProfile) -> ProfileRecord:
-    """A profile that nobody has asked for yet, which others' workers may serve; it leaves no trace."""
+    """A profile without a request so far, which workers of others may serve; it leaves no trace."""
     group = state.groups.get(profile.hard_signature) or HardGroup()
     return ProfileRecord(profile, group, state.agents.get(profile.agent) or AgentWorkers(profile.agent))

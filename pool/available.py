@@ -20,7 +20,7 @@ EVICTION_ORDER: EvictionOrder = least_recently_used
 
 
 class AvailableIndex:
-    """Idle workers: *free* ones are bound to nobody, *quiet* ones to a quiescent session.
+    """Idle workers: *unbound* ones, and *quiescent* ones, bound to a quiescent session.
 
     Every lookup costs O(kinds of the hard group) at worst, and nothing where the group has no such worker.
     """
@@ -31,7 +31,7 @@ class AvailableIndex:
         self.lru: OrderedDict[WorkerRecord, None] = OrderedDict()
         """All of them, least recently used first."""
         self.unbound = 0
-        """How many of them are bound to nobody."""
+        """How many of them are unbound."""
 
     def __contains__(self, worker: WorkerRecord) -> bool:
         return worker in self.lru
@@ -40,7 +40,7 @@ class AvailableIndex:
         return len(self.lru)
 
     def add(self, worker: WorkerRecord) -> None:
-        """Add a worker that has just become idle; a drifted one can be evicted, but matches nobody."""
+        """Add a worker that has just become idle; a drifted one can be evicted, but matches no waiter."""
         kind = worker.profile_record
         self.lru[worker] = None
         kind.agent.available[worker] = None

@@ -87,7 +87,7 @@ class StartBudget:
         return self.state is BreakerState.OPEN
 
     def is_clean(self, now: float, window: float) -> bool:
-        """Whether nothing is remembered that could still matter; nor does a trial that nobody asks for."""
+        """Whether nothing is remembered that could still matter; nor does a trial without a request."""
         return (
             self.state is not BreakerState.OPEN
             and self.retry_at <= now

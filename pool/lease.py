@@ -116,7 +116,7 @@ class PromptStream:
         try:
             await self._turn.__aexit__(None, None, None)
         except PoolError:
-            return  # whoever read the turn has been told; whoever left it does not want to know
+            return  # a reader of the turn has its outcome; a caller that left needs none
         finally:
             self._on_ended(self)
 

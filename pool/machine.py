@@ -112,7 +112,7 @@ class PoolMachine:
         return self._state.transcript_owners.get(transcript, session) != session
 
     def owner_of(self, transcript: str) -> str | None:
-        """The session whose conversation is in that file; None for nobody's."""
+        """The session whose conversation is in that file, or None."""
         return self._state.transcript_owners.get(transcript)
 
     def placement(self, session: str) -> SessionPlacement:
@@ -125,7 +125,7 @@ class PoolMachine:
         return known is None or known.quiescent
 
     def session_of(self, worker: str) -> str | None:
-        """Whose conversation the worker has, or is being prepared for; None for nobody's, and for an unknown worker."""
+        """Whose conversation the worker has, or is being prepared for; None without one, and for an unknown worker."""
         known = self._state.workers.get(worker)
         return known.session.key if known and known.session else None
 

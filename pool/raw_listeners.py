@@ -15,7 +15,7 @@ class RawListener(Protocol):
     """One session's front ends of that kind."""
 
     async def restore(self, worker: str, client: RpcClient) -> None:
-        """A worker has the session's conversation and serves nobody yet: make it what the last one was.
+        """A worker has the session's conversation and serves no request yet: make it what the last one was.
 
         Raises PoolError when it is not fit to serve.
         """
@@ -47,7 +47,7 @@ class RawListeners:
         """The workers."""
 
     def set_listener(self, session: str, port: RawListener | None) -> None:
-        """Let ``port`` have the session; None = nobody any more."""
+        """Let ``port`` have the session; None removes it."""
         if port is None:
             self._ports.pop(session, None)
         else:
@@ -76,7 +76,7 @@ class RawListeners:
             life.worker.on_stderr(port.receive_stderr)
 
     async def reconcile(self, life: WorkerTask, soft: SoftArgs) -> WorkerFailed | WorkerReconciled:
-        """Bring a worker to what its session asks for, while nobody hears it; what came of that."""
+        """Bring a worker to what its session asks for, while it has no listener; what came of that."""
         self.disconnect(life)
         try:
             await reconcile(life.worker.client, soft)
@@ -97,7 +97,7 @@ class RawListeners:
         self._connected.discard(life.id)
 
     def disconnect(self, life: WorkerTask) -> None:
-        """What the worker says now concerns nobody."""
+        """The worker's output has no listener now."""
         self._connected.discard(life.id)
         life.worker.client.on_raw(None)
         life.worker.on_stderr(None)

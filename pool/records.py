@@ -71,7 +71,7 @@ class ProfileRecord:
         self.agent = agent
         self.budget = StartBudget()
         self.unbound: OrderedDict[WorkerRecord, None] = OrderedDict()
-        """Idle workers bound to nobody, least recently used first."""
+        """Idle unbound workers, least recently used first."""
         self.quiescent: OrderedDict[WorkerRecord, None] = OrderedDict()
         """Idle workers bound to a quiescent session, least recently used first."""
         self.live = 0
@@ -117,7 +117,7 @@ class ProfileRecord:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody uses this kind now."""
+        """Whether this profile is unused now."""
         return not (self.live or self.waiters or self.prewarm_target or self.pending_restarts)
 
 
@@ -211,7 +211,7 @@ class WorkerRecord:
         self.soft: SoftArgs | None = kind.profile.soft
         """Soft arguments in force; None = unknown after a failed Reconcile."""
         self.modified = False
-        """Whether something else of it was changed than soft arguments, which nobody can undo."""
+        """Whether something else of it was changed than soft arguments, which cannot be undone."""
         self.ordinary_holds = 0
         """Holds and preparations that may not use the reserve."""
         self.background = 0

@@ -386,5 +386,5 @@ class Prewarmer:
 
 
 def _spare_starts(kind: ProfileRecord) -> int:
-    """Starting workers of the kind that nobody waits for."""
+    """Starting workers of the profile that no request waits for."""
     return sum(worker.profile_record is kind and worker.claimed_for is None for worker in kind.group.starting)

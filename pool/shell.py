@@ -233,7 +233,7 @@ class Pool:
         self._background.listener = listener
 
     def listen_raw(self, session: str, port: RawListener | None) -> None:
-        """Let a port hear the session's worker, this one and those to come; None = nobody any more."""
+        """Let a port hear the session's worker, this one and those to come; None removes it."""
         self._raw_listeners.set_listener(session, port)
         for life in self._workers.values():
             if life.has_conversation_of(session) and self._machine.session_of(life.id) == session:

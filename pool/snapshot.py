@@ -119,7 +119,7 @@ class ProfileSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     live: int
     starting: int
     warm: int
-    """Idle workers bound to nobody."""
+    """Idle unbound workers."""
     min: int
     """How many of those to keep."""
     waiting: int

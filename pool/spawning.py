@@ -1,7 +1,7 @@
 """Which workers are started, for whom, and what happens when a start fails.
 
 A spawn is demand, not ownership: a starting worker *covers* one waiter of a kind, so that no second one is started for
-the same waiter, but whoever fits first gets it. A stopping worker covers a waiter in the same way: its slot is meant
+the same waiter, but the first that fits gets it. A stopping worker covers a waiter in the same way: its slot is meant
 for a spawn of that kind.
 """
 

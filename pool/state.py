@@ -121,7 +121,7 @@ class PoolState:
         return kind
 
     def prune(self, kind: ProfileRecord) -> None:
-        """Forget a kind that nobody uses and whose budget has nothing to remember."""
+        """Remove a profile that is unused and whose budget holds nothing."""
         if not kind.is_unused or self.profiles.get(kind.profile.signature) is not kind:
             return
         if not kind.budget.is_clean(self.now, self.settings.breaker_window):
@@ -175,7 +175,7 @@ class PoolState:
         session.state = transition(SESSION_TRANSITIONS, session.state, state)
 
     def notify(self, event: str, **data: Any) -> None:
-        """Tell whoever listens."""
+        """Report an event to the listener."""
         self.actions.append(Notify(event, data))
 
     # --- the reserve ------------------------------------------------------------------------------------------------

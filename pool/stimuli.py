@@ -143,7 +143,7 @@ class FailureKind(StrEnum):
 
 
 class WorkerModified(msgspec.Struct, frozen=True):
-    """Something of the worker was changed that no reset restores: after its session nobody else may have it."""
+    """Something of the worker was changed that no reset restores: no other session may have it afterwards."""
 
     worker: str
 
@@ -160,7 +160,7 @@ class WorkerFailed(msgspec.Struct, frozen=True):
 
 
 class ProcessExited(msgspec.Struct, frozen=True):
-    """The worker's process is gone and reaped. ``error`` describes it for whoever still waited for that worker."""
+    """The worker's process is gone and reaped. ``error`` describes it to requests that still waited for that worker."""
 
     worker: str
     error: PoolError
@@ -188,7 +188,7 @@ class ProfilesChanged(msgspec.Struct, frozen=True):
     """The settings have changed: what agents, roles and sessions yield from now on are ``signatures``.
 
     Workers of other profiles stop: idle ones at once, those in use at their next turn boundary, starting ones once
-    nobody waits for them. None of those profiles is kept warm any more. It says nothing about requests to come.
+    no request waits for them. None of those profiles is kept warm any more. It says nothing about requests to come.
     """
 
     signatures: frozenset[str]

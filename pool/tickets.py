@@ -121,7 +121,7 @@ class BackgroundEvents:
     def worker_exited(
         self, worker: str, conversation: LoadedConversation | None, commands: BackgroundProcesses, reason: str
     ) -> None:
-        """A worker has ended while these commands ran. Whoever forgot their conversation has no use for that."""
+        """A worker has ended while these commands ran. A session that has left their conversation needs no report."""
         owner = self._owner(worker, conversation)
         if commands.running and owner is not None:
             self.listener(BackgroundLost(worker=worker, session=owner, commands=commands, reason=reason))

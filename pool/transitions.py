@@ -10,7 +10,7 @@ class WorkerState(StrEnum):
     STARTING = "starting"
     """Spawned, not yet ready."""
     IDLE = "idle"
-    """Available: bound to nobody, or to a quiescent session."""
+    """Available: unbound, or bound to a quiescent session."""
     LEASED = "leased"
     """Being prepared for a session, or bound to one that is not quiescent."""
     STOPPING = "stopping"
@@ -24,7 +24,7 @@ class SessionState(StrEnum):
     ACTIVE = "active"
     """Bound to a worker (or being put into it)."""
     PARKING = "parking"
-    """Given up, but its old process may still have the transcript open: nobody else may open it."""
+    """Given up, but its old process may still have the transcript open: no other process may open it."""
     PARKED = "parked"
     """In no process."""
 

@@ -70,7 +70,7 @@ class PoolWorker(Protocol):
         ...
 
     async def prepare_resume(self, transcript: str) -> bool:
-        """Make a transcript fit to be resumed (mend a torn last line). False: there is none yet, begin anew.
+        """Make a transcript fit to be resumed (repair a torn last line). False: none yet; start a new one.
 
         Raises ResumeFailed when it is damaged beyond mending, cannot be read, or was there once and is gone.
         """

@@ -166,7 +166,7 @@ class WorkerTask:
         """Until the worker ends by itself or is told to."""
 
         def report_end(error: PoolError) -> None:
-            """Before any caller learns of it: nobody must be granted this worker any more."""
+            """Before any caller learns of it: this worker must not be granted again."""
             if not self._stop_requested.is_set():
                 self.error = error
                 kind = FailureKind.PROTOCOL if isinstance(error, ProtocolViolation) else FailureKind.CRASHED

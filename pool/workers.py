@@ -358,7 +358,7 @@ class Workers:
         session.holds.clear()
 
     def _needs_restart(self, worker: WorkerRecord, *, crashed: bool) -> bool:
-        """Whether the lost worker is to be started again although nobody may be waiting for it."""
+        """Whether the lost worker is to be started again, also where no request waits for it."""
         if worker.outdated:
             return False
         if worker.state is WorkerState.STARTING or worker.failure is FailureKind.START:

@@ -135,7 +135,7 @@ class _ArgumentReader:
 def read_flags(definition: AgentSettings, arguments: Sequence[str]) -> AgentFlags:
     """Read a command line without the program's name and ``--mode rpc``. Raises UsageError.
 
-    Flags that nobody knows are the program's to understand or refuse.
+    Unknown flags are the program's to understand or refuse.
     """
     asked, rest = AgentFlags(definition=definition), _ArgumentReader(arguments)
     while rest:
@@ -216,7 +216,7 @@ _DEFAULTS = AgentSettings()
 def check_native_settings(definition: AgentSettings) -> None:
     """Raise UsageError where a program that speaks pi is asked for what it has no means to do, or to tell a secret.
 
-    Passing it over in silence would be worse than an error: whoever writes ``permission_mode`` relies on it.
+    Ignoring it would be worse than an error: an author of ``permission_mode`` relies on it.
     """
     if definition.traits.bundled_flags:
         if definition.base_url is not None:

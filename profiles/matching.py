@@ -29,7 +29,7 @@ def match(have: CapabilityProfile, have_soft: SoftArgs, want: CapabilityProfile)
 
     Never BOUND: who is bound to whom is not the profile's to know. On HARD and SOFT_SUPERSET the worker must be
     brought to ``want.soft`` first. That cannot be done where the session wants the worker's own default and the
-    worker was given something else, or another provider's: nobody can say what that is, so that is NONE, not a wrong
+    worker was given something else, or another provider's: its state is unknown, so that is NONE, not a wrong
     model.
     """
     if have.hard_signature != want.hard_signature or not have.resources.contains(want.resources):

@@ -15,9 +15,9 @@ class SenderIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     link: str | None = None
-    """The id in the settings by which the sender was recognised; None = the sender is linked to nobody."""
+    """The id in the settings by which the sender was recognised; None = the sender is not linked."""
     is_namesake: bool = False
-    """An unlinked sender whose id is the name of a link: whoever may choose an id could otherwise be that person."""
+    """An unlinked sender whose id is the name of a link: who may choose an id could otherwise be that person."""
 
 
 def find_identity(links: Mapping[str, Sequence[str]], channel: str, sender: str) -> SenderIdentity:
@@ -108,7 +108,7 @@ def _direct(settings: RouterSettings, source: MessageSource, agent: str) -> Sess
 
 
 def _person_key(scope: DmScope, source: MessageSource, agent: str, identity: SenderIdentity) -> SessionKey:
-    """A linked person is nobody's account: ``per-peer`` finds them on every channel, also on Telegram."""
+    """A linked person is no single account: ``per-peer`` finds them on every channel, also on Telegram."""
     channel: str | None = source.channel
     account: str | None = account_of(source)
     if scope == "per-peer" and (identity.link or not _always_has_account(source)):

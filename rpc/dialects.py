@@ -25,7 +25,7 @@ DIALECTS = tuple(_FACTORIES)
 
 
 def no_listener() -> bool:
-    """Nobody is there to answer a dialog."""
+    """No listener is there to answer a dialog."""
     return False
 
 

@@ -60,7 +60,7 @@ async def fetch_limits(socket: Path) -> PoolLimits:
 
 
 async def check_listening(socket: Path) -> Path:
-    """The socket. Raises NoSupervisor where nobody listens on it."""
+    """The socket. Raises NoSupervisor where none listens on it."""
     (await trio.to_thread.run_sync(connect, socket)).close()
     return socket
 
@@ -78,7 +78,7 @@ class AttachedTarget:
         self._record = tell
 
     async def wait_ready(self) -> Path:
-        """The socket. Raises NoSupervisor where nobody listens any more: who else should start another one?"""
+        """The socket. Raises NoSupervisor where none listens any more: this run cannot start one."""
         return await check_listening(self.socket)
 
     async def identify(self, connection: ReconnectingClient) -> Any:
@@ -104,7 +104,7 @@ class AttachedTarget:
         return signal_process(process, number)
 
     async def kill(self, number: int) -> int:
-        """Refused: whoever started it ends it."""
+        """Refused: the program that started it ends it."""
         raise UsageError(f"the supervisor on {self.socket} is somebody else's, and is not sent signal {number}")
 
     async def restart(self) -> None:
@@ -112,7 +112,7 @@ class AttachedTarget:
         raise UsageError(f"the supervisor on {self.socket} is somebody else's, and is not started again")
 
     async def wait_stored(self) -> None:
-        """At once: its log is not ours to read, and nobody takes its disk away."""
+        """At once: its log cannot be read here, and no fault takes its disk away."""
         await trio.lowlevel.checkpoint()
 
     def now(self) -> float:

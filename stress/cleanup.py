@@ -30,7 +30,7 @@ _QUIET_POLLS = 5
 
 
 def main() -> int:
-    """The exit code is always 0: nobody is left who would read it."""
+    """The exit code is always 0: no process is left to read it."""
     os.setsid()  # who ends the run with its whole group does not end this
     while os.read(sys.stdin.fileno(), 1):
         pass

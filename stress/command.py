@@ -108,7 +108,7 @@ def _table(result: StressResult, report: Path | None) -> str:
 
 
 def _print(text: str) -> None:
-    """To stdout, whatever letters it takes. Raises OSError; what is left of it is dropped, for nobody to try again."""
+    """To stdout, whatever letters it takes. Raises OSError; the rest is dropped and not tried again."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         text.encode(encoding)
@@ -147,7 +147,7 @@ async def _until_signalled(run: Callable[[], Awaitable[StressResult]]) -> Stress
 def _make_writable(file: Path) -> bool:
     """Tell what cannot be written before a run, not after; whether the file was not there. Raises UsageError.
 
-    Also for a named pipe that nobody reads: opened as usual it would be waited for.
+    Also for a named pipe without a reader: opened as usual it would be waited for.
     """
     try:
         is_new = not file.exists()

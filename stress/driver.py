@@ -20,7 +20,7 @@ from stress.request_tracker import EVENT_KINDS, RequestTracker
 from wire.messages import ErrorBody
 
 _GRACE_SECONDS = 15.0
-"""Seconds beyond the deadline of the last request until nobody waits for it any more."""
+"""Seconds beyond the deadline of the last request until the run stops waiting for it."""
 _CATCH_UP_SECONDS = 1.0
 """Where this process was stopped for a while, what came meanwhile is read by then."""
 _MAX_QUERIES = 2000
@@ -57,7 +57,7 @@ class LoadDriver:
     async def run(self, arrivals: Iterable[Arrival], askers: Callable[[str], ReconnectingClient | None]) -> None:
         """Make the requests in their time, and wait for their outcomes.
 
-        No more where the plan's time is up, or nobody answers. ``askers``: who asks for a session, if not one
+        No more where the plan's time is up, or no supervisor answers. ``askers``: who asks for a session, if not one
         connection for all.
         """
         for arrival in arrivals:
@@ -150,7 +150,7 @@ class LoadDriver:
         self._changed = trio.Event()
 
     async def _wait_for_room(self) -> bool:
-        """Wait for it where there is none. False: nobody answers any more, which is told of."""
+        """Wait for it where there is none. False: no supervisor answers any more, which is recorded."""
         patience = self._plan.timeout + _GRACE_SECONDS
         with trio.move_on_after(patience) as scope:
             while self._is_full():

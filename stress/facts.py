@@ -70,7 +70,7 @@ class RequestStarted(_Observation, frozen=True, kw_only=True, tag=True):
 class RequestAnswered(_Observation, frozen=True, kw_only=True, tag=True):
     """Its outcome was told. ``code`` of the error, empty where there is none.
 
-    ``said``: the numbers of the requests whose nonces stand in the text; ``strange``: nonces that nobody was given.
+    ``said``: the numbers of the requests whose nonces stand in the text; ``strange``: nonces of no request.
     ``at``: on the supervisor's wall clock.
     """
 
@@ -98,7 +98,7 @@ class RequestForgotten(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class WaitingEnded(_Observation, frozen=True, kw_only=True, tag=True):
-    """The end of the run: nobody waits any longer for what is open."""
+    """The end of the run: open requests are not waited for any longer."""
 
 
 class PromptOccurrences(_Observation, frozen=True, kw_only=True, tag=True):
@@ -110,7 +110,7 @@ class PromptOccurrences(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class DirectViolation(_Observation, frozen=True, kw_only=True, tag=True):
-    """A promise was broken before the eyes of whoever tells it: a sentence that says how."""
+    """A promise was broken as its observer saw it: a sentence that says how."""
 
     what: str
 
@@ -237,7 +237,7 @@ class PoolDrained(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class FaultInjected(_Observation, frozen=True, kw_only=True, tag=True):
-    """A fault. ``worker``: whom it hit, empty = nobody in particular, ``ALL_WORKERS`` = all; ``pid`` 0 = none.
+    """A fault. ``worker``: whom it hit, empty = no particular one, ``ALL_WORKERS`` = all; ``pid`` 0 = none.
 
     ``seconds``: how long it lasts, 0 = at once. ``hurts``: False where no request may feel it.
     """

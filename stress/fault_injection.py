@@ -27,7 +27,7 @@ class FaultSwitches:
 
     @classmethod
     def open(cls, data_dir: Path) -> "FaultSwitches":
-        """That of the supervisor on this data directory, whoever of the two comes first."""
+        """That of the supervisor on this data directory, whichever of the two comes first."""
         path = Path(f"{data_dir}.tampering")
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

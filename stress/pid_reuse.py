@@ -78,7 +78,7 @@ def _run_child() -> NoReturn:
 
 
 def _wait_unsignalled(child: int) -> bool:
-    """Wait for the end of stdin or of the child; whether nobody has signalled it by then.
+    """Wait for the end of stdin or of the child; whether it was left without a signal.
 
     Of signals that wait the child hears the farewell last, and it says by its exit code whether that was the first.
     """

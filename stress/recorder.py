@@ -1,4 +1,4 @@
-"""Where every fact goes: to the judges, to the figures, to whoever listens; and the clock of a run."""
+"""Passes every fact to the checks, the metrics and a listener; keeps the clock of a run."""
 
 import os
 import platform

@@ -89,7 +89,7 @@ _decode = msgspec.json.Decoder(_EventData).decode
 class RequestTracker:
     """``open``: the sessions of requests that have no outcome yet, by number; ``promised``: those accepted.
 
-    ``bookmark``: the last event that was heard; None = there was none, and nobody has said where the stream is.
+    ``bookmark``: the last event that was heard; None = there was none, and the position of the stream is unknown.
     """
 
     def __init__(self, nonces: Nonces, tell: Callable[[Fact], None], *, prefix: str) -> None:

@@ -183,7 +183,7 @@ class _StressRun:
             nursery.cancel_scope.cancel()
 
     def _session_key(self, session: str) -> str:
-        """Sessions of one run are nobody else's, also where the supervisor knows those of earlier runs.
+        """Sessions of one run belong to it alone, also where the supervisor knows those of earlier runs.
 
         A million requests have the names of some thousand sessions: each is kept once.
         """

@@ -32,7 +32,7 @@ _SUPERVISOR_WORDS = {b"-m", b"cli", b"run"}
 
 
 class ProcessScan(NamedTuple):
-    """A supervisor's children at one moment: live workers in order of start, and those nobody has waited for."""
+    """A supervisor's children at one moment: live workers in order of start, and those not reaped yet."""
 
     workers: tuple[ObservedProcess, ...]
     zombies: tuple[int, ...]
@@ -104,7 +104,7 @@ def find_supervisor(started: int) -> int:
 class ProcessTree:
     """One supervisor's children. What kind of child each is, is looked up once.
 
-    ``instance``: what its workers are marked with; empty = nobody knows until the first one is seen.
+    ``instance``: what its workers are marked with; empty = unknown until the first one is seen.
     """
 
     def __init__(self, supervisor: int, instance: str = "") -> None:
@@ -132,7 +132,7 @@ class ProcessTree:
         return sorted({*others, *(marked_processes(self.instance) if self.instance else [])})
 
     def _worker_name(self, pid: int, stat: ProcessStat) -> str:
-        """The worker's name; empty = it is none, or has not become one yet: between fork and exec nobody can tell.
+        """The worker's name; empty = it is none, or has not become one yet: between fork and exec it is unknown.
 
         What a worker has left behind carries its mark too, but only workers lead the session that they are in.
         """

@@ -221,7 +221,7 @@ class OwnTarget:
         return [word for flag, path in places.items() for word in (flag, str(path))]
 
     async def _read_log(self, life: _SupervisorProcess) -> None:
-        """Until the supervisor and whoever shares its stderr are gone."""
+        """Until the supervisor and all that share its stderr are gone."""
         stderr = life.process.stderr
         if stderr is None:
             raise RuntimeError("the supervisor's stderr is no pipe")

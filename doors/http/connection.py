@@ -98,7 +98,7 @@ _logger = logging.getLogger("pool.http")
 
 
 def _do_nothing() -> None:
-    """Nobody wants to know."""
+    """The event has no receiver."""
 
 
 class HttpConnection:

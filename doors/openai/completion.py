@@ -316,7 +316,7 @@ class AnswerStreamResponse:
     # --- what is answered ---------------------------------------------------------------------------------------------
 
     async def _write(self, send: Send) -> None:
-        """Until there is no more. Nobody else writes, so that a piece is whole or the peer is gone."""
+        """Until there is no more. This task alone writes: a piece is sent whole, or the peer is gone."""
         while True:
             piece = KEEPALIVE_COMMENT
             with trio.move_on_after(KEEPALIVE_SECONDS):

@@ -74,6 +74,6 @@ class FrameQueue:
         return taken
 
     def clear(self) -> None:
-        """Nobody will hear what waits."""
+        """Drop what waits: the peer has disconnected."""
         self._frames.clear()
         self.size = self._droppable_size = 0

@@ -109,7 +109,7 @@ class Attachment:
     async def receive_line(self, line: msgspec.Raw | None, text: str, refusal: str | None) -> None:
         """A line of the front end: a JSON object, or a ``text`` that is none; returns once it was handed on.
 
-        ``refusal``: why it cannot be, where whoever read it knows already.
+        ``refusal``: why it cannot be, where its reader knows already.
         """
         command = _decode_lenient(text) if line is None else read_object(line)
         if command is not None:

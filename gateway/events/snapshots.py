@@ -120,7 +120,7 @@ def expand(rows: Iterable[EventRow], after: int) -> Iterator[EventEnvelope]:
     """The events that ``rows`` stand for, in order, without what lies at or below ``after``.
 
     Pieces that follow each other here become one snapshot; one of several sessions ends where an event of another
-    comes, so that whoever stops reading at any event has seen everything up to its seq.
+    comes, so that a reader that stops at any event has seen everything up to its seq.
     """
     pending: list[_ReplayEntry] = []
     for entry in sorted(_entries(rows, after), key=itemgetter(0)):

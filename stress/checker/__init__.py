@@ -18,12 +18,12 @@ __all__ = ["TIMED_OUT", "Backlog", "CheckRules", "Checker", "Evidence", "in_due_
 _DELAY_REPORT_SECONDS = 5.0
 """What holds a process up is told of when it is over, at most a second later: so long it may last to be reckoned with.
 
-Whoever judged at once would blame the pool for what the machine tells of a moment later.
+A check at once would blame the pool for a delay that the machine reports a moment later.
 """
 
 
 class FactBuffer:
-    """``book`` is told of delays as soon as they are known, of all else by whoever judges it."""
+    """``book`` is told of delays as soon as they are known, of all else by the checks."""
 
     def __init__(self, book: ObservedState) -> None:
         self._state = book

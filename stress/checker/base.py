@@ -264,7 +264,7 @@ class ObservedState:
             talk.answered, talk.begun_since = number, 0
             if entry.worker == talk.last_worker and entry.started is not None:
                 talk.whole = max(talk.whole, talk.bound)
-        elif code == DAMAGED_TRANSCRIPT:  # its transcript was set aside, and it begins anew
+        elif code == DAMAGED_TRANSCRIPT:  # its transcript was set aside, and it starts a new one
             talk.answered = None
         self._ended[number] = None
         if len(self._ended) > _MAX_ENDED:

@@ -54,7 +54,7 @@ def _expected_codes(signals: Sequence[int]) -> set[int]:
 
 
 class BoundedResources(InvariantCheck):
-    """I7: the supervisor's memory and open files, and children that nobody waits for."""
+    """I7: the supervisor's memory and open files, and children that are not reaped."""
 
     invariant = "I7"
 
@@ -123,7 +123,7 @@ class BoundedResources(InvariantCheck):
 
 
 class NoSignalToReusedPid(InvariantCheck):
-    """I11: whoever has a dead worker's pid is never signalled."""
+    """I11: a process with the pid of a dead worker is never signalled."""
 
     invariant = "I11"
 

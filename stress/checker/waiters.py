@@ -142,7 +142,7 @@ class FairOrder(InvariantCheck):
 
 
 class WaitDeadlines(InvariantCheck):
-    """I6: nobody waits beside a worker that fits, and every waiter is served or told by its deadline."""
+    """I6: no request waits beside a worker that fits; each is served or rejected by its deadline."""
 
     invariant = "I6"
 

@@ -81,7 +81,7 @@ def _eviction_violation(moved: PoolEvent, number: int) -> Violation:
 
 
 def _is_cut_short(moved: PoolEvent, entry: ObservedRequest, book: ObservedState) -> bool:
-    """Whether its turn must still go on; of one that failed for a fault, or for lack of time, nobody can say."""
+    """Whether its turn must still go on; unknown of one that failed for a fault, or for lack of time."""
     if entry.started is None or entry.asked.faulty or book.clock_was_set_since(entry.started):
         return False
     slack = _CLOCK_SECONDS + book.delay()

@@ -54,7 +54,7 @@ class FaultTarget(Protocol):
     data_dir: Path
     socket: Path
     restart_lock: trio.Lock
-    """Held by whoever ends the supervisor and starts the next one."""
+    """Held by the fault that ends the supervisor and starts the next one."""
 
     @property
     def supervisor(self) -> int | None:
@@ -126,7 +126,7 @@ class HelperProcess:
         self._rest = b""
 
     async def close_stdin(self) -> None:
-        """Tell it that nobody needs it any more, by the end of its stdin."""
+        """Tell it by the end of its stdin that it is not needed any more."""
         await self._stdin.aclose()
 
     async def read_line(self) -> str:
@@ -159,7 +159,7 @@ async def helper_process(command: Iterable[str]) -> AsyncIterator[HelperProcess]
 
 @asynccontextmanager
 async def uninterrupted(target: FaultTarget, seconds: float = _MAX_SECONDS) -> AsyncGenerator[None, None]:
-    """For the end of a supervisor and the beginning of the next: once begun, or nobody would be left to ask.
+    """For the end of a supervisor and the beginning of the next: once begun, or no supervisor would be left to ask.
 
     What is not done in that time is told of, and the supervisor killed.
     """

@@ -57,7 +57,7 @@ class SupervisorKills:
         return spread_events(plan, rng, _END_KINDS, every=_EVERY)
 
     async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
-        """One end, and the next life: once begun it is gone through with, or nobody would be left to ask."""
+        """One end and the next start: completed once begun, or no supervisor would be left to ask."""
         async with target.restart_lock, uninterrupted(target):
             await self._end_supervisor(stroke, target)
             await target.restart()
@@ -232,7 +232,9 @@ class ResourceShortages:
             with _shortage(stroke.kind, target, supervisor):
                 self._kill_one(stroke.pick, target)
                 await trio.sleep(stroke.amount)
-            if stroke.kind == _NO_DISK:  # till then nobody may end it: it keeps in memory what the disk has not taken
+            if (
+                stroke.kind == _NO_DISK
+            ):  # until then it must not be ended: it keeps in memory what the disk has not taken
                 await _wait_stored(target)
 
     def _kill_one(self, pick: float, target: FaultTarget) -> None:
@@ -279,7 +281,7 @@ def _limited(supervisor: int, limit: int, most: int) -> Iterator[None]:
     try:
         yield
     finally:
-        _set_limit(supervisor, limit, usual)  # first: whoever is started from now on inherits that
+        _set_limit(supervisor, limit, usual)  # first: what is started from now on inherits that
         for pid in children_of(supervisor):
             _set_limit(pid, limit, usual)
 
@@ -294,7 +296,7 @@ def _set_limit(pid: int, limit: int, soft: int) -> int:
 
 
 def _highest_descriptor(pid: int) -> int | None:
-    """None = it is gone, or has just ended and nobody has waited for it yet, or may not be looked at."""
+    """None = it is gone, or has just ended and is not reaped yet, or may not be looked at."""
     with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
         return max((int(file.name) for file in Path("/proc", str(pid), "fd").iterdir()), default=None)
     return None

@@ -99,7 +99,7 @@ class _FaultyWorkers:
 
 
 class FaultyOutput(_FaultyWorkers):
-    """F2: what a worker writes is garbage, cut off, doubled, endless, or nobody's."""
+    """F2: what a worker writes is garbage, cut off, doubled, endless, or of no request."""
 
     name = "F2"
     share = 0.02
