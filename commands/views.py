@@ -1,14 +1,14 @@
-"""``pool status``, ``top``, ``workers``, ``waiting``, ``explain``, ``route``, ``worker``."""
+"""``pool status``, ``top``, ``workers``, ``waiting``, ``explain``, ``route``, ``worker``.
+
+Tables need Rich, 30 ms to import: it is imported when there is an answer to draw.
+"""
 
 from typing import Any
 
 import click
 
 from commands.options import connection_flags, json_option, with_client
-from commands.output import open_console, show_result, watch_status
 from commands.requests import message_source, print_json
-from commands.route_view import route_view
-from commands.tables import explanation_table
 from doors.control.client import ControlClient
 from errors import UsageError
 
@@ -23,6 +23,8 @@ def status(client: ControlClient, *, watch: bool, as_json: bool) -> None:
     """Show the pool: workers, waiters, profiles, latencies."""
     if watch and as_json:
         raise UsageError("--watch draws a screen and --json prints a document; choose one")
+    from commands.output import show_result, watch_status
+
     if watch:
         watch_status(client, place=connection_flags())
     else:
@@ -46,6 +48,8 @@ def top(client: ControlClient) -> None:
 @with_client
 def workers(client: ControlClient, *, as_json: bool) -> None:
     """List the worker processes."""
+    from commands.output import show_result
+
     show_result(client, "workers.list", as_json=as_json)
 
 
@@ -54,6 +58,8 @@ def workers(client: ControlClient, *, as_json: bool) -> None:
 @with_client
 def waiting(client: ControlClient, *, as_json: bool) -> None:
     """List the requests that wait for a worker, and why."""
+    from commands.output import show_result
+
     show_result(client, "waiting.list", as_json=as_json)
 
 
@@ -69,6 +75,9 @@ def explain(client: ControlClient, *, as_json: bool, **params: str | None) -> No
     if as_json:
         print_json(result)
     else:
+        from commands.output import open_console
+        from commands.tables import explanation_table
+
         console = open_console()
         console.print(explanation_table(result, console.width))
 
@@ -103,6 +112,9 @@ def route(client: ControlClient, text: str, *, as_json: bool, **source: Any) -> 
     if as_json:
         print_json(decision)
     else:
+        from commands.output import open_console
+        from commands.route_view import route_view
+
         open_console().print(route_view(decision))
 
 

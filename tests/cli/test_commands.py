@@ -93,8 +93,8 @@ def test_the_help_imports_nothing_slow() -> None:
 @pytest.mark.parametrize(
     ("command", "unwanted"),
     [
-        (["status"], {"trio", "psutil"}),
         (["stop"], {"trio", "psutil", "rich"}),
+        (["status"], {"trio", "psutil", "rich"}),
         (["prompt", "-s", "a", "hi"], {"trio", "psutil", "rich"}),
     ],
 )
