@@ -167,7 +167,7 @@ class ErrorLog:
             self._log("error", {**facts, "session": event.session, "run": event.run_id})
 
     def _was_logged(self, event: EventEnvelope) -> bool:
-        """What belongs to no run is the gateway's own word, and is told each time."""
+        """Whether the run's error is in the log already; an error of no run is logged each time."""
         if event.run_id is None:
             return False
         run = (event.session, event.run_id)

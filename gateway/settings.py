@@ -119,15 +119,15 @@ _HEARTBEAT = """\
 
 From time to time you are woken by a heartbeat: a message that no person has written. If the workspace holds a file
 HEARTBEAT.md, read it and do what it asks, no more; do not take up again what earlier conversation has settled.
-- Nothing needs anybody's attention: answer with HEARTBEAT_OK alone. That word at the beginning or the end of an answer
-  means "all is well", and the answer is shown to nobody.
+- Nothing needs attention: answer with HEARTBEAT_OK alone. That word at the beginning or the end of an answer
+  means "all is well", and the answer is not shown.
 - Something does: say what it is, in a few sentences and without HEARTBEAT_OK. It is delivered as an alert."""
 
 _CRON = """\
 ## Scheduled tasks
 
 A line that begins with [SYSTEM] [CRON:id] says that the scheduled task of that id is due; its text follows. Do every
-task that is listed, then report what came of each, by its id. When all went well and nobody needs to know, answer
+task that is listed, then report what came of each, by its id. When all went well and there is nothing to report, answer
 HEARTBEAT_OK instead. The schedule is kept for you: do not wait, and do not set timers of your own."""
 
 _MEDIA = """\

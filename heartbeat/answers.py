@@ -72,7 +72,7 @@ class SilentAnswer(msgspec.Struct, frozen=True):
 
 
 class AlertAnswer(msgspec.Struct, frozen=True):
-    """Something to tell. ``has_media``: files belong to it, so that it is told even if the text is an old one."""
+    """An alert to deliver. ``has_media``: files belong to it, so it is delivered even if its text is a repeated one."""
 
     text: str
     has_media: bool = False
@@ -90,7 +90,7 @@ def classify_answer(
     exec_always_deliver: bool = False,
     summary: str = "",
 ) -> ClassifiedAnswer:
-    """Whether an answer is told to anybody, and what of it.
+    """Whether an answer is delivered, and which part of it.
 
     Args:
         text: the answer, as the agent gave it.
@@ -158,23 +158,23 @@ def _names_a_file(line: str) -> bool:
 
 
 HEARTBEAT_PROMPT = """\
-This is a heartbeat: nobody has written, it is merely time to look around. If there is a file HEARTBEAT.md in your
+This is a heartbeat: it is time to look around; no message has come in. If there is a file HEARTBEAT.md in your
 workspace, read it and follow it to the letter. Do not take up tasks of earlier conversations again, and do not guess
 at new ones. When nothing needs attention, answer with HEARTBEAT_OK and nothing else; otherwise say what does."""
 
 EXEC_PROMPT = """\
 Work that was started earlier has ended, a command or a delegated task; its result is in the system lines above. Tell
-the user what matters of it, in a few sentences: whether it succeeded, and what follows from that. When nobody needs to
-know, answer with HEARTBEAT_OK and nothing else."""
+the user what matters of it, in a few sentences: whether it succeeded, and what follows from that. When there is nothing
+to report, answer with HEARTBEAT_OK and nothing else."""
 
 CRON_PROMPT = """\
 Scheduled tasks have fired; they are in the system lines above, each with its id. Do every one of them now, then report
-what came of each. When all went well and nobody needs to know, answer with HEARTBEAT_OK and nothing else."""
+what came of each. When all went well and there is nothing to report, answer with HEARTBEAT_OK and nothing else."""
 
 
 EVENT_PROMPT = """\
-Something has happened; it is in the system lines above, and nobody has written. Tell the user what matters of it, in a
-few sentences. When nobody needs to know, answer with HEARTBEAT_OK and nothing else."""
+Something has happened; it is in the system lines above; no message has come in. Tell the user what matters of it, in a
+few sentences. When there is nothing to report, answer with HEARTBEAT_OK and nothing else."""
 
 
 def compose_prompt(

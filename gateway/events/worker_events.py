@@ -145,7 +145,7 @@ class _Resolved(msgspec.Struct, frozen=True):
 def _ui_request(data: msgspec.Raw) -> PublishedEvent:
     content = _bounded(data)
     if isinstance(content, _TruncatedData):
-        raise MalformedEvent("a question of that size or depth can be shown to nobody")
+        raise MalformedEvent("a question of that size or depth cannot be shown")
     return PublishedEvent(EventType.UI_REQUEST, msgspec.convert(content, UiRequest))
 
 
