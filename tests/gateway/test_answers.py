@@ -45,66 +45,55 @@ async def told(world: World) -> list[Any]:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-async def test_whoever_asks_for_parts_is_told_each_when_it_is_complete_and_the_rest_at_the_end(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        run = await world.begin("mute", blocks="text_end", run="k1")
-        await talk(world.launcher.running("mute"))
-        events = [event for event in await world.events("reply") if event["channel"] == "progress"]
-        assert [(event["run_id"], event["data"]) for event in events] == [
-            ("k1", {"kind": "text", "text": "Let me look."})
-        ]
-        assert (await run.wait()).text == "Found it."
+async def test_whoever_asks_for_parts_is_told_each_when_it_is_complete_and_the_rest_at_the_end(world: World) -> None:
+    run = await world.begin("mute", blocks="text_end", run="k1")
+    await talk(world.launcher.running("mute"))
+    events = [event for event in await world.events("reply") if event["channel"] == "progress"]
+    assert [(event["run_id"], event["data"]) for event in events] == [("k1", {"kind": "text", "text": "Let me look."})]
+    assert (await run.wait()).text == "Found it."
 
 
-async def test_a_part_is_told_after_its_text_and_before_the_tool_that_ended_it(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("/verbose on")
-        await world.events()
-        await world.begin("mute", blocks="message_end")
-        await talk(world.launcher.running("mute"))
-        assert await told(world) == [
-            *("Let me ", "look.", ("text", "Let me look."), "tool:start", "tool:end", ("tool", "[exec ls]")),
-            *("Found it.", {"done": "Found it."}),
-        ]
+async def test_a_part_is_told_after_its_text_and_before_the_tool_that_ended_it(world: World) -> None:
+    await world.ask("/verbose on")
+    await world.events()
+    await world.begin("mute", blocks="message_end")
+    await talk(world.launcher.running("mute"))
+    assert await told(world) == [
+        *("Let me ", "look.", ("text", "Let me look."), "tool:start", "tool:end", ("tool", "[exec ls]")),
+        *("Found it.", {"done": "Found it."}),
+    ]
 
 
-async def test_without_parts_the_answer_comes_in_one(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.begin("mute")
-        await talk(world.launcher.running("mute"))
-        assert await told(world) == ["Let me ", "look.", "tool:start", "tool:end", "Found it.", {"done": "Found it."}]
+async def test_without_parts_the_answer_comes_in_one(world: World) -> None:
+    await world.begin("mute")
+    await talk(world.launcher.running("mute"))
+    assert await told(world) == ["Let me ", "look.", "tool:start", "tool:end", "Found it.", {"done": "Found it."}]
 
 
-async def test_thoughts_are_parts_where_the_session_shows_them(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("/reasoning on")
-        await world.events()
-        await world.begin("mute", blocks="text_end")
-        worker = world.launcher.running("mute")
-        worker.tell("thinking", partial="Hm.")
-        worker.tell("assistant_message", partial="One.")
-        worker.tell("thinking", partial="Well.")
-        worker.tell("assistant_message", partial="Two.")
-        worker.finish("Two.")
-        assert [each for each in await told(world) if isinstance(each, tuple)] == [
-            ("reasoning", "Reasoning:\nHm."),
-            ("text", "One."),
-            ("reasoning", "Reasoning:\nWell."),
-        ]
+async def test_thoughts_are_parts_where_the_session_shows_them(world: World) -> None:
+    await world.ask("/reasoning on")
+    await world.events()
+    await world.begin("mute", blocks="text_end")
+    worker = world.launcher.running("mute")
+    worker.tell("thinking", partial="Hm.")
+    worker.tell("assistant_message", partial="One.")
+    worker.tell("thinking", partial="Well.")
+    worker.tell("assistant_message", partial="Two.")
+    worker.finish("Two.")
+    assert [each for each in await told(world) if isinstance(each, tuple)] == [
+        ("reasoning", "Reasoning:\nHm."),
+        ("text", "One."),
+        ("reasoning", "Reasoning:\nWell."),
+    ]
 
 
-async def test_a_silent_part_is_told_to_nobody(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.begin("mute", blocks="text_end")
-        worker = world.launcher.running("mute")
-        worker.tell("assistant_message", partial="NO_REPLY")
-        worker.tell("tool", phase="start", call=CALL)
-        worker.finish("NO_REPLY")
-        assert await told(world) == ["tool:start", {"done": ""}]
+async def test_a_silent_part_is_told_to_nobody(world: World) -> None:
+    await world.begin("mute", blocks="text_end")
+    worker = world.launcher.running("mute")
+    worker.tell("assistant_message", partial="NO_REPLY")
+    worker.tell("tool", phase="start", call=CALL)
+    worker.finish("NO_REPLY")
+    assert await told(world) == ["tool:start", {"done": ""}]
 
 
 async def test_files_are_handed_over_with_the_part_that_names_them(tmp_path: Path) -> None:
@@ -124,38 +113,32 @@ async def test_files_are_handed_over_with_the_part_that_names_them(tmp_path: Pat
         assert (media["mime_type"], media["size"], Path(media["path"]).name) == ("text/plain", 5, "a.txt")
 
 
-async def test_a_message_steered_into_a_turn_that_tells_parts_is_answered_with_the_whole(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        first = await world.begin("hang", blocks="text_end")
-        second = await world.begin("more", blocks="text_end")
-        worker = world.launcher.running("hang")
-        worker.consume()
-        worker.tell("thinking", partial="And now?")
-        worker.finish("well")
-        assert ((await first.wait()).text, (await first.wait()).silent) == ("", True)
-        assert ((await second.wait()).text, (await second.wait()).silent) == ("well", False)
+async def test_a_message_steered_into_a_turn_that_tells_parts_is_answered_with_the_whole(world: World) -> None:
+    first = await world.begin("hang", blocks="text_end")
+    second = await world.begin("more", blocks="text_end")
+    worker = world.launcher.running("hang")
+    worker.consume()
+    worker.tell("thinking", partial="And now?")
+    worker.finish("well")
+    assert ((await first.wait()).text, (await first.wait()).silent) == ("", True)
+    assert ((await second.wait()).text, (await second.wait()).silent) == ("well", False)
 
 
-async def test_an_answer_that_is_begun_again_on_another_worker_has_nothing_of_the_first(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("/verbose on")
-        run = await world.begin("mute", retry_safe=True, blocks="text_end")
-        worker = world.launcher.running("mute")
-        worker.tell("assistant_message", partial="Lost.")
-        await wait_all_tasks_blocked()
-        worker.die()
-        await world.events()
-        again = world.launcher.running("mute")
-        assert again is not worker
-        again.tell("assistant_message", partial="Found.")
-        again.tell("thinking", partial="Well.")
-        again.finish("Found.")
-        await run.wait()
-        assert [each for each in await told(world) if isinstance(each, tuple)] == [("text", "Found.")]
+async def test_an_answer_that_is_begun_again_on_another_worker_has_nothing_of_the_first(world: World) -> None:
+    await world.ask("/verbose on")
+    run = await world.begin("mute", retry_safe=True, blocks="text_end")
+    worker = world.launcher.running("mute")
+    worker.tell("assistant_message", partial="Lost.")
+    await wait_all_tasks_blocked()
+    worker.die()
+    await world.events()
+    again = world.launcher.running("mute")
+    assert again is not worker
+    again.tell("assistant_message", partial="Found.")
+    again.tell("thinking", partial="Well.")
+    again.finish("Found.")
+    await run.wait()
+    assert [each for each in await told(world) if isinstance(each, tuple)] == [("text", "Found.")]
 
 
 async def test_a_run_of_the_last_life_is_still_told_in_parts(tmp_path: Path, autojump_clock: MockClock) -> None:

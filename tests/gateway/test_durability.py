@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -29,51 +30,44 @@ class _Answers:
         await wait_all_tasks_blocked()
 
 
-async def test_a_run_is_on_the_disk_before_its_caller_is_told(tmp_path: Path, autojump_clock: MockClock) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        store.hold_commits()
-        answers = _Answers(world)
-        await answers.ask("agent", "agent", text="hello", session="alice", run="k1")
-        assert (answers.given, store.states()) == ([], {})
-        store.let_commit()
-        await wait_all_tasks_blocked()
-        assert (answers.given, store.states()) == (["agent"], {"k1": "ended"})
+async def test_a_run_is_on_the_disk_before_its_caller_is_told(world: World) -> None:
+    store = world.store
+    store.hold_commits()
+    answers = _Answers(world)
+    await answers.ask("agent", "agent", text="hello", session="alice", run="k1")
+    assert (answers.given, store.states()) == ([], {})
+    store.let_commit()
+    await wait_all_tasks_blocked()
+    assert (answers.given, store.states()) == (["agent"], {"k1": "ended"})
 
 
-async def test_nobody_hears_of_a_run_by_its_key_or_by_its_twin_before_it_is_on_the_disk(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        store.hold_commits()
-        answers = _Answers(world)
-        message = {"text": "hello", "source": telegram(message_id="m1")}
-        await answers.ask("first", "agent", **message, run="k1")
-        await answers.ask("same key", "agent", **message, run="k1")
-        await answers.ask("same message", "agent", **message, run="k2")
-        await answers.ask("command", "agent", text="/status", session="alice")
-        assert answers.given == []
-        store.let_commit()
-        await wait_all_tasks_blocked()
-        assert sorted(answers.given) == ["command", "first", "same key", "same message"]
-        assert world.launcher.prompts == ["hello"]
+async def test_nobody_hears_of_a_run_by_its_key_or_by_its_twin_before_it_is_on_the_disk(world: World) -> None:
+    store = world.store
+    store.hold_commits()
+    answers = _Answers(world)
+    message = {"text": "hello", "source": telegram(message_id="m1")}
+    await answers.ask("first", "agent", **message, run="k1")
+    await answers.ask("same key", "agent", **message, run="k1")
+    await answers.ask("same message", "agent", **message, run="k2")
+    await answers.ask("command", "agent", text="/status", session="alice")
+    assert answers.given == []
+    store.let_commit()
+    await wait_all_tasks_blocked()
+    assert sorted(answers.given) == ["command", "first", "same key", "same message"]
+    assert world.launcher.prompts == ["hello"]
 
 
-async def test_the_start_of_a_run_is_on_the_disk_before_its_worker_hears_a_word(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        store.hold_commits()
-        answers = _Answers(world)
-        await answers.ask("agent", "agent", text="hello", session="alice", run="k1")
-        assert store.runs["uid:1000", "alice", "k1"].state == "started"
-        assert "new_session" in world.launcher.workers[0].methods
-        assert "prompt" not in world.launcher.workers[0].methods
-        store.let_commit()
-        await wait_all_tasks_blocked()
-        assert world.launcher.prompts == ["hello"]
+async def test_the_start_of_a_run_is_on_the_disk_before_its_worker_hears_a_word(world: World) -> None:
+    store = world.store
+    store.hold_commits()
+    answers = _Answers(world)
+    await answers.ask("agent", "agent", text="hello", session="alice", run="k1")
+    assert store.runs["uid:1000", "alice", "k1"].state == "started"
+    assert "new_session" in world.launcher.workers[0].methods
+    assert "prompt" not in world.launcher.workers[0].methods
+    store.let_commit()
+    await wait_all_tasks_blocked()
+    assert world.launcher.prompts == ["hello"]
 
 
 async def test_whatever_reaches_a_worker_was_started_on_the_disk(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -98,104 +92,90 @@ async def test_whatever_reaches_a_worker_was_started_on_the_disk(tmp_path: Path,
     assert (seen[1]["k2"], seen[1]["k3"]) == ("started", "started")
 
 
-async def test_a_steer_was_started_on_the_disk_before_the_worker_is_given_it(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        await world.begin("hang", run="k1")
-        worker = world.launcher.running("hang")
-        store.hold_commits()
-        answers = _Answers(world)
-        await answers.ask("steer", "agent", text="left", session="alice", run="k2")
-        assert (worker.steers, answers.given) == ([], [])
-        assert store.runs["uid:1000", "alice", "k2"].state == "started"
-        store.let_commit()
-        await wait_all_tasks_blocked()
-        assert (worker.steers, answers.given) == (["left"], ["steer"])
+async def test_a_steer_was_started_on_the_disk_before_the_worker_is_given_it(world: World) -> None:
+    store = world.store
+    await world.begin("hang", run="k1")
+    worker = world.launcher.running("hang")
+    store.hold_commits()
+    answers = _Answers(world)
+    await answers.ask("steer", "agent", text="left", session="alice", run="k2")
+    assert (worker.steers, answers.given) == ([], [])
+    assert store.runs["uid:1000", "alice", "k2"].state == "started"
+    store.let_commit()
+    await wait_all_tasks_blocked()
+    assert (worker.steers, answers.given) == (["left"], ["steer"])
 
 
-async def test_an_outcome_is_on_the_disk_before_anybody_is_told(tmp_path: Path, autojump_clock: MockClock) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        await world.begin("hang", run="k1")
-        answers = _Answers(world)
-        await answers.ask("wait", "agent.wait", run_id="k1")
-        await answers.ask("prompt", "prompt", text="hang", session="alice", run="k1")
-        store.hold_commits()
-        world.launcher.running("hang").finish()
-        await wait_all_tasks_blocked()
-        assert (answers.given, store.states()) == ([], {"k1": "started"})
-        store.let_commit()
-        await wait_all_tasks_blocked()
-        assert sorted(answers.given) == ["prompt", "wait"]
-        assert store.states() == {"k1": "ended"}
+async def test_an_outcome_is_on_the_disk_before_anybody_is_told(world: World) -> None:
+    store = world.store
+    await world.begin("hang", run="k1")
+    answers = _Answers(world)
+    await answers.ask("wait", "agent.wait", run_id="k1")
+    await answers.ask("prompt", "prompt", text="hang", session="alice", run="k1")
+    store.hold_commits()
+    world.launcher.running("hang").finish()
+    await wait_all_tasks_blocked()
+    assert (answers.given, store.states()) == ([], {"k1": "started"})
+    store.let_commit()
+    await wait_all_tasks_blocked()
+    assert sorted(answers.given) == ["prompt", "wait"]
+    assert store.states() == {"k1": "ended"}
 
 
-async def test_the_next_run_of_a_session_begins_without_waiting_for_the_disk(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_the_next_run_of_a_session_begins_without_waiting_for_the_disk(world: World) -> None:
     """Its own start must be durable, and that comes after the end of the one before."""
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        await world.begin("hang", run="k1")
-        await world.begin("next", run="k2", queue="followup")
-        store.hold_commits()
-        world.launcher.running("hang").finish()
-        await wait_all_tasks_blocked()
-        assert store.runs["uid:1000", "alice", "k2"].state == "started"
-        assert world.launcher.prompts == ["hang"]
-        store.let_commit()
-        assert (await world.run("k2").wait()).text == "hang|next"
+    store = world.store
+    await world.begin("hang", run="k1")
+    await world.begin("next", run="k2", queue="followup")
+    store.hold_commits()
+    world.launcher.running("hang").finish()
+    await wait_all_tasks_blocked()
+    assert store.runs["uid:1000", "alice", "k2"].state == "started"
+    assert world.launcher.prompts == ["hang"]
+    store.let_commit()
+    assert (await world.run("k2").wait()).text == "hang|next"
 
 
-async def test_with_a_disk_that_refuses_everything_goes_on_in_memory(tmp_path: Path, autojump_clock: MockClock) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        store.degrade(now=True)
-        outcome = await world.ask("hello", run="k1")
-        assert (outcome.text, store.states()) == ("hello", {})
-        assert (await world.call("status"))["gateway"]["store"]["degraded"] is True
+async def test_with_a_disk_that_refuses_everything_goes_on_in_memory(world: World) -> None:
+    store = world.store
+    store.degrade(now=True)
+    outcome = await world.ask("hello", run="k1")
+    assert (outcome.text, store.states()) == ("hello", {})
+    assert (await world.call("status"))["gateway"]["store"]["degraded"] is True
 
 
-async def test_a_worker_is_read_no_further_while_too_much_waits_for_the_disk(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        run = await world.begin("hang", run="k1")
-        store.has_room = trio.Event()
-        worker = world.launcher.running("hang")
-        worker.tell("assistant_message", partial="one")
-        await wait_all_tasks_blocked()
-        worker.tell("assistant_message", partial="two")
-        assert _texts(await world.events("text_chunk")) == ["well ", "one"]
-        store.has_room.set()
-        worker.finish()
-        await run.wait()
-        assert _texts(await world.events("text_chunk")) == ["two"]
+async def test_a_worker_is_read_no_further_while_too_much_waits_for_the_disk(world: World) -> None:
+    store = world.store
+    run = await world.begin("hang", run="k1")
+    store.has_room = trio.Event()
+    worker = world.launcher.running("hang")
+    worker.tell("assistant_message", partial="one")
+    await wait_all_tasks_blocked()
+    worker.tell("assistant_message", partial="two")
+    assert _texts(await world.events("text_chunk")) == ["well ", "one"]
+    store.has_room.set()
+    worker.finish()
+    await run.wait()
+    assert _texts(await world.events("text_chunk")) == ["two"]
 
 
-async def test_sessions_and_their_transcripts_are_kept_with_the_steps_of_their_runs(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        await world.begin("hang", source=telegram(), run="k1")
-        [row] = store.written[0].values()
-        assert (row.key, row.transcript) == ("agent:main:main:main", "/t/0")
-        assert b'"channel":"telegram"' in row.data
-        assert b'"last_run":"k1"' in row.data
+async def test_sessions_and_their_transcripts_are_kept_with_the_steps_of_their_runs(world: World) -> None:
+    store = world.store
+    await world.begin("hang", source=telegram(), run="k1")
+    [row] = store.written[0].values()
+    assert (row.key, row.transcript) == ("agent:main:main:main", "/t/0")
+    assert b'"channel":"telegram"' in row.data
+    assert b'"last_run":"k1"' in row.data
 
 
-async def test_runs_that_are_known_no_longer_leave_the_store(tmp_path: Path, autojump_clock: MockClock) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store, outcome_age=60, idempotency_window=60) as world:
-        await world.ask("hello", run="k1")
-        await trio.sleep(61)
-        run: Run = await world.send("more", run="k2")
-        await run.wait()
-        assert list(store.runs) == [("uid:1000", "alice", "k2")]
+@pytest.mark.world(outcome_age=60, idempotency_window=60)
+async def test_runs_that_are_known_no_longer_leave_the_store(world: World) -> None:
+    store = world.store
+    await world.ask("hello", run="k1")
+    await trio.sleep(61)
+    run: Run = await world.send("more", run="k2")
+    await run.wait()
+    assert list(store.runs) == [("uid:1000", "alice", "k2")]
 
 
 async def test_runs_that_give_way_to_new_ones_leave_the_store_too(tmp_path: Path, autojump_clock: MockClock) -> None:

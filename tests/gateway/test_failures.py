@@ -16,63 +16,54 @@ from profiles import ProfilesSettings
 from tests.gateway.world import World, open_world
 
 
-async def test_a_worker_that_dies_in_mid_turn_ends_the_run_with_the_reason(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        run = await world.begin("hang")
-        later = await world.send("later", queue="followup")
-        world.launcher.running("hang").die()
-        outcome = await run.wait()
-        assert outcome.error is not None
-        assert (outcome.error.code, outcome.worker) == ("worker_exited", "w1")
-        assert "signal 9" in outcome.error.message
-        outcome = await later.wait()
-        assert (outcome.status, outcome.worker) == ("ok", "w2")
+async def test_a_worker_that_dies_in_mid_turn_ends_the_run_with_the_reason(world: World) -> None:
+    run = await world.begin("hang")
+    later = await world.send("later", queue="followup")
+    world.launcher.running("hang").die()
+    outcome = await run.wait()
+    assert outcome.error is not None
+    assert (outcome.error.code, outcome.worker) == ("worker_exited", "w1")
+    assert "signal 9" in outcome.error.message
+    outcome = await later.wait()
+    assert (outcome.status, outcome.worker) == ("ok", "w2")
 
 
-async def test_a_run_that_may_have_had_effects_is_not_sent_again(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        assert (await world.ask("die")).status == "error"
-        assert world.launcher.prompts == ["die"]
-        assert (await world.ask("die", "bob", retry_safe=True)).status == "error"
-        assert world.launcher.prompts == ["die"] * 4
+async def test_a_run_that_may_have_had_effects_is_not_sent_again(world: World) -> None:
+    assert (await world.ask("die")).status == "error"
+    assert world.launcher.prompts == ["die"]
+    assert (await world.ask("die", "bob", retry_safe=True)).status == "error"
+    assert world.launcher.prompts == ["die"] * 4
 
 
-async def test_merged_runs_are_sent_again_only_where_all_of_them_may_be(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, queue={"mode": "collect", "debounce": 0}) as world:
-        for session, others in (("alice", [True, False]), ("bob", [True, True])):
-            await world.begin("hang", session)
-            runs = [await world.send("x", session, retry_safe=safe) for safe in others]
-            world.launcher.slow = True
-            world.launcher.running("hang").finish()
-            await wait_all_tasks_blocked()
-            before = len(world.launcher.prompts)
-            next(worker for worker in world.launcher.workers if worker.running is not None).die()
-            await wait_all_tasks_blocked()
-            assert len(world.launcher.prompts) - before == int(all(others))
-            world.launcher.slow = False
-            for worker in world.launcher.workers:
-                if worker.running is not None:
-                    worker.finish()
-            assert {(await run.wait()).status for run in runs} == {"ok" if all(others) else "error"}
+@pytest.mark.world(queue={"mode": "collect", "debounce": 0})
+async def test_merged_runs_are_sent_again_only_where_all_of_them_may_be(world: World) -> None:
+    for session, others in (("alice", [True, False]), ("bob", [True, True])):
+        await world.begin("hang", session)
+        runs = [await world.send("x", session, retry_safe=safe) for safe in others]
+        world.launcher.slow = True
+        world.launcher.running("hang").finish()
+        await wait_all_tasks_blocked()
+        before = len(world.launcher.prompts)
+        next(worker for worker in world.launcher.workers if worker.running is not None).die()
+        await wait_all_tasks_blocked()
+        assert len(world.launcher.prompts) - before == int(all(others))
+        world.launcher.slow = False
+        for worker in world.launcher.workers:
+            if worker.running is not None:
+                worker.finish()
+        assert {(await run.wait()).status for run in runs} == {"ok" if all(others) else "error"}
 
 
-async def test_a_prompt_of_which_nothing_reached_the_worker_is_sent_to_another(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("before")
-        [worker] = world.launcher.workers
-        worker.transport.close_input()
-        run = await world.begin("hello")
-        worker.die()
-        outcome = await run.wait()
-        assert (outcome.status, outcome.text, outcome.worker) == ("ok", "before|hello", "w2")
-        types = [event["type"] for event in await world.events() if event.get("run_id") == outcome.run_id]
-        assert types == ["run:accepted", "run:start", "text_chunk", "done"]
+async def test_a_prompt_of_which_nothing_reached_the_worker_is_sent_to_another(world: World) -> None:
+    await world.ask("before")
+    [worker] = world.launcher.workers
+    worker.transport.close_input()
+    run = await world.begin("hello")
+    worker.die()
+    outcome = await run.wait()
+    assert (outcome.status, outcome.text, outcome.worker) == ("ok", "before|hello", "w2")
+    types = [event["type"] for event in await world.events() if event.get("run_id") == outcome.run_id]
+    assert types == ["run:accepted", "run:start", "text_chunk", "done"]
 
 
 # --- no failure leaves a session busy ---------------------------------------------------------------------------------
@@ -157,62 +148,53 @@ FAILURES: dict[str, Callable[[World], Awaitable[None]]] = {
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_no_failure_leaves_a_session_busy(tmp_path: Path, autojump_clock: MockClock, failure: str) -> None:
-    async with open_world(tmp_path) as world:
-        with trio.fail_after(60):
-            await world.ask("first")
-            await FAILURES[failure](world)
-            await wait_all_tasks_blocked()
-            world.assert_at_rest()
-            assert (await world.ask("say next", agent="main", role="default")).text == "next"
+async def test_no_failure_leaves_a_session_busy(world: World, failure: str) -> None:
+    with trio.fail_after(60):
+        await world.ask("first")
+        await FAILURES[failure](world)
+        await wait_all_tasks_blocked()
         world.assert_at_rest()
+        assert (await world.ask("say next", agent="main", role="default")).text == "next"
+    world.assert_at_rest()
 
 
 @pytest.mark.parametrize("queue", ["followup", "collect", "interrupt", "steer"])
 @pytest.mark.parametrize("end", ["finish", "die", "abort"])
-async def test_however_a_turn_ends_what_waits_behind_it_has_its_outcome(
-    tmp_path: Path, autojump_clock: MockClock, end: str, queue: str
-) -> None:
-    async with open_world(tmp_path) as world:
-        runs: list[Run] = [await world.begin("hang")]
-        worker = world.launcher.running("hang")
-        worker.refuses_steers = True
-        runs += [await world.begin(f"say {number}", queue=queue) for number in range(3)]
-        if end == "abort":
-            await world.call("abort", session="alice")
-        elif worker.running is not None:  # an interrupting message has ended it already
-            getattr(worker, end)()
-        with trio.fail_after(60):
-            outcomes = [await run.wait() for run in runs]
-        assert outcomes[-1].status == "ok"
-        world.assert_at_rest()
+async def test_however_a_turn_ends_what_waits_behind_it_has_its_outcome(world: World, end: str, queue: str) -> None:
+    runs: list[Run] = [await world.begin("hang")]
+    worker = world.launcher.running("hang")
+    worker.refuses_steers = True
+    runs += [await world.begin(f"say {number}", queue=queue) for number in range(3)]
+    if end == "abort":
+        await world.call("abort", session="alice")
+    elif worker.running is not None:  # an interrupting message has ended it already
+        getattr(worker, end)()
+    with trio.fail_after(60):
+        outcomes = [await run.wait() for run in runs]
+    assert outcomes[-1].status == "ok"
+    world.assert_at_rest()
 
 
-async def test_a_profile_that_cannot_start_fails_its_runs_and_no_others(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        world.launcher.broken.add("writer")
-        with trio.fail_after(600):
-            outcome = await world.ask("x", "bob", role="writer", timeout=300)
-        assert outcome.error is not None
-        assert outcome.error.code == "profile_broken"
-        world.assert_at_rest("bob")
-        assert (await world.ask("hello")).text == "hello"
+async def test_a_profile_that_cannot_start_fails_its_runs_and_no_others(world: World) -> None:
+    world.launcher.broken.add("writer")
+    with trio.fail_after(600):
+        outcome = await world.ask("x", "bob", role="writer", timeout=300)
+    assert outcome.error is not None
+    assert outcome.error.code == "profile_broken"
+    world.assert_at_rest("bob")
+    assert (await world.ask("hello")).text == "hello"
 
 
-async def test_a_damaged_transcript_fails_the_run_until_the_session_begins_anew(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, workers=1) as world:
-        await world.ask("first")
-        await world.ask("other", "bob")
-        world.launcher.damaged.add("/t/0")
-        outcome = await world.ask("second")
-        assert outcome.error is not None
-        assert outcome.error.code == "resume_failed"
-        await world.ask("/new")
-        assert (await world.ask("third")).text == "third"
+@pytest.mark.world(workers=1)
+async def test_a_damaged_transcript_fails_the_run_until_the_session_begins_anew(world: World) -> None:
+    await world.ask("first")
+    await world.ask("other", "bob")
+    world.launcher.damaged.add("/t/0")
+    outcome = await world.ask("second")
+    assert outcome.error is not None
+    assert outcome.error.code == "resume_failed"
+    await world.ask("/new")
+    assert (await world.ask("third")).text == "third"
 
 
 async def test_a_hook_that_raises_is_a_warning(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -239,35 +221,29 @@ async def test_a_hook_that_takes_too_long_is_left_behind(tmp_path: Path, autojum
         assert trio.current_time() == 5
 
 
-async def test_a_defect_in_one_turn_is_told_to_that_run_alone(
-    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with open_world(tmp_path) as world:
-        other = await world.begin("hang", "bob")
-        profile_of = world.gateway.profile_cache.get
+async def test_a_defect_in_one_turn_is_told_to_that_run_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = await world.begin("hang", "bob")
+    profile_of = world.gateway.profile_cache.get
 
-        async def broken(agent: str, role: str, **more: str | None) -> object:
-            if agent == "ops":
-                raise ZeroDivisionError("a slip")
-            return await profile_of(agent, role, **more)
+    async def broken(agent: str, role: str, **more: str | None) -> object:
+        if agent == "ops":
+            raise ZeroDivisionError("a slip")
+        return await profile_of(agent, role, **more)
 
-        monkeypatch.setattr(world.gateway.profile_cache, "get", broken)
-        outcome = await world.ask("hello", agent="ops")
-        assert outcome.error is not None
-        assert (outcome.error.code, "a slip" in outcome.error.message) == ("internal", True)
-        world.launcher.running("hang").finish()
-        assert (await other.wait()).status == "ok"
-        world.assert_at_rest()
+    monkeypatch.setattr(world.gateway.profile_cache, "get", broken)
+    outcome = await world.ask("hello", agent="ops")
+    assert outcome.error is not None
+    assert (outcome.error.code, "a slip" in outcome.error.message) == ("internal", True)
+    world.launcher.running("hang").finish()
+    assert (await other.wait()).status == "ok"
+    world.assert_at_rest()
 
 
-async def test_an_answer_whose_files_cannot_be_looked_at_is_told_as_it_is(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        run = await world.begin("hang", agent="ops")
-        _forget_agents(world)
-        world.launcher.running("hang").finish("see\nMEDIA:x.png")
-        outcome = await run.wait()
-        assert (outcome.status, outcome.text) == ("ok", "see\nMEDIA:x.png")
-        [warning] = await world.events("error")
-        assert "could not be looked at" in warning["data"]["message"]
+async def test_an_answer_whose_files_cannot_be_looked_at_is_told_as_it_is(world: World) -> None:
+    run = await world.begin("hang", agent="ops")
+    _forget_agents(world)
+    world.launcher.running("hang").finish("see\nMEDIA:x.png")
+    outcome = await run.wait()
+    assert (outcome.status, outcome.text) == ("ok", "see\nMEDIA:x.png")
+    [warning] = await world.events("error")
+    assert "could not be looked at" in warning["data"]["message"]

@@ -2,16 +2,15 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from errors import AcquireTimeout, NoWorker, PoolError, PoolSaturated, UsageError
 from tests.gateway.callers import RecordingCaller
-from tests.gateway.world import World, open_world
+from tests.gateway.world import World
 
 
 @asynccontextmanager
@@ -28,200 +27,181 @@ async def _hold(world: World, session: str = "alice", **params: Any) -> str:
     return str(view["hold"])
 
 
-async def test_a_hold_says_what_was_granted(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        view = await world.call("acquire", session="alice")
-        assert view.keys() == {"hold", "session", "worker", "level", "waited"}
-        assert (view["session"], view["worker"], view["level"], view["waited"]) == ("alice", "w1", "exact", 0)
-        assert (await world.call("sessions.get", session="alice"))["transcript"] == "/t/0"
+async def test_a_hold_says_what_was_granted(world: World) -> None:
+    view = await world.call("acquire", session="alice")
+    assert view.keys() == {"hold", "session", "worker", "level", "waited"}
+    assert (view["session"], view["worker"], view["level"], view["waited"]) == ("alice", "w1", "exact", 0)
+    assert (await world.call("sessions.get", session="alice"))["transcript"] == "/t/0"
 
 
-async def test_messages_wait_until_the_hold_is_given_back(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        hold = await _hold(world)
-        runs = [await world.begin(f"say {number}", queue="followup") for number in range(2)]
-        assert world.launcher.prompts == []
-        assert await world.call("release", hold=hold) == {"hold": hold, "session": "alice"}
-        assert [(await run.wait()).text for run in runs] == ["0", "1"]
-        world.assert_at_rest()
+async def test_messages_wait_until_the_hold_is_given_back(world: World) -> None:
+    hold = await _hold(world)
+    runs = [await world.begin(f"say {number}", queue="followup") for number in range(2)]
+    assert world.launcher.prompts == []
+    assert await world.call("release", hold=hold) == {"hold": hold, "session": "alice"}
+    assert [(await run.wait()).text for run in runs] == ["0", "1"]
+    world.assert_at_rest()
 
 
 @pytest.mark.parametrize("mode", ["steer", "interrupt", "collect"])
-async def test_no_mode_gets_into_a_held_session(tmp_path: Path, autojump_clock: MockClock, mode: str) -> None:
-    async with open_world(tmp_path) as world:
-        hold = await _hold(world)
-        run = await world.begin("say later", queue=mode)
-        assert run.is_live
-        assert world.launcher.prompts == []
-        assert (await world.call("abort", session="alice"))["aborted"] is False
-        await world.call("release", hold=hold)
-        assert (await run.wait()).text == "later"
+async def test_no_mode_gets_into_a_held_session(world: World, mode: str) -> None:
+    hold = await _hold(world)
+    run = await world.begin("say later", queue=mode)
+    assert run.is_live
+    assert world.launcher.prompts == []
+    assert (await world.call("abort", session="alice"))["aborted"] is False
+    await world.call("release", hold=hold)
+    assert (await run.wait()).text == "later"
 
 
-async def test_a_hold_waits_for_the_running_turn_and_for_what_was_there_before(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        await world.begin("hang")
-        await world.begin("say before", queue="followup")
-        held: list[str] = []
+async def test_a_hold_waits_for_the_running_turn_and_for_what_was_there_before(world: World) -> None:
+    await world.begin("hang")
+    await world.begin("say before", queue="followup")
+    held: list[str] = []
 
-        async def hold() -> None:
-            held.append(await _hold(world))
+    async def hold() -> None:
+        held.append(await _hold(world))
 
-        world.nursery.start_soon(hold)
-        await wait_all_tasks_blocked()
-        after = await world.begin("say after", queue="followup")
-        assert held == []
-        world.launcher.running("hang").finish()
-        await wait_all_tasks_blocked()
-        assert (len(held), world.launcher.prompts) == (1, ["hang", "say before"])
-        await world.call("release", hold=held[0])
-        await after.wait()
+    world.nursery.start_soon(hold)
+    await wait_all_tasks_blocked()
+    after = await world.begin("say after", queue="followup")
+    assert held == []
+    world.launcher.running("hang").finish()
+    await wait_all_tasks_blocked()
+    assert (len(held), world.launcher.prompts) == (1, ["hang", "say before"])
+    await world.call("release", hold=held[0])
+    await after.wait()
 
 
 # --- prompts on it ----------------------------------------------------------------------------------------------------
 
 
-async def test_its_owner_prompts_the_held_worker_in_one_conversation(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("one")
-        hold = await _hold(world)
-        waiting = await world.begin("later", queue="followup")
-        outcome = await world.call("prompt", text="two", session="alice", hold=hold, run="k1")
-        assert (outcome["status"], outcome["text"], outcome["worker"], outcome["run_id"]) == (
-            "ok",
-            "one|two",
-            "w1",
-            "k1",
-        )
-        types = [event["type"] for _, data in world.caller.pushed for event in data["events"]]
-        assert types == ["run:accepted", "run:start", "text_chunk", "done"]
-        again = await world.call("prompt", text="two", session="alice", hold=hold, run="k1")
-        assert again["text"] == "one|two"
-        await world.call("release", hold=hold)
-        assert (await waiting.wait()).text == "one|two|later"
+async def test_its_owner_prompts_the_held_worker_in_one_conversation(world: World) -> None:
+    await world.ask("one")
+    hold = await _hold(world)
+    waiting = await world.begin("later", queue="followup")
+    outcome = await world.call("prompt", text="two", session="alice", hold=hold, run="k1")
+    assert (outcome["status"], outcome["text"], outcome["worker"], outcome["run_id"]) == (
+        "ok",
+        "one|two",
+        "w1",
+        "k1",
+    )
+    types = [event["type"] for _, data in world.caller.pushed for event in data["events"]]
+    assert types == ["run:accepted", "run:start", "text_chunk", "done"]
+    again = await world.call("prompt", text="two", session="alice", hold=hold, run="k1")
+    assert again["text"] == "one|two"
+    await world.call("release", hold=hold)
+    assert (await waiting.wait()).text == "one|two|later"
 
 
-async def test_a_turn_on_a_hold_has_its_time_and_can_be_aborted(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        hold = await _hold(world)
-        outcome = await world.call("prompt", text="hang", session="alice", hold=hold, timeout=5)
-        assert (outcome["reason"], trio.current_time()) == ("timeout", 5)
-        answers: list[Any] = []
+async def test_a_turn_on_a_hold_has_its_time_and_can_be_aborted(world: World) -> None:
+    hold = await _hold(world)
+    outcome = await world.call("prompt", text="hang", session="alice", hold=hold, timeout=5)
+    assert (outcome["reason"], trio.current_time()) == ("timeout", 5)
+    answers: list[Any] = []
 
-        async def prompt() -> None:
-            answers.append(await world.call("prompt", text="hang", session="alice", hold=hold, run="k1"))
+    async def prompt() -> None:
+        answers.append(await world.call("prompt", text="hang", session="alice", hold=hold, run="k1"))
 
-        world.nursery.start_soon(prompt)
-        await wait_all_tasks_blocked()
-        assert world.state() == "WORKING"
-        assert (await world.call("abort", session="alice", run="k1"))["aborted"] is True
-        await wait_all_tasks_blocked()
-        assert [answer["reason"] for answer in answers] == ["interrupted"]
-        assert (await world.call("prompt", text="say on", session="alice", hold=hold))["text"] == "on"
-
-
-async def test_a_hold_given_back_in_mid_turn_ends_the_turn(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        hold = await _hold(world)
-        answers: list[Any] = []
-
-        async def prompt() -> None:
-            answers.append(await world.call("prompt", text="hang", session="alice", hold=hold))
-
-        world.nursery.start_soon(prompt)
-        await wait_all_tasks_blocked()
-        await world.call("release", hold=hold)
-        await wait_all_tasks_blocked()
-        assert [answer["reason"] for answer in answers] == ["interrupted"]
-        assert (await world.ask("say next")).text == "next"
-        world.assert_at_rest()
+    world.nursery.start_soon(prompt)
+    await wait_all_tasks_blocked()
+    assert world.state() == "WORKING"
+    assert (await world.call("abort", session="alice", run="k1"))["aborted"] is True
+    await wait_all_tasks_blocked()
+    assert [answer["reason"] for answer in answers] == ["interrupted"]
+    assert (await world.call("prompt", text="say on", session="alice", hold=hold))["text"] == "on"
 
 
-async def test_a_held_worker_that_dies_fails_the_turn_and_the_hold_can_be_given_back(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        hold = await _hold(world)
-        outcome = await world.call("prompt", text="die", session="alice", hold=hold)
-        assert outcome["error"]["code"] == "worker_exited"
-        again = await world.call("prompt", text="say on", session="alice", hold=hold)
-        assert again["status"] == "error"
-        await world.call("release", hold=hold)
-        assert (await world.ask("say next")).text == "next"
-        world.assert_at_rest()
+async def test_a_hold_given_back_in_mid_turn_ends_the_turn(world: World) -> None:
+    hold = await _hold(world)
+    answers: list[Any] = []
+
+    async def prompt() -> None:
+        answers.append(await world.call("prompt", text="hang", session="alice", hold=hold))
+
+    world.nursery.start_soon(prompt)
+    await wait_all_tasks_blocked()
+    await world.call("release", hold=hold)
+    await wait_all_tasks_blocked()
+    assert [answer["reason"] for answer in answers] == ["interrupted"]
+    assert (await world.ask("say next")).text == "next"
+    world.assert_at_rest()
 
 
-async def test_an_approval_on_a_held_worker_finds_it(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        hold = await _hold(world)
-        answers: list[Any] = []
+async def test_a_held_worker_that_dies_fails_the_turn_and_the_hold_can_be_given_back(world: World) -> None:
+    hold = await _hold(world)
+    outcome = await world.call("prompt", text="die", session="alice", hold=hold)
+    assert outcome["error"]["code"] == "worker_exited"
+    again = await world.call("prompt", text="say on", session="alice", hold=hold)
+    assert again["status"] == "error"
+    await world.call("release", hold=hold)
+    assert (await world.ask("say next")).text == "next"
+    world.assert_at_rest()
 
-        async def prompt() -> None:
-            answers.append(await world.call("prompt", text="ask", session="alice", hold=hold))
 
-        world.nursery.start_soon(prompt)
-        await wait_all_tasks_blocked()
-        assert world.state() == "PAUSED"
-        await world.call("decide", call_id="c1", decision="allow")
-        await wait_all_tasks_blocked()
-        assert [answer["text"] for answer in answers] == ["allow"]
+async def test_an_approval_on_a_held_worker_finds_it(world: World) -> None:
+    hold = await _hold(world)
+    answers: list[Any] = []
+
+    async def prompt() -> None:
+        answers.append(await world.call("prompt", text="ask", session="alice", hold=hold))
+
+    world.nursery.start_soon(prompt)
+    await wait_all_tasks_blocked()
+    assert world.state() == "PAUSED"
+    await world.call("decide", call_id="c1", decision="allow")
+    await wait_all_tasks_blocked()
+    assert [answer["text"] for answer in answers] == ["allow"]
 
 
 # --- ends -------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_end_of_the_connection_frees_the_session(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        async with _connection() as caller:
-            view = await world.call("acquire", caller, session="alice")
-            waiting = await world.begin("say later")
-            assert waiting.is_live
-        assert (await waiting.wait()).text == "later"
-        with pytest.raises(UsageError, match="given back"):
-            await world.call("release", caller, hold=view["hold"])
-        assert world.gateway.pool.statistics().pool.leased == 0
-        world.assert_at_rest()
+async def test_the_end_of_the_connection_frees_the_session(world: World) -> None:
+    async with _connection() as caller:
+        view = await world.call("acquire", caller, session="alice")
+        waiting = await world.begin("say later")
+        assert waiting.is_live
+    assert (await waiting.wait()).text == "later"
+    with pytest.raises(UsageError, match="given back"):
+        await world.call("release", caller, hold=view["hold"])
+    assert world.gateway.pool.statistics().pool.leased == 0
+    world.assert_at_rest()
 
 
-async def test_whoever_leaves_while_waiting_for_a_hold_waits_no_more(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.begin("hang")
-        async with trio.open_nursery() as nursery:
-            caller = RecordingCaller(nursery)
-            nursery.start_soon(lambda: world.call("acquire", caller, session="alice"))
-            await wait_all_tasks_blocked()
-            nursery.cancel_scope.cancel()
-        assert world.gateway.scheduler.lanes.depth("alice") == 0
-        world.launcher.running("hang").finish()
-        assert (await world.ask("say next")).text == "next"
-        world.assert_at_rest()
+async def test_whoever_leaves_while_waiting_for_a_hold_waits_no_more(world: World) -> None:
+    await world.begin("hang")
+    async with trio.open_nursery() as nursery:
+        caller = RecordingCaller(nursery)
+        nursery.start_soon(lambda: world.call("acquire", caller, session="alice"))
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert world.gateway.scheduler.lanes.depth("alice") == 0
+    world.launcher.running("hang").finish()
+    assert (await world.ask("say next")).text == "next"
+    world.assert_at_rest()
 
 
-async def test_a_hold_belongs_to_whoever_took_it(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        hold = await _hold(world)
-        stranger = RecordingCaller(world.nursery, principal="uid:2")
-        for method, params in (("release", {}), ("prompt", {"text": "x", "session": "alice"})):
-            with pytest.raises(UsageError, match="there is no hold"):
-                await world.call(method, stranger, hold=hold, **params)
-        await world.call("release", hold=hold)
-        for _ in range(2):
-            with pytest.raises(UsageError, match="there is no hold"):
-                await world.call("release", hold=hold)
-            await wait_all_tasks_blocked()
+async def test_a_hold_belongs_to_whoever_took_it(world: World) -> None:
+    hold = await _hold(world)
+    stranger = RecordingCaller(world.nursery, principal="uid:2")
+    for method, params in (("release", {}), ("prompt", {"text": "x", "session": "alice"})):
+        with pytest.raises(UsageError, match="there is no hold"):
+            await world.call(method, stranger, hold=hold, **params)
+    await world.call("release", hold=hold)
+    for _ in range(2):
+        with pytest.raises(UsageError, match="there is no hold"):
+            await world.call("release", hold=hold)
+        await wait_all_tasks_blocked()
 
 
-async def test_a_message_for_another_session_is_no_message_for_the_held_one(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        hold = await _hold(world)
-        with pytest.raises(UsageError, match="this hold is on session alice, not on bob"):
-            await world.call("prompt", hold=hold, session="bob", text="for bob alone")
-        assert (await world.call("prompt", hold=hold, session="alice", text="for alice"))["text"] == "for alice"
-        assert world.launcher.prompts == ["for alice"]
+async def test_a_message_for_another_session_is_no_message_for_the_held_one(world: World) -> None:
+    hold = await _hold(world)
+    with pytest.raises(UsageError, match="this hold is on session alice, not on bob"):
+        await world.call("prompt", hold=hold, session="bob", text="for bob alone")
+    assert (await world.call("prompt", hold=hold, session="alice", text="for alice"))["text"] == "for alice"
+    assert world.launcher.prompts == ["for alice"]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -238,102 +218,92 @@ async def test_a_message_for_another_session_is_no_message_for_the_held_one(
     ],
 )
 async def test_a_hold_that_cannot_be_had_leaves_the_session_free(
-    tmp_path: Path, autojump_clock: MockClock, wrong: dict[str, Any], kind: type[PoolError], why: str
+    world: World, wrong: dict[str, Any], kind: type[PoolError], why: str
 ) -> None:
-    async with open_world(tmp_path) as world:
-        world.launcher.broken.add("writer")
-        with trio.fail_after(600), pytest.raises(kind, match=why):
-            await world.call("acquire", **{"session": "alice", "timeout": 300, **wrong})
-        assert (await world.ask("say next", agent="main", role="default")).text == "next"
-        world.assert_at_rest()
+    world.launcher.broken.add("writer")
+    with trio.fail_after(600), pytest.raises(kind, match=why):
+        await world.call("acquire", **{"session": "alice", "timeout": 300, **wrong})
+    assert (await world.ask("say next", agent="main", role="default")).text == "next"
+    world.assert_at_rest()
 
 
-async def test_a_hold_waits_no_longer_than_it_says_for_the_session_or_for_a_worker(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, workers=1) as world:
-        run = await world.begin("hang")
-        with pytest.raises(AcquireTimeout, match="was busy for all of 5 s"):
-            await world.call("acquire", session="alice", timeout=5)
-        assert trio.current_time() == 5
-        with pytest.raises(AcquireTimeout):
-            await world.call("acquire", session="bob", timeout=5)
-        assert trio.current_time() == 10
+@pytest.mark.world(workers=1)
+async def test_a_hold_waits_no_longer_than_it_says_for_the_session_or_for_a_worker(world: World) -> None:
+    run = await world.begin("hang")
+    with pytest.raises(AcquireTimeout, match="was busy for all of 5 s"):
+        await world.call("acquire", session="alice", timeout=5)
+    assert trio.current_time() == 5
+    with pytest.raises(AcquireTimeout):
+        await world.call("acquire", session="bob", timeout=5)
+    assert trio.current_time() == 10
+    world.launcher.running("hang").finish()
+    await run.wait()
+    world.assert_at_rest()
+
+
+@pytest.mark.world(workers=1)
+async def test_a_hold_waits_for_session_and_worker_together_no_longer_than_it_says(world: World) -> None:
+    run = await world.begin("hang")
+    await world.begin("hang", "bob")
+
+    async def go_on() -> None:
+        await trio.sleep(4)
         world.launcher.running("hang").finish()
-        await run.wait()
-        world.assert_at_rest()
+
+    world.nursery.start_soon(go_on)
+    with pytest.raises(AcquireTimeout):
+        await world.call("acquire", session="alice", timeout=5)
+    assert trio.current_time() == 5
+    assert not run.is_live
 
 
-async def test_a_hold_waits_for_session_and_worker_together_no_longer_than_it_says(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, workers=1) as world:
-        run = await world.begin("hang")
-        await world.begin("hang", "bob")
+async def test_a_hold_without_a_limit_of_its_own_has_the_pools_and_is_listed_while_it_waits(world: World) -> None:
+    await _hold(world)
+    await trio.sleep(1)
+    failed: list[float] = []
 
-        async def go_on() -> None:
-            await trio.sleep(4)
-            world.launcher.running("hang").finish()
-
-        world.nursery.start_soon(go_on)
-        with pytest.raises(AcquireTimeout):
-            await world.call("acquire", session="alice", timeout=5)
-        assert trio.current_time() == 5
-        assert not run.is_live
-
-
-async def test_a_hold_without_a_limit_of_its_own_has_the_pools_and_is_listed_while_it_waits(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        await _hold(world)
-        await trio.sleep(1)
-        failed: list[float] = []
-
-        async def acquire() -> None:
-            with pytest.raises(AcquireTimeout, match="was busy for all of 30 s"):
-                await world.call("acquire", session="alice")
-            failed.append(trio.current_time())
-
-        world.nursery.start_soon(acquire)
-        await trio.sleep(2)
-        holds = (await world.call("status"))["gateway"]["holds"]
-        assert (holds["granted"], holds["waiting"]) == (1, 1)
-        held, waits = holds["oldest"]
-        assert (held["session"], held["worker"], held["age"], held["expires_in"]) == ("alice", "w1", 3, None)
-        assert (waits["session"], waits["worker"], waits["age"], waits["expires_in"]) == ("alice", None, 2, 28)
-        await trio.sleep(60)
-        assert failed == [31]
-
-
-async def test_a_hold_that_is_refused_a_place_is_told_so(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, queue={"cap": 1, "overflow": "new"}) as world:
-        await world.begin("hang")
-        await world.begin("say waits", queue="followup")
-        with pytest.raises(PoolSaturated, match=r"gateway\.queue\.cap"):
+    async def acquire() -> None:
+        with pytest.raises(AcquireTimeout, match="was busy for all of 30 s"):
             await world.call("acquire", session="alice")
-        world.launcher.running("hang").finish()
-        await wait_all_tasks_blocked()
-        world.assert_at_rest()
+        failed.append(trio.current_time())
+
+    world.nursery.start_soon(acquire)
+    await trio.sleep(2)
+    holds = (await world.call("status"))["gateway"]["holds"]
+    assert (holds["granted"], holds["waiting"]) == (1, 1)
+    held, waits = holds["oldest"]
+    assert (held["session"], held["worker"], held["age"], held["expires_in"]) == ("alice", "w1", 3, None)
+    assert (waits["session"], waits["worker"], waits["age"], waits["expires_in"]) == ("alice", None, 2, 28)
+    await trio.sleep(60)
+    assert failed == [31]
 
 
-async def test_a_hold_whose_place_is_cleared_is_told_so(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.begin("hang")
-
-        async def acquire() -> None:
-            with pytest.raises(PoolSaturated, match="cleared"):
-                await world.call("acquire", session="alice")
-
-        world.nursery.start_soon(acquire)
-        await wait_all_tasks_blocked()
-        await world.ask("/stop")
-        await wait_all_tasks_blocked()
-        world.assert_at_rest()
+@pytest.mark.world(queue={"cap": 1, "overflow": "new"})
+async def test_a_hold_that_is_refused_a_place_is_told_so(world: World) -> None:
+    await world.begin("hang")
+    await world.begin("say waits", queue="followup")
+    with pytest.raises(PoolSaturated, match=r"gateway\.queue\.cap"):
+        await world.call("acquire", session="alice")
+    world.launcher.running("hang").finish()
+    await wait_all_tasks_blocked()
+    world.assert_at_rest()
 
 
-async def test_a_hold_has_the_sessions_own_model(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("/model big")
-        await _hold(world)
-        assert [worker.model for worker in world.launcher.workers] == ["big"]
+async def test_a_hold_whose_place_is_cleared_is_told_so(world: World) -> None:
+    await world.begin("hang")
+
+    async def acquire() -> None:
+        with pytest.raises(PoolSaturated, match="cleared"):
+            await world.call("acquire", session="alice")
+
+    world.nursery.start_soon(acquire)
+    await wait_all_tasks_blocked()
+    await world.ask("/stop")
+    await wait_all_tasks_blocked()
+    world.assert_at_rest()
+
+
+async def test_a_hold_has_the_sessions_own_model(world: World) -> None:
+    await world.ask("/model big")
+    await _hold(world)
+    assert [worker.model for worker in world.launcher.workers] == ["big"]

@@ -12,7 +12,7 @@ from gateway.settings import GatewaySettings
 from profiles import AgentSettings, ProfilesSettings
 from router.settings import RouterSettings
 from router.source import MessageSource
-from tests.gateway.world import open_world, telegram
+from tests.gateway.world import World, open_world, telegram
 
 AGENTS = ProfilesSettings(
     agents={"brief": AgentSettings(history_turns=3), "long": AgentSettings(), "p": AgentSettings(dialect="pi")}
@@ -72,24 +72,20 @@ async def test_an_agent_that_speaks_pi_sees_all(tmp_path: Path, autojump_clock: 
 # --- who speaks -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_delegated_task_says_which_session_gave_it(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("hello")
-        await world.call("delegate", session="alice", agent="main", task="say done")
-        assert [prompt.get("from_session") for prompt in world.launcher.asked("prompt")] == [None, "alice"]
+async def test_a_delegated_task_says_which_session_gave_it(world: World) -> None:
+    await world.ask("hello")
+    await world.call("delegate", session="alice", agent="main", task="say done")
+    assert [prompt.get("from_session") for prompt in world.launcher.asked("prompt")] == [None, "alice"]
 
 
-async def test_a_source_may_say_that_another_session_speaks_and_its_message_stays_apart(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        first = await world.begin("hang", source=telegram())
-        worker = world.launcher.running("hang")
-        told = await world.begin("say by bob", source=telegram(from_session="agent:Bob:main"))
-        assert (first.request.session, worker.steers) == (told.request.session, [])
-        worker.finish()
-        assert (await told.wait()).text == "by bob"
-        assert world.launcher.asked("prompt")[-1]["from_session"] == "agent:bob:main:main"
+async def test_a_source_may_say_that_another_session_speaks_and_its_message_stays_apart(world: World) -> None:
+    first = await world.begin("hang", source=telegram())
+    worker = world.launcher.running("hang")
+    told = await world.begin("say by bob", source=telegram(from_session="agent:Bob:main"))
+    assert (first.request.session, worker.steers) == (told.request.session, [])
+    worker.finish()
+    assert (await told.wait()).text == "by bob"
+    assert world.launcher.asked("prompt")[-1]["from_session"] == "agent:bob:main:main"
 
 
 @pytest.mark.parametrize("key", ["*", "agent:a\nb:main:main", ""])

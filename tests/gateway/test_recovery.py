@@ -306,19 +306,18 @@ async def _replayed(world: World, since: int) -> list[dict[str, Any]]:
 
 
 async def test_until_recovered_runs_have_their_places_others_can_look_and_what_wants_a_place_waits(
-    tmp_path: Path, autojump_clock: MockClock
+    world: World,
 ) -> None:
-    async with open_world(tmp_path) as world:
-        world.methods._resumed = placed = trio.Event()
-        outcomes: list[RunOutcome] = []
+    world.methods._resumed = placed = trio.Event()
+    outcomes: list[RunOutcome] = []
 
-        async def ask() -> None:
-            outcomes.append(await world.ask("say hello"))
+    async def ask() -> None:
+        outcomes.append(await world.ask("say hello"))
 
-        world.nursery.start_soon(ask)
-        await wait_all_tasks_blocked()
-        assert (await world.call("status"))["gateway"]["runs"] == 0
-        assert await world.call("sessions.list") == []
-        placed.set()
-        await wait_all_tasks_blocked()
-        assert [outcome.text for outcome in outcomes] == ["hello"]
+    world.nursery.start_soon(ask)
+    await wait_all_tasks_blocked()
+    assert (await world.call("status"))["gateway"]["runs"] == 0
+    assert await world.call("sessions.list") == []
+    placed.set()
+    await wait_all_tasks_blocked()
+    assert [outcome.text for outcome in outcomes] == ["hello"]

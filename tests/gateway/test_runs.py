@@ -11,64 +11,57 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import Conflict, PoolClosed, PoolSaturated, UsageError
 from tests.gateway.callers import RecordingCaller
-from tests.gateway.world import open_world
+from tests.gateway.world import World, open_world
 
 
-async def test_how_many_model_calls_a_turn_took_is_part_of_its_end(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        run = await world.begin("hang")
-        world.launcher.running("hang").finish("done", step=3)
-        assert (await run.wait()).step == 3
-        [done] = await world.events("done")
-        assert done["data"]["step"] == 3
+async def test_how_many_model_calls_a_turn_took_is_part_of_its_end(world: World) -> None:
+    run = await world.begin("hang")
+    world.launcher.running("hang").finish("done", step=3)
+    assert (await run.wait()).step == 3
+    [done] = await world.events("done")
+    assert done["data"]["step"] == 3
 
 
-async def test_a_message_is_accepted_at_once_and_its_outcome_follows(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        accepted = await world.call("agent", text="hello", session="alice", run="k1")
-        assert accepted == {"run_id": "k1", "session": "alice", "status": "accepted", "accepted_at": 1_000_000}
-        outcome = await world.call("agent.wait", run_id="k1")
-        assert (outcome["status"], outcome["text"], outcome["worker"]) == ("ok", "hello", "w1")
-        assert outcome["accepted_at"] <= outcome["started_at"] <= outcome["ended_at"]
+async def test_a_message_is_accepted_at_once_and_its_outcome_follows(world: World) -> None:
+    accepted = await world.call("agent", text="hello", session="alice", run="k1")
+    assert accepted == {"run_id": "k1", "session": "alice", "status": "accepted", "accepted_at": 1_000_000}
+    outcome = await world.call("agent.wait", run_id="k1")
+    assert (outcome["status"], outcome["text"], outcome["worker"]) == ("ok", "hello", "w1")
+    assert outcome["accepted_at"] <= outcome["started_at"] <= outcome["ended_at"]
 
 
-async def test_a_prompt_is_followed_from_its_acceptance_to_its_outcome(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        outcome = await world.call("prompt", text="hello", session="alice", run="k1")
-        assert (outcome["run_id"], outcome["status"], outcome["text"]) == ("k1", "ok", "hello")
-        frames = [data for name, data in world.caller.pushed if name == "events"]
-        assert {frame["request"] for frame in frames} == {world.caller.request_id}
-        events = [event for frame in frames for event in frame["events"]]
-        assert [event["type"] for event in events] == ["run:accepted", "run:start", "text_chunk", "done"]
-        assert [event["run_id"] for event in events] == ["k1"] * 4
-        assert events[-1]["data"]["text"] == "hello"
+async def test_a_prompt_is_followed_from_its_acceptance_to_its_outcome(world: World) -> None:
+    outcome = await world.call("prompt", text="hello", session="alice", run="k1")
+    assert (outcome["run_id"], outcome["status"], outcome["text"]) == ("k1", "ok", "hello")
+    frames = [data for name, data in world.caller.pushed if name == "events"]
+    assert {frame["request"] for frame in frames} == {world.caller.request_id}
+    events = [event for frame in frames for event in frame["events"]]
+    assert [event["type"] for event in events] == ["run:accepted", "run:start", "text_chunk", "done"]
+    assert [event["run_id"] for event in events] == ["k1"] * 4
+    assert events[-1]["data"]["text"] == "hello"
 
 
-async def test_a_follower_sees_nothing_of_other_runs(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.begin("hang", run="first")
-        follower = RecordingCaller(world.nursery, request_id="f")
-        world.nursery.start_soon(_prompt, world, follower)
-        await wait_all_tasks_blocked()
-        world.launcher.running("hang").finish()
-        await world.run("second").wait()
-        await wait_all_tasks_blocked()
-        runs = {event["run_id"] for _, data in follower.pushed for event in data["events"]}
-        assert runs == {"second"}
+async def test_a_follower_sees_nothing_of_other_runs(world: World) -> None:
+    await world.begin("hang", run="first")
+    follower = RecordingCaller(world.nursery, request_id="f")
+    world.nursery.start_soon(_prompt, world, follower)
+    await wait_all_tasks_blocked()
+    world.launcher.running("hang").finish()
+    await world.run("second").wait()
+    await wait_all_tasks_blocked()
+    runs = {event["run_id"] for _, data in follower.pushed for event in data["events"]}
+    assert runs == {"second"}
 
 
 async def _prompt(world, follower) -> None:  # type: ignore[no-untyped-def]  # a task of the test above
     await world.call("prompt", follower, text="hello", session="alice", run="second", queue="followup")
 
 
-async def test_runs_of_one_session_are_serial_and_keep_their_order(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        runs = [await world.send(text, queue="followup") for text in "abc"]
-        assert [(await run.wait()).text for run in runs] == ["a", "a|b", "a|b|c"]
-        assert world.launcher.most == 1
-        world.assert_at_rest()
+async def test_runs_of_one_session_are_serial_and_keep_their_order(world: World) -> None:
+    runs = [await world.send(text, queue="followup") for text in "abc"]
+    assert [(await run.wait()).text for run in runs] == ["a", "a|b", "a|b|c"]
+    assert world.launcher.most == 1
+    world.assert_at_rest()
 
 
 async def test_what_is_logged_in_a_turn_names_its_own_session_and_run_and_not_the_request_that_set_it_off(
@@ -88,161 +81,144 @@ async def test_what_is_logged_in_a_turn_names_its_own_session_and_run_and_not_th
     assert named == [{"session": "alice", "run": "first"}, {"session": "alice", "run": "second"}]
 
 
-async def test_runs_of_different_sessions_run_at_the_same_time(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.begin("hang 1", "alice")
-        await world.begin("hang 2", "bob")
-        assert world.launcher.running("hang 1") is not world.launcher.running("hang 2")
+async def test_runs_of_different_sessions_run_at_the_same_time(world: World) -> None:
+    await world.begin("hang 1", "alice")
+    await world.begin("hang 2", "bob")
+    assert world.launcher.running("hang 1") is not world.launcher.running("hang 2")
 
 
-async def test_a_run_goes_on_when_the_front_end_that_started_it_leaves(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        async with trio.open_nursery() as connection:
-            connection.start_soon(lambda: world.call("prompt", text="hang", session="alice", run="k1"))
-            await wait_all_tasks_blocked()
-            connection.cancel_scope.cancel()
-        world.launcher.running("hang").finish("told to nobody")
-        outcome = await world.call("agent.wait", run_id="k1")
-        assert (outcome["status"], outcome["text"]) == ("ok", "told to nobody")
+async def test_a_run_goes_on_when_the_front_end_that_started_it_leaves(world: World) -> None:
+    async with trio.open_nursery() as connection:
+        connection.start_soon(lambda: world.call("prompt", text="hang", session="alice", run="k1"))
+        await wait_all_tasks_blocked()
+        connection.cancel_scope.cancel()
+    world.launcher.running("hang").finish("told to nobody")
+    outcome = await world.call("agent.wait", run_id="k1")
+    assert (outcome["status"], outcome["text"]) == ("ok", "told to nobody")
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_same_key_is_the_same_run_while_it_lives_and_after(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        run = await world.begin("hang", run="k1")
-        assert await world.send("hang", run="k1") is run
-        world.launcher.running("hang").finish("once")
-        await run.wait()
+async def test_the_same_key_is_the_same_run_while_it_lives_and_after(world: World) -> None:
+    run = await world.begin("hang", run="k1")
+    assert await world.send("hang", run="k1") is run
+    world.launcher.running("hang").finish("once")
+    await run.wait()
+    await wait_all_tasks_blocked()
+    again = await world.call("prompt", text="hang", session="alice", run="k1")
+    assert (again["text"], world.launcher.prompts) == ("once", ["hang"])
+
+
+async def test_a_prompt_under_a_known_key_follows_the_run_from_its_beginning(world: World) -> None:
+    await world.begin("hang", run="k1")
+    late = RecordingCaller(world.nursery)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: world.call("prompt", late, text="hang", session="alice", run="k1"))
         await wait_all_tasks_blocked()
-        again = await world.call("prompt", text="hang", session="alice", run="k1")
-        assert (again["text"], world.launcher.prompts) == ("once", ["hang"])
-
-
-async def test_a_prompt_under_a_known_key_follows_the_run_from_its_beginning(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        await world.begin("hang", run="k1")
-        late = RecordingCaller(world.nursery)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: world.call("prompt", late, text="hang", session="alice", run="k1"))
-            await wait_all_tasks_blocked()
-            world.launcher.running("hang").finish()
-        types = [event["type"] for _, data in late.pushed for event in data["events"]]
-        assert types == ["run:accepted", "run:start", "text_chunk", "done"]
-
-
-async def test_a_key_with_another_body_is_a_conflict(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("hello", run="k1")
-        message = {"text": "hello", "session": "alice", "run": "k1"}
-        for other in (
-            {"text": "hello!"},
-            {"role": "writer"},
-            {"lane": "cron"},
-            {"images": [{"data": "AA=="}]},
-        ):
-            with pytest.raises(Conflict, match="k1"):
-                await world.call("agent", **{**message, **other})
-        assert world.launcher.prompts == ["hello"]
-
-
-async def test_how_somebody_waits_for_a_run_makes_no_other_body(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("hello", run="k1")
-        await world.ask("hello", run="k1", timeout=3.0, priority=9, queue="collect")
-        assert world.launcher.prompts == ["hello"]
-
-
-async def test_keys_are_those_of_one_principal_and_one_session(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        stranger = RecordingCaller(world.nursery, principal="uid:2")
-        await world.ask("mine", "alice", run="k1")
-        await world.ask("elsewhere", "bob", run="k1")
-        theirs = await world.call("prompt", stranger, text="theirs", session="alice", run="k1")
-        assert theirs["text"] == "mine|theirs"
-        assert world.launcher.prompts == ["mine", "elsewhere", "theirs"]
-        with pytest.raises(UsageError, match="2 sessions"):
-            await world.call("agent.wait", run_id="k1")
-        assert (await world.call("agent.wait", run_id="k1", session="bob"))["text"] == "elsewhere"
-        assert (await world.call("agent.wait", stranger, run_id="k1"))["text"] == "mine|theirs"
-
-
-async def test_a_key_is_free_again_after_its_window(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("hello", run="k1")
-        await trio.sleep(301)
-        await world.ask("other", run="k1")
-        assert world.launcher.prompts == ["hello", "other"]
-
-
-async def test_a_prompt_under_the_key_of_an_outcome_that_was_let_go_says_so(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, outcomes=1) as world:
-        await world.ask("hello", run="k1")
-        await world.ask("other", run="k2")
-        await wait_all_tasks_blocked()
-        with trio.fail_after(10):
-            outcome = await world.call("prompt", text="hello", session="alice", run="k1")
-        assert (outcome["status"], outcome["error"]["code"]) == ("error", "usage")
-        assert world.launcher.prompts == ["hello", "other"]
-
-
-async def test_runs_wait_for_workers_in_any_number(tmp_path: Path, autojump_clock: MockClock) -> None:
-    """Beyond what direct acquires may: they are durable, and bounded by the lanes."""
-    async with open_world(tmp_path, workers=1) as world:
-        await world.begin("hang", "first")
-        runs = [await world.send("say on", f"session {number}") for number in range(60)]
-        await wait_all_tasks_blocked()
-        assert len(await world.call("waiting.list")) == 60
         world.launcher.running("hang").finish()
-        assert {(await run.wait()).text for run in runs} == {"on"}
+    types = [event["type"] for _, data in late.pushed for event in data["events"]]
+    assert types == ["run:accepted", "run:start", "text_chunk", "done"]
 
 
-async def test_a_run_that_wants_no_new_worker_starts_none(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        outcome = await world.ask("hello", spawn=False)
-        assert outcome.error is not None
-        assert (outcome.error.code, world.launcher.starts) == ("no_worker", [])
+async def test_a_key_with_another_body_is_a_conflict(world: World) -> None:
+    await world.ask("hello", run="k1")
+    message = {"text": "hello", "session": "alice", "run": "k1"}
+    for other in (
+        {"text": "hello!"},
+        {"role": "writer"},
+        {"lane": "cron"},
+        {"images": [{"data": "AA=="}]},
+    ):
+        with pytest.raises(Conflict, match="k1"):
+            await world.call("agent", **{**message, **other})
+    assert world.launcher.prompts == ["hello"]
+
+
+async def test_how_somebody_waits_for_a_run_makes_no_other_body(world: World) -> None:
+    await world.ask("hello", run="k1")
+    await world.ask("hello", run="k1", timeout=3.0, priority=9, queue="collect")
+    assert world.launcher.prompts == ["hello"]
+
+
+async def test_keys_are_those_of_one_principal_and_one_session(world: World) -> None:
+    stranger = RecordingCaller(world.nursery, principal="uid:2")
+    await world.ask("mine", "alice", run="k1")
+    await world.ask("elsewhere", "bob", run="k1")
+    theirs = await world.call("prompt", stranger, text="theirs", session="alice", run="k1")
+    assert theirs["text"] == "mine|theirs"
+    assert world.launcher.prompts == ["mine", "elsewhere", "theirs"]
+    with pytest.raises(UsageError, match="2 sessions"):
+        await world.call("agent.wait", run_id="k1")
+    assert (await world.call("agent.wait", run_id="k1", session="bob"))["text"] == "elsewhere"
+    assert (await world.call("agent.wait", stranger, run_id="k1"))["text"] == "mine|theirs"
+
+
+async def test_a_key_is_free_again_after_its_window(world: World) -> None:
+    await world.ask("hello", run="k1")
+    await trio.sleep(301)
+    await world.ask("other", run="k1")
+    assert world.launcher.prompts == ["hello", "other"]
+
+
+@pytest.mark.world(outcomes=1)
+async def test_a_prompt_under_the_key_of_an_outcome_that_was_let_go_says_so(world: World) -> None:
+    await world.ask("hello", run="k1")
+    await world.ask("other", run="k2")
+    await wait_all_tasks_blocked()
+    with trio.fail_after(10):
+        outcome = await world.call("prompt", text="hello", session="alice", run="k1")
+    assert (outcome["status"], outcome["error"]["code"]) == ("error", "usage")
+    assert world.launcher.prompts == ["hello", "other"]
+
+
+@pytest.mark.world(workers=1)
+async def test_runs_wait_for_workers_in_any_number(world: World) -> None:
+    """Beyond what direct acquires may: they are durable, and bounded by the lanes."""
+    await world.begin("hang", "first")
+    runs = [await world.send("say on", f"session {number}") for number in range(60)]
+    await wait_all_tasks_blocked()
+    assert len(await world.call("waiting.list")) == 60
+    world.launcher.running("hang").finish()
+    assert {(await run.wait()).text for run in runs} == {"on"}
+
+
+async def test_a_run_that_wants_no_new_worker_starts_none(world: World) -> None:
+    outcome = await world.ask("hello", spawn=False)
+    assert outcome.error is not None
+    assert (outcome.error.code, world.launcher.starts) == ("no_worker", [])
 
 
 # --- waiting ----------------------------------------------------------------------------------------------------------
 
 
-async def test_waiting_for_no_time_is_a_look(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        run = await world.begin("hang", run="k1")
-        looked = await world.call("agent.wait", run_id="k1", timeout_ms=0)
-        assert (looked["status"], looked["started_at"], trio.current_time()) == ("timeout", run.record.started_at, 0)
-        world.launcher.running("hang").finish()
-        await run.wait()
-        assert (await world.call("agent.wait", run_id="k1", timeout_ms=0))["status"] == "ok"
+async def test_waiting_for_no_time_is_a_look(world: World) -> None:
+    run = await world.begin("hang", run="k1")
+    looked = await world.call("agent.wait", run_id="k1", timeout_ms=0)
+    assert (looked["status"], looked["started_at"], trio.current_time()) == ("timeout", run.record.started_at, 0)
+    world.launcher.running("hang").finish()
+    await run.wait()
+    assert (await world.call("agent.wait", run_id="k1", timeout_ms=0))["status"] == "ok"
 
 
-async def test_the_end_of_a_wait_is_not_the_end_of_its_run(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.begin("hang", run="k1")
-        assert (await world.call("agent.wait", run_id="k1", timeout_ms=5000))["status"] == "timeout"
-        assert trio.current_time() == 5
-        world.launcher.running("hang").finish("late")
-        assert (await world.call("agent.wait", run_id="k1"))["text"] == "late"
+async def test_the_end_of_a_wait_is_not_the_end_of_its_run(world: World) -> None:
+    await world.begin("hang", run="k1")
+    assert (await world.call("agent.wait", run_id="k1", timeout_ms=5000))["status"] == "timeout"
+    assert trio.current_time() == 5
+    world.launcher.running("hang").finish("late")
+    assert (await world.call("agent.wait", run_id="k1"))["text"] == "late"
 
 
-async def test_waiting_for_an_unknown_or_a_forgotten_run_is_an_error(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, outcome_age=600) as world:
-        with pytest.raises(UsageError, match="there is no run 'k1'"):
-            await world.call("agent.wait", run_id="k1")
-        await world.ask("hello", run="k1")
-        await trio.sleep(599)
-        assert (await world.call("agent.wait", run_id="k1"))["status"] == "ok"
-        await trio.sleep(2)
-        with pytest.raises(UsageError, match="too long ago"):
-            await world.call("agent.wait", run_id="k1")
+@pytest.mark.world(outcome_age=600)
+async def test_waiting_for_an_unknown_or_a_forgotten_run_is_an_error(world: World) -> None:
+    with pytest.raises(UsageError, match="there is no run 'k1'"):
+        await world.call("agent.wait", run_id="k1")
+    await world.ask("hello", run="k1")
+    await trio.sleep(599)
+    assert (await world.call("agent.wait", run_id="k1"))["status"] == "ok"
+    await trio.sleep(2)
+    with pytest.raises(UsageError, match="too long ago"):
+        await world.call("agent.wait", run_id="k1")
 
 
 @pytest.mark.parametrize("limit", [{"outcomes": 1}, {"outcome_bytes": 1}])
@@ -307,53 +283,45 @@ async def test_nothing_is_accepted_after_the_call_to_stop_and_what_runs_goes_on(
         assert (await run.wait()).text == "in time"
 
 
-async def test_with_every_place_taken_by_a_live_run_a_new_one_is_refused_and_can_come_again(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, runs=1) as world:
-        run = await world.begin("hang")
-        with pytest.raises(PoolSaturated, match=r"gateway\.runs"):
-            await world.send("more", "bob", run="k2")
-        world.launcher.running("hang").finish()
-        await run.wait()
-        assert (await world.ask("more", "bob", run="k2")).text == "more"
+@pytest.mark.world(runs=1)
+async def test_with_every_place_taken_by_a_live_run_a_new_one_is_refused_and_can_come_again(world: World) -> None:
+    run = await world.begin("hang")
+    with pytest.raises(PoolSaturated, match=r"gateway\.runs"):
+        await world.send("more", "bob", run="k2")
+    world.launcher.running("hang").finish()
+    await run.wait()
+    assert (await world.ask("more", "bob", run="k2")).text == "more"
 
 
-async def test_a_run_whose_session_finds_no_room_is_forgotten_with_its_key(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, sessions=1) as world:
-        run = await world.begin("hang")
-        with pytest.raises(PoolSaturated, match=r"gateway\.sessions"):
-            await world.send("more", "bob", run="k2")
-        world.launcher.running("hang").finish()
-        await run.wait()
-        assert await world.events("run:accepted", "done") != []
-        assert (await world.ask("another", "bob", run="k2")).text == "another"
+@pytest.mark.world(sessions=1)
+async def test_a_run_whose_session_finds_no_room_is_forgotten_with_its_key(world: World) -> None:
+    run = await world.begin("hang")
+    with pytest.raises(PoolSaturated, match=r"gateway\.sessions"):
+        await world.send("more", "bob", run="k2")
+    world.launcher.running("hang").finish()
+    await run.wait()
+    assert await world.events("run:accepted", "done") != []
+    assert (await world.ask("another", "bob", run="k2")).text == "another"
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_model_that_fails_and_a_tool_that_fails_make_different_outcomes(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        failed = await world.ask("fail")
-        assert (failed.status, failed.reason, failed.text) == ("error", "error", "half")
-        assert failed.error is not None
-        assert (failed.error.code, failed.error.message) == ("worker_error", "the model is ill")
-        tool = await world.ask("tool ls")
-        assert (tool.status, "no such file" in tool.text) == ("ok", True)
-        world.assert_at_rest()
+async def test_a_model_that_fails_and_a_tool_that_fails_make_different_outcomes(world: World) -> None:
+    failed = await world.ask("fail")
+    assert (failed.status, failed.reason, failed.text) == ("error", "error", "half")
+    assert failed.error is not None
+    assert (failed.error.code, failed.error.message) == ("worker_error", "the model is ill")
+    tool = await world.ask("tool ls")
+    assert (tool.status, "no such file" in tool.text) == ("ok", True)
+    world.assert_at_rest()
 
 
-async def test_a_silent_answer_is_an_outcome_without_text(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        outcome = await world.ask("say NO_REPLY ")
-        assert (outcome.status, outcome.text, outcome.silent) == ("ok", "", True)
-        [done] = await world.events("done")
-        assert done["data"]["silent"] is True
+async def test_a_silent_answer_is_an_outcome_without_text(world: World) -> None:
+    outcome = await world.ask("say NO_REPLY ")
+    assert (outcome.status, outcome.text, outcome.silent) == ("ok", "", True)
+    [done] = await world.events("done")
+    assert done["data"]["silent"] is True
 
 
 async def test_files_of_the_workspace_are_handed_over_beside_the_text(tmp_path: Path) -> None:

@@ -3,53 +3,50 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.gateway.attachments.front_end import attached
-from tests.gateway.world import open_world
+from tests.gateway.world import World, open_world
 
 
-async def test_it_says_for_whose_turns_it_waits_and_how_to_end_them(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.begin("hang", "bob")
-        await world.begin("ask")
-        await trio.sleep(3)
-        told = (await world.call("shutdown"))["waits_for"]
-        assert told == [
-            "session bob: a turn on worker w1, 3 s so far",
-            "session alice: a turn on worker w2, 3 s so far, which waits for a person (pool approve -s alice c1)",
-        ]
+async def test_it_says_for_whose_turns_it_waits_and_how_to_end_them(world: World) -> None:
+    await world.begin("hang", "bob")
+    await world.begin("ask")
+    await trio.sleep(3)
+    told = (await world.call("shutdown"))["waits_for"]
+    assert told == [
+        "session bob: a turn on worker w1, 3 s so far",
+        "session alice: a turn on worker w2, 3 s so far, which waits for a person (pool approve -s alice c1)",
+    ]
 
 
-async def test_of_many_turns_it_names_the_first(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, workers=12) as world:
-        for number in range(12):
-            await world.begin("hang", f"s{number}")
-        await trio.sleep(5)  # so many workers are not started at once
-        told = (await world.call("shutdown"))["waits_for"]
-        assert (len(told), told[-1]) == (11, "and 2 more")
+@pytest.mark.world(workers=12)
+async def test_of_many_turns_it_names_the_first(world: World) -> None:
+    for number in range(12):
+        await world.begin("hang", f"s{number}")
+    await trio.sleep(5)  # so many workers are not started at once
+    told = (await world.call("shutdown"))["waits_for"]
+    assert (len(told), told[-1]) == (11, "and 2 more")
 
 
-async def test_a_hold_that_nobody_uses_is_given_back_at_once_and_another_after_its_turn(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        await world.call("acquire", session="alice")
-        hold = (await world.call("acquire", session="bob"))["hold"]
-        answers: list[Any] = []
+async def test_a_hold_that_nobody_uses_is_given_back_at_once_and_another_after_its_turn(world: World) -> None:
+    await world.call("acquire", session="alice")
+    hold = (await world.call("acquire", session="bob"))["hold"]
+    answers: list[Any] = []
 
-        async def prompt() -> None:
-            answers.append(await world.call("prompt", text="hang", session="bob", hold=hold))
+    async def prompt() -> None:
+        answers.append(await world.call("prompt", text="hang", session="bob", hold=hold))
 
-        world.nursery.start_soon(prompt)
-        await wait_all_tasks_blocked()
-        await world.call("shutdown")
-        await wait_all_tasks_blocked()
-        assert world.gateway.pool.statistics().pool.leased == 1
-        world.launcher.running("hang").finish()
-        assert await world.gateway.pool.drain(timeout=1)
-        assert [answer["text"] for answer in answers] == ["done"]
+    world.nursery.start_soon(prompt)
+    await wait_all_tasks_blocked()
+    await world.call("shutdown")
+    await wait_all_tasks_blocked()
+    assert world.gateway.pool.statistics().pool.leased == 1
+    world.launcher.running("hang").finish()
+    assert await world.gateway.pool.drain(timeout=1)
+    assert [answer["text"] for answer in answers] == ["done"]
 
 
 async def test_a_front_end_with_a_worker_to_itself_gives_it_back_when_it_is_answered(
@@ -74,17 +71,14 @@ async def test_a_front_end_with_a_worker_to_itself_gives_it_back_when_it_is_answ
 STOPPING = "the supervisor is stopping"
 
 
-async def test_what_a_person_was_asked_is_closed_at_the_end_and_its_run_is_told_as_interrupted(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        run = await world.begin("ask")
-        other = await world.begin("hang", "bob")
-        await world.call("shutdown")
-        assert not await world.gateway.pool.drain(timeout=1)
-        await world.gateway.scheduler.end_turns_awaiting_person()
-        outcome = await run.wait()
-        assert outcome.error is not None
-        assert (outcome.reason, outcome.error.code) == ("interrupted", "interrupted")
-        assert world.gateway.pending_permissions.count == 0
-        assert other.is_live
+async def test_what_a_person_was_asked_is_closed_at_the_end_and_its_run_is_told_as_interrupted(world: World) -> None:
+    run = await world.begin("ask")
+    other = await world.begin("hang", "bob")
+    await world.call("shutdown")
+    assert not await world.gateway.pool.drain(timeout=1)
+    await world.gateway.scheduler.end_turns_awaiting_person()
+    outcome = await run.wait()
+    assert outcome.error is not None
+    assert (outcome.reason, outcome.error.code) == ("interrupted", "interrupted")
+    assert world.gateway.pending_permissions.count == 0
+    assert other.is_live

@@ -161,6 +161,7 @@ class World:
         self.launcher = launcher
         self.nursery = nursery
         self.recovery = recovery
+        self.store: WholeStore
         self.warnings: list[str] = []
         self.printed: list[str] = []
         self.methods = MethodTable(gateway, Supervisor(), autonomy)
@@ -277,7 +278,7 @@ async def open_world(
             await gateway.resume_runs()
             connections.start_soon(alone.run)
             world = World(gateway, alone, launcher, connections, recovery)
-            world.warnings, world.printed = warnings, printed
+            world.store, world.warnings, world.printed = cast("WholeStore", kept), warnings, printed
             yield world
             connections.cancel_scope.cancel()
         outlasting.cancel_scope.cancel()
