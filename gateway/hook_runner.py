@@ -156,31 +156,29 @@ class HookRunner:
     def __init__(self, hooks: HookTable, warn: Warn, *, limit: float = _CALL_TIMEOUT) -> None:
         self._warn = warn
         self._limit = limit
-        self._hooks: dict[HookName, list[_HookFunction]] = {}
+        self.table: dict[HookName, list[_HookFunction]] = {}
+        """The hooks by event; an event without hooks is not in it."""
         self.replace(hooks)
 
     def replace(self, hooks: HookTable) -> None:
         """Use other hooks from now on; calls under way end as they began."""
         known: dict[Callable[..., Any], _HookFunction] = {}
-        self._hooks = {
+        self.table = {
             name: [known.setdefault(function, _HookFunction(function)) for function in functions]
             for name, functions in hooks.items()
+            if functions
         }
-
-    def has(self, name: HookName) -> bool:
-        """Whether there is a hook for this event."""
-        return bool(self._hooks.get(name))
 
     async def notify(self, name: HookName, event: msgspec.Struct) -> None:
         """Call the hooks of an event one after the other; what they return is ignored."""
-        for hook in self._hooks.get(name, ()):
+        for hook in self.table.get(name, ()):
             await self._call(hook, name, event)
 
     async def filter(
         self, name: Literal["message:received", "message:sending"], message: HookMessage
     ) -> HookMessage | Drop:
         """The message as the hooks leave it; each is shown what those before it made of it, the first Drop counts."""
-        for hook in self._hooks.get(name, ()):
+        for hook in self.table.get(name, ()):
             match await self._call(hook, name, message):
                 case None:
                     pass
@@ -195,7 +193,7 @@ class HookRunner:
     async def bootstrap(self, event: AgentBootstrap) -> Bootstrap:
         """The texts for the system prompt, without empty ones, and the context files to be left out."""
         said: list[str | ExcludeFiles] = []
-        for hook in self._hooks.get("agent:bootstrap", ()):
+        for hook in self.table.get("agent:bootstrap", ()):
             answer = await self._call(hook, "agent:bootstrap", event)
             items = answer if isinstance(answer, list) else [] if answer is None else [answer]
             if all(isinstance(item, str | ExcludeFiles) for item in items):

@@ -179,9 +179,15 @@ class ProfilesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         """Whose model the agent uses, where its definition says so."""
         return self.agents.get(agent, AgentSettings()).provider
 
-    def history_turns_of(self, agent: str) -> int | None:
-        """How many user messages the agent's model is shown at most; None = all."""
-        return self.agents.get(agent, AgentSettings()).history_turns
+    def history_turns_of(self, agent: str, of_channel: int | None) -> int | None:
+        """How many user messages the agent's model is shown at most; None = all, as where its program has no limit.
+
+        ``of_channel``: the limit of the channel for direct messages, which comes before the agent's.
+        """
+        definition = self.agents.get(agent, AgentSettings())
+        if not DIALECTS[definition.dialect].history_limit:
+            return None
+        return definition.history_turns if of_channel is None else of_channel
 
     def role_names(self) -> list[str]:
         """Every role that ``build_profile`` knows, the default one first."""

@@ -38,8 +38,10 @@ def find_priority(
     """The priority that the caller has ``said``, else that of the source; without one that of the session's key."""
     if said is not None:
         return PriorityDecision(priority=said, reason="as its caller says")
-    found = _session_priority(session) if source is None else _source_priority(source)
-    if source is not None and _is_priority_sender(settings, source):
+    if source is None:
+        return _session_priority(session)
+    found = _source_priority(source)
+    if _is_priority_sender(settings, source):
         reason = f"{found.reason}, from a sender of router.priority_senders"
         return PriorityDecision(priority=found.priority + PRIORITY_SENDER_BONUS, reason=reason)
     return found
@@ -55,9 +57,9 @@ def _source_priority(source: MessageSource) -> PriorityDecision:
 
 def _session_priority(session: str) -> PriorityDecision:
     try:
-        key = parse_session_key(session)
+        key = parse_session_key(session) if ":" in session else None  # only a structured key says more
     except UsageError:  # raised where the message is addressed
-        return PriorityDecision(priority=DEFAULT_PRIORITY, reason="a message without a source")
+        key = None
     match key:
         case DmKey():
             return PriorityDecision(priority=DIRECT_PRIORITY, reason="a message in a direct conversation")

@@ -5,9 +5,6 @@ import os
 import pwd
 import stat
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 
 class IrregularFile(OSError):
@@ -67,17 +64,6 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-_encode = msgspec.json.Encoder().encode
-
-
-def encode_compact(value: Any) -> bytes:
-    """Encode ``value`` for keeping.
-
-    The encoder hands out its buffer, which doubles as it fills: 170 kB of JSON hold 255 kB. A copy takes a microsecond.
-    """
-    return memoryview(_encode(value)).tobytes()
 
 
 def foreign_write_access(path: Path) -> str | None:

@@ -102,11 +102,12 @@ class KeyedTimers(Generic[KeyT]):
         self._sequence += 1
         self._due[key] = (due, self._sequence)
         heapq.heappush(self._heap, (due, self._sequence, key))
-        self._compact()
+        if len(self._heap) > 2 * len(self._due) + _COMPACT_FROM:
+            self._compact()
 
     def discard(self, key: KeyT) -> None:
         """Have the key due never; one that is not due is fine."""
-        if self._due.pop(key, None) is not None:
+        if self._due.pop(key, None) is not None and len(self._heap) > 2 * len(self._due) + _COMPACT_FROM:
             self._compact()
 
     def due_of(self, key: KeyT) -> float | None:
@@ -117,7 +118,7 @@ class KeyedTimers(Generic[KeyT]):
     def next_due(self) -> float | None:
         """The earliest due time of all; None when nothing is due ever."""
         heap = self._heap
-        while heap and not self._is_current(heap[0]):
+        while heap and self._due.get(heap[0][2]) != heap[0][:2]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
@@ -133,12 +134,6 @@ class KeyedTimers(Generic[KeyT]):
             keys.append(key)
         return keys
 
-    def _is_current(self, entry: tuple[float, int, KeyT]) -> bool:
-        """Whether this entry of the heap is what holds for its key. Sequence numbers are never used twice."""
-        known = self._due.get(entry[2])
-        return known is not None and known[1] == entry[1]
-
     def _compact(self) -> None:
-        if len(self._heap) > 2 * len(self._due) + _COMPACT_FROM:
-            self._heap = [entry for entry in self._heap if self._is_current(entry)]
-            heapq.heapify(self._heap)
+        self._heap = [(*due, key) for key, due in self._due.items()]
+        heapq.heapify(self._heap)

@@ -16,9 +16,8 @@ from gateway.events.cursor import EventCursor, EventFilter, EventNotifier, Event
 from gateway.events.ring import Item, Ring, TextPieceBlock, first_of
 from gateway.events.snapshots import blocks_between, compact
 from gateway.settings import EventSettings
-from store.records import EventRow
+from store.records import EventRow, encode_compact
 from wire.events import EVENT_TYPES, EventChannel, channel_of
-from wire.files import encode_compact
 from wire.messages import EMPTY, EventEnvelope
 
 

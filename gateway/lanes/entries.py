@@ -79,15 +79,16 @@ class HeapEntry(Generic[T]):
 class IndexedHeap(Generic[T]):
     """A heap with lazy deletion: empty places leave when they come up, or when they are the majority."""
 
-    __slots__ = ("_heap", "_sequence", "_size")
+    __slots__ = ("_heap", "_sequence", "size")
 
     def __init__(self) -> None:
         self._heap: list[tuple[HeapRank, int, HeapEntry[T]]] = []
         self._sequence = 0
-        self._size = 0
+        self.size = 0
+        """Number of items."""
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def __iter__(self) -> Iterator[T]:
         """The items, in no order."""
@@ -97,15 +98,15 @@ class IndexedHeap(Generic[T]):
         """Put an item in; among equal ranks the first comes first."""
         place = HeapEntry(rank, item)
         self._sequence += 1
-        self._size += 1
+        self.size += 1
         heapq.heappush(self._heap, (rank, self._sequence, place))
         return place
 
     def remove(self, place: HeapEntry[T]) -> None:
         """Take an item out, wherever it stands. It must be in."""
         place.item = None
-        self._size -= 1
-        if len(self._heap) > _COMPACT_THRESHOLD and len(self._heap) > 2 * self._size:
+        self.size -= 1
+        if len(self._heap) > _COMPACT_THRESHOLD and len(self._heap) > 2 * self.size:
             self._heap = [entry for entry in self._heap if entry[2].item is not None]
             heapq.heapify(self._heap)
 

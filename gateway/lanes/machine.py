@@ -40,7 +40,9 @@ class QueuePolicy:
         self._state = state
 
     def admit(self, submit: Submit) -> None:
-        """Accept a new run, or reject it."""
+        """Accept a new run, or reject it. Raises UsageError for a run that is known already."""
+        if submit.run in self._state.runs:
+            raise UsageError(f"run {submit.run!r} is in the lanes already", run=submit.run)
         session = self._state.sessions.get(submit.session)
         if session is None:
             self._begin_or_wait(submit)
@@ -160,10 +162,12 @@ class Dispatcher:
 
     def _update_session(self, session: LaneSession) -> None:
         state = self._state
-        self.timers.cancel(session.timer)
+        if session.timer is not None:
+            self.timers.cancel(session.timer)
         leader = session.queue.head()
         if leader is None:
-            state.slots.remove(session)
+            if session.position is not None:
+                state.slots.remove(session)
             session.transition_to(LaneSessionState.FREE)
             del state.sessions[session.key]
         elif (due := session.queue.due(state.settings.debounce)) > state.now:
@@ -202,7 +206,7 @@ class LaneMachine:
         self._policy = QueuePolicy(self._state)
         self._dispatcher = Dispatcher(self._state)
         self._handlers: dict[type, Callable[[Any], None]] = {
-            messages.Submit: self._submit,
+            messages.Submit: self._policy.admit,
             messages.TurnSteerable: self._turn_steerable,
             messages.SteerRejected: self._steer_rejected,
             messages.TurnEnded: self._turn_ended,
@@ -261,7 +265,10 @@ class LaneMachine:
             waiting=len(state.pending),
             lanes=tuple(
                 LaneStats(
-                    name=lane.name, limit=state.slots.limit(lane.name), running=lane.running, waiting=len(lane.queue)
+                    name=lane.name,
+                    limit=state.slots.limits.get(lane.name),
+                    running=lane.running,
+                    waiting=lane.queue.size,
                 )
                 for lane in sorted(state.slots, key=lambda lane: lane.name)
             ),
@@ -269,11 +276,6 @@ class LaneMachine:
         )
 
     # --- stimuli ----------------------------------------------------------------------------------------------------
-
-    def _submit(self, submit: Submit) -> None:
-        if submit.run in self._state.runs:
-            raise UsageError(f"run {submit.run!r} is in the lanes already", run=submit.run)
-        self._policy.admit(submit)
 
     def _turn_steerable(self, news: messages.TurnSteerable) -> None:
         self._find_turn(news.turn).is_steerable = news.steerable
@@ -309,7 +311,7 @@ class LaneMachine:
     def _reconfigure(self, reconfigure: messages.Reconfigure) -> None:
         state = self._state
         state.settings = reconfigure.settings
-        state.slots.limits = reconfigure.settings.lanes
+        state.slots.set_limits(reconfigure.settings.lanes)
         state.touched_sessions.update(state.sessions)  # debounces may be shorter, lanes wider
 
     # --- turns ------------------------------------------------------------------------------------------------------

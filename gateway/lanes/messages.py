@@ -182,12 +182,7 @@ def summary_line(text: str) -> str:
 
 
 def merge_messages(texts: Sequence[str], lines: Sequence[str]) -> str:
-    """One prompt out of whole messages and the lines of summarized ones, both oldest first.
-
-    A single message with no lines is the prompt as it is.
-    """
-    if len(texts) == 1 and not lines:
-        return texts[0]
+    """One prompt out of several whole messages, or of lines of summarized ones; both oldest first."""
     parts = [_heading(len(texts), len(lines))]
     if lines:
         parts.append(_summary_list(lines))

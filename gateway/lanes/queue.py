@@ -216,8 +216,9 @@ class SessionQueue:
 
         Summarized runs have a turn of their own where no message is left that could carry their lines.
         """
-        summarized = self.summaries.first
-        batch = self._front_batch()
+        if not self.size:
+            return self.summaries.first
+        summarized, batch = self.summaries.first, self._front_batch()
         if batch is None:
             return summarized
         if summarized is None or self._texts or batch.first.rank < summarized.rank:

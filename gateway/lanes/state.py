@@ -80,32 +80,36 @@ class LaneSlots:
     __slots__ = ("_lanes", "limits")
 
     def __init__(self, limits: Mapping[str, int]) -> None:
-        self.limits = limits
-        """Turns that may run at once, by lane; a lane without an entry, or with 0, has no limit of its own."""
+        self.limits: dict[str, int] = {}
+        """Turns that may run at once, by lane; a lane without an entry has no limit of its own."""
         self._lanes: dict[str, Lane] = {}
+        self.set_limits(limits)
 
     def __iter__(self) -> Iterator[Lane]:
         return iter(self._lanes.values())
 
-    def limit(self, name: str) -> int | None:
-        """How many turns may run in the lane at once; None = as many as the pool serves."""
-        limit = self.limits.get(name, 0)
-        return limit if limit > 0 else None
+    def set_limits(self, limits: Mapping[str, int]) -> None:
+        """Take the limits of the settings, where 0 means no limit."""
+        self.limits = {name: limit for name, limit in limits.items() if limit > 0}
 
     def has_room(self, name: str) -> bool:
         """Whether one more turn may run in the lane."""
-        limit, lane = self.limit(name), self._lanes.get(name)
+        limit, lane = self.limits.get(name), self._lanes.get(name)
         return limit is None or lane is None or lane.running < limit
 
     def acquire(self, name: str) -> None:
         """A turn begins in the lane."""
-        self._lane(name).running += 1
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = Lane(name)
+        lane.running += 1
 
     def release(self, name: str) -> None:
         """A turn of the lane has ended."""
         lane = self._lanes[name]
         lane.running -= 1
-        self._drop_if_unused(lane)
+        if not lane.running and not lane.queue.size:
+            del self._lanes[name]
 
     def enqueue(self, session: LaneSession, name: str, rank: tuple[int, int]) -> None:
         """Let the session wait for a slot of the lane, by the rank of its next message."""
@@ -113,7 +117,8 @@ class LaneSlots:
         if spot is not None and spot.lane == name and spot.entry.rank == rank:
             return
         self.remove(session)
-        session.position = QueuePosition(name, self._lane(name).queue.add(rank, session))
+        lane = self._lanes.setdefault(name, Lane(name))
+        session.position = QueuePosition(name, lane.queue.add(rank, session))
 
     def remove(self, session: LaneSession) -> None:
         """Take the session out of the line that it stands in."""
@@ -122,22 +127,13 @@ class LaneSlots:
             session.position = None
             lane = self._lanes[spot.lane]
             lane.queue.remove(spot.entry)
-            self._drop_if_unused(lane)
+            if not lane.running and not lane.queue.size:
+                del self._lanes[spot.lane]
 
     def peek(self, name: str) -> LaneSession | None:
         """The session whose turn may begin now; None where none waits or the lane is full."""
         lane = self._lanes.get(name)
         return lane.queue.first() if lane is not None and self.has_room(name) else None
-
-    def _lane(self, name: str) -> Lane:
-        lane = self._lanes.get(name)
-        if lane is None:
-            lane = self._lanes[name] = Lane(name)
-        return lane
-
-    def _drop_if_unused(self, lane: Lane) -> None:
-        if not lane.running and not lane.queue:
-            del self._lanes[lane.name]
 
 
 class LaneState:
@@ -247,7 +243,7 @@ class LaneState:
                 lane=lane,
                 priority=max(entry.priority for entry in entries),
                 runs=tuple(entry.run for entry in entries),
-                text=messages.merge_messages(texts, lines),
+                text=texts[0] if len(texts) == 1 and not lines else messages.merge_messages(texts, lines),
             )
         )
 
@@ -258,4 +254,4 @@ class LaneState:
         session.turn = None
         self.slots.release(turn.lane)
         self.touched_lanes[turn.lane] = None
-        self.touch(session)
+        self.touched_sessions[session.key] = session

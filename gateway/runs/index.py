@@ -30,44 +30,20 @@ _RESTART_GRACE = 60.0
 """Seconds for which a key and an outcome outlive a restart at least, however old the wall clock makes them."""
 
 
-class RunRecord(msgspec.Struct, eq=False, kw_only=True, gc=False):
-    """One run, live or ended. Only its index changes it.
+class RunRecord(RunRow, eq=False, gc=False, kw_only=True):
+    """One run, live or ended; a copy of it is its row. Only its index changes it.
 
     ``request`` is the gateway's own JSON, empty once the run has ended; ``outcome`` is None until then, and again when
-    it is no longer kept. ``key_until`` is on the monotonic clock. The collector does not look into it (``gc=False``),
-    so it may hold nothing that could hold it.
+    it is no longer kept. ``key_until`` is on the monotonic clock.
     """
 
-    key: RunKey
-    body_hash: str
-    request: bytes
-    accepted_at: float
     key_until: float
-    state: RunState = RunState.ACCEPTED
-    started_at: float | None = None
-    ended_at: float | None = None
-    outcome: bytes | None = None
+    """Until then, and while it is live, its key stands for it."""
 
     @property
     def is_live(self) -> bool:
         """Whether it has not ended."""
         return self.state is not RunState.ENDED
-
-    def row(self) -> RunRow:
-        """As the store keeps it."""
-        principal, session, run_id = self.key
-        return RunRow(
-            principal=principal,
-            session=session,
-            run_id=run_id,
-            state=self.state,
-            body_hash=self.body_hash,
-            request=self.request,
-            accepted_at=self.accepted_at,
-            started_at=self.started_at,
-            ended_at=self.ended_at,
-            outcome=self.outcome,
-        )
 
 
 class AcceptedRun(NamedTuple):
@@ -132,7 +108,7 @@ class RunIndex:
         found = self._by_name.get((principal, run_id))
         if isinstance(found, dict):
             return found.get(session)
-        return found if found is not None and found.key == key else None
+        return found if found is not None and found.session == session else None
 
     def find(self, principal: str, run_id: str, session: str | None = None) -> RunRecord | None:
         """The principal's run of this id; None when there is none.
@@ -179,7 +155,10 @@ class RunIndex:
             self._remove(known)
         evicted = self._make_room() if known is None else [key]
         run = RunRecord(
-            key=key,
+            principal=principal,
+            session=session,
+            run_id=run_id,
+            state=RunState.ACCEPTED,
             body_hash=body_hash,
             request=request,
             accepted_at=wall_now,
@@ -251,35 +230,26 @@ class RunIndex:
         )
 
     def _restored(self, row: RunRow, wall_now: float, now: float) -> RunRecord:
-        return RunRecord(
-            key=row.key,
-            body_hash=row.body_hash,
-            request=row.request,
-            accepted_at=row.accepted_at,
-            key_until=now + _time_left(self.settings.value.idempotency_window, wall_now - row.accepted_at),
-            state=row.state,
-            started_at=row.started_at,
-            ended_at=row.ended_at,
-            outcome=row.outcome,
-        )
+        window = _time_left(self.settings.value.idempotency_window, wall_now - row.accepted_at)
+        return RunRecord(**{**msgspec.structs.asdict(row), "key_until": now + window})
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
     @staticmethod
     def _repeat(known: RunRecord, body_hash: str) -> RepeatedRun:
         if known.body_hash != body_hash:
-            _principal, session, run_id = known.key
             raise Conflict(
-                f"run {run_id!r} of session {session} stands for another request; use a new key for a new one",
-                session=session,
-                run_id=run_id,
+                f"run {known.run_id!r} of session {known.session} stands for another request; "
+                "use a new key for a new one",
+                session=known.session,
+                run_id=known.run_id,
             )
         return RepeatedRun(known)
 
     def _make_room(self) -> list[RunKey]:
-        if self.live >= self.settings.value.runs:
+        if (live := self._size - len(self._ended)) >= self.settings.value.runs:
             raise PoolSaturated(
-                f"{self.live} runs are live, which is the limit (gateway.runs); try again later", retry_after=1.0
+                f"{live} runs are live, which is the limit (gateway.runs); try again later", retry_after=1.0
             )
         return [self._evict() for _ in range(self._size - self.settings.value.runs + 1)]
 
@@ -310,23 +280,21 @@ class RunIndex:
         return found.values() if isinstance(found, dict) else (found,)
 
     def _insert(self, run: RunRecord) -> None:
-        principal, session, run_id = run.key
-        found = self._by_name.setdefault((principal, run_id), run)
+        found = self._by_name.setdefault((run.principal, run.run_id), run)
         if isinstance(found, dict):
-            found[session] = run
+            found[run.session] = run
         elif found is not run:
-            self._by_name[principal, run_id] = {found.key[1]: found, session: run}
+            self._by_name[run.principal, run.run_id] = {found.session: found, run.session: run}
         self._size += 1
-        self._live_bytes += len(run.request) if run.is_live else 0
+        self._live_bytes += len(run.request) if run.state is not RunState.ENDED else 0
 
     def _remove(self, run: RunRecord) -> None:
-        principal, session, run_id = run.key
         self._timers.discard(run.key)
-        found = self._by_name[principal, run_id]
+        found = self._by_name[run.principal, run.run_id]
         if isinstance(found, dict):
-            del found[session]
+            del found[run.session]
         if not isinstance(found, dict) or not found:
-            del self._by_name[principal, run_id]
+            del self._by_name[run.principal, run.run_id]
         self._size -= 1
         self._live_bytes -= len(run.request) if run.is_live else 0
         self._ended.pop(run.key, None)

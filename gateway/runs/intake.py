@@ -94,7 +94,7 @@ class Intake:
         text = await self._filter_text(target, message.source)
         if text is None:
             return await self._accept_dropped(message, target, principal)
-        command = parse_command(text)
+        command = parse_command(text) if text.lstrip().startswith("/") else None
         mode = message.queue
         if isinstance(command, QueueOnceCommand):
             mode, text, command = message.queue or command.mode, command.text, None
@@ -200,7 +200,7 @@ class Intake:
 
     async def _filter_text(self, target: RunTarget, source: MessageSource | None) -> str | None:
         """The text as the hooks leave it; None = they dropped the message."""
-        if not self._hooks.has("message:received"):
+        if "message:received" not in self._hooks.table:
             return target.text
         seen = HookMessage(session=target.session, text=target.text, source=source)
         async with self._order.lock(target.session):  # a slow hook must not reorder messages
@@ -240,7 +240,7 @@ class Intake:
             tool_results=message.tool_results,
             answer=message.answer,
             model=message.model,
-            from_session=origin.from_session or _origin_session(message.source),
+            from_session=origin.from_session or (_origin_session(message.source) if message.source else None),
         )
 
     def _check_tools(self, message: AgentRequest, agent: str) -> None:
@@ -378,9 +378,9 @@ def _fingerprint(request: RunRequest, said: str) -> str:
     return said if request.is_plain else hash_body(_request_body(request, said))
 
 
-def _origin_session(source: MessageSource | None) -> str | None:
+def _origin_session(source: MessageSource) -> str | None:
     """The session that the message comes from, in its one spelling. Raises UsageError for what is no key."""
-    return None if source is None or source.from_session is None else normalize_session_key(source.from_session)
+    return None if source.from_session is None else normalize_session_key(source.from_session)
 
 
 def _reply_outcome(run: Run, text: str, now: float, *, silent: bool = False) -> RunOutcome:

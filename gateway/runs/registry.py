@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -14,9 +15,8 @@ from gateway.runs.run import Run, RunOutcome, RunRequest, interrupted_error, out
 from gateway.settings import CurrentSettings
 from gateway.turns.client_tools import bounded_calls
 from store import Store
-from store.records import RunKey, RunRow
+from store.records import RunKey, RunRow, encode_compact
 from wire.events import EventType
-from wire.files import encode_compact
 from wire.framing import DECODE_ERRORS
 
 _DONE_TEXT = 256 * 1024
@@ -82,7 +82,10 @@ class RunRegistry:
         """
         request = run.request
         facts: dict[str, Any] = {"lane": request.lane, "priority": request.priority, "mode": request.mode}
-        facts |= {} if request.is_quiet else _text_facts(request.text)
+        if not request.is_quiet:
+            facts["text"] = request.text[:_ACCEPTED_TEXT]
+            if len(request.text) > _ACCEPTED_TEXT:
+                facts["truncated"] = True
         run.accepted_seq = self._record_step(
             run, EventType.RUN_ACCEPTED, {**facts, "awaits_person": True} if awaits_person else facts
         )
@@ -198,7 +201,7 @@ class RunRegistry:
         """Store the run's state and publish the step: both outlive a crash, or neither does."""
         session, run_id = run.request.session, run.request.run_id
         with self._store.transaction():
-            self._store.put_run(run.record.row())
+            self._store.put_run(copy(run.record))
             return self._bus.publish(session, type_, data, run_id=run_id)
 
     def _track(self, known: RunRecord, request: RunRequest) -> Run:
@@ -220,9 +223,8 @@ class RunRegistry:
 
     def _missing_outcome_error(self, known: RunRecord) -> UsageError:
         """Why the outcome of an ended run is no longer kept."""
-        _principal, session, run_id = known.key
         is_young = self.clock() - (known.ended_at or 0.0) < self._settings.value.outcome_age
-        return _evicted_error(run_id, session) if is_young else _unknown_run(run_id)
+        return _evicted_error(known.run_id, known.session) if is_young else _unknown_run(known.run_id)
 
     def _expire(self) -> None:
         if forgotten := self._index.expire(trio.current_time()):
@@ -239,17 +241,11 @@ def _read_request(known: RunRecord) -> RunRequest | None:
 
 def _bare_request(known: RunRecord) -> RunRequest:
     """A request that only names the run."""
-    principal, session, run_id = known.key
-    return RunRequest(principal=principal, session=session, run_id=run_id, text="")
+    return RunRequest(principal=known.principal, session=known.session, run_id=known.run_id, text="")
 
 
 def _unknown_run(run_id: str) -> UnknownRun:
     return UnknownRun(f"there is no run {run_id!r}, or it ended too long ago", run_id=run_id)
-
-
-def _text_facts(text: str) -> dict[str, Any]:
-    """The text of a message for its event, cut where it is long."""
-    return {"text": text[:_ACCEPTED_TEXT], **({"truncated": True} if len(text) > _ACCEPTED_TEXT else {})}
 
 
 def _evicted_error(run_id: str, session: str) -> UsageError:

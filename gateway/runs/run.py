@@ -1,7 +1,7 @@
 """A run, from its acceptance to its outcome, and the parameters of its prompt."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -197,8 +197,9 @@ def encodable_details(details: dict[str, Any]) -> dict[str, Any]:
 
 
 def prompt_params(text: str, requests: Sequence[RunRequest], turns: int | None) -> PromptParams:
-    """The parameters of a turn that answers ``requests``; ``turns``: see ``history_turns``.
+    """The parameters of a turn that answers ``requests``.
 
+    ``turns``: number of user messages that the model is shown, None = all.
     Several requests are texts and images only: what has more (``RunRequest.is_plain``) has its turn for itself.
     """
     return PromptParams(
@@ -210,13 +211,3 @@ def prompt_params(text: str, requests: Sequence[RunRequest], turns: int | None) 
         from_session=requests[0].from_session,
         answer=requests[0].answer,
     )
-
-
-def history_turns(of_agent: int | None, dm_limits: Mapping[str, int], source: MessageSource | None) -> int | None:
-    """How many user messages the model is shown; None = all.
-
-    What is set for direct messages of the channel comes before what is set for the agent.
-    """
-    if source is not None and source.chat_type == "dm":
-        return dm_limits.get(source.channel, of_agent)
-    return of_agent

@@ -150,7 +150,7 @@ class SessionTable:
             entry = SessionEntry(key=key, agent="", role="", transcript=None, created_at=wall_now, updated_at=wall_now)
             self._without_transcript[key] = entry
         entry.agent, entry.role, entry.updated_at = sys.intern(agent), sys.intern(role), wall_now
-        self._table_of(entry).move_to_end(key)
+        (self._without_transcript if entry.transcript is None else self._with_transcript).move_to_end(key)
         return entry, forgotten
 
     def set_transcript(self, key: str, transcript: str | None) -> SessionEntry | None:
@@ -224,6 +224,7 @@ class Sessions:
     ) -> None:
         """``is_busy``: whether a run of the session is running or waiting."""
         self._table = SessionTable(settings)
+        self.get = self._table.get
         self._is_busy = is_busy
         self._store = store
         self._bus = bus
@@ -252,20 +253,18 @@ class Sessions:
                 self._pool.submit(SessionKnown(entry.key, entry.transcript))
         return damaged
 
-    def get(self, key: str) -> SessionEntry | None:
-        """The session of this key, if it is known."""
-        return self._table.get(key)
-
     def resolve(self, text: str, agent: str | None, role: str | None, *, default: str) -> tuple[str, str, str]:
         """The session that a key means, in its one spelling, with the agent and the role that it is to have.
 
         Those that are named, else the key's own, else those it has had; a new session has the ``default`` agent.
         Raises UsageError for an invalid key, and as ``check_agent``.
         """
-        key = parse_session_key(text)
-        session = format_session_key(key)
-        known = self.get(session)
-        agent = agent or getattr(key, "agent", None) or (known.agent if known else default)
+        session, known = text, self.get(text)
+        if known is None or ":" in text:  # only a structured key has other spellings, or names an agent
+            key = parse_session_key(text)
+            session = format_session_key(key)
+            agent, known = agent or getattr(key, "agent", None), self.get(session)
+        agent = agent or (known.agent if known else default)
         self.check_agent(session, agent)
         return session, agent, role or (known.role if known and known.agent == agent else "default")
 
@@ -290,7 +289,7 @@ class Sessions:
         Raises PoolSaturated; UsageError as ``check_agent``.
         """
         self.check_agent(key, agent)
-        is_new = key not in self._table
+        is_new = self.get(key) is None
         entry, forgotten = self._table.ensure(key, agent, role, wall_now=self._clock())
         for old in forgotten:
             self._store.delete_session(old.key)
@@ -299,7 +298,7 @@ class Sessions:
         if run is not None:
             entry.last_run = run
         self.save(entry)
-        if is_new and self._hooks.has("session:start"):
+        if is_new and "session:start" in self._hooks.table:
             life = SessionLifecycle(session=key, agent=agent, role=role, reason="first message" if run else "held")
             self._start_soon(self._hooks.notify, "session:start", life)
         return entry

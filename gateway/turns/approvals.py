@@ -12,6 +12,7 @@ from wire.call_page import PAGE_CHARS, CallPage, CallPart, bounded_page
 from wire.framing import DECODE_ERRORS
 from wire.messages import ToolCallView
 
+PERMISSION_EVENTS = frozenset({"permission_required", "permission_decided"})
 _MAX_CALLS = 10_000
 _MAX_SESSION_CALLS = 256
 """As many as its worker's client counts; one session must not take the place of all others."""
@@ -37,40 +38,41 @@ class PendingPermissions:
     """The calls that await approval, from the events of turns: each until it is decided or its turn ends."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, dict[str, PendingCall]] = {}
+        self.sessions: dict[str, dict[str, PendingCall]] = {}
+        """The open calls by session, in the order of their events; changed only here."""
         self._closed: dict[tuple[str, str], str] = {}
         """Of the latest calls that were open, by call and session: why they are not any more."""
 
     def observe(self, session: str, event: PublishedEvent) -> None:
-        """Take an event of a turn; only those about permissions change anything."""
+        """Take one of the ``PERMISSION_EVENTS`` of a turn."""
         if event.type == "permission_required":
             self._open(session, event.data.call, event.data.reason)
-        elif event.type == "permission_decided":
+        else:
             decided = event.data
-            if self._sessions.get(session, {}).pop(decided.call_id, None) is not None:
+            if self.sessions.get(session, {}).pop(decided.call_id, None) is not None:
                 by = f" by {decided.by}" if decided.by else ""
                 self._close(session, [decided.call_id], f"was decided already ({decided.decision}{by})")
 
     def _open(self, session: str, call: ToolCallView, reason: str | None) -> None:
-        if len(self._sessions.get(session, {})) < _MAX_SESSION_CALLS and self.count < _MAX_CALLS:
-            self._sessions.setdefault(session, {})[call.id] = PendingCall(**msgspec.structs.asdict(call), reason=reason)
+        if len(self.sessions.get(session, {})) < _MAX_SESSION_CALLS and self.count < _MAX_CALLS:
+            self.sessions.setdefault(session, {})[call.id] = PendingCall(**msgspec.structs.asdict(call), reason=reason)
 
     def close_session(self, session: str) -> None:
         """The session's turn is over: nothing of it waits any more."""
-        self._close(session, self._sessions.pop(session, {}), "is no longer pending: its turn has ended")
+        self._close(session, self.sessions.pop(session, {}), "is no longer pending: its turn has ended")
 
     @property
     def count(self) -> int:
         """Calls that await approval now."""
-        return sum(map(len, self._sessions.values()))
+        return sum(map(len, self.sessions.values()))
 
     def pending(self, session: str) -> list[PendingCall]:
         """The session's calls that await approval, oldest first."""
-        return list(self._sessions.get(session, {}).values())
+        return list(self.sessions.get(session, {}).values())
 
     def session_of(self, call_id: str, session: str | None = None) -> str:
         """The session whose call this is. Raises UsageError: decided, over, unknown, or of several sessions."""
-        found = [key for key, calls in self._sessions.items() if call_id in calls and session in (None, key)]
+        found = [key for key, calls in self.sessions.items() if call_id in calls and session in (None, key)]
         if not found:
             raise UsageError(self._describe_missing(call_id, session), call=call_id, pending=self._first_calls())
         if session is None:  # the caller may mean an earlier call of that id
@@ -82,9 +84,7 @@ class PendingPermissions:
     def snapshot(self) -> list[PendingPermission]:
         """Every call that awaits approval, with its session."""
         return [
-            PendingPermission(session=key, call=call)
-            for key, calls in self._sessions.items()
-            for call in calls.values()
+            PendingPermission(session=key, call=call) for key, calls in self.sessions.items() for call in calls.values()
         ]
 
     def _close(self, session: str, calls: Iterable[str], why: str) -> None:

@@ -15,12 +15,12 @@ from gateway.events.worker_events import PublishedEvent
 from gateway.hook_runner import HookRunner
 from gateway.hooks import Drop, HookMessage
 from gateway.runs.registry import RunRegistry
-from gateway.runs.run import DoneReason, Run, RunOutcome, RunRequest, history_turns, outcome_of_error
+from gateway.runs.run import DoneReason, Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.sessions import SessionEntry, Sessions, SessionStatus
 from gateway.sessions.system_events import SystemEvents
 from gateway.settings import CurrentSettings
-from gateway.turns.approvals import PendingPermissions
+from gateway.turns.approvals import PERMISSION_EVENTS, PendingPermissions
 from gateway.turns.media import check_media
 from gateway.turns.replies import FinalReply, ReplyContent, ReplyPart, ReplyStyle, attach_media
 from heartbeat.system_events import SystemEvent
@@ -133,12 +133,11 @@ class TurnContext:
 
         For a message without a source the session's latest source counts.
         """
-        request, entry = turn.leader.request, self._sessions.get(turn.session)
+        request, entry, of_channel = turn.leader.request, self._sessions.get(turn.session), None
         source = request.source or (entry.source if entry is not None else None)
-        profiles = self._profile_cache.parts.profiles
-        if not profiles.traits_of(request.agent).history_limit:
-            return None
-        return history_turns(profiles.history_turns_of(request.agent), self._settings.value.dm_history_limit, source)
+        if source is not None and source.chat_type == "dm":
+            of_channel = self._settings.value.dm_history_limit.get(source.channel)
+        return self._profile_cache.parts.profiles.history_turns_of(request.agent, of_channel)
 
     def claim_events(self, turn: "Turn") -> list[SystemEvent]:
         """The system events for the turn's prompt; no other turn gets them.
@@ -170,7 +169,8 @@ class TurnContext:
                     await self._publish_pieces(turn, step)
                 case PublishedEvent():
                     await self._publish_event(turn, step)
-                    self._pending_permissions.observe(turn.session, step)
+                    if step.type in PERMISSION_EVENTS:
+                        self._pending_permissions.observe(turn.session, step)
 
     def set_awaiting_person(self, turn: "Turn", over: str | None) -> None:
         """The turn waits for a person from now on (``over`` None), or no longer; ``over``: why."""
@@ -239,7 +239,7 @@ class TurnContext:
             why = turn.error or InternalError("the turn ended without a result")
             said = {} if result is None or reply is None else {"text": reply.text, "usage": result.usage}
             return outcome_of_error(run, why, ended_at=now, **facts, **said)
-        error = _error_of(result, run)
+        error = _error_of(result, run) if result.stop_reason in _FAILED_REASONS else None
         return RunOutcome(
             run_id=run.request.run_id,
             session=run.request.session,
@@ -265,7 +265,8 @@ class TurnContext:
             if turn.result is not None and turn.result.stop_reason not in _FAILED_REASONS:
                 self._system_events.acknowledge(turn.session, turn.event_ids)
             self._system_events.release(turn.session, turn.event_ids)
-        self._pending_permissions.close_session(turn.session)
+        if turn.session in self._pending_permissions.sessions:
+            self._pending_permissions.close_session(turn.session)
         self._sessions.record_transcript(turn.session)
         reason = "run completed" if turn.error is None else f"run ended: {turn.error.code}"
         self._sessions.set_status(turn.session, SessionStatus.READY, reason)
@@ -279,14 +280,14 @@ class TurnContext:
 
     async def _apply_hooks(self, turn: "Turn", reply: ReplyContent) -> ReplyContent:
         """The reply as hooks leave it, with its files beside the text."""
-        if not reply.silent and self._hooks.has("message:sending"):
+        if not reply.silent and "message:sending" in self._hooks.table:
             heard = await self._hooks.filter("message:sending", _hook_message(turn, reply))
             text = "" if isinstance(heard, Drop) else heard.text
             reply = ReplyContent(text=text, silent=not text.strip())
         return await self._with_media(turn, reply) if "MEDIA:" in reply.text else reply
 
     async def _notify_sent(self, turn: "Turn", reply: ReplyContent) -> None:
-        if self._hooks.has("message:sent"):
+        if "message:sent" in self._hooks.table:
             await self._hooks.notify("message:sent", _hook_message(turn, reply))
 
     async def _with_media(self, turn: "Turn", reply: ReplyContent) -> ReplyContent:
@@ -305,15 +306,13 @@ def _hook_message(turn: "Turn", reply: ReplyContent) -> HookMessage:
     return HookMessage(session=turn.session, text=reply.text, source=request.source, run_id=request.run_id)
 
 
-def _error_of(result: PromptResult, run: Run) -> ErrorBody | None:
-    """The error of a turn that the worker itself ended badly."""
+def _error_of(result: PromptResult, run: Run) -> ErrorBody:
+    """The error of a turn that the worker itself ended badly, by one of ``_FAILED_REASONS``."""
     details = {"session": run.request.session}
     match result.stop_reason:
         case "error":
             return ErrorBody("worker_error", result.error or "the agent ended the turn with an error", details)
         case "timeout":
             return ErrorBody("request_timeout", "the turn took longer than the agent allows", details)
-        case "aborted":
-            return ErrorBody("aborted", "the turn was aborted", details)
         case _:
-            return None
+            return ErrorBody("aborted", "the turn was aborted", details)

@@ -247,7 +247,9 @@ class TurnScheduler:
             self._fail(run, RequestTimeout(text, session=turn.session, worker=turn.worker))
 
     def _cancel_timer(self, run: Run) -> None:
-        self._alarms.cancel(self._timers.pop(run.name, None))
+        timer = self._timers.pop(run.name, None)
+        if timer is not None:
+            self._alarms.cancel(timer)
 
     def _reject(self, refusal: RejectRun) -> None:
         run = self._pop_run(refusal.run)
@@ -280,6 +282,7 @@ class TurnScheduler:
 
     def set_steerable(self, turn: Turn, *, now: bool) -> None:
         """The turn takes steers from now on, or no longer."""
+        turn.is_steerable = now
         if turn.held is None:
             self._handle(TurnSteerable(turn.id, now))
 

@@ -168,10 +168,15 @@ class Turn:
             self.error = InternalError(
                 f"the supervisor failed to run this prompt: {type(exc).__name__}: {exc}", session=self.session
             )
-        self.error = self.error or self._early_end_error()
-        self.unconsumed = self._take_unconsumed()
-        self.discarded = self._discarded_steers()
-        self.end_error = None if self._end_reason is None else self._end_error(self._end_reason)
+        if self._end_reason is None:
+            self.unconsumed = self._take_unconsumed()
+        else:
+            seen = self._steered[: self._consumed_steers]
+            self.discarded = [run for run in self.runs[self._initial_runs :] if run not in seen]
+            self.end_error = self._end_error(self._end_reason)
+        result = self.result
+        if result is None or (self._end_reason is not None and result.stop_reason == "aborted"):
+            self.error = self.error or self.end_error or self._end_error(None)
 
     async def _lease_and_run(self) -> None:
         attempts = 0
@@ -219,7 +224,7 @@ class Turn:
                     finally:
                         self._is_prompting = False
                         self._prompt_ended.set()
-                        self._set_steerable(now=False)
+                        self._scheduler.set_steerable(self, now=False)
                         if self._paused_at is not None:
                             self._toggle_pause(over)
                         self._deadline_changed.set()
@@ -242,7 +247,7 @@ class Turn:
     def _composed_prompt(self, lease: Lease) -> PromptStream:
         turns, events = self._context.history_turns(self), self._context.claim_events(self)
         self.event_ids = [event.id for event in events]
-        text = with_events(events, self.text)
+        text = with_events(events, self.text) if events else self.text
         return lease.prompt(prompt_params(text, [run.request for run in self.runs], turns))
 
     async def _read(self, lease: Lease, stream: PromptStream) -> None:
@@ -252,7 +257,7 @@ class Turn:
             if self._end_reason is None:
                 self._consumed_steers = self._translator.consumed_steers
             if is_first or self._translator.compaction_changed:
-                self._set_steerable(now=not self._translator.is_compacting)
+                self._scheduler.set_steerable(self, now=not self._translator.is_compacting)
                 is_first = False
             if lease.awaits_person != (self._paused_at is not None):
                 self._toggle_pause("answered" if _has_answer(batch) else "the turn is over")
@@ -293,13 +298,6 @@ class Turn:
         self._deadline_changed.set()
         self._context.set_awaiting_person(self, None if self._paused_at is not None else why)
 
-    def _early_end_error(self) -> PoolError | None:
-        """The error of a turn that was ended, or that never had a result."""
-        result = self.result
-        if result is not None and (self._end_reason is None or result.stop_reason != "aborted"):
-            return None
-        return self._end_error(self._end_reason)
-
     def _end_error(self, ending: EndReason | None) -> PoolError:
         when = "in its turn" if self.worker is not None else "before its turn began"
         match ending:
@@ -317,10 +315,6 @@ class Turn:
                 return interrupted_error(self.leader.request)
             case _:
                 return RunAborted(f"the run of session {self.session} was aborted {when}", session=self.session)
-
-    def _set_steerable(self, *, now: bool) -> None:
-        self.is_steerable = now
-        self._scheduler.set_steerable(self, now=now)
 
     # --- steers -----------------------------------------------------------------------------------------------------
 
@@ -351,20 +345,13 @@ class Turn:
             self._scheduler.requeue_steer(self, run)
 
     def _take_unconsumed(self) -> list[Run]:
-        """Remove the steers that the worker took and never saw; an abort ends them with the turn instead."""
+        """Remove the steers that the worker took and never saw."""
         left = self._translator.queued_steers
-        if self._end_reason is not None or not left:
+        if not left:
             return []
         lost = [run for run in self._steered[-left:] if run in self.runs]
         self.runs = [run for run in self.runs if run not in lost]
         return lost
-
-    def _discarded_steers(self) -> list[Run]:
-        """Of a turn that was to be ended: the steers that it had not looked at by then."""
-        if self._end_reason is None:
-            return []
-        seen = self._steered[: self._consumed_steers]
-        return [run for run in self.runs[self._initial_runs :] if run not in seen]
 
 
 def _has_answer(batch: list[Message]) -> bool:

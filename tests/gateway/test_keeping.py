@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from wire.files import encode_compact
+from store.records import encode_compact
 
 HEAD = 100
 """Bytes around the content of an object of Python, and then some."""

@@ -170,7 +170,6 @@ def test_open_calls_are_those_asked_and_not_decided_in_the_order_of_the_question
         permissions.observe("alice", _event("permission_required", call={"id": call, "name": "bash"}))
     permissions.observe("alice", _event("permission_decided", call_id="c2", decision="allow"))
     permissions.observe("bob", _event("permission_decided", call_id="c1", decision="allow"))
-    permissions.observe("alice", _event("tool", phase="end", call={"id": "c1", "name": "bash"}))
     assert permissions.pending("alice") == [PendingCall("c1", "bash"), PendingCall("c3", "bash")]
     assert (permissions.count, permissions.session_of("c3"), permissions.pending("bob")) == (2, "alice", [])
     permissions.close_session("alice")

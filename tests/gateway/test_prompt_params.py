@@ -7,7 +7,6 @@ import pytest
 from trio.testing import MockClock
 
 from errors import UsageError
-from gateway.runs.run import history_turns
 from gateway.settings import GatewaySettings
 from profiles import AgentSettings, ProfilesSettings
 from router.settings import RouterSettings
@@ -22,30 +21,28 @@ AGENTS = ProfilesSettings(
 @pytest.mark.parametrize(
     ("source", "of_agent", "expected"),
     [
-        (None, None, None),
-        (None, 3, 3),
-        (telegram(), 3, 5),
-        (telegram(), None, 5),
-        (telegram(channel="sms"), 3, 3),
-        (telegram(chat_type="group"), 3, 3),
-        (telegram(chat_type="group"), None, None),
+        (None, "long", None),
+        (None, "brief", 3),
+        (telegram(), "brief", 2),
+        (telegram(), "long", 2),
+        (telegram(channel="sms"), "brief", 3),
+        (telegram(chat_type="group"), "brief", 3),
+        (telegram(chat_type="group"), "long", None),
     ],
 )
-def test_a_channel_limits_its_direct_messages_and_the_agent_all_others(
-    source: MessageSource | None, of_agent: int | None, expected: int | None
+async def test_a_channel_limits_its_direct_messages_and_the_agent_all_others(
+    source: MessageSource | None, of_agent: str, expected: int | None, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    assert history_turns(of_agent, {"telegram": 5}, source) == expected
+    router = RouterSettings(default_agent=of_agent)
+    async with open_world(tmp_path, profiles=AGENTS, router=router, dm_history_limit={"telegram": 2}) as world:
+        await (world.ask("hello", "alice") if source is None else world.ask("hello", source=source))
+        assert world.launcher.asked("prompt")[0].get("history_turns") == expected
 
 
-async def test_the_limit_goes_with_every_prompt_and_needs_no_worker_of_its_own(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    limits = {"telegram": 2}
-    async with open_world(tmp_path, profiles=AGENTS, workers=1, dm_history_limit=limits) as world:
+async def test_the_limit_of_an_agent_needs_no_worker_of_its_own(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path, profiles=AGENTS, workers=1) as world:
         for agent in ("brief", "long"):
             await world.ask("hello", f"s-{agent}", agent=agent)
-        await world.ask("hello", source=telegram())
-        assert [prompt.get("history_turns") for prompt in world.launcher.asked("prompt")] == [3, None, 2]
         assert world.gateway.pool.statistics().counters.spawned == 1
 
 

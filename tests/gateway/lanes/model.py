@@ -263,4 +263,5 @@ class Model:
         short = [each.text for each in talk.prompted if each.short]
         priority = max(each.submit.priority for each in talk.prompted)
         runs = tuple(each.run for each in talk.prompted)
-        self.told.append(("start", key, talk.lane, priority, runs, merge_messages(whole, short)))
+        text = merge_messages(whole, short) if short or len(whole) > 1 else whole[0]
+        self.told.append(("start", key, talk.lane, priority, runs, text))

@@ -6,10 +6,6 @@ from gateway.lanes import RejectionReason
 from gateway.lanes.messages import merge_messages, rejection_text, summary_line
 
 
-def test_a_single_message_is_the_prompt_as_it_is() -> None:
-    assert merge_messages([" /skill now \n"], []) == " /skill now \n"
-
-
 def test_merged_messages_stand_under_their_numbers_below_a_heading_that_says_how_they_came() -> None:
     assert merge_messages(["Fix the test.", "No, delete it.\nAnd tell me."], []) == (
         "[2 messages came in while you were busy, in this order. "
