@@ -1,22 +1,152 @@
-"""Messages put into the running turn: taken, refused, never seen, kept out of a compaction."""
+"""Messages put into the running turn: taken, refused, never seen, out of time, cut off."""
+
+from pathlib import Path
+from typing import Any
 
 import pytest
-from trio.testing import wait_all_tasks_blocked
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
-from tests.gateway.world import World
+from tests.gateway.workers import GatewayWorker
+from tests.gateway.world import WholeStore, World, open_world
+
+FLAGS = {"refuses": ("refuses_steers", True), "ignores": ("ignores_steers", True), "quiet": ("tells_queue", False)}
+"""What the worker does from then on: refuse steers, leave them unanswered, not say how many of them wait."""
+
+OPTIONS: dict[str, dict[str, Any]] = {"safe": {"retry_safe": True}, "5s": {"timeout": 5}, "10s": {"timeout": 10}}
+
+STORIES = {
+    "one that the model saw is answered by the turn": ("hang; a; consume; finish", "hang=done a=done", "hang"),
+    "one that the worker refuses has a turn of its own and comes first": (
+        "hang; refuses; a; b followup; finish",
+        "hang=done a=a b=b",
+        "hang, say a, say b",
+    ),
+    "those that the turn never saw have turns of their own": (
+        "hang; a; consume; b; c; finish",
+        "hang=done a=done b=b c=c",
+        "hang, say b, say c",
+    ),
+    "one that a dying worker took and the model never saw is left to the next": (
+        "hang; a; consume; b; die",
+        "hang=worker_exited a=worker_exited b=b",
+        "hang, say b",
+    ),
+    "of several the last are those that were not seen, also where one was never answered": (
+        "hang; a; consume; ignores; b; die",
+        "hang=worker_exited a=worker_exited b=b",
+        "hang, say b",
+    ),
+    "one that a dying worker may have acted upon is not repeated": (
+        "hang; ignores; quiet; a; die",
+        "hang=worker_exited a=worker_exited",
+        "hang",
+    ),
+    "the same is repeated where it may be": (
+        "hang; ignores; quiet; a safe; die",
+        "hang=worker_exited a=a",
+        "hang, say a",
+    ),
+    "beside a prompt that is sent again it has a turn of its own": (
+        "hang safe; a safe; consume; die; finish",
+        "hang=done a=a",
+        "hang, hang, say a",
+    ),
+    "what one worker said of its steers does not hold for the next": (
+        "hang safe; a safe; die; quiet; b 9; finish",
+        "hang=done a=a b=done",
+        "hang, hang, say a",
+    ),
+    "an abort ends them with the turn and leaks nothing into the next": (
+        "hang; a; consume; b; abort; c",
+        "hang=aborted a=aborted b=aborted c=c",
+        "hang, say c",
+    ),
+    "an abort of one ends it alone": ("hang; a; abort a; consume; finish", "hang=done a=aborted", "hang"),
+    "an abort of one that is under way ends it alone": (
+        "hang; ignores; a; abort a; finish; wait 60",
+        "hang=done a=aborted",
+        "hang",
+    ),
+    "an abort ends one that is under way with its turn": (
+        "stubborn; ignores; a; abort; wait 60; b",
+        "stubborn=aborted a=aborted b=b",
+        "stubborn, say b",
+    ),
+    "the end of the turn's time ends one that is under way": (
+        "stubborn 10s; ignores; a; wait 60; b",
+        "stubborn=request_timeout a=request_timeout b=b",
+        "stubborn, say b",
+    ),
+    "a turn that is being aborted takes none": (
+        "stubborn; abort; a; wait 60",
+        "stubborn=aborted a=a",
+        "stubborn, say a",
+    ),
+    "one that was not seen is not answered by a turn that ends before it heeds an interruption": (
+        "stubborn; a; consume; b; ignores; c; d interrupt; empty; finish",
+        "stubborn=done a=done b=aborted c=aborted d=d",
+        "stubborn, say d",
+    ),
+    "it ends when its own time is over and its turn goes on": (
+        "hang; a 5s; wait 5; finish",
+        "hang=done a=request_timeout",
+        "hang",
+    ),
+    "one that is never answered ends in its time too": (
+        "hang; ignores; a 5s; wait 5; abort",
+        "hang=aborted a=request_timeout",
+        "hang",
+    ),
+    "one that came back keeps the time it had": (
+        "hang; refuses; a 5s; wait 5; finish",
+        "hang=done a=request_timeout",
+        "hang",
+    ),
+}
 
 
-async def test_a_message_while_the_session_is_busy_goes_into_the_running_turn(world: World) -> None:
-    worker = await world.hanging(run="first")
-    steered = await world.begin("left")
-    assert worker.steers == ["left"]
-    worker.consume()
-    worker.finish("went left")
-    outcome = await steered.wait()
-    assert (outcome.text, outcome.status) == ("went left", "ok")
-    assert (await world.run("first").wait()).text == "went left"
-    assert world.launcher.prompts == ["hang"]
+def _busy(world: World) -> GatewayWorker:
+    return next(worker for worker in world.launcher.workers if worker.running is not None)
+
+
+async def _perform(world: World, name: str, words: list[str]) -> None:
+    """What the worker does, or a message: ``hang`` and ``stubborn`` begin the turn, any other says its own name."""
+    if name in FLAGS:
+        setattr(_busy(world), *FLAGS[name])
+    elif name in {"consume", "finish", "die"}:
+        getattr(_busy(world), name)()
+    elif name == "empty":
+        _busy(world).tell("queue_update", steers=0, follow_ups=0)
+    elif name == "abort":
+        assert (await world.call("abort", session="alice", **({"run": words[0]} if words else {})))["aborted"] is True
+    elif name == "wait":
+        await trio.sleep(float(words[0]))
+    else:
+        params: dict[str, Any] = {}
+        for word in words:
+            if word.isdigit():
+                params["priority"] = int(word)
+            else:
+                params |= OPTIONS.get(word, {"queue": word})
+        await world.begin(name if name in {"hang", "stubborn"} else f"say {name}", run=name, **params)
+    await wait_all_tasks_blocked()
+
+
+@pytest.mark.parametrize("title", STORIES)
+async def test_what_becomes_of_a_message_that_was_put_into_a_turn(world: World, title: str) -> None:
+    story, ends, prompts = STORIES[title]
+    for step in story.split("; "):
+        name, *words = step.split()
+        await _perform(world, name, words)
+    for run_id, expected in (end.split("=") for end in ends.split()):
+        with trio.fail_after(0.001):
+            outcome = await world.run(run_id).wait()
+        assert (run_id, outcome.error.code if outcome.error else outcome.text) == (run_id, expected)
+    assert world.launcher.prompts == prompts.split(", ")
+    starts = [event["run_id"] for event in await world.events("run:start")]
+    assert len(starts) == len(set(starts)), "a run starts once"
     world.assert_at_rest()
 
 
@@ -30,62 +160,21 @@ async def test_a_steered_run_tells_its_own_story_and_whose_turn_it_is_in(world: 
     assert events[1]["data"]["leader"] == "first"
 
 
-async def test_a_steer_that_the_worker_refuses_has_a_turn_of_its_own_and_comes_first(world: World) -> None:
-    worker = await world.hanging(run="first")
-    worker.refuses_steers = True
-    steered = await world.begin("say second")
-    later = await world.begin("say third", queue="followup")
-    worker.finish()
-    assert [(await run.wait()).text for run in (steered, later)] == ["second", "third"]
-    assert world.launcher.prompts == ["hang", "say second", "say third"]
-
-
-async def test_a_steer_that_the_turn_never_saw_has_a_turn_of_its_own(world: World) -> None:
-    worker = await world.hanging(run="first")
-    seen = await world.begin("say 1")
-    worker.consume()
-    unseen = [await world.begin(f"say {number}") for number in (2, 3)]
-    worker.finish("end")
-    assert (await seen.wait()).text == "end"
-    assert [(await run.wait()).text for run in unseen] == ["2", "3"]
-    assert world.launcher.prompts == ["hang", "say 2", "say 3"]
-    starts = [event["run_id"] for event in await world.events("run:start")]
-    assert len(starts) == len(set(starts)) == 4
-    world.assert_at_rest()
-
-
 async def test_before_its_first_word_and_during_a_compaction_a_turn_takes_nothing(world: World) -> None:
     await world.begin("mute")
     worker = world.launcher.running("mute")
     await world.begin("say 1")
-    assert worker.steers == []
     with pytest.raises(UsageError, match="takes messages now"):
         await world.call("steer", session="alice", text="now")
-    await world.call("abort", session="alice", clear=True)
-    worker = await world.hanging(run="first")
-    worker.tell("compaction", phase="start", reason="threshold")
-    await wait_all_tasks_blocked()
-    follow_up = await world.begin("say 2")
-    assert worker.steers == []
-    worker.tell("compaction", phase="end", reason="threshold")
-    await wait_all_tasks_blocked()
-    steered = await world.begin("in time", priority=6)
-    assert worker.steers == ["in time"]
-    worker.consume()
-    worker.finish("end")
-    assert [(await run.wait()).text for run in (steered, follow_up)] == ["end", "2"]
-
-
-async def test_a_turn_that_begins_with_a_compaction_takes_nothing_until_its_end(world: World) -> None:
-    await world.begin("mute")
-    worker = world.launcher.running("mute")
     worker.transport.say(
-        {"event": "run_start", "data": {}},
-        {"event": "compaction", "data": {"phase": "start", "reason": "overflow"}},
+        {"event": "run_start", "data": {}}, {"event": "compaction", "data": {"phase": "start", "reason": "overflow"}}
     )
-    await wait_all_tasks_blocked()
-    await world.begin("say 1")
+    await world.begin("say 2", priority=6)
     assert worker.steers == []
+    worker.tell("compaction", phase="end", reason="overflow")
+    await wait_all_tasks_blocked()
+    await world.begin("in time", priority=7)
+    assert worker.steers == ["in time"]
 
 
 async def test_what_a_worker_throws_away_at_the_end_of_its_run_was_never_seen(world: World) -> None:
@@ -99,88 +188,83 @@ async def test_what_a_worker_throws_away_at_the_end_of_its_run_was_never_seen(wo
     assert (await steered.wait()).text == "again"
 
 
-async def test_of_a_prompt_that_is_sent_again_the_steers_have_turns_of_their_own(world: World) -> None:
-    await world.begin("hang", run="first", retry_safe=True)
-    worker = world.launcher.running("hang")
-    steered = await world.begin("say other", retry_safe=True)
-    worker.consume()
-    worker.die()
-    await wait_all_tasks_blocked()
-    world.launcher.running("hang").finish("second attempt")
-    assert (await world.run("first").wait()).text == "second attempt"
-    assert (await steered.wait()).text == "other"
-    assert world.launcher.prompts == ["hang", "hang", "say other"]
-    world.assert_at_rest()
-
-
-async def test_a_steer_that_was_not_seen_is_not_answered_by_a_turn_that_ends_before_it_heeds_an_interruption(
-    world: World,
-) -> None:
-    await world.begin("stubborn", run="first")
-    worker = world.launcher.running("stubborn")
-    seen = await world.begin("seen")
-    worker.consume()
-    unseen = await world.begin("unseen")
-    worker.ignores_steers = True
-    unanswered = await world.begin("unanswered")
-    newer = await world.begin("say newer", queue="interrupt")
-    worker.tell("queue_update", steers=0, follow_ups=0)
-    worker.finish("well before it")
-    outcomes = [await run.wait() for run in (world.run("first"), seen, unseen, unanswered, newer)]
-    assert [outcome.text for outcome in outcomes] == ["well before it", "well before it", "", "", "newer"]
-    assert [outcome.error.code if outcome.error else "" for outcome in outcomes] == [
-        "",
-        "",
-        "aborted",
-        "aborted",
-        "",
-    ]
-    assert world.launcher.prompts == ["stubborn", "say newer"]
-    world.assert_at_rest()
-
-
 async def test_steers_of_the_method_go_into_the_turn_or_are_refused(world: World) -> None:
     with pytest.raises(UsageError, match="send it as a run"):
         await world.call("steer", session="alice", text="left")
     worker = await world.hanging(run="first")
-    accepted = await world.call("steer", session="alice", text="left", run="k1")
-    assert (accepted["run_id"], accepted["status"]) == ("k1", "accepted")
-    await wait_all_tasks_blocked()
-    worker.consume()
-    worker.finish("went left")
-    assert (await world.call("agent.wait", run_id="k1"))["text"] == "went left"
-
-
-async def test_a_slash_command_is_no_steer(world: World) -> None:
-    worker = await world.hanging(run="first")
     for command in ("/reset", "/status", " /stop now", "/queue followup text"):
         with pytest.raises(UsageError, match="a slash command is no message for a turn"):
             await world.call("steer", session="alice", text=command)
-    await world.call("steer", session="alice", text="/etc/hosts is a file", run="k1")
+    accepted = await world.call("steer", session="alice", text="/etc/hosts is a file", run="k1")
+    assert (accepted["run_id"], accepted["status"]) == ("k1", "accepted")
     await wait_all_tasks_blocked()
     worker.consume()
+    worker.ignores_steers = True
+    await world.begin("left")
     worker.finish("went on")
-    assert (await world.call("agent.wait", run_id="k1"))["text"] == "went on"
+    await wait_all_tasks_blocked()
+    with pytest.raises(UsageError, match="takes messages now"):  # it has ended and waits for the steer's answer
+        await world.call("steer", session="alice", text="right")
+    assert (await world.run("k1").wait()).text == "went on"
 
 
-@pytest.mark.parametrize("count", [2, 5])
-async def test_steers_reach_the_worker_in_the_order_of_their_arrival(world: World, count: int) -> None:
-    store = world.store
-    worker = await world.hanging(run="first")
-    store.hold_commits()
-    texts = [f"text {number}" for number in range(count)]
+async def test_steers_reach_the_worker_in_the_order_of_their_arrival(world: World) -> None:
+    worker = await world.hanging()
+    world.store.hold_commits()
+    texts = [f"text {number}" for number in range(5)]
     for text in texts:
         world.nursery.start_soon(world.send, text)
         await wait_all_tasks_blocked()
     assert worker.steers == []
-    store.let_commit()
+    world.store.let_commit()
     await wait_all_tasks_blocked()
     assert worker.steers == texts
 
 
 async def test_an_image_is_never_steered(world: World) -> None:
-    worker = await world.hanging(run="first")
+    worker = await world.hanging()
     run = await world.begin("say look", images=[{"data": "AA=="}])
     assert worker.steers == []
     worker.finish()
     assert (await run.wait()).text == "look"
+
+
+@pytest.mark.parametrize("ignores", [False, True])
+async def test_a_steer_at_the_very_moment_of_the_turns_end_is_not_lost(world: World, *, ignores: bool) -> None:
+    worker = await world.hanging(run="first")
+    worker.ignores_steers = ignores
+    worker.finish("end")
+    steered = await world.send("say late")
+    with trio.fail_after(120):
+        assert (await steered.wait()).text == "late"
+    assert (await world.run("first").wait()).text == "end"
+    world.assert_at_rest()
+
+
+async def test_an_abort_of_a_collected_run_ends_that_run_alone_and_the_leaders_all(world: World) -> None:
+    for number in range(4):
+        await world.begin("hang", run=f"k{number}", queue="collect")
+    world.launcher.slow = True
+    world.launcher.running("hang").finish()
+    await trio.sleep(5)  # what is collected waits for more
+    await world.begin("left", run="steered")
+    await world.call("abort", session="alice", run="k2")
+    assert (await world.run("k2").wait()).reason == "interrupted"
+    assert world.run("k1").is_live
+    await world.call("abort", session="alice", run="k1")
+    assert {(await world.run(key).wait()).reason for key in ("k1", "k3", "steered")} == {"interrupted"}
+    world.assert_at_rest()
+
+
+async def test_the_end_of_the_gateway_while_a_steer_is_under_way_leaves_it_told(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    store = WholeStore()
+    async with open_world(tmp_path, store=store) as world:
+        worker = await world.hanging(run="first")
+        worker.ignores_steers = True
+        await world.begin("left", run="second")
+    async with open_world(tmp_path, store=store.after_a_stop()) as world:
+        outcome = await world.run("second").wait()
+        assert outcome.error is not None
+        assert outcome.error.code == "interrupted"

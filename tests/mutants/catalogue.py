@@ -184,7 +184,7 @@ _GATEWAY = (
         "or turn.is_exclusive",
         "",
         (
-            "tests/gateway/lanes/test_modes.py::test_an_exclusive_run_is_never_steered_and_an_exclusive_turn_takes_no_steers",
+            "tests/gateway/lanes/test_machine.py::test_an_exclusive_run_is_never_steered_and_an_exclusive_turn_takes_no_steers",
         ),
     ),
     Mutant(

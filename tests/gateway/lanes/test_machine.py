@@ -1,25 +1,28 @@
+"""What the lane machine says beside the transcripts: whole actions, texts, errors, figures, bounds."""
+
 import pytest
 
 from errors import UsageError
 from gateway.lanes import (
-    Clear,
     LaneStats,
     LaneStimulus,
-    Reconfigure,
     RejectionReason,
     RejectRun,
     SessionLaneStats,
     StartTurn,
+    Steer,
     SteerRejected,
     Submit,
     Tick,
     TurnEnded,
     TurnSteerable,
 )
-from gateway.settings import QueueMode, QueueSettings
+from gateway.settings import Overflow, QueueMode
 from tests.gateway.lanes.world import World
 
-# --- one turn per session ---------------------------------------------------------------------------------------------
+
+def submit(run: str, session: str = "s", mode: QueueMode = QueueMode.STEER) -> Submit:
+    return Submit(run=run, session=session, text="x", mode=mode)
 
 
 @pytest.mark.parametrize("mode", list(QueueMode))
@@ -31,206 +34,72 @@ def test_a_free_session_starts_at_once_in_every_mode(mode: QueueMode) -> None:
     assert world.machine.next_wakeup() is None
 
 
-def test_runs_of_one_session_are_strictly_serial_and_sessions_do_not_wait_for_each_other() -> None:
-    world = World()
-    world.follow("a", "b", "c")
-    world.follow("x", session="other")
-    assert (world.runs(), world.runs("other")) == (("a",), ("x",))
-    assert world.machine.waiting("s") == ("b", "c")
+def test_an_exclusive_run_is_never_steered_and_an_exclusive_turn_takes_no_steers() -> None:
+    World().play("follow r -> start r; open; steer hold alone; end -> start hold; open; steer a; waits a")
+
+
+def test_over_the_global_limit_the_lowest_priority_gives_way_the_latest_among_equals() -> None:
+    world = World(pending=3)
+    world.play(
+        "follow r1 @1 -> start r1; follow a @1 !3; follow r2 @2 -> start r2; follow b @2; follow r3 @3 -> start r3"
+    )
+    world.play("follow c @3 !3; follow important @1 -> c:evicted")
+    assert "3 messages wait in all (gateway.queue.pending)" in world.texts["c"]
+
+
+@pytest.mark.parametrize(
+    ("overflow", "run", "words"),
+    [
+        (Overflow.NEW, "b", "s has 1 messages waiting already (gateway.queue.cap)"),
+        (Overflow.OLD, "a", "gave way"),
+    ],
+)
+def test_a_caller_whose_message_found_no_room_is_told_the_limit(overflow: Overflow, run: str, words: str) -> None:
+    world = World(cap=1, overflow=overflow)
+    for each in "rab":
+        world.submit(each)
+    assert words in world.texts[run]
+
+
+@pytest.mark.parametrize("mode", list(QueueMode)[:3])
+def test_the_prompt_has_a_line_of_each_summarized_message_above_the_whole_ones(mode: QueueMode) -> None:
+    world = World(cap=1)
+    for run, text in {"r": "", "a": "look\n  at " + "x" * 200, "b": "2", "c": "3"}.items():
+        world.submit(run, mode, text=text)
+    world.pass_time(10)
     world.end()
-    assert world.runs() == ("b",)
-    world.end()
-    assert world.runs() == ("c",)
-    assert world.end() == []
-    assert world.ends == {"a": "t1", "b": "t3", "c": "t4"}
+    assert world.prompt().endswith("[Dropped: 2]\n- look at " + "x" * 151 + "…\n- 2\n\n[In full]\n3")
 
 
-def test_a_session_is_busy_from_its_first_message_until_its_last_turn_has_ended() -> None:
-    world = World()
-    assert not world.is_busy("s")
-    assert world.machine.running_turn("s") is None
-    world.follow("a", "b")
-    world.end()
-    assert world.is_busy("s")
-    assert world.machine.depth("s") == 0
-    world.end()
-    assert not world.is_busy("s")
+def test_a_debounce_cannot_starve_however_fast_messages_come_and_old_ones_go() -> None:
+    for cap, overflow in ((1, Overflow.SUMMARIZE), (2, Overflow.OLD), (20, Overflow.OLD)):
+        world = World(debounce=0.5, cap=cap, overflow=overflow)
+        world.play("collect r -> start r; collect a; end")
+        began = world.now
+        for number in range(30):
+            world.pass_time(0.1)
+            if world.turns:
+                break
+            world.submit(f"r{number}", QueueMode.COLLECT)
+        assert world.now - began == pytest.approx(2.0)
 
 
-def test_what_waits_is_served_by_priority_and_then_by_arrival() -> None:
-    world = World()
-    world.follow("running", "a")
-    world.follow("low", priority=1)
-    world.follow("high 1", "high 2", priority=9)
-    world.follow("b")
-    assert world.machine.waiting("s") == ("high 1", "high 2", "a", "b", "low")
-    for run in world.machine.waiting("s"):
-        world.end()
-        assert world.runs() == (run,)
-
-
-# --- named lanes ------------------------------------------------------------------------------------------------------
-
-
-def test_a_named_lane_bounds_the_turns_that_run_in_it_and_no_others() -> None:
-    world = World(lanes={"cron": 1})
-    world.submit("a", session="1", lane="cron")
-    world.submit("b", session="2", lane="cron")
-    world.submit("c", session="3")
-    assert [world.runs(session) for session in "123"] == [("a",), (), ("c",)]
-    world.end("3")
-    assert world.runs("2") == ()
-    world.end("1")
-    assert world.runs("2") == ("b",)
-
-
-def test_a_lane_is_first_come_first_served_within_a_priority_and_the_higher_priority_goes_first() -> None:
-    world = World(lanes={"cron": 1})
-    for number, priority in enumerate((5, 5, 3, 5, 8)):
-        world.submit(f"r{number}", session=f"s{number}", lane="cron", priority=priority)
-    served = []
-    for session in ("s0", "s4", "s1", "s3", "s2"):
-        served.append(world.runs(session))
-        world.end(session)
-    assert served == [("r0",), ("r4",), ("r1",), ("r3",), ("r2",)]
-
-
-def test_a_session_that_waits_for_a_slot_is_busy_and_its_next_message_waits_behind() -> None:
-    world = World(lanes={"cron": 1})
-    world.submit("a", session="1", lane="cron")
-    world.submit("b", session="2", lane="cron")
-    assert world.is_busy("2")
-    assert world.submit("c", QueueMode.STEER, session="2") == []
-    assert world.machine.waiting("2") == ("b", "c")
-
-
-def test_a_session_keeps_its_place_in_line_by_the_arrival_of_its_message_not_of_its_last_turn() -> None:
-    """Its message came before the other session's, so it goes first although that one has not had a turn at all."""
-    world = World(lanes={"cron": 1})
-    world.submit("a1", session="a", lane="cron")
-    world.submit("a2", session="a", lane="cron")
-    world.submit("b1", session="b", lane="cron")
-    world.submit("a3", session="a", lane="cron")
-    order: list[str] = []
-    for _ in range(4):
-        session = next(each for each in "ab" if world.runs(each))
-        order += world.runs(session)
-        world.end(session)
-    assert order == ["a1", "a2", "b1", "a3"]
-
-
-def test_a_more_important_message_takes_its_session_forward_in_line_and_into_another_lane() -> None:
-    world = World(lanes={"cron": 1})
-    world.submit("a", session="1", lane="cron")
-    world.submit("b", session="2", lane="cron")
-    world.submit("c", session="3", lane="cron")
-    world.submit("urgent", session="3", lane="cron", priority=9)
-    world.submit("elsewhere", session="2", priority=9)
-    assert world.runs("2") == ("elsewhere",)
-    world.end("1")
-    assert world.runs("3") == ("urgent",)
-    world.end("2")
-    world.end("3")
-    assert world.runs("2") == ("b",), "it has kept its place by arrival"
-
-
-def test_a_limit_of_zero_is_none() -> None:
-    world = World(lanes={"main": 0})
-    world.submit("a", session="1")
-    world.submit("b", session="2")
-    assert world.runs("2") == ("b",)
-
-
-def test_a_lane_of_two_gives_each_free_slot_to_one_session() -> None:
-    world = World(lanes={"sub": 2})
-    for number in range(5):
-        world.submit(f"r{number}", session=f"{number}", lane="sub")
-    assert [bool(world.runs(f"{number}")) for number in range(5)] == [True, True, False, False, False]
-    world.end("1")
-    assert [bool(world.runs(f"{number}")) for number in range(5)] == [True, False, True, False, False]
-
-
-# --- taking back, clearing, new settings ------------------------------------------------------------------------------
-
-
-def test_a_withdrawn_message_never_runs_and_nothing_else_is_said_about_it() -> None:
-    world = World()
-    world.follow("a", "b", "c")
-    assert world.withdraw("b") == []
-    world.end()
-    assert world.runs() == ("c",)
-
-
-def test_withdrawing_what_runs_or_is_unknown_changes_nothing() -> None:
-    world = World()
-    world.follow("a")
-    world.steerable()
-    world.submit("steered", QueueMode.STEER)
-    before = world.machine.snapshot()
-    for run in ("a", "steered", "nobody"):
-        assert world.withdraw(run) == []
-    assert world.machine.snapshot() == before
-
-
-def test_a_session_whose_only_message_in_line_is_withdrawn_is_free_and_the_line_closes_up() -> None:
-    world = World(lanes={"cron": 1})
-    for number in range(3):
-        world.submit(f"r{number}", session=f"{number}", lane="cron")
-    world.withdraw("r1")
-    assert not world.is_busy("1")
-    world.end("0")
-    assert world.runs("2") == ("r2",)
-
-
-def test_clearing_a_lane_fails_the_waiting_ones_and_lets_the_turn_go_on() -> None:
-    world = World()
-    world.follow("a", "b", "c")
-    told = world.tell(Clear("s"))
-    assert [(type(action), action.run, action.reason) for action in told if isinstance(action, RejectRun)] == [
-        (RejectRun, "b", RejectionReason.CLEARED),
-        (RejectRun, "c", RejectionReason.CLEARED),
-    ]
-    assert world.runs() == ("a",)
-    assert world.end() == []
-    assert not world.is_busy("s")
-
-
-def test_clearing_a_session_that_is_free_does_nothing() -> None:
-    assert World().tell(Clear("s")) == []
-
-
-def test_wider_lanes_serve_those_in_line_at_once_and_narrower_ones_let_running_turns_finish() -> None:
-    world = World(lanes={"cron": 1})
-    for number in range(4):
-        world.submit(f"r{number}", session=f"{number}", lane="cron")
-    world.settings = QueueSettings(lanes={"cron": 3})
-    assert [action.runs for action in world.tell(Reconfigure(world.settings)) if isinstance(action, StartTurn)] == [
-        ("r1",),
-        ("r2",),
-    ]
-    world.settings = QueueSettings(lanes={"cron": 1})
-    assert world.tell(Reconfigure(world.settings)) == []
-    for session in "01":
-        assert world.end(session) == []
-    world.end("2")
-    assert world.runs("3") == ("r3",)
-
-
-def test_smaller_limits_lose_nobody_who_waits_already() -> None:
-    world = World(cap=5)
-    world.follow("running", *"abcde")
-    world.settings = QueueSettings(cap=1, pending=1)
-    assert world.tell(Reconfigure(world.settings)) == []
-    assert world.machine.waiting("s") == tuple("abcde")
-
-
-def test_a_shorter_debounce_counts_for_those_who_gather_already() -> None:
-    world = World(debounce=60.0)
-    world.follow("running", "a", "b", mode=QueueMode.COLLECT)
-    world.end()
-    assert world.machine.next_wakeup() == world.now + 60.0
-    world.tell(Reconfigure(QueueSettings(debounce=0.0)))  # type: ignore[arg-type]  # a plain number of seconds will do
-    assert world.runs() == ("a", "b")
+@pytest.mark.parametrize("limit", ["steers", "summaries"])
+def test_a_thousand_steers_of_a_turn_and_summaries_of_a_session_are_kept_and_no_more(limit: str) -> None:
+    world = World(cap=1, pending=100_000)
+    world.play("follow r -> start r")
+    if limit == "steers":
+        world.play("open")
+        for number in range(1000):
+            assert world.machine.handle(submit(f"r{number}"), world.now) == [Steer("t1", f"r{number}")]
+        assert world.machine.handle(submit("late"), world.now) == []
+        assert world.machine.waiting("s") == ("late",)
+    else:
+        refused = [told for n in range(1010) for told in world.machine.handle(submit(f"r{n}"), world.now)]
+        assert [(told.run, told.reason) for told in refused if isinstance(told, RejectRun)] == [
+            (f"r{number}", RejectionReason.DROPPED) for number in range(9)
+        ]
+        assert world.machine.depth("s") == 1001
 
 
 # --- what makes no sense ----------------------------------------------------------------------------------------------
@@ -239,24 +108,20 @@ def test_a_shorter_debounce_counts_for_those_who_gather_already() -> None:
 @pytest.mark.parametrize(
     ("stimulus", "message"),
     [
-        (Submit(run="a", session="s", text="", mode=QueueMode.STEER), "run 'a' is in the lanes already"),
-        (Submit(run="b", session="z", text="", mode=QueueMode.STEER), "run 'b' is in the lanes already"),
-        (Submit(run="c", session="s", text="", mode=QueueMode.STEER), "run 'c' is in the lanes already"),
+        (submit("a"), "run 'a' is in the lanes already"),
+        (submit("b", "z"), "run 'b' is in the lanes already"),
+        (submit("c"), "run 'c' is in the lanes already"),
         (TurnEnded("t9"), "no turn 't9' is running"),
         (TurnSteerable("t9", steerable=True), "no turn 't9' is running"),
         (SteerRejected("t9", "b"), "no turn 't9' is running"),
         (SteerRejected("t1", "a"), "run 'a' was not steered into turn 't1'"),
-        (SteerRejected("t1", "c"), "run 'c' was not steered into turn 't1'"),
         (TurnEnded("t1", ("b", "c")), "run 'c' was not steered into turn 't1'"),
         (TurnEnded("t1", ("b", "b")), "turn 't1' gives the same run back twice"),
     ],
 )
 def test_a_stimulus_that_makes_no_sense_is_refused_and_changes_nothing(stimulus: LaneStimulus, message: str) -> None:
     world = World()
-    world.follow("a")
-    world.steerable()
-    world.submit("b", QueueMode.STEER)
-    world.submit("c")
+    world.play("follow a -> start a; open; steer b -> steer b; follow c")
     before = world.machine.snapshot()
     with pytest.raises(UsageError, match=message):
         world.tell(stimulus)
@@ -265,45 +130,27 @@ def test_a_stimulus_that_makes_no_sense_is_refused_and_changes_nothing(stimulus:
 
 def test_what_was_due_when_a_stimulus_was_refused_is_told_by_the_next_call() -> None:
     world = World()
-    world.follow("a", "b", mode=QueueMode.COLLECT)
-    world.end()
+    world.play("collect r a -> start r; end")
     world.now += 10
     with pytest.raises(UsageError):
-        world.machine.handle(TurnEnded("nobody's"), world.now)
+        world.machine.handle(TurnEnded("t9"), world.now)
     assert world.machine.next_wakeup() == world.now
-    world.tell(Tick())
-    assert world.runs() == ("b",)
-
-
-def test_a_run_that_has_ended_may_come_again() -> None:
-    world = World()
-    world.follow("a")
-    world.end()
-    world.ends.clear()
-    world.follow("a")
-    assert world.runs() == ("a",)
+    assert [action.runs for action in world.tell(Tick()) if isinstance(action, StartTurn)] == [("a",)]
 
 
 def test_time_never_goes_back() -> None:
     world = World()
-    world.follow("a", "b", mode=QueueMode.COLLECT)
-    world.end()
-    late = Submit(run="c", session="s", text="", mode=QueueMode.COLLECT)
-    world.machine.handle(late, world.now - 500.0)
+    world.play("collect r a -> start r; end")
+    world.machine.handle(submit("c", mode=QueueMode.COLLECT), world.now - 500.0)
     assert world.machine.next_wakeup() == world.now + 0.5
-
-
-# --- status -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_snapshot_shows_lanes_sessions_and_sums() -> None:
     world = World(lanes={"cron": 1}, cap=1)
-    world.submit("a", session="1", lane="cron")
-    world.submit("b", session="2", lane="cron")
-    world.follow("c", session="3")
-    world.steerable("3")
-    world.submit("d", QueueMode.STEER, session="3")
-    world.follow("e", "f", session="3")
+    world.play(
+        "follow a @1 #cron -> start a; follow b @2 #cron; follow c @3 -> start c; open @3; steer d @3 -> steer d"
+    )
+    world.play("follow e f @3")
     snapshot = world.machine.snapshot()
     assert (snapshot.running, snapshot.waiting) == (2, 3)
     assert snapshot.lanes == (

@@ -1,13 +1,18 @@
-"""A world around the lanes: it carries out actions on paper, keeps the time and its own books, and objects to nonsense.
+"""A world around the lanes: it carries out actions on paper, keeps time and its own books, and objects to nonsense."""
 
-Turns end, steers are refused and time passes only when whoever drives it says so.
-"""
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from gateway.lanes import (
     AbortTurn,
+    Clear,
     LaneAction,
     LaneMachine,
     LaneStimulus,
+    Reconfigure,
     RejectRun,
     StartTurn,
     Steer,
@@ -18,8 +23,9 @@ from gateway.lanes import (
     TurnSteerable,
     Withdraw,
 )
-from gateway.settings import QueueMode, QueueSettings
-from tests.gateway.lanes.audit import audit
+from gateway.settings import Overflow, QueueMode, QueueSettings
+
+_MODES = {"follow": "followup", "steer": "steer", "collect": "collect", "interrupt": "interrupt"}
 
 
 class PaperTurn:
@@ -32,14 +38,14 @@ class PaperTurn:
 
 
 class World:
-    """The machine, the time, and where every run has ended up."""
+    """The machine, the time, and where every run has ended. Time passes and turns end only when the test says so."""
 
-    def __init__(self, *, now: float = 1000.0, **settings: object) -> None:
-        self.settings = QueueSettings(**settings)  # type: ignore[arg-type]  # tests name fields; QueueSettings checks them
+    def __init__(self, *, now: float = 1000.0, **settings: Any) -> None:
+        self.settings = QueueSettings(**settings)
         self.machine = LaneMachine(self.settings)
         self.now = now
-        self.open: dict[str, Submit] = {}
-        """Runs that wait, as far as the world has been told."""
+        self.open: dict[str, str] = {}
+        """The sessions of runs that wait, as far as the world has been told."""
         self.turns: dict[str, PaperTurn] = {}
         self.ends: dict[str, str] = {}
         """How each run ended: the turn that answered for it, the reason of its refusal, or ``withdrawn``."""
@@ -52,61 +58,39 @@ class World:
         actions = self.machine.handle(stimulus, self.now)
         for action in actions:
             self._carry_out(action)
-        audit(self.machine, self.now)
-        assert {run for session in self.sessions() for run in self.machine.waiting(session)} == set(self.open)
+        self._audit()
         return actions
 
     def submit(
-        self,
-        run: str,
-        mode: QueueMode = QueueMode.FOLLOWUP,
-        *,
-        session: str = "s",
-        text: str | None = None,
-        priority: int = 5,
-        lane: str = "main",
-        exclusive: bool = False,
+        self, run: str, mode: str = QueueMode.FOLLOWUP, *, session: str = "s", **options: Any
     ) -> list[LaneAction]:
-        submit = Submit(
-            run=run,
-            session=session,
-            text=f"text of {run}" if text is None else text,
-            mode=mode,
-            priority=priority,
-            lane=lane,
-            exclusive=exclusive,
+        self.open[run] = session
+        self.ends.pop(run, None)
+        return self.tell(
+            Submit(run=run, session=session, mode=QueueMode(mode), **{"text": f"text of {run}", **options})
         )
-        self.open[run] = submit
-        return self.tell(submit)
-
-    def follow(self, *runs: str, **options: object) -> None:
-        """Several messages of one kind, one after the other."""
-        for run in runs:
-            self.submit(run, **options)  # type: ignore[arg-type]  # the keywords of ``submit``
-
-    def steerable(self, session: str = "s", *, steerable: bool = True) -> None:
-        assert self.tell(TurnSteerable(self.turn(session), steerable)) == []
 
     def refuse_steer(self, run: str, session: str = "s") -> list[LaneAction]:
         turn = self.turn(session)
         self.turns[turn].steered.remove(run)
-        self.open[run] = Submit(run=run, session=session, text="", mode=QueueMode.STEER)
+        self.open[run] = session
         return self.tell(SteerRejected(turn, run))
 
     def end(self, session: str = "s", unconsumed: tuple[str, ...] = ()) -> list[LaneAction]:
         turn = self.turn(session)
         paper = self.turns.pop(turn)
-        for run in (*paper.start.runs, *paper.steered):
-            if run in unconsumed:
-                self.open[run] = Submit(run=run, session=session, text="", mode=QueueMode.STEER)
-            else:
-                self.ends[run] = turn
+        self.open.update(dict.fromkeys(unconsumed, session))
+        self.ends.update({run: turn for run in (*paper.start.runs, *paper.steered) if run not in unconsumed})
         return self.tell(TurnEnded(turn, unconsumed))
 
     def withdraw(self, run: str) -> list[LaneAction]:
         if self.open.pop(run, None) is not None:
             self.ends[run] = "withdrawn"
         return self.tell(Withdraw(run))
+
+    def reconfigure(self, **settings: Any) -> list[LaneAction]:
+        self.settings = QueueSettings(**settings)
+        return self.tell(Reconfigure(self.settings))
 
     def pass_time(self, seconds: float) -> list[LaneAction]:
         """As the gateway does it: a Tick whenever the machine wants one."""
@@ -125,30 +109,30 @@ class World:
         assert turn is not None, f"session {session} has no turn"
         return turn
 
-    def runs(self, session: str = "s") -> tuple[str, ...]:
-        """What the running turn answers for by its prompt; empty where none runs."""
-        turn = self.machine.running_turn(session)
-        return self.turns[turn].start.runs if turn else ()
-
     def prompt(self, session: str = "s") -> str:
         return self.turns[self.turn(session)].start.text
 
     def is_busy(self, session: str = "s") -> bool:
         """Whether a new message would find others before it: a turn that runs, or messages that wait for theirs."""
-        return session in self.sessions()
-
-    def sessions(self) -> set[str]:
-        return {figures.session for figures in self.machine.snapshot().sessions}
+        return session in {figures.session for figures in self.machine.snapshot().sessions}
 
     # --- actions ----------------------------------------------------------------------------------------------------
 
     def _carry_out(self, action: LaneAction) -> None:
         match action:
             case StartTurn():
-                self._start(action)
+                assert all(paper.start.session != action.session for paper in self.turns.values()), "a second turn"
+                assert action.turn not in self.turns
+                for run in action.runs:
+                    assert self.open.pop(run) == action.session
+                    assert run not in self.ends
+                self.turns[action.turn] = PaperTurn(action)
+                limit = self.settings.lanes.get(action.lane, 0)
+                running = sum(paper.start.lane == action.lane for paper in self.turns.values())
+                assert not limit or running <= limit, f"lane {action.lane} is over its limit"
             case Steer(turn=turn, run=run):
                 del self.open[run]
-                assert not self.turns[turn].aborted, "nobody is steered into a turn that has been told to end"
+                assert not self.turns[turn].aborted, "steered into a turn that was to end"
                 self.turns[turn].steered.append(run)
             case AbortTurn(turn=turn):
                 assert not self.turns[turn].aborted, "a turn is aborted once"
@@ -158,13 +142,85 @@ class World:
                 assert run not in self.ends
                 self.ends[run], self.texts[run] = reason.value, text
 
-    def _start(self, start: StartTurn) -> None:
-        assert start.turn not in self.turns
-        assert all(paper.start.session != start.session for paper in self.turns.values()), "one turn per session"
-        for run in start.runs:
-            assert self.open.pop(run).session == start.session
-            assert run not in self.ends
-        self.turns[start.turn] = PaperTurn(start)
-        limit = self.settings.lanes.get(start.lane, 0)
-        running = sum(paper.start.lane == start.lane for paper in self.turns.values())
-        assert not limit or running <= limit, f"lane {start.lane} is over its limit"
+    def _audit(self) -> None:
+        """The figures that the machine gives agree with these books."""
+        snapshot = self.machine.snapshot()
+        sessions = {figures.session: figures for figures in snapshot.sessions}
+        assert set(sessions) == set(self.open.values()) | {paper.start.session for paper in self.turns.values()}
+        assert {run for session in sessions for run in self.machine.waiting(session)} == set(self.open)
+        assert (snapshot.running, snapshot.waiting) == (len(self.turns), len(self.open))
+        for session, waiting in Counter(self.open.values()).items():
+            assert sessions[session].waiting + sessions[session].summarized == waiting
+        running = Counter(paper.start.lane for paper in self.turns.values())
+        for lane in snapshot.lanes:
+            assert lane.running == running.pop(lane.name, 0)
+            assert lane.running or lane.waiting, "a lane without use was kept"
+            assert not lane.waiting or lane.running >= (lane.limit or 0) > 0, "a session waits beside a free slot"
+        assert not running
+
+    # --- stories ----------------------------------------------------------------------------------------------------
+
+    def play(self, story: str) -> None:
+        """Steps ``verb words -> actions``, separated by ``;``: what is not listed behind the arrow must not happen.
+
+        ``follow``, ``steer``, ``collect`` and ``interrupt`` submit runs: into session ``@s``, ``#lane``, with priority
+        ``!5``, each ``alone``. ``open`` and ``shut``: whether the turn takes steers. ``end back a``: it never saw a.
+        ``waits``, ``free`` and ``due`` look.
+        """
+        for step in filter(None, map(str.strip, story.split(";"))):
+            stimulus, _, expected = step.partition("->")
+            verb, *words = stimulus.split()
+            marks = {word[0]: word[1:] for word in words if word[0] in "@#!"}
+            names = [word for word in words if word[0] not in "@#!" and word not in {"alone", "back"}]
+            session, exclusive = marks.get("@", "s"), "alone" in words
+            if verb in _MODES:
+                options = {"lane": marks.get("#", "main"), "priority": int(marks.get("!", 5))}
+                submits = [
+                    self.submit(run, _MODES[verb], session=session, exclusive=exclusive, **options) for run in names
+                ]
+                told = [_short(action) for actions in submits for action in actions]
+            else:
+                told = [_short(action) for action in self._steps(session, names)[verb]() or []]
+            assert ", ".join(told) == expected.strip(), step
+
+    def _steps(self, session: str, words: list[str]) -> dict[str, Callable[[], list[LaneAction] | None]]:
+        return {
+            "open": lambda: self.tell(TurnSteerable(self.turn(session), steerable=True)),
+            "shut": lambda: self.tell(TurnSteerable(self.turn(session), steerable=False)),
+            "end": lambda: self.end(session, tuple(words)),
+            "refuse": lambda: self.refuse_steer(words[0], session),
+            "withdraw": lambda: self.withdraw(words[0]),
+            "clear": lambda: self.tell(Clear(session)),
+            "limits": lambda: self.reconfigure(**parse_settings(words)),
+            "wait": lambda: self.pass_time(float(words[0])),
+            "waits": lambda: _expect(self.machine.waiting(session), tuple(words)),
+            "free": lambda: _expect(self.is_busy(session), expected=False),
+            "due": lambda: _expect(
+                self.machine.next_wakeup(), None if words == ["never"] else pytest.approx(self.now + float(words[0]))
+            ),
+        }
+
+
+def _expect(found: object, expected: object) -> None:
+    assert found == expected
+
+
+def parse_settings(words: list[str]) -> dict[str, Any]:
+    """``cap=1 lanes=cron:1`` as the fields of ``QueueSettings``."""
+    settings: dict[str, Any] = {}
+    for name, _, value in (word.partition("=") for word in words):
+        lane, _, limit = value.partition(":")
+        settings[name] = Overflow(value) if name == "overflow" else {lane: int(limit)} if limit else float(value)
+    return settings
+
+
+def _short(action: LaneAction) -> str:
+    match action:
+        case StartTurn(runs=runs):
+            return f"start {'+'.join(runs)}"
+        case Steer(run=run):
+            return f"steer {run}"
+        case AbortTurn():
+            return "abort"
+        case RejectRun(run=run, reason=reason):
+            return f"{run}:{reason.value}"
