@@ -336,11 +336,11 @@ class Turn:
         except PoolError as exc:
             ends_with_the_turn = self._end_reason is not None or (_may_have_acted(exc) and not run.request.retry_safe)
             if not ends_with_the_turn:
+                if run in self._steered and not _may_be_queued(exc):
+                    self._steered.remove(run)
                 self._return_steer(run)
 
     def _return_steer(self, run: Run) -> None:
-        if run in self._steered:
-            self._steered.remove(run)
         if self.detach_run(run):
             self._scheduler.requeue_steer(self, run)
 
@@ -357,6 +357,11 @@ class Turn:
 def _has_answer(batch: list[Message]) -> bool:
     """Whether a person's answer is among these events."""
     return any(message.event in _ANSWER_EVENTS for message in batch)
+
+
+def _may_be_queued(error: PoolError) -> bool:
+    """Whether a steer without an answer may be among those that the worker says are waiting."""
+    return isinstance(error, RequestTimeout) or _may_have_acted(error)
 
 
 def _may_have_acted(error: PoolError) -> bool:

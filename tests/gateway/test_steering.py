@@ -38,6 +38,16 @@ STORIES = {
         "hang=worker_exited a=worker_exited b=b",
         "hang, say b",
     ),
+    "one that was seen is not repeated where a later one was never answered": (
+        "hang; a; consume; ignores; b; finish; wait 600",
+        "hang=done a=done b=b",
+        "hang, say b",
+    ),
+    "the same where the worker dies and the later one may be repeated": (
+        "hang; a; consume; ignores; b safe; die",
+        "hang=worker_exited a=worker_exited b=b",
+        "hang, say b",
+    ),
     "one that a dying worker may have acted upon is not repeated": (
         "hang; ignores; quiet; a; die",
         "hang=worker_exited a=worker_exited",
