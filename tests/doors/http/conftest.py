@@ -1,4 +1,4 @@
-"""What the tests of the HTTP door share: a server on a free port of this machine, and clients of it."""
+"""What the tests of the HTTP port share: a server on a free port of this machine, and clients of it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -8,30 +8,27 @@ import pytest
 import trio
 
 from doors.http import anonymous, api, events, metrics, routes
-from doors.http import api as health
 from doors.http.server import HttpServer
 from doors.http.settings import HttpSettings
 from gateway.caller import MethodDispatcher
-from tests.doors.http.peer import TOKEN, HttpPeer
+from tests.doors.conftest import methods
+from tests.doors.http.peer import TOKEN, Answer, HttpPeer
 from tests.doors.methods import FakeMethods
 from tests.gateway.world import World, open_world
 from wire.units import ByteCount, Seconds
 
-Connect = Callable[..., Awaitable[HttpPeer]]
+__all__ = ["SMALL", "Connect", "Door", "Open", "connect", "door", "methods", "open_door", "world"]
 
+Connect = Callable[..., Awaitable[HttpPeer]]
+_TIMES = ("header_timeout", "body_timeout", "idle_timeout", "write_stall", "close_grace")
+_SIZES = {"max_body": ByteCount(100_000), "body_bytes": ByteCount(300_000), "max_headers": ByteCount(4096)}
 SMALL: dict[str, Any] = {
     "bind": "127.0.0.1:0",
     "token": TOKEN,
     "max_connections": 4,
-    "max_body": ByteCount(100_000),
-    "body_bytes": ByteCount(300_000),
-    "max_headers": ByteCount(4096),
-    "header_timeout": Seconds(30),
-    "body_timeout": Seconds(30),
-    "idle_timeout": Seconds(30),
-    "write_stall": Seconds(30),
-    "close_grace": Seconds(30),
     "rate": 0,
+    **_SIZES,
+    **dict.fromkeys(_TIMES, Seconds(30)),
 }
 
 
@@ -50,23 +47,27 @@ class Door:
         """What the supervisor does at its end."""
         self._scope.cancel()
 
+    async def call(
+        self, method: str, path: str, body: Any = None, *, token: str | None = TOKEN, **headers: str
+    ) -> Answer:
+        """One request over a connection of its own."""
+        peer = await HttpPeer.connect(self.url, token)
+        async with peer.stream:
+            return await peer.call(method, path, body, **headers)
+
 
 Open = Callable[..., Awaitable[Door]]
 
 
 @pytest.fixture
-def methods() -> FakeMethods:
-    return FakeMethods()
-
-
-@pytest.fixture
 def open_door(nursery: trio.Nursery, tmp_path: Path, methods: FakeMethods, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """Opens a door with small limits, or others, and much time. What other doors serve on its port is left out.
+    """Opens a server with small limits, or others, and long timeouts; other doors' routes are left out.
 
-    Connections without a token may cost as much as the test makes of them: ``test_strangers`` holds what they may.
+    Connections without a token may cost as much as the test makes of them: ``test_limits`` holds what they may.
     """
     monkeypatch.setattr(anonymous, "BURST_SECONDS", 1000.0)
-    monkeypatch.setattr(routes, "DOORS", (health.health_routes, metrics.routes, api.routes, events.routes))
+    monkeypatch.setattr(anonymous, "FREE_READS", 10**6)
+    monkeypatch.setattr(routes, "DOORS", (api.health_routes, metrics.routes, api.routes, events.routes))
 
     async def open_it(stands_behind: MethodDispatcher | None = None, **changes: Any) -> Door:
         settings = HttpSettings(**{**SMALL, **changes})
@@ -75,24 +76,15 @@ def open_door(nursery: trio.Nursery, tmp_path: Path, methods: FakeMethods, monke
 
         async def serve(task_status: trio.TaskStatus[Door]) -> None:
             with scope:
-                await server.serve(task_status=_Started(task_status, lambda: Door(server, scope, tmp_path)))
+                async with trio.open_nursery() as serving:
+                    await serving.start(server.serve)
+                    task_status.started(Door(server, scope, tmp_path))
             opened.ended.set()
 
         opened: Door = await nursery.start(serve)
         return opened
 
     return open_it
-
-
-class _Started:
-    """Tells the test of a door where the server tells of an address."""
-
-    def __init__(self, outer: trio.TaskStatus[Door], make: Callable[[], Door]) -> None:
-        self._outer = outer
-        self._make = make
-
-    def started(self, _url: str | None = None) -> None:
-        self._outer.started(self._make())
 
 
 @pytest.fixture
@@ -102,21 +94,14 @@ async def door(open_door: Open) -> Door:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """A whole gateway, to stand behind a door: ``open_door(world.methods)``."""
+    """A whole gateway, to stand behind a server: ``open_door(world.methods)``."""
     async with open_world(tmp_path / "world") as opened:
         yield opened
 
 
 @pytest.fixture
-async def world_with_small_ring(tmp_path: Path) -> AsyncIterator[World]:
-    """The same, and little of the stream in memory."""
-    async with open_world(tmp_path / "world", events={"ring": 256 * 1024}) as opened:
-        yield opened
-
-
-@pytest.fixture
 async def connect(nursery: trio.Nursery) -> AsyncIterator[Connect]:
-    """Connects to a door; hangs up when the test ends."""
+    """Connects to a server; closes the connection when the test ends."""
     peers: list[HttpPeer] = []
 
     async def open_peer(to: Door, token: str | None = TOKEN) -> HttpPeer:

@@ -1,4 +1,4 @@
-"""The other end of an HTTP connection in tests: says exactly what it is told to, reads what it is asked to."""
+"""The other end of an HTTP connection in tests: sends exactly the bytes it is given, reads what it is asked for."""
 
 import contextlib
 import json
@@ -9,6 +9,7 @@ import trio
 
 TOKEN = "a-token-of-the-tests-0123456789"
 GET = f"GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+POST = GET.replace(b"GET /health", b"POST /api/echo")
 
 
 class Answer(NamedTuple):
@@ -75,10 +76,9 @@ class HttpPeer:
         return Answer(head.status_code, {name.decode(): value.decode() for name, value in head.headers}, body)
 
     async def head(self) -> h11.Response:
-        while True:
-            event = await self._event()
-            if isinstance(event, h11.Response):
-                return event
+        while not isinstance(event := await self._event(), h11.Response):
+            pass
+        return event
 
     async def open(self, path: str, **headers: str) -> h11.Response:
         """Ask for something that goes on; its parts follow."""
@@ -96,8 +96,7 @@ class HttpPeer:
     async def message(self) -> dict[str, Any] | None:
         """The next message of a stream of events: id, event, data (as JSON), comment. None at its end."""
         while b"\n\n" not in self._text:
-            part = await self.part()
-            if not part:
+            if not (part := await self.part()):
                 return None
             self._text += part
         whole, _, self._text = self._text.partition(b"\n\n")
@@ -105,9 +104,9 @@ class HttpPeer:
 
     async def take(self, count: int) -> list[dict[str, Any]]:
         """The next messages of a stream."""
-        found = [await self.message() for _ in range(count)]
-        assert None not in found
-        return [message for message in found if message is not None]
+        found = [message for _ in range(count) if (message := await self.message()) is not None]
+        assert len(found) == count
+        return found
 
     async def rest(self) -> list[dict[str, Any]]:
         """All messages up to the end."""
@@ -122,12 +121,10 @@ class HttpPeer:
         return event
 
     async def is_closed(self) -> bool:
-        """Read on until the server has closed the connection."""
-        try:
+        """Read on until the server has closed the connection: in 20 s, or the test fails."""
+        with trio.fail_after(20), contextlib.suppress(trio.BrokenResourceError):
             while await self.stream.receive_some(65536):
                 pass
-        except trio.BrokenResourceError:
-            pass
         return True
 
 

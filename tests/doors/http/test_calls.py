@@ -1,69 +1,51 @@
-"""Methods as calls: what is answered, and what goes wrong how."""
+"""``POST /api/METHOD``: answers, errors, followed calls; health, readiness, status and metrics."""
 
-import json
+import re
 
 import pytest
 import trio
+from prometheus_client.parser import text_string_to_metric_families
 
+from pool import stimuli
 from tests.doors.http.conftest import Connect, Door, Open
 from tests.doors.methods import FakeMethods
 from tests.gateway.world import World
 
 
-async def test_a_method_is_called_with_the_body_as_its_parameters(door: Door, connect: Connect) -> None:
+async def test_a_method_is_called_with_the_body_as_its_parameters_by_the_name_of_its_token(
+    door: Door, connect: Connect
+) -> None:
     peer = await connect(door)
     answer = await peer.call("POST", "/api/echo", {"text": "hällo \u2028"})
     assert (answer.status, answer.json) == (200, {"text": "hällo \u2028"})
     assert (await peer.call("POST", "/api/echo")).json == {}, "on the same connection, without a body"
-
-
-async def test_parameters_in_the_address_are_refused(door: Door, connect: Connect) -> None:
-    answer = await (await connect(door)).call("POST", "/api/echo?session=alice", {"text": "x"})
-    assert (answer.status, answer.error["code"]) == (400, "usage")
-    assert "in the body" in answer.error["message"]
-
-
-async def test_the_caller_is_known_by_the_name_of_its_token(door: Door, connect: Connect) -> None:
-    answer = await (await connect(door)).call("POST", "/api/whoami", {})
-    assert answer.json["principal"] == "token:http"
+    assert (await peer.call("POST", "/api/whoami", {})).json["principal"] == "token:http"
 
 
 @pytest.mark.parametrize(
     ("method", "status", "code"),
     [
-        ("nothing", 400, "usage"),
-        ("fail", 502, "worker_exited"),
-        ("saturate", 503, "saturated"),
-        ("group", 400, "usage"),
-        ("crash", 500, "internal"),
-        ("unencodable", 500, "internal"),
-        ("subscribe", 400, "usage"),
+        *(("nothing", 400, "usage"), ("fail", 502, "worker_exited"), ("saturate", 503, "saturated")),
+        *(("group", 400, "usage"), ("crash", 500, "internal"), ("unencodable", 500, "internal")),
+        *(("subscribe", 400, "usage"), ("echo?session=alice", 400, "usage")),
     ],
 )
-async def test_each_kind_of_error_has_its_status_and_one_shape(
-    door: Door, connect: Connect, method: str, status: int, code: str
-) -> None:
-    answer = await (await connect(door)).call("POST", f"/api/{method}", {})
+async def test_each_kind_of_error_has_its_status_and_one_shape(door: Door, method: str, status: int, code: str) -> None:
+    answer = await door.call("POST", f"/api/{method}", {})
     assert (answer.status, answer.error["code"]) == (status, code)
     assert answer.error["message"]
+    assert answer.headers.get("retry-after") == ("3" if code == "saturated" else None), "2.5 s, in whole seconds"
 
 
-async def test_a_saturated_pool_says_when_to_come_again(door: Door, connect: Connect) -> None:
-    answer = await (await connect(door)).call("POST", "/api/saturate", {})
-    assert answer.headers["retry-after"] == "3", "2.5 seconds, of which HTTP knows no half"
-
-
-@pytest.mark.parametrize("body", [b"7", b"[]", b"{", b"\xff", b'{"a":1}x', b'{"\\ud800": 1'])
-async def test_a_body_that_is_no_object_is_the_callers_fault(
-    open_door: Open, connect: Connect, body: bytes, world: World
-) -> None:
+async def test_a_body_that_is_no_object_is_the_callers_fault(open_door: Open, world: World) -> None:
     door = await open_door(world.methods)
-    answer = await (await connect(door)).call("POST", "/api/ping", body)
-    assert (answer.status, answer.error["code"]) == (400, "usage")
+    for body in (b"7", b"[]", b"{", b"\xff", b'{"a":1}x', b'{"\\ud800": 1'):
+        answer = await door.call("POST", "/api/ping", body)
+        assert (answer.status, answer.error["code"]) == (400, "usage"), body
 
 
-async def test_a_form_of_a_foreign_page_is_not_read(door: Door, connect: Connect, methods: FakeMethods) -> None:
-    answer = await (await connect(door)).call("POST", "/api/echo", b"{}", content_type="text/plain")
+async def test_a_form_of_a_foreign_page_is_not_read(door: Door, methods: FakeMethods) -> None:
+    answer = await door.call("POST", "/api/echo", b"{}", content_type="text/plain")
     assert (answer.status, "echo" in methods.calls) == (415, False)
 
 
@@ -76,18 +58,16 @@ async def test_a_peer_that_leaves_ends_what_it_waited_for(door: Door, connect: C
         await methods.cancelled.wait()
 
 
-async def test_pushes_of_a_followed_call_come_as_messages_before_its_result(door: Door, connect: Connect) -> None:
+async def test_pushes_of_a_followed_call_come_as_messages_before_its_result_or_its_error(
+    door: Door, connect: Connect
+) -> None:
     peer = await connect(door)
     await peer.send("POST", "/api/count", {"events": 3}, accept="text/event-stream")
-    head = await peer.head()
+    assert (await peer.head()).status_code == 200
     messages = await peer.rest()
-    assert head.status_code == 200
     assert [message["event"] for message in messages] == ["events", "events", "events", "result"]
     assert messages[0]["data"]["events"][0]["data"] == {"delta": ""}
     assert messages[-1]["data"] == {"events": 3}
-
-
-async def test_a_followed_call_that_fails_says_so_as_its_last_message(door: Door, connect: Connect) -> None:
     peer = await connect(door)
     await peer.send("POST", "/api/fail", {}, accept="text/event-stream")
     await peer.head()
@@ -95,9 +75,59 @@ async def test_a_followed_call_that_fails_says_so_as_its_last_message(door: Door
     assert (message["event"], message["data"]["error"]["code"]) == ("error", "worker_exited")
 
 
-async def test_there_is_nothing_at_other_paths_and_other_methods_are_refused(door: Door, connect: Connect) -> None:
-    peer = await connect(door)
-    assert (await peer.call("GET", "/nothing")).error["code"] == "not_found"
-    answer = await peer.call("GET", "/api/echo")
-    assert (answer.status, answer.headers["allow"]) == (405, "POST")
-    assert json.loads(answer.body)["error"]["code"] == "method_not_allowed"
+async def test_there_is_nothing_at_other_paths_and_other_methods_are_refused(door: Door) -> None:
+    assert (await door.call("GET", "/nothing")).error["code"] == "not_found"
+    answer = await door.call("GET", "/api/echo")
+    assert (answer.status, answer.headers["allow"], answer.error["code"]) == (405, "POST", "method_not_allowed")
+
+
+# --- health, readiness, status, metrics -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def measured(open_door: Open, world: World, monkeypatch: pytest.MonkeyPatch) -> Door:
+    """The world's figures behind a server, with as much as a supervisor knows of itself."""
+    monkeypatch.setattr("tests.gateway.world.Supervisor.facts", lambda _: {"pid": 1, "uptime": 2.5})
+    return await open_door(world.methods)
+
+
+async def test_readiness_is_for_everybody_and_looks_at_the_pool_once_a_second(
+    measured: Door, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await measured.call("GET", "/health", token=None)).json == {"status": "ok"}
+    assert (await measured.call("GET", "/ready", token=None)).json == {"status": "ready"}
+    world.gateway.pool.submit(stimuli.Pause())
+    assert (await measured.call("GET", "/ready", token=None)).status == 200, "not asked again yet"
+    monkeypatch.setattr("doors.http.services._STATUS_SECONDS", 0.0)
+    answer = await measured.call("GET", "/ready", token=None)
+    assert (answer.status, answer.error["message"]) == (503, "the pool is paused and begins no turns")
+    assert (await measured.call("GET", "/health", token=None)).status == 200
+
+
+async def test_the_status_is_that_of_the_control_socket(measured: Door, world: World) -> None:
+    answer, expected = await measured.call("GET", "/status"), await world.call("status")
+    assert answer.json.keys() == expected.keys()
+    assert answer.json["pool"] == expected["pool"]
+
+
+async def test_the_metrics_are_those_of_the_status_and_each_says_what_it_is(measured: Door, world: World) -> None:
+    await world.ask("hello")
+    await world.begin("hang", "bob")
+    answer = await measured.call("GET", "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    text = answer.body.decode()
+    families = text_string_to_metric_families(text)
+    found = {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
+    for name, value in {"up": 1, "runs": 1, "sessions": 2, "turn_seconds_count": 1, "http_connections": 1}.items():
+        assert found[f"pool_{name}",] == value, name
+    assert found["pool_workers", "leased"] == 1
+    assert found["pool_spawned_total",] == world.gateway.pool.statistics().counters.spawned
+    assert found["pool_acquire_seconds", "0.99"] > 0
+    assert found["pool_event_seq",] == world.gateway.bus.head
+    assert "alice" not in text, "sessions are no labels"
+    names = set(re.findall(r"^# TYPE (pool_\S+)", text, re.MULTILINE))
+    assert len(names) > 40
+    assert names == set(re.findall(r"^# HELP (\S+) \S", text, re.MULTILINE))
+    answer = await measured.call("GET", "/metrics", accept="application/openmetrics-text; version=1.0.0")
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert answer.body.endswith(b"# EOF\n")
