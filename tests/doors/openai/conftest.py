@@ -1,6 +1,7 @@
-"""What the tests with the official client share: a real ``pool run`` with an HTTP door, and clients of it."""
+"""What the tests with the official client share: a real ``pool run`` with an HTTP port, and clients of it."""
 
-from collections.abc import Callable, Iterable, Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,22 +18,18 @@ __all__ = ["Ask", "Pool", "connect", "open_door", "running_pool", "text_of", "wa
 
 TOKEN = "a-token-of-the-tests-0123456789"
 READER = "a-token-that-may-look-0123456789"
+BONN = '{"city":"Bonn","people":337000}'
 SETTINGS = f"""
-[pool]
-min = 0
-max = 2
-[gateway.queue]
-cap = 1
-overflow = "new"
+pool = {{ min = 0, max = 2 }}
+gateway.queue = {{ cap = 1, overflow = "new" }}
 [http]
 bind = "127.0.0.1:0"
 token = "{TOKEN}"
-[http.tokens.reader]
-token = "{READER}"
+tokens.reader.token = "{READER}"
 [agents.ops]
 append_system_prompt = "Operate."
 [agents.quick]
-timeout_seconds = 1
+timeout_seconds = 0.5
 [agents.fake]
 provider = "openai"
 model = "fake-1"
@@ -44,14 +41,14 @@ command = ["/nowhere/pi"]
 
 
 class Pool:
-    """A supervisor, and where its HTTP door is."""
+    """A supervisor, and where its HTTP port is."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self.supervisor = supervisor
         self.url = str(supervisor.status()["supervisor"]["http"]["url"])
 
     def client(self, token: str = TOKEN, **options: Any) -> OpenAI:
-        """The official client, which tries nothing twice unless told to."""
+        """The official client, which tries nothing twice unless it is asked to."""
         return OpenAI(base_url=f"{self.url}/v1", api_key=token, **{"max_retries": 0, "timeout": 20, **options})
 
     def sessions(self) -> list[str]:
@@ -62,10 +59,17 @@ class Pool:
         with self.client() as client:
             return client.post(f"{self.url}/api/{method}", body=params, cast_to=object)
 
+    def user_texts(self, session: str) -> list[str]:
+        """What the session was asked."""
+        history = self.call("sessions.history", session=session)["messages"]
+        return [message["content"][0]["text"] for message in history if message["role"] == "user"]
 
-def text_of(chunks: Iterable[Any]) -> str:
-    """All that the chunks of a stream say."""
-    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+
+def text_of(answer: Any) -> str:
+    """All that an answer says, or the chunks of a stream."""
+    if hasattr(answer, "choices"):
+        return str(answer.choices[0].message.content)
+    return "".join(chunk.choices[0].delta.content or "" for chunk in answer if chunk.choices)
 
 
 def wait_until_forgotten(pool: Pool) -> None:
@@ -76,9 +80,8 @@ def wait_until_forgotten(pool: Pool) -> None:
 
 @contextmanager
 def running_pool(directory: Path, settings: str = SETTINGS) -> Iterator[Pool]:
-    config = directory / "pool.toml"
-    config.write_text(settings)
-    with running_supervisor(directory / "data", "--config", str(config)) as supervisor:
+    (directory / "pool.toml").write_text(settings)
+    with running_supervisor(directory / "data", "--config", str(directory / "pool.toml")) as supervisor:
         yield Pool(supervisor)
 
 
@@ -102,15 +105,30 @@ def client(pool: Pool) -> Iterator[OpenAI]:
         yield opened
 
 
+@pytest.fixture
+def session() -> str:
+    return f"s-{uuid.uuid4().hex}"
+
+
 Ask = Callable[..., Any]
 
 
 @pytest.fixture
 def ask(client: OpenAI) -> Ask:
-    """Asks the bundled agent; a text, or messages."""
+    """Asks the bundled agent for a completion; a text, or messages."""
 
     def ask_it(messages: Any, **options: Any) -> Any:
         said = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         return client.chat.completions.create(**{"model": "main", "messages": said, **options})
+
+    return ask_it
+
+
+@pytest.fixture
+def respond(client: OpenAI) -> Ask:
+    """Asks the bundled agent for a response."""
+
+    def ask_it(given: Any, **options: Any) -> Any:
+        return client.responses.create(**{"model": "main", "input": given, **options})
 
     return ask_it

@@ -1,6 +1,9 @@
 """The door over a gateway of memory: what shows only when the worker, or the server, does what it is told to."""
 
 import json
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,8 @@ from doors.openai import completion, routes
 from doors.openai.session_ref import response_id
 from tests.doors.http.conftest import SMALL, Connect, Door, Open
 from tests.doors.http.peer import HttpPeer
-from tests.gateway.world import World
+from tests.gateway.workers import GatewayLauncher
+from tests.gateway.world import WholeStore, World, open_world
 
 CHAT = "/v1/chat/completions"
 
@@ -29,6 +33,13 @@ def body(text: str, **more: Any) -> dict[str, Any]:
     return {"model": "main", "messages": [{"role": "user", "content": text}], "user": "alice", **more}
 
 
+async def settle(condition: Callable[[], Any]) -> None:
+    """Let everything go on until the condition holds."""
+    with trio.fail_after(20):
+        while not condition():
+            await wait_all_tasks_blocked(0.01)
+
+
 async def until(peer: HttpPeer, end: bytes) -> bytes:
     """What a stream says up to, and with, ``end``."""
     said = b""
@@ -42,9 +53,7 @@ async def until(peer: HttpPeer, end: bytes) -> bytes:
 
 async def running(world: World, text: str) -> Any:
     """The worker that has got as far as this prompt."""
-    with trio.fail_after(20):
-        while not any(worker.text == text for worker in world.launcher.workers):
-            await wait_all_tasks_blocked(0.01)
+    await settle(lambda: any(worker.text == text for worker in world.launcher.workers))
     return world.launcher.running(text)
 
 
@@ -63,9 +72,7 @@ async def test_a_second_request_of_a_session_waits_for_the_first_and_is_not_put_
     await first.send("POST", CHAT, body("hang"))
     worker = await running(world, "hang")
     await second.send("POST", CHAT, body("say two"))
-    with trio.fail_after(20):
-        while not (worker.steers or world.gateway.scheduler.lanes.depth("alice")):
-            await wait_all_tasks_blocked(0.01)
+    await settle(lambda: worker.steers or world.gateway.scheduler.lanes.depth("alice"))
     worker.finish("one")
     answers = [(await peer.read()).json["choices"][0]["message"]["content"] for peer in (first, second)]
     assert answers == ["one", "two"]
@@ -92,9 +99,7 @@ async def test_a_session_of_its_own_waits_for_results_and_no_longer_when_they_ha
     ]
     worker.finish("done")
     assert (await peer.read()).status == 200
-    with trio.fail_after(20):
-        while world.gateway.sessions.get(session) is not None:
-            await wait_all_tasks_blocked(0.01)
+    await settle(lambda: world.gateway.sessions.get(session) is None)
 
 
 async def test_another_request_under_the_same_key_does_not_harm_the_first(
@@ -118,18 +123,15 @@ async def test_a_response_whose_client_has_left_can_be_fetched_and_continued(
     await peer.send("POST", "/v1/responses", {"model": "main", "input": "mute", "stream": True})
     worker = await running(world, "mute")
     await peer.stream.aclose()
-    with trio.fail_after(20):
-        while not kept(door):
-            await wait_all_tasks_blocked(0.01)
+    await settle(lambda: kept(door))
     worker.finish("said to nobody")
     (session,) = kept(door)
     entry = world.gateway.sessions.get(session)
     assert entry is not None
     given = response_id(session, entry.last_run or "")
-    other = await connect(door)
-    found = (await other.call("GET", f"/v1/responses/{given}")).json
+    found = (await door.call("GET", f"/v1/responses/{given}")).json
     assert found["output"][0]["content"][0]["text"] == "said to nobody"
-    assert (await other.call("DELETE", f"/v1/responses/{given}")).json["deleted"] is True
+    assert (await door.call("DELETE", f"/v1/responses/{given}")).json["deleted"] is True
     assert (kept(door), world.gateway.sessions.get(session)) == ([], None)
 
 
@@ -182,23 +184,45 @@ async def test_a_pool_that_takes_nothing_new_says_to_ask_again(open_v1: Open, co
     assert (answer.status, answer.headers["x-should-retry"]) == (503, "true")
 
 
+@pytest.mark.parametrize("way", ["leaves", "is cut"])
+@pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("aborts", [False, True])
-async def test_a_connection_that_is_cut_is_one_whose_client_has_left(
-    open_v1: Open, connect: Connect, world: World, *, aborts: bool
+async def test_a_run_goes_on_without_its_client_or_ends_with_it_as_the_settings_say(
+    open_v1: Open, connect: Connect, world: World, way: str, *, is_stream: bool, aborts: bool
 ) -> None:
     door = await open_v1(world.methods, abort_on_disconnect=aborts)
     peer = await connect(door)
-    await peer.send("POST", CHAT, body("mute", stream=True), idempotency_key="k1")
+    await peer.send("POST", CHAT, body("mute", user=None, stream=is_stream), idempotency_key="k1")
     worker = await running(world, "mute")
-    other = {**SMALL, "token": "another-token-0123456789", "abort_on_disconnect": aborts}
-    door.server.prepare(HttpSettings(**other))()
-    assert await peer.is_closed()
+    (session,) = [session.key for session in world.gateway.sessions]
+    run = world.gateway.run_registry.find("token:http", "k1", session)
+    if way == "leaves":
+        await peer.stream.aclose()
+    else:
+        other = {**SMALL, "token": "another-token-0123456789", "abort_on_disconnect": aborts}
+        door.server.prepare(HttpSettings(**other))()
+        assert await peer.is_closed()
+    await settle(lambda: door.figures.connections == 0)
     if not aborts:
+        assert run.is_live
         worker.finish("done")
-    run = world.gateway.run_registry.find("token:http", "k1", "alice")
     with trio.fail_after(20):
         outcome = await run.wait()
     assert outcome.status == ("error" if aborts else "ok")
+    await settle(lambda: world.gateway.sessions.get(session) is None)
+
+
+async def test_a_response_is_continued_in_the_next_life_of_the_supervisor(
+    open_v1: Open, connect: Connect, tmp_path: Path
+) -> None:
+    store, launcher, asked = WholeStore(), GatewayLauncher(), {"model": "main", "input": "my name is Ada"}
+    async with open_world(tmp_path / "one", store=store, launcher=launcher, clock=time.time) as world:
+        first = await (await open_v1(world.methods)).call("POST", "/v1/responses", asked)
+    async with open_world(tmp_path / "one", store=store.after_a_stop(), launcher=launcher, clock=time.time) as world:
+        again = {"model": "main", "input": "and on", "previous_response_id": first.json["id"]}
+        answer = await (await open_v1(world.methods)).call("POST", "/v1/responses", again)
+    assert answer.status == 200
+    assert list(launcher.transcripts.values()) == [["my name is Ada", "and on"]]
 
 
 async def test_a_session_named_in_another_script_comes_as_utf_8(open_v1: Open, connect: Connect, world: World) -> None:
@@ -217,19 +241,12 @@ async def test_a_session_named_in_another_script_comes_as_utf_8(open_v1: Open, c
     assert world.gateway.sessions.get(name) is not None
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"[]", b"7", b"\xff", b'{"model":"main"}', b'{"model":"main","messages":' + b"[" * 5000],
-)
-async def test_a_body_that_is_no_request_is_refused(
-    open_v1: Open, connect: Connect, world: World, content: bytes
-) -> None:
-    answer = await (await connect(await open_v1(world.methods))).call("POST", CHAT, content)
-    assert (answer.status, answer.error["type"]) == (400, "invalid_request_error")
-
-
-async def test_a_body_of_another_kind_or_size_is_not_read(open_v1: Open, connect: Connect, world: World) -> None:
-    peer = await connect(await open_v1(world.methods))
-    assert (await peer.call("POST", CHAT, b"{}", content_type="text/plain")).status == 415
-    answer = await peer.call("POST", CHAT, body("x" * 200_000))
+async def test_a_body_that_is_no_request_or_of_another_kind_or_size_is_refused(open_v1: Open, world: World) -> None:
+    door = await open_v1(world.methods)
+    half = b'{"model":"main","messages":' + b"[" * 5000
+    for content in (b"", b"{", b"[]", b"7", b"\xff", b'{"model":"main"}', half):
+        answer = await door.call("POST", CHAT, content)
+        assert (answer.status, answer.error["type"]) == (400, "invalid_request_error")
+    assert (await door.call("POST", CHAT, b"{}", content_type="text/plain")).status == 415
+    answer = await door.call("POST", CHAT, body("x" * 200_000))
     assert (answer.status, answer.error["code"]) == (413, "content_too_large")

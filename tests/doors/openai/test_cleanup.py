@@ -1,4 +1,4 @@
-"""When sessions of one request are forgotten: in time, not before, and not without bound."""
+"""When sessions of one request are deleted: in time, not before, and not without bound."""
 
 import time
 from types import SimpleNamespace
@@ -54,53 +54,38 @@ async def test_one_that_was_answered_goes_at_once(nursery: trio.Nursery) -> None
     assert sessions.left == ["t"]
 
 
-async def test_one_that_waits_for_results_stays_for_ten_minutes(
-    nursery: trio.Nursery, autojump_clock: MockClock
+@pytest.mark.parametrize(
+    ("session", "seconds"), [("s", 600), (STORED, 30 * DAY)], ids=["owed tool results", "may be continued"]
+)
+async def test_one_whose_client_may_come_back_stays_for_some_time_after_its_last_use(
+    nursery: trio.Nursery, autojump_clock: MockClock, session: str, seconds: float
 ) -> None:
-    sessions = Sessions("s")
-    (await begin(sessions, nursery)).delete_later("s")
-    await trio.sleep(599)
-    assert sessions.left == ["s"]
-    await trio.sleep(2)
-    assert sessions.left == []
-
-
-async def test_one_that_may_be_continued_stays_for_thirty_days_after_its_last_use(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    sessions = Sessions(STORED)
-    (await begin(sessions, nursery)).delete_later(STORED)
-    await trio.sleep(30 * DAY - 10)
-    assert sessions.left == [STORED]
+    sessions = Sessions(session)
+    begun = await begin(sessions, nursery)
+    begun.delete_later(session)
+    begun.cancel_deletion(session)
+    await trio.sleep(2 * seconds)
+    begun.delete_later(session)
+    await trio.sleep(seconds / 2)
+    begun.delete_later(session)
+    await trio.sleep(seconds - 10)
+    assert sessions.left == [session], "its time has begun once more"
     await trio.sleep(20)
     assert sessions.left == []
 
 
-async def test_what_an_earlier_life_has_stored_stays_for_what_is_left_of_its_time(
+async def test_what_an_earlier_life_has_left_goes_after_what_is_left_of_its_time_and_nothing_else(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    sessions = Sessions(STORED, unused_for=29 * DAY)
+    others = ["alice", "openai:mine", "x" + OURS]
+    sessions = Sessions(*others, OURS, STORED, unused_for=29 * DAY)
     await begin(sessions, nursery)
-    await trio.sleep(DAY - 60)
-    assert sessions.left == [STORED]
+    await trio.sleep(700)
+    assert sessions.left == [*others, STORED]
+    await trio.sleep(DAY - 760)
+    assert sessions.left == [*others, STORED]
     await trio.sleep(120)
-    assert sessions.left == []
-
-
-async def test_one_whose_client_has_come_back_stays(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    sessions = Sessions("s")
-    begun = await begin(sessions, nursery)
-    begun.delete_later("s")
-    begun.cancel_deletion("s")
-    await trio.sleep(1000)
-    assert sessions.left == ["s"]
-    begun.delete_later("s")
-    await trio.sleep(300)
-    begun.delete_later("s")
-    await trio.sleep(500)
-    assert sessions.left == ["s"], "its time begins anew"
-    await trio.sleep(200)
-    assert sessions.left == []
+    assert sessions.left == others
 
 
 async def test_of_too_many_that_wait_the_one_that_waits_longest_goes(
@@ -115,17 +100,8 @@ async def test_of_too_many_that_wait_the_one_that_waits_longest_goes(
     assert sessions.left == ["s", "t"]
 
 
-async def test_what_an_earlier_life_has_left_goes_and_nothing_else(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    sessions = Sessions("alice", OURS, "openai:mine", "x" + OURS)
-    await begin(sessions, nursery)
-    await trio.sleep(700)
-    assert sessions.left == ["alice", "openai:mine", "x" + OURS]
-
-
 @pytest.mark.parametrize("fails", [False, True])
-async def test_one_whose_run_nobody_hears_of_goes_after_it(nursery: trio.Nursery, *, fails: bool) -> None:
+async def test_one_whose_client_has_left_goes_after_its_run(nursery: trio.Nursery, *, fails: bool) -> None:
     sessions, ended = Sessions("s"), trio.Event()
     begun = await begin(sessions, nursery)
 
@@ -142,23 +118,18 @@ async def test_one_whose_run_nobody_hears_of_goes_after_it(nursery: trio.Nursery
     assert sessions.left == []
 
 
-async def test_a_pool_that_refuses_ends_nothing(nursery: trio.Nursery) -> None:
-    sessions = Sessions("s", OURS)
+async def test_a_pool_that_refuses_ends_nothing_and_after_the_servers_end_nothing_is_begun() -> None:
+    sessions = Sessions("s", "t", OURS)
     sessions.error = PoolClosed("closing")
-    begun = await begin(sessions, nursery)
-    begun.delete_soon("s")
-    await wait_all_tasks_blocked()
-    sessions.error = None
-    begun.delete_soon("s")
-    await wait_all_tasks_blocked()
-    assert sessions.left == [OURS]
-
-
-async def test_after_the_servers_end_nothing_is_begun() -> None:
-    sessions = Sessions("s")
     async with trio.open_nursery() as nursery:
         begun = await begin(sessions, nursery)
+        begun.delete_soon("s")
+        await wait_all_tasks_blocked()
+        sessions.error = None
+        begun.delete_soon("s")
+        await wait_all_tasks_blocked()
+        assert sessions.left == ["t", OURS]
         nursery.cancel_scope.cancel()
-    begun.delete_soon("s")
-    begun.delete_later("s")
-    assert sessions.left == ["s"]
+    begun.delete_soon("t")
+    begun.delete_later("t")
+    assert sessions.left == ["t", OURS]
