@@ -289,7 +289,7 @@ def chunks() -> Chunks:
     return Chunks(PLACE, model="main", created=7, includes_usage=False)
 
 
-START = ("tool:start", {})
+START: tuple[str, Any] = ("tool:start", {})
 
 
 @pytest.mark.parametrize(
