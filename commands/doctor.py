@@ -26,7 +26,7 @@ from doors.http.tokens import TokenSource, find_token_source, read_token
 from doors.locations import is_listening, read_lock_holder, socket_path
 from errors import UsageError
 from pool.settings import PoolSettings
-from profiles import AgentSettings, ProfilesSettings, build_profile, has_workspace_per_session
+from profiles import AgentSettings, ProfilesSettings, build_profile
 from router.settings import RouterSettings
 from router.workspaces import find_workspace, workspace_problem
 from rpc.cgroup import Cgroup
@@ -172,7 +172,7 @@ def _workspaces(router: RouterSettings, profiles: ProfilesSettings, data_dir: Pa
                 continue
             if found.source != "default" and found.path not in seen:
                 seen.add(found.path)
-                is_shared = not has_workspace_per_session(profiles, agent)
+                is_shared = not profiles.has_workspace_per_session(agent)
                 yield WorkspaceFacts(found.path, found.source, workspace_problem(found), is_shared)
 
 

@@ -51,21 +51,21 @@ class InputShare:
 
     def __init__(self, budget: InputBudget) -> None:
         self._budget = budget
-        self._charged = 0
+        self.charged = 0
 
     def charge(self, held: int) -> None:
         """So many bytes are held now. Raises PoolSaturated, with nothing charged any more, when it is too much."""
         share = max(0, held - _FREE_INPUT_BYTES)
-        difference, self._charged = share - self._charged, share
+        difference, self.charged = share - self.charged, share
         if difference and not self._budget.adjust(difference) and difference > 0:
             self.release(0)  # at once: other peers must not be refused for it
             raise PoolSaturated("the supervisor holds too many large requests at the moment", retry_after=1.0)
 
     def release(self, held: int) -> None:
         """Lower what is held to this many bytes."""
-        share = min(self._charged, max(0, held - _FREE_INPUT_BYTES))
-        self._budget.adjust(share - self._charged)
-        self._charged = share
+        share = min(self.charged, max(0, held - _FREE_INPUT_BYTES))
+        self._budget.adjust(share - self.charged)
+        self.charged = share
 
 
 class OutputBudget:

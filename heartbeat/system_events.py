@@ -98,7 +98,8 @@ class SystemEventQueue:
         """Every event by its id, the oldest first. The first of a plain dict is far behind its gaps."""
         self._expiring: dict[float, OrderedDict[str, float]] = {}
         """When each event expires, by its id, the earliest first; for each age that the limits have."""
-        self._sessions: dict[str, _SessionEvents] = {}
+        self.by_session: dict[str, _SessionEvents] = {}
+        """What is queued; a session without events is not in it."""
         self._changed: dict[str, None] = {}
         self._chars = 0
         self._injected = self._ignored = self._evicted = self._expired = 0
@@ -140,7 +141,7 @@ class SystemEventQueue:
         self.gc(now)
 
     def _is_last(self, session: str, text: str) -> bool:
-        pending = self._sessions.get(session)
+        pending = self.by_session.get(session)
         if pending is None:
             return False
         last = pending.events[-1]
@@ -150,17 +151,17 @@ class SystemEventQueue:
         age = self._limits.age_of(event.kind)
         self._entries[event.id] = event
         self._expiring.setdefault(age, OrderedDict())[event.id] = since + age
-        self._sessions.setdefault(event.session, _SessionEvents()).events.append(event)
+        self.by_session.setdefault(event.session, _SessionEvents()).events.append(event)
         self._chars += len(event.text)
         self._enforce_limits(event.session)
 
     def _enforce_limits(self, session: str) -> None:
         limits = self._limits
-        crowd = self._sessions[session].events
+        crowd = self.by_session[session].events
         if len(crowd) > limits.per_session:
             self._evict([crowd[0]])
-        if len(self._sessions) > limits.sessions:
-            self._evict(list(self._sessions[self._oldest().session].events))
+        if len(self.by_session) > limits.sessions:
+            self._evict(list(self.by_session[self._oldest().session].events))
         while self._chars > limits.chars:
             self._evict([self._oldest()])
 
@@ -177,18 +178,18 @@ class SystemEventQueue:
     def peek(self, session: str, now: float) -> list[SystemEvent]:
         """The session's events, the oldest first."""
         self.gc(now)
-        pending = self._sessions.get(session)
+        pending = self.by_session.get(session)
         return [] if pending is None else list(pending.events)
 
     def mark_shown(self, session: str, ids: Collection[str]) -> None:
         """A turn was shown these: the same text queued again is new. Unknown ids are ignored."""
-        pending = self._sessions.get(session)
+        pending = self.by_session.get(session)
         if pending is not None and pending.events[-1].id in ids:
             pending.shown = pending.events[-1].id
 
     def sessions(self) -> list[str]:
         """Every session with events."""
-        return list(self._sessions)
+        return list(self.by_session)
 
     def next_expiry(self) -> float | None:
         """When the first event expires; None = there is none."""
@@ -199,7 +200,7 @@ class SystemEventQueue:
         """Figures of this moment."""
         return SystemEventStats(
             pending=len(self._entries),
-            sessions=len(self._sessions),
+            sessions=len(self.by_session),
             injected=self._injected,
             ignored=self._ignored,
             evicted=self._evicted,
@@ -217,7 +218,7 @@ class SystemEventQueue:
 
     def discard(self, session: str, kinds: Collection[SystemEventKind]) -> int:
         """Drop the session's events of these kinds."""
-        pending = self._sessions.get(session)
+        pending = self.by_session.get(session)
         events = [event for event in pending.events if event.kind in kinds] if pending is not None else []
         for event in events:
             self._drop(event)
@@ -237,10 +238,10 @@ class SystemEventQueue:
         del self._entries[event.id], self._expiring[self._limits.age_of(event.kind)][event.id]
         self._chars -= len(event.text)
         self._changed[event.session] = None
-        pending = self._sessions[event.session]
+        pending = self.by_session[event.session]
         pending.events.remove(event)
         if not pending.events:
-            del self._sessions[event.session]
+            del self.by_session[event.session]
 
     # --- keeping ------------------------------------------------------------------------------------------------------
 
@@ -250,7 +251,7 @@ class SystemEventQueue:
         A restored event is no change until it is dropped.
         """
         changed, self._changed = self._changed, {}
-        return {name: list(self._sessions[name].events) if name in self._sessions else [] for name in changed}
+        return {name: list(self.by_session[name].events) if name in self.by_session else [] for name in changed}
 
 
 def _truncated(text: str, limit: int) -> str:

@@ -93,7 +93,7 @@ class Admission:
             return False
         if session.state is SessionState.ACTIVE:
             return worker.serves_now(kind)
-        return worker in state.index and not worker.drifted and worker.profile_record.serves(kind)
+        return worker in state.index.lru and not worker.drifted and worker.profile_record.serves(kind)
 
     def retry_session(self, session: SessionRecord) -> None:
         """Look again at the waiting requests of one session."""
@@ -102,7 +102,7 @@ class Admission:
             self._binder.serve_waiting(session)
         elif session.state is SessionState.PARKED:
             state.requeue(session)
-        elif session.worker is not None and session.worker in state.index:
+        elif session.worker is not None and session.worker in state.index.lru:
             self._retry_parking(session, session.worker)
 
     def _retry_parking(self, session: SessionRecord, worker: WorkerRecord) -> None:
@@ -124,7 +124,7 @@ class Admission:
         worker = session.worker
         if session.state is SessionState.ACTIVE:
             return self._binder.serve_bound(waiter)
-        if worker is None or worker not in state.index or state.mode is not PoolMode.RUNNING:
+        if worker is None or worker not in state.index.lru or state.mode is not PoolMode.RUNNING:
             return False
         if (
             worker.drifted

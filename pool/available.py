@@ -33,9 +33,6 @@ class AvailableIndex:
         self.unbound = 0
         """How many of them are unbound."""
 
-    def __contains__(self, worker: WorkerRecord) -> bool:
-        return worker in self.lru
-
     def __len__(self) -> int:
         return len(self.lru)
 

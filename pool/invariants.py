@@ -29,7 +29,7 @@ def _require(condition: object, text: str) -> None:
 
 def _check_worker(state: PoolState, worker: WorkerRecord) -> None:
     name = f"worker {worker.id}"
-    available = worker in state.index
+    available = worker in state.index.lru
     session = worker.session
     idle = worker.state is WorkerState.IDLE
     _require(worker.state is not WorkerState.DEAD, f"{name} is dead and still counted")

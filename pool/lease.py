@@ -142,6 +142,7 @@ class Lease:
 
     Attributes:
         hold: request, session, worker id and generation.
+        worker_id: the worker's name in status and explanations.
         level: how well the worker's profile matched.
         waited: seconds between the request and the grant.
         stalled_for: seconds of silence for which the pool has aborted its turn.
@@ -151,6 +152,7 @@ class Lease:
     def __init__(self, grant: Grant, worker: PoolWorker, *, waited: float, cause: EndCause, start_words: str) -> None:
         """``cause`` tells what the pool knows of the worker's end, once it has one."""
         self.hold: WorkerHold = grant.hold
+        self.worker_id = grant.hold.worker
         self.level: MatchLevel = grant.level
         self.waited = waited
         self.startup_stderr = start_words
@@ -158,14 +160,10 @@ class Lease:
         self._worker = worker
         self._cause = cause
         self._streams: list[PromptStream] = []
-        self._turn_seconds: list[float] = []
+        self.turn_seconds: list[float] = []
+        """How long each turn of this lease took, those that have ended."""
         self._was_left_unanswered = False
-        self._released = False
-
-    @property
-    def worker_id(self) -> str:
-        """The worker's name in status and explanations."""
-        return self.hold.worker
+        self.is_released = False
 
     @property
     def pid(self) -> int | None:
@@ -224,7 +222,7 @@ class Lease:
     @property
     def is_valid(self) -> bool:
         """Whether the worker can still be asked under it."""
-        return not self._released and self._worker.client.end_error is None
+        return not self.is_released and self._worker.client.end_error is None
 
     @property
     def is_streaming(self) -> bool:
@@ -253,12 +251,7 @@ class Lease:
         self._streams.remove(stream)
         self._was_left_unanswered = self._was_left_unanswered or stream.is_unanswered
         if stream.started_at is not None and stream.ended_at is not None:
-            self._turn_seconds.append(stream.ended_at - stream.started_at)
-
-    @property
-    def turn_seconds(self) -> list[float]:
-        """How long each turn of this lease took, those that have ended."""
-        return self._turn_seconds
+            self.turn_seconds.append(stream.ended_at - stream.started_at)
 
     @property
     def running_since(self) -> float | None:
@@ -281,8 +274,3 @@ class Lease:
         """End what still runs. Called by ``Pool.release``."""
         for stream in self._streams.copy():
             await stream.aclose()
-
-    def mark_released(self) -> bool:
-        """True the first time."""
-        first, self._released = not self._released, True
-        return first

@@ -320,7 +320,7 @@ class PoolMachine:
         worker = self._known_worker(altered.worker)
         if worker is not None and not worker.modified:
             worker.modified = True
-            if worker in self._state.index:  # where it stands among those that match others
+            if worker in self._state.index.lru:  # where it stands among those that match others
                 self._state.index.discard(worker)
                 self._state.index.add(worker)
 
@@ -345,7 +345,7 @@ class PoolMachine:
         state.settings = changed.settings
         state.bucket.set_limits(state.settings.spawn_burst, state.settings.spawn_rate)
         for worker in list(state.workers.values()):
-            if worker in state.index:
+            if worker in state.index.lru:
                 self._workers.arm_idle_timer(worker)
             if worker.state in (WorkerState.IDLE, WorkerState.LEASED):
                 self._workers.arm_age_timer(worker)

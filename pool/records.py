@@ -243,12 +243,13 @@ class WorkerRecord:
     @property
     def quiescent(self) -> bool:
         """Whether it could be stopped or given to another session without hurting anybody."""
-        return not self.in_use and (self.session is None or self.session.quiescent)
+        return not self.in_use and (self.session is None or self.background == 0)
 
     @property
     def in_use(self) -> bool:
         """Whether somebody waits for what it does now; a command in the background may run for ever and is no turn."""
-        return self.preparation is not None or (self.session is not None and self.session.in_use)
+        session = self.session
+        return self.preparation is not None or (session is not None and (bool(session.holds) or session.busy))
 
     @property
     def drifted(self) -> bool:
@@ -261,6 +262,8 @@ class WorkerRecord:
 
     def serves(self, wanted: ProfileRecord) -> bool:
         """Whether its own session can go on here under the profile ``wanted``."""
+        if self.profile_record is wanted and self.soft == wanted.profile.soft:
+            return True
         return self.profile_record.serves(wanted) and can_reconcile(self.soft, wanted.profile.soft)
 
     def serves_now(self, wanted: ProfileRecord) -> bool:

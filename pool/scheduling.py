@@ -49,11 +49,13 @@ class Scheduler:
         while True:
             freed, state.freed = state.freed, []
             for worker in freed:
-                if worker in state.index:
+                if worker in state.index.lru:
                     self._offer(worker)
             if waiting.ready.count or self._met_conditions():
                 self._advance_queues()
-            if not (state.deferred and self._resume_deferred()) and not state.freed and not self._reject_room_only():
+            if state.deferred and self._resume_deferred():
+                continue
+            if not state.freed and not (waiting.room_only and self._reject_room_only()):
                 break
         state.touched_agents.clear()
         if waiting.nested:

@@ -204,7 +204,8 @@ class Pool:
             error = WorkerError(f"worker {life.id} did not end its turn when it was aborted", worker=life.id)
             life.error = life.error or error
             self._apply(stimuli.WorkerFailed(life.id, FailureKind.STALLED, error))
-        if lease.mark_released():
+        if not lease.is_released:
+            lease.is_released = True
             for seconds in lease.turn_seconds:
                 self._latencies.turn.add(seconds)
             self._apply(stimuli.Release(lease.hold, turns=len(lease.turn_seconds)))

@@ -262,9 +262,9 @@ class PoolState:
             del session.waiting[waiter.request]
             if old is WaiterState.QUEUED:
                 self.requeue(session)
-        if session.forgettable:
+        if session.state is SessionState.PARKED:
             self.forget_if_empty(session)
-        if waiter.profile_record.is_unused:
+        if not waiter.profile_record.live:
             self.prune(waiter.profile_record)
 
     def remove_from_preparation(self, waiter: Waiter) -> None:

@@ -63,7 +63,7 @@ class Workers:
             worker.retire_reason = "outdated" if worker.outdated else worker.retire_reason
         if self._retire_if_due(worker):
             return
-        if worker not in state.index:
+        if worker not in state.index.lru:
             worker.idle_since = state.now
             state.index.add(worker)
             state.freed.append(worker)
@@ -173,7 +173,7 @@ class Workers:
             self.park(worker.session, "idle")
             state.freed.append(worker)
         self.stop_idle()
-        if worker in state.index:
+        if worker in state.index.lru:
             self.arm_idle_timer(worker, state.now)
 
     def stop_idle(self) -> None:
@@ -237,7 +237,8 @@ class Workers:
 
     def _retire_if_due(self, worker: WorkerRecord) -> bool:
         """Stop a quiescent worker that is to go: over ``max``, or retiring and not waiting for its replacement."""
-        if self._spawner.slots_after_stops < 0:
+        state = self._state
+        if len(state.workers) - len(state.stopping) > state.settings.max:
             self.stop(worker, StopReason.RETIRED)
             return True
         if worker.retire_reason is None or (

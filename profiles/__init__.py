@@ -1,6 +1,6 @@
 """What a worker can do: capability profiles, their signatures, how they match, and the command line they start with."""
 
-from profiles.build import build_profile, has_workspace_per_session, workspace_of
+from profiles.build import build_profile, workspace_of
 from profiles.command_line import allows_tool, worker_argv
 from profiles.dialects import DIALECTS
 from profiles.matching import MatchLevel, first_difference, match, surplus
@@ -20,7 +20,6 @@ __all__ = [
     "allows_tool",
     "build_profile",
     "first_difference",
-    "has_workspace_per_session",
     "make_profile",
     "match",
     "surplus",

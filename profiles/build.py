@@ -87,11 +87,6 @@ def build_profile(
         raise
 
 
-def has_workspace_per_session(settings: ProfilesSettings, agent: str) -> bool:
-    """Whether each session of the agent works in a directory of its own."""
-    return settings.agents.get(agent, AgentSettings()).workspace_per == "session"
-
-
 def workspace_of(settings: ProfilesSettings, agent: str, role: str) -> str | None:
     """The working directory that role or agent ask for, as written; None where neither names one."""
     return _role(settings, role).workspace or _agent(settings, agent).workspace

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import cached_property
 from itertools import zip_longest
 
 from profiles.profile import CapabilityProfile, Resources, SoftArgs
@@ -18,7 +19,7 @@ class MatchLevel(IntEnum):
     SOFT_SUPERSET = 3
     NONE = 9
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The name in counters, status and explanations."""
         return self.name.lower()

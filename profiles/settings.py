@@ -179,6 +179,10 @@ class ProfilesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         """Whose model the agent uses, where its definition says so."""
         return self.agents.get(agent, AgentSettings()).provider
 
+    def has_workspace_per_session(self, agent: str) -> bool:
+        """Whether each session of the agent works in a directory of its own."""
+        return self.agents.get(agent, AgentSettings()).workspace_per == "session"
+
     def history_turns_of(self, agent: str, of_channel: int | None) -> int | None:
         """How many user messages the agent's model is shown at most; None = all, as where its program has no limit.
 

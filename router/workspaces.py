@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from errors import UsageError
-from profiles import ProfilesSettings, has_workspace_per_session, workspace_of
+from profiles import ProfilesSettings, workspace_of
 from router.settings import RouterSettings
 
 _UNESCAPED = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -75,7 +75,7 @@ def find_workspace(
         path = str(data_dir / "workspaces" / _directory_name(role))
         finding = WorkspaceDecision(path=path, shared=path, source="default")
     _check_not_private(os.path.normpath(finding.path), os.path.normpath(data_dir), finding)
-    if session is None or not has_workspace_per_session(profiles, agent):
+    if session is None or not profiles.has_workspace_per_session(agent):
         return finding
     return msgspec.structs.replace(finding, path=str(Path(finding.shared, file_name(session))))
 

@@ -244,7 +244,7 @@ class RpcClient:
     @property
     def awaits_person(self) -> bool:
         """Whether an approval or a dialog is pending."""
-        return bool(self._worker_events.user_input)
+        return bool(self._worker_events.user_input.open)
 
     def invalid_line_samples(self) -> list[bytes]:
         """The last few lines that were no message, oldest first, each cut to 512 bytes."""
@@ -309,7 +309,8 @@ class RpcClient:
             if block:
                 step = self._dialect.receive(block, now)
                 self._apply(step, size=len(block))
-                self._invalid_lines.record(step)
+                if step.invalid_lines or self._invalid_lines.current_run:
+                    self._invalid_lines.record(step)
             if self._framer.violation is not None:
                 self._stop(self._framer.violation)
         except Exception as exc:  # noqa: BLE001 - whatever a worker prints ends that worker, never the supervisor

@@ -90,7 +90,7 @@ class NativeDialect:
                 messages = decoded.messages
             messages = self._track(messages)
         raw = tuple(self._raw_lines(block, decoded)) if self._raw_listening or self._forwarded else ()
-        return Step.of(decoded, messages, [], raw)
+        return Step(messages, [], *decoded[1:], raw)
 
     def forget(self, request_id: str) -> None:
         """A late answer passes through under its own id; the client drops and counts it."""
@@ -126,8 +126,10 @@ class NativeDialect:
                 self._is_ready = True
                 continue
             shown.append(message)
-            if message.event is None:
-                self._track_answer(message)
+            if message.event is None and message.id in self._prompts:
+                self._prompts.discard(str(message.id))
+                if message.error is None or message.error.code != "busy":  # refused because another run goes on
+                    self._running = False
             elif message.event == "run_start":
                 self._running = True
             elif message.event == "done":
@@ -135,13 +137,6 @@ class NativeDialect:
             elif message.event == "ready":
                 self._is_ready = True
         return shown
-
-    def _track_answer(self, message: Message) -> None:
-        if message.id not in self._prompts:
-            return
-        self._prompts.discard(str(message.id))
-        if message.error is None or message.error.code != "busy":  # refused because another run goes on
-            self._running = False
 
 
 def _is_valid(message: Message) -> bool:

@@ -6,6 +6,7 @@ import os
 import termios
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import trio
 
@@ -29,7 +30,7 @@ class Pipe:
 
     def read_nowait(self, size: int = _CHUNK_BYTES) -> bytes | None:
         """What lies ready, ``b""`` at the end of the stream (or after ``close``), None when there is nothing now."""
-        if self.is_closed:
+        if self._fd < 0:
             return b""
         try:
             return os.read(self._fd, size)
@@ -38,7 +39,7 @@ class Pipe:
 
     def write_nowait(self, data: bytes | memoryview) -> int:
         """Write what fits. Raises BrokenPipeError when the other end is closed, also after ``close``."""
-        if self.is_closed:
+        if self._fd < 0:
             raise BrokenPipeError
         try:
             return os.write(self._fd, data)
@@ -101,12 +102,13 @@ class StdinQueue:
 
     def put(self, line: bytes, request: RpcRequest | None = None) -> None:
         """Write a whole line, or as much as fits now and the rest as soon as the worker reads."""
+        taken = 0
         if not self._queue:
-            taken = self._write(line, request)
+            with suppress(WorkerExited):  # it is queued; the writer task meets the same closed pipe and reports it
+                taken = self._transport.send_nowait(line)
+                self._record_sent(taken, request)
             if taken == len(line):
                 return
-        else:
-            taken = 0
         self._queue.append((memoryview(line)[taken:], request))
         self.queued_bytes += len(line) - taken
         self._not_empty.unpark()
@@ -136,14 +138,6 @@ class StdinQueue:
         self._queue.clear()
         self.queued_bytes = 0
         self._room.unpark_all()
-
-    def _write(self, line: bytes, request: RpcRequest | None) -> int:
-        try:
-            taken = self._transport.send_nowait(line)
-        except WorkerExited:
-            return 0  # the line is queued; the writer task meets the same closed pipe and reports it
-        self._record_sent(taken, request)
-        return taken
 
     def _flush(self) -> None:
         while self._queue:

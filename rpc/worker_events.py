@@ -33,35 +33,33 @@ class PendingUserInput:
     """Learns from ``USER_INPUT_EVENTS``; a question is open until it is decided, answered, or its run is done."""
 
     def __init__(self) -> None:
-        self._open: set[str] = set()
+        self.open: set[str] = set()
+        """The questions that wait for a person, by their ids."""
         self._decoder = msgspec.json.Decoder(_UserInputRef)
-
-    def __bool__(self) -> bool:
-        return bool(self._open)
 
     def observe(self, event: Message) -> None:
         """Take one of ``USER_INPUT_EVENTS``; one whose data names no question changes nothing."""
         if event.event == "done":
-            self._open.clear()
+            self.open.clear()
             return
         question = self._decode(event.data)
         match event.event:
             case "permission_required":
                 self._add(question.call.id or question.call_id)
             case "permission_decided":
-                self._open.discard(question.call_id or question.call.id)
+                self.open.discard(question.call_id or question.call.id)
             case "ui_request" if question.method in _DIALOG_METHODS:
                 self._add(question.id)
             case "ui_resolved":
-                self._open.discard(question.id)
+                self.open.discard(question.id)
 
     def mark_answered(self, params: msgspec.Raw) -> None:
         """We have sent ``ui_respond`` with these parameters."""
-        self._open.discard(self._decode(params).id)
+        self.open.discard(self._decode(params).id)
 
     def _add(self, key: str) -> None:
-        if key and len(self._open) < _MAX_OPEN:
-            self._open.add(key)
+        if key and len(self.open) < _MAX_OPEN:
+            self.open.add(key)
 
     def _decode(self, data: msgspec.Raw) -> _UserInputRef:
         try:
@@ -136,7 +134,8 @@ class InvalidLines:
     def __init__(self, limit: int, mask: SecretMask) -> None:
         self._limit = limit
         self._mask = mask
-        self._current_run = 0
+        self.current_run = 0
+        """Bad lines in a row at the end of the last block."""
         self._samples: deque[bytes] = deque(maxlen=_MAX_SAMPLES)
         self.count = 0
 
@@ -149,16 +148,16 @@ class InvalidLines:
         """Take the outcome of one block. Raises ProtocolViolation when too many bad lines stand in a row."""
         if not step.invalid_lines:
             if step.messages:
-                self._current_run = 0
+                self.current_run = 0
             return
         self.count += len(step.invalid_lines)
         self._samples.extend(map(self._sample, step.invalid_lines[-_MAX_SAMPLES:]))
         if step.messages:
-            longest = max(self._current_run + step.leading_run, step.longest_run, step.trailing_run)
-            self._current_run = step.trailing_run
+            longest = max(self.current_run + step.leading_run, step.longest_run, step.trailing_run)
+            self.current_run = step.trailing_run
         else:
-            self._current_run += len(step.invalid_lines)
-            longest = self._current_run
+            self.current_run += len(step.invalid_lines)
+            longest = self.current_run
         if longest > self._limit:
             raise ProtocolViolation(
                 f"{longest} lines in a row were no message (limit {self._limit}), "

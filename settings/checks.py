@@ -6,7 +6,7 @@ from doors.http.tokens import http_problems
 from errors import UsageError
 from heartbeat.delivery.targets import target_problem
 from pool.settings import PoolSettings
-from profiles import build_profile, has_workspace_per_session
+from profiles import build_profile
 from router.settings import router_problems
 from settings.problems import KeyPath, Problem, suggestion
 from settings.schema import Settings
@@ -44,7 +44,7 @@ def _prewarm_problems(settings: Settings) -> Iterator[Problem]:
         place = ("pool", "prewarm", index)
         yield from _unknown_name("agent", entry.agent, settings.agent_names(), (*place, "agent"))
         yield from _unknown_name("role", entry.role, settings.role_names(), (*place, "role"))
-        if has_workspace_per_session(settings, entry.agent):
+        if settings.has_workspace_per_session(entry.agent):
             text = f"has a workspace per session (agents.{entry.agent}.workspace_per): no worker can be started before"
             yield Problem((*place, "agent"), f"{entry.agent} {text} its session is known")
     total = sum(entry.count for entry in settings.pool.prewarm)

@@ -35,13 +35,9 @@ class LineFramer:
     def __init__(self, max_line_bytes: int = DEFAULT_MAX_LINE_BYTES) -> None:
         self._max_line_bytes = max_line_bytes
         self._pending = BytesIO()
-        self._pending_bytes = 0
-        self.violation: ProtocolViolation | None = None
-
-    @property
-    def pending_bytes(self) -> int:
+        self.pending_bytes = 0
         """Bytes of the unfinished last line."""
-        return self._pending_bytes
+        self.violation: ProtocolViolation | None = None
 
     def feed_block(self, data: bytes) -> bytes:
         """Take a piece of the stream; return all lines it completed as one block ending in LF, or ``b""``.
@@ -73,7 +69,7 @@ class LineFramer:
             raise self.violation
 
     def _completed_block(self, data: bytes, end: int) -> bytes:
-        if self._pending_bytes:
+        if self.pending_bytes:
             self._pending.write(memoryview(data)[:end])
             block = self._pop_pending()
         else:
@@ -83,20 +79,20 @@ class LineFramer:
         return block
 
     def _buffer(self, data: memoryview) -> None:
-        size = self._pending_bytes + len(data)
+        size = self.pending_bytes + len(data)
         if self.violation is None and size > self._max_line_bytes:
             self._set_violation(size)
         if self.violation is not None:
             return
         self._pending.write(data)
-        self._pending_bytes = size
+        self.pending_bytes = size
 
     def _pop_pending(self) -> bytes:
         # BytesIO grows in place and gives its buffer away uncopied: one copy per byte, also for one-byte chunks
         pending = self._pending.getvalue()
         if pending:
             self._pending = BytesIO()
-            self._pending_bytes = 0
+            self.pending_bytes = 0
         return pending
 
     def _cut_at_long_line(self, block: bytes) -> bytes:

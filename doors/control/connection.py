@@ -9,6 +9,7 @@ on in another one. So a request that is answered at once costs neither a task no
 
 import collections
 import contextvars
+import functools
 import logging
 import select
 import socket
@@ -176,57 +177,46 @@ class ControlConnection:
     async def _receive(self) -> bool:
         """Wait for whole lines; False when there will be none."""
         while not self._lines:
-            self._share.charge(self._held_bytes)
+            self._share.charge(self._framer.pending_bytes + self._bytes_in_flight)
             self.send_queue.send_now()
             if not self._may_have_more:
                 await trio.lowlevel.wait_readable(self._sock)
                 self._slice_ends = time.perf_counter() + _TIME_SLICE_SECONDS
-            match self._receive_chunk():
-                case b"":
-                    return False
-                case bytes(chunk):
-                    self._lines.extend(self._framer.feed(chunk))
+            try:
+                chunk = self._sock.recv(_CHUNK_BYTES)
+            except BlockingIOError:
+                self._may_have_more = False
+                continue
+            except OSError:
+                return False
+            if not chunk:
+                return False
+            self._may_have_more = len(chunk) == _CHUNK_BYTES
+            self._lines.extend(self._framer.feed(chunk))
         return True
-
-    def _receive_chunk(self) -> bytes | None:
-        """What has arrived: None when nothing has, ``b""`` at the end."""
-        try:
-            chunk = self._sock.recv(_CHUNK_BYTES)
-        except BlockingIOError:
-            self._may_have_more = False
-            return None
-        except OSError:
-            return b""
-        self._may_have_more = len(chunk) == _CHUNK_BYTES
-        return chunk
 
     async def _finish(self) -> None:
         """The peer sends no more. One that only closed its sending side still gets the answers it waits for."""
-        if _has_hung_up(self._sock.fileno()):
+        poll = select.poll()
+        poll.register(self._sock.fileno(), 0)  # POLLHUP, of a socket that the peer has closed, is always reported
+        if any(flags & select.POLLHUP for _, flags in poll.poll(0)):
             self.send_queue.discard()
         elif self._in_flight:
             self._none_in_flight = trio.Event()
             await self._none_in_flight.wait()
 
-    @property
-    def _held_bytes(self) -> int:
-        return self._framer.pending_bytes + self._bytes_in_flight
-
     async def _accept(self, line: bytes) -> bool:
         """Take a line; whether the calling task is the reader afterwards."""
         try:
-            incoming = self._decode(line)
+            incoming = decode_request(line)
+            if incoming.id in self._in_flight:
+                text = f"a request with the id {incoming.id!r} is still in flight; use another"
+                raise InvalidFrame(text, incoming.id)  # noqa: TRY301  # answered as what cannot be decoded is
         except InvalidFrame as exc:
             await self._reject(exc)
             return True
         self._consecutive_invalid = 0
         return await self._serve(_InFlightRequest(self, incoming, len(line)))
-
-    def _decode(self, line: bytes) -> ControlRequest:
-        incoming = decode_request(line)
-        if incoming.id in self._in_flight:
-            raise InvalidFrame(f"a request with the id {incoming.id!r} is still in flight; use another", incoming.id)
-        return incoming
 
     async def _reject(self, refusal: InvalidFrame) -> None:
         self._consecutive_invalid += 1
@@ -241,7 +231,7 @@ class ControlConnection:
         answer = None
         is_answered = False
         try:
-            answer = await run_eagerly(self._answer(request), request.keep_task)
+            answer = await run_eagerly(self._answer(request), functools.partial(self._begin_wait, request))
             if not answer:
                 pass  # the caller wants errors only
             elif self.send_queue.is_full:
@@ -260,8 +250,9 @@ class ControlConnection:
         is_needed, self._has_reader = not self._has_reader, True
         return is_needed
 
-    def begin_wait(self, request: "_InFlightRequest") -> None:
+    def _begin_wait(self, request: "_InFlightRequest") -> None:
         """A request keeps the task that read it: it is in flight from now on, and another task reads."""
+        request.keeps_task = True
         self._in_flight[request.request_id] = request
         self._bytes_in_flight += request.size
         self.send_queue.send_now()
@@ -272,7 +263,8 @@ class ControlConnection:
     def _end_wait(self, request: "_InFlightRequest") -> None:
         del self._in_flight[request.request_id]
         self._bytes_in_flight -= request.size
-        self._share.release(self._held_bytes)
+        if self._share.charged:
+            self._share.release(self._framer.pending_bytes + self._bytes_in_flight)
         if not self._in_flight:
             self._none_in_flight.set()
 
@@ -317,23 +309,17 @@ class ControlConnection:
 class _InFlightRequest:
     """A request, and to the methods its caller."""
 
-    __slots__ = ("_connection", "keeps_task", "method", "params", "request_id", "size")
+    __slots__ = ("_connection", "keeps_task", "method", "name", "params", "principal", "request_id", "size")
 
     def __init__(self, connection: ControlConnection, incoming: ControlRequest, size: int) -> None:
         self._connection = connection
+        self.principal = connection.principal
+        self.name = connection.name
         self.request_id = incoming.id
         self.method = incoming.method
         self.params = incoming.params
         self.size = size
         self.keeps_task = False
-
-    @property
-    def principal(self) -> str:
-        return self._connection.principal
-
-    @property
-    def name(self) -> str:
-        return self._connection.name
 
     async def push(self, event: str, data: Any) -> None:
         await self._connection.send_queue.put(encode_push(event, data))
@@ -353,17 +339,6 @@ class _InFlightRequest:
     def start(self, task: Callable[[], Awaitable[None]]) -> None:
         self._connection.start_task(task)
 
-    def keep_task(self) -> None:
-        self.keeps_task = True
-        self._connection.begin_wait(self)
-
 
 def _closed_early_error() -> PoolClosed:
     return PoolClosed("the supervisor closed the connection before the request had ended", cut_short=True)
-
-
-def _has_hung_up(fd: int) -> bool:
-    """Whether the peer has closed its socket altogether, as far as the kernel knows right now."""
-    poll = select.poll()
-    poll.register(fd, 0)  # POLLHUP is always reported
-    return any(flags & select.POLLHUP for _, flags in poll.poll(0))

@@ -125,7 +125,8 @@ class SendQueue:
         """The peer does not read any more: drop what waits, take no more, block no sender."""
         self._is_discarded = True
         self._drain_parts()
-        self._release_block()
+        self._unsent = memoryview(b"")
+        self._block_bytes = 0
         self._charge()
 
     def _send_some(self) -> bool:
@@ -136,7 +137,8 @@ class SendQueue:
                     self._unsent = memoryview(self._drain_parts())
                     self._block_bytes = len(self._unsent)
                 self._unsent = self._unsent[self._sock.send(self._unsent) :]
-            self._release_block()
+            self._unsent = memoryview(b"")  # an empty view would still hold all that it was cut from
+            self._block_bytes = 0
         except BlockingIOError:
             return False
         except OSError as exc:
@@ -145,11 +147,6 @@ class SendQueue:
             if self._share.charged:
                 self._charge()
         return True
-
-    def _release_block(self) -> None:
-        """An empty view would still hold all that it was cut from."""
-        self._unsent = memoryview(b"")
-        self._block_bytes = 0
 
     def _drain_parts(self) -> bytes:
         taken = b"".join(self._parts)

@@ -4,7 +4,7 @@ import heapq
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Any, Literal, TypeAlias
 
@@ -29,32 +29,24 @@ class CommitBarrier:
 
     def __init__(self, first_seq: int) -> None:
         self.last = self.head = first_seq - 1
-        self._uncommitted: deque[int] = deque()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether nothing waits for a commit."""
-        return not self._uncommitted
+        self.uncommitted: deque[int] = deque()
+        """The seqs that wait for a commit, ascending; readers stop short of them."""
 
     def allocate(self, count: int = 1, *, hold: bool = False) -> int:
         """Give out ``count`` seqs, return the first; with ``hold`` nothing from it on is seen before ``commit``."""
         first = self.last + 1
         self.last += count
         if hold:
-            self._uncommitted.append(first)
-        elif not self._uncommitted:
+            self.uncommitted.append(first)
+        elif not self.uncommitted:
             self.head = self.last
         return first
 
     def commit(self, upto: int) -> None:
         """Everything up to this seq is durable, or never will be."""
-        while self._uncommitted and self._uncommitted[0] <= upto:
-            self._uncommitted.popleft()
-        self.head = self._uncommitted[0] - 1 if self._uncommitted else self.last
-
-    def cuts(self) -> Iterator[int]:
-        """The seqs that ``head`` may stop short of, ascending."""
-        return iter(self._uncommitted)
+        while self.uncommitted and self.uncommitted[0] <= upto:
+            self.uncommitted.popleft()
+        self.head = self.uncommitted[0] - 1 if self.uncommitted else self.last
 
 
 EventHandler: TypeAlias = Callable[[EventEnvelope], None]
@@ -66,13 +58,14 @@ class Listeners:
     """Handlers by type of event, called in the order of events; one that raises is logged. No progress events."""
 
     def __init__(self) -> None:
-        self._handlers: dict[str, list[EventHandler]] = {}
+        self.handlers: dict[str, list[EventHandler]] = {}
+        """By type of event; a type without handlers is not in it."""
         self._waiting: deque[EventEnvelope] = deque()
         self._is_notifying = False
         self.failures = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._handlers.values()))
+        return sum(map(len, self.handlers.values()))
 
     def on(self, type_: str, handler: EventHandler) -> Callable[[], None]:
         """Call ``handler`` for each event of the type; returns a function that undoes it and may be called again."""
@@ -85,7 +78,7 @@ class Listeners:
             for each in registered:
                 each(event)
 
-        self._handlers.setdefault(type_, []).append(call)
+        self.handlers.setdefault(type_, []).append(call)
 
         def undo() -> None:
             if registered:
@@ -95,15 +88,13 @@ class Listeners:
         return undo
 
     def _remove(self, type_: str, call: EventHandler) -> None:
-        handlers = self._handlers[type_]
+        handlers = self.handlers[type_]
         handlers.remove(call)
         if not handlers:
-            del self._handlers[type_]
+            del self.handlers[type_]
 
     def notify(self, event: EventEnvelope) -> None:
         """Call the handlers of a visible event; events that they publish follow after it."""
-        if event.type not in self._handlers:
-            return
         self._waiting.append(event)
         if self._is_notifying:
             return
@@ -115,7 +106,7 @@ class Listeners:
             self._is_notifying = False
 
     def _call_handlers(self, event: EventEnvelope) -> None:
-        for handler in tuple(self._handlers.get(event.type, ())):
+        for handler in tuple(self.handlers.get(event.type, ())):
             try:
                 handler(event)
             except Exception:
@@ -187,12 +178,12 @@ class EventBus:
             self._oldest = await self.store.oldest_seq()
             task_status.started()
             while True:
-                while self._barrier.is_open:
+                while not self._barrier.uncommitted:
                     await self._commit_requested.park()
                 upto = self._barrier.last
                 is_durable = await self.store.flush()
                 self._commit(upto if is_durable else self._barrier.last)
-                self.mark_discarded_below(await self.store.oldest_seq())
+                self._oldest = max(self._oldest, await self.store.oldest_seq())
         finally:
             self.close()
 
@@ -207,7 +198,7 @@ class EventBus:
 
     async def wait_visible(self, seq: int) -> None:
         """Wait until readers may see ``seq``: it is durable, or the disk refuses."""
-        if seq <= self.head:
+        if seq <= self._barrier.head:
             await trio.lowlevel.checkpoint()
             return
         seen = trio.Event()
@@ -220,7 +211,7 @@ class EventBus:
         while self._unseen and self._unseen[0].seq <= self._barrier.head:
             item = self._unseen.popleft()
             self.notifier.notify(item.session, first_of(item))
-            if isinstance(item, EventEnvelope):
+            if item.type in self._listeners.handlers and isinstance(item, EventEnvelope):
                 self._listeners.notify(item)
         while self._visibility_waiters and self._visibility_waiters[0][0] <= self._barrier.head:
             heapq.heappop(self._visibility_waiters)[2].set()
@@ -276,7 +267,7 @@ class EventBus:
         for item in items:
             self.ring.append(item)
         self._unseen.extend(items)
-        if self._can_hold and not self._barrier.is_open:
+        if self._barrier.uncommitted and self._can_hold:
             self._commit_requested.unpark()
         else:
             self._commit(self._barrier.last)
@@ -286,7 +277,7 @@ class EventBus:
             self._evict(self.ring.evict())
 
     def _evict(self, items: list[Item]) -> None:
-        rows = compact(items, self._barrier.cuts())
+        rows = compact(items, iter(self._barrier.uncommitted))
         self._snapshots += len(rows)
         if rows:
             self.store.put_events(rows)

@@ -127,8 +127,8 @@ def read_pieces(raws: Sequence[msgspec.Raw]) -> tuple[list[msgspec.Raw], str]:
 
 
 def _read(raws: Sequence[msgspec.Raw]) -> list[msgspec.Raw]:
-    pieces = [piece.partial for piece in _pieces.decode(_as_list(raws))]
-    _strings.decode(_as_list(pieces))
+    pieces = [piece.partial for piece in _pieces.decode(b"[%b]" % b",".join(raws))]
+    _strings.decode(b"[%b]" % b",".join(pieces))
     return pieces
 
 
@@ -141,7 +141,3 @@ def _read_each(raws: Sequence[msgspec.Raw]) -> tuple[list[msgspec.Raw], str]:
         except DECODE_ERRORS as exc:
             odd = odd or str(exc)
     return pieces, odd
-
-
-def _as_list(raws: Sequence[msgspec.Raw]) -> bytes:
-    return b"[%b]" % b",".join(raws)

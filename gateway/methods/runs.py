@@ -8,7 +8,6 @@ from errors import SubscriberBehind, UsageError
 from gateway.caller import Caller
 from gateway.events import EventCursor
 from gateway.gateway import Gateway
-from gateway.methods.subscriptions import events_frame
 from gateway.runs.requests import (
     AbortRequest,
     AgentRequest,
@@ -148,7 +147,7 @@ class RunMethods:
             except SubscriberBehind:
                 cursor = self._open(run, cursor.position)
                 continue
-            await caller.push_encoded("events", events_frame("request", caller.request_id, events.body))
+            await caller.push_encoded("events", events.frame("request", caller.request_id))
             if EventType.DONE in events.types:
                 return
 

@@ -3,7 +3,6 @@
 import uuid
 from typing import Any
 
-import msgspec
 import trio
 
 from errors import SubscriberBehind, UsageError
@@ -13,14 +12,6 @@ from gateway.runs.requests import SubscribeRequest, UnsubscribeRequest
 from router.keys import normalize_session_key
 from store.records import StoreUnusable
 from wire.events import EventChannel, EventType
-
-_encode = msgspec.json.Encoder().encode
-
-
-def events_frame(name: str, owner: str | int, events: bytes) -> bytes:
-    """``{NAME: OWNER, "events": [...]}``; ``events`` are envelopes joined by commas."""
-    return b'{"%b":%b,"events":[%b]}' % (name.encode(), _encode(owner), events)
-
 
 _FRAME_BYTES = 256 * 1024
 
@@ -98,7 +89,7 @@ class SubscriptionMethods:
                 return "behind"
             except StoreUnusable:
                 return "unreadable"
-            await caller.push_encoded("events", events_frame("subscription", subscription.id, events.body))
+            await caller.push_encoded("events", events.frame("subscription", subscription.id))
             subscription.bookmark = subscription.cursor.position
 
 

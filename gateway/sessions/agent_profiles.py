@@ -10,7 +10,7 @@ from gateway.hook_runner import HookRunner
 from gateway.hooks import AgentBootstrap
 from gateway.sessions.sessions import SessionEntry
 from gateway.settings import GatewayPrompts, build_gateway_prompt
-from profiles import CapabilityProfile, ProfilesSettings, build_profile, has_workspace_per_session, with_soft
+from profiles import CapabilityProfile, ProfilesSettings, build_profile, with_soft
 from router.settings import RouterSettings
 from router.workspaces import find_workspace, make_workspace
 
@@ -87,7 +87,7 @@ class ProfileCache:
 
     def is_per_session(self, agent: str) -> bool:
         """Whether each session of the agent has a profile of its own, since it works in a directory of its own."""
-        return has_workspace_per_session(self.parts.profiles, agent)
+        return self.parts.profiles.has_workspace_per_session(agent)
 
     async def get(
         self,
@@ -115,7 +115,7 @@ class ProfileCache:
         return await self.get(entry.agent, entry.role, model=entry.model, thinking=entry.thinking, session=entry.key)
 
     def _cache_key(self, agent: str, role: str, session: str | None) -> _CacheKey:
-        return agent, role, session if self.is_per_session(agent) else None
+        return agent, role, session if self.parts.profiles.has_workspace_per_session(agent) else None
 
     async def _build_and_cache(self, place: _CacheKey) -> CapabilityProfile:
         while True:

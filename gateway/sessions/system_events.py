@@ -206,6 +206,8 @@ class SystemEvents:
 
     def unclaimed(self, session: str) -> list[SystemEvent]:
         """Those of them that no turn is telling."""
+        if session not in self._queue.by_session:
+            return []
         claimed = self._claimed.get(session, ())
         return [event for event in self.peek(session) if event.id not in claimed]
 

@@ -230,6 +230,10 @@ class ReplyShaper:
 
     def __init__(self, style: ReplyStyle) -> None:
         self._style = style
+        self.wants_text = style.blocks is not Blocks.OFF
+        """Whether it needs the text, which only parts are made of."""
+        self.wants_reasoning = style.reasoning or self.wants_text
+        """Whether it needs what the model thinks."""
         self._tools = ToolSummaries()
         self._pending: list[str] = []
         """The text that was not yet delivered."""
@@ -245,16 +249,6 @@ class ReplyShaper:
             "tool:error": lambda data: self._on_tool_end(data["call"], error=data.get("error") or "it failed"),
             "compaction:end": self._on_compaction_end,
         }
-
-    @property
-    def wants_text(self) -> bool:
-        """Whether it needs the text, which only parts are made of."""
-        return self._style.blocks is not Blocks.OFF
-
-    @property
-    def wants_reasoning(self) -> bool:
-        """Whether it needs what the model thinks."""
-        return self._style.reasoning or self.wants_text
 
     def add_text(self, piece: str) -> list[ReplyPart]:
         """Take a piece of text, as the model said it."""
@@ -277,8 +271,8 @@ class ReplyShaper:
 
     def finish(self, final_text: str) -> FinalReply:
         """The run has ended with this text (``done``). Its files are not looked at yet, see ``attach_media``."""
-        left = self._pop_pending()
-        notes = [self._reasoning_text(), *self._tools.drain()]
+        left = "".join(self._pending)
+        notes = [*([self._reasoning_text()] if self._reasoning else []), *self._tools.drain()]
         whole = self._reply(final_text, notes, is_all=True)
         if not self._last_part:
             return FinalReply(whole, whole)
