@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from settings.load import load_settings
-from tests.acceptance.builds import following
 from tests.acceptance.supervisor import running_supervisor
 from tests.documents import AGENT_PAGE, README, blocks, commands_of
 
@@ -45,7 +44,7 @@ def test_runs_and_events_go_as_they_say(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_a_session_is_told_what_was_injected_as_it_says(tmp_path: Path) -> None:
     inject, history = commands_of(README, "pool events inject")
-    with running_supervisor(tmp_path, "--max", "1") as supervisor, following(supervisor, "alert") as events:
+    with running_supervisor(tmp_path, "--max", "1") as supervisor, supervisor.following("alert") as events:
         assert supervisor.pool(*inject[1:]).returncode == 0
         assert next(events)["session"] == "bob"
         assert "[SYSTEM] the build machine is back" in supervisor.pool(*history[1:]).stdout

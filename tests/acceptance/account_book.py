@@ -24,7 +24,6 @@ class Message:
         self.mode = rng.choice(modes)
         self.priority = rng.randint(1, 9)
         self.session: str | None = None
-        self.is_promised = False
         self.sent = 0
         self.refusals: list[str] = []
         self.accepted: list[Envelope] = []
@@ -58,13 +57,6 @@ class Message:
         return bool(self.starts) and self.starts[0]["data"]["leader"] == self.key
 
 
-def plan(
-    messages: int, senders: int, rng: random.Random, *, first: int = 0, modes: Modes = EVERY_MODE
-) -> list[Message]:
-    """So many messages, the senders in turns; their numbers begin at ``first``."""
-    return [Message(first + number, number % senders, rng, modes) for number in range(messages)]
-
-
 def nonces_in(text: str) -> list[str]:
     """Every nonce that stands in a text, as often as it stands there."""
     return _NONCE.findall(text)
@@ -79,7 +71,7 @@ def _source(sender: int) -> dict[str, str]:
 
 
 class Book:
-    """All messages by key and nonce; ``problems`` are sentences. ``on_progress`` is called after each step forward."""
+    """All messages by key and nonce; ``problems`` are sentences. ``on_progress`` is called after each step."""
 
     def __init__(self, messages: Iterable[Message], on_progress: Callable[[], None]) -> None:
         self.messages: dict[str, Message] = {}
@@ -89,16 +81,8 @@ class Book:
         self.problems: list[str] = []
         self.bookmark = 0
         self.seen: set[int] = set()
-        self.events = 0
-        self.pieces = 0
-        self.progress = 0
-        """Two steps a message: its acceptance and its outcome, or its refusal at once."""
         self._on_progress = on_progress
         self._sessions: dict[str, int] = {}
-        self.expect(messages)
-
-    def expect(self, messages: Iterable[Message]) -> None:
-        """These are going to be sent too."""
         for message in messages:
             self.messages[message.key] = self.by_nonce[message.nonce] = message
             self.open.add(message)
@@ -107,31 +91,20 @@ class Book:
         """Whether every message has been refused or has an outcome."""
         return not self.open
 
-    def has_come_to(self, steps: int) -> bool:
-        """Whether so many steps have been made, two a message."""
-        return self.progress >= steps
-
     # --- answers to requests ----------------------------------------------------------------------------------------
 
     def accept(self, message: Message, answer: dict[str, Any]) -> None:
         """The supervisor has said that it will run this message."""
         self._claim(message, answer["session"])
-        message.is_promised = True
         if (answer["run_id"], answer["status"]) != (message.key, "accepted"):
             self.problems.append(f"{message.key} was answered with {answer}")
-        self._step()
+        self._on_progress()
 
     def refuse(self, message: Message, code: str) -> None:
         """The supervisor has said that it will not."""
         message.refusals.append(code)
         self.open.discard(message)
-        self._step(2)
-
-    def forget(self, message: Message) -> None:
-        """A later life does not know this message: nobody may have been told that it was accepted."""
-        if message.is_promised:
-            self.problems.append(f"{message.key} was accepted, and then nobody knew of it")
-        self.refuse(message, "forgotten")
+        self._on_progress()
 
     # --- the stream of events -----------------------------------------------------------------------------------------
 
@@ -151,7 +124,7 @@ class Book:
             case "done":
                 message.outcomes.append(event)
                 self.open.discard(message)
-                self._step()
+                self._on_progress()
 
     def _follow_order(self, event: Envelope) -> None:
         first = seq = event["seq"]
@@ -161,8 +134,6 @@ class Book:
             self.problems.append(f"seq {first} came after {self.bookmark}: {event}")
         self.bookmark = max(self.bookmark, seq)
         self.seen.add(seq)
-        self.events += 1
-        self.pieces += event["type"].startswith(("text_", "think_"))
 
     def _look_for_strangers(self, event: Envelope) -> None:
         for nonce in nonces_in(repr(event)):
@@ -175,10 +146,6 @@ class Book:
         message.session = message.session or session
         if message.session != session or self._sessions.setdefault(session, message.sender) != message.sender:
             self.problems.append(f"{message.key} of sender {message.sender} went to {session}")
-
-    def _step(self, count: int = 1) -> None:
-        self.progress += count
-        self._on_progress()
 
     # --- the account ------------------------------------------------------------------------------------------------
 

@@ -1,27 +1,21 @@
-"""A command in the background that ends when a test says so, and the events that tell of it."""
+"""A command in the background that ends when a test says so."""
 
 import errno
 import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from tests.acceptance.supervisor import Supervisor
+from tests.acceptance.supervisor import Supervisor, tool
 
 
 class Build:
-    """A command that ends when the test says so."""
+    """Its ``prompt`` has the bundled agent begin it."""
 
     def __init__(self, folder: Path, name: str = "fifo") -> None:
         self._fifo = folder / name
         os.mkfifo(self._fifo)
-        command = f"read word < {self._fifo}; echo built $word"
-        call = msgspec.json.encode({"command": command, "background": True}).decode()
-        self.prompt = f"TOOL:exec {call}"
+        self.prompt = tool(f"read word < {self._fifo}; echo built $word", background=True)
 
     def end(self, word: str = "well") -> None:
         """Waits until it has got as far as to wait for that."""
@@ -39,14 +33,8 @@ class Build:
         return True
 
 
-@contextmanager
-def following(supervisor: Supervisor, *kinds: str) -> Iterator[Iterator[dict[str, Any]]]:
-    """All monitor events of these types from the first one on, as they are told."""
-    types = [word for kind in kinds for word in ("--type", kind)]
-    follower = supervisor.start("events", "follow", "--since", "0", "--no-reconnect", "--json", *types)
-    assert follower.stdout is not None
-    try:
-        yield map(msgspec.json.decode, follower.stdout)
-    finally:
-        follower.send_signal(signal.SIGINT)
-        follower.communicate(timeout=20)
+def pending(supervisor: Supervisor, session: str) -> list[str]:
+    """The events that wait for the session's next turn."""
+    done = supervisor.pool("events", "peek", "-s", session, "--json")
+    assert done.returncode == 0, done.stderr
+    return [event["text"] for event in msgspec.json.decode(done.stdout)["events"]]

@@ -71,7 +71,7 @@ def test_the_door_is_found_and_used_and_its_token_is_nowhere_to_be_read(tmp_path
         shown = [supervisor.pool("config", "show", *config), supervisor.pool("doctor", *config)]
         assert str(tmp_path / "token") in "".join(shown[1].stdout.split())
     texts = [*supervisor.log, status.stdout, *(done.stdout for done in shown)]
-    assert supervisor.has_logged("http_ready")
+    assert supervisor.logged("http_ready")
     assert not [text for text in texts for token in (TOKEN, "only-for-looking") if token in text]
 
 

@@ -1,21 +1,39 @@
-"""kill -9 of the supervisor at any moment under load: what was accepted ends once, whatever its end."""
+"""kill -9 of the supervisor at any moment under load: a front end accounts for each of its messages."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.killing import moments_of, survive
+from tests.acceptance.accounting import account_for
 
 pytestmark = pytest.mark.process
 
-FIVE_DEATHS_EACH = [*range(2), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(100, 140))]
+
+async def test_what_was_accepted_ends_once_whenever_the_supervisor_is_killed(tmp_path: Path) -> None:
+    """Once after each kind of sign; and every other way for a message to end is tried too."""
+    account = await account_for(tmp_path, messages=400, senders=40, kills=5, seed=7, limit=150)
+    assert account.problems == []
+    assert (account.fates.total(), account.lives) == (400, 6)
+    for fate, least in (("completed", 40), ("completed in another's turn", 20), ("refused: saturated", 1)):
+        assert account.fates[fate] >= least, account.fates
+    assert account.fates["interrupted: aborted"] > 0
+    assert min(account.resumed, account.sent_again) > 0
 
 
-@pytest.mark.timeout(180)  # seven seconds where nothing else runs
-@pytest.mark.parametrize("seed", FIVE_DEATHS_EACH)
-async def test_what_was_accepted_ends_once_whenever_the_supervisor_is_killed(tmp_path: Path, seed: int) -> None:
-    book = await survive(tmp_path, moments_of(seed), seed)
-    assert book.audit() == []
-    fates = book.fates()
-    assert fates.total() == 190
-    assert fates["completed"] > 30  # the load was one
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(30))
+async def test_each_of_two_thousand_messages_is_accounted_for_while_the_supervisor_is_killed_ten_times(
+    tmp_path: Path, seed: int
+) -> None:
+    account = await account_for(tmp_path, messages=2000, senders=50, kills=10, seed=seed, limit=100)
+    assert account.problems == []
+    assert (account.fates.total(), account.lives) == (2000, 11)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(10))
+async def test_whatever_a_turn_says_of_a_steer_an_interruption_cannot_make_it_untrue(tmp_path: Path, seed: int) -> None:
+    modes = ("steer", "steer", "steer", "interrupt")
+    account = await account_for(tmp_path, messages=1500, senders=10, kills=0, seed=seed, modes=modes, limit=45)
+    assert account.problems == []
+    assert account.fates["completed in another's turn"] > 50

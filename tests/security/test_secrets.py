@@ -172,7 +172,7 @@ def test_what_was_looked_at_says_something(house: tuple[Supervisor, dict[str, st
     assert "no access with ***" in told["events"]
     assert "OPENAI_API_KEY" in told["config"]
     assert "pool_up" in told["GET /metrics"]
-    assert supervisor.has_logged("http_ready")
+    assert supervisor.logged("http_ready")
     assert [name for name, text in told.items() if not text.strip()] == []
 
 
