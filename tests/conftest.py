@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 
 from tests.real_pi import PI_VERSIONS, RealPi
+from tests.virtual_time import use_virtual_time
 
 hypothesis.settings.register_profile("suite", deadline=None)  # a deadline per example measures how busy the machine is
 hypothesis.settings.load_profile("suite")
@@ -44,6 +45,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--each-pi", action="store_true", help="run every test with the real pi on each of the supported versions"
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    use_virtual_time(items)
+
+
+@pytest.fixture
+def virtual_time() -> None:
+    """The test runs on a clock that jumps to the next deadline."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heartbeat.answers import HEARTBEAT_OK, AlertAnswer, BeatKind, SilentAnswer, classify_answer, strip_token
@@ -27,6 +27,7 @@ def said(text: str) -> str:
 
 
 @given(ANSWERS)
+@settings(max_examples=50)
 def test_taking_the_token_off_twice_is_taking_it_off_once(text: str) -> None:
     rest, _ = strip_token(text)
     assert strip_token(rest)[0] == rest
@@ -111,15 +112,13 @@ SIZE, TIMES = 50_000, 8
 
 
 def seconds(first: str, piece: str, last: str, size: int) -> float:
-    """Of this thread's own time, the best of a few: what else runs on the machine makes it only longer."""
-    text = first + piece * (size // len(piece)) + last
-    return min(_timed(text) for _ in range(3))
-
-
-def _timed(text: str) -> float:
-    begun = time.thread_time()
-    classify_answer(text, kind=BeatKind.PLAIN, ack_max_chars=300)
-    return time.thread_time() - begun
+    """Of this thread's own time, the best of three: other load on the machine makes it only longer."""
+    text, times = first + piece * (size // len(piece)) + last, []
+    for _ in range(3):
+        begun = time.thread_time()
+        classify_answer(text, kind=BeatKind.PLAIN, ack_max_chars=300)
+        times.append(time.thread_time() - begun)
+    return min(times)
 
 
 @pytest.mark.parametrize(("first", "piece", "last"), HOSTILE.values(), ids=HOSTILE.keys())
@@ -128,9 +127,9 @@ def test_a_hostile_answer_costs_in_proportion_to_its_length(first: str, piece: s
     assert long < max(short, 0.0005) * TIMES * 4
 
 
-@pytest.mark.parametrize("name", ["tokens", "tokens after a word", "tags that never end", "white space", "files"])
-def test_ten_megabytes_are_judged(name: str) -> None:
+@pytest.mark.parametrize(("name", "is_silent"), [("tokens after a word", True), ("files", False)])
+def test_ten_megabytes_are_judged(name: str, *, is_silent: bool) -> None:
     first, piece, last = HOSTILE[name]
     text = first + piece * (10_000_000 // len(piece)) + last
     verdict = classify_answer(text, kind=BeatKind.PLAIN, ack_max_chars=300)
-    assert isinstance(verdict, SilentAnswer) == (name not in ("files", "tags that never end"))
+    assert isinstance(verdict, SilentAnswer) == is_silent

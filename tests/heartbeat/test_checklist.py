@@ -2,8 +2,10 @@
 
 import errno
 import os
+import re
 import threading
 import tracemalloc
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -36,28 +38,18 @@ FILLED_LINES = [
 # --- what is in it ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line", EMPTY_LINES)
-def test_the_frame_of_a_list_is_nothing_to_do(line: str) -> None:
-    assert is_effectively_empty(line)
+@pytest.mark.parametrize(("lines", "is_empty"), [(EMPTY_LINES, True), (FILLED_LINES, False)])
+def test_the_frame_of_a_list_is_nothing_to_do_and_any_words_are(lines: list[str], *, is_empty: bool) -> None:
+    assert [line for line in lines if is_effectively_empty(line) != is_empty] == []
 
 
-@pytest.mark.parametrize("line", FILLED_LINES)
-def test_a_line_that_says_something_is_something_to_do(line: str) -> None:
-    assert not is_effectively_empty(line)
+EMPTY = st.lists(st.sampled_from(EMPTY_LINES), max_size=10)
 
 
-@given(st.lists(st.sampled_from(EMPTY_LINES), max_size=20), st.sampled_from(["\n", "\r\n"]))
-def test_any_number_of_empty_lines_is_empty(lines: list[str], end: str) -> None:
-    assert is_effectively_empty(end.join(lines))
-
-
-@given(
-    st.lists(st.sampled_from(EMPTY_LINES), max_size=10),
-    st.sampled_from(FILLED_LINES),
-    st.lists(st.sampled_from(EMPTY_LINES), max_size=10),
-)
-def test_one_line_among_empty_ones_is_enough(before: list[str], line: str, after: list[str]) -> None:
-    assert not is_effectively_empty("\n".join([*before, line, *after]))
+@given(EMPTY, st.sampled_from(FILLED_LINES), EMPTY, st.sampled_from(["\n", "\r\n"]))
+def test_one_filled_line_among_empty_ones_is_enough(before: list[str], line: str, after: list[str], end: str) -> None:
+    assert is_effectively_empty(end.join([*before, *after]))
+    assert not is_effectively_empty(end.join([*before, line, *after]))
 
 
 def test_what_stands_in_a_code_fence_is_something_to_do() -> None:
@@ -137,40 +129,34 @@ def test_a_file_without_rights_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     assert found == Checklist(ChecklistState.UNREADABLE, "HEARTBEAT.md cannot be read: Permission denied")
 
 
-def test_a_folder_in_its_place_is_told(tmp_path: Path) -> None:
-    (tmp_path / CHECKLIST_NAME).mkdir()
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (Path.mkdir, "Is a directory|it is not a file"),
+        (os.mkfifo, "it is not a file"),  # and it is not waited for
+        (lambda path: path.symlink_to(path.name), "Too many levels"),
+    ],
+    ids=["directory", "pipe", "link to itself"],
+)
+def test_what_is_no_file_is_a_problem_and_nothing_stays_open(
+    tmp_path: Path, make: Callable[[Path], object], problem: str
+) -> None:
+    def open_files() -> int:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    make(tmp_path / CHECKLIST_NAME)
+    before = open_files()
     found = read_checklist_file(tmp_path / CHECKLIST_NAME)
     assert found.state is ChecklistState.UNREADABLE
-    assert "HEARTBEAT.md cannot be read: " in found.problem
+    assert re.search(f"HEARTBEAT.md cannot be read: ({problem})", found.problem)
+    read_checklist_file(written(tmp_path / "..", b"x"))
+    assert open_files() == before
 
 
-def test_a_pipe_in_its_place_is_told_and_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / CHECKLIST_NAME)
-    found = read_checklist_file(tmp_path / CHECKLIST_NAME)
-    assert found == Checklist(ChecklistState.UNREADABLE, "HEARTBEAT.md cannot be read: it is not a file")
-
-
-def test_a_link_to_itself_is_told(tmp_path: Path) -> None:
-    (tmp_path / CHECKLIST_NAME).symlink_to(CHECKLIST_NAME)
-    assert read_checklist_file(tmp_path / CHECKLIST_NAME).state is ChecklistState.UNREADABLE
-
-
-def test_a_path_that_cannot_be_is_told() -> None:
+def test_a_path_that_cannot_be_is_a_problem() -> None:
     found = read_checklist_file(Path("a\0b"))
     assert found.state is ChecklistState.UNREADABLE
     assert "null" in found.problem
-
-
-def open_files() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-
-def test_no_file_stays_open(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    before = open_files()
-    for path in (written(tmp_path, b"x"), tmp_path / "pipe", tmp_path):
-        read_checklist_file(path)
-    assert open_files() == before
 
 
 # --- without holding up the others ------------------------------------------------------------------------------------
@@ -205,10 +191,3 @@ async def test_a_file_system_that_does_not_answer_holds_up_nobody_for_long(
     finally:
         answers.set()
         await trio.to_thread.run_sync(partial(left.wait, 20))
-
-
-async def test_a_look_that_is_cancelled_is_given_up(tmp_path: Path) -> None:
-    with trio.CancelScope() as scope:
-        scope.cancel()
-        await read_checklist(tmp_path)
-    assert scope.cancelled_caught

@@ -10,22 +10,9 @@ from heartbeat.settings import ActiveHours, HeartbeatOverrides, HeartbeatSetting
 from wire.units import Seconds, decode_unit
 
 
-def test_events_wake_every_agent_and_the_clock_none_unless_it_is_set() -> None:
-    assert (HeartbeatSettings().every, HeartbeatSettings().wake) == (Seconds(0), True)
-
-
-def test_each_key_can_be_another_one_for_an_agent() -> None:
-    assert HeartbeatOverrides.__struct_fields__ == HeartbeatSettings.__struct_fields__
-    defaults = HeartbeatSettings(target="none")
-    own = msgspec.convert({"every": "10m", "wake": False, "max_retries": 0}, HeartbeatOverrides, dec_hook=decode_unit)
-    assert effective_heartbeat(defaults, own) == HeartbeatSettings(
-        target="none", every=Seconds(600), wake=False, max_retries=0
-    )
-    assert effective_heartbeat(defaults, None) is defaults
-
-
 @pytest.mark.parametrize("name", HeartbeatSettings.__struct_fields__)
-def test_what_an_agent_says_wins_over_the_defaults_key_by_key(name: str) -> None:
+def test_an_agents_own_value_wins_over_the_default_key_by_key(name: str) -> None:
+    assert effective_heartbeat(HeartbeatSettings(), None) == HeartbeatSettings()
     other: dict[str, Any] = {
         "every": Seconds(900),
         "active_hours": ActiveHours(start="08:00", end="20:00"),

@@ -2,6 +2,7 @@
 
 from itertools import count
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -102,4 +103,5 @@ class AnyStory(RuleBasedStateMachine):
         assert (self.queue.next_expiry() is None) == (not everything)
 
 
+AnyStory.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestAnyStory = AnyStory.TestCase

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, tzinfo
 from itertools import count
+from typing import Any
 
 import msgspec
 
@@ -53,10 +54,14 @@ class Paper:
         self.told: list[ReportFailure] = []
         self.machine = self._build()
 
+    @classmethod
+    def with_job(cls, *args: Any, **facts: Any) -> "Paper":
+        paper = cls()
+        paper.put(make_cron_job(*args, **facts))
+        return paper
+
     def _build(self) -> CronMachine:
         return CronMachine(lambda: f"r{next(self.ids)}", self.local, self.max_running)
-
-    # --- what happens -------------------------------------------------------------------------------------------------
 
     def put(self, job: CronJob) -> None:
         self.jobs[job.id] = job
@@ -100,8 +105,6 @@ class Paper:
             state = msgspec.json.decode(kept[name], type=JobState) if name in kept else None
             self._perform(self.machine.put(job, state, self.now))
 
-    # --- looking ------------------------------------------------------------------------------------------------------
-
     def state(self, name: str = "job") -> JobState:
         return self.machine.status(name).state
 
@@ -115,8 +118,6 @@ class Paper:
 
     def outcomes(self, name: str = "job") -> tuple[CronRunRecord, ...]:
         return self.state(name).history
-
-    # --- on paper -----------------------------------------------------------------------------------------------------
 
     def _perform(self, actions: Iterable[CronAction]) -> None:
         for action in actions:

@@ -44,9 +44,6 @@ def test_a_job_that_names_no_agent_is_the_default_agents() -> None:
     assert (made.agent, made.session) == ("ops", "agent:ops:main:main")
 
 
-# --- what is meant ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("said", "schedule"),
     [
@@ -101,8 +98,6 @@ def test_what_is_not_said_has_a_default() -> None:
     assert (isolated.timeout, isolated.target) == (30.0, "webhook:ops")
 
 
-# --- what cannot be meant ---------------------------------------------------------------------------------------------
-
 BOTH: list[tuple[dict[str, Any], str]] = [
     ({}, "this one has none of them"),
     ({"cron": "0 8 * * *", "every": "1h"}, "this one has cron and every"),
@@ -120,6 +115,7 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"every": "1m", "mode": "main", "timeout": "1m"}, 'for mode = "isolated"'),
     ({"every": "1m", "mode": "isolated", "timeout": "0s"}, "no time for a run"),
     ({"every": "1m", "mode": "isolated", "timeout": "2d"}, "no time for a run"),
+    ({"every": "1m", "keep": True}, "keep is for mode"),
     ({"every": "1m", "mode": "isolated", "delivery": "nowhere"}, "is no target"),
     ({"every": "1m", "agent": "nobody"}, "there is no agent 'nobody'"),
     ({"every": "1m", "session": "agent:ops:"}, "session key needs its name"),
@@ -128,13 +124,9 @@ BOTH: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("said", "word"), BOTH)
-def test_settings_that_cannot_be_meant_are_refused(said: dict[str, Any], word: str) -> None:
+def test_what_cannot_be_meant_is_refused_in_settings_and_from_operators(said: dict[str, Any], word: str) -> None:
     with pytest.raises((UsageError, msgspec.ValidationError), match=word):
         job(**said)
-
-
-@pytest.mark.parametrize(("said", "word"), BOTH)
-def test_an_operator_who_cannot_mean_it_is_refused(said: dict[str, Any], word: str) -> None:
     with pytest.raises(UsageError, match=word):
         added(**said)
 
@@ -206,9 +198,6 @@ def test_too_many_jobs_are_a_problem_of_the_settings() -> None:
 def test_a_limit_that_lets_nothing_or_everything_run_is_refused(number: int) -> None:
     with pytest.raises(ValueError, match="from 1 to 1000"):
         CronSettings(max_running=number)
-
-
-# --- zones ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_zone_of_the_machine_is_that_of_its_environment_else_of_its_file(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ HOUR = 3600.0
 
 
 def test_a_job_runs_at_each_of_its_due_times() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=Every(60.0, BEGIN)))
+    paper = Paper.with_job(schedule=Every(60.0, BEGIN))
     assert paper.run_through(200.0) == [60.0, 120.0, 180.0]
     assert paper.history() == [CronRunStatus.OK] * 3
     assert [outcome.due for outcome in paper.outcomes()] == [BEGIN + 60.0, BEGIN + 120.0, BEGIN + 180.0]
@@ -30,8 +29,7 @@ def test_a_job_that_speaks_in_a_conversation_runs_as_often_and_waits_for_nobody(
 
 
 def test_a_moment_comes_once() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=At(BEGIN + 30 * 365 * DAY)))
+    paper = Paper.with_job(schedule=At(BEGIN + 30 * 365 * DAY))
     assert paper.next_due() == 30 * 365 * DAY
     assert paper.run_through(31 * 365 * DAY) == [30 * 365 * DAY]
     assert paper.next_due() is None
@@ -40,8 +38,7 @@ def test_a_moment_comes_once() -> None:
 
 
 def test_a_job_that_is_off_is_not_due_and_can_be_run_by_hand() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(enabled=False))
+    paper = Paper.with_job(enabled=False)
     assert paper.run_through(HOUR) == []
     paper.run_now()
     paper.end()
@@ -49,12 +46,8 @@ def test_a_job_that_is_off_is_not_due_and_can_be_run_by_hand() -> None:
     assert paper.next_due() is None
 
 
-# --- no overlap -------------------------------------------------------------------------------------------------------
-
-
 def test_what_falls_due_while_the_job_runs_passes() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
+    paper = Paper.with_job()
     paper.tick(60.0)
     paper.tick(120.0)
     assert len(paper.open) == 1
@@ -72,8 +65,7 @@ def test_what_falls_due_while_the_job_runs_passes() -> None:
 
 
 def test_a_replaced_job_does_not_overlap_with_its_former_self() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
+    paper = Paper.with_job()
     paper.tick(60.0)
     paper.put(make_cron_job(schedule=Every(10.0, BEGIN)))
     paper.tick(100.0)
@@ -85,8 +77,7 @@ def test_a_replaced_job_does_not_overlap_with_its_former_self() -> None:
 
 
 def test_a_job_with_another_text_goes_on_with_its_run() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
+    paper = Paper.with_job()
     paper.tick(60.0)
     paper.put(make_cron_job(text="water the other plants"))
     paper.tick(30.0)
@@ -96,8 +87,7 @@ def test_a_job_with_another_text_goes_on_with_its_run() -> None:
 
 
 def test_nor_does_one_that_was_removed_and_added_again() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
+    paper = Paper.with_job()
     paper.tick(60.0)
     paper.remove("job")
     paper.put(make_cron_job())
@@ -123,12 +113,8 @@ def test_only_so_many_run_at_once_and_the_one_due_first_is_the_first() -> None:
     assert paper.machine.next_wakeup() is not None
 
 
-# --- by hand ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_run_by_hand_takes_nothing_from_the_schedule() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=Every(HOUR, BEGIN), delete_after_run=True))
+    paper = Paper.with_job(schedule=Every(HOUR, BEGIN), delete_after_run=True)
     paper.tick(HOUR - 10.0)
     paper.run_now()
     paper.tick(20.0)
@@ -142,8 +128,7 @@ def test_a_run_by_hand_takes_nothing_from_the_schedule() -> None:
 
 
 def test_a_run_by_hand_within_the_back_off_leaves_what_is_owed() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=Every(HOUR, BEGIN)))
+    paper = Paper.with_job(schedule=Every(HOUR, BEGIN))
     paper.tick(HOUR)
     paper.end(CronRunStatus.REFUSED)
     paper.run_now()
@@ -167,28 +152,22 @@ def test_a_second_run_by_hand_is_refused_while_the_first_is_under_way_or_waits()
         paper.run_now("c")
 
 
-# --- for good ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_job_for_one_run_is_gone_after_it() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=At(BEGIN + 60.0), delete_after_run=True))
+    paper = Paper.with_job(schedule=At(BEGIN + 60.0), delete_after_run=True)
     paper.run_through(61.0)
     assert "job" not in paper.machine
     assert paper.states == {}
 
 
 def test_one_that_went_wrong_stays_to_be_seen() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=At(BEGIN + 60.0), delete_after_run=True))
+    paper = Paper.with_job(schedule=At(BEGIN + 60.0), delete_after_run=True)
     paper.run_through(61.0, CronRunStatus.FAILED)
     assert paper.history() == [CronRunStatus.FAILED]
     assert paper.next_due() is None
 
 
 def test_one_of_the_settings_stays_as_a_name_and_is_due_no_more() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(delete_after_run=True, source=JobSource.SETTINGS))
+    paper = Paper.with_job(delete_after_run=True, source=JobSource.SETTINGS)
     assert paper.run_through(HOUR) == [60.0]
     paper.restart(after=HOUR)
     assert paper.next_due() is None

@@ -14,13 +14,9 @@ DAY = 86_400.0
 HOUR = 3600.0
 
 
-# --- after nobody was there -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mode", [JobMode.ISOLATED, JobMode.MAIN])
 def test_what_was_missed_is_caught_up_once(mode: JobMode) -> None:
-    paper = Paper()
-    paper.put(make_cron_job(mode=mode))
+    paper = Paper.with_job(mode=mode)
     paper.run_through(60.0)
     paper.restart(after=10 * HOUR + 30.0)
     assert paper.run_through(10 * HOUR + 240.0)[:3] == [10 * HOUR + 90.0, 10 * HOUR + 120.0, 10 * HOUR + 180.0]
@@ -28,15 +24,13 @@ def test_what_was_missed_is_caught_up_once(mode: JobMode) -> None:
 
 
 def test_a_moment_that_was_missed_is_caught_up() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=At(BEGIN + HOUR)))
+    paper = Paper.with_job(schedule=At(BEGIN + HOUR))
     paper.restart(after=DAY)
     assert paper.run_through(2 * DAY) == [DAY]
 
 
 def test_a_run_of_an_earlier_life_is_taken_up_and_not_run_again() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
+    paper = Paper.with_job()
     paper.tick(60.0)
     (before,) = paper.open.values()
     paper.restart(after=HOUR)
@@ -48,8 +42,7 @@ def test_a_run_of_an_earlier_life_is_taken_up_and_not_run_again() -> None:
 
 
 def test_an_interrupted_run_is_told_costs_no_back_off_and_what_was_missed_since_is_caught_up() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=Every(HOUR, BEGIN)))
+    paper = Paper.with_job(schedule=Every(HOUR, BEGIN))
     paper.tick(HOUR)
     paper.restart(after=90 * 60.0)
     paper.end(CronRunStatus.INTERRUPTED)
@@ -60,8 +53,7 @@ def test_an_interrupted_run_is_told_costs_no_back_off_and_what_was_missed_since_
 
 
 def test_every_interruption_is_told() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
+    paper = Paper.with_job()
     for _ in range(3):
         paper.tick(60.0)
         paper.end(CronRunStatus.INTERRUPTED)
@@ -69,8 +61,7 @@ def test_every_interruption_is_told() -> None:
 
 
 def test_a_job_whose_schedule_changed_meanwhile_begins_anew_and_keeps_its_history() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
+    paper = Paper.with_job()
     paper.run_through(60.0)
     paper.jobs["job"] = make_cron_job(schedule=Every(100.0, BEGIN))
     paper.restart(after=HOUR)
@@ -79,8 +70,7 @@ def test_a_job_whose_schedule_changed_meanwhile_begins_anew_and_keeps_its_histor
 
 
 def test_a_job_that_has_come_to_speak_meanwhile_leaves_its_run_behind() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
+    paper = Paper.with_job()
     paper.tick(60.0)
     paper.jobs["job"] = make_cron_job(mode=JobMode.MAIN)
     paper.restart()
@@ -88,20 +78,15 @@ def test_a_job_that_has_come_to_speak_meanwhile_leaves_its_run_behind() -> None:
     assert paper.history() == [CronRunStatus.INTERRUPTED]
 
 
-# --- going wrong ------------------------------------------------------------------------------------------------------
-
-
 def test_after_failures_in_a_row_the_next_run_waits_longer_and_longer() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=Every(1.0, BEGIN)))
+    paper = Paper.with_job(schedule=Every(1.0, BEGIN))
     begun = paper.run_through(3 * HOUR, CronRunStatus.FAILED)
     assert [after - before for before, after in pairwise(begun)] == [*BACKOFF, HOUR]
     assert paper.state().failures == len(begun)
 
 
 def test_a_run_that_never_began_is_tried_again_for_the_same_due_time() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=Every(DAY, BEGIN)))
+    paper = Paper.with_job(schedule=Every(DAY, BEGIN))
     begun = paper.run_through(DAY + 2 * HOUR, CronRunStatus.REFUSED)
     assert begun == [DAY, DAY + 30, DAY + 90, DAY + 390, DAY + 1290, DAY + 4890]
     assert {ticket.due for _, ticket in paper.begun} == {BEGIN + DAY}
@@ -109,8 +94,7 @@ def test_a_run_that_never_began_is_tried_again_for_the_same_due_time() -> None:
 
 
 def test_a_failure_is_told_at_first_and_again_each_day() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
+    paper = Paper.with_job()
     paper.run_through(2 * DAY, CronRunStatus.FAILED)
     assert len(paper.begun) > 40
     assert len(paper.told) == 3
@@ -118,8 +102,7 @@ def test_a_failure_is_told_at_first_and_again_each_day() -> None:
 
 
 def test_a_failure_after_a_success_is_told_anew() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
+    paper = Paper.with_job()
     for status in (CronRunStatus.FAILED, CronRunStatus.OK, CronRunStatus.FAILED):
         paper.tick(60.0)
         paper.end(status)
@@ -127,34 +110,27 @@ def test_a_failure_after_a_success_is_told_anew() -> None:
 
 
 def test_a_job_that_fails_once_a_day_is_told_each_time() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=Every(DAY, BEGIN)))
+    paper = Paper.with_job(schedule=Every(DAY, BEGIN))
     paper.run_through(5 * DAY, CronRunStatus.FAILED)
     assert len(paper.told) == 5
 
 
 def test_a_long_error_is_kept_in_part() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
+    paper = Paper.with_job()
     paper.tick(60.0)
     paper.end(CronRunStatus.FAILED, error="x" * 10_000_000)
     assert paper.outcomes()[-1].error == "x" * 500
 
 
 def test_the_history_keeps_the_latest_runs() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
+    paper = Paper.with_job()
     paper.run_through(100 * 60.0)
     assert len(paper.history()) == MAX_HISTORY
     assert paper.outcomes()[-1].due == BEGIN + 6000.0
 
 
-# --- the clock is set -------------------------------------------------------------------------------------------------
-
-
 def test_a_clock_set_back_a_little_runs_nothing_twice() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=Every(HOUR, BEGIN)))
+    paper = Paper.with_job(schedule=Every(HOUR, BEGIN))
     paper.run_through(5 * HOUR)
     paper.tick(-HOUR - 10.0)
     paper.tick(2 * HOUR)
@@ -174,8 +150,7 @@ def test_a_job_that_waits_while_the_clock_is_set_back_by_years_begins_once() -> 
 
 
 def test_a_back_off_by_a_wrong_clock_does_not_hold_for_years() -> None:
-    paper = Paper()
-    paper.put(make_cron_job())
+    paper = Paper.with_job()
     paper.tick(10 * 365 * DAY)
     paper.end(CronRunStatus.FAILED)
     paper.now = BEGIN
@@ -184,8 +159,7 @@ def test_a_back_off_by_a_wrong_clock_does_not_hold_for_years() -> None:
 
 
 def test_a_clock_that_was_years_ahead_does_not_silence_a_job_for_years() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=Cron("0 * * * *")))
+    paper = Paper.with_job(schedule=Cron("0 * * * *"))
     paper.tick(10 * 365 * DAY)
     paper.end()
     paper.now = BEGIN
@@ -198,8 +172,7 @@ def test_a_clock_that_was_years_ahead_does_not_silence_a_job_for_years() -> None
 
 
 def test_a_clock_that_was_years_behind_at_the_start_makes_no_extra_run() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=Every(DAY, BEGIN)))
+    paper = Paper.with_job(schedule=Every(DAY, BEGIN))
     paper.run_through(10 * DAY)
     paper.restart(after=-10 * 365 * DAY)
     paper.now = BEGIN + 10 * DAY + HOUR
@@ -209,8 +182,7 @@ def test_a_clock_that_was_years_behind_at_the_start_makes_no_extra_run() -> None
 
 
 def test_a_moment_that_has_come_by_a_wrong_clock_does_not_come_again() -> None:
-    paper = Paper()
-    paper.put(make_cron_job(schedule=At(BEGIN + DAY)))
+    paper = Paper.with_job(schedule=At(BEGIN + DAY))
     paper.tick(2 * DAY)
     paper.end()
     paper.now = BEGIN

@@ -12,8 +12,8 @@ HOUR = 3600.0
 JOB = CronName(id="job")
 
 
-async def test_a_job_without_a_name_is_given_one(autojump_clock: trio.testing.MockClock) -> None:
-    async with running(House()) as service:
+async def test_a_job_without_a_name_is_given_one(house: House) -> None:
+    async with running(house) as service:
         first, second = [await service.add(CronAdd(text="x", at="20m")) for _ in range(2)]
         assert first.id != second.id
         assert first.next_due == BEGIN + 1200.0
@@ -21,8 +21,8 @@ async def test_a_job_without_a_name_is_given_one(autojump_clock: trio.testing.Mo
         assert (first.hold_until, first.running_since, first.last, first.history) == (None, None, None, ())
 
 
-async def test_a_job_can_be_replaced_on_purpose_only(autojump_clock: trio.testing.MockClock) -> None:
-    async with running(House()) as service:
+async def test_a_job_can_be_replaced_on_purpose_only(house: House) -> None:
+    async with running(house) as service:
         await service.add(CronAdd(id="job", text="x", every="1m"))
         with pytest.raises(Conflict, match="there is a job job already"):
             await service.add(CronAdd(id="job", text="y", every="1m"))
@@ -30,8 +30,7 @@ async def test_a_job_can_be_replaced_on_purpose_only(autojump_clock: trio.testin
         assert (view.text, view.next_due) == ("y", None)
 
 
-async def test_a_job_is_durable_before_it_is_answered(autojump_clock: trio.testing.MockClock) -> None:
-    house = House()
+async def test_a_job_is_durable_before_it_is_answered(house: House) -> None:
     async with running(house) as service:
         house.disk = trio.Event()
         with trio.move_on_after(5.0) as scope:
@@ -40,14 +39,13 @@ async def test_a_job_is_durable_before_it_is_answered(autojump_clock: trio.testi
 
 
 @pytest.mark.parametrize("at", ["2020-01-01T00:00:00Z", "0s"])
-async def test_a_moment_that_has_passed_is_refused(at: str, autojump_clock: trio.testing.MockClock) -> None:
-    async with running(House()) as service:
+async def test_a_moment_that_has_passed_is_refused(house: House, at: str) -> None:
+    async with running(house) as service:
         with pytest.raises(UsageError, match="has passed; `pool cron run`"):
             await service.add(CronAdd(text="x", at=at))
 
 
-async def test_a_run_by_hand_is_refused_while_one_is_under_way(autojump_clock: trio.testing.MockClock) -> None:
-    house = House()
+async def test_a_run_by_hand_is_refused_while_one_is_under_way(house: House) -> None:
     house.takes = 10.0
     async with running(house, job=isolated(HOUR)) as service:
         await trio.sleep(5.0)
@@ -58,10 +56,7 @@ async def test_a_run_by_hand_is_refused_while_one_is_under_way(autojump_clock: t
         assert look(service).running_since is None
 
 
-async def test_a_job_whose_agent_would_not_be_woken_says_so_and_is_not_run_by_hand(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    house = House()
+async def test_a_job_whose_agent_would_not_be_woken_says_so_and_is_not_run_by_hand(house: House) -> None:
     house.deaf = UsageError("events do not wake agent main")
     async with running(house, other=isolated(HOUR)) as service:
         assert (await service.add(CronAdd(id="job", text="x", every="1m"))).problem == "events do not wake agent main"
@@ -76,9 +71,9 @@ async def test_a_job_whose_agent_would_not_be_woken_says_so_and_is_not_run_by_ha
     assert len(house.spoken) == 1
 
 
-async def test_an_unknown_job_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_unknown_job_is_refused(house: House) -> None:
     refusal = "there is no job 'job'; `pool cron list`"
-    async with running(House()) as service:
+    async with running(house) as service:
         with pytest.raises(UsageError, match=refusal):
             await service.remove(JOB)
         with pytest.raises(UsageError, match=refusal):
@@ -87,8 +82,7 @@ async def test_an_unknown_job_is_refused(autojump_clock: trio.testing.MockClock)
             service.get(JOB)
 
 
-async def test_a_long_list_comes_in_pages_and_without_what_is_long(autojump_clock: trio.testing.MockClock) -> None:
-    house = House()
+async def test_a_long_list_comes_in_pages_and_without_what_is_long(house: House) -> None:
     jobs = {f"job{number}": isolated(text="x" * 30_000) for number in range(5)}
     async with running(house, jobs) as service:
         await trio.sleep(61.0)
@@ -102,11 +96,9 @@ async def test_a_long_list_comes_in_pages_and_without_what_is_long(autojump_cloc
         assert len(look(service, "job0").history) == 1
 
 
-async def test_more_jobs_than_are_possible_are_refused(
-    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_more_jobs_than_are_possible_are_refused(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heartbeat.cron.job_store.MAX_JOBS", 2)
-    async with running(House(), job=isolated()) as service:
+    async with running(house, job=isolated()) as service:
         await service.add(CronAdd(id="second", text="x", every="1m"))
         with pytest.raises(UsageError, match="as many as are possible"):
             await service.add(CronAdd(id="third", text="x", every="1m"))

@@ -17,13 +17,7 @@ HOUR = 3600.0
 JOB = CronName(id="job")
 
 
-# --- from one life to the next ----------------------------------------------------------------------------------------
-
-
-async def test_a_run_that_a_stop_cuts_off_is_remembered_and_not_run_again(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    house = House()
+async def test_a_run_that_a_stop_cuts_off_is_remembered_and_not_run_again(house: House) -> None:
     house.takes = HOUR
     async with running(house, max_running=1, job=isolated(24 * HOUR), other=isolated(24 * HOUR)):
         await trio.sleep(24 * HOUR + 10.0)
@@ -36,10 +30,7 @@ async def test_a_run_that_a_stop_cuts_off_is_remembered_and_not_run_again(
     assert [request.session for _, request in house.requests] == ["cron:job", "cron:other"], "what waited runs then"
 
 
-async def test_a_run_that_a_kill_cuts_off_is_asked_for_again_by_its_own_name(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    house = House()
+async def test_a_run_that_a_kill_cuts_off_is_asked_for_again_by_its_own_name(house: House) -> None:
     house.takes = HOUR
     async with running(house, job=isolated(HOUR)):
         await trio.sleep(HOUR + 10.0)
@@ -54,8 +45,7 @@ async def test_a_run_that_a_kill_cuts_off_is_asked_for_again_by_its_own_name(
     assert len(later.requests) == 1
 
 
-async def test_an_added_job_is_there_in_the_next_life(autojump_clock: trio.testing.MockClock) -> None:
-    house = House()
+async def test_an_added_job_is_there_in_the_next_life(house: House) -> None:
     async with running(house) as service:
         added = await service.add(CronAdd(id="job", text="x", every="2h", mode=JobMode.ISOLATED))
         assert added.next_due == BEGIN + 2 * HOUR
@@ -68,10 +58,7 @@ async def test_an_added_job_is_there_in_the_next_life(autojump_clock: trio.testi
         assert service.list(CronList()).total == 0
 
 
-async def test_an_added_job_that_was_never_due_yet_is_caught_up_in_the_next_life(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    house = House()
+async def test_an_added_job_that_was_never_due_yet_is_caught_up_in_the_next_life(house: House) -> None:
     async with running(house) as service:
         await service.add(CronAdd(id="job", text="x", at="2h", mode=JobMode.ISOLATED))
     await trio.sleep(3 * HOUR)
@@ -81,8 +68,7 @@ async def test_an_added_job_that_was_never_due_yet_is_caught_up_in_the_next_life
     assert house.kept == {JOB_KIND: {}, STATE_KIND: {}}
 
 
-async def test_documents_that_cannot_be_read_are_told_and_left_alone(autojump_clock: trio.testing.MockClock) -> None:
-    house = House()
+async def test_documents_that_cannot_be_read_are_told_and_left_alone(house: House) -> None:
     house.kept = {
         JOB_KIND: {"a": b"{", "b": b'{"id":"b"}', "c": b"[" * 100_000},
         STATE_KIND: {"job": b"\xff"},
@@ -96,8 +82,7 @@ async def test_documents_that_cannot_be_read_are_told_and_left_alone(autojump_cl
     assert house.kept[JOB_KIND].keys() == {"a", "b", "c"}
 
 
-async def test_a_kept_job_whose_zone_is_gone_is_told(autojump_clock: trio.testing.MockClock) -> None:
-    house = House()
+async def test_a_kept_job_whose_zone_is_gone_is_told(house: House) -> None:
     async with running(house) as service:
         await service.add(CronAdd(id="job", text="x", cron="0 8 * * *", tz="Europe/Berlin"))
     house.kept[JOB_KIND]["job"] = house.kept[JOB_KIND]["job"].replace(b"Europe/Berlin", b"Mars/Olympus1")
@@ -106,8 +91,7 @@ async def test_a_kept_job_whose_zone_is_gone_is_told(autojump_clock: trio.testin
         assert "Mars/Olympus1" in service.status().problems[0]
 
 
-async def test_what_is_kept_of_jobs_that_are_gone_is_dropped(autojump_clock: trio.testing.MockClock) -> None:
-    house = House()
+async def test_what_is_kept_of_jobs_that_are_gone_is_dropped(house: House) -> None:
     async with running(house, job=isolated(), old=isolated()):
         await trio.sleep(61.0)
     async with running(house, job=isolated()):
@@ -115,11 +99,7 @@ async def test_what_is_kept_of_jobs_that_are_gone_is_dropped(autojump_clock: tri
     assert house.kept[STATE_KIND].keys() == {"job"}
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
-
-
-async def test_a_job_of_the_settings_can_be_changed_only_there(autojump_clock: trio.testing.MockClock) -> None:
-    house = House()
+async def test_a_job_of_the_settings_can_be_changed_only_there(house: House) -> None:
     async with running(house, job=isolated()) as service:
         with pytest.raises(UsageError, match=r"\[cron\.jobs\.job\] of the settings file; remove it there"):
             await service.remove(JOB)
@@ -128,10 +108,7 @@ async def test_a_job_of_the_settings_can_be_changed_only_there(autojump_clock: t
         assert service.run_now(JOB).running_since == BEGIN
 
 
-async def test_other_settings_hold_at_once_and_leave_what_is_as_before_alone(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    house = House()
+async def test_other_settings_hold_at_once_and_leave_what_is_as_before_alone(house: House) -> None:
     async with running(house, stays=isolated(), goes=isolated(), changes=isolated(), max_running=1) as service:
         await trio.sleep(61.0)
         house.requests.clear()
@@ -146,8 +123,7 @@ async def test_other_settings_hold_at_once_and_leave_what_is_as_before_alone(
     ]
 
 
-async def test_a_higher_limit_holds_at_once(autojump_clock: trio.testing.MockClock) -> None:
-    house = House()
+async def test_a_higher_limit_holds_at_once(house: House) -> None:
     house.takes = HOUR
     jobs = {"a": isolated(), "b": isolated()}
     async with running(house, jobs, max_running=1) as service:
@@ -157,10 +133,7 @@ async def test_a_higher_limit_holds_at_once(autojump_clock: trio.testing.MockClo
         assert service.status().running == 2
 
 
-async def test_an_added_job_that_the_settings_define_too_is_kept_for_when_they_do_not(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    house = House()
+async def test_an_added_job_that_the_settings_define_too_is_kept_for_when_they_do_not(house: House) -> None:
     async with running(house) as service:
         await service.add(CronAdd(id="job", text="added", every="1m"))
         service.reconfigure(CronSettings(jobs={"job": isolated(text="set")}))
@@ -171,10 +144,7 @@ async def test_an_added_job_that_the_settings_define_too_is_kept_for_when_they_d
         assert service.status().problems == ()
 
 
-async def test_a_job_of_the_settings_that_cannot_be_used_is_told_and_passed_over(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    house = House()
+async def test_a_job_of_the_settings_that_cannot_be_used_is_told_and_passed_over(house: House) -> None:
     async with running(house, job=isolated(agent="nobody"), fine=isolated()) as service:
         assert service.status().jobs == 1
         assert "there is no agent 'nobody'" in service.status().problems[0]
@@ -183,10 +153,7 @@ async def test_a_job_of_the_settings_that_cannot_be_used_is_told_and_passed_over
         assert service.status().problems == ()
 
 
-async def test_a_moment_of_the_settings_that_had_passed_at_first_sight_is_told_and_not_run(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    house = House()
+async def test_a_moment_of_the_settings_that_had_passed_at_first_sight_is_told_and_not_run(house: House) -> None:
     past = isolated(every=None, at=datetime.fromtimestamp(BEGIN - 60.0, UTC))
     async with running(house, job=past) as service:
         await trio.sleep(HOUR)
@@ -194,10 +161,7 @@ async def test_a_moment_of_the_settings_that_had_passed_at_first_sight_is_told_a
     assert house.requests == []
 
 
-async def test_a_moment_of_the_settings_that_has_been_used_is_no_problem(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    house = House()
+async def test_a_moment_of_the_settings_that_has_been_used_is_no_problem(house: House) -> None:
     soon = isolated(every=None, at=datetime.fromtimestamp(BEGIN + 60.0, UTC))
     async with running(house, job=soon):
         await trio.sleep(61.0)

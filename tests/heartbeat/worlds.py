@@ -1,14 +1,15 @@
-"""The house around heartbeats as they see it: what survives the supervisor, a gateway, and when it is killed."""
+"""What heartbeats see of the rest: a store that survives the supervisor, and a gateway."""
 
 import copy
 import re
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import msgspec
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from errors import UsageError
 from heartbeat.beat import BeatPorts
@@ -23,8 +24,10 @@ from router.keys import main_session_key
 from wire.units import Seconds
 
 EPOCH = 1_700_000_000.0
+MIDNIGHT = 1_700_006_400.0  # UTC
 MAIN = main_session_key("main")
 ON = HeartbeatSettings(every=Seconds(300))
+SELDOM = HeartbeatSettings(every=Seconds(86_400))
 OK = "HEARTBEAT_OK"
 
 
@@ -32,15 +35,12 @@ def an_event(text: str, kind: str = "other", name: str = "e1", session: str = MA
     return SystemEvent(id=name, session=session, kind=SystemEventKind(kind), text=text, ts=EPOCH)
 
 
-Serve = Callable[..., Coroutine[None, None, Heartbeat]]
-
-
 class Killed(BaseException):
-    """The supervisor is no more."""
+    """The supervisor was killed."""
 
 
 class Disk:
-    """What outlives the supervisor: documents, events, runs with their outcomes, alerts."""
+    """What survives the supervisor."""
 
     def __init__(self) -> None:
         self.documents: dict[str, dict[str, bytes]] = {}
@@ -51,29 +51,56 @@ class Disk:
 
 
 class World:
-    """The ports of one supervisor after the other. ``kill_at``: dies before its so manieth step that leaves a trace."""
+    """All ports of consecutive supervisors. ``kill_at``: the number of the durable step before which one is killed."""
 
-    def __init__(self, *, kill_at: int | None = None) -> None:
+    def __init__(self, *, kill_at: int | None = None, nursery: trio.Nursery | None = None) -> None:
+        self.nursery = nursery
         self.disk = Disk()
         self.kill_at = kill_at
         self.steps = 0
         self.ids = count(1)
         self.started: list[BeatRequest] = []
         self.started_at: list[float] = []
-        self.told: list[tuple[str, str, dict[str, Any]]] = []
-        self.touched: list[str] = []
+        self.published: list[tuple[str, str, dict[str, Any]]] = []
+        self.active: list[str] = []
         self.busy: set[str] = set()
         self.claimed: set[str] = set()
-        self.has_room_for_it = True
+        self.has_a_worker = True
         self.workspace: str | None = None
         self.bad_targets: set[str] = set()
-        self.answer: Callable[[BeatRequest], BeatAnswer] = lambda _request: BeatAnswer(ok=True, text=OK)
+        self.answer: Callable[[BeatRequest], BeatAnswer] = report_all
         self.run_time = 1.0
         self.wall_offset = EPOCH
-        self.busy_asked = 0
         self._depth = 0
+        self._lives: list[trio.CancelScope] = []
 
-    # --- being killed -------------------------------------------------------------------------------------------------
+    # --- supervisors --------------------------------------------------------------------------------------------------
+
+    async def open(self, agents: dict[str, HeartbeatSettings] | None = None) -> Heartbeat:
+        ports = BeatPorts(runs=self, events=self, alerts=self, monitor=self, wall=self.wall, transaction=self.together)
+        return await open_heartbeat(self, ports, {"main": ON} if agents is None else agents)
+
+    async def serve(self, settings: HeartbeatSettings = ON, **others: HeartbeatSettings) -> Heartbeat:
+        """The next supervisor, after the end of the one before it."""
+        for scope in self._lives:
+            scope.cancel()
+        await wait_all_tasks_blocked()
+        heartbeat = await self.open({"main": settings, **others})
+
+        async def live(*, task_status: trio.TaskStatus[None]) -> None:
+            with trio.CancelScope() as scope:
+                self._lives.append(scope)
+                await heartbeat.run(task_status=task_status)
+
+        assert self.nursery is not None
+        await self.nursery.start(live)
+        return heartbeat
+
+    def restart(self) -> None:
+        """What was only in memory is gone."""
+        self.kill_at = None
+        self.claimed.clear()
+        self.busy.clear()
 
     def step(self) -> None:
         if self.kill_at is not None and self.steps >= self.kill_at:
@@ -88,19 +115,15 @@ class World:
         try:
             yield
         except Killed:
-            if before is not None:
-                self.disk = before
+            self.disk = before or self.disk
             raise
         finally:
             self._depth -= 1
 
-    def restart(self) -> None:
-        """Another supervisor: what was in memory only is gone."""
-        self.kill_at = None
-        self.claimed.clear()
-        self.busy.clear()
+    def wall(self) -> float:
+        return self.wall_offset + trio.current_time()
 
-    # --- Documents ----------------------------------------------------------------------------------------------------
+    # --- store --------------------------------------------------------------------------------------------------------
 
     async def load(self, kind: str) -> dict[str, bytes]:
         return dict(self.disk.documents.get(kind, {}))
@@ -114,12 +137,9 @@ class World:
             bodies[key] = body
         return _Written()
 
-    # --- EventPort ----------------------------------------------------------------------------------------------------
-
-    def inject(self, text: str, kind: str = "exec", session: str = MAIN) -> str:
+    def inject(self, text: str, kind: str = "exec", session: str = MAIN) -> None:
         event = an_event(text, kind, f"e{next(self.ids)}", session)
         self.disk.events.setdefault(session, []).append(event)
-        return event.id
 
     def pending_sessions(self) -> Sequence[str]:
         return list(self.disk.events)
@@ -137,10 +157,9 @@ class World:
 
     def acknowledge(self, session: str, ids: Collection[str]) -> None:
         self.step()
-        left = [event for event in self.disk.events.get(session, []) if event.id not in ids]
-        self.disk.events[session] = left
+        self.disk.events[session] = [event for event in self.disk.events.get(session, []) if event.id not in ids]
 
-    # --- AlertPort, bus -------------------------------------------------------------------------------------------
+    # --- alerts and monitor events ------------------------------------------------------------------------------------
 
     def accept(self, alert: Alert) -> None:
         self.step()
@@ -148,14 +167,18 @@ class World:
             raise UsageError(f"{alert.target} is no target")
         self.disk.alerts.setdefault(alert.id, alert)
 
+    @property
+    def alerts(self) -> list[str]:
+        return [alert.text for alert in self.disk.alerts.values()]
+
     def publish(self, session: str, type_: str, data: Any = None) -> None:
-        self.told.append((type_, session, data))
+        self.published.append((type_, session, data))
 
     @property
     def states(self) -> list[str]:
-        return [data["state"] for type_, _, data in self.told if type_ == "heartbeat"]
+        return [data["state"] for type_, _, data in self.published if type_ == "heartbeat"]
 
-    # --- RunPort ------------------------------------------------------------------------------------------------------
+    # --- gateway ------------------------------------------------------------------------------------------------------
 
     def agent_of(self, session: str) -> str | None:
         return session.split(":")[1]
@@ -175,50 +198,45 @@ class World:
         return answer
 
     def is_busy(self, session: str) -> bool:
-        self.busy_asked += 1
         return session in self.busy
 
     def has_room(self, agent: str, session: str) -> bool:
-        return self.has_room_for_it and bool(agent) and bool(session)
+        return self.has_a_worker and bool(agent) and bool(session)
 
     def workspace_of(self, agent: str, session: str) -> str | None:
         return self.workspace if agent and session else None
 
     def mark_active(self, session: str) -> None:
-        self.touched.append(session)
-
-    # --- putting it together ------------------------------------------------------------------------------------------
-
-    def wall(self) -> float:
-        return self.wall_offset + trio.current_time()
-
-    def ports(self) -> BeatPorts:
-        return BeatPorts(runs=self, events=self, alerts=self, monitor=self, wall=self.wall, transaction=self.together)
-
-    async def open(self, agents: dict[str, HeartbeatSettings] | None = None) -> Heartbeat:
-        return await open_heartbeat(self, self.ports(), {"main": ON} if agents is None else agents)
+        self.active.append(session)
 
     @property
-    def alerts(self) -> list[Alert]:
-        return list(self.disk.alerts.values())
+    def lines(self) -> list[list[str]]:
+        """The events in the prompt of each run."""
+        return [system_lines(request) for request in self.started]
+
+    @property
+    def gaps(self) -> list[float]:
+        return [later - earlier for earlier, later in pairwise(self.started_at)]
 
 
 class _Written:
-    """What awaiting a put gives: a wait for the disk. Nobody has to."""
+    """The result of a put: awaiting it is optional."""
 
-    def __await__(self) -> Generator[Any, Any, None]:
-        yield from trio.lowlevel.checkpoint().__await__()  # noqa: ASYNC105 - it is awaited by whoever awaits this
+    def __await__(self) -> Any:
+        return trio.lowlevel.checkpoint().__await__()  # noqa: ASYNC105 - awaited by the caller
 
 
 def system_lines(request: BeatRequest) -> list[str]:
-    """The events that a run was told."""
     return re.findall(r"^\[SYSTEM\] (.*)$", request.text, re.MULTILINE)
 
 
 def report_all(request: BeatRequest) -> BeatAnswer:
-    """An agent that tells everything it is told."""
-    lines = system_lines(request)
-    return BeatAnswer(ok=True, text="; ".join(lines) if lines else OK)
+    """An agent that repeats its events."""
+    return BeatAnswer(ok=True, text="; ".join(system_lines(request)) or OK)
+
+
+def answers(text: str, **facts: Any) -> Callable[[BeatRequest], BeatAnswer]:
+    return lambda _request: BeatAnswer(ok=True, text=text, **facts)
 
 
 def fails(code: str = "worker_error") -> Callable[[BeatRequest], BeatAnswer]:
@@ -226,16 +244,14 @@ def fails(code: str = "worker_error") -> Callable[[BeatRequest], BeatAnswer]:
 
 
 def wake(heartbeat: Heartbeat, world: World, text: str, reason: WakeReason = WakeReason.EXEC) -> None:
-    world.inject(text, "cron" if reason is WakeReason.CRON else "exec")
+    world.inject(text, {WakeReason.CRON: "cron", WakeReason.WAKE: "other"}.get(reason, "exec"))
     heartbeat.wake("main", reason)
 
 
-def but(**changes: object) -> HeartbeatSettings:
-    """Heartbeats are on, and something else is otherwise than by default."""
-    return msgspec.structs.replace(ON, **changes)
+def but(settings: HeartbeatSettings = ON, **changes: object) -> HeartbeatSettings:
+    return msgspec.structs.replace(settings, **changes)
 
 
 def status_of(heartbeat: Heartbeat) -> HeartbeatStatus:
-    """How agent main stands."""
-    (status,) = [status for status in heartbeat.status() if status.agent == "main"]
-    return status
+    """That of agent main."""
+    return next(status for status in heartbeat.status() if status.agent == "main")
