@@ -48,7 +48,7 @@ class LocalWorker:
         self._repair = partial(repair_transcript, dialect=dialect)
         self.client = client
         self._process = process
-        self._known_transcripts = known
+        self.known_transcripts = known
 
     @property
     def pid(self) -> int:
@@ -79,20 +79,19 @@ class LocalWorker:
 
     def record_transcript(self, transcript: str) -> None:
         """Remember a transcript that exists: it must not be missing later."""
-        if transcript not in self._known_transcripts:
-            with suppress(OSError, ValueError):  # what is wrong with it is told when it is resumed
-                if _transcript_size(transcript) is not None:
-                    self._known_transcripts.add(transcript)
+        with suppress(OSError, ValueError):  # what is wrong with it is told when it is resumed
+            if _transcript_size(transcript) is not None:
+                self.known_transcripts.add(transcript)
 
     async def prepare_resume(self, transcript: str) -> bool:
         """Repair the transcript where its end is torn; False: there is none yet. Raises ResumeFailed."""
         try:
             size = _transcript_size(transcript)
             if size is None:
-                if transcript in self._known_transcripts:
+                if transcript in self.known_transcripts:
                     raise ResumeFailed(redacted(self.client, f"the transcript {transcript} has vanished"))
                 return False  # it never came to a first answer
-            self._known_transcripts.add(transcript)
+            self.known_transcripts.add(transcript)
             if size <= _SMALL_TRANSCRIPT:
                 self._repair(transcript)
             else:
@@ -157,7 +156,7 @@ class LocalLauncher:
             cgroup=self.cgroup is not None, subreaper=subreaper, limit_mark=can_mark_by_rlimit()
         )
         self._attended = attended
-        self._known_transcripts: set[str] = set()
+        self.known_transcripts: set[str] = set()
         self._logs: deque[Path] = deque()
 
     @classmethod
@@ -193,7 +192,7 @@ class LocalLauncher:
                 )
                 nursery.start_soon(client.run)
                 try:
-                    yield LocalWorker(worker_id, process, client, self._known_transcripts, dialect=profile.dialect)
+                    yield LocalWorker(worker_id, process, client, self.known_transcripts, dialect=profile.dialect)
                 finally:
                     with trio.CancelScope(shield=True):  # the kill ladder has deadlines of its own
                         await self._stop(process, client, force)

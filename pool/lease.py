@@ -1,4 +1,4 @@
-"""A lease: one caller's right to one worker, and the turns it runs there."""
+"""A lease: one caller's wait for a worker, its right to it, and the turns it runs there."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -7,7 +7,7 @@ import msgspec
 import trio
 
 from errors import PoolError, WorkerError, WorkerExited
-from pool.stimuli import Grant, WorkerHold
+from pool.stimuli import Grant, Reject, WorkerHold
 from pool.worker_port import PoolWorker
 from profiles import MatchLevel
 from rpc.passthrough import RawRequest
@@ -135,6 +135,37 @@ class PromptBatches:
         if batch is None:
             raise StopAsyncIteration
         return batch
+
+
+class AcquireTicket:
+    """The place where one caller waits."""
+
+    def __init__(self) -> None:
+        self._settled = trio.Event()
+        self._outcome: Grant | Reject | None = None
+
+    def settle(self, outcome: Grant | Reject) -> None:
+        """Give the caller its outcome."""
+        self._outcome = outcome
+        self._settled.set()
+
+    def outcome(self) -> Grant:
+        """The grant, or the error raised; trio.WouldBlock before it is settled.
+
+        One error may go to many callers: each raises a copy, since an exception keeps the frames of every raise.
+        """
+        match self._outcome:
+            case Grant() as grant:
+                return grant
+            case Reject(error=error):
+                raise copy_error(error)
+            case None:
+                raise trio.WouldBlock
+
+    async def wait(self) -> Grant:
+        """Wait to be settled. A checkpoint in any case."""
+        await self._settled.wait()
+        return self.outcome()
 
 
 class Lease:

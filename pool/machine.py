@@ -168,7 +168,8 @@ class PoolMachine:
 
     def _schedule(self) -> None:
         self._scheduler.run()
-        self._prewarmer.run()
+        if self._state.pending_restarts or self._state.prewarm_targets:
+            self._prewarmer.run()
 
     # --- requests ---------------------------------------------------------------------------------------------------
 

@@ -371,7 +371,7 @@ class Prewarmer:
     def run(self) -> None:
         """Start what is owed and what is missing, as far as limits and budgets allow."""
         state = self._state
-        if not (state.pending_restarts or state.prewarm_targets) or state.mode is not PoolMode.RUNNING:
+        if state.mode is not PoolMode.RUNNING:
             return
         if state.pending_restarts and self._spawner.slots_after_stops <= 0:
             self._spawner.cancel_restarts()

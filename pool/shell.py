@@ -11,27 +11,19 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Self, TypedDict, Unpack, assert_never
+from typing import Any, Self, TypedDict, Unpack, assert_never
 
 import trio
 
 from errors import PoolError, WorkerError, WorkerExited
 from pool import stimuli
-from pool.lease import Lease
+from pool.background_events import BackgroundEvent, BackgroundEvents, LoadedConversation
+from pool.lease import AcquireTicket, Lease
 from pool.machine import PoolMachine
 from pool.raw_listeners import RawListener, RawListeners
 from pool.settings import PoolSettings, check_memory
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import Action, FailureKind, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stimulus, Stop
-from pool.tickets import (
-    AcquireTicket,
-    BackgroundEvent,
-    BackgroundEvents,
-    EventSink,
-    LoadedConversation,
-    ignore_event,
-    is_caller_error,
-)
 from pool.worker_port import WorkerLauncher, is_disk_full, load_conversation
 from pool.worker_task import BackgroundCallbacks, WorkerTask, rss_by_worker
 from profiles import CapabilityProfile
@@ -49,6 +41,18 @@ class AcquireOptions(TypedDict, total=False):
     """An ancestor of this request holds a worker already."""
     bounded: bool
     """Whether the request counts against ``waiting_capacity``."""
+
+
+EventSink = Callable[[str, dict[str, Any]], None]
+
+
+def ignore_event(event: str, data: dict[str, Any]) -> None:
+    """The default event sink."""
+
+
+def is_caller_error(error: BaseException | None) -> bool:
+    """Whether an error comes from inside the pool's block; a cancellation may be our nursery's, which must see it."""
+    return isinstance(error, Exception) or not isinstance(error, trio.Cancelled | BaseExceptionGroup | None)
 
 
 class Pool:
@@ -198,8 +202,9 @@ class Pool:
         life = self._workers.get(lease.hold.worker)
         if life is not None:
             life.leases.discard(lease)
-            if life.conversation is not None and life.conversation.result.session_file is not None:
-                life.worker.record_transcript(life.conversation.result.session_file)
+            transcript = life.conversation and life.conversation.result.session_file
+            if transcript is not None and transcript not in life.worker.known_transcripts:
+                life.worker.record_transcript(transcript)
         if life is not None and lease.is_tainted:
             error = WorkerError(f"worker {life.id} did not end its turn when it was aborted", worker=life.id)
             life.error = life.error or error

@@ -65,6 +65,9 @@ class PoolWorker(Protocol):
         """Pass the lines that it writes to stderr from now on, without secrets, to one listener; None removes it."""
         ...
 
+    known_transcripts: set[str]
+    """The transcripts that exist; none of them may be missing later."""
+
     def record_transcript(self, transcript: str) -> None:
         """A turn of that conversation has ended: a transcript that exists now must not be missing later."""
         ...

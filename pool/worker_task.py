@@ -6,12 +6,12 @@ from typing import Any, NamedTuple, assert_never
 import trio
 
 from errors import PoolError, ProtocolViolation, RequestTimeout, WorkerExited, WorkerStalled, WorkerStartFailed
+from pool.background_events import LoadedConversation
 from pool.budget import TokenBucket
 from pool.health import Health, HealthDecision, Observation
 from pool.lease import Lease
 from pool.settings import PoolSettings
 from pool.stimuli import BackgroundCount, FailureKind, Stimulus, StopReason, TurnStalled, WorkerFailed
-from pool.tickets import LoadedConversation
 from pool.worker_port import PoolWorker, ProcessFacts, WorkerLauncher
 from profiles import CapabilityProfile
 from wire.messages import BackgroundProcesses as BackgroundTold

@@ -154,17 +154,13 @@ class Workers:
         state, settings = self._state, self._state.settings
         state.timers.cancel(worker.idle_timer)
         dues = []
-        if self._is_reclaimable(worker):
+        if worker.session is None or settings.session_idle_timeout:  # one that is never parked keeps its worker
             dues.append(worker.idle_since + settings.idle_timeout)
         if worker.session is not None and settings.session_idle_timeout:
             dues.append(worker.idle_since + settings.session_idle_timeout)
         due = min((due for due in dues if due > after), default=None)
         if due is not None:
             worker.idle_timer = state.timers.at(due, self._on_idle_timer, worker)
-
-    def _is_reclaimable(self, worker: WorkerRecord) -> bool:
-        """A session that is never parked keeps its worker."""
-        return worker.session is None or self._state.settings.session_idle_timeout > 0
 
     def _on_idle_timer(self, worker: WorkerRecord) -> None:
         state = self._state
@@ -184,7 +180,8 @@ class Workers:
             return
         for worker in list(state.index.lru):
             kind = worker.profile_record
-            over = self._is_reclaimable(worker) and worker.idle_since + state.settings.idle_timeout <= state.now
+            is_reclaimable = worker.session is None or state.settings.session_idle_timeout > 0
+            over = is_reclaimable and worker.idle_since + state.settings.idle_timeout <= state.now
             if over and (worker not in kind.unbound or len(kind.unbound) > kind.prewarm_target):
                 self.stop(worker, StopReason.IDLE)
                 surplus -= 1

@@ -38,6 +38,8 @@ def find_priority(
     """The priority that the caller has ``said``, else that of the source; without one that of the session's key."""
     if said is not None:
         return PriorityDecision(priority=said, reason="as its caller says")
+    if source is None and ":" not in session:  # only a structured key says more
+        return PriorityDecision(priority=DEFAULT_PRIORITY, reason="a message without a source")
     if source is None:
         return _session_priority(session)
     found = _source_priority(source)
@@ -57,9 +59,9 @@ def _source_priority(source: MessageSource) -> PriorityDecision:
 
 def _session_priority(session: str) -> PriorityDecision:
     try:
-        key = parse_session_key(session) if ":" in session else None  # only a structured key says more
+        key = parse_session_key(session)
     except UsageError:  # raised where the message is addressed
-        key = None
+        return PriorityDecision(priority=DEFAULT_PRIORITY, reason="a message without a source")
     match key:
         case DmKey():
             return PriorityDecision(priority=DIRECT_PRIORITY, reason="a message in a direct conversation")

@@ -174,7 +174,10 @@ class RpcClient:
         """
         if self.end_error is not None:
             raise copy_error(self.end_error, sent=False)
-        request = RpcRequest(self._pending.next_id(), method, deadline, on_settled=on_settled, on_deadline=on_deadline)
+        self._pending.requests += 1  # its id is one that no earlier request of this worker had
+        request = RpcRequest(
+            str(self._pending.requests), method, deadline, on_settled=on_settled, on_deadline=on_deadline
+        )
         if raw is None:
             encoded = encode_params(method, params)
             step = self._dialect.request(request.id, method, encoded, trio.current_time())

@@ -151,11 +151,6 @@ class PendingRequests:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def next_id(self) -> str:
-        """An id that no earlier request of this worker had."""
-        self.requests += 1
-        return str(self.requests)
-
     def add(self, request: RpcRequest) -> None:
         """It is on its way."""
         self._by_id[request.id] = request

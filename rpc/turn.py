@@ -132,18 +132,14 @@ class RpcTurn:
         return self._events
 
     def _raise_failure(self) -> None:
-        self._record_outcome()
+        if self._request is not None and self._request.is_answered and not (self._result or self._failure):
+            try:
+                self._result = self._client.decode_as(PromptResult, "prompt", self._request.result())
+            except PoolError as exc:
+                self._failure = exc
         if self._failure is not None:
             self._failure_raised = True
             raise self._failure
-
-    def _record_outcome(self) -> None:
-        if self._request is None or not self._request.is_answered or self._result or self._failure:
-            return
-        try:
-            self._result = self._client.decode_as(PromptResult, "prompt", self._request.result())
-        except PoolError as exc:
-            self._failure = exc
 
     def _on_deadline(self) -> None:
         """At the deadline, wherever the block is: stop the run, and let the events come to their end."""

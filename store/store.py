@@ -137,7 +137,7 @@ class Store:
             changed = self._changed  # taken before looking: what changes after the look sets this very event
             if is_true():
                 return True
-            if self._writer.is_degraded or self._writer.has_ended:
+            if self.is_degraded or self._writer.has_ended:
                 return False
             await changed.wait()
 
@@ -197,7 +197,7 @@ class Store:
     @property
     def is_degraded(self) -> bool:
         """Whether the disk refuses, and new rows are held in memory only."""
-        return self._writer.is_degraded
+        return self._writer.disk.is_degraded
 
     def statistics(self) -> StoreStatistics:
         """Figures of this moment; counts what waits."""

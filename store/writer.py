@@ -104,7 +104,7 @@ class Writer:
         """Whether the thread is done with the database."""
         # Everything from here to the thread's own is changed with the lock held; single numbers are read without it.
         self.backlog = WriteBacklog(settings.backlog)
-        self._disk = DiskHealth(settings.retry)
+        self.disk = DiskHealth(settings.retry)
         self._busy_since: float | None = None
         self._is_watched = False
         self._is_closing = False
@@ -131,7 +131,7 @@ class Writer:
             if self.backlog.is_empty:
                 return  # a change of nothing: the disk owes no answer for it
             self._set_busy_since(self._busy_since or time.monotonic())
-            if was_empty or not self._disk.is_degraded:
+            if was_empty or not self.disk.is_degraded:
                 self._work.notify()
 
     def close(self) -> None:
@@ -144,11 +144,6 @@ class Writer:
         """After ``close``: wait for the end, at most ``timeout`` seconds; False = it has not come."""
         self._threads[0].join(timeout)
         return self.has_ended
-
-    @property
-    def is_degraded(self) -> bool:
-        """Whether the disk refuses."""
-        return self._disk.is_degraded
 
     @property
     def purged_through(self) -> int:
@@ -172,9 +167,9 @@ class Writer:
                 rows_waiting=self.backlog.changes,
                 bytes_waiting=self.backlog.cost,
                 rows_written=self._rows_written,
-                degraded=self._disk.is_degraded,
+                degraded=self.disk.is_degraded,
                 lost=self.backlog.lost,
-                last_error=self._disk.last_error,
+                last_error=self.disk.last_error,
             )
 
     # --- the thread -------------------------------------------------------------------------------------------------
@@ -198,10 +193,10 @@ class Writer:
         with self._work:
             while not (self._is_closing and (self.backlog.is_empty or self._has_given_up)):
                 now = time.monotonic()
-                pause = 0.0 if self._is_closing else self._disk.retry_delay(now)
+                pause = 0.0 if self._is_closing else self.disk.retry_delay(now)
                 if not pause and (batch := self.backlog.begin_batch()) is not None:
                     return batch
-                if not self._disk.is_degraded:
+                if not self.disk.is_degraded:
                     pause = max(0.0, self._maintenance_at - now)
                     if not pause:
                         return "upkeep"
@@ -210,7 +205,7 @@ class Writer:
 
     def _write(self, batch: WriteBatch) -> None:
         try:
-            if self._disk.failures:
+            if self.disk.failures:
                 self._database.reopen()
             refused = self._commit(batch)
         except Exception as exc:  # noqa: BLE001  # whatever it is: nothing may be lost, and no flush may wait for ever
@@ -218,7 +213,7 @@ class Writer:
         else:
             self._succeeded(batch, refused)
             self._try_maintenance(lambda: self._maintenance.catch_up(len(batch.events), is_awaited=self._is_awaited))
-            self._maintenance_at = time.monotonic() if not self._disk.is_degraded else self._maintenance_at
+            self._maintenance_at = time.monotonic() if not self.disk.is_degraded else self._maintenance_at
 
     def _commit(self, batch: WriteBatch) -> list[str]:
         try:
@@ -236,7 +231,7 @@ class Writer:
 
     def _degrade(self, exc: Exception) -> None:
         with self._work:
-            is_news = self._disk.failed(f"{type(exc).__name__}: {exc}", time.monotonic())
+            is_news = self.disk.failed(f"{type(exc).__name__}: {exc}", time.monotonic())
             self._has_given_up = self._is_closing
             self.backlog.enable_limit()
         had_lost, self._has_lost_file = self._has_lost_file, isinstance(exc, FileLost)
@@ -247,11 +242,11 @@ class Writer:
         now = time.monotonic()
         self._has_lost_file = False
         with self._work:
-            since = self._disk.degraded_since
+            since = self.disk.degraded_since
             self._rows_written += batch.changes - len(refused)
             self.backlog.finish_batch(refused=len(refused))
-            has_recovered = self._disk.succeeded(self.backlog.written, self.backlog.position)
-            if not self._disk.is_degraded:
+            has_recovered = self.disk.succeeded(self.backlog.written, self.backlog.position)
+            if not self.disk.is_degraded:
                 self.backlog.disable_limit()
             self._set_busy_since(None if self.backlog.is_empty else now)
             lost = self.backlog.lost
@@ -264,7 +259,7 @@ class Writer:
     def _set_busy_since(self, busy_since: float | None) -> None:
         """Since when the disk owes an answer. The watch is woken only when it does not know of any yet."""
         self._busy_since = busy_since
-        if busy_since is not None and not self._is_watched and not self._disk.is_degraded:
+        if busy_since is not None and not self._is_watched and not self.disk.is_degraded:
             self._watch_wakeup.notify()
 
     def _report_degraded(self) -> None:
@@ -315,12 +310,12 @@ class Writer:
         """Wait until a write takes too long, and stop relying on the disk; False = the end."""
         with self._watch_wakeup:
             while not self.has_ended:
-                since = None if self._disk.is_degraded else self._busy_since
+                since = None if self.disk.is_degraded else self._busy_since
                 self._is_watched = since is not None
                 now = time.monotonic()
                 left = None if since is None else since + self._settings.stall - now
                 if left is not None and left <= 0:
-                    self._disk.stalled(f"no answer for {self._settings.stall:g} s", now)
+                    self.disk.stalled(f"no answer for {self._settings.stall:g} s", now)
                     self.backlog.enable_limit()
                     return True
                 self._watch_wakeup.wait(left)

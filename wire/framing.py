@@ -44,13 +44,14 @@ class LineFramer:
 
         Raises ProtocolViolation for a line over the limit, as soon as no complete line stands before it.
         """
-        self._raise_violation()
+        if (violation := self.violation) is not None:
+            raise violation
         end = data.rfind(b"\n") + 1
         block = self._completed_block(data, end) if end else b""
         if end != len(data):
             self._buffer(memoryview(data)[end:])
-        if not block:
-            self._raise_violation()
+        if self.violation is not None and not block:
+            raise self.violation
         return block
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -63,10 +64,6 @@ class LineFramer:
     def rest(self) -> bytes:
         """What came after the last LF; the stream has ended and this line will never be whole."""
         return self._pop_pending()
-
-    def _raise_violation(self) -> None:
-        if self.violation is not None:
-            raise self.violation
 
     def _completed_block(self, data: bytes, end: int) -> bytes:
         if self.pending_bytes:

@@ -120,7 +120,8 @@ class ControlConnection:
                 self._nursery.start_soon(self._write)
                 self._nursery.start_soon(self._read)
         finally:
-            self._share.release(0)
+            if self._share.charged:
+                self._share.release(0)
             await self._flush_on_close()
 
     async def _write(self) -> None:
@@ -243,7 +244,12 @@ class ControlConnection:
             if not is_answered:
                 self.send_queue.put_nowait(answer or encode_error(request.request_id, _closed_early_error()))
             if request.keeps_task:
-                self._end_wait(request)
+                del self._in_flight[request.request_id]
+                self._bytes_in_flight -= request.size
+                if self._share.charged:
+                    self._share.release(self._framer.pending_bytes + self._bytes_in_flight)
+                if not self._in_flight:
+                    self._none_in_flight.set()
         if not request.keeps_task:
             return True
         self.send_queue.send_now()
@@ -259,14 +265,6 @@ class ControlConnection:
         self._has_reader = len(self._in_flight) < self._limits.max_requests
         if self._has_reader:
             self._nursery.start_soon(self._read)
-
-    def _end_wait(self, request: "_InFlightRequest") -> None:
-        del self._in_flight[request.request_id]
-        self._bytes_in_flight -= request.size
-        if self._share.charged:
-            self._share.release(self._framer.pending_bytes + self._bytes_in_flight)
-        if not self._in_flight:
-            self._none_in_flight.set()
 
     async def _answer(self, request: "_InFlightRequest") -> bytes:
         bind_contextvars(request=request.request_id, method=request.method, principal=self.principal)

@@ -147,7 +147,11 @@ class _ConnectionAcceptor:
             stream.socket.close()
 
     async def _admit(self, stream: trio.SocketStream) -> None:
-        uid = peer_uid(stream.socket)
+        uid: int | None = None  # where the system cannot tell, the socket's mode keeps others out
+        if hasattr(socket, "SO_PEERCRED"):
+            _pid, uid, _gid = _UCRED.unpack(
+                stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+            )
         if uid not in (None, 0, os.geteuid()):
             _logger.warning("refused a connection of uid %s", uid)
             await self._reject(stream, encode_error(None, UsageError("this supervisor serves another user")))
@@ -177,12 +181,3 @@ def account_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid:{uid}"
-
-
-def peer_uid(sock: trio.socket.SocketType) -> int | None:
-    """The user of the peer; None where the system cannot tell (there the socket's mode keeps others out)."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:
-        return None
-    _pid, uid, _gid = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, option, _UCRED.size))
-    return int(uid)

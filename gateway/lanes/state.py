@@ -77,16 +77,16 @@ class Lane:
 class LaneSlots:
     """All lanes in use. A lane exists only while a turn runs in it or a session waits for it."""
 
-    __slots__ = ("_lanes", "limits")
+    __slots__ = ("lanes", "limits")
 
     def __init__(self, limits: Mapping[str, int]) -> None:
         self.limits: dict[str, int] = {}
         """Turns that may run at once, by lane; a lane without an entry has no limit of its own."""
-        self._lanes: dict[str, Lane] = {}
+        self.lanes: dict[str, Lane] = {}
         self.set_limits(limits)
 
     def __iter__(self) -> Iterator[Lane]:
-        return iter(self._lanes.values())
+        return iter(self.lanes.values())
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
         """Take the limits of the settings, where 0 means no limit."""
@@ -94,22 +94,15 @@ class LaneSlots:
 
     def has_room(self, name: str) -> bool:
         """Whether one more turn may run in the lane."""
-        limit, lane = self.limits.get(name), self._lanes.get(name)
+        limit, lane = self.limits.get(name), self.lanes.get(name)
         return limit is None or lane is None or lane.running < limit
-
-    def acquire(self, name: str) -> None:
-        """A turn begins in the lane."""
-        lane = self._lanes.get(name)
-        if lane is None:
-            lane = self._lanes[name] = Lane(name)
-        lane.running += 1
 
     def release(self, name: str) -> None:
         """A turn of the lane has ended."""
-        lane = self._lanes[name]
+        lane = self.lanes[name]
         lane.running -= 1
         if not lane.running and not lane.queue.size:
-            del self._lanes[name]
+            del self.lanes[name]
 
     def enqueue(self, session: LaneSession, name: str, rank: tuple[int, int]) -> None:
         """Let the session wait for a slot of the lane, by the rank of its next message."""
@@ -117,7 +110,7 @@ class LaneSlots:
         if spot is not None and spot.lane == name and spot.entry.rank == rank:
             return
         self.remove(session)
-        lane = self._lanes.setdefault(name, Lane(name))
+        lane = self.lanes.setdefault(name, Lane(name))
         session.position = QueuePosition(name, lane.queue.add(rank, session))
 
     def remove(self, session: LaneSession) -> None:
@@ -125,14 +118,14 @@ class LaneSlots:
         spot = session.position
         if spot is not None:
             session.position = None
-            lane = self._lanes[spot.lane]
+            lane = self.lanes[spot.lane]
             lane.queue.remove(spot.entry)
             if not lane.running and not lane.queue.size:
-                del self._lanes[spot.lane]
+                del self.lanes[spot.lane]
 
     def peek(self, name: str) -> LaneSession | None:
         """The session whose turn may begin now; None where none waits or the lane is full."""
-        lane = self._lanes.get(name)
+        lane = self.lanes.get(name)
         return lane.queue.first() if lane is not None and self.has_room(name) else None
 
 
@@ -235,7 +228,7 @@ class LaneState:
         turn = LaneTurn(f"t{self._turns_begun}", session, lane, entries)
         session.transition_to(LaneSessionState.RUNNING)
         session.turn = self.turns[turn.name] = turn
-        self.slots.acquire(lane)
+        self.slots.lanes.setdefault(lane, Lane(lane)).running += 1
         self.actions.append(
             StartTurn(
                 turn=turn.name,

@@ -6,7 +6,6 @@ import trio
 
 from errors import SubscriberBehind, UsageError
 from gateway.caller import Caller
-from gateway.events import EventCursor
 from gateway.gateway import Gateway
 from gateway.runs.requests import (
     AbortRequest,
@@ -140,19 +139,17 @@ class RunMethods:
 
     async def _follow(self, run: Run, caller: Caller) -> None:
         """Push the run's events up to its ``done``; a reader that is too slow goes on from the store."""
-        cursor = self._open(run, run.accepted_seq - 1)
+        bus, session, run_id = self._gateway.bus, run.request.session, run.request.run_id
+        cursor = bus.open_cursor(session=session, run_id=run_id, since=run.accepted_seq - 1)
         while True:
             try:
                 events = await cursor.read()
             except SubscriberBehind:
-                cursor = self._open(run, cursor.position)
+                cursor = bus.open_cursor(session=session, run_id=run_id, since=cursor.position)
                 continue
             await caller.push_encoded("events", events.frame("request", caller.request_id))
             if EventType.DONE in events.types:
                 return
-
-    def _open(self, run: Run, since: int) -> EventCursor:
-        return self._gateway.bus.open_cursor(session=run.request.session, run_id=run.request.run_id, since=since)
 
 
 def _accepted(run: Run) -> dict[str, Any]:

@@ -211,7 +211,9 @@ class Intake:
         self, message: AgentRequest, target: RunTarget, principal: str, mode: QueueMode | None, origin: RunOrigin
     ) -> RunRequest:
         parts = self._profile_cache.parts
-        timeout = self._profile_cache.timeout_of(target.agent) if message.timeout is None else message.timeout
+        timeout = message.timeout
+        if timeout is None:
+            timeout = float(parts.profiles.timeout_of(target.agent) or 0)  # msgspec encodes no subclass of float
         if message.answer is not None:
             check_answer_options(message.answer, message.client_tools)
         if message.client_tools or message.tool_results:

@@ -59,10 +59,6 @@ class ProfileCache:
             build_profile(self.parts.profiles, agent, role, "/")
             self._checked.add((agent, role))
 
-    def timeout_of(self, agent: str) -> float:
-        """Seconds that a run of this agent may take; 0 = no limit."""
-        return float(self.parts.profiles.timeout_of(agent) or 0)  # msgspec encodes no subclass of float
-
     def set_override(self, session: str, profile: CapabilityProfile | None) -> None:
         """Use this profile for the session; None = that of its agent and role again."""
         if profile is None:
@@ -79,7 +75,9 @@ class ProfileCache:
     ) -> CapabilityProfile | None:
         """The same as ``get`` without waiting; None if the cache does not hold the profile."""
         profile = self._overrides.get(session) or self._cache.get(self._cache_key(agent, role, session))
-        return None if profile is None else _with_session_model(profile, model, thinking)
+        if profile is None or (model is None and thinking is None):
+            return profile
+        return _with_session_model(profile, model, thinking)
 
     def workspace_of(self, agent: str, role: str, session: str) -> str:
         """Where the agent works in that role, for that session; need not be there yet. Raises UsageError."""
@@ -108,7 +106,7 @@ class ProfileCache:
         profile = self._overrides.get(session or "") or self._cache.get(place) or await self._build_and_cache(place)
         if place in self._cache:
             self._cache.move_to_end(place)
-        return _with_session_model(profile, model, thinking)
+        return profile if model is None and thinking is None else _with_session_model(profile, model, thinking)
 
     async def for_session(self, entry: SessionEntry) -> CapabilityProfile:
         """The same for a session as it is set now."""
@@ -138,7 +136,5 @@ class ProfileCache:
 
 
 def _with_session_model(profile: CapabilityProfile, model: str | None, thinking: str | None) -> CapabilityProfile:
-    if model is None and thinking is None:
-        return profile
     provider, slash, name = (model or "").partition("/")
     return with_soft(profile, provider=provider if slash else None, model=name if slash else model, thinking=thinking)

@@ -14,7 +14,7 @@ import trio
 
 from gateway.events import EventBus
 from heartbeat.system_events import SystemEvent, SystemEventKind, SystemEventLimits, SystemEventQueue, SystemEventStats
-from pool.tickets import BackgroundEvent, BackgroundExited, BackgroundLost, BackgroundRunning
+from pool.background_events import BackgroundEvent, BackgroundExited, BackgroundLost, BackgroundRunning
 from store import Store
 from store.store import StoredDocuments
 from wire.events import EventType

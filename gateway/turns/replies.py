@@ -287,7 +287,7 @@ class ReplyShaper:
         failure = self._tools.failure if is_all and not self._tools.has_delivered else ""
         if is_silent(text):
             return ReplyContent(text=failure, silent=not failure)
-        parts = [*notes, "" if normalize_whitespace(text) in self._sent else text]
+        parts = [*notes, "" if self._sent and normalize_whitespace(text) in self._sent else text]
         if not text.strip():
             parts.append(failure)
         shown = "\n\n".join(part for part in parts if part.strip())

@@ -208,7 +208,9 @@ class TurnScheduler:
                 for name in action.runs:
                     self._pop_run(name)
             case StartTurn():
-                self._start(action)
+                turn = Turn(action, [self._pop_run(name) for name in action.runs], self._context, self)
+                self._turns[turn.id] = turn
+                self._nursery.start_soon(self._run_turn, turn)
             case Steer():
                 self._steer(self._turns[action.turn], self._pop_run(action.run))
             case AbortTurn():
@@ -225,12 +227,6 @@ class TurnScheduler:
         run = self._runs.pop(name)
         self._cancel_timer(run)
         return run
-
-    def _start(self, start: StartTurn) -> None:
-        runs = [self._pop_run(name) for name in start.runs]
-        turn = Turn(start, runs, self._context, self)
-        self._turns[turn.id] = turn
-        self._nursery.start_soon(self._run_turn, turn)
 
     def _steer(self, turn: Turn, run: Run) -> None:
         """The run becomes a part of the turn, whose time may be longer than its own."""

@@ -46,6 +46,7 @@ class MemoryWorker:
         self.background = 0
         self.methods: list[str] = []
         self.stderr_listener: Callable[[bytes], None] | None = None
+        self.known_transcripts: set[str] = set()
 
     def facts(self) -> ProcessFacts:
         return ProcessFacts(rss=self.launcher.rss.get(self.id), suspended=self.deaf)

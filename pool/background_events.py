@@ -1,61 +1,15 @@
-"""Where callers of the pool wait, and which session a background command belonged to.
+"""Which session a background command belongs to, and what the pool's listener hears of it.
 
 A command belongs to the conversation that started it. The worker stays bound to that conversation's session while the
 command runs: the owner is read from the conversation that the worker was given last, not from its next session.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-import trio
 
-from pool.stimuli import Grant, Reject
-from rpc.requests import copy_error
 from wire.messages import BackgroundProcesses, ExecExit, SessionResult
-
-
-class AcquireTicket:
-    """The place where one caller waits."""
-
-    def __init__(self) -> None:
-        self._settled = trio.Event()
-        self._outcome: Grant | Reject | None = None
-
-    def settle(self, outcome: Grant | Reject) -> None:
-        """Give the caller its outcome."""
-        self._outcome = outcome
-        self._settled.set()
-
-    def outcome(self) -> Grant:
-        """The grant, or the error raised; trio.WouldBlock before it is settled.
-
-        One error may go to many callers: each raises a copy, since an exception keeps the frames of every raise.
-        """
-        match self._outcome:
-            case Grant() as grant:
-                return grant
-            case Reject(error=error):
-                raise copy_error(error)
-            case None:
-                raise trio.WouldBlock
-
-    async def wait(self) -> Grant:
-        """Wait to be settled. A checkpoint in any case."""
-        await self._settled.wait()
-        return self.outcome()
-
-
-EventSink = Callable[[str, dict[str, Any]], None]
-
-
-def ignore_event(event: str, data: dict[str, Any]) -> None:
-    """The default event sink."""
-
-
-def is_caller_error(error: BaseException | None) -> bool:
-    """Whether an error comes from inside the pool's block; a cancellation may be our nursery's, which must see it."""
-    return isinstance(error, Exception) or not isinstance(error, trio.Cancelled | BaseExceptionGroup | None)
 
 
 class LoadedConversation(NamedTuple):
