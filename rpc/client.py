@@ -61,6 +61,7 @@ class RpcClient:
         self._broadcast = Broadcast(max_events=settings.subscriber_events, max_bytes=settings.subscriber_bytes)
         self.mask = mask or SecretMask()
         self._pending = PendingRequests(name, dialect.forget, self.mask)
+        self.abandon = self._pending.abandon
         self._invalid_lines = InvalidLines(settings.max_contaminated_lines, self.mask)
         self._deadline_timer = DeadlineTimer()
         self._read_scope = trio.CancelScope()
@@ -174,10 +175,9 @@ class RpcClient:
         """
         if self.end_error is not None:
             raise copy_error(self.end_error, sent=False)
-        self._pending.requests += 1  # its id is one that no earlier request of this worker had
-        request = RpcRequest(
-            str(self._pending.requests), method, deadline, on_settled=on_settled, on_deadline=on_deadline
-        )
+        self._pending.requests += 1
+        new_id = str(self._pending.requests)  # one that no earlier request of this worker had
+        request = RpcRequest(new_id, method, deadline, on_settled=on_settled, on_deadline=on_deadline)
         if raw is None:
             encoded = encode_params(method, params)
             step = self._dialect.request(request.id, method, encoded, trio.current_time())
@@ -200,10 +200,6 @@ class RpcClient:
             await self._stdin_queue.wait_room()
         if scope.cancelled_caught:
             raise self._pending.timeout_error(method, sent=False)
-
-    def abandon(self, request: RpcRequest) -> None:
-        """Stop waiting for it; a late answer is dropped and counted."""
-        self._pending.abandon(request)
 
     # --- events and figures ------------------------------------------------------------------------------------------
 
