@@ -1,8 +1,6 @@
 """What lies between the wire and the judges: words, the ledger of requests, figures by the second, transcripts."""
 
 import gc
-import os
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ from stress.checker.base import ObservedState
 from stress.facts import (
     DirectViolation,
     Fact,
-    FaultInjected,
     PoolEvent,
     ProcessSample,
     PromptOccurrences,
@@ -28,7 +25,7 @@ from stress.plan import StressOptions, make_plan
 from stress.recorder import RunRecorder
 from stress.request_tracker import Nonces, RequestTracker
 from stress.run import _StressRun
-from stress.sampler import open_files, read_status
+from stress.sampler import read_status
 from stress.schedule import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, check_rules, settings_text
 from stress.target import OwnTarget
 from stress.transcripts import read_transcripts
@@ -55,9 +52,6 @@ class Books:
         return self.ledger.open_request(arrival, 60.0, 1.0)
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
-
-
 def test_of_a_session_with_many_requests_its_name_is_kept_once(tmp_path: Path) -> None:
     plan = make_plan(StressOptions(sessions=20, requests=200))
     limits = PoolLimits(max=4, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
@@ -69,11 +63,9 @@ def test_of_a_session_with_many_requests_its_name_is_kept_once(tmp_path: Path) -
     assert len({id(name) for name in run._sessions.values()}) == 20
 
 
-def test_so_it_is_in_the_book_of_the_judges() -> None:
-    story, book = Story(), ObservedState()
-    for number in range(5):
-        story.ask(number, str(b"ada", "ascii"))  # a new string each time
-    for fact in story.facts:
+def test_so_it_is_in_the_books_of_the_judges() -> None:
+    book = ObservedState()
+    for fact in Story("; ".join(f"ask {number} ada" for number in range(5))).facts:
         book.apply(fact)
     assert len(book.sessions) == 5
     assert len({id(name) for name in book.sessions.values()}) == 1
@@ -81,9 +73,6 @@ def test_so_it_is_in_the_book_of_the_judges() -> None:
 
 def test_facts_are_none_of_the_garbage_collectors_business() -> None:
     assert not gc.is_tracked(RequestStarted(t=1.0, number=1, worker="w1"))
-
-
-# --- words ------------------------------------------------------------------------------------------------------------
 
 
 def test_each_request_has_a_word_that_is_found_again_in_any_text() -> None:
@@ -95,9 +84,6 @@ def test_a_word_that_nobody_was_given_is_strange() -> None:
     damaged = NONCES.word(3)[:-1] + ("0" if NONCES.word(3)[-1] != "0" else "1")
     assert NONCES.find(damaged) == ((), (damaged,))
     assert NONCES.find(Nonces(8).word(3)).unknown != ()
-
-
-# --- the ledger -------------------------------------------------------------------------------------------------------
 
 
 def test_a_request_is_sent_with_its_id_its_word_and_the_time_its_turn_takes() -> None:
@@ -162,9 +148,6 @@ def test_an_error_that_answers_the_question_for_an_outcome_is_none_of_the_reques
     assert [type(fact).__name__ for fact in books.told] == ["RequestAsked"]
 
 
-# --- figures ----------------------------------------------------------------------------------------------------------
-
-
 def test_what_happens_is_counted_in_the_second_in_which_it_happens() -> None:
     story = Story()
     for number in range(3):
@@ -173,7 +156,7 @@ def test_what_happens_is_counted_in_the_second_in_which_it_happens() -> None:
     story.begin(0)
     story.t = 1.5
     story.answer(0)
-    story.tell(FaultInjected, fault="F1", action="kill", worker="w1")
+    story.hit("w1")
     story.fail(1, "worker_exited")
     meter = RunMetrics(0.0, 1.6)
     for fact in story.facts:
@@ -193,16 +176,6 @@ def test_seconds_in_which_nothing_happened_are_in_the_series_too() -> None:
     meter.observe(SupervisorStarted(t=0.1, life=1, supervisor=1))
     meter.observe(ProcessSample(t=4.2, life=1, supervisor=1, workers=()))
     assert [second.second for second in meter.series] == [0, 1, 2, 3]
-
-
-def test_files_of_a_process_that_is_not_there_are_not_counted_as_none() -> None:
-    assert (open_files(os.getpid()) or 0) > 2
-    with subprocess.Popen(["true"]) as gone:
-        gone.wait()
-    assert open_files(gone.pid) is None
-
-
-# --- documents --------------------------------------------------------------------------------------------------------
 
 
 def test_of_a_status_document_what_is_judged_is_read() -> None:

@@ -33,9 +33,6 @@ def arrivals_of(**wish: Any) -> list[Arrival]:
     return list(all_arrivals(plan_of(**wish), []))
 
 
-# --- plans ------------------------------------------------------------------------------------------------------------
-
-
 def test_the_first_load_is_ten_thousand_sessions_over_64_workers_of_8_profiles_at_utilisation_0_8() -> None:
     plan = plan_of(load="L1")
     assert (plan.sessions, plan.workers, len(plan.roles), plan.requests) == (10_000, 64, 8, 20_000)
@@ -57,11 +54,6 @@ def test_there_are_500_front_ends_where_they_matter_each_with_a_session() -> Non
     for load in ("L4", "L6"):
         assert (plan_of(load=load).front_ends, plan_of(load=load).sessions) == (500, 500)
     assert plan_of(load="L1").front_ends == 0
-
-
-def test_a_soak_is_a_million_requests() -> None:
-    assert plan_of(load="L5").requests == 1_000_000
-    assert plan_of(load="L5", requests=10).requests == 10
 
 
 def test_scale_shrinks_every_load() -> None:
@@ -125,17 +117,10 @@ def test_the_command_of_a_plan_makes_the_same_plan(wish: StressOptions) -> None:
         ({"sessions": 0}, "--sessions"),
         ({"rate": -1.0}, "--rate"),
         ({"rate": math.nan}, "--rate"),
-        ({"rate": math.inf}, "--rate"),
         ({"seconds": 0.0}, "--seconds"),
         ({"rate": 1e308, "seconds": 5.0}, r"--rate 1e\+308 is not between 0.001 and 1,000,000"),
-        ({"rate": 1e-320}, "--rate"),
-        ({"seconds": 1e308}, "--seconds"),
-        ({"scale": math.inf}, "--scale"),
         ({"scale": 1e-320}, "--scale"),
         ({"requests": 10**400}, r"--requests 1000+\.\.\. is not between 1 and 1,000,000,000$"),
-        ({"workers": 10**400}, "--workers"),
-        ({"sessions": 10**400}, "--sessions"),
-        ({"seed": 10**400}, "--seed"),
         ({"seed": -(10**400)}, "--seed"),
     ],
 )
@@ -168,9 +153,6 @@ ABSURD = ["1e400", "1e-400", "1e999999999", "inf", "nan", "9" * 400, f"1/{'9' * 
 def test_what_is_no_share_is_no_scale(text: str) -> None:
     with pytest.raises(ValueError, match="is n"):
         read_scale(text)
-
-
-# --- choices ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("load", sorted(LOADS))

@@ -9,7 +9,7 @@ from stress.plan import make_plan
 from stress.progress import LiveProgress, PipeSafeConsole
 from stress.recorder import RunRecorder
 from tests.stress.story import RULES
-from tests.stress.test_command import WISH
+from tests.stress.test_command import WISH, closed_pipe
 
 
 @pytest.mark.parametrize(("encoding", "bars"), [("utf-8", "█▁"), ("ascii", "#_")])
@@ -43,3 +43,14 @@ def test_a_broken_promise_is_told_once_and_no_later_than_the_machine_s_lateness_
         assert "I4 broken: the supervisor ended by itself, with code 3" in shown.getvalue()
         recorder.record(SupervisorStarted(t=8.0, life=2, supervisor=8))
     assert shown.getvalue().count("I4 broken") == 1
+
+
+def test_a_pipe_that_breaks_is_shown_nothing_from_then_on() -> None:
+    with closed_pipe() as broken:
+        progress = LiveProgress(PipeSafeConsole(file=broken, force_terminal=True, width=100))
+        recorder = RunRecorder(make_plan(WISH), RULES)
+        progress.follow(recorder)
+        with progress.shown():
+            for at in (0.5, 2.5):
+                recorder.record(FaultInjected(t=at, fault="F1", action="kill"))
+        progress.print_status()

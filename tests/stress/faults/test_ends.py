@@ -1,8 +1,10 @@
-"""Faults that wait for something which does not come: that is told of, and nothing waits for it for ever."""
+"""Faults that wait for something which does not come: that is recorded, and none waits for ever."""
 
 import math
+import os
 import signal
-from collections.abc import AsyncGenerator, Callable, Iterable
+import subprocess
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,10 +17,11 @@ from stress.facts import DirectViolation, Fact, FaultInjected
 from stress.faults import FaultEvent
 from stress.faults.base import uninterrupted
 from stress.faults.front_ends import FrontEndKills
-from stress.faults.supervisor import ResourceShortages
+from stress.faults.supervisor import ResourceShortages, SupervisorKills
+from stress.sampler import ProcessTree
 
 
-class Unwilling(AttachedTarget):
+class UnwillingTarget(AttachedTarget):
     """Its store never recovers, and no supervisor follows unless ``has_next``."""
 
     def __init__(self, tell: Callable[[Fact], None], *, has_next: bool = True) -> None:
@@ -29,7 +32,7 @@ class Unwilling(AttachedTarget):
 
     @property
     def supervisor(self) -> int:
-        return 2**22 + 1  # more than any pid: whatever is done to it is done to nobody
+        return 2**22 + 1  # more than any pid: whatever is done to it is done to no process
 
     async def kill(self, number: int) -> int:
         self.done.append(signal.Signals(number).name)
@@ -45,54 +48,83 @@ class Unwilling(AttachedTarget):
         await trio.sleep_forever()
 
 
-async def test_an_end_that_is_not_done_in_time_is_told_of_and_followed_by_the_next_life(
-    autojump_clock: MockClock,
+def wrong(facts: list[Fact]) -> list[str]:
+    return [fact.what for fact in facts if isinstance(fact, DirectViolation)]
+
+
+def injected(facts: list[Fact]) -> list[str]:
+    return [fact.action for fact in facts if isinstance(fact, FaultInjected)]
+
+
+@pytest.mark.parametrize("has_next", [True, False])
+async def test_an_end_that_takes_too_long_is_recorded_and_followed_by_the_next_life_if_there_is_one(
+    autojump_clock: MockClock, *, has_next: bool
 ) -> None:
-    told: list[Fact] = []
-    target = Unwilling(told.append)
-    async with uninterrupted(target, 5.0):
-        await trio.sleep(math.inf)
-    assert target.done == ["SIGKILL", "restart"]
-    assert [fact.what for fact in told if isinstance(fact, DirectViolation)] == [
-        "a supervisor was ended, and 5 s later that and what had to follow was not done"
-    ]
-
-
-async def test_where_no_next_supervisor_begins_nobody_waits_for_it_for_ever(autojump_clock: MockClock) -> None:
-    told: list[Fact] = []
-    target = Unwilling(told.append, has_next=False)
+    facts: list[Fact] = []
+    target = UnwillingTarget(facts.append, has_next=has_next)
     with trio.fail_after(11):
         async with uninterrupted(target, 5.0):
             await trio.sleep(math.inf)
-    *_, last = told
-    assert isinstance(last, DirectViolation)
-    assert last.what == "the supervisor was killed, and the next one did not begin"
+    assert target.done == ["SIGKILL", "restart"][: 1 + has_next]
+    late = "a supervisor was ended, and 5 s later that and what had to follow was not done"
+    assert wrong(facts) == [late, "the supervisor was killed, and the next one did not begin"][: 2 - has_next]
 
 
-async def test_a_store_that_does_not_recover_when_there_is_disk_again_is_told_of(autojump_clock: MockClock) -> None:
-    told: list[Fact] = []
-    target = Unwilling(told.append)
+@pytest.mark.parametrize(
+    ("kind", "done"),
+    [("kill_supervisor", ["SIGKILL", "restart"]), ("end_twice_in_drain", ["SIGTERM", "restart"])],
+)
+async def test_a_supervisor_is_ended_as_the_event_says(autojump_clock: MockClock, kind: str, done: list[str]) -> None:
+    facts: list[Fact] = []
+    target = UnwillingTarget(facts.append)
+    await SupervisorKills().inject(FaultEvent(at=0.0, kind=kind, amount=0.1), target)
+    assert (target.done, injected(facts)) == (done, [kind])
+
+
+async def test_a_store_that_does_not_recover_when_there_is_disk_again_is_recorded(autojump_clock: MockClock) -> None:
+    facts: list[Fact] = []
+    target = UnwillingTarget(facts.append)
     with trio.fail_after(60):
         await ResourceShortages().inject(FaultEvent(at=0.0, kind="no_disk", amount=2.0), target)
     assert target.asked_at == 4.0  # what was refused at the last moment is heard of by then
-    assert "the store had not written what it had kept back" in next(
-        fact.what for fact in told if isinstance(fact, DirectViolation)
-    )
+    assert "the store had not written what it had kept back" in wrong(facts)[0]
 
 
-async def test_a_front_end_that_is_granted_nothing_is_told_of(tmp_path: Path) -> None:
-    told: list[Fact] = []
-    target = AttachedTarget(tmp_path / "nobody", clock=trio.current_time, tell=told.append)
-    await FrontEndKills().inject(FaultEvent(at=0.0, kind="kill_front_end", amount=0.1), target)
-    assert [fact.action for fact in told if isinstance(fact, FaultInjected)] == [
-        "kill_front_end: unavailable, its front end said nothing, and ended"
+@pytest.fixture
+def zombie() -> Iterator[int]:
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        yield process.pid
+
+
+@pytest.mark.process
+async def test_a_shortage_may_find_a_supervisor_that_has_just_ended(
+    tmp_path: Path, zombie: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stress.faults.supervisor._NOTICE_SECONDS", 0.0)
+    facts: list[Fact] = []
+    target = AttachedTarget(tmp_path / "s", clock=trio.current_time, tell=facts.append)
+    target.process_tree = ProcessTree(zombie)
+    for kind in ("no_files", "no_disk"):
+        await ResourceShortages().inject(FaultEvent(at=0.0, kind=kind), target)
+    assert injected(facts) == [
+        "no_files: unavailable, the supervisor has ended, or its files are not ours to look at",
+        "no_disk",
     ]
 
 
-async def test_the_end_of_the_load_does_not_take_a_front_end_with_it_that_was_just_started(
+@pytest.mark.process
+async def test_a_front_end_that_is_granted_nothing_is_recorded(tmp_path: Path) -> None:
+    facts: list[Fact] = []
+    target = AttachedTarget(tmp_path / "nobody", clock=trio.current_time, tell=facts.append)
+    await FrontEndKills().inject(FaultEvent(at=0.0, kind="kill_front_end", amount=0.1), target)
+    assert injected(facts) == ["kill_front_end: unavailable, its front end said nothing, and ended"]
+
+
+async def test_the_end_of_the_load_waits_for_a_front_end_that_was_just_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Slow:
+    class SlowHelper:
         speaks = trio.Event()
 
         async def read_line(self) -> str:
@@ -100,22 +132,20 @@ async def test_the_end_of_the_load_does_not_take_a_front_end_with_it_that_was_ju
             return "no"
 
     @asynccontextmanager
-    async def slow(_command: Iterable[str]) -> AsyncGenerator[Slow, None]:
-        yield Slow()
+    async def slow(_command: Iterable[str]) -> AsyncGenerator[SlowHelper, None]:
+        yield SlowHelper()
 
     async def end() -> None:
         await fault.settle()
         nursery.cancel_scope.cancel()
 
     monkeypatch.setattr("stress.faults.front_ends.helper_process", slow)
-    told: list[Fact] = []
-    fault, target = FrontEndKills(), AttachedTarget(tmp_path / "s", clock=trio.current_time, tell=told.append)
+    facts: list[Fact] = []
+    fault, target = FrontEndKills(), AttachedTarget(tmp_path / "s", clock=trio.current_time, tell=facts.append)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fault.inject, FaultEvent(at=0.0, kind="kill_front_end"), target)
         await wait_all_tasks_blocked()
         nursery.start_soon(end)
         await wait_all_tasks_blocked()
-        Slow.speaks.set()
-    assert [fact.action for fact in told if isinstance(fact, FaultInjected)] == [
-        "kill_front_end: unavailable, its front end said no"
-    ]
+        SlowHelper.speaks.set()
+    assert injected(facts) == ["kill_front_end: unavailable, its front end said no"]

@@ -6,7 +6,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,8 @@ class Worker:
         assert select.select([self.stdout], [], [], LIMIT)[0], "it says nothing"
         return os.read(self.stdout.fileno(), 65536)
 
-    def answer(self, request_id: str) -> dict[str, Any]:
-        """The next answer with that id."""
+    def ask(self, request_id: str, text: str) -> str:
+        self.say(request_id, text)
         while True:
             while b"\n" not in self._rest:
                 piece = self.read()
@@ -57,11 +57,7 @@ class Worker:
                 self._rest += piece
             line, _, self._rest = self._rest.partition(b"\n")
             if line.startswith(b'{"id":') and (message := json.loads(line))["id"] == request_id:
-                return dict(message["result"])
-
-    def ask(self, request_id: str, text: str) -> str:
-        self.say(request_id, text)
-        return str(self.answer(request_id)["text"])
+                return str(message["result"]["text"])
 
     def rest(self) -> bytes:
         """Everything that it still writes."""
@@ -73,20 +69,20 @@ class Worker:
     def wait(self) -> int:
         return self.process.wait(LIMIT)
 
-    def family(self, command: str = "") -> list[psutil.Process]:
-        """Every process that comes from it; of those only that whose command line has the word ``command``, if any."""
+    def family(self, **wanted: Any) -> list[psutil.Process]:
+        """Every process that comes from it; with ``command`` only that whose command line has the word."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 is_mine = process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE
-                if is_mine and (not command or command in process.cmdline()):
+                if is_mine and (not wanted or wanted["command"] in process.cmdline()):
                     found.append(process)
         return found
 
 
-@contextmanager
-def started(folder: Path) -> Iterator[Worker]:
-    worker = Worker(folder)
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Worker]:
+    worker = Worker(tmp_path)
     try:
         yield worker
     finally:
@@ -98,22 +94,9 @@ def started(folder: Path) -> Iterator[Worker]:
         worker.stdout.close()
 
 
-@pytest.fixture
-def worker(tmp_path: Path) -> Iterator[Worker]:
-    with started(tmp_path) as worker:
-        yield worker
-
-
-def test_it_answers_and_remembers_as_the_bundled_agent_does(worker: Worker) -> None:
+def test_it_answers_and_remembers_and_ends_as_the_bundled_agent_does(worker: Worker) -> None:
     assert worker.ask("1", "hello n1") == 'You said: "hello n1". (turn 1)'
     assert worker.ask("2", "FAULT:garbage n2") == 'You said: "FAULT:garbage n2". (turn 2; before: "hello n1")'
-    assert json.loads(worker.ask("3", "RECALL").removeprefix("Earlier you said: ")) == ["hello n1", "FAULT:garbage n2"]
-    worker.stdin.close()
-    assert worker.wait() == 0
-
-
-def test_sigterm_ends_it_as_it_ends_the_agent(worker: Worker) -> None:
-    worker.ask("1", "hello")
     worker.process.terminate()
     assert worker.wait() == 143
     assert worker.family() == [], "the agent was waited for"
@@ -126,17 +109,12 @@ def test_killed_it_takes_the_agent_with_it(worker: Worker) -> None:
     agent.wait(LIMIT)
 
 
-def test_half_a_line_then_exit(worker: Worker) -> None:
-    worker.say("1", "FAULT:half-line-exit")
+@pytest.mark.parametrize("fault", ["half-line-exit", "half-line-eof", "close-stdout"])
+def test_its_stdout_ends_without_an_answer(worker: Worker, fault: str) -> None:
+    worker.say("1", f"FAULT:{fault}")
     last = worker.rest().split(b"\n")[-1]
-    assert last.startswith(b'{"id":"1","result":')
-    assert worker.wait() == 7
-
-
-def test_half_a_line_then_the_end_of_stdout_from_one_that_lives_on(worker: Worker) -> None:
-    worker.say("1", "FAULT:half-line-eof")
-    assert worker.rest().split(b"\n")[-1].startswith(b'{"id":"1","result":')
-    assert worker.process.poll() is None
+    assert last.startswith(b'{"id":"1","result":') == fault.startswith("half")
+    assert (worker.wait() == 7) if fault == "half-line-exit" else (worker.process.poll() is None)
 
 
 def test_closed_stdin_refuses_what_is_written(worker: Worker) -> None:
@@ -146,12 +124,6 @@ def test_closed_stdin_refuses_what_is_written(worker: Worker) -> None:
     assert poll.poll(LIMIT * 1000)[0][1] & select.POLLERR
     with pytest.raises(BrokenPipeError):
         worker.say("2", "hello")
-    assert worker.process.poll() is None
-
-
-def test_closed_stdout_is_an_end_and_it_lives_on(worker: Worker) -> None:
-    worker.say("1", "FAULT:close-stdout")
-    assert b'"id"' not in worker.rest()
     assert worker.process.poll() is None
 
 
@@ -173,13 +145,13 @@ def test_nothing_but_sigkill_ends_one_without_an_end(worker: Worker) -> None:
 def test_an_heir_keeps_stdout_open(worker: Worker) -> None:
     worker.ask("1", "FAULT:heir")
     assert worker.wait() == 7
-    (heir,) = worker.family(COMMAND[-1])  # the agent is dying
-    assert not select.select([worker.stdout], [], [], 0)[0], "nobody has closed it"
+    (heir,) = worker.family(command=COMMAND[-1])  # the agent is dying
+    assert not select.select([worker.stdout], [], [], 0)[0], "it is not closed"
     heir.kill()
     assert worker.rest() == b""
 
 
-def test_a_daemon_is_nobodys_child_and_in_a_session_of_its_own(worker: Worker) -> None:
+def test_a_daemon_has_another_parent_and_a_session_of_its_own(worker: Worker) -> None:
     assert worker.ask("1", "FAULT:daemon")
     assert worker.ask("2", "hello")
     family = {process.pid: process for process in worker.family()}

@@ -1,45 +1,57 @@
-"""The pool survives each fault: what is asked afterwards is answered, and nothing of the fault is left."""
+"""The pool survives each kind of fault: what is asked afterwards is answered, and nothing of the fault is left."""
 
 import os
 import resource
-import subprocess
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import psutil
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from stress.attached import AttachedTarget
+from errors import PoolError
+from stress.checker.base import ObservedState
+from stress.checker.supervisor import NoLeftovers
+from stress.connection import ReconnectingClient
 from stress.facts import (
     DirectViolation,
     Fact,
     FaultInjected,
+    LeftoverProcesses,
     OrphanedRunEnded,
     ReusedPid,
     SupervisorEnded,
     SupervisorStarted,
 )
 from stress.fault_injection import FaultSwitches
-from stress.faults import FaultEvent
+from stress.faults import FaultEvent, FaultSetup, faults_of
 from stress.faults.front_ends import FrontEndKills, expect_outcome
-from stress.faults.supervisor import ResourceShortages
-from stress.faults.workers import FaultyOutput, UnstoppableWorkers
+from stress.faulty_agent import fault_word
 from stress.pid_reuse import unavailable_reason
-from stress.sampler import ProcessTree
-from tests.stress.faults.driven import Driven, driven_pool
+from stress.plan import StressOptions, make_plan
+from stress.schedule import settings_text
+from stress.target import OwnTarget
+from tests.stress.story import RULES
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
 
-NO_END = ("half-line", "endless-line", "close-stdout")
-"""After these faults there can be no answer."""
-TOO_MUCH = "FAULT:garbage=500"
-"""More lines in a row than may be no message, unless the answer behind them comes in the same block."""
-MIB = 1024 * 1024
-needs_pids = pytest.mark.skipif(bool(unavailable_reason()), reason=unavailable_reason())
+WORDS = ("garbage", "half-line-exit", "endless-line", *("close-stdin", "close-stdout", "no-end", "heir", "daemon"))
+"""One of each kind; what the others are made of is tested beside what reads them."""
+NO_ANSWER = ("half-line-exit", "endless-line", "close-stdout")
+SHORTAGES = {"no_files": "no file descriptor left", "no_processes": "limit of processes", "no_disk": "store_degraded"}
+"""How the supervisor complains of each."""
+_PATIENCE = 120.0
+_PATIENT = FaultSetup(
+    settings={"pool": dict.fromkeys(("ping_interval_busy", "ping_interval_idle", "ping_timeout"), _PATIENCE)}
+)
+"""No worker is taken for dead that a busy machine holds up."""
 
 
 @pytest.fixture
@@ -49,49 +61,113 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-async def check_fault(driven: Driven, word: str, session: str) -> None:
-    """An answer where one can be had; afterwards another worker, or the same, knows the conversation."""
-    wants_error = any(word.startswith(f"FAULT:{fault}") for fault in NO_END)
-    ask = driven.outcome if wants_error else driven.fair_outcome
-    outcome = await ask(f"{word} first", session=session, agent="faulty")
-    if word != TOO_MUCH:
-        assert (outcome["status"] == "error") == wants_error, f"{word}: {outcome}"
-    if "close-stdin" in word:  # the next request is the one to find out
-        await driven.outcome("second", session=session, agent="faulty")
-    names = [worker.name for worker in driven.target.workers()]
-    assert len(names) == len(set(names)), "what a worker leaves behind was taken for one"
-    assert f"{word} first" in await driven.answer("third", session=session, agent="faulty")
+class Driven:
+    """A supervisor that faults are injected into, a front end that asks it, and the facts of both."""
 
+    def __init__(self, folder: Path, *names: str) -> None:
+        plan = make_plan(StressOptions(workers=4, sessions=8, seconds=600.0, faults=names))
+        self.facts: list[Fact] = []
+        self.faults = {fault.name: fault for fault in faults_of(plan.faults)}
+        setups = [*(fault.prepare(plan) for fault in self.faults.values()), _PATIENT]
+        self.target = OwnTarget(
+            folder, settings_text(plan, setups), setups, clock=trio.current_time, tell=self.facts.append
+        )
+        self.connection = ReconnectingClient(self.target.wait_ready)
+        self._last = 0
 
-@pytest.mark.parametrize(("name", "words"), [("F2", FaultyOutput.words), ("F3", UnstoppableWorkers.words)])
-async def test_every_fault_of_a_worker_is_survived(folder: Path, name: str, words: tuple[str, ...]) -> None:
-    async with driven_pool(folder, name) as driven:
-        assert driven.target.supervisor is not None
+    async def outcome(self, text: str, *, session: str = "s", agent: str = "main") -> dict[str, Any]:
+        """Ask, and wait for what comes of it, whatever happens to the supervisor meanwhile."""
+        self._last += 1
+        run = f"r{self._last}"
+        ask = {"run": run, "text": text, "session": session, "agent": agent, "role": "default", "timeout": _PATIENCE}
+        while True:
+            try:
+                await self.connection.request("agent", ask)
+                wait = {"run_id": run, "session": session, "timeout_ms": int(1000 * _PATIENCE)}
+                return dict(await self.connection.request("agent.wait", wait))
+            except PoolError as exc:
+                if not any(word in exc.message for word in ("shutting down", "closed")):
+                    raise
+                await wait_all_tasks_blocked(0.01)
+
+    async def answer(self, text: str, *, session: str = "s", agent: str = "main") -> str:
+        outcome = await self.outcome(text, session=session, agent=agent)
+        assert outcome["status"] == "ok", outcome
+        return str(outcome["text"])
+
+    async def strike(self, name: str, kind: str, *, amount: float, pick: float = 0.0) -> None:
+        """One stroke of a fault while there is work."""
+
+        async def be_busy(session: str) -> None:
+            while True:
+                await self.outcome("DELAY=100 busy", session=session)
+
         async with trio.open_nursery() as nursery:
-            for number, word in enumerate(words):
-                nursery.start_soon(check_fault, driven, word, f"s{number}")
-        memory = psutil.Process(driven.target.supervisor).memory_info().rss
-    assert memory < 300 * MIB
+            for number in range(3):
+                nursery.start_soon(be_busy, f"busy{number}")
+            await self.inject(name, kind, amount=amount, pick=pick)
+            nursery.cancel_scope.cancel()
+
+    async def inject(self, name: str, kind: str, *, amount: float, pick: float = 0.0) -> None:
+        await self.faults[name].inject(FaultEvent(at=0.0, kind=kind, pick=pick, amount=amount), self.target)
+
+    def seen(self, kind: type[Fact]) -> list[Any]:
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+    @property
+    def actions(self) -> list[str]:
+        return [fact.action for fact in self.seen(FaultInjected)]
 
 
-SHORTAGES = {
-    "no_files": "no file descriptor left",
-    "no_processes": "limit of processes",
-    "no_disk": "store_degraded",
-}
-"""And how the supervisor complains of each."""
+@asynccontextmanager
+async def driven_pool(folder: Path, *names: str) -> AsyncIterator[Driven]:
+    """A supervisor that must end in good order, and leave nothing behind."""
+    driven = Driven(folder, *names)
+    target = driven.target
+    with trio.fail_after(170):  # above every limit of the faults and of the target, which say what has gone wrong
+        async with trio.open_nursery() as nursery:
+            await nursery.start(target.run)
+            nursery.start_soon(driven.connection.run)
+            yield driven
+            await target.stop(signal.SIGTERM)
+            while target.life not in {fact.life for fact in driven.seen(LeftoverProcesses)}:
+                await wait_all_tasks_blocked(0.05)
+            nursery.cancel_scope.cancel()
+    judge = NoLeftovers(RULES)
+    assert [blame.what for fact in driven.facts for blame in judge.check(fact, ObservedState())] == [], (
+        target.log_tail()
+    )
 
 
-async def test_shortages_are_felt_and_pass(folder: Path) -> None:
+async def test_every_kind_of_faulty_worker_is_survived(folder: Path) -> None:
+    """An answer where one can be had; afterwards another worker, or the same, knows the conversation."""
+
+    async def check_fault(fault: str, driven: Driven) -> None:
+        text = f"{fault_word(fault)} first"
+        outcome = await driven.outcome(text, session=fault, agent="faulty")
+        assert (outcome["status"] == "error") == (fault in NO_ANSWER), f"{fault}: {outcome}"
+        if fault == "close-stdin":  # the next request is the one to find out
+            await driven.outcome("second", session=fault, agent="faulty")
+        names = [worker.name for worker in driven.target.workers()]
+        assert len(names) == len(set(names)), "what a worker leaves behind was taken for one"
+        assert text in await driven.answer("third", session=fault, agent="faulty")
+
+    async with driven_pool(folder, "F2", "F3") as driven:
+        async with trio.open_nursery() as nursery:
+            for fault in WORDS:
+                nursery.start_soon(check_fault, fault, driven)
+        assert psutil.Process(driven.target.supervisor).memory_info().rss < 300 * 1024 * 1024
+
+
+async def test_shortages_are_felt_and_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stress.faults.supervisor._NOTICE_SECONDS", 0.2)
     async with driven_pool(folder, "F4") as driven:
         assert await driven.answer("before")
         for kind, complaint in SHORTAGES.items():
             if kind == "no_files" and os.geteuid() != 0:
                 continue  # root alone may see what a supervisor has open
-            while (
-                complaint not in driven.target.log.read_text()
-            ):  # a shortage may pass before a worker is started again
-                await driven.strike(kind, amount=0.7)
+            while complaint not in driven.target.log.read_text():  # it may pass before a worker is started again
+                await driven.strike("F4", kind, amount=0.7)
                 assert driven.actions[-2:] == [kind, "kill"]
                 assert "before" in await driven.answer(f"after {kind}")
         for pid in (driven.target.supervisor, *(worker.pid for worker in driven.target.workers())):
@@ -101,64 +177,31 @@ async def test_shortages_are_felt_and_pass(folder: Path) -> None:
         assert not FaultSwitches.open(driven.target.data_dir).no_processes
 
 
-@pytest.fixture
-def zombie() -> Iterator[int]:
-    """A process that has ended and that nobody has waited for yet."""
-    with subprocess.Popen(["true"]) as process:
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        yield process.pid
-
-
-async def test_a_shortage_may_find_a_supervisor_that_has_just_ended(folder: Path, zombie: int) -> None:
-    facts: list[Fact] = []
-    target = AttachedTarget(folder / "s", clock=time.monotonic, tell=facts.append)
-    target.process_tree = ProcessTree(zombie)
-    for kind in ("no_files", "no_disk"):
-        await ResourceShortages().inject(FaultEvent(at=0.0, kind=kind), target)
-    assert [fact.action for fact in facts if isinstance(fact, FaultInjected)] == [
-        "no_files: unavailable, the supervisor has ended, or its files are not ours to look at",
-        "no_disk",
-    ]
-
-
-ENDS = {"kill_supervisor": [-9], "end_twice_in_drain": [0], "end_twice_in_spawn": [-9, 0]}
-"""How the supervisors end, one after the other."""
-
-
 async def test_a_supervisor_ends_and_the_next_one_knows_everything(folder: Path) -> None:
     async with driven_pool(folder, "F5") as driven:
         assert await driven.answer("before")
-        codes: list[int] = []
-        for kind, ends in ENDS.items():
-            codes += ends
-            await driven.strike(kind, amount=0.1, pick=0.2)
-            assert [end.code for end in driven.told(SupervisorEnded)] == codes
-            assert len(driven.told(SupervisorStarted)) == len(codes) + 1
-            assert "before" in await driven.answer(f"after {kind}")
+        await driven.strike("F5", "end_twice_in_spawn", amount=0.1, pick=0.2)
+        assert [end.code for end in driven.seen(SupervisorEnded)] == [-signal.SIGKILL, 0]
+        assert len(driven.seen(SupervisorStarted)) == 3
+        assert "before" in await driven.answer("after")
 
 
-async def test_the_run_of_a_front_end_that_died_comes_to_its_end_and_a_lost_one_is_noticed(folder: Path) -> None:
-    async with driven_pool(folder, "F6") as driven:
-        await driven.fault.inject(FaultEvent(at=0.0, kind="kill_front_end", amount=0.1), driven.target)
-        assert driven.actions == ["kill_front_end"]
-        assert driven.told(DirectViolation) == []
-        assert len(driven.told(OrphanedRunEnded)) == 1
-        again = FrontEndKills()
-        await again.inject(FaultEvent(at=0.0, kind="kill_front_end", amount=0.1), driven.target)
-        assert driven.actions == ["kill_front_end"] * 2  # of the same seed, and yet another run for the same supervisor
-        run, _ = [session for session in await driven.sessions() if session.startswith("lost-front-end")]
-        assert run in await driven.answer("and then?", session=run)
-        await expect_outcome("never-asked", driven.target)
-        (fact,) = driven.told(DirectViolation)
-        assert "never-asked" in fact.what
-
-
-async def test_the_supervisors_clock_moves_and_what_this_machine_does_not_allow_is_said_and_not_done(
+async def test_killed_front_ends_and_a_clock_that_moves_are_survived(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stress.faults.supervisor.unavailable_reason", lambda: "it is too small")
-    async with driven_pool(folder, "F7") as driven:
-        assert await driven.answer("before")
+    async with driven_pool(folder, "F6", "F7") as driven:
+        for fault in (driven.faults["F6"], FrontEndKills()):  # of the same seed, and yet another run
+            await fault.inject(FaultEvent(at=0.0, kind="kill_front_end", amount=0.1), driven.target)
+        assert driven.actions == ["kill_front_end"] * 2
+        assert driven.seen(DirectViolation) == []
+        assert len(driven.seen(OrphanedRunEnded)) == 2
+        known = [session["key"] for session in await driven.connection.request("sessions.list")]
+        run, _ = [key for key in known if key.startswith("lost-front-end")]
+        assert run in await driven.answer("and then?", session=run)
+        await expect_outcome("never-asked", driven.target)
+        (fact,) = driven.seen(DirectViolation)
+        assert "never-asked" in fact.what
 
         async def hours_ahead() -> float:
             accepted_at: float = (await driven.outcome("now"))["accepted_at"]
@@ -166,26 +209,25 @@ async def test_the_supervisors_clock_moves_and_what_this_machine_does_not_allow_
 
         for kind, hours in (("clock_ahead", 1), ("clock_behind", -1)):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(driven.fault.inject, FaultEvent(at=0.0, kind=kind, amount=600.0), driven.target)
+                nursery.start_soon(partial(driven.inject, "F7", kind, amount=600.0))
                 await wait_all_tasks_blocked()
                 assert await hours_ahead() == hours
                 nursery.cancel_scope.cancel()
             assert await hours_ahead() == 0
         before = {worker.pid for worker in driven.target.workers()}
-        await driven.fault.inject(FaultEvent(at=0.0, kind="pid", amount=1.0), driven.target)
+        await driven.inject("F7", "pid", amount=1.0)
         assert driven.actions[-1] == "pid: unavailable, it is too small"
         assert before <= {worker.pid for worker in driven.target.workers()}
-        assert "before" in await driven.answer("RECALL")
 
 
-@needs_pids
+@pytest.mark.skipif(bool(unavailable_reason()), reason=unavailable_reason())
 async def test_strangers_with_the_pids_of_dead_workers_are_let_alone(folder: Path) -> None:
     async with driven_pool(folder, "F7") as driven:
         assert await driven.answer("before")
         before = {worker.pid for worker in driven.target.workers()}
-        await driven.strike("pid", amount=0.5)
-        await driven.strike("pids_of_a_life", amount=1.0)
-        first, *others = driven.told(ReusedPid)
+        await driven.strike("F7", "pid", amount=0.3)
+        await driven.strike("F7", "pids_of_a_life", amount=0.5)
+        first, *others = driven.seen(ReusedPid)
         assert first.pid in before
         assert others
         assert [fact for fact in (first, *others) if fact.signalled] == []

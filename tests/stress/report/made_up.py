@@ -24,10 +24,7 @@ def verdicts(**broken: int) -> tuple[InvariantVerdict, ...]:
 
 def a_violation(**fields: Any) -> ViolationReport:
     """A request that has no outcome, as the judge has seen it."""
-    story = Story()
-    story.ask(5)
-    story.begin(5)
-    story.end()
+    story = Story("ask 5; begin 5; end")
     shape: dict[str, Any] = {"invariant": "I1", "t": story.t, "what": "request 5 has no outcome"}
     return ViolationReport(**{**shape, "history": tuple(story.facts), "shortest": tuple(story.facts[1:]), **fields})
 

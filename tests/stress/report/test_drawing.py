@@ -11,9 +11,6 @@ from tests.stress.report.made_up import a_second, a_violation
 LENGTHS = st.integers(1, 3000)
 
 
-# --- slots ------------------------------------------------------------------------------------------------------------
-
-
 @given(LENGTHS, st.integers(1, 300))
 def test_slots_cover_every_second_once_and_are_no_more_than_asked_for(length: int, most: int) -> None:
     slots = slots_of([a_second(second) for second in range(length)], most)
@@ -35,9 +32,6 @@ def test_no_request_no_fault_and_no_peak_is_lost_in_a_slot(amounts: list[int]) -
 def test_where_there_was_nothing_to_measure_there_is_nothing() -> None:
     (slot,) = slots_of([a_second(0, answered=0, p50=0.0, p99=0.0, rss=0, fds=0)])
     assert (slot.p50, slot.p99, slot.rss, slot.fds) == (None, None, None, None)
-
-
-# --- axes -------------------------------------------------------------------------------------------------------------
 
 
 @given(st.floats(0.0, 1e7))
@@ -63,9 +57,6 @@ def test_labels_are_round() -> None:
     assert amount_axis(0, count).labels == ("0", "1", "2")
     assert amount_axis(0.311, duration, unit=0.001).labels == ("0", "200 ms", "400 ms")
     assert amount_axis(70 * 1024 * 1024, mebibytes, unit=1024 * 1024).labels == ("0", "40 MiB", "80 MiB")
-
-
-# --- lines ------------------------------------------------------------------------------------------------------------
 
 
 def drawn(*values: float | None, **fields: int) -> str:
@@ -100,9 +91,6 @@ def test_a_broken_promise_is_marked_and_told_at_its_time_also_beyond_the_end() -
 def test_a_strip_has_at_most_as_many_marks_as_can_be_told_apart(spans: list[tuple[float, float]]) -> None:
     background = ChartContext((), time_axis(100), ())
     assert strip("A", background, spans, "fault-bar").count("<rect") <= min(len(spans), 250)
-
-
-# --- words ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

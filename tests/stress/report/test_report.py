@@ -61,9 +61,6 @@ def page_of(**fields: Any) -> Page:
     return page
 
 
-# --- what it says -----------------------------------------------------------------------------------------------------
-
-
 def test_a_run_that_kept_every_promise_is_green_from_the_title_on() -> None:
     page = page_of()
     assert page.text.startswith("GREEN: pool stress L1 + F1, seed 4711 ✓ GREEN Every promise kept")
@@ -104,18 +101,11 @@ def test_a_run_in_which_no_request_was_completed_is_neither_green_nor_red() -> N
 
 
 def test_every_promise_has_a_row_with_how_often_it_was_looked_at_and_broken() -> None:
-    seen = (
-        InvariantVerdict(invariant="I11", title="strangers", checked=0, broken=0, note="no F7"),
-        *verdicts(I3=2)[2:3],
-    )
-    text = page_of(verdicts=seen).text
+    unseen = InvariantVerdict(invariant="I11", title="strangers", checked=0, broken=0, note="no F7")
+    text = page_of(verdicts=(unseen, *verdicts(I3=2))).text
     assert "- I11 strangers no F7 never 0" in text
     assert f"✗ I3 {INVARIANTS['I3']} 1,234 2" in text
-
-
-def test_all_twelve_promises_are_in_the_table() -> None:
-    text = page_of().text
-    assert all(f"✓ {name} {title} 1,234 0" in text for name, title in INVARIANTS.items())
+    assert all(f"✓ {name} {title} 1,234 0" in text for name, title in INVARIANTS.items() if name != "I3")
 
 
 def test_the_figures_are_those_of_the_result() -> None:
@@ -168,32 +158,18 @@ def test_every_kind_of_fact_is_told_in_a_sentence() -> None:
 
 
 def every_kind_of_fact() -> Story:
-    story = Story()
-    story.ask(5, "s1")
-    story.begin(5)
-    story.answer(5, said=(5, 6), strange=("zzz",))
-    story.tell(facts.RequestRefused, number=6, code="saturated")
-    story.tell(facts.OutcomeRemembered, number=6, reason="error", code="internal")
-    story.tell(facts.RequestForgotten, number=6)
-    story.tell(facts.PromptOccurrences, number=6, own=2, foreign=1)
-    story.tell(facts.DirectViolation, what="seq 5 after 6")
-    story.tell(facts.OrphanedRunEnded, run="lost-1")
-    story.tell(facts.OutcomeReceived, front_end=3, seconds=2.0)
-    story.tell(facts.PoolEvent, what="worker_evicted", worker="w1", session="s1", why="idle")
-    story.processes(1, 2, 3, zombies=(9,), rss=50 * 1024 * 1024, fds=7)
-    story.status(1, 2)
-    story.tell(facts.SupervisorEnded, life=1, code=-9, signals=())
-    story.tell(facts.LeftoverProcesses, life=1, seconds=2.0, pids=(7, 8))
-    story.empty()
-    story.tell(FaultInjected, fault="F1", action="stop", worker="*", pid=5, seconds=3.0)
-    story.tell(facts.ReusedPid, pid=6, signalled=True)
-    story.tell(facts.MachineDelay, seconds=1.5)
-    story.end()
+    story = Story(
+        "ask 5 s1; begin 5; answer 5 said=5,6 strange=zzz,; RequestRefused number=6 code=saturated;"
+        " OutcomeRemembered number=6 reason=error code=internal; RequestForgotten number=6;"
+        " PromptOccurrences number=6 own=2 foreign=1; DirectViolation what=seq; OrphanedRunEnded run=lost-1;"
+        " OutcomeReceived front_end=3 seconds=2.0; PoolEvent what=worker_evicted worker=w1 session=s1 why=idle;"
+        " processes 1 2 3 zombies=9, rss=52428800 fds=7; status 1 2; SupervisorEnded life=1 code=-9 signals=,;"
+        " LeftoverProcesses life=1 seconds=2.0 pids=7,8; empty; hit * 3.0 action=stop pid=5;"
+        " ReusedPid pid=6 signalled=True; MachineDelay seconds=1.5; end"
+    )
     assert {type(fact) for fact in story.facts} == set(facts.Fact.__args__)
     return story
 
-
-# --- what it must not do ----------------------------------------------------------------------------------------------
 
 HOSTILE = "</style></title><script>alert(1)</script><img src=x onerror=alert(2)>\" onload='alert(3)' & \x00\u202e\udc80"
 
@@ -221,7 +197,7 @@ def test_names_that_are_html_are_only_shown() -> None:
     assert "\\x00\\u202e\\udc80" in page.text
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(st.text())
 def test_no_text_at_all_becomes_an_element_or_an_attribute(text: str) -> None:
     page = hostile_page(text)
@@ -248,18 +224,8 @@ def test_it_runs_nothing_loads_nothing_and_says_so_to_the_browser() -> None:
     assert not re.search(r"@import|url\(", style)
 
 
-def test_it_is_the_same_for_the_same_result() -> None:
-    assert render_report(a_result()) == render_report(a_result())
-
-
-# --- how large it may be ----------------------------------------------------------------------------------------------
-
-
 def test_the_longest_and_worst_run_is_a_page_that_can_be_opened() -> None:
-    story = Story()
-    for number in range(100):
-        story.ask(number, session="x" * 5000)
-        story.fail(number, "y" * 5000)
+    story = Story("; ".join(f"ask {number} {'x' * 5000}; fail {number} {'y' * 5000}" for number in range(100)))
     violations = tuple(
         a_violation(invariant=name, what="z" * 5000, shortest=tuple(story.facts), history=tuple(story.facts))
         for name in INVARIANTS
@@ -285,7 +251,7 @@ def test_the_longest_and_worst_run_is_a_page_that_can_be_opened() -> None:
     assert "other ends" in text
 
 
-@pytest.mark.parametrize("length", [1, 2, 7, 199, 200, 201, 1999])
+@pytest.mark.parametrize("length", [1, 2, 200, 1999])
 def test_a_run_of_any_length_is_drawn_with_all_its_requests_and_faults(length: int) -> None:
     page = page_of(series=tuple(a_second(second, faults=1) for second in range(length)), seconds=float(length))
     assert f"asked {20 * length:,}" in page.text

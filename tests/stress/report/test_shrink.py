@@ -1,6 +1,6 @@
 """Of a long history the shortest part is found that shows the same broken promise, for every promise there is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -8,128 +8,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stress.checker import Checker, Evidence, reproduces
-from stress.facts import (
-    Fact,
-    FaultInjected,
-    MachineDelay,
-    PoolEvent,
-    ProcessSample,
-    RequestAccepted,
-    RequestAnswered,
-    RequestAsked,
-    RequestStarted,
-    ReusedPid,
-    SupervisorEnded,
-)
+from stress.facts import Fact, FaultInjected, RequestAsked
 from stress.outcome import INVARIANTS
 from stress.plan import StressOptions, make_plan
 from stress.recorder import RunRecorder
 from stress.shrink import shrink
 from tests.stress.story import RULES, Story
 
-Step = Callable[[Story], None]
-
-TOLD: dict[str, tuple[list[Step], int]] = {
-    "I1": (
-        [
-            lambda story: story.ask(500),
-            lambda story: story.tell(RequestAccepted, number=500, at=0.0),  # asked for again
-            lambda story: story.begin(500),
-            Story.end,
-        ],
-        4,
-    ),
-    "I2": (
-        [
-            lambda story: story.ask(500, "ada"),
-            lambda story: story.ask(501, "bob"),
-            lambda story: story.answer(500, said=(500, 501)),
-        ],
-        2,
-    ),
-    "I3": ([lambda story: story.processes(1, 2), lambda story: story.processes(1, 2, 3)], 1),
-    "I4": ([lambda story: story.tell(SupervisorEnded, life=1, code=0, signals=())], 1),
-    "I5": (
-        [
-            lambda story: story.ask(500),
-            lambda story: story.pass_time(5.0),
-            lambda story: story.ask(501),
-            lambda story: story.begin(501),
-            lambda story: story.pass_time(2.0),
-        ],
-        6,
-    ),
-    "I6": (
-        [
-            lambda story: story.ask(500, timeout=0.5),
-            lambda story: story.pass_time(10.0),
-            lambda story: story.fail(500, "acquire_timeout"),
-        ],
-        3,
-    ),
-    "I7": (
-        [
-            lambda story: story.processes(1, 2, zombies=(9,)),
-            lambda story: story.pass_time(3.0),
-            lambda story: story.processes(1, 2, zombies=(9,)),
-        ],
-        2,
-    ),
-    "I8": (
-        [
-            lambda story: story.ask(500),
-            lambda story: story.begin(500),
-            lambda story: story.part(500),
-            lambda story: story.pass_time(2.0),
-            lambda story: story.answer(500),
-        ],
-        4,
-    ),
-    "I9": (
-        [
-            lambda story: story.processes(1, 2),
-            lambda story: story.tell(FaultInjected, fault="F1", action="kill", worker="w1", pid=1),
-            lambda story: story.pass_time(15.0),
-            lambda story: story.processes(2),
-        ],
-        3,
-    ),
-    "I10": ([lambda story: story.status(1, 2), lambda story: story.status(1, 2, grants=9)], 1),
-    "I11": (
-        [
-            lambda story: story.tell(ReusedPid, pid=5, signalled=False),
-            lambda story: story.tell(ReusedPid, pid=5, signalled=True),
-        ],
-        1,
-    ),
-    "I12": (
-        [lambda story: story.ask(500), lambda story: story.begin(500), lambda story: story.fail(500, "worker_exited")],
-        3,
-    ),
+BROKEN = {
+    "I1": ("ask 500; RequestAccepted number=500 at=0.0; begin 500; end", 4),
+    "I2": ("ask 500 ada; ask 501 bob; answer 500 said=500,501", 2),
+    "I3": ("processes 1 2; processes 1 2 3", 1),
+    "I4": ("SupervisorEnded life=1 code=0 signals=,", 1),
+    "I5": ("ask 500; wait 5.0; ask 501; begin 501; wait 2.0", 6),
+    "I6": ("ask 500 timeout=0.5; wait 10.0; fail 500 acquire_timeout", 3),
+    "I7": ("processes 1 2 zombies=9,; wait 3.0; processes 1 2 zombies=9,", 2),
+    "I8": ("ask 500; begin 500; part 500; wait 2.0; answer 500", 4),
+    "I9": ("processes 1 2; hit w1; wait 15.0; processes 2", 3),
+    "I10": ("status 1 2; status 1 2 grants=9", 1),
+    "I11": ("ReusedPid pid=5 signalled=False; ReusedPid pid=5 signalled=True", 1),
+    "I12": ("ask 500; begin 500; fail 500 worker_exited", 3),
 }
 """For each promise how it is broken, in steps between which much else may be seen, and how few facts show it."""
-
-
-def a_conversation_of_others(story: Story, number: int) -> None:
-    story.ask(1000 + number, f"other{number % 3}", profile="main/p1")
-    story.begin(1000 + number, "w9")
-    story.answer(1000 + number)
-    story.part(1000 + number, "w9")
-
-
-def a_fault_of_others(story: Story, number: int) -> None:
-    story.tell(FaultInjected, fault="F2", action="garbage", worker="w9", pid=900 + number)
-
-
-def a_short_delay(story: Story, number: int) -> None:
-    story.tell(MachineDelay, seconds=0.001 * (number % 5))
-
-
-OTHERS = (a_conversation_of_others, a_fault_of_others, a_short_delay)
+OTHERS = (
+    "converse {0} other{1} w9 profile=main/p1",
+    "hit w9 fault=F2 action=garbage pid={0}",
+    "MachineDelay seconds=0.00{1}",
+)
 
 
 def evidence_of(facts: Sequence[Fact], invariant: str) -> tuple[Evidence, tuple[Fact, ...]]:
-    """The first proof that the promise is broken, and what is told around it."""
+    """The first proof that the promise is broken, and what was seen around it."""
     checker = Checker(RULES)
     for fact in facts:
         checker.observe(fact)
@@ -138,15 +47,15 @@ def evidence_of(facts: Sequence[Fact], invariant: str) -> tuple[Evidence, tuple[
     return checker.evidence[invariant], around
 
 
-def told_among_others(invariant: str, others: Sequence[tuple[int, int]]) -> list[Fact]:
-    """The story of that promise; ``others``: before which step what else was seen."""
+def broken_among_others(invariant: str, others: Sequence[tuple[int, int]]) -> list[Fact]:
+    """The history of that promise; ``others``: before which step what else was seen."""
     story = Story()
-    steps, _ = TOLD[invariant]
+    steps = BROKEN[invariant][0].split("; ")
     for position, step in enumerate(steps):
         for number, (before, kind) in enumerate(others):
             if before % len(steps) == position:
-                OTHERS[kind](story, number)
-        step(story)
+                story.step(OTHERS[kind].format(1000 + number, number % 3))
+        story.step(step)
     return story.facts
 
 
@@ -156,20 +65,23 @@ def begins_well(facts: Sequence[Fact]) -> bool:
     return all(getattr(fact, "number", None) in {None, *asked} for fact in facts)
 
 
-def test_every_promise_has_a_story_of_how_it_is_broken() -> None:
-    assert list(TOLD) == list(INVARIANTS)
+def kinds_of(facts: Sequence[Fact]) -> list[str]:
+    return [type(fact).__name__ for fact in facts]
 
 
-@pytest.mark.parametrize("invariant", TOLD)
-@settings(max_examples=25)
+def test_every_promise_has_a_history_that_breaks_it() -> None:
+    assert list(BROKEN) == list(INVARIANTS)
+
+
+@pytest.mark.parametrize("invariant", BROKEN)
+@settings(max_examples=10)
 @given(others=st.lists(st.tuples(st.integers(0, 9), st.integers(0, len(OTHERS) - 1)), max_size=25))
 def test_the_shortest_history_is_found_whatever_else_was_seen(invariant: str, others: list[tuple[int, int]]) -> None:
-    facts = told_among_others(invariant, others)
+    facts = broken_among_others(invariant, others)
     evidence, around = evidence_of(facts, invariant)
-    _, fewest = TOLD[invariant]
     for likely in ((), around):
         found = shrink(evidence, RULES, likely=likely)
-        assert len(found) == fewest
+        assert len(found) == BROKEN[invariant][1]
         assert reproduces(found, RULES, evidence)
         assert all(any(fact is each for each in facts) for fact in found)
         assert found == sorted(found, key=lambda fact: fact.t)
@@ -178,64 +90,39 @@ def test_the_shortest_history_is_found_whatever_else_was_seen(invariant: str, ot
             assert not (begins_well(without) and reproduces(without, RULES, evidence))
 
 
-def test_a_request_without_outcome_is_shown_by_its_beginning_and_the_end() -> None:
-    evidence, around = evidence_of(told_among_others("I1", [(1, 0), (2, 1)]), "I1")
-    names = [type(fact).__name__ for fact in shrink(evidence, RULES, likely=around)]
-    assert names == ["RequestAsked", "RequestAccepted", "RequestStarted", "WaitingEnded"]
-
-
-def test_a_turn_that_was_cut_off_is_shown_by_who_ran_it_and_what_was_done_to_the_worker() -> None:
-    evidence, _ = evidence_of(told_among_others("I8", [(1, 0), (2, 1)]), "I8")
-    asked, accepted, begun, parted = shrink(evidence, RULES)
-    assert isinstance(asked, RequestAsked)
-    assert isinstance(accepted, RequestAccepted)
-    assert isinstance(begun, RequestStarted)
-    assert isinstance(parted, PoolEvent)
-    assert parted.what == "session_parked"
+@pytest.mark.parametrize(
+    ("invariant", "kinds"),
+    [
+        ("I1", ["RequestAsked", "RequestAccepted", "RequestStarted", "WaitingEnded"]),
+        ("I8", ["RequestAsked", "RequestAccepted", "RequestStarted", "PoolEvent"]),
+    ],
+)
+def test_a_history_shows_who_is_concerned_from_the_beginning(invariant: str, kinds: list[str]) -> None:
+    evidence, around = evidence_of(broken_among_others(invariant, [(1, 0), (2, 1)]), invariant)
+    assert kinds_of(shrink(evidence, RULES, likely=around)) == kinds
 
 
 def test_of_two_kills_the_one_is_kept_whose_worker_did_not_come_back() -> None:
-    story = Story()
-    story.processes(1, 2)
-    story.tell(FaultInjected, fault="F1", action="kill", worker="w1", pid=1)
-    story.processes(2)
-    story.processes(2, 3)
-    story.tell(FaultInjected, fault="F1", action="kill", worker="w2", pid=2)
-    story.pass_time(15.0)
-    story.processes(3)
+    story = Story("processes 1 2; hit w1; processes 2; processes 2 3; hit w2; wait 15.0; processes 3")
     evidence, around = evidence_of(story.facts, "I9")
-    before, kill, after = shrink(evidence, RULES, likely=around)
-    assert isinstance(kill, FaultInjected)
-    assert kill.pid == 2
-    assert isinstance(before, ProcessSample)
-    assert isinstance(after, ProcessSample)
+    found = shrink(evidence, RULES, likely=around)
+    assert kinds_of(found) == ["ProcessSample", "FaultInjected", "ProcessSample"]
+    assert [fact.pid for fact in found if isinstance(fact, FaultInjected)] == [2]
 
 
-def test_a_request_is_left_in_from_its_beginning_on() -> None:
-    """So long after its end it is told as if it had never been asked: that it was is part of the story."""
-    story = Story()
-    story.converse(1)
-    story.facts += [
-        fact
-        for number in range(1000, 21_001)
-        for fact in (
-            RequestAsked(t=9.0, number=number, session="s", profile="p", priority=5, timeout=1.0, turn=0.0),
-            RequestStarted(t=9.0, number=number, worker="w1"),
-            RequestAnswered(t=9.0, number=number, reason="completed", code="", at=9.0, session="s", said=(number,)),
-        )
-    ]
-    story.t = 10.0
-    story.answer(1)
-    again = story.facts[-1]
+def test_a_request_that_ended_long_ago_is_left_in_from_its_beginning_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stress.checker.base._MAX_ENDED", 50)
+    others = "; ".join(f"ask {number}; begin {number}; answer {number}" for number in range(1000, 1060))
+    story = Story(f"converse 1; {others}; answer 1")
     evidence, around = evidence_of(story.facts, "I1")
-    assert again in evidence.facts
+    assert story.facts[-1] in evidence.facts
     found = shrink(evidence, RULES, likely=around, budget=100_000)
     assert next(fact.number for fact in found if isinstance(fact, RequestAsked)) == 1
     assert reproduces(found, RULES, evidence)
 
 
 def test_the_search_ends_when_its_budget_is_spent_with_the_best_that_was_found() -> None:
-    facts = told_among_others("I1", [(0, 0)] * 200)
+    facts = broken_among_others("I1", [(0, 0)] * 200)
     evidence, _ = evidence_of(facts, "I1")
     spent: list[int] = []
     for budget in (1, 8 * len(facts), 12 * len(facts), 1_000_000):
@@ -247,31 +134,19 @@ def test_the_search_ends_when_its_budget_is_spent_with_the_best_that_was_found()
 
 
 def test_there_is_no_shortest_history_where_what_was_kept_does_not_show_it() -> None:
-    evidence, _ = evidence_of(told_among_others("I1", []), "I1")
-    cut_off = evidence._replace(facts=evidence.facts[3:])
-    assert shrink(cut_off, RULES) == []
+    evidence, _ = evidence_of(broken_among_others("I1", []), "I1")
+    assert shrink(evidence._replace(facts=evidence.facts[3:]), RULES) == []
 
 
 def test_the_result_of_a_run_has_the_shortest_history_for_the_first_of_each_promise() -> None:
     recorder = RunRecorder(make_plan(StressOptions(scale=0.01)), RULES)
-    story = Story()
-    for number in (500, 501):
-        story.ask(number)
-        story.begin(number)
-    for number in range(10):
-        a_conversation_of_others(story, number)
-    story.end()
-    for fact in story.facts:
+    others = "; ".join(OTHERS[0].format(1000 + number, number % 3) for number in range(10))
+    for fact in Story(f"ask 500; begin 500; ask 501; begin 501; {others}; end").facts:
         recorder.record(fact)
     recorder.finish()
     result = recorder.result()
     first, second = result.violations
-    assert [type(fact).__name__ for fact in first.shortest] == [
-        "RequestAsked",
-        "RequestAccepted",
-        "RequestStarted",
-        "WaitingEnded",
-    ]
+    assert kinds_of(first.shortest) == ["RequestAsked", "RequestAccepted", "RequestStarted", "WaitingEnded"]
     assert second.shortest == ()
     assert result.harms == {"lost": 2}
     assert msgspec.json.decode(msgspec.json.encode(result), type=type(result)) == result
