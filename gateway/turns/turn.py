@@ -192,8 +192,9 @@ class Turn:
 
     def _reset_for_retry(self) -> None:
         """The prompt alone is sent again, to a worker that knows nothing of this turn."""
-        for run in self._steered.copy():
+        for run in self._steered:
             self._return_steer(run)
+        self._steered.clear()
         self._consumed_steers = 0
         self._translator = Translator()
         self.begin_reply(self._style)

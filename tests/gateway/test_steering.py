@@ -68,6 +68,11 @@ STORIES = {
         "hang=done a=a b=done",
         "hang, hang, say a",
     ),
+    "those of the first attempt are not taken for those of the second": (
+        "stubborn safe; a safe; die; b 9; consume; c interrupt; finish",
+        "stubborn=done a=aborted b=done c=c",
+        "stubborn, stubborn, say c",
+    ),
     "an abort ends them with the turn and leaks nothing into the next": (
         "hang; a; consume; b; abort; c",
         "hang=aborted a=aborted b=aborted c=c",
