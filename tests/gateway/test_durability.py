@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.runs.run import Run
 from tests.gateway.callers import RecordingCaller
 from tests.gateway.world import WholeStore, World, open_world, telegram
 
@@ -30,17 +28,6 @@ class _Answers:
         await wait_all_tasks_blocked()
 
 
-async def test_a_run_is_on_the_disk_before_its_caller_is_told(world: World) -> None:
-    store = world.store
-    store.hold_commits()
-    answers = _Answers(world)
-    await answers.ask("agent", "agent", text="hello", session="alice", run="k1")
-    assert (answers.given, store.states()) == ([], {})
-    store.let_commit()
-    await wait_all_tasks_blocked()
-    assert (answers.given, store.states()) == (["agent"], {"k1": "ended"})
-
-
 async def test_nobody_hears_of_a_run_by_its_key_or_by_its_twin_before_it_is_on_the_disk(world: World) -> None:
     store = world.store
     store.hold_commits()
@@ -50,23 +37,10 @@ async def test_nobody_hears_of_a_run_by_its_key_or_by_its_twin_before_it_is_on_t
     await answers.ask("same key", "agent", **message, run="k1")
     await answers.ask("same message", "agent", **message, run="k2")
     await answers.ask("command", "agent", text="/status", session="alice")
-    assert answers.given == []
+    assert (answers.given, store.states()) == ([], {})
     store.let_commit()
     await wait_all_tasks_blocked()
     assert sorted(answers.given) == ["command", "first", "same key", "same message"]
-    assert world.launcher.prompts == ["hello"]
-
-
-async def test_the_start_of_a_run_is_on_the_disk_before_its_worker_hears_a_word(world: World) -> None:
-    store = world.store
-    store.hold_commits()
-    answers = _Answers(world)
-    await answers.ask("agent", "agent", text="hello", session="alice", run="k1")
-    assert store.runs["uid:1000", "alice", "k1"].state == "started"
-    assert "new_session" in world.launcher.workers[0].methods
-    assert "prompt" not in world.launcher.workers[0].methods
-    store.let_commit()
-    await wait_all_tasks_blocked()
     assert world.launcher.prompts == ["hello"]
 
 
@@ -166,16 +140,6 @@ async def test_sessions_and_their_transcripts_are_kept_with_the_steps_of_their_r
     assert (row.key, row.transcript) == ("agent:main:main:main", "/t/0")
     assert b'"channel":"telegram"' in row.data
     assert b'"last_run":"k1"' in row.data
-
-
-@pytest.mark.world(outcome_age=60, idempotency_window=60)
-async def test_runs_that_are_known_no_longer_leave_the_store(world: World) -> None:
-    store = world.store
-    await world.ask("hello", run="k1")
-    await trio.sleep(61)
-    run: Run = await world.send("more", run="k2")
-    await run.wait()
-    assert list(store.runs) == [("uid:1000", "alice", "k2")]
 
 
 async def test_runs_that_give_way_to_new_ones_leave_the_store_too(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -1,19 +1,22 @@
 """What goes wrong in a run ends that run with its reason, and nothing else: the next message finds its session free."""
 
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from errors import PoolError
 from gateway.hooks import HookMessage
 from gateway.runs.run import Run
 from profiles import ProfilesSettings
-from tests.gateway.world import World, open_world
+from tests.gateway.workers import GatewayWorker
+from tests.gateway.world import World
+
+
+def _busy(world: World) -> GatewayWorker:
+    return next(worker for worker in world.launcher.workers if worker.running is not None)
 
 
 async def test_a_worker_that_dies_in_mid_turn_ends_the_run_with_the_reason(world: World) -> None:
@@ -36,22 +39,19 @@ async def test_a_run_that_may_have_had_effects_is_not_sent_again(world: World) -
 
 
 @pytest.mark.world(queue={"mode": "collect", "debounce": 0})
-async def test_merged_runs_are_sent_again_only_where_all_of_them_may_be(world: World) -> None:
-    for session, others in (("alice", [True, False]), ("bob", [True, True])):
-        await world.begin("hang", session)
-        runs = [await world.send("x", session, retry_safe=safe) for safe in others]
-        world.launcher.slow = True
-        world.launcher.running("hang").finish()
-        await wait_all_tasks_blocked()
-        before = len(world.launcher.prompts)
-        next(worker for worker in world.launcher.workers if worker.running is not None).die()
-        await wait_all_tasks_blocked()
-        assert len(world.launcher.prompts) - before == int(all(others))
-        world.launcher.slow = False
-        for worker in world.launcher.workers:
-            if worker.running is not None:
-                worker.finish()
-        assert {(await run.wait()).status for run in runs} == {"ok" if all(others) else "error"}
+@pytest.mark.parametrize("other", [True, False])
+async def test_merged_runs_are_sent_again_only_where_all_of_them_may_be(world: World, *, other: bool) -> None:
+    await world.begin("hang")
+    runs = [await world.send("x", retry_safe=safe) for safe in (True, other)]
+    world.launcher.slow = True
+    _busy(world).finish()
+    await wait_all_tasks_blocked()
+    _busy(world).die()
+    await wait_all_tasks_blocked()
+    assert len(world.launcher.prompts) == (3 if other else 2)
+    if other:
+        _busy(world).finish()
+    assert {(await run.wait()).status for run in runs} == {"ok" if other else "error"}
 
 
 async def test_a_prompt_of_which_nothing_reached_the_worker_is_sent_to_another(world: World) -> None:
@@ -66,96 +66,84 @@ async def test_a_prompt_of_which_nothing_reached_the_worker_is_sent_to_another(w
     assert types == ["run:accepted", "run:start", "text_chunk", "done"]
 
 
+async def test_a_run_that_wants_no_new_worker_starts_none(world: World) -> None:
+    outcome = await world.ask("hello", spawn=False)
+    assert outcome.error is not None
+    assert (outcome.error.code, world.launcher.starts) == ("no_worker", [])
+
+
 # --- no failure leaves a session busy ---------------------------------------------------------------------------------
 
+ENDS: dict[str, tuple[str, dict[str, Any], str | None]] = {
+    "the worker dies": ("die", {}, "worker_exited"),
+    "it dies although it may be repeated": ("die", {"retry_safe": True}, "worker_exited"),
+    "the model fails": ("fail", {}, "worker_error"),
+    "the worker refuses": ("refuse", {}, "worker_refused"),
+    "its answer makes no sense": ("wrong", {}, "protocol_violation"),
+    "it prints what is no message": ("garbage", {}, None),
+    "no time at all": ("hang", {"timeout": 1e-9}, "request_timeout"),
+    **{
+        command: (command, {}, None) for command in ("/stop", "/new", "/status", "/compact", "/model", "/queue collect")
+    },
+}
 
-async def _ask(world: World, text: str, **params: Any) -> None:
-    await world.ask(text, **params)
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_no_end_of_a_run_leaves_its_session_busy(world: World, end: str) -> None:
+    text, params, code = ENDS[end]
+    with trio.fail_after(60):
+        await world.ask("first")
+        outcome = await world.ask(text, **params)
+        assert (outcome.error.code if outcome.error else None) == code
+        await _assert_goes_on(world)
 
 
-async def _refused(world: World, **params: Any) -> None:
-    with pytest.raises(PoolError):
-        await world.call("agent", **{"session": "alice", "text": "x", **params})
-
-
-async def _aborted(world: World, text: str) -> None:
+@pytest.mark.parametrize("how", ["abort", "workers.stop", "die"])
+@pytest.mark.parametrize("text", ["hang", "ask", "stubborn"])
+async def test_no_turn_that_is_ended_leaves_its_session_busy(world: World, text: str, how: str) -> None:
     run = await world.begin(text)
-    await world.call("abort", session="alice")
-    await run.wait()
+    with trio.fail_after(60):
+        if how == "die":
+            _busy(world).die()
+        else:
+            await world.call(how, **({"session": "alice"} if how == "abort" else {"worker": "w1"}))
+        assert (await run.wait()).status == "error"
+        assert world.gateway.pending_permissions.count == 0
+        await _assert_goes_on(world)
 
 
-async def _worker_stopped(world: World, text: str) -> None:
-    run = await world.begin(text)
-    await world.call("workers.stop", worker="w1")
-    await run.wait()
-
-
-async def _agent_gone_from_the_settings(world: World) -> None:
-    await world.ask("/new")  # only a new conversation may be another agent's
+async def test_an_agent_that_is_gone_from_the_settings_leaves_its_session_free(world: World) -> None:
     run = await world.begin("hang", agent="ops")
     later = await world.send("later", agent="ops", queue="followup")
     _forget_agents(world)
-    world.launcher.running("hang").finish("MEDIA:x.png")
-    await run.wait()
+    world.launcher.running("hang").finish("see\nMEDIA:x.png")
+    outcome = await run.wait()
+    assert (outcome.status, outcome.text) == ("ok", "see\nMEDIA:x.png")
+    [warning] = await world.events("error")
+    assert "could not be looked at" in warning["data"]["message"]
     assert (await later.wait()).status == "error"
     await world.call("sessions.reset", session="alice")
+    await _assert_goes_on(world)
+
+
+@pytest.mark.parametrize("wrong", [{"text": ""}, {"agent": "nobody"}])
+async def test_a_message_that_is_refused_leaves_its_session_free(world: World, wrong: dict[str, Any]) -> None:
+    await world.ask("first")
+    with pytest.raises(PoolError):
+        await world.call("agent", **{"session": "alice", "text": "x", **wrong})
+    await _assert_goes_on(world)
+
+
+async def _assert_goes_on(world: World) -> None:
+    await wait_all_tasks_blocked()
+    world.assert_at_rest()
+    assert (await world.ask("say next", agent="main", role="default")).text == "next"
+    world.assert_at_rest()
 
 
 def _forget_agents(world: World) -> None:
     parts = world.gateway.profile_cache.parts
     world.gateway.profile_cache.reconfigure(msgspec.structs.replace(parts, profiles=ProfilesSettings()))
-
-
-async def _steer_and_death(world: World) -> None:
-    run = await world.begin("hang")
-    worker = world.launcher.running("hang")
-    worker.ignores_steers = True
-    steered = await world.begin("left")
-    worker.die()
-    await run.wait()
-    await steered.wait()
-
-
-FAILURES: dict[str, Callable[[World], Awaitable[None]]] = {
-    "the worker dies": lambda world: _ask(world, "die"),
-    "it dies although it may be repeated": lambda world: _ask(world, "die", retry_safe=True),
-    "it says nothing any more": lambda world: _ask(world, "deaf", timeout=5),
-    "it does not heed the abort": lambda world: _ask(world, "stubborn", timeout=5),
-    "the model fails": lambda world: _ask(world, "fail"),
-    "the worker refuses": lambda world: _ask(world, "refuse"),
-    "its answer makes no sense": lambda world: _ask(world, "wrong"),
-    "it prints what is no message": lambda world: _ask(world, "garbage"),
-    "a tool fails": lambda world: _ask(world, "tool ls"),
-    "time ends": lambda world: _ask(world, "hang", timeout=5),
-    "no time at all": lambda world: _ask(world, "hang", timeout=1e-9),
-    "no worker and none to be started": lambda world: _ask(world, "x", spawn=False),
-    "somebody aborts": lambda world: _aborted(world, "hang"),
-    "somebody aborts one that awaits a person": lambda world: _aborted(world, "ask"),
-    "somebody aborts one that does not heed it": lambda world: _aborted(world, "stubborn"),
-    "an operator stops the worker": lambda world: _worker_stopped(world, "hang"),
-    "the agent is no longer in the settings": _agent_gone_from_the_settings,
-    "a steer is under way when the worker dies": _steer_and_death,
-    "an empty message": lambda world: _refused(world, text=""),
-    "an unknown agent": lambda world: _refused(world, agent="nobody"),
-    "/stop": lambda world: _ask(world, "/stop"),
-    "/new": lambda world: _ask(world, "/new"),
-    "/status": lambda world: _ask(world, "/status"),
-    "/compact": lambda world: _ask(world, "/compact"),
-    "/model": lambda world: _ask(world, "/model"),
-    "/queue": lambda world: _ask(world, "/queue collect"),
-    "/help": lambda world: _ask(world, "/help"),
-}
-
-
-@pytest.mark.parametrize("failure", FAILURES)
-async def test_no_failure_leaves_a_session_busy(world: World, failure: str) -> None:
-    with trio.fail_after(60):
-        await world.ask("first")
-        await FAILURES[failure](world)
-        await wait_all_tasks_blocked()
-        world.assert_at_rest()
-        assert (await world.ask("say next", agent="main", role="default")).text == "next"
-    world.assert_at_rest()
 
 
 @pytest.mark.parametrize("queue", ["followup", "collect", "interrupt", "steer"])
@@ -175,20 +163,16 @@ async def test_however_a_turn_ends_what_waits_behind_it_has_its_outcome(world: W
     world.assert_at_rest()
 
 
-async def test_a_profile_that_cannot_start_fails_its_runs_and_no_others(world: World) -> None:
+@pytest.mark.world(workers=1)
+async def test_a_profile_that_cannot_start_and_a_damaged_transcript_fail_their_runs_and_no_others(world: World) -> None:
     world.launcher.broken.add("writer")
     with trio.fail_after(600):
         outcome = await world.ask("x", "bob", role="writer", timeout=300)
     assert outcome.error is not None
     assert outcome.error.code == "profile_broken"
     world.assert_at_rest("bob")
-    assert (await world.ask("hello")).text == "hello"
-
-
-@pytest.mark.world(workers=1)
-async def test_a_damaged_transcript_fails_the_run_until_the_session_begins_anew(world: World) -> None:
-    await world.ask("first")
-    await world.ask("other", "bob")
+    for session in ("alice", "carol"):
+        await world.ask("first", session)
     world.launcher.damaged.add("/t/0")
     outcome = await world.ask("second")
     assert outcome.error is not None
@@ -197,28 +181,20 @@ async def test_a_damaged_transcript_fails_the_run_until_the_session_begins_anew(
     assert (await world.ask("third")).text == "third"
 
 
-async def test_a_hook_that_raises_is_a_warning(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async def raises(_: HookMessage) -> None:
-        raise RuntimeError("no")
-
-    hooks = {"message:received": (raises,), "agent:bootstrap": (raises,), "command:new": (raises,)}
-    async with open_world(tmp_path, hooks={**hooks, "session:end": (raises,), "command:stop": (raises,)}) as world:  # type: ignore[dict-item]  # names in two pieces
-        assert (await world.ask("hello")).text == "hello"
-        await world.ask("/new")
-        await world.ask("/stop")
-        assert (await world.ask("again")).text == "again"
-        named = {warning.split(" for ")[1].split()[0] for warning in world.warnings}
-        assert named == {"message:received", "agent:bootstrap", "command:new", "session:end", "command:stop"}
-        world.assert_at_rest()
+async def _raise(_: HookMessage) -> None:
+    raise RuntimeError("no")
 
 
-async def test_a_hook_that_takes_too_long_is_left_behind(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async def sleeps(_: HookMessage) -> None:
-        await trio.sleep_forever()
+HOOKED = ["message:received", "agent:bootstrap", "command:new", "session:end", "command:stop"]
 
-    async with open_world(tmp_path, hooks={"message:received": (sleeps,)}) as world:
-        assert (await world.ask("hello")).text == "hello"
-        assert trio.current_time() == 5
+
+@pytest.mark.world(hooks=dict.fromkeys(HOOKED, (_raise,)))
+async def test_a_hook_that_raises_is_a_warning(world: World) -> None:
+    for text in ("hello", "/new", "/stop"):
+        await world.ask(text)
+    assert (await world.ask("again")).text == "again"
+    assert {warning.split(" for ")[1].split()[0] for warning in world.warnings} == set(HOOKED)
+    world.assert_at_rest()
 
 
 async def test_a_defect_in_one_turn_is_told_to_that_run_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,13 +213,3 @@ async def test_a_defect_in_one_turn_is_told_to_that_run_alone(world: World, monk
     world.launcher.running("hang").finish()
     assert (await other.wait()).status == "ok"
     world.assert_at_rest()
-
-
-async def test_an_answer_whose_files_cannot_be_looked_at_is_told_as_it_is(world: World) -> None:
-    run = await world.begin("hang", agent="ops")
-    _forget_agents(world)
-    world.launcher.running("hang").finish("see\nMEDIA:x.png")
-    outcome = await run.wait()
-    assert (outcome.status, outcome.text) == ("ok", "see\nMEDIA:x.png")
-    [warning] = await world.events("error")
-    assert "could not be looked at" in warning["data"]["message"]
