@@ -194,18 +194,17 @@ async def test_nothing_is_accepted_after_the_call_to_stop_and_what_runs_goes_on(
     assert (await run.wait()).text == "in time"
 
 
-@pytest.mark.parametrize("limit", ["runs", "sessions"])
-async def test_with_every_place_taken_a_new_run_is_refused_and_can_come_again(
-    tmp_path: Path, autojump_clock: MockClock, limit: str
-) -> None:
-    async with open_world(tmp_path, **{limit: 1}) as world:
-        run = await world.begin("hang")
-        with pytest.raises(PoolSaturated, match=rf"gateway\.{limit}"):
-            await world.send("more", "bob", run="k2")
-        world.launcher.running("hang").finish()
-        await run.wait()
-        await wait_all_tasks_blocked()
-        assert (await world.ask("another", "bob", run="k2")).text == "another"
+@pytest.mark.parametrize(
+    "limit", [pytest.param(name, marks=pytest.mark.world(**{name: 1})) for name in ("runs", "sessions")]
+)
+async def test_with_every_place_taken_a_new_run_is_refused_and_can_come_again(world: World, limit: str) -> None:
+    run = await world.begin("hang")
+    with pytest.raises(PoolSaturated, match=rf"gateway\.{limit}"):
+        await world.send("more", "bob", run="k2")
+    world.launcher.running("hang").finish()
+    await run.wait()
+    await wait_all_tasks_blocked()
+    assert (await world.ask("another", "bob", run="k2")).text == "another"
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------------
