@@ -12,7 +12,7 @@ HEAD = 100
 """Bytes around the content of an object of Python, and then some."""
 
 
-@pytest.mark.parametrize("size", [10, 600, 40_000, 170_000])
+@pytest.mark.parametrize("size", [10, 40_000])
 def test_what_is_kept_takes_no_more_memory_than_its_size(size: int) -> None:
     value = {"text": "x" * size}
     tracemalloc.start()

@@ -1,69 +1,68 @@
 """What goes with a turn's text: how much of the past the model sees, and whether another session speaks."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from trio.testing import MockClock
 
 from errors import UsageError
 from gateway.settings import GatewaySettings
 from profiles import AgentSettings, ProfilesSettings
 from router.settings import RouterSettings
 from router.source import MessageSource
-from tests.gateway.world import World, open_world, telegram
+from tests.gateway.world import World, telegram
 
 AGENTS = ProfilesSettings(
     agents={"brief": AgentSettings(history_turns=3), "long": AgentSettings(), "p": AgentSettings(dialect="pi")}
 )
+LIMITED: dict[str, Any] = {"profiles": AGENTS, "dm_history_limit": {"telegram": 2}}
+
+
+def history_turns(world: World) -> list[int | None]:
+    return [prompt.get("history_turns") for prompt in world.launcher.asked("prompt")]
+
+
+def by_default(agent: str) -> pytest.MarkDecorator:
+    return pytest.mark.world(**LIMITED, router=RouterSettings(default_agent=agent))
 
 
 @pytest.mark.parametrize(
-    ("source", "of_agent", "expected"),
+    ("source", "expected"),
     [
-        (None, "long", None),
-        (None, "brief", 3),
-        (telegram(), "brief", 2),
-        (telegram(), "long", 2),
-        (telegram(channel="sms"), "brief", 3),
-        (telegram(chat_type="group"), "brief", 3),
-        (telegram(chat_type="group"), "long", None),
+        pytest.param(source, expected, marks=by_default(agent))
+        for source, agent, expected in (
+            (None, "brief", 3),
+            (telegram(), "brief", 2),
+            (telegram(), "long", 2),
+            (telegram(), "p", None),
+            (telegram(channel="sms"), "brief", 3),
+            (telegram(chat_type="group"), "brief", 3),
+            (telegram(chat_type="group"), "long", None),
+        )
     ],
 )
-async def test_a_channel_limits_its_direct_messages_and_the_agent_all_others(
-    source: MessageSource | None, of_agent: str, expected: int | None, tmp_path: Path, autojump_clock: MockClock
+async def test_a_channel_limits_its_direct_messages_and_the_agent_all_others_where_it_can(
+    world: World, source: MessageSource | None, expected: int | None
 ) -> None:
-    router = RouterSettings(default_agent=of_agent)
-    async with open_world(tmp_path, profiles=AGENTS, router=router, dm_history_limit={"telegram": 2}) as world:
-        await (world.ask("hello", "alice") if source is None else world.ask("hello", source=source))
-        assert world.launcher.asked("prompt")[0].get("history_turns") == expected
+    await (world.ask("hello", "alice") if source is None else world.ask("hello", source=source))
+    assert history_turns(world) == [expected]
 
 
-async def test_the_limit_of_an_agent_needs_no_worker_of_its_own(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, profiles=AGENTS, workers=1) as world:
-        for agent in ("brief", "long"):
-            await world.ask("hello", f"s-{agent}", agent=agent)
-        assert world.gateway.pool.statistics().counters.spawned == 1
+@pytest.mark.world(profiles=AGENTS, workers=1)
+async def test_the_limit_of_an_agent_needs_no_worker_of_its_own(world: World) -> None:
+    for agent in ("brief", "long"):
+        await world.ask("hello", f"s-{agent}", agent=agent)
+    assert world.gateway.pool.statistics().counters.spawned == 1
 
 
+@by_default("brief")
 async def test_a_session_keeps_the_limit_of_the_channel_that_spoke_last_and_new_settings_hold_from_then_on(
-    tmp_path: Path, autojump_clock: MockClock
+    world: World,
 ) -> None:
-    router = RouterSettings(default_agent="brief")
-    async with open_world(tmp_path, profiles=AGENTS, router=router, dm_history_limit={"telegram": 2}) as world:
-        run = await world.send("hello", source=telegram())
-        await run.wait()
-        await world.ask("woken", run.request.session)
-        world.gateway.reconfigure(GatewaySettings(), world.gateway.profile_cache.parts)
-        await world.ask("woken again", run.request.session)
-        assert [prompt.get("history_turns") for prompt in world.launcher.asked("prompt")] == [2, 2, 3]
-
-
-async def test_an_agent_that_speaks_pi_sees_all(tmp_path: Path, autojump_clock: MockClock) -> None:
-    router = RouterSettings(default_agent="p")
-    async with open_world(tmp_path, profiles=AGENTS, router=router, dm_history_limit={"telegram": 2}) as world:
-        await world.ask("hello", source=telegram())
-        assert "history_turns" not in world.launcher.asked("prompt")[0]
+    session = (await world.ask("hello", source=telegram())).session
+    await world.ask("woken", session)
+    world.gateway.reconfigure(GatewaySettings(), world.gateway.profile_cache.parts)
+    await world.ask("woken again", session)
+    assert history_turns(world) == [2, 2, 3]
 
 
 # --- who speaks -------------------------------------------------------------------------------------------------------
@@ -86,9 +85,7 @@ async def test_a_source_may_say_that_another_session_speaks_and_its_message_stay
 
 
 @pytest.mark.parametrize("key", ["*", "agent:a\nb:main:main", ""])
-async def test_what_is_no_session_cannot_speak(tmp_path: Path, key: str) -> None:
-    async with open_world(tmp_path) as world:
-        source: dict[str, Any] = {"source": telegram(from_session=key)}
-        with pytest.raises(UsageError):
-            await world.send("hello", **source)
-        assert world.gateway.run_registry.live == 0
+async def test_what_is_no_session_cannot_speak(world: World, key: str) -> None:
+    with pytest.raises(UsageError):
+        await world.send("hello", source=telegram(from_session=key))
+    assert world.gateway.run_registry.live == 0

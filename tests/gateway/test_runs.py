@@ -10,6 +10,7 @@ from structlog.contextvars import bound_contextvars, get_contextvars
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import Conflict, PoolClosed, PoolSaturated, UsageError
+from gateway.runs import registry
 from tests.gateway.callers import RecordingCaller
 from tests.gateway.world import World, open_world
 
@@ -232,3 +233,15 @@ async def test_files_of_the_workspace_are_handed_over_beside_the_text(tmp_path: 
         assert (media.mime_type, media.size, Path(media.path).name) == ("image/png", 5, "a.png")
         [done] = await world.events("done")
         assert done["data"]["media"] == msgspec.to_builtins([media])
+
+
+@pytest.mark.parametrize(("limit", "is_cut"), [(9, True), (10, None)])
+async def test_a_very_long_answer_is_cut_in_its_event_and_whole_in_its_outcome(
+    world: World, monkeypatch: pytest.MonkeyPatch, limit: int, *, is_cut: bool | None
+) -> None:
+    monkeypatch.setattr(registry, "_DONE_TEXT", limit)
+    outcome = await world.ask("say 0123456789")
+    assert outcome.text == "0123456789"
+    [done] = await world.events("done")
+    assert (done["data"]["text"], done["data"].get("truncated")) == (outcome.text[:limit], is_cut)
+    assert (done["run_id"], done["data"]["reason"], done["data"]["worker"]) == (outcome.run_id, "completed", "w1")
