@@ -145,6 +145,19 @@ class HostilePool:
         assert path is not None
         return Path(path)
 
+    @asynccontextmanager
+    async def limit_until_exit(self, setting: str, seconds: float) -> AsyncIterator[None]:
+        """A shorter limit until the worker that runs into it is gone: the next one is good, and may be held up."""
+
+        async def restore() -> None:
+            await self.events.wait_for("worker_exited")
+            self.reconfigure(**{setting: getattr(POOL, setting)})
+
+        self.reconfigure(**{setting: Seconds(seconds)})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(restore)
+            yield
+
 
 @asynccontextmanager
 async def hostile_pool(

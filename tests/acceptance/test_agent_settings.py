@@ -39,10 +39,9 @@ allow_background = false
 def test_what_the_settings_say_about_an_agent_holds_in_its_worker(tmp_path: Path) -> None:
     (tmp_path / "hooks.py").write_text(HOOKS)
     (tmp_path / "secret").write_text("outside")
-    (tmp_path / "pool.toml").write_text(SETTINGS.format(place=tmp_path))
     read = f'TOOL:read {{"path": "{tmp_path}/secret"}} TELL'
     background = 'TOOL:exec {"command": "echo $PPID; echo over", "background": true} TELL'
-    with running_supervisor(tmp_path / "data", "--config", str(tmp_path / "pool.toml")) as supervisor:
+    with running_supervisor(tmp_path / "data", settings=SETTINGS.format(place=tmp_path)) as supervisor:
 
         def ask(agent: str, text: str) -> str:
             return supervisor.prompt(f"s-{agent}", text, "-a", agent)

@@ -1,8 +1,8 @@
 """A session is one agent's: every door refuses another one before anything is started, and the session goes on."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -33,17 +33,14 @@ Say = Callable[[Supervisor, str], str]
 @pytest.fixture(scope="module")
 def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
     """``cron:job`` and ``alice`` are conversations of its bundled agent; its agent ``pi`` is never to be started."""
-    place = tmp_path_factory.mktemp("p")
-    (place / "pool.toml").write_text(SETTINGS)
-    with running_supervisor(place / "data", "--config", str(place / "pool.toml")) as running:
+    with running_supervisor(tmp_path_factory.mktemp("p"), settings=SETTINGS) as running:
         running.prompt("alice", "the first words")
         running.prompt("cron:job", "the first words")
         yield running
 
 
-def http(supervisor: Supervisor) -> httpx.Client:
-    url = supervisor.status()["supervisor"]["http"]["url"]
-    return httpx.Client(base_url=url, headers={"authorization": f"Bearer {TOKEN}"}, timeout=20)
+def url_of(supervisor: Supervisor) -> str:
+    return str(supervisor.status()["supervisor"]["http"]["url"])
 
 
 def by_command(*arguments: str) -> Say:
@@ -55,26 +52,19 @@ def by_command(*arguments: str) -> Say:
     return say
 
 
-def by_api(method: str) -> Say:
+def by_http(path: str, **request: Any) -> Say:
     def say(supervisor: Supervisor, text: str) -> str:
-        with http(supervisor) as client:
-            answer = client.post(f"/api/{method}", json={"session": "alice", "agent": "pi", "text": text})
+        body = json.loads(json.dumps(request).replace("TEXT", text))
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        answer = httpx.post(f"{url_of(supervisor)}{path}", json=body, headers=headers, timeout=60)
         assert answer.status_code == 400, answer.text
         return str(answer.json()["error"]["message"])
 
     return say
 
 
-def by_completion(supervisor: Supervisor, text: str) -> str:
-    request = {"model": "pi", "user": "alice", "messages": [{"role": "user", "content": text}]}
-    with http(supervisor) as client:
-        answer = client.post("/v1/chat/completions", json=request)
-    assert answer.status_code == 400, answer.text
-    return str(answer.json()["error"]["message"])
-
-
 def by_websocket(supervisor: Supervisor, text: str) -> str:
-    with gateway_socket(supervisor.status()["supervisor"]["http"]["url"], TOKEN) as socket:
+    with gateway_socket(url_of(supervisor), TOKEN) as socket:
         request = socket.ask("agent", message=text, sessionKey="alice", agentId="pi", idempotencyKey=text)
         with pytest.raises(AssertionError) as caught:
             socket.answer(request)
@@ -93,19 +83,20 @@ def by_schedule(supervisor: Supervisor, text: str) -> str:
     added = supervisor.pool("cron", "add", "--id", "job", "--every", "1d", "--isolated", "--agent", "pi", text)
     assert added.returncode == 0, added.stderr
     assert supervisor.pool("cron", "run", "job").returncode == 0
-    deadline = time.monotonic() + 20
     while not (runs := json.loads(supervisor.pool("cron", "get", "job", "--json").stdout)["history"]):
-        assert time.monotonic() < deadline
+        continue
     return str(runs[0]["error"])
 
 
+MESSAGE = {"session": "alice", "agent": "pi", "text": "TEXT"}
+COMPLETION = {"model": "pi", "user": "alice", "messages": [{"role": "user", "content": "TEXT"}]}
 DOORS: dict[str, Say] = {
     "prompt": by_command("prompt", "-s", "alice", "-a", "pi", "x"),
     "heartbeat": by_command("heartbeat", "run", "pi", "-s", "alice"),
     "schedule": by_schedule,
-    "api prompt": by_api("prompt"),
-    "api agent": by_api("agent"),
-    "completion": by_completion,
+    "api prompt": by_http("/api/prompt", **MESSAGE),
+    "api agent": by_http("/api/agent", **MESSAGE),
+    "completion": by_http("/v1/chat/completions", **COMPLETION),
     "websocket": by_websocket,
     "attach": by_attachment,
 }

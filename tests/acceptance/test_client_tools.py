@@ -3,12 +3,10 @@
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from doors.control.client import ControlClient
 from errors import UsageError
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 
@@ -18,55 +16,43 @@ WEATHER = {"name": "weather", "description": "Look at the sky.", "parameters": {
 ASK = 'TOOL:weather {"city": "Bonn"} TELL'
 
 
-@pytest.fixture
-def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
-    config = tmp_path / "pool.toml"
-    config.write_text('[agents.p]\ndialect = "pi"\ncommand = ["/nowhere/pi"]\n')
-    with running_supervisor(tmp_path / "data", "--config", str(config), "--max", "1") as running:
+@pytest.fixture(scope="module")
+def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
+    settings = '[agents.p]\ndialect = "pi"\ncommand = ["/nowhere/pi"]\n'
+    with running_supervisor(tmp_path_factory.mktemp("c"), "--max", "1", settings=settings) as running:
         yield running
 
 
-@pytest.fixture
-def client(supervisor: Supervisor) -> Iterator[ControlClient]:
-    with ControlClient(supervisor.socket) as connected:
-        yield connected
-
-
-def prompt(client: ControlClient, text: str, session: str = "alice", **more: Any) -> dict[str, Any]:
-    stream = client.stream("prompt", {"session": session, "text": text, **more}, timeout=20)
-    for _ in stream:
-        pass
-    outcome: dict[str, Any] = stream.result
-    return outcome
-
-
 @pytest.mark.parametrize("between", ["nothing", "another session", "kill -9 of the worker"])
-def test_calls_go_out_and_their_results_come_back_to_the_model(
-    supervisor: Supervisor, client: ControlClient, between: str
-) -> None:
-    asked = prompt(client, ASK, client_tools=[WEATHER])
+def test_calls_go_out_and_their_results_come_back_to_the_model(supervisor: Supervisor, between: str) -> None:
+    def prompt(text: str, **more: Any) -> dict[str, Any]:
+        return dict(supervisor.call("prompt", session=between, text=text, **more))
+
+    asked = prompt(ASK, client_tools=[WEATHER])
     assert (asked["stop_reason"], asked["reason"]) == ("tool_calls", "tool_calls")
     [call] = asked["calls"]
     assert (call["name"], call["input"]) == ("weather", {"city": "Bonn"})
     if between == "another session":
         assert "hello" in supervisor.prompt("bob", "hello")
     elif between.startswith("kill"):
-        [worker] = supervisor.status()["workers"]
-        os.kill(worker["pid"], signal.SIGKILL)
-        supervisor.wait_for_log("worker_exited")
-    told = prompt(client, "", tool_results=[{"tool_use_id": call["id"], "content": "grey over Bonn"}])
+        pid = supervisor.worker_of(between)["pid"]
+        os.kill(pid, signal.SIGKILL)
+        supervisor.wait_for_loss(pid)
+    told = prompt("", tool_results=[{"tool_use_id": call["id"], "content": "grey over Bonn"}])
     assert (told["status"], told.get("text"), told.get("error")) == ("ok", "grey over Bonn", None)
-    late = prompt(client, "", tool_results=[{"tool_use_id": call["id"], "content": "again"}])
+    late = prompt("", tool_results=[{"tool_use_id": call["id"], "content": "again"}])
     assert (late["status"], late["error"]["data"]["worker_code"]) == ("error", "invalid_params")
     assert f"no call '{call['id']}' waits for a result" in late["error"]["message"]
 
 
-def test_a_call_that_nobody_answers_does_not_hold_the_session(client: ControlClient) -> None:
-    prompt(client, ASK, client_tools=[WEATHER])
-    assert prompt(client, "TELL")["text"] == "The client gave no result for the call of weather."
+def test_a_call_that_nobody_answers_does_not_hold_the_session(supervisor: Supervisor) -> None:
+    supervisor.call("prompt", session="left", text=ASK, client_tools=[WEATHER])
+    answer = supervisor.call("prompt", session="left", text="TELL")["text"]
+    assert answer == "The client gave no result for the call of weather."
 
 
-def test_an_agent_that_speaks_pi_is_refused_at_once(client: ControlClient) -> None:
+def test_an_agent_that_speaks_pi_is_refused_at_once(supervisor: Supervisor) -> None:
+    spawned = supervisor.status()["counters"]["spawned"]
     with pytest.raises(UsageError, match="takes no tools"):
-        prompt(client, ASK, agent="p", client_tools=[WEATHER])
-    assert client.call("status")["counters"]["spawned"] == 1  # the one of the default agent that is kept warm
+        supervisor.call("prompt", session="pi", text=ASK, agent="p", client_tools=[WEATHER])
+    assert supervisor.status()["counters"]["spawned"] == spawned

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.acceptance.supervisor import Supervisor, running_supervisor
+from tests.acceptance.supervisor import Supervisor, gated, running_supervisor
 
 pytestmark = pytest.mark.process
 
@@ -58,6 +58,7 @@ def messages(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
 
 
 def test_the_door_is_found_and_used_and_its_token_is_nowhere_to_be_read(tmp_path: Path) -> None:
+    """Nor can another supervisor take its address."""
     with open_door(tmp_path) as (supervisor, client):
         assert client.get("/ready").json() == {"status": "ready"}
         answer = client.post("/api/prompt", json={"session": "alice", "text": "ECHO:hello"}).json()
@@ -70,49 +71,44 @@ def test_the_door_is_found_and_used_and_its_token_is_nowhere_to_be_read(tmp_path
         assert str(client.base_url).rstrip("/") in status.stdout.replace("\n", "")
         shown = [supervisor.pool("config", "show", *config), supervisor.pool("doctor", *config)]
         assert str(tmp_path / "token") in "".join(shown[1].stdout.split())
-    texts = [*supervisor.log, status.stdout, *(done.stdout for done in shown)]
-    assert supervisor.logged("http_ready")
-    assert not [text for text in texts for token in (TOKEN, "only-for-looking") if token in text]
-
-
-def test_another_token_in_the_file_holds_after_a_reload(tmp_path: Path) -> None:
-    with open_door(tmp_path) as (supervisor, client), client.stream("GET", "/events") as stream:
-        told = messages(stream.iter_lines())
-        assert next(told)["event"] == "open"
-        write_token(tmp_path, OTHER)
-        assert supervisor.pool("reload").returncode == 0
-        with pytest.raises(httpx.RemoteProtocolError):
-            list(told)
-        assert client.get("/status").status_code == 401
-        assert client.get("/status", headers={"authorization": f"Bearer {OTHER}"}).status_code == 200
-        (tmp_path / "token").chmod(0o644)
-        refused = supervisor.pool("reload")
-        assert "chmod 600" in refused.stderr
-        assert client.get("/status", headers={"authorization": f"Bearer {OTHER}"}).status_code == 200
-
-
-def test_a_stream_hears_the_last_turn_end_and_then_the_end_itself(tmp_path: Path) -> None:
-    with open_door(tmp_path) as (supervisor, client), client.stream("GET", "/events") as stream:
-        told = messages(stream.iter_lines())
-        prompt = 'TOOL:exec {"command": "sleep 1"} ECHO:over'
-        client.post("/api/agent", json={"session": "alice", "text": prompt})
-        while next(told).get("type") != "run:start":
-            pass
-        supervisor.signal(signal.SIGTERM)
-        rest = list(told)
-        assert [event["data"]["text"] for event in rest if event.get("type") == "done"] == ["over"]
-        assert (rest[-1]["event"], rest[-1]["reason"]) == ("end", "closing")
-        assert supervisor.wait() == 0
-
-
-def test_an_address_that_is_taken_keeps_the_supervisor_from_starting(tmp_path: Path) -> None:
-    with open_door(tmp_path) as (supervisor, client):
         other = tmp_path / "other"
         other.mkdir()
         taken = f"{client.base_url.host}:{client.base_url.port}"
         (other / "pool.toml").write_text(f'[http]\nbind = "{taken}"\ntoken = "{TOKEN}"\n')
-        place = ("--data-dir", str(other / "data"), "--socket", str(other / "s"))
-        refused = supervisor.pool("run", *place, "--config", str(other / "pool.toml"))
-        assert refused.returncode == 2
-        assert f"cannot listen on {taken} (http.bind)" in refused.stderr
-        assert TOKEN not in refused.stderr
+        refused = Supervisor(other, "--config", str(other / "pool.toml"))
+        assert refused.wait(60) == 2
+        assert f"cannot listen on {taken} (http.bind)" in refused.log_tail()
+    assert supervisor.logged("http_ready")
+    texts = [supervisor.log_tail(), refused.log_tail(), status.stdout, *(done.stdout for done in shown)]
+    assert not [text for text in texts for token in (TOKEN, "only-for-looking") if token in text]
+
+
+def test_a_stream_ends_with_its_token_and_hears_the_last_turn_and_then_the_end_itself(tmp_path: Path) -> None:
+    """Another token in the file holds after a reload, unless others may read it."""
+    with open_door(tmp_path) as (supervisor, client):
+        with client.stream("GET", "/events") as stream:
+            told = messages(stream.iter_lines())
+            assert next(told)["event"] == "open"
+            write_token(tmp_path, OTHER)
+            assert supervisor.pool("reload").returncode == 0
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(told)
+        assert client.get("/status").status_code == 401
+        client.headers["authorization"] = f"Bearer {OTHER}"
+        assert client.get("/status").status_code == 200
+        (tmp_path / "token").chmod(0o644)
+        assert "chmod 600" in supervisor.pool("reload").stderr
+        assert client.get("/status").status_code == 200
+        with client.stream("GET", "/events") as stream:
+            told = messages(stream.iter_lines())
+            prompt = f"{gated(tmp_path / 'gate')} ECHO:over"
+            client.post("/api/agent", json={"session": "alice", "text": prompt})
+            while next(told).get("type") != "run:start":
+                pass
+            supervisor.signal(signal.SIGTERM)
+            supervisor.wait_for_log("stopping")
+            (tmp_path / "gate").touch()
+            rest = list(told)
+            assert [event["data"]["text"] for event in rest if event.get("type") == "done"] == ["over"]
+            assert (rest[-1]["event"], rest[-1]["reason"]) == ("end", "closing")
+            assert supervisor.wait() == 0

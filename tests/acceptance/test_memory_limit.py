@@ -3,16 +3,14 @@
 import os
 import secrets
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from rpc.cgroup import own_cgroup
-from tests.acceptance.supervisor import POOL, running_supervisor
+from tests.acceptance.supervisor import Supervisor, running_supervisor, tool
 
 pytestmark = pytest.mark.process
 
@@ -60,18 +58,16 @@ def inside(cgroup: Path) -> tuple[str, ...]:
 
 
 def test_a_pool_that_the_limit_cannot_hold_is_refused(cgroup: Path, tmp_path: Path) -> None:
-    run = ["run", "--max", "12", "--data-dir", str(tmp_path), "--socket", str(tmp_path / "control.sock")]
-    done = subprocess.run([*inside(cgroup), *POOL, *run], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert f"{cgroup}/memory." in done.stderr
-    assert "allows 400 MiB" in done.stderr
+    refused = Supervisor(tmp_path, "--max", "12", wrapper=inside(cgroup))
+    assert refused.wait(60) == 2
+    assert f"{cgroup}/memory." in refused.log_tail()
+    assert "allows 400 MiB" in refused.log_tail()
 
 
 def test_the_kernel_ends_what_a_worker_has_started_and_the_supervisor_goes_on(cgroup: Path, tmp_path: Path) -> None:
     with running_supervisor(tmp_path, "--max", "2", wrapper=inside(cgroup)) as supervisor:
         assert supervisor.prompt("calm", "ECHO:before") == "before"
-        call = msgspec.json.encode({"command": MANY_SMALL, "yield_ms": 20_000}).decode()
-        supervisor.pool("prompt", "-s", "hungry", f"TOOL:exec {call}")
+        supervisor.pool("prompt", "-s", "hungry", tool(MANY_SMALL, yield_ms=20_000))
         assert _killed(cgroup) > 0
         assert supervisor.process.poll() is None
         assert supervisor.prompt("calm", "ECHO:after") == "after"

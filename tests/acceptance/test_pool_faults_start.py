@@ -1,13 +1,15 @@
-"""A real pool whose workers cannot be started: a clear error, soon, and nobody else pays for it."""
+"""A real pool whose workers cannot be started, or resume no session: a clear error, and nobody else pays for it."""
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
 
-from errors import AcquireTimeout, PoolError, ProfileBroken, WorkerStartFailed
+from errors import AcquireTimeout, PoolError, ProfileBroken, ResumeFailed, WorkerStartFailed
+from pool.stimuli import ForgetSession, SessionKnown
 from profiles import CapabilityProfile
 from tests.acceptance.hostile_pool import TIME_LIMIT, HostilePool, hostile_pool, no_room_for_descriptors, profile_of
 from wire.units import Seconds
@@ -67,7 +69,7 @@ async def test_a_profile_whose_workers_never_serve_is_broken_and_says_why(
     ("command", "words"),
     [
         ([sys.executable, "--no-such-flag"], "unknown option --no-such-flag"),
-        ([sys.executable, "-c", "raise SystemExit('the key is missing')"], "the key is missing"),
+        ([sys.executable, "-c", "raise SystemExit('no key')"], "no key"),
         (["no-such-program"], "there is no program 'no-such-program' on PATH"),
         (["/no/such/program"], "there is no program /no/such/program"),
         (["/etc/passwd"], "/etc/passwd is not executable"),
@@ -108,33 +110,18 @@ async def test_a_data_directory_that_cannot_be_written_is_named(tmp_path: Path) 
         assert f"{tmp_path}/data" in str(error)
 
 
-async def test_a_worker_that_never_says_ready_and_answers_is_used(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path, "--behaviour", "no-ready-line")
+@pytest.mark.parametrize("behaviour", ["no-ready-line", "late-ready=0.3"])
+async def test_a_worker_that_says_ready_late_or_never_and_answers_is_used(tmp_path: Path, behaviour: str) -> None:
+    profile = profile_of(tmp_path, "--behaviour", behaviour)
     async with hostile_pool(tmp_path) as world:
-        assert await world.say("s", profile, "one") == "echo: one"
-        assert world.pool.statistics().counters.spawned == 1
-
-
-async def test_a_worker_that_becomes_ready_late_is_waited_for(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path, "--behaviour", "late-ready=0.4")
-    async with hostile_pool(tmp_path) as world:
-        assert await world.say("s", profile, "one") == "echo: one"
-        assert world.pool.statistics().counters.spawned == 1
-
-
-async def test_a_caller_who_waits_less_than_a_start_takes_leaves_and_the_next_one_gets_the_worker(
-    tmp_path: Path,
-) -> None:
-    profile = profile_of(tmp_path, "--behaviour", "late-ready=0.5")
-    async with hostile_pool(tmp_path) as world:
-        assert isinstance(await world.fails("hasty", profile, "now", timeout=0.1), AcquireTimeout)
+        assert isinstance(await world.fails("hasty", profile, "now", timeout=0.02), AcquireTimeout)
         assert await world.say("patient", profile, "one") == "echo: one"
         assert world.pool.statistics().counters.spawned == 1
 
 
 async def test_a_start_that_fails_once_costs_its_caller_only_time(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, "--behaviour", "never-ready", "--once", str(tmp_path / "once"))
-    async with hostile_pool(tmp_path, start_timeout=4.0) as world:
+    async with hostile_pool(tmp_path) as world, world.limit_until_exit("start_timeout", 0.5):
         assert await world.say("s", profile, "one") == "echo: one"
         assert world.exits == {"start": 1}
 
@@ -158,7 +145,7 @@ async def test_a_start_may_run_out_of_descriptors_at_any_step_and_leaves_nothing
     """With ever more room: for no pipe, for some, for all pipes but not for what tells the worker's end, for all."""
     profile = profile_of(tmp_path)
     outcomes: list[str] = []
-    for spare in range(16):
+    for spare in (0, 2, 4, 6, 7, 8, 9, 10, 11, 15):
         async with hostile_pool(tmp_path, breaker_failures=1) as world:
             held = [os.open(os.devnull, os.O_RDONLY) for _ in range(spare)]
             with no_room_for_descriptors():
@@ -171,3 +158,84 @@ async def test_a_start_may_run_out_of_descriptors_at_any_step_and_leaves_nothing
     assert "ulimit -n" in outcomes[0]
     assert outcomes[-1] == "echo: hello"
     assert all("ulimit -n" in outcome or outcome == "echo: hello" for outcome in outcomes), outcomes
+
+
+# --- transcripts ------------------------------------------------------------------------------------------------------
+
+
+def vanish(transcript: Path) -> None:
+    transcript.unlink()
+
+
+def become_garbage(transcript: Path) -> None:
+    transcript.write_bytes(b"\x00\xff this is no transcript\n" * 3)
+
+
+def become_empty(transcript: Path) -> None:
+    transcript.write_bytes(b"")
+
+
+def become_a_directory(transcript: Path) -> None:
+    transcript.unlink()
+    transcript.mkdir()
+
+
+def become_a_loop(transcript: Path) -> None:
+    transcript.unlink()
+    transcript.symlink_to(transcript)
+
+
+def become_a_fifo(transcript: Path) -> None:
+    transcript.unlink()
+    os.mkfifo(transcript)
+
+
+DAMAGES = [vanish, become_garbage, become_empty, become_a_directory, become_a_loop, become_a_fifo]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_transcript_that_cannot_be_resumed_fails_its_session_until_that_is_forgotten(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    profile = profile_of(tmp_path)
+    async with hostile_pool(tmp_path, max=1, breaker_failures=10) as world:
+        await world.say("alice", profile, "a1")
+        await world.say("bob", profile, "b1")
+        damage(world.transcript_of("alice"))
+        error = await world.fails("alice", profile, "a2")
+        assert (type(error), "alice" in str(error)) == (ResumeFailed, True)
+        assert await world.say("bob", profile, "b2") == "echo: b2 | before: b1"
+        world.pool.submit(ForgetSession("alice"))
+        assert await world.say("alice", profile, "anew") == "echo: anew"
+
+
+async def test_a_torn_last_line_is_mended_and_the_whole_turns_before_it_are_kept(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path)
+    async with hostile_pool(tmp_path, max=1) as world:
+        await world.say("alice", profile, "a1")
+        await world.say("bob", profile, "b1")
+        with world.transcript_of("alice").open("ab") as transcript:
+            transcript.write(b'{"type":"message","id":"torn","mess')
+        assert await world.say("alice", profile, "a2") == "echo: a2 | before: a1"
+
+
+async def test_a_resume_that_finds_no_free_descriptor_fails_in_clear_words_and_the_pool_goes_on(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path)
+    async with hostile_pool(tmp_path, max=1, breaker_half_open=0.2) as world:
+        await world.say("alice", profile, "a1")
+        await world.say("bob", profile, "b1")
+        with no_room_for_descriptors():
+            error = await world.fails("alice", profile, "a2")
+        assert isinstance(error, ResumeFailed | ProfileBroken)
+        assert "Too many open files" in str(error)
+        await world.events.wait_for("breaker_half_open")
+        assert await world.say("bob", profile, "b2") == "echo: b2 | before: b1"
+
+
+async def test_a_transcript_path_that_is_none_fails_its_own_session(tmp_path: Path) -> None:
+    """The path is the worker's word, and so may be anything."""
+    profile = profile_of(tmp_path)
+    async with hostile_pool(tmp_path, max=1) as world:
+        world.pool.submit(SessionKnown("alice", "no\0path"))
+        assert isinstance(await world.fails("alice", profile, "a1"), ResumeFailed)
+        assert await world.say("bob", profile, "b1") == "echo: b1"

@@ -3,8 +3,11 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+import socket
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,113 +16,97 @@ from fixtures.pi_home import write_pi_home
 from tests.acceptance.supervisor import Supervisor, gone_within, marked_processes, processes_with, running_supervisor
 from tests.real_pi import RealPi
 
-pytestmark = [pytest.mark.process, pytest.mark.real_pi, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.process, pytest.mark.real_pi]
+
+TOKEN = "a-token-of-the-tests-0123456789"
+_LIMIT = 90.0
 
 
-@pytest.fixture
-def pi_definition(tmp_path: Path, pi_command: str) -> Iterator[str]:
-    """What the settings of an agent say that is the real pi with the fake model."""
-    with serving() as server:
-        home = write_pi_home(tmp_path / "home", server.port)
-        yield (
-            f'command = ["{pi_command}", "--mode", "rpc"]\ndialect = "pi"\n'
-            f'agent_dir = "{home}"\nextra_args = ["--offline"]\n'
+class Place:
+    """A supervisor whose agent ``pi`` is the real one with the fake model, at most one process."""
+
+    def __init__(self, directory: Path, pi: RealPi, port: int) -> None:
+        self.home = write_pi_home(directory / "home", port)
+        self.settings_file = directory / "data" / "pool.toml"
+        self.definition = (
+            f'command = ["{pi.command}", "--mode", "rpc"]\ndialect = "pi"\n'
+            f'agent_dir = "{self.home}"\nextra_args = ["--offline"]\n'
         )
+        examples = pi.package / "examples" / "extensions"
+        asking = [str(examples / name) for name in ("rpc-demo.ts", "confirm-destructive.ts")]
+        self.settings = (
+            f'[pool]\nmin = 0\nmax = 1\n[http]\nbind = "127.0.0.1:0"\ntoken = "{TOKEN}"\n[agents.pi]\n{self.definition}'
+            f"[agents.asking]\n{self.definition}extensions = {json.dumps(asking)}\n"
+        )
+        self.supervisor: Supervisor
+
+    def prompt(self, session: str, text: str, agent: str = "pi") -> str:
+        return self.supervisor.prompt(session, text, "-a", agent)
+
+    def spawned(self) -> int:
+        return int(self.supervisor.status()["counters"]["spawned"])
+
+    def transcript_of(self, session: str) -> Path:
+        return Path(self.supervisor.call("sessions.get", session=session)["transcript"])
+
+    def refusal(self, session: str, *flags: str) -> tuple[int, str]:
+        """A prompt whose transcript nothing may change: the exit code, and what is told."""
+        transcript = self.transcript_of(session)
+        before = transcript.read_bytes()
+        done = self.supervisor.pool("prompt", "-s", session, *flags, "hello")
+        assert transcript.read_bytes() == before
+        return done.returncode, " ".join(done.stderr.split())
 
 
-@pytest.fixture
-def supervisor(tmp_path: Path, pi_definition: str) -> Iterator[Supervisor]:
-    """A supervisor whose agent ``pi`` is the real one, at most one process."""
-    settings = tmp_path / "pool.toml"
-    settings.write_text(f"[pool]\nmin = 0\nmax = 1\n[agents.pi]\n{pi_definition}")
-    with running_supervisor(tmp_path / "data", "--config", str(settings)) as running:
-        yield running
-
-
-def transcript_of(supervisor: Supervisor, session: str) -> Path:
-    return Path(json.loads(supervisor.pool("sessions", "get", session, "--json").stdout)["transcript"])
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, real_pi: RealPi) -> Iterator[Place]:
+    """One for all tests with sessions of their own."""
+    with serving() as server:
+        directory = tmp_path_factory.mktemp("p")
+        made = Place(directory, real_pi, server.port)
+        with running_supervisor(directory / "data", settings=made.settings) as made.supervisor:
+            yield made
 
 
 @pytest.mark.each_pi
-def test_conversations_share_one_process_and_remember(supervisor: Supervisor) -> None:
-    assert "ECHO" not in supervisor.prompt("alice", "hello-alice", "-a", "pi")
-    supervisor.prompt("bob", "hello-bob", "-a", "pi")
-    recalled = supervisor.prompt("alice", "RECALL", "-a", "pi")
-    assert "hello-alice" in recalled
-    assert "hello-bob" not in recalled
-    assert supervisor.status()["counters"]["spawned"] == 1
-
-
-@pytest.mark.each_pi
-def test_a_turn_is_steered_and_aborted_and_the_conversation_compacted_and_resumed(
-    supervisor: Supervisor, tmp_path: Path
+def test_conversations_share_a_process_are_steered_aborted_compacted_resumed_and_survive_its_kill(
+    place: Place, tmp_path: Path
 ) -> None:
-    supervisor.prompt("alice", "remember-this", "-a", "pi")
-    turn = supervisor.start("prompt", "-s", "alice", f"BASH:until [ -e {tmp_path}/go-on ]; do sleep 0.1; done")
+    supervisor = place.supervisor
+    place.prompt("alice", "remember-this")
+    place.prompt("bob", "hello-bob")
+    spawned = place.spawned()
+    recalled = place.prompt("alice", "RECALL")
+    assert ("remember-this" in recalled, "hello-bob" in recalled, place.spawned()) == (True, False, spawned)
+    run = supervisor.begin("alice", f"BASH:until [ -e {tmp_path}/go-on ]; do sleep 0.1; done")
     supervisor.wait_for_turn("alice")
     while supervisor.pool("steer", "-s", "alice", "steered-in").returncode:
-        assert turn.poll() is None, "its run has not begun yet"
+        assert supervisor.call("agent.wait", run_id=run, timeout_ms=0)["status"] != "ok", "its run has not begun yet"
     (tmp_path / "go-on").touch()
-    assert turn.communicate(timeout=20)[0].strip().endswith("echo: steered-in")
-    turn = supervisor.start("prompt", "-s", "alice", "HANG")
+    assert supervisor.outcome(run)["text"].strip().endswith("echo: steered-in")
+    run = supervisor.begin("alice", "HANG")
     supervisor.wait_for_turn("alice")
     assert supervisor.pool("abort", "-s", "alice").returncode == 0
-    turn.communicate(timeout=20)
-    assert "remember-this | BASH" in supervisor.prompt("alice", "RECALL")
-    supervisor.prompt("alice", "/compact")
-    assert "SUMMARY of" in supervisor.prompt("alice", "RECALL")
-    supervisor.prompt("bob", "takes the only process", "-a", "pi")
-    assert "SUMMARY of" in supervisor.prompt("alice", "RECALL")
+    assert supervisor.outcome(run)["status"] == "error"
+    assert "remember-this" in place.prompt("alice", "RECALL")
+    place.prompt("alice", "/compact")
+    assert "SUMMARY of" in place.prompt("alice", "RECALL")
+    place.prompt("bob", "takes the only process")
+    assert "SUMMARY of" in place.prompt("alice", "RECALL")
+    run = supervisor.begin("bob", "HANG")
+    os.kill(supervisor.wait_for_turn("bob")["pid"], signal.SIGKILL)
+    outcome = supervisor.outcome(run)
+    assert (outcome["status"], "killed by signal 9" in outcome["error"]["message"]) == ("error", True)
+    assert "hello-bob" in place.prompt("bob", "RECALL")
 
 
 @pytest.mark.each_pi
-@pytest.mark.parametrize("name", ["rpc-demo.ts", "confirm-destructive.ts"])
-def test_extensions_that_ask_before_a_new_session_are_answered_yes(
-    tmp_path: Path, pi_definition: str, real_pi: RealPi, name: str
-) -> None:
-    settings = tmp_path / "pool.toml"
-    extension = f'extensions = ["{real_pi.package / "examples" / "extensions" / name}"]\n'
-    settings.write_text(f"[pool]\nmin = 0\nmax = 1\n[agents.pi]\n{pi_definition}{extension}")
-    with running_supervisor(tmp_path / "data", "--config", str(settings)) as supervisor:
-        supervisor.prompt("alice", "hello-alice", "-a", "pi")
-        assert "hello-alice" not in supervisor.prompt("bob", "RECALL", "-a", "pi")
-        assert "hello-alice" in supervisor.prompt("alice", "RECALL", "-a", "pi")
-        assert supervisor.status()["counters"]["spawned"] == 1
-
-
-@pytest.mark.each_pi
-def test_a_pi_killed_in_mid_turn_fails_that_turn_and_the_next_one_remembers(supervisor: Supervisor) -> None:
-    supervisor.prompt("alice", "remember-this", "-a", "pi")
-    turn = supervisor.start("prompt", "-s", "alice", "-a", "pi", "HANG")
-    os.kill(supervisor.wait_for_turn("alice")["pid"], signal.SIGKILL)
-    _, words = turn.communicate(timeout=20)
-    assert turn.returncode == 1
-    assert "killed by signal 9" in words
-    assert "remember-this" in supervisor.prompt("alice", "RECALL", "-a", "pi")
-
-
-def test_a_killed_supervisor_takes_pi_and_its_tools_along(supervisor: Supervisor) -> None:
-    turn = supervisor.start("prompt", "-s", "alice", "-a", "pi", "BASH:sleep 300")
-    pi = supervisor.wait_for_turn("alice")["pid"]
-    instance = supervisor.instance()
-    processes = processes_with(instance, "sleep")
-    os.kill(pi, signal.SIGSTOP)
-    supervisor.signal(signal.SIGKILL)
-    supervisor.wait()
-    turn.communicate(timeout=20)
-    assert gone_within(processes, 20.0)
-    assert marked_processes(instance) == []
-
-
-def test_a_session_of_pi_is_refused_to_another_agent_and_goes_on(supervisor: Supervisor) -> None:
-    supervisor.prompt("alice", "remember-this", "-a", "pi")
-    before = transcript_of(supervisor, "alice").read_bytes()
-    done = supervisor.pool("prompt", "-s", "alice", "-a", "main", "hello")
-    assert done.returncode == 2
-    assert "session alice is a conversation with agent 'pi'" in " ".join(done.stderr.split())
-    assert transcript_of(supervisor, "alice").read_bytes() == before
-    assert supervisor.status()["counters"]["spawned"] == 1
-    assert "remember-this" in supervisor.prompt("alice", "RECALL")
+def test_extensions_that_ask_before_a_new_session_are_answered_yes(place: Place) -> None:
+    place.prompt("e-alice", "hello-alice", "asking")
+    spawned = place.spawned()
+    assert "hello-alice" not in place.prompt("e-bob", "RECALL", "asking")
+    assert "hello-alice" in place.prompt("e-alice", "RECALL", "asking")
+    assert place.spawned() == spawned
 
 
 def title_first(line: bytes, rest: bytes) -> bytes:
@@ -132,35 +119,96 @@ def without_id(line: bytes, rest: bytes) -> bytes:
     return json.dumps(header).encode() + b"\n" + rest
 
 
-@pytest.mark.parametrize("change", [title_first, without_id])
-def test_pi_is_given_no_transcript_that_it_would_empty(
-    supervisor: Supervisor, change: Callable[[bytes, bytes], bytes]
-) -> None:
-    supervisor.prompt("alice", "remember-this", "-a", "pi")
-    supervisor.prompt("bob", "hello", "-a", "pi")
-    transcript = transcript_of(supervisor, "alice")
-    header, rest = transcript.read_bytes().split(b"\n", 1)
-    content = change(header + b"\n", rest)
-    transcript.write_bytes(content)
-    done = supervisor.pool("prompt", "-s", "alice", "hello")
-    assert transcript.read_bytes() == content
-    assert done.returncode == 1
-    assert f"{transcript} " in done.stderr
+def test_pi_is_given_no_transcript_that_it_would_empty(place: Place) -> None:
+    changes = {change.__name__: change for change in (title_first, without_id)}
+    for session in (*changes, "beside"):
+        place.prompt(session, "remember-this")
+    for session, change in changes.items():
+        transcript = place.transcript_of(session)
+        header, rest = transcript.read_bytes().split(b"\n", 1)
+        transcript.write_bytes(change(header + b"\n", rest))
+        code, words = place.refusal(session)
+        assert (code, f"{transcript} " in words) == (1, True)
 
 
-@pytest.mark.parametrize("first", ["native", "pi"])
-def test_no_agent_is_given_a_transcript_of_another_dialect(tmp_path: Path, pi_definition: str, first: str) -> None:
-    definitions = {"native": 'model = "scripted"\n', "pi": pi_definition}
-    (second,) = definitions.keys() - {first}
-    settings = tmp_path / "pool.toml"
-    settings.write_text(f"[agents.helper]\n{definitions[first]}")
-    with running_supervisor(tmp_path / "data", "--config", str(settings)) as supervisor:
-        supervisor.prompt("alice", "remember-this", "-a", "helper")
-        transcript = transcript_of(supervisor, "alice")
-        before = transcript.read_bytes()
-        settings.write_text(f"[agents.helper]\n{definitions[second]}")
-        assert supervisor.pool("reload").returncode == 0
-        done = supervisor.pool("prompt", "-s", "alice", "hello")
-        assert done.returncode == 1
-        assert f"is a transcript of the {first} dialect, and the agent speaks {second}" in " ".join(done.stderr.split())
-        assert transcript.read_bytes() == before
+def test_no_agent_is_given_a_transcript_of_another_agent_or_dialect(place: Place) -> None:
+    place.prompt("owned", "remember-this")
+    spawned = place.spawned()
+    code, words = place.refusal("owned", "-a", "main")
+    assert (code, "session owned is a conversation with agent 'pi'" in words, place.spawned()) == (2, True, spawned)
+    assert "remember-this" in place.supervisor.prompt("owned", "RECALL")
+    definitions = {"native": 'model = "scripted"\n', "pi": place.definition}
+    for first, second in (("native", "pi"), ("pi", "native")):
+        for dialect in (first, second):
+            place.settings_file.write_text(f"{place.settings}[agents.was_{first}]\n{definitions[dialect]}")
+            assert place.supervisor.pool("reload").returncode == 0
+            if dialect == first:
+                place.prompt(first, "remember-this", f"was_{first}")
+        code, words = place.refusal(first)
+        assert code == 1
+        assert f"is a transcript of the {first} dialect, and the agent speaks {second}" in words
+
+
+def bytes_of_pi_alone(command: Path, home: Path, prompt: str) -> int:
+    """What it writes from the prompt to the end of the answer."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    env = {**os.environ, "PI_CODING_AGENT_DIR": str(home)}
+    with subprocess.Popen([command, "--mode", "rpc", "--no-session", "--offline"], env=env, **pipes) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        program.stdin.write(json.dumps({"id": "1", "type": "prompt", "message": prompt}).encode() + b"\n")
+        program.stdin.flush()
+        written = 0
+        for line in program.stdout:
+            written += len(line)
+            if line.startswith(b'{"type":"agent_end"'):
+                break
+        program.stdin.close()
+        program.stdout.read()
+    return written
+
+
+def follow(sock: socket.socket, request: str) -> int:
+    """Bytes of the session's events, from the first to the end of the answer."""
+    sock.settimeout(_LIMIT)
+    received, tail = 0, b""
+    with sock:
+        sock.sendall(request.encode())
+        while b'"type":"done"' not in tail:
+            block = sock.recv(1 << 20)
+            assert block, tail
+            received += len(block)
+            tail = (tail + block)[-len(block) - 100 :]
+    return received
+
+
+def test_no_piece_of_a_long_answer_leaves_the_gateway_more_than_once(place: Place, real_pi: RealPi) -> None:
+    """Older releases repeat all of an answer with each piece."""
+    prompt = "CHUNKS=600"
+    alone = bytes_of_pi_alone(real_pi.command, place.home, prompt)
+    answer = place.prompt("long", prompt)
+    assert answer.split()[-1] == "word00599"
+    control = socket.socket(socket.AF_UNIX)
+    control.connect(str(place.supervisor.socket))
+    left = {"socket": follow(control, '{"id":1,"method":"subscribe","params":{"session":"long","since":0}}\n')}
+    url = place.supervisor.status()["supervisor"]["http"]["url"]
+    head = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    for query in ("", "&batch=true"):
+        http = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
+        left[f"SSE{query}"] = follow(http, f"GET /events?session=long&since=0{query} HTTP/1.1\r\n{head}")
+    repeats = real_pi.version < (0, 84)  # releases from then on say each piece once themselves
+    assert (alone > 3_500_000) is repeats
+    most = 0.06 * alone if repeats else alone
+    assert {door: size for door, size in left.items() if not len(answer) < size <= most} == {}, (left, alone)
+
+
+def test_a_killed_supervisor_takes_pi_and_its_tools_along(tmp_path: Path, place: Place) -> None:
+    with running_supervisor(tmp_path, settings=place.settings) as supervisor:
+        supervisor.begin("alice", "BASH:sleep 300", agent="pi")
+        pi = supervisor.wait_for_turn("alice")["pid"]
+        instance = supervisor.instance()
+        processes = processes_with(instance, "sleep")
+        os.kill(pi, signal.SIGSTOP)
+        supervisor.kill()
+        assert gone_within(processes, 20.0)
+        assert marked_processes(instance) == []

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.supervisor import LONGEST_YIELD_MS, POOL, Supervisor, running_supervisor
+from tests.acceptance.supervisor import LONGEST_YIELD_MS, POOL, Supervisor, running_supervisor, tool
 from tests.wire.terminals import screen_of
 
 pytestmark = pytest.mark.process
@@ -24,27 +24,24 @@ pytestmark = pytest.mark.process
 class Gate:
     """A command that says ``halfway``, which is not in its text, and goes on when the test lets it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **given: Any) -> None:
         self._fifo = folder / "gate"
         os.mkfifo(self._fifo)
         command = f"printf 'half%s\\n' way; read word < {self._fifo}; echo all of it"
-        self.call = tool(command, yield_ms=LONGEST_YIELD_MS)
+        self.call = tool(command, **{"yield_ms": LONGEST_YIELD_MS, **given})
 
     def open(self) -> None:
         self._fifo.write_text("go\n")
 
 
-def tool(command: str, **given: Any) -> str:
-    return f"TOOL:exec {json.dumps({'command': command, **given})}"
-
-
-@contextmanager
-def supervisor_with(folder: Path, *agent: str) -> Iterator[Supervisor]:
-    """``agent``: lines of its settings."""
-    settings = folder / "pool.toml"
-    settings.write_text("\n".join(["[agents.main]", f'workspace = "{folder}"', *agent, ""]))
-    with running_supervisor(folder / "data", "--max", "1", "--config", str(settings)) as supervisor:
-        yield supervisor
+@pytest.fixture(scope="module")
+def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
+    """Its agent ``asking`` asks about every call."""
+    place = tmp_path_factory.mktemp("w")
+    settings = f'[agents.main]\n[agents.asking]\nworkspace = "{place}/work"\npermission_mode = "approval"\n'
+    (place / "work").mkdir()
+    with running_supervisor(place, "--max", "1", settings=settings) as running:
+        yield running
 
 
 def events_of(command: "subprocess.Popen[str]", kind: str, **part: Any) -> Iterator[dict[str, Any]]:
@@ -56,18 +53,17 @@ def events_of(command: "subprocess.Popen[str]", kind: str, **part: Any) -> Itera
             yield event["data"]
 
 
-def test_updates_of_a_command_arrive_while_it_runs(tmp_path: Path) -> None:
+def test_updates_of_a_command_arrive_while_it_runs(supervisor: Supervisor, tmp_path: Path) -> None:
     gate = Gate(tmp_path)
-    with supervisor_with(tmp_path) as supervisor:
-        command = supervisor.start("prompt", "-s", "alice", "--json", gate.call)
-        update = next(events_of(command, "tool:update", tail="halfway\n"))
-        assert update["details"]["status"] == "running"
-        gate.open()  # only now it can end
-        end = next(events_of(command, "tool:end"))
-        assert (end["details"]["status"], end["details"]["exit_code"]) == ("completed", 0)
-        assert command.stdout is not None
-        *_, last = command.stdout
-        assert json.loads(last)["outcome"]["status"] == "ok"
+    command = supervisor.start("prompt", "-s", "updates", "--json", gate.call)
+    update = next(events_of(command, "tool:update", tail="halfway\n"))
+    assert update["details"]["status"] == "running"
+    gate.open()  # only now it can end
+    end = next(events_of(command, "tool:end"))
+    assert (end["details"]["status"], end["details"]["exit_code"]) == ("completed", 0)
+    assert command.stdout is not None
+    *_, last = command.stdout
+    assert json.loads(last)["outcome"]["status"] == "ok"
 
 
 @contextmanager
@@ -94,12 +90,9 @@ def on_a_terminal(supervisor: Supervisor, *arguments: str) -> Iterator[Callable[
         os.close(master)
 
 
-def test_on_a_terminal_they_are_drawn_in_place_and_gone_at_the_end(tmp_path: Path) -> None:
+def test_on_a_terminal_they_are_drawn_in_place_and_gone_at_the_end(supervisor: Supervisor, tmp_path: Path) -> None:
     gate = Gate(tmp_path)
-    with (
-        supervisor_with(tmp_path) as supervisor,
-        on_a_terminal(supervisor, "prompt", "-s", "alice", f"{gate.call} ECHO:it is done") as read_until,
-    ):
+    with on_a_terminal(supervisor, "prompt", "-s", "drawn", f"{gate.call} ECHO:it is done") as read_until:
         read_until("\x1b[2m  │ halfway\x1b[0m\n")
         gate.open()
         begun, ended, answer = screen_of(read_until("it is done\n"))
@@ -108,42 +101,38 @@ def test_on_a_terminal_they_are_drawn_in_place_and_gone_at_the_end(tmp_path: Pat
     assert answer == "it is done"
 
 
-def test_a_command_that_goes_to_the_background_is_named_and_its_end_told(tmp_path: Path) -> None:
-    gate = Gate(tmp_path)
-    background = gate.call.replace("}", ', "background": true}')
-    with supervisor_with(tmp_path) as supervisor:
-        poll = 'TOOL:process {"action": "poll", "session_id": "$SESSION"}'
-        command = supervisor.start("prompt", "-s", "alice", f"{background} {poll} DELAY=100000 ECHO:late")
-        assert command.stderr is not None
-        lines = iter(command.stderr)
-        next(lines)
-        named = next(lines)
-        assert named.startswith("  … still running in the background as ")
-        name = named.split()[7]
-        gate.open()
-        told = next(line for line in lines if line.startswith("· Exec completed"))
-        assert f"({name}, code 0)" in told
-        assert supervisor.pool("abort", "-s", "alice").returncode == 0
-        command.communicate(timeout=20)
+def test_a_command_that_goes_to_the_background_is_named_and_its_end_told(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path, background=True)
+    poll = 'TOOL:process {"action": "poll", "session_id": "$SESSION"}'
+    command = supervisor.start("prompt", "-s", "named", f"{gate.call} {poll} DELAY=100000 ECHO:late")
+    assert command.stderr is not None
+    lines = iter(command.stderr)
+    next(lines)
+    named = next(lines)
+    assert named.startswith("  … still running in the background as ")
+    gate.open()
+    told = next(line for line in lines if line.startswith("· Exec completed"))
+    assert f"({named.split()[7]}, code 0)" in told
+    supervisor.call("abort", session="named")
+    command.communicate(timeout=20)
 
 
-def test_what_to_type_about_a_call_can_be_copied(tmp_path: Path) -> None:
-    with supervisor_with(tmp_path, 'permission_mode = "approval"') as supervisor:
-        command = supervisor.start("prompt", "-s", "it's alice", f"{tool('echo once >> made')} TELL")
-        assert command.stderr is not None
-        lines = iter(command.stderr)
-        commands = (shlex.split(line) for line in lines if line.strip().startswith("pool "))
-        approve, deny = next(commands), next(commands)
-        assert [words[:2] for words in (approve, deny)] == [["pool", "approve"], ["pool", "deny"]]
-        assert supervisor.pool(*deny[1:]).returncode == 0
-        err = command.communicate(timeout=20)[1]
-        assert "✗ exec echo once >> made: denied" in err
-        assert not (tmp_path / "made").exists()
-        assert supervisor.pool(*approve[1:]).returncode == 2
+def test_what_to_type_about_a_call_can_be_copied(supervisor: Supervisor) -> None:
+    command = supervisor.start("prompt", "-s", "it's alice", "-a", "asking", f"{tool('echo once >> made')} TELL")
+    assert command.stderr is not None
+    lines = iter(command.stderr)
+    commands = (shlex.split(line) for line in lines if line.strip().startswith("pool "))
+    approve, deny = next(commands), next(commands)
+    assert [words[:2] for words in (approve, deny)] == [["pool", "approve"], ["pool", "deny"]]
+    assert supervisor.pool(*deny[1:]).returncode == 0
+    assert "✗ exec echo once >> made: denied" in command.communicate(timeout=20)[1]
+    assert not (supervisor.data_dir / "work" / "made").exists()
+    assert supervisor.pool(*approve[1:]).returncode == 2
 
 
-def test_what_was_cut_short_is_told_when_the_session_goes_on(tmp_path: Path) -> None:
-    with supervisor_with(tmp_path) as supervisor:
-        assert supervisor.pool("prompt", "-s", "alice", tool("kill -9 $PPID")).returncode == 1
-        again = supervisor.pool("prompt", "-s", "alice", "hello")
-        assert (again.returncode, again.stderr) == (0, "! the session was interrupted; tool calls sealed: 1\n")
+def test_what_was_cut_short_is_told_when_the_session_goes_on(supervisor: Supervisor) -> None:
+    assert supervisor.pool("prompt", "-s", "cut", tool("kill -9 $PPID")).returncode == 1
+    again = supervisor.pool("prompt", "-s", "cut", "hello")
+    assert (again.returncode, again.stderr) == (0, "! the session was interrupted; tool calls sealed: 1\n")
