@@ -124,9 +124,14 @@ class Gateway:
         )
         self.scheduler = TurnScheduler(current, self.run_registry, turn_context, nursery)
         self.decisions = ApprovalDecisions(self.pending_permissions, self.scheduler.lease_of)
+        self._open_services(hooks, data_dir, nursery.start_soon)
+
+    def _open_services(self, hooks: HookRunner, data_dir: Path, start_soon: Callable[..., None]) -> None:
+        """The parts that begin runs, and those that look after sessions."""
+        pool = self.pool
         self.session_admin = SessionAdmin(
             pool=pool,
-            bus=bus,
+            bus=self.bus,
             sessions=self.sessions,
             scheduler=self.scheduler,
             profile_cache=self.profile_cache,
@@ -134,10 +139,10 @@ class Gateway:
             system_events=self.system_events,
             hooks=hooks,
             data_dir=data_dir,
-            start_soon=nursery.start_soon,
+            start_soon=start_soon,
         )
         self.intake = Intake(
-            current,
+            self._settings,
             run_registry=self.run_registry,
             sessions=self.sessions,
             profile_cache=self.profile_cache,
@@ -145,7 +150,7 @@ class Gateway:
             hooks=hooks,
             commands=SlashCommands(self.sessions, self.session_admin),
             data_dir=data_dir,
-            start_soon=nursery.start_soon,
+            start_soon=start_soon,
         )
         self.holds = Holds(
             pool=pool, scheduler=self.scheduler, sessions=self.sessions, profile_cache=self.profile_cache
@@ -158,23 +163,23 @@ class Gateway:
             scheduler=self.scheduler,
             intake=self.intake,
             data_dir=data_dir,
-            start_soon=nursery.start_soon,
+            start_soon=start_soon,
         )
         self.task_sessions = TaskSessions(
             pool=pool,
             scheduler=self.scheduler,
             sessions=self.sessions,
             session_admin=self.session_admin,
-            start_soon=nursery.start_soon,
+            start_soon=start_soon,
         )
         self.delegation = Delegation(
-            current,
+            self._settings,
             intake=self.intake,
             scheduler=self.scheduler,
-            bus=bus,
+            bus=self.bus,
             system_events=self.system_events,
             task_sessions=self.task_sessions,
-            start_soon=nursery.start_soon,
+            start_soon=start_soon,
         )
 
     def shut_down(self) -> None:

@@ -139,6 +139,80 @@ _SERVED_BEFORE_RECOVERY = frozenset(
 """Methods that are served before the recovered runs have their places in the lanes; all others wait for that."""
 
 
+_Table = dict[str, tuple[type, MethodHandler]]
+"""By method: the type of its parameters, and what takes them."""
+
+
+def _run_methods(gateway: Gateway, subscriptions: SubscriptionMethods, methods: _Methods) -> _Table:
+    """Messages, their events, the questions of their turns, attached front ends."""
+    runs = RunMethods(gateway)
+    return {
+        "agent": (requests.AgentRequest, runs.agent),
+        "agent.wait": (requests.WaitRequest, runs.wait),
+        "prompt": (requests.PromptRequest, runs.prompt),
+        "steer": (requests.SteerRequest, runs.steer),
+        "abort": (requests.AbortRequest, runs.abort),
+        "acquire": (requests.AcquireRequest, gateway.holds.acquire),
+        "release": (requests.ReleaseRequest, runs.release),
+        "subscribe": (requests.SubscribeRequest, subscriptions.subscribe),
+        "unsubscribe": (requests.UnsubscribeRequest, subscriptions.unsubscribe),
+        "decide": (requests.DecideRequest, runs.decide),
+        "approvals.list": (requests.EmptyRequest, _plain(gateway.pending_permissions.snapshot)),
+        "approvals.show": (requests.ApprovalRequest, runs.show_approval),
+        "ui.respond": (requests.UiRespondRequest, runs.ui_respond),
+        "route": (requests.RouteRequest, runs.route),
+        "process": (requests.ProcessRequest, runs.process),
+        "delegate": (requests.DelegateRequest, runs.delegate),
+        "attach.open": (requests.AttachRequest, gateway.attachments.open),
+        "attach.send": (requests.SendRequest, methods.send),
+        "attach.end": (requests.AttachmentRequest, methods.end),
+    }
+
+
+def _session_methods(gateway: Gateway, autonomy: Autonomy, methods: _Methods) -> _Table:
+    """Sessions, agents, system events, heartbeats, scheduled jobs."""
+    admin, cron = gateway.session_admin, autonomy.cron
+    return {
+        "sessions.list": (requests.EmptyRequest, _plain(admin.views)),
+        "sessions.get": (requests.SessionRequest, _params_only(lambda params: admin.view(params.session))),
+        "sessions.patch": (requests.PatchRequest, _params_only(admin.patch)),
+        "sessions.reset": (requests.ResetRequest, methods.reset),
+        "sessions.delete": (requests.SessionRequest, methods.delete),
+        "sessions.history": (requests.HistoryRequest, methods.history),
+        "agents.list": (requests.EmptyRequest, methods.agents),
+        "events.inject": (requests.InjectRequest, methods.inject),
+        "events.peek": (requests.SessionRequest, methods.peek),
+        "heartbeat.run": (requests.HeartbeatRunRequest, methods.beat),
+        "heartbeat.status": (requests.EmptyRequest, _plain(autonomy.heartbeat.status)),
+        "cron.add": (CronAdd, _params_only(cron.add)),
+        "cron.list": (CronList, _params_only(cron.list)),
+        "cron.get": (CronName, _params_only(cron.get)),
+        "cron.remove": (CronName, _params_only(cron.remove)),
+        "cron.run": (CronName, _params_only(cron.run_now)),
+    }
+
+
+def _operator_methods(gateway: Gateway, supervisor: SupervisorPort, autonomy: Autonomy) -> _Table:
+    """The supervisor, its workers, who waits for one."""
+    operator, pool = OperatorMethods(gateway, supervisor, autonomy), gateway.pool
+    return {
+        "ping": (requests.EmptyRequest, _plain(dict)),
+        "status": (requests.EmptyRequest, operator.status),
+        "workers.list": (requests.EmptyRequest, _plain(lambda: pool.statistics().workers)),
+        "workers.stop": (requests.WorkerRequest, operator.stop_worker),
+        "workers.recycle": (requests.WorkerRequest, operator.recycle_worker),
+        "waiting.list": (requests.EmptyRequest, _plain(lambda: pool.statistics().waiting)),
+        "explain": (requests.ExplainRequest, operator.explain),
+        "pause": (requests.EmptyRequest, operator.pause),
+        "resume": (requests.EmptyRequest, operator.resume),
+        "drain": (requests.DrainRequest, operator.drain),
+        "config.get": (requests.EmptyRequest, operator.config),
+        "logs.tail": (requests.LogTailRequest, operator.log_tail),
+        "reload": (requests.EmptyRequest, _plain(supervisor.reload)),
+        "shutdown": (requests.EmptyRequest, operator.shutdown),
+    }
+
+
 class MethodTable:
     """All methods over one gateway.
 
@@ -148,63 +222,15 @@ class MethodTable:
     """
 
     def __init__(self, gateway: Gateway, supervisor: SupervisorPort, autonomy: Autonomy) -> None:
-        runs, methods = RunMethods(gateway), _Methods(gateway, autonomy)
-        operator, subscriptions = OperatorMethods(gateway, supervisor, autonomy), SubscriptionMethods(gateway.bus)
-        admin, pool, cron = gateway.session_admin, gateway.pool, autonomy.cron
-        self._table: Mapping[str, tuple[type, MethodHandler]] = {
-            "ping": (requests.EmptyRequest, _plain(dict)),
-            "status": (requests.EmptyRequest, operator.status),
-            "agent": (requests.AgentRequest, runs.agent),
-            "agent.wait": (requests.WaitRequest, runs.wait),
-            "prompt": (requests.PromptRequest, runs.prompt),
-            "steer": (requests.SteerRequest, runs.steer),
-            "abort": (requests.AbortRequest, runs.abort),
-            "acquire": (requests.AcquireRequest, gateway.holds.acquire),
-            "release": (requests.ReleaseRequest, runs.release),
-            "subscribe": (requests.SubscribeRequest, subscriptions.subscribe),
-            "unsubscribe": (requests.UnsubscribeRequest, subscriptions.unsubscribe),
-            "decide": (requests.DecideRequest, runs.decide),
-            "approvals.list": (requests.EmptyRequest, _plain(gateway.pending_permissions.snapshot)),
-            "approvals.show": (requests.ApprovalRequest, runs.show_approval),
-            "ui.respond": (requests.UiRespondRequest, runs.ui_respond),
-            "sessions.list": (requests.EmptyRequest, _plain(admin.views)),
-            "sessions.get": (requests.SessionRequest, _params_only(lambda params: admin.view(params.session))),
-            "sessions.patch": (requests.PatchRequest, _params_only(admin.patch)),
-            "sessions.reset": (requests.ResetRequest, methods.reset),
-            "sessions.delete": (requests.SessionRequest, methods.delete),
-            "sessions.history": (requests.HistoryRequest, methods.history),
-            "agents.list": (requests.EmptyRequest, methods.agents),
-            "workers.list": (requests.EmptyRequest, _plain(lambda: pool.statistics().workers)),
-            "workers.stop": (requests.WorkerRequest, operator.stop_worker),
-            "workers.recycle": (requests.WorkerRequest, operator.recycle_worker),
-            "waiting.list": (requests.EmptyRequest, _plain(lambda: pool.statistics().waiting)),
-            "explain": (requests.ExplainRequest, operator.explain),
-            "route": (requests.RouteRequest, runs.route),
-            "process": (requests.ProcessRequest, runs.process),
-            "delegate": (requests.DelegateRequest, runs.delegate),
-            "attach.open": (requests.AttachRequest, gateway.attachments.open),
-            "attach.send": (requests.SendRequest, methods.send),
-            "attach.end": (requests.AttachmentRequest, methods.end),
-            "events.inject": (requests.InjectRequest, methods.inject),
-            "events.peek": (requests.SessionRequest, methods.peek),
-            "heartbeat.run": (requests.HeartbeatRunRequest, methods.beat),
-            "heartbeat.status": (requests.EmptyRequest, _plain(autonomy.heartbeat.status)),
-            "cron.add": (CronAdd, _params_only(cron.add)),
-            "cron.list": (CronList, _params_only(cron.list)),
-            "cron.get": (CronName, _params_only(cron.get)),
-            "cron.remove": (CronName, _params_only(cron.remove)),
-            "cron.run": (CronName, _params_only(cron.run_now)),
-            "pause": (requests.EmptyRequest, operator.pause),
-            "resume": (requests.EmptyRequest, operator.resume),
-            "drain": (requests.DrainRequest, operator.drain),
-            "config.get": (requests.EmptyRequest, operator.config),
-            "logs.tail": (requests.LogTailRequest, operator.log_tail),
-            "reload": (requests.EmptyRequest, _plain(supervisor.reload)),
-            "shutdown": (requests.EmptyRequest, operator.shutdown),
-        }
-        self._subscriptions = subscriptions
+        self._subscriptions = SubscriptionMethods(gateway.bus)
         self._attachments = gateway.attachments
         self._resumed = gateway.resumed
+        methods = _Methods(gateway, autonomy)
+        self._table: Mapping[str, tuple[type, MethodHandler]] = {
+            **_run_methods(gateway, self._subscriptions, methods),
+            **_session_methods(gateway, autonomy, methods),
+            **_operator_methods(gateway, supervisor, autonomy),
+        }
 
     @property
     def names(self) -> tuple[str, ...]:

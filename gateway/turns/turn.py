@@ -53,6 +53,24 @@ class Turn:
     Once it has run, it has a ``result``, an ``error``, or both where it was ended early.
     """
 
+    is_steerable = False
+    lease: Lease | None = None
+    """The hold on its worker while it has one."""
+    worker: str | None = None
+    """The worker it has, or had last."""
+    level: str | None = None
+    waited: float | None = None
+    result: PromptResult | None = None
+    error: PoolError | None = None
+    end_error: PoolError | None = None
+    """Where it was to be ended early, the error for that, also if it completed before."""
+    _nursery: trio.Nursery | None = None
+    _is_prompting = False
+    _paused_at: float | None = None
+    _end_reason: EndReason | None = None
+    _consumed_steers = 0
+    """Number of sent steers, from the first, that the worker looked at before the turn was to be ended."""
+
     def __init__(
         self,
         start: StartTurn,
@@ -72,19 +90,8 @@ class Turn:
         """The runs that it answers for; steered ones are added."""
         self.leader = runs[0]
         self.deadline = max(run.deadline for run in runs)
-        self.is_steerable = False
         self.event_ids: list[str] = []
         """The system events in its prompt, by their ids."""
-        self.lease: Lease | None = None
-        """The hold on its worker while it has one."""
-        self.worker: str | None = None
-        """The worker it has, or had last."""
-        self.level: str | None = None
-        self.waited: float | None = None
-        self.result: PromptResult | None = None
-        self.error: PoolError | None = None
-        self.end_error: PoolError | None = None
-        """Where it was to be ended early, the error for that, also if it completed before."""
         self.unconsumed: list[Run] = []
         """Steered runs that it never saw; they need a turn of their own."""
         self.discarded: list[Run] = []
@@ -98,18 +105,12 @@ class Turn:
         self._translator = Translator()
         self._scope = trio.CancelScope()
         self._wait_scope = trio.CancelScope()
-        self._nursery: trio.Nursery | None = None
-        self._is_prompting = False
         self._prompt_ended = trio.Event()
         self._deadline_changed = trio.Event()
-        self._paused_at: float | None = None
-        self._end_reason: EndReason | None = None
         self._steer_queue: deque[Run] = deque()
         self._steer_lock = trio.Lock()
         self._steered: list[Run] = []
         """Sent to the worker, in this order."""
-        self._consumed_steers = 0
-        """Number of them, from the first, that the worker looked at before the turn was to be ended."""
 
     def begin_reply(self, style: ReplyStyle) -> None:
         """Begin its answer, in this style."""
