@@ -247,7 +247,7 @@ _HEARTBEAT = (
         "heartbeat/delivery/outbox.py:AlertOutbox.accept",
         "or alert.id in self._ended",
         "",
-        ("tests/heartbeat/delivery/test_courier.py::test_an_alert_handed_over_twice_is_told_once",),
+        ("tests/heartbeat/delivery/test_dispatcher.py::test_an_alert_handed_over_twice_is_told_once",),
     ),
     Mutant(
         "access",

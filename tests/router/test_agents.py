@@ -29,6 +29,7 @@ def found(bindings: list[Binding], message: MessageSource, text: str = "hello", 
     return find_agent(RouterSettings(bindings=bindings, **settings), AGENTS, COMMANDS, message, text)
 
 
+ROLES = {"guild": "g", "roles": ["mod"]}
 SCORES: list[tuple[dict[str, Any], int]] = [
     ({"channel": "discord"}, 1),
     ({"account": "bot"}, 2),
@@ -39,14 +40,7 @@ SCORES: list[tuple[dict[str, Any], int]] = [
     ({"peer": Peer("thread", "t")}, 8),
     ({"guild": "g", "roles": ["user"], "account": "bot", "channel": "discord"}, 13),
     (
-        {
-            "peer": Peer("thread", "t"),
-            "parent": Peer("channel", "c"),
-            "guild": "g",
-            "roles": ["mod"],
-            "account": "bot",
-            "channel": "discord",
-        },
+        {"peer": Peer("thread", "t"), "parent": Peer("channel", "c"), **ROLES, "account": "bot", "channel": "discord"},
         28,
     ),
 ]
@@ -101,16 +95,20 @@ def test_of_equal_scores_the_first_in_the_file_wins() -> None:
     assert [each.index for each in finding.bindings] == [0, 1, 2]
 
 
-def test_the_peer_of_a_direct_message_is_its_sender() -> None:
-    binding = Binding(agent="ops", peer=Peer("dm", "5"))
-    assert found([binding], source(chat_id="other", sender_id="5")).agent == "ops"
-    assert found([binding], source(chat_id="5", sender_id="other")).agent == "main"
-    assert found([binding], source(chat_type="group", chat_id="5", sender_id="5")).agent == "main"
-
-
-def test_a_channel_that_names_no_account_has_the_default_one() -> None:
-    assert found([Binding(agent="ops", account="default")], source()).agent == "ops"
-    assert found([Binding(agent="ops", account="default")], source(account_id="x")).agent == "main"
+@pytest.mark.parametrize(
+    ("conditions", "changes", "agent"),
+    [
+        # the peer of a direct message is its sender
+        ({"peer": Peer("dm", "5")}, {"chat_id": "other", "sender_id": "5"}, "ops"),
+        ({"peer": Peer("dm", "5")}, {"chat_id": "5", "sender_id": "other"}, "main"),
+        ({"peer": Peer("dm", "5")}, {"chat_type": "group", "chat_id": "5", "sender_id": "5"}, "main"),
+        # a channel that names no account has the default one
+        ({"account": "default"}, {}, "ops"),
+        ({"account": "default"}, {"account_id": "x"}, "main"),
+    ],
+)
+def test_peer_and_account_of_a_message(conditions: dict[str, Any], changes: dict[str, Any], agent: str) -> None:
+    assert found([Binding(agent="ops", **conditions)], source(**changes)).agent == agent
 
 
 places = st.sampled_from(["1", "2", "telegram"])
@@ -178,12 +176,9 @@ def test_any_other_text_is_left_whole_for_the_default_agent(text: str, why: str)
     finding = found([], source(), text)
     assert (finding.agent, finding.layer, finding.text) == ("main", "default", text)
     assert why in finding.reason
+    assert found([], source(), text, default_agent="status").agent == "status"
 
 
 def test_a_binding_comes_before_a_prefix_and_leaves_the_text() -> None:
     finding = found([Binding(agent="main", channel="telegram")], source(), "/ops status")
     assert (finding.agent, finding.layer, finding.text) == ("main", "binding", "/ops status")
-
-
-def test_the_default_agent_is_a_setting() -> None:
-    assert found([], source(), default_agent="ops").agent == "ops"

@@ -1,9 +1,9 @@
 """Session keys: written and read back, one spelling for each conversation, a directory of its own for each key."""
 
 import unicodedata
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -81,7 +81,7 @@ def test_two_keys_are_never_written_alike(one: SessionKey, other: SessionKey) ->
 
 
 def test_of_all_keys_made_of_the_words_of_the_grammar_no_two_are_written_alike() -> None:
-    words = ["main", "dm", "unlinked", "account", "group", "topic", "channel", "a:dm", "a%3Adm"]
+    words = ["main", "dm", "unlinked", "account", "group", "a:dm"]
     made: list[SessionKey] = []
     for one, two, three in product(words, words, [None, *words]):
         made += [GroupKey(agent="a", channel=one, chat=two, account=three, topic=topic) for topic in (None, *words)]
@@ -89,7 +89,7 @@ def test_of_all_keys_made_of_the_words_of_the_grammar_no_two_are_written_alike()
         made.append(ChannelKey(agent="a", channel=one, chat=two, thread=three))
     made += [DmKey(agent="a", sender=word, unlinked=marked) for word in words for marked in (True, False)]
     made.append(MainKey("a"))
-    named = [tuple(name) for length in (1, 2, 3, 4) for name in product(words, repeat=length)]
+    named = [tuple(name) for length in (1, 2, 3) for name in product(words, repeat=length)]
     made += [key for name in named if (key := _named(name)) is not None]
     texts = {format_session_key(key) for key in made}
     assert len(texts) == len(made) == len({session_dir(DATA, text) for text in texts})
@@ -133,9 +133,6 @@ def test_what_begins_like_a_structured_key_is_one_or_is_refused(parts: list[str]
     assert parse_session_key(format_session_key(key)) == key
 
 
-# --- identifiers ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("sender", "written"),
     [
@@ -164,12 +161,12 @@ CATEGORIES = sorted(
 )
 
 
-@pytest.mark.parametrize(("category", "character"), CATEGORIES)
-def test_every_class_of_unicode_can_stand_in_an_identifier(category: str, character: str) -> None:
-    for key in (GroupKey(agent="a", channel=character, chat=character * 2, topic=character), CronKey(character)):
-        text = format_session_key(key)
-        assert parse_session_key(text) == key
-        assert not any(unicodedata.category(each) in ("Cc", "Zl", "Zp") for each in text)
+def test_every_class_of_unicode_can_stand_in_an_identifier() -> None:
+    for _, character in CATEGORIES:
+        for key in (GroupKey(agent="a", channel=character, chat=character * 2, topic=character), CronKey(character)):
+            text = format_session_key(key)
+            assert parse_session_key(text) == key
+            assert not any(unicodedata.category(each) in ("Cc", "Zl", "Zp") for each in text)
 
 
 @given(identifiers)
@@ -188,38 +185,23 @@ def test_an_escape_that_means_no_character_is_refused(text: str) -> None:
         parse_session_key(text)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: MainKey("Ops"),
-        lambda: MainKey(""),
-        lambda: MainKey("a" * 65),
-        lambda: MainKey("a:b"),
-        lambda: MainKey("a\n"),
-        lambda: DmKey(agent="a", sender=""),
-        lambda: DmKey(agent="a", sender="\ud800"),
-        lambda: DmKey(agent="a", sender="5", account="x"),
-        lambda: GroupKey(agent="a", channel="", chat="1"),
-        lambda: NamedKey("a", ()),
-        lambda: NamedKey("a", ("",)),
-        lambda: NamedKey("a", ("x", "\ud800")),
-        lambda: NamedKey("a", ("main",)),
-        lambda: NamedKey("a", ("direct", "5")),
-        lambda: CronKey("x" * 508),
-        lambda: CronKey("\n" * 200),
-        lambda: FreeKey("agent:x"),
-        lambda: FreeKey("Cron:x"),
-        lambda: FreeKey(""),
-        lambda: FreeKey("a" * 513),
-        lambda: FreeKey("a\u200bb"),
-    ],
-)
-def test_a_key_that_could_not_be_read_back_cannot_be_made(make: Callable[[], SessionKey]) -> None:
+UNREADABLE: list[tuple[type[Any], Any]] = [
+    *((MainKey, (agent,)) for agent in ("Ops", "", "a" * 65, "a:b", "a\n")),
+    *(
+        (DmKey, {"agent": "a", **facts})
+        for facts in ({"sender": ""}, {"sender": "\ud800"}, {"sender": "5", "account": "x"})
+    ),
+    (GroupKey, {"agent": "a", "channel": "", "chat": "1"}),
+    *((NamedKey, ("a", name)) for name in ((), ("",), ("x", "\ud800"), ("main",), ("direct", "5"))),
+    *((CronKey, (job,)) for job in ("x" * 508, "\n" * 200)),
+    *((FreeKey, (text,)) for text in ("agent:x", "Cron:x", "", "a" * 513, "a\u200bb", "*", " ", "   ")),
+]
+
+
+@pytest.mark.parametrize(("kind", "fields"), UNREADABLE)
+def test_a_key_that_could_not_be_read_back_cannot_be_made(kind: type[Any], fields: Any) -> None:
     with pytest.raises(UsageError, match="session key"):
-        make()
-
-
-# --- what front ends give ---------------------------------------------------------------------------------------------
+        kind(**fields) if isinstance(fields, dict) else kind(*fields)
 
 
 @pytest.mark.parametrize(
@@ -255,11 +237,18 @@ def test_an_alias_is_understood_and_written_in_the_one_spelling(given: str, spel
             "agent:ops:mian:",
             "agent:ops::main",
         ),
-        *("agent:a b:main", "agent:a:%6Dain:main"),
-        *("agent:a:irc:group:1:topic:", "agent:a:irc:group:", "agent:a:%64m:5"),
+        *(
+            "agent:a b:main",
+            "agent:a:%6Dain:main",
+            "agent:a:irc:group:1:topic:",
+            "agent:a:irc:group:",
+            "agent:a:%64m:5",
+        ),
         *("Agent:main:main:main", "CRON:x", "cron:", "cron:a:b", "hook:", "hook:a:b", "agent:a:dm:a\nb", "cron:\u202e"),
         *(
             "",
+            "*",
+            "   ",
             "\0",
             "a\0b",
             "a\nb",
@@ -267,7 +256,6 @@ def test_an_alias_is_understood_and_written_in_the_one_spelling(given: str, spel
             "\ud800",
             "cron:\ud800",
             "a" * 513,
-            "x" * 10_240,
             "agent:a:dm:" + "x" * 10_240,
         ),
     ],
@@ -301,15 +289,9 @@ def test_an_agents_main_conversation_has_one_key() -> None:
         main_session_key("a/b")
 
 
-def test_keys_can_be_kept_in_sets_and_not_be_changed() -> None:
-    assert len({MainKey("a"), MainKey("a"), CronKey("a"), HookKey("a")}) == 3
-    with pytest.raises(AttributeError):
-        MainKey("a").agent = "b"  # type: ignore[misc]  # that is the point
+def test_a_copy_of_a_key_is_checked_too() -> None:
     with pytest.raises(UsageError):
         msgspec.structs.replace(MainKey("a"), agent="B")
-
-
-# --- directories ------------------------------------------------------------------------------------------------------
 
 
 @given(keys, keys)
@@ -340,9 +322,3 @@ def test_the_directory_of_the_longest_key_can_be_made(tmp_path: Path) -> None:
     directory = session_dir(tmp_path, CronKey("\U0010fffe" * 507))
     directory.mkdir(parents=True)
     assert [each.name for each in directory.parent.iterdir()] == [directory.name]
-
-
-@pytest.mark.parametrize("text", ["*", " ", "   "])
-def test_what_means_all_or_nothing_is_no_key(text: str) -> None:
-    with pytest.raises(UsageError, match="no session key"):
-        normalize_session_key(text)

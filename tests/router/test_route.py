@@ -1,6 +1,7 @@
 """The whole decision: every layer's answer and reason, encodable, without an effect."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from errors import UsageError
 from profiles import AgentSettings, ProfilesSettings, RoleSettings
 from router import Binding, MessageSource, Peer, RoleTables, RouteDecision, RouterSettings, normalize_session_key, route
+from router.route import find_priority
 from tests.router.sources import source, sources
 
 DATA = Path("/data")
@@ -87,3 +89,41 @@ def test_every_decision_encodes_comes_back_and_changes_nothing(message: MessageS
     assert normalize_session_key(decision.session) == decision.session
     assert decision.session.split(":")[1] == decision.agent
     assert text.endswith(decision.text)
+
+
+PLAIN, LISTED = RouterSettings(), RouterSettings(priority_senders=["telegram:7", "8"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "plain", "listed"),
+    [
+        ({"sender_id": "7"}, 10, 12),
+        ({"sender_id": "7", "chat_type": "group", "chat_id": "-100"}, 5, 7),
+        ({"sender_id": "7", "chat_type": "channel"}, 5, 7),
+        ({"sender_id": "7", "chat_type": "thread", "thread_id": "1"}, 5, 7),
+        ({"sender_id": "7", "channel": "webhook"}, 3, 3),
+        ({"sender_id": "7", "channel": "hook"}, 3, 3),
+        ({"sender_id": "7", "channel": "signal"}, 10, 10),  # another channel's 7 is another person
+        ({"sender_id": "8", "channel": "signal"}, 10, 12),
+        ({"sender_id": "telegram:7", "channel": "signal"}, 10, 10),
+        ({"sender_id": "9"}, 10, 10),
+    ],
+)
+def test_kind_and_sender_decide_how_soon_a_message_gets_a_worker(
+    changes: dict[str, Any], plain: int, listed: int
+) -> None:
+    found = [find_priority(settings, source(**changes), "alice").priority for settings in (PLAIN, LISTED)]
+    assert found == [plain, listed]
+
+
+@pytest.mark.parametrize(
+    ("session", "priority"),
+    [
+        *(("agent:main:signal:dm:7", 10), ("agent:main:signal:group:7", 5), ("agent:main:main:main", 5)),
+        *(("hook:deploy", 3), ("cron:tidy", 5), ("alice", 5), ("agent:", 5)),
+    ],
+)
+def test_without_a_source_the_session_decides_and_the_caller_before_all(session: str, priority: int) -> None:
+    assert find_priority(PLAIN, None, session).priority == priority
+    found = find_priority(LISTED, None, session, said=-3)
+    assert (found.priority, found.reason) == (-3, "as its caller says")

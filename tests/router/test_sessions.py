@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from errors import UsageError
 from router.keys import main_session_key, normalize_session_key
-from router.sessions import find_session
+from router.sessions import SenderIdentity, find_identity, find_session
 from router.settings import DmScope, RouterSettings
 from router.source import MessageSource, Peer
 from tests.router.sources import source, sources
@@ -22,7 +22,7 @@ def key(scope: DmScope = "main", *, links: dict[str, list[str]] | None = None, *
 
 
 DIRECT: list[tuple[DmScope, dict[str, Any], str]] = [
-    ("main", {}, "agent:a:main:main"),
+    ("main", {}, main_session_key("a")),
     ("main", {"channel": "irc", "sender_id": ""}, "agent:a:main:main"),
     ("per-peer", {"channel": "irc"}, "agent:a:dm:5"),
     ("per-peer", {"channel": "irc", "account_id": "x"}, "agent:a:dm:5"),
@@ -75,10 +75,6 @@ def test_a_message_in_a_room_has_the_rooms_key_whatever_the_scope_of_direct_mess
     assert key(scope, **changes) == expected
 
 
-def test_the_main_scope_shares_the_conversation_of_beats_and_cron_jobs() -> None:
-    assert key("main") == main_session_key("a")
-
-
 @pytest.mark.parametrize(
     ("scope", "changes", "expected"),
     [
@@ -129,9 +125,6 @@ def test_a_source_without_what_its_key_needs_is_refused(scope: DmScope, changes:
 def test_a_source_whose_key_would_be_too_long_is_refused() -> None:
     with pytest.raises(UsageError, match="512 characters, this one has"):
         key(chat_type="group", chat_id="x" * 512)
-
-
-# --- no two conversations share a key ---------------------------------------------------------------------------------
 
 
 def conversation(scope: DmScope, links: dict[str, list[str]], message: MessageSource) -> tuple[object, ...]:
@@ -188,3 +181,27 @@ def test_two_agents_never_share_a_conversation_and_every_key_is_one_that_front_e
     keys = [find_session(settings, message, agent).key for agent in ("a", "b")]
     assert keys[0] != keys[1]
     assert [normalize_session_key(each) for each in keys] == keys
+
+
+PEOPLE = {"alice": ["telegram:1", "discord:a:b", "7"], "bob": ["telegram:7", "alice2"]}
+
+
+@pytest.mark.parametrize(
+    ("channel", "sender", "identity"),
+    [
+        ("telegram", "1", SenderIdentity(name="alice", link="telegram:1")),
+        ("discord", "a:b", SenderIdentity(name="alice", link="discord:a:b")),
+        ("discord", "7", SenderIdentity(name="alice", link="7")),
+        ("telegram", "7", SenderIdentity(name="bob", link="telegram:7")),
+        ("irc", "alice2", SenderIdentity(name="bob", link="alice2")),
+        ("discord", "1", SenderIdentity(name="1")),
+        ("telegram", "5", SenderIdentity(name="5")),
+        ("irc", "telegram:1", SenderIdentity(name="telegram:1")),
+        ("irc", "alice", SenderIdentity(name="alice", is_namesake=True)),
+    ],
+)
+def test_a_sender_is_the_person_that_the_most_specific_link_names(
+    channel: str, sender: str, identity: SenderIdentity
+) -> None:
+    assert find_identity(PEOPLE, channel, sender) == identity
+    assert find_identity({}, channel, sender) == SenderIdentity(name=sender)

@@ -1,17 +1,19 @@
 """Where an agent works: the most specific setting, made where it is missing, apart from what others own."""
 
 import stat
+import unicodedata
 from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from errors import UsageError
 from profiles import AgentSettings, ProfilesSettings, RoleSettings
 from router.settings import RouterSettings
-from router.workspaces import find_workspace, make_workspace
-from tests.router.sources import identifiers
+from router.workspaces import file_name, find_workspace, make_workspace
+from tests.router.sources import identifiers, tricky
 
 NOTHING = RouterSettings()
 PLAIN = ProfilesSettings(roles={"coder": RoleSettings()})
@@ -43,11 +45,6 @@ def test_the_most_specific_setting_names_the_directory(names: tuple[str, ...], p
     assert (found.path, found.source) == (path, source)
 
 
-def test_finding_a_directory_makes_none(tmp_path: Path) -> None:
-    find_workspace(NOTHING, PLAIN, "main", "coder", tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_home_directory_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     settings = RouterSettings(workspace_dirs={"coder": "~/code"})
@@ -56,6 +53,8 @@ def test_the_home_directory_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_missing_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
+    find_workspace(NOTHING, PLAIN, "main", "coder", data_dir)
+    assert not data_dir.exists()
     path = Path(make_workspace(NOTHING, PLAIN, "main", "coder", data_dir))
     assert path == data_dir / "workspaces" / "coder"
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent, data_dir)] == [0o700] * 3
@@ -125,9 +124,6 @@ def test_a_path_with_a_nul_is_refused() -> None:
         find_workspace(RouterSettings(workspace_dirs={"coder": "a\0b"}), PLAIN, "main", "coder", Path("/data"))
 
 
-# --- apart from others ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -178,3 +174,41 @@ def test_every_role_has_a_directory_of_its_own_below_the_one_for_all(one: str, o
 def test_the_directory_has_the_roles_name_where_it_can(role: str, name: str) -> None:
     profiles = ProfilesSettings(roles={role: RoleSettings()})
     assert find_workspace(NOTHING, profiles, "main", role, Path("/data")).path == f"/data/workspaces/{name}"
+
+
+texts = st.one_of(tricky, st.text(max_size=12), st.text("aAé/.:%~+", max_size=200))
+
+
+def as_a_forgiving_file_system_sees_it(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+@given(texts, texts)
+def test_two_texts_never_have_one_name_on_any_file_system(one: str, other: str) -> None:
+    names = [as_a_forgiving_file_system_sees_it(file_name(text)) for text in (one, other)]
+    assert (names[0] == names[1]) == (one == other)
+
+
+@given(texts)
+def test_a_name_is_one_level_of_a_path_and_short_enough(text: str) -> None:
+    name = file_name(text)
+    assert 1 <= len(name) <= 160
+    assert name not in (".", "..")
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_+%~")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        *(("agent:main:telegram:dm:5", "agent+main+telegram+dm+5"), ("a/b", "a%2fb"), ("", "%")),
+        ("a" * 160, "a" * 160),
+    ],
+)
+def test_a_name_can_be_read_by_people(text: str, name: str) -> None:
+    assert file_name(text) == name
+
+
+def test_names_that_are_cut_differ_by_what_was_cut() -> None:
+    long = "a" * 10_000
+    assert file_name(long) != file_name(long + "b")
+    assert file_name(long).startswith("a" * 80 + "~")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -31,6 +32,11 @@ LATER = DeliveryFailed("it answered 500")
 NEVER = DeliveryFailed("it answered 400", permanent=True)
 
 
+@pytest.fixture
+def outbox() -> AlertOutbox:
+    return AlertOutbox(OutboxLimits())
+
+
 def attempts(actions: Sequence[OutboxAction]) -> list[tuple[str, int]]:
     return [(action.alert.id, action.number) for action in actions if isinstance(action, DeliveryAttempt)]
 
@@ -47,19 +53,14 @@ def accepted(outbox: AlertOutbox, *ids: str, place: DeliveryTarget = OPS, now: f
     return [action for one in ids for action in outbox.accept(an_alert(one), place, now, WALL + now)]
 
 
-# --- accepting --------------------------------------------------------------------------------------------------------
-
-
-def test_an_alert_for_the_event_stream_is_over_once_it_is_published() -> None:
-    outbox = AlertOutbox(OutboxLimits())
+def test_an_alert_for_the_event_stream_is_over_once_it_is_published(outbox: AlertOutbox) -> None:
     alert = an_alert()
     ended = AlertRecord(id="a1", place=EVENTS, state=AlertState.ENDED)
     assert outbox.accept(alert, EVENTS, 0.0, WALL) == [PublishAlert(alert, EVENTS), SaveRecord("a1", ended)]
     assert outbox.next_due() is None
 
 
-def test_an_alert_for_a_channel_is_published_kept_and_tried_at_once() -> None:
-    outbox = AlertOutbox(OutboxLimits())
+def test_an_alert_for_a_channel_is_published_kept_and_tried_at_once(outbox: AlertOutbox) -> None:
     alert = an_alert()
     waiting = AlertRecord(id="a1", place=OPS, alert=alert, next_try=WALL)
     assert outbox.accept(alert, OPS, 5.0, WALL) == [PublishAlert(alert, OPS), SaveRecord("a1", waiting)]
@@ -68,8 +69,7 @@ def test_an_alert_for_a_channel_is_published_kept_and_tried_at_once() -> None:
     assert outbox.delivered("a1") == [SaveRecord("a1", AlertRecord(id="a1", place=OPS, state=AlertState.ENDED))]
 
 
-def test_the_same_id_is_nothing_new_whatever_became_of_it() -> None:
-    outbox = AlertOutbox(OutboxLimits())
+def test_the_same_id_is_nothing_new_whatever_became_of_it(outbox: AlertOutbox) -> None:
     accepted(outbox, "waits", "flies", "ended", "lost")
     outbox.tick(0.0)
     outbox.delivered("waits")
@@ -79,11 +79,7 @@ def test_the_same_id_is_nothing_new_whatever_became_of_it() -> None:
         assert accepted(outbox, known, place=EVENTS) == []
 
 
-# --- attempts ---------------------------------------------------------------------------------------------------------
-
-
-def test_one_place_is_tried_by_one_alert_at_a_time_and_another_place_meanwhile() -> None:
-    outbox = AlertOutbox(OutboxLimits())
+def test_one_place_is_tried_by_one_alert_at_a_time_and_another_place_meanwhile(outbox: AlertOutbox) -> None:
     accepted(outbox, "o1", "o2", "o3")
     accepted(outbox, "d1", place=DEV)
     assert attempts(outbox.tick(0.0)) == [("o1", 1), ("d1", 1)]
@@ -92,8 +88,7 @@ def test_one_place_is_tried_by_one_alert_at_a_time_and_another_place_meanwhile()
     assert attempts(outbox.delivered("o2")) == [("o3", 1)]
 
 
-def test_an_alert_that_failed_does_not_hold_up_the_others_of_its_place() -> None:
-    outbox = AlertOutbox(OutboxLimits())
+def test_an_alert_that_failed_does_not_hold_up_the_others_of_its_place(outbox: AlertOutbox) -> None:
     accepted(outbox, "o1", "o2")
     outbox.tick(0.0)
     assert attempts(outbox.failed("o1", LATER, 12, 0.0, WALL)) == [("o2", 1)]
@@ -114,8 +109,7 @@ def test_a_longer_pause_that_the_other_side_asks_for_is_kept_within_bounds(wish:
     assert retry_delay(1, wish) == pause
 
 
-def test_after_its_last_attempt_an_alert_is_undeliverable_and_stays_to_be_seen() -> None:
-    outbox = AlertOutbox(OutboxLimits())
+def test_after_its_last_attempt_an_alert_is_undeliverable_and_stays_to_be_seen(outbox: AlertOutbox) -> None:
     accepted(outbox, "a1")
     now, actions = 0.0, list[OutboxAction]()
     for attempt in range(1, 4):
@@ -129,8 +123,7 @@ def test_after_its_last_attempt_an_alert_is_undeliverable_and_stays_to_be_seen()
     assert (lost.id, lost.to, lost.attempts, lost.error) == ("a1", "webhook:ops", 3, "it answered 500")
 
 
-def test_a_failure_for_good_ends_the_attempts() -> None:
-    outbox = AlertOutbox(OutboxLimits())
+def test_a_failure_for_good_ends_the_attempts(outbox: AlertOutbox) -> None:
     accepted(outbox, "a1")
     outbox.tick(0.0)
     assert kept(outbox.failed("a1", NEVER, 12, 0.0, WALL)) == {"a1": AlertState.UNDELIVERABLE}
@@ -138,17 +131,13 @@ def test_a_failure_for_good_ends_the_attempts() -> None:
 
 
 @pytest.mark.parametrize("alert_id", ["nobody", "waits"])
-def test_an_outcome_of_what_is_not_being_tried_is_a_defect(alert_id: str) -> None:
-    outbox = AlertOutbox(OutboxLimits())
+def test_an_outcome_of_what_is_not_being_tried_is_a_defect(outbox: AlertOutbox, alert_id: str) -> None:
     accepted(outbox, "flies", "waits")
     outbox.tick(0.0)
     with pytest.raises(InternalError, match=alert_id):
         outbox.delivered(alert_id)
     with pytest.raises(InternalError, match=alert_id):
         outbox.failed(alert_id, LATER, 12, 0.0, WALL)
-
-
-# --- bounds -----------------------------------------------------------------------------------------------------------
 
 
 def test_where_too_many_wait_the_oldest_that_is_not_under_way_gives_way() -> None:
@@ -193,9 +182,6 @@ def test_of_ended_ones_the_oldest_id_is_forgotten() -> None:
     assert kept(actions) == {"a1": None, "a2": AlertState.ENDED, "a3": AlertState.ENDED}
 
 
-# --- another life -----------------------------------------------------------------------------------------------------
-
-
 def test_another_life_goes_on_where_the_pause_was() -> None:
     first = AlertOutbox(OutboxLimits())
     accepted(first, "a1")
@@ -211,8 +197,7 @@ def test_another_life_goes_on_where_the_pause_was() -> None:
 
 
 @pytest.mark.parametrize(("wall", "due"), [(WALL + 1e9, 50.0), (WALL - 1e9, 50.0 + 3600)])
-def test_a_clock_that_was_set_does_not_put_an_alert_off_for_ever(wall: float, due: float) -> None:
-    outbox = AlertOutbox(OutboxLimits())
+def test_a_clock_that_was_set_does_not_put_an_alert_off_for_ever(outbox: AlertOutbox, wall: float, due: float) -> None:
     outbox.restore([AlertRecord(id="a1", place=OPS, alert=an_alert(), next_try=WALL)], 50.0, wall)
     assert outbox.next_due() == due
 
@@ -227,11 +212,7 @@ def test_another_life_knows_what_ended_and_what_was_lost_and_keeps_its_limits() 
     assert outbox.next_due() is None
 
 
-# --- figures ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_figures_say_what_waits_where_and_why() -> None:
-    outbox = AlertOutbox(OutboxLimits())
+def test_the_figures_say_what_waits_where_and_why(outbox: AlertOutbox) -> None:
     accepted(outbox, "o1", "o2")
     accepted(outbox, "d1", place=DEV)
     accepted(outbox, "e1", place=EVENTS)
@@ -250,8 +231,6 @@ def test_the_figures_say_what_waits_where_and_why() -> None:
         "forgotten": 0,
     }
 
-
-# --- anything, in any order -------------------------------------------------------------------------------------------
 
 LIMITS = OutboxLimits(waiting=3, undeliverable=3, ended=1000)
 
@@ -344,4 +323,5 @@ class AnyOrder(RuleBasedStateMachine):
         assert len(self.ends) == self.handed
 
 
-test_whatever_happens_every_alert_has_one_end = AnyOrder.TestCase
+AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+TestAnyOrder = AnyOrder.TestCase

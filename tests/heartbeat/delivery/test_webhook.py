@@ -50,9 +50,6 @@ async def failure_of(channel: WebhookChannel, peer: str = "ops") -> DeliveryFail
     return caught.value
 
 
-# --- what is sent -----------------------------------------------------------------------------------------------------
-
-
 async def test_an_alert_arrives_signed_and_with_its_id() -> None:
     receiver = Receiver()
     async with receiver.listening() as port:
@@ -93,25 +90,19 @@ async def test_the_environments_proxy_and_password_file_are_not_asked(
     assert "authorization" not in receiver.requests[0].headers
 
 
-# --- what comes back --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("status", [200, 201, 202, 204])
-async def test_an_alert_that_was_taken_is_delivered(status: int) -> None:
-    async with (receiver := Receiver(reply(status, body=b"" if status == 204 else b"ok"))).listening() as port:
-        await a_webhook(f"http://127.0.0.1:{port}/", allow_private=True).deliver(an_alert(), "ops", 1)
-    assert len(receiver.requests) == 1
-
-
 FOR_GOOD, FOR_NOW = (400, 401, 404, 410), (408, 425, 429, 500, 502, 503, 599)
 
 
-@pytest.mark.parametrize("status", [*FOR_GOOD, *FOR_NOW])
-async def test_a_refusal_is_for_good_or_for_now(status: int) -> None:
-    async with Receiver(reply(status)).listening() as port:
-        failure = await failure_of(a_webhook(f"http://127.0.0.1:{port}{HIDDEN_PATH}", allow_private=True))
-    assert failure.message == f"http://127.0.0.1:{port} answered {status}"
-    assert failure.permanent is (status in FOR_GOOD)
+async def test_the_status_says_whether_an_alert_was_taken_is_refused_for_good_or_for_now() -> None:
+    taken, refused = (200, 201, 202, 204), (*FOR_GOOD, *FOR_NOW)
+    async with Receiver(*map(reply, (*taken, *refused))).listening() as port:
+        channel = a_webhook(f"http://127.0.0.1:{port}{HIDDEN_PATH}", allow_private=True)
+        for _ in taken:
+            await channel.deliver(an_alert(), "ops", 1)
+        for status in refused:
+            failure = await failure_of(channel)
+            assert failure.message == f"http://127.0.0.1:{port} answered {status}"
+            assert failure.permanent is (status in FOR_GOOD)
 
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308])
@@ -142,7 +133,7 @@ async def test_a_wish_to_be_left_alone_is_heard_where_it_is_a_number(wish: str, 
 @pytest.mark.parametrize(
     "nonsense", [b"", b"\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 200\r\nA" + b"a" * 200_000, b"\x00" * 70_000]
 )
-async def test_an_answer_that_is_no_http_is_a_failure_for_now(nonsense: bytes) -> None:
+async def test_an_answer_that_is_not_http_is_a_failure_for_now(nonsense: bytes) -> None:
     async with Receiver(nonsense).listening() as port:
         failure = await failure_of(a_webhook(f"http://127.0.0.1:{port}{HIDDEN_PATH}", allow_private=True))
     assert "broke off" in failure.message
@@ -181,9 +172,6 @@ async def test_a_webhook_that_is_not_there_is_told_by_its_name() -> None:
     assert a_webhook("http://127.0.0.1/").max_attempts("opps") == 1
 
 
-# --- time -------------------------------------------------------------------------------------------------------------
-
-
 async def silence(stream: trio.abc.Stream) -> None:
     await trio.sleep_forever()
 
@@ -201,9 +189,10 @@ async def promises(stream: trio.abc.Stream) -> None:
         await trio.sleep(0.1)
 
 
+@pytest.mark.usefixtures("virtual_time")
 @pytest.mark.parametrize("answer", [silence, trickle, promises])
 async def test_a_receiver_that_does_not_come_to_an_end_costs_the_timeout(
-    answer: Any, nursery: trio.Nursery, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+    answer: Any, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net = Net(nursery, {"93.184.216.34": Receiver(answer)})
     monkeypatch.setattr(trio, "open_tcp_stream", net.open_tcp_stream)
@@ -213,7 +202,8 @@ async def test_a_receiver_that_does_not_come_to_an_end_costs_the_timeout(
     assert not failure.permanent
 
 
-async def test_a_name_that_takes_for_ever_costs_the_timeout(autojump_clock: object) -> None:
+@pytest.mark.usefixtures("virtual_time")
+async def test_a_name_that_takes_for_ever_costs_the_timeout() -> None:
     class Forever(Names):
         async def getaddrinfo(self, *_question: Any, **_more: Any) -> Any:
             await trio.sleep_forever()
@@ -234,9 +224,6 @@ async def test_a_stop_interrupts_an_attempt_at_once() -> None:
         life.start_soon(a_webhook(f"http://127.0.0.1:{port}/", allow_private=True).deliver, an_alert(), "ops", 1)
         await asked.wait()
         life.cancel_scope.cancel()
-
-
-# --- where it goes ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -314,9 +301,6 @@ async def test_an_alert_that_may_have_arrived_is_not_sent_to_the_next_address(na
     assert len(receiver.requests) == 1
 
 
-# --- TLS --------------------------------------------------------------------------------------------------------------
-
-
 async def test_the_certificate_is_the_hosts_and_the_connection_the_checked_addresses(names: Names) -> None:
     names.answers["hooks.example"] = [["127.0.0.1"], ["127.0.0.2"]]
     async with (receiver := Receiver()).listening_encrypted() as port:
@@ -335,9 +319,6 @@ async def test_a_certificate_of_somebody_else_is_not_taken(host: str, trusted: P
         failure = await failure_of(a_webhook(f"https://{host}:{port}/", trusting, allow_private=True))
     assert "certificate" in failure.message
     assert receiver.requests == []
-
-
-# --- secrets, and what is loaded --------------------------------------------------------------------------------------
 
 
 async def test_neither_secret_nor_path_is_logged_or_shown(caplog: pytest.LogCaptureFixture, names: Names) -> None:

@@ -15,6 +15,7 @@ from heartbeat.delivery.dispatcher import AlertDispatcher
 from heartbeat.delivery.outbox import ALERT_KIND
 from tests.heartbeat.delivery.fakes import Disk, FakeChannel, FakeOutlet, an_alert, wall_clock
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 BUSY = DeliveryFailed("https://hooks.example answered 500")
 
 
@@ -22,19 +23,19 @@ async def open_one(
     disk: Disk,
     channels: Mapping[str, DeliveryChannel] | None = None,
     outlets: Mapping[str, Outlet] | None = None,
+    nursery: trio.Nursery | None = None,
     **options: Any,
 ) -> AlertDispatcher:
     options = {"last_channel": {}.get, "transaction": disk.together, "clock": wall_clock, **options}
     courier = AlertDispatcher(disk, disk, channels=channels or {}, outlets=outlets or {}, **options)
     await courier.load()
+    if nursery is not None:
+        await nursery.start(courier.run)
     return courier
 
 
 def for_hook(alert_id: str, name: str = "ops", **fields: Any) -> Alert:
     return an_alert(alert_id, target=f"webhook:{name}", **fields)
-
-
-# --- the event stream -------------------------------------------------------------------------------------------------
 
 
 async def test_an_alert_without_a_channel_is_told_to_its_session_and_to_the_monitor() -> None:
@@ -56,25 +57,23 @@ async def test_an_alert_without_a_channel_is_told_to_its_session_and_to_the_moni
     }
 
 
-async def test_an_alert_goes_where_the_session_last_spoke() -> None:
+@pytest.mark.parametrize(
+    ("fields", "alerts", "states"),
+    [
+        ({"target": "none"}, [], []),
+        ({"session": "bob"}, ["events"], [("alert", "events")]),
+        ({"session": "alice"}, ["telegram:12"], [("alert", "telegram:12")]),
+        ({"target": "webhook:ops"}, [], [("alert", "webhook:ops")]),
+    ],
+)
+async def test_the_target_decides_who_sees_an_alert(
+    fields: dict[str, Any], alerts: list[str], states: list[tuple[str, str]]
+) -> None:
     disk = Disk()
-    courier = await open_one(disk, last_channel={"alice": "telegram:12"}.get)
-    courier.accept(an_alert("a1"))
-    courier.accept(an_alert("b1", session="bob"))
-    assert [event["to"] for event in disk.told("alert")] == ["telegram:12", "events"]
-
-
-async def test_an_alert_for_nobody_is_told_nobody_and_kept_nowhere() -> None:
-    disk = Disk()
-    (await open_one(disk)).accept(an_alert(target="none"))
-    assert (disk.events, disk.commits) == ([], 0)
-
-
-async def test_an_alert_for_a_webhook_is_news_for_the_monitor_only() -> None:
-    disk = Disk()
-    (await open_one(disk)).accept(for_hook("a1"))
-    assert disk.told("alert") == []
-    assert [(event["state"], event["to"]) for event in disk.told("heartbeat")] == [("alert", "webhook:ops")]
+    (await open_one(disk, last_channel={"alice": "telegram:12"}.get)).accept(an_alert(**fields))
+    assert [event["to"] for event in disk.told("alert")] == alerts
+    assert [(event["state"], event["to"]) for event in disk.told("heartbeat")] == states
+    assert bool(disk.commits) == bool(states)
 
 
 async def test_an_alert_handed_over_twice_is_told_once() -> None:
@@ -130,10 +129,7 @@ async def test_a_crash_after_any_commit_tells_each_alert_once(lives: int) -> Non
     assert set(disk.documents[ALERT_KIND]) == {alert.id for alert in alerts}
 
 
-# --- stdout -----------------------------------------------------------------------------------------------------------
-
-
-async def test_the_terminal_is_told_once_also_over_a_restart(nursery: trio.Nursery, autojump_clock: object) -> None:
+async def test_the_terminal_is_told_once_also_over_a_restart(nursery: trio.Nursery) -> None:
     disk, outlet = Disk(), FakeOutlet()
     courier = await open_one(disk, outlets={"stdout": outlet})
     courier.accept(an_alert("a1", target="stdout"))
@@ -150,10 +146,9 @@ async def test_the_terminal_is_told_once_also_over_a_restart(nursery: trio.Nurse
     assert courier.statistics().delivered == 2
 
 
-async def test_a_terminal_that_refuses_is_told_later(nursery: trio.Nursery, autojump_clock: object) -> None:
+async def test_a_terminal_that_refuses_is_told_later(nursery: trio.Nursery) -> None:
     outlet = FakeOutlet(BUSY, BUSY)
-    courier = await open_one(Disk(), outlets={"stdout": outlet})
-    await nursery.start(courier.run)
+    courier = await open_one(Disk(), outlets={"stdout": outlet}, nursery=nursery)
     courier.accept(an_alert("a1", target="stdout"))
     await trio.sleep(14)
     assert outlet.shown == []
@@ -161,13 +156,9 @@ async def test_a_terminal_that_refuses_is_told_later(nursery: trio.Nursery, auto
     assert outlet.shown == ["a1"]
 
 
-# --- channels ---------------------------------------------------------------------------------------------------------
-
-
-async def test_an_alert_is_delivered_at_once(nursery: trio.Nursery, autojump_clock: object) -> None:
+async def test_an_alert_is_delivered_at_once(nursery: trio.Nursery) -> None:
     disk, channel = Disk(), FakeChannel()
-    courier = await open_one(disk, {"webhook": channel})
-    await nursery.start(courier.run)
+    courier = await open_one(disk, {"webhook": channel}, nursery=nursery)
     await trio.sleep(1000)
     courier.accept(for_hook("a1"))
     await trio.testing.wait_all_tasks_blocked()
@@ -175,13 +166,10 @@ async def test_an_alert_is_delivered_at_once(nursery: trio.Nursery, autojump_clo
     assert (courier.statistics().delivered, courier.statistics().waiting) == (1, 0)
 
 
-async def test_a_webhook_that_refuses_for_an_hour_keeps_its_alert_and_then_shows_it(
-    nursery: trio.Nursery, autojump_clock: object
-) -> None:
+async def test_a_webhook_that_refuses_for_an_hour_keeps_its_alert_and_then_shows_it(nursery: trio.Nursery) -> None:
     disk, channel = Disk(), FakeChannel()
     channel.always["ops"] = BUSY
-    courier = await open_one(disk, {"webhook": channel})
-    await nursery.start(courier.run)
+    courier = await open_one(disk, {"webhook": channel}, nursery=nursery)
     with capture_logs() as log:
         courier.accept(for_hook("a1"))
         await trio.sleep(3000)
@@ -201,7 +189,7 @@ async def test_a_webhook_that_refuses_for_an_hour_keeps_its_alert_and_then_shows
     assert len(channel.tried) == 12
 
 
-async def test_a_restart_goes_on_and_the_pause_with_it(nursery: trio.Nursery, autojump_clock: object) -> None:
+async def test_a_restart_goes_on_and_the_pause_with_it(nursery: trio.Nursery) -> None:
     disk, channel = Disk(), FakeChannel()
     channel.plan["ops"] = [BUSY] * 4
     courier = await open_one(disk, {"webhook": channel})
@@ -210,13 +198,13 @@ async def test_a_restart_goes_on_and_the_pause_with_it(nursery: trio.Nursery, au
         courier.accept(for_hook("a1"))
         await trio.sleep(50)
         life.cancel_scope.cancel()
-    await nursery.start((await open_one(disk, {"webhook": channel})).run)
+    await open_one(disk, {"webhook": channel}, nursery=nursery)
     await trio.sleep(1000)
     assert [(at, number) for at, _, _, number in channel.tried] == [(0, 1), (5, 2), (15, 3), (35, 4), (75, 5)]
     assert channel.delivered == {"a1": 1}
 
 
-async def test_an_attempt_that_a_stop_cut_off_is_made_again(nursery: trio.Nursery, autojump_clock: object) -> None:
+async def test_an_attempt_that_a_stop_cut_off_is_made_again(nursery: trio.Nursery) -> None:
     disk, channel = Disk(), FakeChannel()
     channel.plan["ops"] = [100.0]
     async with trio.open_nursery() as life:
@@ -226,16 +214,15 @@ async def test_an_attempt_that_a_stop_cut_off_is_made_again(nursery: trio.Nurser
         await trio.sleep(1)
         life.cancel_scope.cancel()
     assert channel.delivered == {}
-    await nursery.start((await open_one(disk, {"webhook": channel})).run)
+    await open_one(disk, {"webhook": channel}, nursery=nursery)
     await trio.sleep(1)
     assert channel.delivered == {"a1": 1}
 
 
-async def test_a_slow_webhook_holds_up_nobody_but_itself(nursery: trio.Nursery, autojump_clock: object) -> None:
+async def test_a_slow_webhook_holds_up_nobody_but_itself(nursery: trio.Nursery) -> None:
     channel, outlet = FakeChannel(), FakeOutlet()
     channel.always["slow"] = 10.0
-    courier = await open_one(Disk(), {"webhook": channel}, {"stdout": outlet})
-    await nursery.start(courier.run)
+    courier = await open_one(Disk(), {"webhook": channel}, {"stdout": outlet}, nursery=nursery)
     for number in range(20):
         courier.accept(for_hook(f"s{number}", "slow"))
     courier.accept(for_hook("quick", "ops"))
@@ -247,13 +234,10 @@ async def test_a_slow_webhook_holds_up_nobody_but_itself(nursery: trio.Nursery, 
     assert sum(channel.delivered.values()) == 21
 
 
-async def test_a_webhook_that_is_gone_from_the_settings_gives_its_alerts_up(
-    nursery: trio.Nursery, autojump_clock: object
-) -> None:
+async def test_a_webhook_that_is_gone_from_the_settings_gives_its_alerts_up(nursery: trio.Nursery) -> None:
     disk, channel = Disk(), FakeChannel()
     channel.always["ops"] = BUSY
-    courier = await open_one(disk, {"webhook": channel})
-    await nursery.start(courier.run)
+    courier = await open_one(disk, {"webhook": channel}, nursery=nursery)
     courier.accept(for_hook("a1"))
     await trio.sleep(1)
     courier.channels = {}
@@ -262,7 +246,7 @@ async def test_a_webhook_that_is_gone_from_the_settings_gives_its_alerts_up(
     assert "no channel 'webhook' any more" in lost.error
 
 
-async def test_a_defect_of_a_channel_is_logged_and_ends_nothing(nursery: trio.Nursery, autojump_clock: object) -> None:
+async def test_a_defect_of_a_channel_is_logged_and_ends_nothing(nursery: trio.Nursery) -> None:
     class Broken(FakeChannel):
         async def deliver(self, alert: Alert, peer: str, attempt: int) -> None:
             if attempt == 1:
@@ -270,8 +254,7 @@ async def test_a_defect_of_a_channel_is_logged_and_ends_nothing(nursery: trio.Nu
             await super().deliver(alert, peer, attempt)
 
     channel = Broken()
-    courier = await open_one(Disk(), {"webhook": channel})
-    await nursery.start(courier.run)
+    courier = await open_one(Disk(), {"webhook": channel}, nursery=nursery)
     with capture_logs() as log:
         courier.accept(for_hook("a1"))
         await trio.sleep(6)
@@ -281,7 +264,7 @@ async def test_a_defect_of_a_channel_is_logged_and_ends_nothing(nursery: trio.Nu
     ]
 
 
-async def test_a_document_that_makes_no_sense_is_told_and_left_alone() -> None:
+async def test_an_unreadable_document_is_logged_and_left_alone() -> None:
     disk = Disk()
     disk.documents[ALERT_KIND] = {"a1": b"{", "a2": b'{"id":"a2"}', "a3": b"\xff"}
     with capture_logs() as log:
@@ -291,20 +274,16 @@ async def test_a_document_that_makes_no_sense_is_told_and_left_alone() -> None:
     assert courier.statistics().waiting == 0
 
 
-async def test_an_idle_courier_sleeps(nursery: trio.Nursery, autojump_clock: object) -> None:
-    courier = await open_one(Disk(), {"webhook": FakeChannel()})
-    await nursery.start(courier.run)
-    instrument = _Steps()
-    trio.lowlevel.add_instrument(instrument)
+async def test_an_idle_dispatcher_sleeps(nursery: trio.Nursery) -> None:
+    class Steps(trio.abc.Instrument):
+        count = 0
+
+        def before_task_step(self, _task: trio.lowlevel.Task) -> None:
+            self.count += 1
+
+    await open_one(Disk(), {"webhook": FakeChannel()}, nursery=nursery)
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
     await trio.sleep(80_000)
-    trio.lowlevel.remove_instrument(instrument)
-    assert instrument.steps < 10
-
-
-class _Steps(trio.abc.Instrument):
-    def __init__(self) -> None:
-        self.steps = 0
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        del task
-        self.steps += 1
+    trio.lowlevel.remove_instrument(steps)
+    assert steps.count < 10
