@@ -82,8 +82,6 @@ def test_more_tokens_around_an_acknowledgement_say_no_more_and_no_less(text: str
         assert strip_token(around)[1]
 
 
-# --- time -------------------------------------------------------------------------------------------------------------
-
 HOSTILE = {
     "white space": ("", " ", ""),
     "white space before a word": ("", " ", "x" + HEARTBEAT_OK),

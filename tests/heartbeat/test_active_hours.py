@@ -33,9 +33,6 @@ def machine_in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-# --- the window -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("start", "end", "active", "quiet"),
     [
@@ -123,9 +120,6 @@ def test_a_zone_whose_file_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatc
     )
 
 
-# --- the next start ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("start", "end", "now", "then"),
     [
@@ -145,9 +139,6 @@ def test_the_window_opens_next(start: str, end: str, now: str, then: str) -> Non
 
 def test_a_window_that_is_never_open_has_no_next_start() -> None:
     assert parse_active_hours("08:00", "08:00", BERLIN).next_start(YEAR_2026) is None
-
-
-# --- the clock is changed ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

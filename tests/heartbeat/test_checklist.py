@@ -35,9 +35,6 @@ FILLED_LINES = [
 ]
 
 
-# --- what is in it ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("lines", "is_empty"), [(EMPTY_LINES, True), (FILLED_LINES, False)])
 def test_the_frame_of_a_list_is_nothing_to_do_and_any_words_are(lines: list[str], *, is_empty: bool) -> None:
     assert [line for line in lines if is_effectively_empty(line) != is_empty] == []
@@ -59,9 +56,6 @@ def test_what_stands_in_a_code_fence_is_something_to_do() -> None:
 @pytest.mark.parametrize("piece", ["#", "`", "~", "-", " ", "- [", "\n", "# "])
 def test_long_lines_are_judged_at_once(piece: str) -> None:
     is_effectively_empty(piece * 200_000)
-
-
-# --- the file ---------------------------------------------------------------------------------------------------------
 
 
 def written(folder: Path, body: bytes) -> Path:
@@ -157,9 +151,6 @@ def test_a_path_that_cannot_be_is_a_problem() -> None:
     found = read_checklist_file(Path("a\0b"))
     assert found.state is ChecklistState.UNREADABLE
     assert "null" in found.problem
-
-
-# --- without holding up the others ------------------------------------------------------------------------------------
 
 
 async def test_a_workspace_is_looked_at_beside_everything_else(tmp_path: Path) -> None:

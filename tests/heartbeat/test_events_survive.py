@@ -157,8 +157,6 @@ def test_each_event_is_reported_once_in_any_history(script: Script) -> None:
     trio.run(partial(Story().to_the_end, script), clock=MockClock(autojump_threshold=0))
 
 
-# --- what is kept of beats --------------------------------------------------------------------------------------------
-
 HERE = BeatTarget("main", MAIN)
 
 

@@ -47,9 +47,6 @@ def with_hours(start: str, end: str, every: float = 3600) -> HeartbeatSettings:
     return but(every=Seconds(every), active_hours=ActiveHours(start=start, end=end, tz="UTC"))
 
 
-# --- jitter -----------------------------------------------------------------------------------------------------------
-
-
 @given(st.floats(1, 1e9), st.text() | st.just("\ud800"))
 def test_an_interval_is_within_a_tenth_of_the_one_that_is_set(every: float, agent: str) -> None:
     assert 0.9 * every * (1 - 1e-9) <= jittered(every, agent) <= 1.1 * every * (1 + 1e-9)
@@ -65,9 +62,6 @@ def test_an_agents_interval_is_the_same_in_every_process() -> None:
     program = "from heartbeat.schedule import jittered; print(repr(jittered(300.0, 'scout')))"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=20)
     assert float(printed.stdout) == jittered(300.0, "scout")
-
-
-# --- intervals --------------------------------------------------------------------------------------------------------
 
 
 def test_a_new_agent_beats_first_after_one_interval_of_its_own_on_a_whole_second() -> None:
@@ -114,9 +108,6 @@ def test_overdue_agents_come_up_within_a_minute_and_not_all_at_once(last: float)
     assert all(map(schedule.is_due, names))
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
-
-
 def test_an_agent_without_an_interval_is_known_and_never_due() -> None:
     schedule = Schedule("main", settings=HeartbeatSettings())
     assert schedule.get("main") is not None
@@ -140,9 +131,6 @@ def test_an_agent_that_is_switched_off_while_it_is_due_does_not_come_up_again() 
     schedule.configure({"main": HeartbeatSettings()}, 5000.0)
     schedule.mark_done("main", 5001.0, MIDNIGHT)
     assert (schedule.is_due("main"), schedule.next_due()) == (False, None)
-
-
-# --- active hours -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("every", [3600, 4 * 3600, 12 * 3600])

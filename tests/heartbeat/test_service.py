@@ -32,8 +32,6 @@ from wire.units import Seconds
 
 LONG = "The disk is full. " * 20
 
-# --- by the clock and by settings -------------------------------------------------------------------------------------
-
 
 async def test_an_agent_beats_once_an_interval_give_or_take_a_tenth(world: World) -> None:
     await world.serve()
@@ -105,9 +103,6 @@ async def test_an_unreadable_record_is_skipped(world: World) -> None:
     assert (await heartbeat.run_now("main")).outcome is BeatOutcome.SILENT
 
 
-# --- alerts and status ------------------------------------------------------------------------------------------------
-
-
 async def test_what_an_agent_finds_is_an_alert_and_counts_as_activity(world: World) -> None:
     world.answer = answers(f"{OK} The disk is full.", media=("/tmp/df.png",))
     heartbeat = await world.serve(but(target="webhook:ops"))
@@ -171,9 +166,6 @@ async def test_it_is_known_when_an_event_will_wake_an_agent(
     assert heartbeat.wakes_at("unknown", MAIN) is None
 
 
-# --- callers that wait for a beat -------------------------------------------------------------------------------------
-
-
 async def test_a_caller_gets_the_report_of_the_beat_after_the_session_was_busy(world: World) -> None:
     heartbeat = await world.serve()
     world.busy.add(MAIN)
@@ -225,9 +217,6 @@ async def test_an_unknown_agent_is_refused(world: World) -> None:
         await heartbeat.run_now("unknown")
 
 
-# --- faults -----------------------------------------------------------------------------------------------------------
-
-
 def raises(error: Exception) -> Any:
     def answer(_request: BeatRequest) -> BeatAnswer:
         raise error
@@ -272,9 +261,6 @@ async def test_an_answer_of_ten_megabytes_is_cut(world: World, text: str, alerts
     report = await heartbeat.run_now("main")
     assert world.alerts == alerts
     assert len(report.text) <= 200
-
-
-# --- the flood guard --------------------------------------------------------------------------------------------------
 
 
 async def test_a_beat_whose_tool_wakes_it_again_is_held_reported_and_loses_nothing(world: World) -> None:

@@ -28,8 +28,6 @@ from wire.units import Seconds
 
 DAYTIME = but(SELDOM, active_hours=ActiveHours(start="06:00", end="20:00", tz="UTC"))
 
-# --- gates ------------------------------------------------------------------------------------------------------------
-
 
 async def test_a_beat_gives_way_to_a_turn_and_comes_a_second_after_it_at_the_latest(world: World) -> None:
     await world.serve()
@@ -89,9 +87,6 @@ async def test_an_empty_checklist_skips_beats_that_no_caller_asked_for_and_an_un
 async def test_an_interval_beat_requested_before_its_time_is_skipped(world: World) -> None:
     heartbeat = await world.serve()
     assert (await heartbeat.run_now("main", WakeReason.INTERVAL)).skipped is SkipReason.NOT_DUE
-
-
-# --- events -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -171,9 +166,6 @@ async def test_events_whose_beats_keep_failing_are_tried_more_and_more_seldom(wo
     await trio.sleep(86_400)
     rests = [gap for gap in world.gaps if gap > 60]
     assert rests[:9] == pytest.approx([300 * 2**number for number in range(6)] + [14_400] * 3, abs=10)
-
-
-# --- what an alert says -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["exec", "delegate", "cron"])

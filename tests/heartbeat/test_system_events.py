@@ -42,9 +42,6 @@ def queue() -> Queue:
     return Queue()
 
 
-# --- what is taken in -------------------------------------------------------------------------------------------------
-
-
 def test_an_event_is_queued_trimmed_with_all_that_is_known_of_it(queue: Queue) -> None:
     (event,) = queue.put("  built \n", kind=EXEC, now=5.0, context="exec:a:exit")
     known = SystemEvent(id="e1", session="s", kind=EXEC, text="built", ts=WALL + 5.0, context="exec:a:exit")
@@ -95,9 +92,6 @@ def test_a_text_is_new_once_its_twin_has_expired(queue: Queue) -> None:
     assert queue.put("door", now=HOUR) != [None]
 
 
-# --- what is bounded --------------------------------------------------------------------------------------------------
-
-
 def test_a_text_that_is_too_long_is_cut() -> None:
     queue = Queue(text=10)
     queue.put("x" * 10, "y" * 11)
@@ -127,9 +121,6 @@ def test_of_too_much_text_the_oldest_goes_of_any_session() -> None:
     queue.consume("b", queue.ids("b"))
     queue.put("dddddd", session="d")
     assert queue.stats().evicted == 1
-
-
-# --- what leaves ------------------------------------------------------------------------------------------------------
 
 
 def test_events_are_acknowledged_only_in_their_session(queue: Queue) -> None:
@@ -167,9 +158,6 @@ def test_looking_costs_the_same_however_many_events_have_left() -> None:
     for _ in range(10_000):
         assert len(queue.peek("s", 1.0)) == 1
     assert time.thread_time() - began < 0.5  # it takes 10 ms; in a plain dict it takes 2 s
-
-
-# --- the next supervisor ----------------------------------------------------------------------------------------------
 
 
 def test_the_next_supervisor_goes_on_with_what_is_left_and_with_its_age(queue: Queue) -> None:

@@ -59,9 +59,6 @@ def wakes() -> Wakes:
     return Wakes()
 
 
-# --- coalescing and reasons -------------------------------------------------------------------------------------------
-
-
 def test_wakes_of_a_quarter_of_a_second_are_one_beat_counted_from_the_first(wakes: Wakes) -> None:
     for moment in (10.0, 10.1, 10.2):
         wakes.ask(moment, WAKE)
@@ -90,9 +87,6 @@ def test_every_reason_has_a_rank_and_actions_have_the_highest() -> None:
     assert set(REASON_RANKS) == set(WakeReason)
     assert frozenset({EXEC, CRON, HOOK, MANUAL}) == AWAITED_REASONS
     assert frozenset({WAKE, EXEC, CRON, HOOK}) == EVENT_REASONS
-
-
-# --- while a beat runs ------------------------------------------------------------------------------------------------
 
 
 def test_a_wake_during_a_beat_starts_another_one_after_it(wakes: Wakes) -> None:
@@ -126,9 +120,6 @@ def test_the_number_of_running_beats_is_limited_but_not_for_operators() -> None:
     assert wakes.begin_due(2.0) == []
     wakes.ended(targets[0], BeatRan(), 2.0)
     assert wakes.begin(2.0) == [("a2", EXEC)]
-
-
-# --- the next attempt -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -181,9 +172,6 @@ def test_a_wake_during_a_beat_that_fails_is_newer_than_its_retry(wakes: Wakes) -
     wakes.ask(1.0, HOOK)
     wakes.ended(A, BeatFailed(max_retries=1, delay=60.0), 2.0)
     assert wakes.begin(2.0) == [("main", HOOK)]
-
-
-# --- spacing and flood guard ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reason", WakeReason)
@@ -264,9 +252,6 @@ def test_a_pause_from_before_a_restart_goes_on(wakes: Wakes) -> None:
     wakes.ask(10.0, EXEC)
     assert wakes.next_due() == 200.0
     assert wakes.begin(200.0) == [("main", EXEC)]
-
-
-# --- bounds -----------------------------------------------------------------------------------------------------------
 
 
 def test_an_idle_target_is_forgotten_once_its_past_does_not_count(wakes: Wakes) -> None:

@@ -74,8 +74,6 @@ class World:
         self._depth = 0
         self._lives: list[trio.CancelScope] = []
 
-    # --- supervisors --------------------------------------------------------------------------------------------------
-
     async def open(self, agents: dict[str, HeartbeatSettings] | None = None) -> Heartbeat:
         ports = BeatPorts(runs=self, events=self, alerts=self, monitor=self, wall=self.wall, transaction=self.together)
         return await open_heartbeat(self, ports, {"main": ON} if agents is None else agents)
@@ -123,8 +121,6 @@ class World:
     def wall(self) -> float:
         return self.wall_offset + trio.current_time()
 
-    # --- store --------------------------------------------------------------------------------------------------------
-
     async def load(self, kind: str) -> dict[str, bytes]:
         return dict(self.disk.documents.get(kind, {}))
 
@@ -159,8 +155,6 @@ class World:
         self.step()
         self.disk.events[session] = [event for event in self.disk.events.get(session, []) if event.id not in ids]
 
-    # --- alerts and monitor events ------------------------------------------------------------------------------------
-
     def accept(self, alert: Alert) -> None:
         self.step()
         if alert.target in self.bad_targets:
@@ -177,8 +171,6 @@ class World:
     @property
     def states(self) -> list[str]:
         return [data["state"] for type_, _, data in self.published if type_ == "heartbeat"]
-
-    # --- gateway ------------------------------------------------------------------------------------------------------
 
     def agent_of(self, session: str) -> str | None:
         return session.split(":")[1]

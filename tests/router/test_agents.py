@@ -136,9 +136,6 @@ def test_the_binding_that_wins_is_second_to_none(given: list[Binding], message: 
     assert finding.binding == max(ranks, key=lambda index: ranks[index], default=None)
 
 
-# --- prefix and default -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "agent", "left"),
     [

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -114,9 +115,6 @@ def test_a_session_that_is_deleted_and_made_again_is_new() -> None:
 def test_no_batch_can_be_settled_that_nobody_took() -> None:
     with pytest.raises(RuntimeError, match="taken"):
         WriteBacklog(1).finish_batch()
-
-
-# --- when nothing can be written ------------------------------------------------------------------------------------
 
 
 def full(limit: int) -> WriteBacklog:
@@ -293,4 +291,5 @@ class AnyStory(RuleBasedStateMachine):
         assert (self.backlog.cost, self.backlog.written) == (0, self.backlog.position)
 
 
+AnyStory.TestCase.settings = settings(max_examples=50, stateful_step_count=30)
 TestAnyStory = AnyStory.TestCase

@@ -12,8 +12,6 @@ from store.database import connect_to
 from store.schema import MIGRATIONS
 from tests.store.opening import AFTER_A_CRASH, NOW, damaged, fill, opened
 
-# --- damage ---------------------------------------------------------------------------------------------------------
-
 
 def overwrite(path: Path, start: int, content: bytes) -> None:
     with path.open("r+b") as file:

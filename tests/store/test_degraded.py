@@ -14,8 +14,6 @@ from tests.store.rows import event, events, run, session
 from tests.store.stores import FULL, SETTINGS, Troubles, a_store, hung, stored, tried_anew
 from wire.units import ByteCount, Seconds
 
-# --- a disk that refuses --------------------------------------------------------------------------------------------
-
 
 async def test_a_full_disk_degrades_to_memory_and_recovers_by_itself(
     path: Path, disk: Disk, troubles: Troubles
@@ -62,19 +60,6 @@ async def test_whatever_the_error_nothing_is_lost(path: Path, disk: Disk, troubl
         disk.error = None
         assert (await troubles.next())[0] == "store_recovered"
         assert stored(path) == [1, 2, 3, 4, 5]
-
-
-async def test_another_program_that_locks_the_file_is_waited_for(path: Path, disk: Disk, troubles: Troubles) -> None:
-    async with a_store(path, disk=disk, troubles=troubles) as store:
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        store.put_events([event(1)])
-        assert not await store.flush()
-        assert "locked" in (await troubles.next())[1]["error"]
-        other.execute("COMMIT")
-        other.close()
-        assert (await troubles.next())[0] == "store_recovered"
-        assert stored(path) == [1]
 
 
 async def test_over_its_bound_the_oldest_events_are_lost_and_counted_and_nothing_else(
@@ -132,9 +117,6 @@ async def test_telling_may_fail(path: Path, disk: Disk, caplog: pytest.LogCaptur
         disk.error = None
     assert "event callback for store_degraded failed" in caplog.text
     assert stored(path) == [1]
-
-
-# --- a file that is taken away --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -225,8 +207,6 @@ async def test_a_file_removed_just_before_the_end_is_logged(path: Path, caplog: 
     assert f"was not closed cleanly: {path} was removed" in caplog.text
 
 
-# --- a disk that hangs ----------------------------------------------------------------------------------------------
-
 IMPATIENT = StoreSettings(retry=Seconds(0.01), stall=Seconds(0.2), close_timeout=Seconds(0.2))
 
 
@@ -292,9 +272,6 @@ async def test_a_disk_that_never_answers_does_not_keep_the_supervisor(
         await hung(disk)
     assert f"the store {path} does not close; 1 rows may be lost" in caplog.text
     disk.answers.set()
-
-
-# --- room -----------------------------------------------------------------------------------------------------------
 
 
 async def test_there_is_room_again_once_enough_is_written(path: Path, disk: Disk) -> None:

@@ -1,6 +1,4 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from store.writer import DiskHealth
 
@@ -49,7 +47,7 @@ def test_a_stall_is_news_once_and_asks_for_no_pause() -> None:
     assert disk.succeeded(1, 1)
 
 
-@given(st.integers(1, 5000))
+@pytest.mark.parametrize("failures", [1, 17, 2000])
 def test_any_number_of_failures_is_waited_out_within_the_longest_pause(failures: int) -> None:
     disk = DiskHealth(10)
     for _ in range(failures):

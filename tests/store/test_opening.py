@@ -13,8 +13,6 @@ from tests.store.disks import Disk, table
 from tests.store.opening import AFTER_A_CRASH, NOW, crash, fill, opened
 from tests.store.rows import run, session
 
-# --- a sound file ---------------------------------------------------------------------------------------------------
-
 
 def test_a_new_file_is_for_its_owner_only_and_begins_at_one(path: Path) -> None:
     found = opened(path)
@@ -62,8 +60,6 @@ def test_the_whole_file_is_checked_only_after_a_crash(path: Path, cleanly: bool,
     assert disk.count("PRAGMA quick_check") == checks
 
 
-# --- other versions -------------------------------------------------------------------------------------------------
-
 NEXT = (*MIGRATIONS, ("ALTER TABLE sessions ADD COLUMN mood TEXT", "UPDATE sessions SET mood = 'new'"))
 
 
@@ -97,9 +93,6 @@ def test_a_newer_file_is_refused_and_not_touched(path: Path, cleanly: bool) -> N
     assert refused.value.details == {"path": str(path)}
     after = {file.name: file.read_bytes() for file in path.parent.iterdir() if not file.name.endswith("-shm")}
     assert {name: content for name, content in after.items() if content or name in before} == before
-
-
-# --- what is no file ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
@@ -145,9 +138,6 @@ def test_a_link_to_a_store_is_followed_and_its_log_is_kept_short(path: Path) -> 
     found = opened(path)
     assert (found.loaded.quarantined, len(found.loaded.sessions)) == (None, 1)
     found.database.close()
-
-
-# --- what is neither ------------------------------------------------------------------------------------------------
 
 
 def test_a_directory_that_is_not_there_is_told(path: Path) -> None:

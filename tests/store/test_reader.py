@@ -3,7 +3,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.backlog import WriteBatch
@@ -25,6 +25,7 @@ def stored(place: Path, rows: list[EventRow]) -> Path:
 
 
 @given(st.lists(any_event, max_size=10, unique_by=lambda row: row.seq))
+@settings(max_examples=25)
 def test_every_event_comes_back_as_it_was(rows: list[EventRow]) -> None:
     with tempfile.TemporaryDirectory() as place:
         path = stored(Path(place), rows)

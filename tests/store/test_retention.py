@@ -80,7 +80,7 @@ def expired(rows: list[tuple[int, float]], cutoff: float) -> int:
     return expired_up_to(rows[0][0], rows[-1][0], cutoff, lambda seq: probe(rows, seq))
 
 
-gaps = st.lists(st.integers(1, 10**9), min_size=1, max_size=50)
+gaps = st.lists(st.integers(1, 10**9), min_size=1, max_size=20)
 
 
 @given(gaps, st.data())

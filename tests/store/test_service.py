@@ -1,5 +1,6 @@
 import logging
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,6 @@ from tests.store.disks import Disk, table
 from tests.store.rows import event, events, run, session
 from tests.store.stores import FULL, Troubles, a_store, hung, stored
 from wire.units import Seconds
-
-# --- writing --------------------------------------------------------------------------------------------------------
 
 
 async def test_what_was_flushed_is_in_the_file(path: Path) -> None:
@@ -117,9 +116,6 @@ async def test_old_events_are_deleted_as_new_ones_come(path: Path) -> None:
         assert await store.oldest_seq() == 901
 
 
-# --- seqs -----------------------------------------------------------------------------------------------------------
-
-
 async def test_a_reservation_is_durable_ahead_of_the_seqs_given_out(path: Path, disk: Disk) -> None:
     async with a_store(path, disk=disk) as store:
         reserved = "SELECT value FROM meta WHERE name = 'reserved'"
@@ -136,9 +132,6 @@ async def test_a_reservation_is_durable_ahead_of_the_seqs_given_out(path: Path, 
         assert table(path, reserved) == [(140_000,)]
     async with a_store(path) as store:
         assert store.loaded.first_seq == 140_001
-
-
-# --- reading --------------------------------------------------------------------------------------------------------
 
 
 async def test_reading_sees_all_that_was_put_before(path: Path) -> None:
@@ -172,9 +165,6 @@ async def test_a_file_that_cannot_be_read_is_told(path: Path, disk: Disk) -> Non
         assert len(await store.read_events(0, 9, session=None, limit=1)) == 1
 
 
-# --- the end --------------------------------------------------------------------------------------------------------
-
-
 async def test_a_closed_store_takes_nothing_more(path: Path) -> None:
     async with a_store(path) as store:
         pass
@@ -183,18 +173,13 @@ async def test_a_closed_store_takes_nothing_more(path: Path) -> None:
     assert await store.flush()
 
 
-async def test_what_was_put_before_an_error_is_written_all_the_same(path: Path) -> None:
-    with pytest.raises(KeyError):  # noqa: PT012  # the error comes from within the block that is tested
+@pytest.mark.parametrize("end", ["an error", "cancelled"])
+async def test_what_was_put_before_an_error_or_a_cancellation_is_written(path: Path, end: str) -> None:
+    with suppress(KeyError), trio.CancelScope() as scope:
         async with a_store(path) as store:
             store.put_events([event(1)])
-            raise KeyError
-    assert stored(path) == [1]
-
-
-async def test_a_store_that_is_cancelled_still_writes_what_waits(path: Path) -> None:
-    with trio.CancelScope() as scope:
-        async with a_store(path) as store:
-            store.put_events([event(1)])
+            if end == "an error":
+                raise KeyError
             scope.cancel()
             await trio.lowlevel.checkpoint()
     assert stored(path) == [1]
@@ -250,26 +235,20 @@ async def test_waiting_for_a_thread_is_no_stall_though_the_clock_of_a_test_jumps
     assert stored(path) == list(range(1, 20))
 
 
-async def test_upkeep_that_fails_costs_nothing_but_a_line_in_the_log(
-    path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (sqlite3.OperationalError("disk I/O error"), "store maintenance failed: disk I/O error"),
+        (KeyError("a defect"), "internal error in store maintenance"),
+    ],
+)
+async def test_maintenance_that_fails_is_logged_and_costs_nothing_else(
+    path: Path, disk: Disk, caplog: pytest.LogCaptureFixture, error: Exception, line: str
 ) -> None:
     async with a_store(path, disk=disk, settings=StoreSettings(events=10)) as store:
-        disk.refused, disk.error = ("DELETE FROM events",), sqlite3.OperationalError("disk I/O error")
-        store.put_events(events(1, 21))
-        assert await store.flush()
-        store.put_events(events(21, 31))
-        assert await store.flush()
-    assert "store maintenance failed: disk I/O error" in caplog.text
-    assert stored(path) == list(range(1, 31))
-
-
-async def test_a_defect_in_upkeep_leaves_the_writer_at_work(
-    path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with a_store(path, disk=disk, settings=StoreSettings(events=10)) as store:
-        disk.refused, disk.error = ("DELETE FROM events",), KeyError("a defect")
-        store.put_events(events(1, 21))
-        assert await store.flush()
-        store.put_events(events(21, 31))
-        assert await store.flush()
-    assert "internal error in store maintenance" in caplog.text
+        disk.refused, disk.error = ("DELETE FROM events",), error
+        for start in (1, 21):
+            store.put_events(events(start, start + 10))
+            assert await store.flush()
+    assert line in caplog.text
+    assert stored(path) == [*range(1, 11), *range(21, 31)]

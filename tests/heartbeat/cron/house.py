@@ -76,8 +76,6 @@ class House:
     def wall(self) -> float:
         return BEGIN + trio.current_time() + self.clock_offset
 
-    # --- store --------------------------------------------------------------------------------------------------------
-
     async def load(self, kind: str) -> dict[str, bytes]:
         await trio.lowlevel.checkpoint()
         return dict(self.kept.get(kind, {}))
@@ -94,8 +92,6 @@ class House:
         """Without waiting where there is nothing to wait for, as the store does it."""
         if not self.disk.is_set():
             await self.disk.wait()
-
-    # --- gateway ------------------------------------------------------------------------------------------------------
 
     async def run(self, request: BeatRequest) -> BeatAnswer:
         self.requests.append((trio.current_time(), request))
@@ -129,12 +125,8 @@ class House:
         assert type_ == "cron"
         self.told.append({"session": session, **data})
 
-    # --- courier ------------------------------------------------------------------------------------------------------
-
     def accept(self, alert: Alert) -> None:
         self.alerts.append(alert)
-
-    # --- looking ------------------------------------------------------------------------------------------------------
 
     @property
     def begun(self) -> list[float]:

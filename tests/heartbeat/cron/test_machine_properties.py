@@ -77,8 +77,6 @@ class CronHistory(RuleBasedStateMachine):
         self.seen = 0
         self.latest = BEGIN
 
-    # --- what can happen ----------------------------------------------------------------------------------------------
-
     @rule(
         name=st.sampled_from(NAMES),
         schedule=SCHEDULES,
@@ -158,8 +156,6 @@ class CronHistory(RuleBasedStateMachine):
             assert not waits
         self._look()
 
-    # --- the books ----------------------------------------------------------------------------------------------------
-
     def _pass(self, by: float) -> None:
         self.paper.now += by
         for book in self.books.values():
@@ -218,8 +214,6 @@ class CronHistory(RuleBasedStateMachine):
             book.owed = fresh.owed
         else:
             book.settle(now)
-
-    # --- what is promised ---------------------------------------------------------------------------------------------
 
     @invariant()
     def no_job_overlaps_with_itself_and_the_limit_holds(self) -> None:

@@ -33,9 +33,6 @@ def dues(expression: str, zone: tzinfo, after: str, count: int) -> list[str]:
     return found
 
 
-# --- the clock is put forward -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("expression", "zone", "after", "expected"),
     [
@@ -61,9 +58,6 @@ def test_what_the_clock_leaves_out_is_due_at_the_change_or_goes_by_the_time_that
     expression: str, zone: tzinfo, after: str, expected: list[str]
 ) -> None:
     assert dues(expression, zone, after, len(expected)) == expected
-
-
-# --- the clock is put back --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -97,8 +91,6 @@ def test_what_the_clock_shows_twice_is_due_once_or_goes_by_the_time_that_passes(
 ) -> None:
     assert dues(expression, zone, after, len(expected)) == expected
 
-
-# --- against counting -------------------------------------------------------------------------------------------------
 
 CHANGES = [
     (NEW_YORK, instant("2025-03-09T07:00Z")),
@@ -159,9 +151,6 @@ def test_a_due_time_always_lies_ahead(zone: tzinfo, after: float, expression: st
     due = next_due(Cron(expression), after, zone)
     assert due is not None
     assert due > after
-
-
-# --- expressions ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -225,9 +214,6 @@ def test_any_text_is_an_expression_or_a_refusal(text: str) -> None:
 def test_a_zone_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="Europe/Berlin"):
         zone_of(Cron("0 0 * * *", name), UTC)
-
-
-# --- spans and moments ------------------------------------------------------------------------------------------------
 
 
 def test_a_span_counts_from_its_anchor() -> None:

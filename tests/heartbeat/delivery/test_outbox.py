@@ -79,24 +79,6 @@ def test_the_same_id_is_nothing_new_whatever_became_of_it(outbox: AlertOutbox) -
         assert accepted(outbox, known, place=EVENTS) == []
 
 
-def test_one_place_is_tried_by_one_alert_at_a_time_and_another_place_meanwhile(outbox: AlertOutbox) -> None:
-    accepted(outbox, "o1", "o2", "o3")
-    accepted(outbox, "d1", place=DEV)
-    assert attempts(outbox.tick(0.0)) == [("o1", 1), ("d1", 1)]
-    assert attempts(outbox.delivered("o1")) == [("o2", 1)]
-    assert attempts(outbox.delivered("d1")) == []
-    assert attempts(outbox.delivered("o2")) == [("o3", 1)]
-
-
-def test_an_alert_that_failed_does_not_hold_up_the_others_of_its_place(outbox: AlertOutbox) -> None:
-    accepted(outbox, "o1", "o2")
-    outbox.tick(0.0)
-    assert attempts(outbox.failed("o1", LATER, 12, 0.0, WALL)) == [("o2", 1)]
-    assert outbox.next_due() == 5.0
-    assert outbox.tick(5.0) == []  # o2 is still under way
-    assert attempts(outbox.delivered("o2")) == [("o1", 2)]
-
-
 def test_pauses_grow_to_ten_minutes() -> None:
     pauses = [retry_delay(attempt, None) for attempt in range(1, 13)]
     assert pauses == [5, 10, 20, 40, 80, 160, 320, 600, 600, 600, 600, 600]
@@ -107,27 +89,6 @@ def test_pauses_grow_to_ten_minutes() -> None:
 @pytest.mark.parametrize(("wish", "pause"), [(1.0, 5), (60.0, 60), (1e9, 3600), (-5.0, 5)])
 def test_a_longer_pause_that_the_other_side_asks_for_is_kept_within_bounds(wish: float, pause: float) -> None:
     assert retry_delay(1, wish) == pause
-
-
-def test_after_its_last_attempt_an_alert_is_undeliverable_and_stays_to_be_seen(outbox: AlertOutbox) -> None:
-    accepted(outbox, "a1")
-    now, actions = 0.0, list[OutboxAction]()
-    for attempt in range(1, 4):
-        assert attempts(outbox.tick(now)) == [("a1", attempt)]
-        actions = outbox.failed("a1", LATER, 3, now, WALL + now)
-        now = outbox.next_due() or now
-    assert kept(actions) == {"a1": AlertState.UNDELIVERABLE}
-    assert [type(action) for action in actions] == [SaveRecord, PublishUndeliverable]
-    assert outbox.next_due() is None
-    (lost,) = outbox.statistics().undeliverable
-    assert (lost.id, lost.to, lost.attempts, lost.error) == ("a1", "webhook:ops", 3, "it answered 500")
-
-
-def test_a_failure_for_good_ends_the_attempts(outbox: AlertOutbox) -> None:
-    accepted(outbox, "a1")
-    outbox.tick(0.0)
-    assert kept(outbox.failed("a1", NEVER, 12, 0.0, WALL)) == {"a1": AlertState.UNDELIVERABLE}
-    assert outbox.next_due() is None
 
 
 @pytest.mark.parametrize("alert_id", ["nobody", "waits"])
@@ -180,20 +141,6 @@ def test_of_ended_ones_the_oldest_id_is_forgotten() -> None:
     outbox = AlertOutbox(OutboxLimits(ended=2))
     actions = accepted(outbox, "a1", "a2", "a3", place=EVENTS)
     assert kept(actions) == {"a1": None, "a2": AlertState.ENDED, "a3": AlertState.ENDED}
-
-
-def test_another_life_goes_on_where_the_pause_was() -> None:
-    first = AlertOutbox(OutboxLimits())
-    accepted(first, "a1")
-    first.tick(0.0)
-    (action,) = first.failed("a1", DeliveryFailed("no", retry_after=100), 12, 0.0, WALL)
-    assert isinstance(action, SaveRecord)
-    assert action.record is not None
-    record = decode_record(encode_record(action.record))
-    second = AlertOutbox(OutboxLimits())
-    second.restore([record], 7000.0, WALL + 60)
-    assert second.next_due() == 7040.0
-    assert attempts(second.tick(7040.0)) == [("a1", 2)]
 
 
 @pytest.mark.parametrize(("wall", "due"), [(WALL + 1e9, 50.0), (WALL - 1e9, 50.0 + 3600)])
