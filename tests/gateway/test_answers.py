@@ -69,11 +69,6 @@ async def test_a_part_is_told_after_its_text_and_before_the_tool_that_ended_it_a
     assert (await world.run("k1").wait()).text == "Found it."
 
 
-async def test_without_parts_the_answer_comes_in_one(world: World) -> None:
-    await talk(await muted(world))
-    assert await told(world) == ["Let me ", "look.", "tool:start", "tool:end", "Found it.", {"done": "Found it."}]
-
-
 async def test_thoughts_are_parts_where_the_session_shows_them(world: World) -> None:
     worker = await muted(world, "/reasoning on", blocks="text_end", run="k1")
     say(worker, "?Hm.", "One.", "?Well.", "Two.")

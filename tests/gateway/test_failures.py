@@ -66,6 +66,14 @@ async def test_a_prompt_of_which_nothing_reached_the_worker_is_sent_to_another(w
     assert types == ["run:accepted", "run:start", "text_chunk", "done"]
 
 
+@pytest.mark.parametrize(("reason", "code"), [("timeout", "request_timeout"), ("aborted", "aborted")])
+async def test_a_turn_that_its_worker_ends_early_says_why(world: World, reason: str, code: str) -> None:
+    run = await world.begin("hang")
+    _busy(world).end_turn({"text": "half", "stop_reason": reason})
+    outcome = await run.wait()
+    assert (outcome.status, outcome.text, outcome.error and outcome.error.code) == ("error", "half", code)
+
+
 async def test_a_run_that_wants_no_new_worker_starts_none(world: World) -> None:
     outcome = await world.ask("hello", spawn=False)
     assert outcome.error is not None

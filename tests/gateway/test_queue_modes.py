@@ -2,7 +2,6 @@
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
 
 from errors import PoolSaturated, UsageError
 from gateway.runs.run import Run, RunOutcome
@@ -51,18 +50,6 @@ async def test_collected_messages_become_one_prompt_and_every_caller_has_its_out
         assert {event["run_id"] for event in events if event["type"] == type_} >= ids
 
 
-@pytest.mark.world(queue={"mode": "collect", "debounce": 0})
-async def test_an_error_of_a_merged_turn_is_told_to_every_caller(world: World) -> None:
-    worker = await world.hanging()
-    runs = [await world.begin(text) for text in ("one", "two")]
-    world.launcher.slow = True
-    worker.finish()
-    await wait_all_tasks_blocked()
-    worker.die()
-    for outcome in await _outcomes(*runs):
-        assert_code(outcome, "worker_exited", "signal 9")
-
-
 async def test_an_interrupting_message_takes_the_place_of_the_turn_and_of_all_that_waits(world: World) -> None:
     first = await world.begin("hang")
     waiting = [await world.begin(f"say {number}", queue="followup") for number in range(2)]
@@ -78,18 +65,6 @@ async def test_an_interrupting_message_takes_the_place_of_the_turn_and_of_all_th
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.world(queue={"mode": "followup", "cap": 1})
-async def test_of_too_many_messages_the_oldest_leave_a_line_and_every_caller_is_answered(world: World) -> None:
-    worker = await world.hanging()
-    runs = [await world.begin(text) for text in ("x" * 300, "second", "third")]
-    worker.finish()
-    outcomes = await _outcomes(*runs)
-    assert len({(outcome.status, outcome.text) for outcome in outcomes}) == 1
-    parts = [f"[Dropped: 2]\n- {'x' * 159}…\n- second", "[In full]\nthird"]
-    assert world.launcher.prompts[1].split("\n\n")[1:] == parts
-    world.assert_at_rest()
 
 
 @pytest.mark.world(queue={"mode": "followup", "cap": 1, "overflow": "old"})

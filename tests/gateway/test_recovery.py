@@ -1,7 +1,5 @@
 """The next life: what an earlier one has left, after a clean stop and after a crash at any moment."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from errors import RunInterrupted
 from gateway.runs.run import RunOutcome
 from profiles import ProfilesSettings
-from store import Store, StoreSettings, open_store
 from tests.gateway.workers import GatewayLauncher
 from tests.gateway.world import WholeStore, World, open_world
-from wire.units import Seconds
 
 
 def assert_recovered(world: World, *, resumed: int, interrupted: int) -> None:
@@ -199,42 +195,6 @@ async def test_once_asked_to_stop_no_further_turn_begins_and_a_drain_lets_turns_
     assert states == {"k1": "ended", "k2": "accepted", "k3": "accepted"}
     async with open_world(tmp_path, store=store.after_a_stop()) as world:
         assert (await world.run("k3").wait()).text == "later"
-
-
-# --- the real store ---------------------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def _real_store(directory: Path) -> AsyncIterator[Store]:
-    troubles: list[str] = []
-    settings = StoreSettings(stall=Seconds(60))
-    async with open_store(
-        directory / "pool.db", settings, on_trouble=lambda kind, _facts: troubles.append(kind)
-    ) as store:
-        yield store
-    assert troubles == []
-
-
-async def test_a_life_over_the_real_store_goes_on_in_the_next(tmp_path: Path) -> None:
-    launcher = GatewayLauncher()
-    async with _real_store(tmp_path) as store, open_world(tmp_path, store=store, launcher=launcher) as world:
-        await world.ask("one", run="k1", agent="ops")
-        await world.begin("hang", run="k2")
-        bookmark = world.gateway.bus.head
-        for number in (3, 4):
-            await world.send(f"say {number}", run=f"k{number}", queue="followup")
-    async with _real_store(tmp_path) as store, open_world(tmp_path, store=store, launcher=launcher) as world:
-        assert_recovered(world, resumed=2, interrupted=0)
-        outcomes = [await world.run(f"k{number}").wait() for number in range(1, 5)]
-        assert [outcome.text for outcome in outcomes] == ["one", "", "3", "4"]
-        await assert_interrupted(world, "k2")
-        again = await world.call("prompt", text="one", session="alice", agent="ops", run="k1")
-        assert again["text"] == "one"
-        assert (await world.ask("two")).text == "one|two"
-        events = [event for event in await _replayed(world, bookmark) if event["type"] == "done"]
-        assert [event["run_id"] for event in events][:3] == ["k2", "k3", "k4"]
-        seqs = [event["seq"] for event in await _replayed(world, 0)]
-        assert seqs == sorted(set(seqs))
 
 
 async def test_until_recovered_runs_have_their_places_others_can_look_and_what_wants_a_place_waits(

@@ -235,6 +235,13 @@ async def test_files_of_the_workspace_are_handed_over_beside_the_text(tmp_path: 
         assert done["data"]["media"] == msgspec.to_builtins([media])
 
 
+async def test_of_a_very_long_message_the_first_words_are_published(world: World) -> None:
+    await world.ask("x" * 2_001)
+    [accepted] = await world.events("run:accepted")
+    assert accepted["data"]["truncated"] is True
+    assert "x" * 2_001 not in accepted["data"]["text"]
+
+
 @pytest.mark.parametrize(("limit", "is_cut"), [(9, True), (10, None)])
 async def test_a_very_long_answer_is_cut_in_its_event_and_whole_in_its_outcome(
     world: World, monkeypatch: pytest.MonkeyPatch, limit: int, *, is_cut: bool | None

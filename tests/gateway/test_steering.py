@@ -1,5 +1,6 @@
 """Messages put into the running turn: taken, refused, never seen, out of time, cut off."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,110 +17,55 @@ FLAGS = {"refuses": ("refuses_steers", True), "ignores": ("ignores_steers", True
 
 OPTIONS: dict[str, dict[str, Any]] = {"safe": {"retry_safe": True}, "5s": {"timeout": 5}, "10s": {"timeout": 10}}
 
-STORIES = {
-    "one that the model saw is answered by the turn": ("hang; a; consume; finish", "hang=done a=done", "hang"),
-    "one that the worker refuses has a turn of its own and comes first": (
-        "hang; refuses; a; b followup; finish",
-        "hang=done a=a b=b",
-        "hang, say a, say b",
-    ),
-    "those that the turn never saw have turns of their own": (
-        "hang; a; consume; b; c; finish",
-        "hang=done a=done b=b c=c",
-        "hang, say b, say c",
-    ),
-    "one that a dying worker took and the model never saw is left to the next": (
-        "hang; a; consume; b; die",
-        "hang=worker_exited a=worker_exited b=b",
-        "hang, say b",
-    ),
-    "of several the last are those that were not seen, also where one was never answered": (
-        "hang; a; consume; ignores; b; die",
-        "hang=worker_exited a=worker_exited b=b",
-        "hang, say b",
-    ),
-    "one that was seen is not repeated where a later one was never answered": (
-        "hang; a; consume; ignores; b; finish; wait 600",
-        "hang=done a=done b=b",
-        "hang, say b",
-    ),
-    "the same where the worker dies and the later one may be repeated": (
-        "hang; a; consume; ignores; b safe; die",
-        "hang=worker_exited a=worker_exited b=b",
-        "hang, say b",
-    ),
-    "one that a dying worker may have acted upon is not repeated": (
-        "hang; ignores; quiet; a; die",
-        "hang=worker_exited a=worker_exited",
-        "hang",
-    ),
-    "the same is repeated where it may be": (
-        "hang; ignores; quiet; a safe; die",
-        "hang=worker_exited a=a",
-        "hang, say a",
-    ),
-    "beside a prompt that is sent again it has a turn of its own": (
-        "hang safe; a safe; consume; die; finish",
-        "hang=done a=a",
-        "hang, hang, say a",
-    ),
-    "what one worker said of its steers does not hold for the next": (
-        "hang safe; a safe; die; quiet; b 9; finish",
-        "hang=done a=a b=done",
-        "hang, hang, say a",
-    ),
-    "those of the first attempt are not taken for those of the second": (
-        "stubborn safe; a safe; die; b 9; consume; c interrupt; finish",
-        "stubborn=done a=aborted b=done c=c",
-        "stubborn, stubborn, say c",
-    ),
-    "an abort ends them with the turn and leaks nothing into the next": (
-        "hang; a; consume; b; abort; c",
-        "hang=aborted a=aborted b=aborted c=c",
-        "hang, say c",
-    ),
-    "an abort of one ends it alone": ("hang; a; abort a; consume; finish", "hang=done a=aborted", "hang"),
-    "an abort of one that is under way ends it alone": (
-        "hang; ignores; a; abort a; finish; wait 60",
-        "hang=done a=aborted",
-        "hang",
-    ),
-    "an abort ends one that is under way with its turn": (
-        "stubborn; ignores; a; abort; wait 60; b",
-        "stubborn=aborted a=aborted b=b",
-        "stubborn, say b",
-    ),
-    "the end of the turn's time ends one that is under way": (
-        "stubborn 10s; ignores; a; wait 60; b",
-        "stubborn=request_timeout a=request_timeout b=b",
-        "stubborn, say b",
-    ),
-    "a turn that is being aborted takes none": (
-        "stubborn; abort; a; wait 60",
-        "stubborn=aborted a=a",
-        "stubborn, say a",
-    ),
-    "one that was not seen is not answered by a turn that ends before it heeds an interruption": (
-        "stubborn; a; consume; b; ignores; c; d interrupt; empty; finish",
-        "stubborn=done a=done b=aborted c=aborted d=d",
-        "stubborn, say d",
-    ),
-    "it ends when its own time is over and its turn goes on": (
-        "hang; a 5s; wait 5; finish",
-        "hang=done a=request_timeout",
-        "hang",
-    ),
-    "one that is never answered ends in its time too": (
-        "hang; ignores; a 5s; wait 5; abort",
-        "hang=aborted a=request_timeout",
-        "hang",
-    ),
-    "one that came back keeps the time it had": (
-        "hang; refuses; a 5s; wait 5; finish",
-        "hang=done a=request_timeout",
-        "hang",
-    ),
-}
+STORIES = """
+one that the model saw is answered by the turn
+  hang; a; consume; finish -> hang=done a=done
+one that the worker refuses has a turn of its own and comes first
+  hang; refuses; a; b followup; finish -> hang=done a=a b=b
+those that the turn never saw have turns of their own
+  hang; a; consume; b; c; finish -> hang=done a=done b=b c=c
+one that a dying worker took and the model never saw is left to the next
+  hang; a; consume; b; die -> hang=worker_exited a=worker_exited b=b
+of several the last are those that were not seen, also where one was never answered
+  hang; a; consume; ignores; b; die -> hang=worker_exited a=worker_exited b=b
+one that was seen is not repeated where a later one was never answered
+  hang; a; consume; ignores; b; finish; wait 600 -> hang=done a=done b=b
+the same where the worker dies and the later one may be repeated
+  hang; a; consume; ignores; b safe; die -> hang=worker_exited a=worker_exited b=b
+one that waits for the answer to another when its turn ends has a turn of its own
+  hang; ignores; a; b; finish; wait 600 -> hang=done a=a b=b
+one that a dying worker may have acted upon is not repeated
+  hang; ignores; quiet; a; die -> hang=worker_exited a=worker_exited
+the same is repeated where it may be
+  hang; ignores; quiet; a safe; die -> hang=worker_exited a=a
+beside a prompt that is sent again it has a turn of its own
+  hang safe; a safe; consume; die; finish -> hang*2=done a=a
+what one worker said of its steers does not hold for the next
+  hang safe; a safe; die; quiet; b 9; finish -> hang*2=done a=a b=done
+those of the first attempt are not taken for those of the second
+  stubborn safe; a safe; die; b 9; consume; c interrupt; finish -> stubborn*2=done a=aborted b=done c=c
+an abort ends them with the turn and leaks nothing into the next
+  hang; a; consume; b; abort; c -> hang=aborted a=aborted b=aborted c=c
+an abort of one ends it alone
+  hang; a; abort a; consume; finish -> hang=done a=aborted
+an abort of one that is under way ends it alone
+  hang; ignores; a; abort a; finish; wait 60 -> hang=done a=aborted
+an abort ends one that is under way with its turn
+  stubborn; ignores; a; abort; wait 60; b -> stubborn=aborted a=aborted b=b
+the end of the turn's time ends one that is under way
+  stubborn 10s; ignores; a; wait 60; b -> stubborn=request_timeout a=request_timeout b=b
+a turn that is being aborted takes none
+  stubborn; abort; a; wait 60 -> stubborn=aborted a=a
+one that was not seen is not answered by a turn that ends before it heeds an interruption
+  stubborn; a; consume; b; ignores; c; d interrupt; empty; finish -> stubborn=done a=done b=aborted c=aborted d=d
+it ends when its own time is over and its turn goes on
+  hang; a 5s; wait 5; finish -> hang=done a=request_timeout
+one that is never answered ends in its time too
+  hang; ignores; a 5s; wait 5; abort -> hang=aborted a=request_timeout
+one that came back keeps the time it had
+  hang; refuses; a 5s; wait 5; finish -> hang=done a=request_timeout
+"""
+"""A title, the steps, how each run ends: with the text ``done`` of the turn, in a turn of its own, or an error."""
 
 
 def _busy(world: World) -> GatewayWorker:
@@ -149,17 +95,20 @@ async def _perform(world: World, name: str, words: list[str]) -> None:
     await wait_all_tasks_blocked()
 
 
-@pytest.mark.parametrize("title", STORIES)
-async def test_what_becomes_of_a_message_that_was_put_into_a_turn(world: World, title: str) -> None:
-    story, ends, prompts = STORIES[title]
-    for step in story.split("; "):
+@pytest.mark.parametrize("story", STORIES.splitlines()[2::2], ids=STORIES.splitlines()[1::2])
+async def test_what_becomes_of_a_message_that_was_put_into_a_turn(world: World, story: str) -> None:
+    steps, _, ends = story.strip().partition(" -> ")
+    for step in steps.split("; "):
         name, *words = step.split()
         await _perform(world, name, words)
-    for run_id, expected in (end.split("=") for end in ends.split()):
+    prompts: list[str] = []
+    for run_id, attempts, expected in re.findall(r"(\w+)(\*2)?=(\w+)", ends):
         with trio.fail_after(0.001):
             outcome = await world.run(run_id).wait()
         assert (run_id, outcome.error.code if outcome.error else outcome.text) == (run_id, expected)
-    assert world.launcher.prompts == prompts.split(", ")
+        if not prompts or expected == run_id:
+            prompts += [f"say {run_id}" if prompts else run_id] * (2 if attempts else 1)
+    assert world.launcher.prompts == prompts
     starts = [event["run_id"] for event in await world.events("run:start")]
     assert len(starts) == len(set(starts)), "a run starts once"
     world.assert_at_rest()
