@@ -46,86 +46,80 @@ async def outcomes(world: World) -> list[str]:
 # --- by the clock -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.world(autonomy=on())
 async def test_a_supervisor_that_is_shutting_down_refuses_a_beat_instead_of_keeping_its_caller_waiting(
-    tmp_path: Path, autojump_clock: MockClock
+    world: World,
 ) -> None:
-    async with open_world(tmp_path, autonomy=on()) as world:
-        world.gateway.intake.is_closed = True
-        with pytest.raises(PoolClosed, match="shutting down"), trio.fail_after(10):
-            await world.call("heartbeat.run")
+    world.gateway.intake.is_closed = True
+    with pytest.raises(PoolClosed, match="shutting down"), trio.fail_after(10):
+        await world.call("heartbeat.run")
 
 
-async def test_an_agent_that_finds_nothing_beats_each_minute_and_leaves_no_trace(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, autonomy=on(every=Seconds(60))) as world:
-        await world.ask("hello", MAIN)
-        before = await world.call("sessions.get", session=MAIN)
-        await world.events()
-        await trio.sleep(600)
-        events = await world.events()
-        told = [event for event in events if event["type"] == "heartbeat"]
-        beats = [event for event in told if event["data"]["agent"] == "main"]
-        assert {event["data"]["state"] for event in beats} == {"silent"}
-        assert 8 <= len(beats) <= 11
-        assert world.launcher.prompts.count("say HEARTBEAT_OK") >= len(beats)
-        assert [event["data"] for event in events if "HEARTBEAT" in str(event["data"])] == [
-            event["data"] for event in told if event["data"].get("text")
-        ], "nobody is shown what it said, but for those who govern"
-        after = await world.call("sessions.get", session=MAIN)
-        assert {**after, "worker": before["worker"]} == before
+@pytest.mark.world(autonomy=on(every=Seconds(60)))
+async def test_an_agent_that_finds_nothing_beats_each_minute_and_leaves_no_trace(world: World) -> None:
+    await world.ask("hello", MAIN)
+    before = await world.call("sessions.get", session=MAIN)
+    await world.events()
+    await trio.sleep(600)
+    events = await world.events()
+    told = [event for event in events if event["type"] == "heartbeat"]
+    beats = [event for event in told if event["data"]["agent"] == "main"]
+    assert {event["data"]["state"] for event in beats} == {"silent"}
+    assert 8 <= len(beats) <= 11
+    assert world.launcher.prompts.count("say HEARTBEAT_OK") >= len(beats)
+    assert [event["data"] for event in events if "HEARTBEAT" in str(event["data"])] == [
+        event["data"] for event in told if event["data"].get("text")
+    ], "nobody is shown what it said, but for those who govern"
+    after = await world.call("sessions.get", session=MAIN)
+    assert {**after, "worker": before["worker"]} == before
 
 
-async def test_what_an_agent_finds_is_told_once_where_its_session_last_spoke_and_is_activity(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, autonomy=on(every=Seconds(60), prompt="say The disk is full.")) as world:
-        await world.ask("hello", source=telegram())
-        used = (await world.call("sessions.get", session=MAIN))["updated_at"]
-        await world.events()
-        await trio.sleep(300)
-        alerts = await world.events("alert")
-        (alert,) = [event for event in alerts if event["data"]["agent"] == "main"]
-        assert (alert["data"]["to"], alert["data"]["text"]) == ("telegram:7", "The disk is full.")
-        assert (await world.call("sessions.get", session=MAIN))["updated_at"] > used
-        (status,) = [each for each in await world.call("heartbeat.status") if each["agent"] == "main"]
-        assert status["counts"]["alert"] == 1
-        assert status["counts"]["repeated"] >= 3
+@pytest.mark.world(autonomy=on(every=Seconds(60), prompt="say The disk is full."))
+async def test_what_an_agent_finds_is_told_once_where_its_session_last_spoke_and_is_activity(world: World) -> None:
+    await world.ask("hello", source=telegram())
+    used = (await world.call("sessions.get", session=MAIN))["updated_at"]
+    await world.events()
+    await trio.sleep(300)
+    alerts = await world.events("alert")
+    (alert,) = [event for event in alerts if event["data"]["agent"] == "main"]
+    assert (alert["data"]["to"], alert["data"]["text"]) == ("telegram:7", "The disk is full.")
+    assert (await world.call("sessions.get", session=MAIN))["updated_at"] > used
+    (status,) = [each for each in await world.call("heartbeat.status") if each["agent"] == "main"]
+    assert status["counts"]["alert"] == 1
+    assert status["counts"]["repeated"] >= 3
 
 
-async def test_a_beat_by_the_clock_has_a_worker_started_where_the_pool_has_room(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, autonomy=on(every=Seconds(60)), workers=2) as world:
-        await world.hanging()
-        await trio.sleep(70)
-        told = [event["data"] for event in await world.events("heartbeat")]
-        assert "silent" in {beat["state"] for beat in told if not beat.get("skipped")}
-        assert world.launcher.prompts[0] == "hang"
-        assert "say HEARTBEAT_OK" in world.launcher.prompts
+@pytest.mark.world(autonomy=on(every=Seconds(60)), workers=2)
+async def test_a_beat_by_the_clock_has_a_worker_started_where_the_pool_has_room(world: World) -> None:
+    await world.hanging()
+    await trio.sleep(70)
+    told = [event["data"] for event in await world.events("heartbeat")]
+    assert "silent" in {beat["state"] for beat in told if not beat.get("skipped")}
+    assert world.launcher.prompts[0] == "hang"
+    assert "say HEARTBEAT_OK" in world.launcher.prompts
 
 
-async def test_a_beat_by_the_clock_takes_no_worker_that_is_not_free(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, autonomy=on(every=Seconds(60)), workers=1) as world:
-        await world.hanging()
-        await trio.sleep(70)
-        assert set(await outcomes(world)) == {"no-worker"}
-        assert world.launcher.prompts == ["hang"]
+@pytest.mark.world(autonomy=on(every=Seconds(60)), workers=1)
+async def test_a_beat_by_the_clock_takes_no_worker_that_is_not_free(world: World) -> None:
+    await world.hanging()
+    await trio.sleep(70)
+    assert set(await outcomes(world)) == {"no-worker"}
+    assert world.launcher.prompts == ["hang"]
 
 
 # --- woken ------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_end_of_a_command_wakes_its_agent_in_its_session(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, autonomy=on()) as world:
-        await world.ask("background")
-        end_command(world.launcher.workers[0])
-        await settle()
-        assert world.launcher.prompts == ["background", f"[SYSTEM] {BUILT}\n\n{WELL}"]
-        assert await alerts(world) == ["The build went well."]
-        assert await pending(world) == []
-        await world.ask("what now?")
-        assert world.launcher.prompts[-1] == "what now?"
+@pytest.mark.world(autonomy=on())
+async def test_the_end_of_a_command_wakes_its_agent_in_its_session(world: World) -> None:
+    await world.ask("background")
+    end_command(world.launcher.workers[0])
+    await settle()
+    assert world.launcher.prompts == ["background", f"[SYSTEM] {BUILT}\n\n{WELL}"]
+    assert await alerts(world) == ["The build went well."]
+    assert await pending(world) == []
+    await world.ask("what now?")
+    assert world.launcher.prompts[-1] == "what now?"
 
 
 async def test_what_ends_in_the_night_is_told_first_thing_in_the_morning(
@@ -142,118 +136,110 @@ async def test_what_ends_in_the_night_is_told_first_thing_in_the_morning(
         assert await pending(world) == []
 
 
-async def test_an_agent_whose_heartbeat_is_off_is_told_with_the_next_turn(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, autonomy=on(every=Seconds(0), wake=False)) as world:
-        await world.ask("background")
-        end_command(world.launcher.workers[0])
-        await settle(6 * 86_400)
-        assert await outcomes(world) == []
-        await world.ask("what now?")
-        assert world.launcher.prompts[1:] == [f"[SYSTEM] {BUILT}\n\nwhat now?"]
+@pytest.mark.world(autonomy=on(every=Seconds(0), wake=False))
+async def test_an_agent_whose_heartbeat_is_off_is_told_with_the_next_turn(world: World) -> None:
+    await world.ask("background")
+    end_command(world.launcher.workers[0])
+    await settle(6 * 86_400)
+    assert await outcomes(world) == []
+    await world.ask("what now?")
+    assert world.launcher.prompts[1:] == [f"[SYSTEM] {BUILT}\n\nwhat now?"]
 
 
 @pytest.mark.parametrize("kind", ["cron", "delegate", "channel", "other"])
-async def test_whatever_is_injected_wakes_whoever_it_is_for(
-    tmp_path: Path, autojump_clock: MockClock, kind: str
-) -> None:
-    async with open_world(tmp_path, autonomy=on(cron_prompt="say HEARTBEAT_OK")) as world:
-        await inject(world, "the bell rang", "agent:ops:main:main", kind=kind)
-        await settle()
-        (prompt,) = world.launcher.prompts
-        assert prompt.startswith("[SYSTEM] the bell rang\n\n")
-        assert await pending(world, "agent:ops:main:main") == []
+@pytest.mark.world(autonomy=on(cron_prompt="say HEARTBEAT_OK"))
+async def test_whatever_is_injected_wakes_whoever_it_is_for(world: World, kind: str) -> None:
+    await inject(world, "the bell rang", "agent:ops:main:main", kind=kind)
+    await settle()
+    (prompt,) = world.launcher.prompts
+    assert prompt.startswith("[SYSTEM] the bell rang\n\n")
+    assert await pending(world, "agent:ops:main:main") == []
 
 
-async def test_the_outcome_of_a_delegated_task_wakes_who_gave_it(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, autonomy=on()) as world:
-        await world.ask("hello")
-        await world.call("delegate", session="alice", agent="ops", task="say done", mode="async")
-        await settle(1)
-        lines, prompt = world.launcher.prompts[-1].split("\n\n")
-        assert lines.startswith("[SYSTEM] Task completed (agent ops, run ")
-        assert prompt == WELL  # the prompt for ended work
-        assert await pending(world) == []
+@pytest.mark.world(autonomy=on())
+async def test_the_outcome_of_a_delegated_task_wakes_who_gave_it(world: World) -> None:
+    await world.ask("hello")
+    await world.call("delegate", session="alice", agent="ops", task="say done", mode="async")
+    await settle(1)
+    lines, prompt = world.launcher.prompts[-1].split("\n\n")
+    assert lines.startswith("[SYSTEM] Task completed (agent ops, run ")
+    assert prompt == WELL  # the prompt for ended work
+    assert await pending(world) == []
 
 
 # --- one turn tells it ------------------------------------------------------------------------------------------------
 
 
-async def test_what_a_turn_is_telling_no_beat_tells_too(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, autonomy=on(skip_when_busy=False)) as world:
-        await inject(world, BUILT, kind="exec")
-        worker = await world.hanging()
-        assert worker.text == "hang"
-        await settle(5)
-        worker.finish()
-        await settle(5)
-        assert world.launcher.prompts == [f"[SYSTEM] {BUILT}\n\nhang"]
-        assert await outcomes(world) == ["nothing-pending"]
+@pytest.mark.world(autonomy=on(skip_when_busy=False))
+async def test_what_a_turn_is_telling_no_beat_tells_too(world: World) -> None:
+    await inject(world, BUILT, kind="exec")
+    worker = await world.hanging()
+    assert worker.text == "hang"
+    await settle(5)
+    worker.finish()
+    await settle(5)
+    assert world.launcher.prompts == [f"[SYSTEM] {BUILT}\n\nhang"]
+    assert await outcomes(world) == ["nothing-pending"]
 
 
-async def test_what_a_turn_has_told_in_vain_is_told_by_the_next_beat(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, autonomy=on()) as world:
-        await inject(world, BUILT, kind="exec")
-        assert (await world.ask("fail")).status == "error"
-        await settle(5)
-        assert world.launcher.prompts == [f"[SYSTEM] {BUILT}\n\nfail", f"[SYSTEM] {BUILT}\n\n{WELL}"]
-        assert await alerts(world) == ["The build went well."]
+@pytest.mark.world(autonomy=on())
+async def test_what_a_turn_has_told_in_vain_is_told_by_the_next_beat(world: World) -> None:
+    await inject(world, BUILT, kind="exec")
+    assert (await world.ask("fail")).status == "error"
+    await settle(5)
+    assert world.launcher.prompts == [f"[SYSTEM] {BUILT}\n\nfail", f"[SYSTEM] {BUILT}\n\n{WELL}"]
+    assert await alerts(world) == ["The build went well."]
 
 
+@pytest.mark.world(autonomy=on(exec_prompt="hang"))
 async def test_a_message_during_a_beat_waits_for_its_end_and_is_told_nothing_of_what_the_beat_tells(
-    tmp_path: Path, autojump_clock: MockClock
+    world: World,
 ) -> None:
-    async with open_world(tmp_path, autonomy=on(exec_prompt="hang")) as world:
-        await inject(world, BUILT, kind="exec")
-        await settle()
-        worker = world.launcher.running("hang")
-        run = await world.begin("hello", queue="steer")
-        assert (worker.steers, run.outcome) == ([], None)
-        worker.finish("All is well. HEARTBEAT_OK")
-        assert (await run.wait()).status == "ok"
-        assert world.launcher.prompts == [f"[SYSTEM] {BUILT}\n\nhang", "hello"]
-        world.assert_at_rest()
+    await inject(world, BUILT, kind="exec")
+    await settle()
+    worker = world.launcher.running("hang")
+    run = await world.begin("hello", queue="steer")
+    assert (worker.steers, run.outcome) == ([], None)
+    worker.finish("All is well. HEARTBEAT_OK")
+    assert (await run.wait()).status == "ok"
+    assert world.launcher.prompts == [f"[SYSTEM] {BUILT}\n\nhang", "hello"]
+    world.assert_at_rest()
 
 
-async def test_an_event_during_a_beat_is_told_by_another_one(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, autonomy=on(exec_prompt="hang")) as world:
-        await inject(world, "first", kind="exec")
-        await settle()
-        await inject(world, "second", kind="exec")
-        await settle()
-        world.launcher.running("hang").finish("HEARTBEAT_OK")
-        await settle(2)
-        world.launcher.running("hang").finish("HEARTBEAT_OK")
-        await settle(2)
-        assert world.launcher.prompts == ["[SYSTEM] first\n\nhang", "[SYSTEM] second\n\nhang"]
-        assert await pending(world) == []
+@pytest.mark.world(autonomy=on(exec_prompt="hang"))
+async def test_an_event_during_a_beat_is_told_by_another_one(world: World) -> None:
+    await inject(world, "first", kind="exec")
+    await settle()
+    await inject(world, "second", kind="exec")
+    await settle()
+    world.launcher.running("hang").finish("HEARTBEAT_OK")
+    await settle(2)
+    world.launcher.running("hang").finish("HEARTBEAT_OK")
+    await settle(2)
+    assert world.launcher.prompts == ["[SYSTEM] first\n\nhang", "[SYSTEM] second\n\nhang"]
+    assert await pending(world) == []
 
 
-async def test_a_worker_that_dies_under_a_turn_is_told_the_same_by_the_next_one(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, autonomy=on(every=Seconds(0), wake=False)) as world:
-        await inject(world, BUILT, kind="exec")
-        run = await world.begin("hang", retry_safe=True)
-        world.launcher.running("hang").die()
-        await wait_all_tasks_blocked()
-        world.launcher.running("hang").finish()
-        assert (await run.wait()).status == "ok"
-        assert world.launcher.prompts == [f"[SYSTEM] {BUILT}\n\nhang"] * 2
-        assert await pending(world) == []
+@pytest.mark.world(autonomy=on(every=Seconds(0), wake=False))
+async def test_a_worker_that_dies_under_a_turn_is_told_the_same_by_the_next_one(world: World) -> None:
+    await inject(world, BUILT, kind="exec")
+    run = await world.begin("hang", retry_safe=True)
+    world.launcher.running("hang").die()
+    await wait_all_tasks_blocked()
+    world.launcher.running("hang").finish()
+    assert (await run.wait()).status == "ok"
+    assert world.launcher.prompts == [f"[SYSTEM] {BUILT}\n\nhang"] * 2
+    assert await pending(world) == []
 
 
-async def test_the_end_of_a_command_waits_for_a_worker_of_a_busy_pool(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, autonomy=on(), workers=1) as world:
-        worker = await world.hanging()
-        await inject(world, BUILT, "bob", kind="exec")
-        await settle(5)
-        worker.finish()
-        await settle(5)
-        assert world.launcher.prompts == ["hang", f"[SYSTEM] {BUILT}\n\n{WELL}"]
+@pytest.mark.world(autonomy=on(), workers=1)
+async def test_the_end_of_a_command_waits_for_a_worker_of_a_busy_pool(world: World) -> None:
+    worker = await world.hanging()
+    await inject(world, BUILT, "bob", kind="exec")
+    await settle(5)
+    worker.finish()
+    await settle(5)
+    assert world.launcher.prompts == ["hang", f"[SYSTEM] {BUILT}\n\n{WELL}"]
 
 
 # --- lives ------------------------------------------------------------------------------------------------------------
@@ -292,24 +278,20 @@ async def test_nothing_begins_and_nothing_fails_while_the_supervisor_shuts_down(
 # --- asked for --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_beat_is_asked_for_in_the_session_that_is_named_and_nobody_elses(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, autonomy=on(), router=RouterSettings()) as world:
-        await world.ask("hello", "alice", agent="ops")
-        report = await world.call("heartbeat.run", session="alice")
-        assert (report["agent"], report["session"], report["outcome"]) == ("ops", "alice", "silent")
-        assert (await world.call("heartbeat.run", agent="ops"))["session"] == "agent:ops:main:main"
-        assert (await world.call("heartbeat.run"))["session"] == MAIN
-        with pytest.raises(UsageError, match="session alice is agent ops's, not main's"):
-            await world.call("heartbeat.run", agent="main", session="alice")
-        with pytest.raises(UsageError, match="there is no agent 'quick'; there are: main, ops"):
-            await world.call("heartbeat.run", agent="quick")
+@pytest.mark.world(autonomy=on(), router=RouterSettings())
+async def test_a_beat_is_asked_for_in_the_session_that_is_named_and_nobody_elses(world: World) -> None:
+    await world.ask("hello", "alice", agent="ops")
+    report = await world.call("heartbeat.run", session="alice")
+    assert (report["agent"], report["session"], report["outcome"]) == ("ops", "alice", "silent")
+    assert (await world.call("heartbeat.run", agent="ops"))["session"] == "agent:ops:main:main"
+    assert (await world.call("heartbeat.run"))["session"] == MAIN
+    with pytest.raises(UsageError, match="session alice is agent ops's, not main's"):
+        await world.call("heartbeat.run", agent="main", session="alice")
+    with pytest.raises(UsageError, match="there is no agent 'quick'; there are: main, ops"):
+        await world.call("heartbeat.run", agent="quick")
 
 
-async def test_a_prompt_of_the_settings_that_looks_like_a_command_is_none(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, autonomy=on(prompt="/new")) as world:
-        await world.call("heartbeat.run")
-        assert world.launcher.prompts == ["/new"]
+@pytest.mark.world(autonomy=on(prompt="/new"))
+async def test_a_prompt_of_the_settings_that_looks_like_a_command_is_none(world: World) -> None:
+    await world.call("heartbeat.run")
+    assert world.launcher.prompts == ["/new"]

@@ -27,23 +27,20 @@ def calls_end(world: World, *calls: dict[str, Any]) -> None:
     worker.finish("", stop_reason="tool_calls", calls=list(calls))
 
 
-async def test_definitions_reach_the_worker_its_calls_the_caller_and_results_the_worker(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        run = await world.begin("hang", client_tools=[WEATHER])
-        calls_end(world, CALL)
-        outcome = await run.wait()
-        assert (outcome.status, outcome.stop_reason, outcome.reason) == ("ok", "tool_calls", "tool_calls")
-        assert outcome.calls == [CALL]
-        [done] = await world.events("done")
-        assert (done["data"]["reason"], done["data"]["calls"]) == ("tool_calls", [CALL])
-        await world.ask("", tool_results=[RESULT])
-        first, second = world.launcher.asked("prompt")
-        assert first["client_tools"] == [WEATHER]
-        assert (second["text"], second["tool_results"]) == ("", [{**RESULT, "is_error": False}])
-        assert "client_tools" not in second
-        world.assert_at_rest()
+async def test_definitions_reach_the_worker_its_calls_the_caller_and_results_the_worker(world: World) -> None:
+    run = await world.begin("hang", client_tools=[WEATHER])
+    calls_end(world, CALL)
+    outcome = await run.wait()
+    assert (outcome.status, outcome.stop_reason, outcome.reason) == ("ok", "tool_calls", "tool_calls")
+    assert outcome.calls == [CALL]
+    [done] = await world.events("done")
+    assert (done["data"]["reason"], done["data"]["calls"]) == ("tool_calls", [CALL])
+    await world.ask("", tool_results=[RESULT])
+    first, second = world.launcher.asked("prompt")
+    assert first["client_tools"] == [WEATHER]
+    assert (second["text"], second["tool_results"]) == ("", [{**RESULT, "is_error": False}])
+    assert "client_tools" not in second
+    world.assert_at_rest()
 
 
 async def test_the_calls_of_an_outcome_can_be_asked_for_later_and_after_a_restart(
@@ -86,46 +83,39 @@ async def test_calls_too_long_for_one_event_are_in_the_outcome_alone(
 @pytest.mark.parametrize("more", [{"client_tools": [WEATHER]}, {"tool_results": [RESULT]}])
 @pytest.mark.parametrize("mode", ["steer", "collect"])
 async def test_a_run_with_tools_or_results_is_neither_steered_nor_merged(
-    tmp_path: Path, autojump_clock: MockClock, mode: str, more: dict[str, Any]
+    world: World, mode: str, more: dict[str, Any]
 ) -> None:
-    async with open_world(tmp_path) as world:
-        worker = await world.hanging()
-        runs = [await world.begin(text, queue=mode, **extra) for text, extra in (("one", more), ("two", more))]
-        assert worker.steers == []
-        worker.finish()
-        for run in runs:
-            await run.wait()
-        assert [prompt["text"] for prompt in world.launcher.asked("prompt")] == ["hang", "one", "two"]
+    worker = await world.hanging()
+    runs = [await world.begin(text, queue=mode, **extra) for text, extra in (("one", more), ("two", more))]
+    assert worker.steers == []
+    worker.finish()
+    for run in runs:
+        await run.wait()
+    assert [prompt["text"] for prompt in world.launcher.asked("prompt")] == ["hang", "one", "two"]
 
 
-async def test_the_same_key_with_other_tools_or_results_is_a_conflict(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        await world.send("hello", run="k1", client_tools=[WEATHER], tool_results=[RESULT])
-        await world.send("hello", run="k1", client_tools=[WEATHER], tool_results=[RESULT])
-        others: list[dict[str, Any]] = [
-            {"client_tools": [WEATHER]},
-            {"client_tools": [WEATHER], "tool_results": [RESULT], "answer": ANSWER},
-            {"tool_results": [RESULT]},
-            {"client_tools": [{**WEATHER, "description": "Other."}], "tool_results": [RESULT]},
-            {"client_tools": [WEATHER], "tool_results": [{**RESULT, "content": "blue"}]},
-        ]
-        for other in others:
-            with pytest.raises(Conflict):
-                await world.send("hello", run="k1", **other)
+async def test_the_same_key_with_other_tools_or_results_is_a_conflict(world: World) -> None:
+    await world.send("hello", run="k1", client_tools=[WEATHER], tool_results=[RESULT])
+    await world.send("hello", run="k1", client_tools=[WEATHER], tool_results=[RESULT])
+    others: list[dict[str, Any]] = [
+        {"client_tools": [WEATHER]},
+        {"client_tools": [WEATHER], "tool_results": [RESULT], "answer": ANSWER},
+        {"tool_results": [RESULT]},
+        {"client_tools": [{**WEATHER, "description": "Other."}], "tool_results": [RESULT]},
+        {"client_tools": [WEATHER], "tool_results": [{**RESULT, "content": "blue"}]},
+    ]
+    for other in others:
+        with pytest.raises(Conflict):
+            await world.send("hello", run="k1", **other)
 
 
-async def test_results_that_a_channel_hands_over_are_not_taken_for_the_same_message_twice(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        bodies: list[dict[str, Any]] = [
-            {"tool_results": [{**RESULT, "content": words}]} for words in ("grey", "blue", "grey")
-        ]
-        runs = [await world.send("", source=telegram(), **body) for body in bodies]
-        assert runs[0].request.run_id != runs[1].request.run_id
-        assert runs[2].request.run_id == runs[0].request.run_id
+async def test_results_that_a_channel_hands_over_are_not_taken_for_the_same_message_twice(world: World) -> None:
+    bodies: list[dict[str, Any]] = [
+        {"tool_results": [{**RESULT, "content": words}]} for words in ("grey", "blue", "grey")
+    ]
+    runs = [await world.send("", source=telegram(), **body) for body in bodies]
+    assert runs[0].request.run_id != runs[1].request.run_id
+    assert runs[2].request.run_id == runs[0].request.run_id
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -134,13 +124,11 @@ PROFILES = ProfilesSettings(agents={"p": AgentSettings(dialect="pi")})
 
 
 @pytest.mark.parametrize("more", [{"client_tools": [WEATHER]}, {"tool_results": [RESULT]}])
-async def test_an_agent_that_speaks_pi_is_not_even_asked(
-    tmp_path: Path, autojump_clock: MockClock, more: dict[str, Any]
-) -> None:
-    async with open_world(tmp_path, profiles=PROFILES) as world:
-        with pytest.raises(UsageError, match="agent 'p' takes no tools from its client"):
-            await world.send("hello", agent="p", **more)
-        assert (world.launcher.requests, world.gateway.run_registry.live, len(world.gateway.sessions)) == ([], 0, 0)
+@pytest.mark.world(profiles=PROFILES)
+async def test_an_agent_that_speaks_pi_is_not_even_asked(world: World, more: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="agent 'p' takes no tools from its client"):
+        await world.send("hello", agent="p", **more)
+    assert (world.launcher.requests, world.gateway.run_registry.live, len(world.gateway.sessions)) == ([], 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -161,21 +149,19 @@ async def test_an_agent_that_speaks_pi_is_not_even_asked(
     ],
 )
 async def test_what_makes_no_sense_is_refused_before_anything_is_kept(
-    tmp_path: Path, more: dict[str, Any], words: str
+    world: World, more: dict[str, Any], words: str
 ) -> None:
-    async with open_world(tmp_path) as world:
-        with pytest.raises(UsageError, match=words):
-            await world.send("hello", **more)
-        assert (world.gateway.run_registry.live, len(world.gateway.sessions)) == (0, 0)
+    with pytest.raises(UsageError, match=words):
+        await world.send("hello", **more)
+    assert (world.gateway.run_registry.live, len(world.gateway.sessions)) == (0, 0)
 
 
-async def test_a_slash_command_answers_no_call_and_needs_no_tool(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        with pytest.raises(UsageError, match="takes no tool results"):
-            await world.send("/status", tool_results=[RESULT])
-        assert "Session alice" in (await world.ask("/status", client_tools=[WEATHER])).text
-        with pytest.raises(UsageError, match="the message is empty"):
-            await world.send(" ", client_tools=[WEATHER])
+async def test_a_slash_command_answers_no_call_and_needs_no_tool(world: World) -> None:
+    with pytest.raises(UsageError, match="takes no tool results"):
+        await world.send("/status", tool_results=[RESULT])
+    assert "Session alice" in (await world.ask("/status", client_tools=[WEATHER])).text
+    with pytest.raises(UsageError, match="the message is empty"):
+        await world.send(" ", client_tools=[WEATHER])
 
 
 def test_definitions_and_results_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,37 +17,31 @@ async def delegate(world: World, task: str, session: str = "alice", **params: An
     return answer
 
 
-async def test_a_task_is_done_in_a_session_of_its_own_and_its_outcome_told_to_both(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        outcome = await delegate(world, "say it is done")
-        assert (outcome["status"], outcome["text"]) == ("ok", "it is done")
-        assert outcome["session"].startswith("subagent:")
-        (told,) = await world.events("delegate_done")
-        assert (told["session"], told["channel"]) == ("alice", "monitor")
-        assert told["data"] == {name: outcome[name] for name in ("run_id", "session", "status", "text")}
+async def test_a_task_is_done_in_a_session_of_its_own_and_its_outcome_told_to_both(world: World) -> None:
+    outcome = await delegate(world, "say it is done")
+    assert (outcome["status"], outcome["text"]) == ("ok", "it is done")
+    assert outcome["session"].startswith("subagent:")
+    (told,) = await world.events("delegate_done")
+    assert (told["session"], told["channel"]) == ("alice", "monitor")
+    assert told["data"] == {name: outcome[name] for name in ("run_id", "session", "status", "text")}
 
 
-async def test_who_does_not_wait_is_told_the_run_at_once_and_the_outcome_as_an_event(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        accepted = await delegate(world, "hang", mode="async")
-        assert accepted["status"] == "accepted"
-        assert await world.events("delegate_done") == []
-        world.launcher.running("hang").finish("late")
-        (told,) = await world.events("delegate_done")
-        assert (told["data"]["run_id"], told["data"]["text"]) == (accepted["run_id"], "late")
+async def test_who_does_not_wait_is_told_the_run_at_once_and_the_outcome_as_an_event(world: World) -> None:
+    accepted = await delegate(world, "hang", mode="async")
+    assert accepted["status"] == "accepted"
+    assert await world.events("delegate_done") == []
+    world.launcher.running("hang").finish("late")
+    (told,) = await world.events("delegate_done")
+    assert (told["data"]["run_id"], told["data"]["text"]) == (accepted["run_id"], "late")
 
 
-async def test_a_delegated_task_may_delegate_only_so_deep(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, workers=4, delegate_depth=2) as world:
-        first = await delegate(world, "hang 1", mode="async")
-        second = await delegate(world, "hang 2", session=first["session"], mode="async")
-        with pytest.raises(NestedSaturated, match=r"3 delegations deep, the limit is 2 \(gateway\.delegate_depth\)"):
-            await delegate(world, "hang 3", session=second["session"], mode="async")
-        assert (await delegate(world, "say beside it"))["text"] == "beside it"
+@pytest.mark.world(workers=4, delegate_depth=2)
+async def test_a_delegated_task_may_delegate_only_so_deep(world: World) -> None:
+    first = await delegate(world, "hang 1", mode="async")
+    second = await delegate(world, "hang 2", session=first["session"], mode="async")
+    with pytest.raises(NestedSaturated, match=r"3 delegations deep, the limit is 2 \(gateway\.delegate_depth\)"):
+        await delegate(world, "hang 3", session=second["session"], mode="async")
+    assert (await delegate(world, "say beside it"))["text"] == "beside it"
 
 
 async def test_how_deep_a_task_is_outlives_a_restart(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -64,50 +58,48 @@ async def test_how_deep_a_task_is_outlives_a_restart(tmp_path: Path, autojump_cl
         assert (await delegate(world, "say it", session="bob"))["text"] == "it"
 
 
+@pytest.mark.world(delegate_fan_out=1)
 async def test_a_session_has_only_so_many_tasks_at_once_and_one_that_ended_or_was_refused_makes_room(
-    tmp_path: Path, autojump_clock: MockClock
+    world: World,
 ) -> None:
-    async with open_world(tmp_path, delegate_fan_out=1) as world:
-        with pytest.raises(UsageError, match="nobody"):
-            await world.call("delegate", session="alice", agent="nobody", task="say it")
-        await delegate(world, "hang", mode="async")
-        with pytest.raises(NestedSaturated, match=r"1 delegated tasks .* \(gateway\.delegate_fan_out\)") as refused:
-            await delegate(world, "say it")
-        assert refused.value.retry_after is not None
-        assert (await delegate(world, "say another's", session="bob"))["text"] == "another's"
-        await world.events()
-        world.launcher.running("hang").finish()
-        assert len(await world.events("delegate_done")) == 1
-        assert (await delegate(world, "say it"))["text"] == "it"
+    with pytest.raises(UsageError, match="nobody"):
+        await world.call("delegate", session="alice", agent="nobody", task="say it")
+    await delegate(world, "hang", mode="async")
+    with pytest.raises(NestedSaturated, match=r"1 delegated tasks .* \(gateway\.delegate_fan_out\)") as refused:
+        await delegate(world, "say it")
+    assert refused.value.retry_after is not None
+    assert (await delegate(world, "say another's", session="bob"))["text"] == "another's"
+    await world.events()
+    world.launcher.running("hang").finish()
+    assert len(await world.events("delegate_done")) == 1
+    assert (await delegate(world, "say it"))["text"] == "it"
 
 
+@pytest.mark.world(workers=1)
 async def test_a_task_whose_giver_holds_the_only_worker_is_refused_at_once_instead_of_waiting_for_itself(
-    tmp_path: Path, autojump_clock: MockClock
+    world: World,
 ) -> None:
-    async with open_world(tmp_path, workers=1) as world:
-        await world.begin("hang")
-        started = trio.current_time()
-        outcome = await delegate(world, "say it")
-        assert (outcome["status"], outcome["error"]["code"]) == ("error", "nested_saturated")
-        assert trio.current_time() == started
+    await world.begin("hang")
+    started = trio.current_time()
+    outcome = await delegate(world, "say it")
+    assert (outcome["status"], outcome["error"]["code"]) == ("error", "nested_saturated")
+    assert trio.current_time() == started
 
 
-async def test_the_session_of_a_task_is_forgotten_when_its_outcome_is(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path, outcome_age=600) as world:
-        task = (await delegate(world, "say it"))["session"]
-        spoken_in = (await delegate(world, "say it"))["session"]
-        busy = (await delegate(world, "background"))["session"]
-        await world.ask("say more", spoken_in)
-        await trio.sleep(599)
-        assert {task, spoken_in, busy} <= {entry.key for entry in world.gateway.sessions}
-        await trio.sleep(2)
-        assert {entry.key for entry in world.gateway.sessions} == {spoken_in, busy}
-        (worker,) = [each for each in world.launcher.workers if each.background]
-        worker.tell("background", running=0)
-        await trio.sleep(601)
-        assert {entry.key for entry in world.gateway.sessions} == {spoken_in}
+@pytest.mark.world(outcome_age=600)
+async def test_the_session_of_a_task_is_forgotten_when_its_outcome_is(world: World) -> None:
+    task = (await delegate(world, "say it"))["session"]
+    spoken_in = (await delegate(world, "say it"))["session"]
+    busy = (await delegate(world, "background"))["session"]
+    await world.ask("say more", spoken_in)
+    await trio.sleep(599)
+    assert {task, spoken_in, busy} <= {entry.key for entry in world.gateway.sessions}
+    await trio.sleep(2)
+    assert {entry.key for entry in world.gateway.sessions} == {spoken_in, busy}
+    (worker,) = [each for each in world.launcher.workers if each.background]
+    worker.tell("background", running=0)
+    await trio.sleep(601)
+    assert {entry.key for entry in world.gateway.sessions} == {spoken_in}
 
 
 async def test_sessions_of_tasks_that_an_earlier_life_has_left_are_forgotten_too(

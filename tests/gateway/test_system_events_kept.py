@@ -50,74 +50,64 @@ async def _interrupt(world: World) -> None:
 
 
 @pytest.mark.parametrize("ending", [_fail, _refuse, _abort, _die, _time_out, _interrupt])
-async def test_a_turn_that_does_not_succeed_loses_nothing(
-    tmp_path: Path, autojump_clock: MockClock, ending: Any
-) -> None:
-    async with open_world(tmp_path) as world:
-        await inject(world, "the bell rang")
-        await ending(world)
-        assert await pending(world) == ["the bell rang"]
-        await world.ask("hello")
-        assert world.launcher.prompts[-1] == "[SYSTEM] the bell rang\n\nhello"
-        assert await pending(world) == []
+async def test_a_turn_that_does_not_succeed_loses_nothing(world: World, ending: Any) -> None:
+    await inject(world, "the bell rang")
+    await ending(world)
+    assert await pending(world) == ["the bell rang"]
+    await world.ask("hello")
+    assert world.launcher.prompts[-1] == "[SYSTEM] the bell rang\n\nhello"
+    assert await pending(world) == []
 
 
-async def test_a_prompt_that_is_sent_again_tells_again(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await inject(world, "the bell rang")
-        run = await world.begin("hang", retry_safe=True)
-        world.launcher.running("hang").die()
-        await wait_all_tasks_blocked()
-        world.launcher.running("hang").finish()
-        assert (await run.wait()).status == "ok"
-        assert world.launcher.prompts == ["[SYSTEM] the bell rang\n\nhang"] * 2
-        assert await pending(world) == []
+async def test_a_prompt_that_is_sent_again_tells_again(world: World) -> None:
+    await inject(world, "the bell rang")
+    run = await world.begin("hang", retry_safe=True)
+    world.launcher.running("hang").die()
+    await wait_all_tasks_blocked()
+    world.launcher.running("hang").finish()
+    assert (await run.wait()).status == "ok"
+    assert world.launcher.prompts == ["[SYSTEM] the bell rang\n\nhang"] * 2
+    assert await pending(world) == []
 
 
-async def test_a_turn_that_ends_with_calls_for_its_client_has_told(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await inject(world, "the bell rang")
-        run = await world.begin("hang")
-        world.launcher.running("hang").finish("", stop_reason="tool_calls")
-        await run.wait()
-        assert await pending(world) == []
+async def test_a_turn_that_ends_with_calls_for_its_client_has_told(world: World) -> None:
+    await inject(world, "the bell rang")
+    run = await world.begin("hang")
+    world.launcher.running("hang").finish("", stop_reason="tool_calls")
+    await run.wait()
+    assert await pending(world) == []
 
 
-async def test_an_event_is_gone_after_an_hour(tmp_path: Path, autojump_clock: MockClock) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        await inject(world, "old")
-        await trio.sleep(600)
-        await inject(world, "young")
-        await trio.sleep(3030)
-        assert world.gateway.system_events.stats().expired == 1  # nobody has looked
-        assert await pending(world) == ["young"]
-        await trio.sleep(600)
-        assert store.documents == {}
-        status = await world.call("status")
-        figures = {"pending": 0, "sessions": 0, "injected": 2, "ignored": 0, "evicted": 0, "expired": 2}
-        assert status["gateway"]["system_events"] == figures
+async def test_an_event_is_gone_after_an_hour(world: World) -> None:
+    store = world.store
+    await inject(world, "old")
+    await trio.sleep(600)
+    await inject(world, "young")
+    await trio.sleep(3030)
+    assert world.gateway.system_events.stats().expired == 1  # nobody has looked
+    assert await pending(world) == ["young"]
+    await trio.sleep(600)
+    assert store.documents == {}
+    status = await world.call("status")
+    figures = {"pending": 0, "sessions": 0, "injected": 2, "ignored": 0, "evicted": 0, "expired": 2}
+    assert status["gateway"]["system_events"] == figures
 
 
-async def test_a_new_conversation_is_told_nothing_that_the_old_one_has_begun(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("hello")
-        for kind in SystemEventKind:
-            await inject(world, kind, kind=kind)
-        await world.ask("/new")
-        assert await pending(world) == ["cron", "channel", "other"]
+async def test_a_new_conversation_is_told_nothing_that_the_old_one_has_begun(world: World) -> None:
+    await world.ask("hello")
+    for kind in SystemEventKind:
+        await inject(world, kind, kind=kind)
+    await world.ask("/new")
+    assert await pending(world) == ["cron", "channel", "other"]
 
 
-async def test_a_session_that_is_deleted_leaves_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        await world.ask("hello")
-        for kind in SystemEventKind:
-            await inject(world, kind, kind=kind)
-        await world.call("sessions.delete", session="alice")
-        assert (await pending(world), store.documents) == ([], {})
+async def test_a_session_that_is_deleted_leaves_nothing(world: World) -> None:
+    store = world.store
+    await world.ask("hello")
+    for kind in SystemEventKind:
+        await inject(world, kind, kind=kind)
+    await world.call("sessions.delete", session="alice")
+    assert (await pending(world), store.documents) == ([], {})
 
 
 # --- what keeps it ----------------------------------------------------------------------------------------------------
@@ -194,19 +184,16 @@ async def _is_answered(world: World, answered: list[Any], request: Awaitable[Any
     answered.append(await request)
 
 
-async def test_who_injects_is_answered_and_who_watches_is_told_when_it_is_on_the_disk(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        store.hold_commits()
-        answered: list[Any] = []
-        world.nursery.start_soon(_is_answered, world, answered, inject(world, "the bell rang"))
-        assert await world.events("system_event") == []
-        assert (answered, await pending(world)) == ([], ["the bell rang"])
-        store.let_commit()
-        (told,) = await world.events("system_event")
-        assert told["data"] == {"id": answered[0]["event"]["id"], "kind": "other", "text": "the bell rang"}
+async def test_who_injects_is_answered_and_who_watches_is_told_when_it_is_on_the_disk(world: World) -> None:
+    store = world.store
+    store.hold_commits()
+    answered: list[Any] = []
+    world.nursery.start_soon(_is_answered, world, answered, inject(world, "the bell rang"))
+    assert await world.events("system_event") == []
+    assert (answered, await pending(world)) == ([], ["the bell rang"])
+    store.let_commit()
+    (told,) = await world.events("system_event")
+    assert told["data"] == {"id": answered[0]["event"]["id"], "kind": "other", "text": "the bell rang"}
 
 
 async def test_what_cannot_be_read_is_told_and_the_rest_is_there(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -231,33 +218,28 @@ async def _delegate(world: World, task: str, **params: Any) -> Any:
     return await world.call("delegate", caller, session="alice", agent="ops", task=task, **params)
 
 
-async def test_the_outcome_of_a_task_nobody_waits_for_is_told_with_the_next_turn(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        run = (await _delegate(world, "say 42", mode="async"))["run_id"]
-        await wait_all_tasks_blocked()
-        (event,) = (await world.call("events.peek", session="alice"))["events"]
-        assert (event["kind"], event["context"]) == ("delegate", f"delegate:{run}")
-        assert event["text"] == f"Task completed (agent ops, run {run}) :: 42"
-        bad = (await _delegate(world, "refuse", mode="async"))["run_id"]
-        await wait_all_tasks_blocked()
-        assert (await pending(world))[1].startswith(f"Task failed (agent ops, run {bad}) :: ")
+async def test_the_outcome_of_a_task_nobody_waits_for_is_told_with_the_next_turn(world: World) -> None:
+    run = (await _delegate(world, "say 42", mode="async"))["run_id"]
+    await wait_all_tasks_blocked()
+    (event,) = (await world.call("events.peek", session="alice"))["events"]
+    assert (event["kind"], event["context"]) == ("delegate", f"delegate:{run}")
+    assert event["text"] == f"Task completed (agent ops, run {run}) :: 42"
+    bad = (await _delegate(world, "refuse", mode="async"))["run_id"]
+    await wait_all_tasks_blocked()
+    assert (await pending(world))[1].startswith(f"Task failed (agent ops, run {bad}) :: ")
 
 
-async def test_who_waits_for_a_task_is_told_nothing_twice(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        assert (await _delegate(world, "say 42"))["text"] == "42"
-        await wait_all_tasks_blocked()
-        assert await pending(world) == []
+async def test_who_waits_for_a_task_is_told_nothing_twice(world: World) -> None:
+    assert (await _delegate(world, "say 42"))["text"] == "42"
+    await wait_all_tasks_blocked()
+    assert await pending(world) == []
 
 
-async def test_a_very_long_outcome_is_cut(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await _delegate(world, f"say {'4' * 10_000}", mode="async")
-        await wait_all_tasks_blocked()
-        (text,) = await pending(world)
-        assert text.endswith(" :: " + "4" * 2_000)
+async def test_a_very_long_outcome_is_cut(world: World) -> None:
+    await _delegate(world, f"say {'4' * 10_000}", mode="async")
+    await wait_all_tasks_blocked()
+    (text,) = await pending(world)
+    assert text.endswith(" :: " + "4" * 2_000)
 
 
 @pytest.mark.parametrize("has_begun", [True, False])

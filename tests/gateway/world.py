@@ -162,6 +162,7 @@ class World:
         self.nursery = nursery
         self.recovery = recovery
         self.store: WholeStore
+        self.hooks: HookRunner
         self.warnings: list[str] = []
         self.printed: list[str] = []
         self.methods = MethodTable(gateway, Supervisor(), autonomy)
@@ -254,6 +255,7 @@ async def open_world(
     wall = clock or (lambda: 1_000_000 + trio.current_time())
     parts = AgentParts(profiles=profiles, router=router or RouterSettings(), prompts=GatewayPrompts())
     options = msgspec.convert(settings, GatewaySettings, dec_hook=decode_unit)
+    runner = HookRunner(hooks or {}, lambda message, _facts: warnings.append(message))
     bus = EventBus(kept, options.events, first_seq=loaded.first_seq, clock=wall)
     async with trio.open_nursery() as outlasting:
         await outlasting.start(bus.run)
@@ -265,7 +267,7 @@ async def open_world(
                 pool=pool,
                 store=kept,
                 bus=bus,
-                hooks=HookRunner(hooks or {}, lambda message, _facts: warnings.append(message)),
+                hooks=runner,
                 data_dir=data_dir,
                 clock=wall,
             ) as gateway,
@@ -278,6 +280,7 @@ async def open_world(
             await gateway.resume_runs()
             connections.start_soon(alone.run)
             world = World(gateway, alone, launcher, connections, recovery)
+            world.hooks = runner
             world.store, world.warnings, world.printed = cast("WholeStore", kept), warnings, printed
             yield world
             connections.cancel_scope.cancel()

@@ -29,16 +29,15 @@ def keep(world: World, path: Path, *texts: str) -> None:
     world.launcher.transcripts[str(path)] = list(texts)
 
 
-@pytest.mark.parametrize("text", ["019a3f00", "019a3f00-", "019a3f00-1111-7", ID])
-def test_eight_digits_of_a_uuid_look_like_an_id(text: str) -> None:
-    assert looks_like_id(text)
-
-
 @pytest.mark.parametrize(
-    "text", ["carol", "019a3f0", "019a3f000", "123456789", "019A3F00", f"{ID}0", "agent:main:dm:7"]
+    ("texts", "expected"),
+    [
+        (["019a3f00", "019a3f00-", "019a3f00-1111-7", ID], True),
+        (["carol", "019a3f0", "019a3f000", "123456789", "019A3F00", f"{ID}0", "agent:main:dm:7"], False),
+    ],
 )
-def test_other_keys_do_not_look_like_an_id(text: str) -> None:
-    assert not looks_like_id(text)
+def test_eight_digits_of_a_uuid_look_like_an_id(texts: list[str], *, expected: bool) -> None:
+    assert [looks_like_id(text) for text in texts] == [expected] * len(texts)
 
 
 def test_the_conversation_changed_last_comes_first_and_other_files_are_passed_over(tmp_path: Path) -> None:
@@ -54,35 +53,30 @@ def test_the_conversation_changed_last_comes_first_and_other_files_are_passed_ov
 
 
 @pytest.mark.parametrize("wanted", [ID, ID[:8], ID[:13]])
-async def test_an_id_or_its_beginning_finds_a_conversation_on_disk(
-    tmp_path: Path, autojump_clock: MockClock, wanted: str
-) -> None:
-    async with open_world(tmp_path) as world:
-        keep(world, write_transcript(tmp_path / "sessions" / "main", ID), "before")
-        async with attached(world, wanted) as front:
-            await front.prompt("after")
-            assert front.answer(1)["result"]["text"] == "before|after"
-            assert front.view["session"].startswith("attach-")
+async def test_an_id_or_its_beginning_finds_a_conversation_on_disk(world: World, tmp_path: Path, wanted: str) -> None:
+    keep(world, write_transcript(tmp_path / "sessions" / "main", ID), "before")
+    async with attached(world, wanted) as front:
+        await front.prompt("after")
+        assert front.answer(1)["result"]["text"] == "before|after"
+        assert front.view["session"].startswith("attach-")
 
 
-async def test_an_id_finds_the_session_that_has_the_conversation(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        path = write_transcript(tmp_path / "elsewhere", ID)
-        keep(world, path, "before")
-        async with attached(world, str(path)) as front:
-            session = front.view["session"]
-            async with attached(world, ID[:8]) as other:
-                assert other.view["session"] == session
-            async with attached(world, None, arguments=["--session-id", ID]) as other:
-                assert other.view["session"] == session
+async def test_an_id_finds_the_session_that_has_the_conversation(world: World, tmp_path: Path) -> None:
+    path = write_transcript(tmp_path / "elsewhere", ID)
+    keep(world, path, "before")
+    async with attached(world, str(path)) as front:
+        session = front.view["session"]
+        async with attached(world, ID[:8]) as other:
+            assert other.view["session"] == session
+        async with attached(world, None, arguments=["--session-id", ID]) as other:
+            assert other.view["session"] == session
 
 
-async def test_a_directory_for_transcripts_is_looked_into(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        keep(world, write_transcript(tmp_path / "own", ID), "before")
-        async with attached(world, ID[:8], arguments=["--session-dir", str(tmp_path / "own")]) as front:
-            await front.prompt("after")
-            assert front.answer(1)["result"]["text"] == "before|after"
+async def test_a_directory_for_transcripts_is_looked_into(world: World, tmp_path: Path) -> None:
+    keep(world, write_transcript(tmp_path / "own", ID), "before")
+    async with attached(world, ID[:8], arguments=["--session-dir", str(tmp_path / "own")]) as front:
+        await front.prompt("after")
+        assert front.answer(1)["result"]["text"] == "before|after"
 
 
 @pytest.mark.parametrize(
@@ -100,40 +94,33 @@ async def test_a_directory_for_transcripts_is_looked_into(tmp_path: Path, autoju
     ],
 )
 async def test_what_cannot_be_had_is_refused_and_begins_nothing(
-    tmp_path: Path, autojump_clock: MockClock, session: str | None, arguments: list[str], words: str
+    world: World, session: str | None, arguments: list[str], words: str
 ) -> None:
-    async with open_world(tmp_path) as world:
-        params = {"arguments": arguments, "cwd": "/"} | ({"session": session} if session else {})
-        with pytest.raises(UsageError, match=words):
-            await world.call("attach.open", **params)
-        assert list(world.gateway.sessions) == []
+    params = {"arguments": arguments, "cwd": "/"} | ({"session": session} if session else {})
+    with pytest.raises(UsageError, match=words):
+        await world.call("attach.open", **params)
+    assert list(world.gateway.sessions) == []
 
 
-async def test_a_key_that_is_known_is_that_session_though_it_looks_like_an_id(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        await world.ask("mine", "deadbeef")
-        async with attached(world, "deadbeef") as front:
-            await front.prompt("too")
-            assert front.answer(1)["result"]["text"] == "mine|too"
+async def test_a_key_that_is_known_is_that_session_though_it_looks_like_an_id(world: World) -> None:
+    await world.ask("mine", "deadbeef")
+    async with attached(world, "deadbeef") as front:
+        await front.prompt("too")
+        assert front.answer(1)["result"]["text"] == "mine|too"
 
 
-async def test_a_conversation_that_an_earlier_front_end_has_left_goes_on_in_another_session(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        async with attached(world, None) as first:
-            await first.prompt("one")
-        left = first.view["session"]
-        async with attached(world, None) as second:
-            await second.request("switch_session", 1, session_file="/t/0")
-            assert "error" not in second.answer(1)
-            await second.prompt("two", 2)
-            assert second.answer(2)["result"]["text"] == "one|two"
-            keys = [entry.key for entry in world.gateway.sessions]
-            assert left not in keys
-        assert world.gateway.pool.owner_of("/t/0") == second.view["session"]
+async def test_a_conversation_that_an_earlier_front_end_has_left_goes_on_in_another_session(world: World) -> None:
+    async with attached(world, None) as first:
+        await first.prompt("one")
+    left = first.view["session"]
+    async with attached(world, None) as second:
+        await second.request("switch_session", 1, session_file="/t/0")
+        assert "error" not in second.answer(1)
+        await second.prompt("two", 2)
+        assert second.answer(2)["result"]["text"] == "one|two"
+        keys = [entry.key for entry in world.gateway.sessions]
+        assert left not in keys
+    assert world.gateway.pool.owner_of("/t/0") == second.view["session"]
 
 
 async def test_a_conversation_that_a_front_end_is_attached_to_or_that_is_at_work_is_left_where_it_is(
@@ -152,36 +139,10 @@ async def test_a_conversation_that_a_front_end_is_attached_to_or_that_is_at_work
         assert "error" not in second.answer(3)
 
 
-async def test_a_conversation_with_a_command_in_the_background_is_left_where_it_is(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        async with attached(world, None) as first:
-            await first.prompt("background")
-        await wait_all_tasks_blocked()
-        async with attached(world, None) as second:
-            await second.request("switch_session", 1, session_file="/t/0")
-            assert first.view["session"] in second.answer(1)["error"]["message"]
-
-
-async def test_a_conversation_that_is_not_kept_goes_with_a_front_end_that_leaves_right_after_its_answer(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        async with attached(world, None, arguments=["--no-session"]) as front:
-            await front.request("ping")
-            assert front.answer(1)["result"] == {}
-        await wait_all_tasks_blocked()
-        assert list(world.gateway.sessions) == []
-        assert world.gateway.pool.statistics().pool.leased == 0
-
-
-async def test_a_conversation_that_is_not_kept_goes_though_a_request_is_open(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        async with attached(world, None, arguments=["--no-session"]) as front:
-            world.launcher.workers[0].deaf = True
-            await front.request("ping")
-        await wait_all_tasks_blocked()
-        assert list(world.gateway.sessions) == []
+async def test_a_conversation_with_a_command_in_the_background_is_left_where_it_is(world: World) -> None:
+    async with attached(world, None) as first:
+        await first.prompt("background")
+    await wait_all_tasks_blocked()
+    async with attached(world, None) as second:
+        await second.request("switch_session", 1, session_file="/t/0")
+        assert first.view["session"] in second.answer(1)["error"]["message"]

@@ -17,6 +17,7 @@ from store.records import EventRow
 from wire.units import ByteCount
 
 by_seq = attrgetter("seq")
+SMALL_RING = 20_000
 
 
 class MemoryStore:
@@ -101,6 +102,12 @@ async def open_bus(store: MemoryStore | None = None, *, ring: int = 1 << 20) -> 
         await nursery.start(bus.run)
         yield bus
         nursery.cancel_scope.cancel()
+
+
+def flood(bus: EventBus, session: str = "loud", count: int = 200) -> None:
+    """More than ``SMALL_RING`` bytes."""
+    for number in range(count):
+        bus.publish(session, "noise", {"n": number})
 
 
 def raws(*texts: str) -> list[msgspec.Raw]:

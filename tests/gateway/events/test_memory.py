@@ -1,4 +1,4 @@
-"""A million events leave nothing behind but what the ring may hold."""
+"""Many events leave nothing behind but what the ring may hold."""
 
 import tracemalloc
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ class Sink:
         return 0
 
 
-async def test_a_million_events_take_no_more_memory_than_the_first_ones() -> None:
+async def test_three_hundred_thousand_events_take_no_more_memory_than_the_first_ones() -> None:
     store = Sink()
     bus = EventBus(store, EventSettings(ring=ByteCount(RING)), first_seq=1)
     async with trio.open_nursery() as nursery:
@@ -53,22 +53,22 @@ async def test_a_million_events_take_no_more_memory_than_the_first_ones() -> Non
         tracemalloc.start()
         try:
             before = tracemalloc.get_traced_memory()[0]
-            await pass_through(bus, cursor, rounds=1900)
+            await pass_through(bus, cursor, rounds=500)
             grown = tracemalloc.get_traced_memory()[0] - before
         finally:
             tracemalloc.stop()
-        assert bus.head > 1_000_000
+        assert bus.head > 300_000
         assert bus.statistics().ring_bytes <= RING
-        assert bus.statistics().ring_sessions <= 1000
+        assert bus.statistics().ring_sessions <= 300
         assert grown < 2 * RING  # the ring of before is not counted, the one of now is
-        assert store.rows > 2000
+        assert store.rows > 600
         nursery.cancel_scope.cancel()
 
 
 async def pass_through(bus: EventBus, cursor: EventCursor, rounds: int) -> None:
     pieces = raws(*["word "] * BATCH)
     for number in range(rounds):
-        session = f"session {number % 1000}"
+        session = f"session {number % 300}"
         bus.publish_text(session, "text_chunk", pieces, run_id=f"r{number}")
         bus.publish(session, "done", {"text": "x"}, run_id=f"r{number}")
         await bus.wait_visible(bus.statistics().last_seq)
