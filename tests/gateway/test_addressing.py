@@ -67,7 +67,7 @@ async def test_the_session_remembers_where_its_latest_message_came_from(world: W
         *(("one", {"source": telegram()}, "telegram"), ("two", {"session": "agent:main:main"}, "telegram")),
         ("three", {"source": telegram(channel="slack")}, "slack"),
     ):
-        await world.ask(text, **params)  # type: ignore[arg-type]  # a key or a source
+        await world.ask(text, **params)
         assert (await world.call("sessions.get", session="agent:main:main:main"))["channel"] == channel
 
 
@@ -159,9 +159,11 @@ async def test_a_message_that_a_channel_hands_over_twice_is_one_run(world: World
 async def test_the_same_words_are_the_same_message_for_a_minute_of_one_sender_in_one_chat(
     world: World, other: dict[str, str] | None, later: float, prompts: int
 ) -> None:
-    await world.ask("hello", **({} if other is None else {"source": telegram()}))
+    first: Any = {} if other is None else {"source": telegram()}
+    second: Any = {} if other is None else {"source": telegram(**other)}
+    await world.ask("hello", **first)
     await trio.sleep(later)
-    await world.ask("hello", **({} if other is None else {"source": telegram(**other)}))
+    await world.ask("hello", **second)
     assert len(world.launcher.prompts) == prompts
 
 

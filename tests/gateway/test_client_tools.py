@@ -43,21 +43,12 @@ async def test_definitions_reach_the_worker_its_calls_the_caller_and_results_the
     world.assert_at_rest()
 
 
-async def test_the_calls_of_an_outcome_can_be_asked_for_later_and_after_a_restart(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_tools_results_and_calls_of_a_run_outlive_a_crash(tmp_path: Path, autojump_clock: MockClock) -> None:
     store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
+    async with open_world(tmp_path, store=store, workers=1) as world:
         run = await world.begin("hang", run="k1", client_tools=[WEATHER])
         calls_end(world, CALL)
         await run.wait()
-    async with open_world(tmp_path, store=store.after_a_stop()) as world:
-        assert (await world.call("agent.wait", run_id="k1", timeout_ms=0))["calls"] == [CALL]
-
-
-async def test_tools_and_results_of_a_run_that_waits_outlive_a_crash(tmp_path: Path, autojump_clock: MockClock) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store, workers=1) as world:
         await world.hanging()
         await world.begin("next", client_tools=[WEATHER], tool_results=[RESULT], answer=ANSWER)
         left = store.after_a_crash()
@@ -66,18 +57,18 @@ async def test_tools_and_results_of_a_run_that_waits_outlive_a_crash(tmp_path: P
         [prompt] = world.launcher.asked("prompt")
         assert (prompt["client_tools"], prompt["tool_results"]) == ([WEATHER], [{**RESULT, "is_error": False}])
         assert prompt["answer"] == ANSWER
+        assert (await world.call("agent.wait", run_id="k1", timeout_ms=0))["calls"] == [CALL]
 
 
 async def test_calls_too_long_for_one_event_are_in_the_outcome_alone(
-    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "_DONE_CALLS", len(msgspec.json.encode(CALL)))
-    async with open_world(tmp_path) as world:
-        run = await world.begin("hang", client_tools=[WEATHER])
-        calls_end(world, CALL, {**CALL, "id": "r1.1"})
-        assert len((await run.wait()).calls) == 2
-        [done] = await world.events("done")
-        assert (done["data"]["calls"], done["data"]["truncated"]) == ([CALL], True)
+    run = await world.begin("hang", client_tools=[WEATHER])
+    calls_end(world, CALL, {**CALL, "id": "r1.1"})
+    assert len((await run.wait()).calls) == 2
+    [done] = await world.events("done")
+    assert (done["data"]["calls"], done["data"]["truncated"]) == ([CALL], True)
 
 
 @pytest.mark.parametrize("more", [{"client_tools": [WEATHER]}, {"tool_results": [RESULT]}])

@@ -26,6 +26,8 @@ from gateway.sessions.commands import (
 from gateway.settings import QueueMode
 from profiles.settings import ThinkingLevel
 
+QUEUE_HELP = COMMANDS["queue"].help
+
 
 @pytest.mark.parametrize(
     ("text", "parsed"),
@@ -35,7 +37,10 @@ from profiles.settings import ThinkingLevel
         ("/new FORCE", NewConversationCommand("new", force=True)),
         ("/reset force", NewConversationCommand("reset", force=True)),
         ("/stop", StopCommand()),
-        ("/stop it, please", StopCommand()),
+        *(
+            (text, StopCommand())
+            for text in ("/stop it, please", "  /STOP\n", "/Stop@OtherBot now", "/stop\nwhat you do")
+        ),
         ("/status", StatusCommand()),
         ("/model openai/gpt:5", SetModelCommand("openai/gpt:5")),
         ("/model DEFAULT", SetModelCommand(None)),
@@ -51,19 +56,11 @@ from profiles.settings import ThinkingLevel
         ("/verbose OFF", SetVerboseCommand(on=False)),
         ("/reasoning on", SetReasoningCommand(on=True)),
         ("/help", CommandReply(help_text())),
-        (
-            "/help /queue",
-            CommandReply("/queue steer|followup|collect|interrupt|default [TEXT] - " + COMMANDS["queue"].help),
-        ),
+        ("/help /queue", CommandReply(f"/queue steer|followup|collect|interrupt|default [TEXT] - {QUEUE_HELP}")),
     ],
 )
 def test_a_command_is_understood(text: str, parsed: ParsedCommand) -> None:
     assert parse_command(text) == parsed
-
-
-@pytest.mark.parametrize("text", ["/STOP", "  /stop\n", "/stop@my_bot", "/Stop@OtherBot now", "/stop\nwhat you do"])
-def test_case_white_space_and_a_bots_name_make_no_difference(text: str) -> None:
-    assert parse_command(text) == StopCommand()
 
 
 @pytest.mark.parametrize(
@@ -85,31 +82,13 @@ def test_wrong_arguments_are_answered_with_how_it_is_written(text: str, name: st
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "",
-            " ",
-            "/",
-            "//",
-            "/ stop",
-            "/ops",
-            "/ops restart",
-            "/etc/passwd",
-            "/stop/it",
-            "/stop.",
-            "/stop,now",
-            "/stop@",
-        ),
+        *("", " ", "/", "//", "/ stop", "/ops", "/ops restart", "/etc/passwd", "/stop/it", "/stop.", "/stop@"),
         *("stop", "please /stop", "!stop", "/stop-all", "/stopp", "/new2", "/mo\u0434el x", "/\u017ftop", "\uff0fstop"),
         *("/stop,now", "/stop@a/b", "/stop@" + "x" * 65, "/agent hi", "\\/stop"),
     ],
 )
 def test_anything_else_goes_to_the_agent(text: str) -> None:
     assert parse_command(text) is None
-
-
-@given(st.text(max_size=40))
-def test_a_text_that_does_not_begin_with_a_slash_is_never_a_command(text: str) -> None:
-    assert text.strip().startswith("/") or parse_command(text) is None
 
 
 @given(
@@ -133,14 +112,10 @@ def test_a_message_with_its_own_queue_mode_keeps_its_text(mode: QueueMode, text:
     assert parse_command(f"/queue {mode} {text}") == QueueOnceCommand(mode, text)
 
 
-def test_the_help_has_one_line_for_each_command() -> None:
+def test_the_help_has_one_line_for_each_command_and_every_level_and_mode_can_be_set() -> None:
     lines = help_text().splitlines()
-    assert len(lines) == len(COMMANDS)
     assert [line.split()[0] for line in lines] == [f"/{name}" for name in COMMANDS]
     assert max(map(len, lines)) <= 160
-
-
-def test_every_level_and_mode_can_be_set() -> None:
     for level in get_args(ThinkingLevel):
         assert parse_command(f"/think {level}") == SetThinkingCommand(level)
     for mode in QueueMode:

@@ -23,15 +23,12 @@ def written(path: Path, *texts: str, more: bytes = b"") -> str:
     return str(path)
 
 
-async def test_the_latest_messages_come_oldest_first(tmp_path: Path) -> None:
-    transcript = written(tmp_path / "t", "a", "b", "c")
+async def test_the_latest_messages_come_oldest_first_and_what_is_none_is_passed_over(tmp_path: Path) -> None:
+    torn = b'[1]\n{"type":"message"}\n{"type":"message","message":{"te'
+    transcript = written(tmp_path / "t", "a", "b", "c", more=torn)
     assert await read_history(transcript, 2) == [{"text": "b"}, {"text": "c"}]
     assert await read_history(transcript, 9) == [{"text": "a"}, {"text": "b"}, {"text": "c"}]
-
-
-async def test_a_torn_line_and_lines_that_are_no_messages_are_passed_over(tmp_path: Path) -> None:
-    transcript = written(tmp_path / "t", "a", more=b'[1]\n{"type":"message"}\n{"type":"message","message":{"te')
-    assert await read_history(transcript, 9) == [{"text": "a"}]
+    assert await read_history(str(tmp_path / "none"), 9) == []
 
 
 async def test_what_came_into_a_running_turn_reads_as_it_was_written(tmp_path: Path) -> None:
@@ -44,13 +41,10 @@ async def test_what_came_into_a_running_turn_reads_as_it_was_written(tmp_path: P
     assert shown == [message("turn left", origin="steer"), message(f"{STEER_PREFIX}quoted")]
 
 
-async def test_before_the_first_answer_there_is_nothing(tmp_path: Path) -> None:
-    assert await read_history(str(tmp_path / "none"), 9) == []
-
-
-async def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    for name in (str(tmp_path), "a\0b"):
-        with pytest.raises(UsageError, match=f"the transcript {name} cannot be read"):
+async def test_a_file_that_cannot_be_read_is_named_and_keeps_no_reader_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in (str(tmp_path), "a\0b", str(tmp_path / "pipe")):
+        with trio.fail_after(5), pytest.raises(UsageError, match=f"the transcript {name} cannot be read"):
             await read_history(name, 9)
 
 
@@ -83,9 +77,3 @@ async def test_however_many_ask_only_two_transcripts_are_read_at_a_time(
             nursery.start_soon(read_history, transcript, 9)
     assert together.broken  # a third reading would have completed it
     assert all(readings.acquire(blocking=False) for _ in range(3))
-
-
-async def test_what_is_no_file_any_more_keeps_no_reader_waiting(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with trio.fail_after(5), pytest.raises(UsageError, match="it is no regular file"):
-        await read_history(str(tmp_path / "pipe"), 9)

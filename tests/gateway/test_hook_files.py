@@ -102,17 +102,20 @@ def test_what_cannot_be_used_is_refused_with_its_line(file: Path, text: str, lin
     assert words in caught.value.message
 
 
-def test_a_file_that_is_missing_no_python_or_without_hooks_is_refused(file: Path) -> None:
-    with pytest.raises(UsageError, match=r"hooks\.py: No such file"):
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        *((None, r"hooks\.py: No such file"), (b"a = '\xff'\n", r"hooks\.py:1: .*utf-8")),
+        *((b"\0", r"hooks\.py:1: .*null bytes"), (b"def f(m): ...\n", r"no hooks in .*hooks\.py; decorate functions")),
+    ],
+)
+def test_a_file_that_is_missing_no_python_or_without_hooks_is_refused(
+    file: Path, content: bytes | None, words: str
+) -> None:
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(UsageError, match=words):
         load_hooks(file)
-    file.write_bytes(b"a = '\xff'\n")
-    with pytest.raises(UsageError, match=r"hooks\.py:1: .*utf-8"):
-        load_hooks(file)
-    file.write_bytes(b"\0")
-    with pytest.raises(UsageError, match=r"hooks\.py:1: .*null bytes"):
-        load_hooks(file)
-    with pytest.raises(UsageError, match=r"no hooks in .*hooks\.py; decorate functions"):
-        load_hooks(write(file, "def message_received(m): ...\n"))
 
 
 def test_a_refused_file_leaves_the_one_before_in_its_place(file: Path) -> None:

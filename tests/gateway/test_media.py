@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.turns.media import Media, check_media, extract_media
@@ -38,8 +38,10 @@ def test_lines_of_their_own_name_files_and_leave_the_text(text: str, left: str, 
     assert extract_media(text, allow_all) == (left, [Media(name, "image/png", 1) for name in names])
 
 
-def test_what_may_not_be_handed_over_stays_text() -> None:
-    text = " Here:\nMEDIA:../secret.png\n"
+@given(st.text(alphabet="MEDIA:a`~ \n.", max_size=60))
+@example(" Here:\nMEDIA:../secret.png\n")
+@example("MEDIA:a" + " " * 2**20 + "b")
+def test_what_may_not_be_handed_over_stays_text(text: str) -> None:
     assert extract_media(text, allow_none) == (text, [])
 
 
@@ -48,24 +50,6 @@ def test_no_answer_hands_over_files_without_end() -> None:
     left, media = extract_media(text, allow_all)
     assert len(media) == 20
     assert left.splitlines() == [f"MEDIA:{number}.png" for number in range(20, 25)]
-
-
-def test_a_line_of_a_megabyte_is_read_in_no_time() -> None:
-    text = "MEDIA:a" + " " * 2**20 + "b"
-    assert extract_media(text, allow_none) == (text, [])
-
-
-@given(st.text(alphabet="MEDIA:a`~ \n.", max_size=60))
-def test_a_text_without_files_is_never_changed(text: str) -> None:
-    assert extract_media(text, allow_none) == (text, [])
-
-
-@given(st.lists(st.sampled_from(["MEDIA:a.png", "words", "", "```"]), max_size=12))
-def test_every_line_that_is_no_file_stays_in_its_order(lines: list[str]) -> None:
-    left, media = extract_media("\n".join(lines), allow_all)
-    words = [line for line in lines if line == "words"]
-    assert [line for line in left.splitlines() if line == "words"] == words
-    assert bool(media) <= ("MEDIA:a.png" in lines)
 
 
 # --- the file system --------------------------------------------------------------------------------------------------
@@ -87,11 +71,13 @@ def workspace(tmp_path: Path) -> Path:
     return place
 
 
-def test_a_file_of_the_workspace_may_be_handed_over(workspace: Path) -> None:
+def test_a_file_of_the_workspace_may_be_handed_over(workspace: Path, tmp_path: Path) -> None:
     expected = Media(str(workspace / "sub" / "a.PNG"), "image/png", 5)
-    assert check_media("sub/a.PNG", workspace) == expected
-    assert check_media("./sub/../in.png", workspace) == expected
     assert check_media("sub/a.PNG", workspace, largest=5) == expected
+    assert check_media("./sub/../in.png", workspace) == expected
+    (tmp_path / "link").symlink_to(workspace)
+    text, media = extract_media("MEDIA:sub/a.PNG", partial(check_media, workspace=tmp_path / "link"))
+    assert (text, [found.size for found in media]) == ("", [5])
 
 
 @pytest.mark.parametrize(
@@ -105,19 +91,7 @@ def test_anything_else_may_not(workspace: Path, name: str) -> None:
     assert check_media(name, workspace) is None
 
 
-def test_an_absolute_path_may_not_even_inside_the_workspace(workspace: Path) -> None:
-    assert check_media(str(workspace / "sub" / "a.PNG"), workspace) is None
-
-
-def test_a_large_file_may_not(workspace: Path) -> None:
+def test_a_large_file_may_not_nor_one_by_an_absolute_path_or_of_a_workspace_that_is_gone(workspace: Path) -> None:
     assert check_media("sub/a.PNG", workspace, largest=4) is None
-
-
-def test_a_workspace_that_is_gone_has_no_files(tmp_path: Path) -> None:
-    assert check_media("a.png", tmp_path / "gone") is None
-
-
-def test_a_workspace_behind_a_link_is_as_good(workspace: Path, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(workspace)
-    text, media = extract_media("MEDIA:sub/a.PNG", partial(check_media, workspace=tmp_path / "link"))
-    assert (text, [found.size for found in media]) == ("", [5])
+    assert check_media(str(workspace / "sub" / "a.PNG"), workspace) is None
+    assert check_media("a.png", workspace / "gone") is None

@@ -119,7 +119,8 @@ async def test_an_unknown_or_missing_field_is_named_and_what_is_no_object_is_ref
             if (method, name) not in _NOT_NEEDED_ALONE:
                 rest = {key: value for key, value in params.items() if key != name}
                 assert f"`{name}`" in await _raises(world, method, rest), method
-        for wrong in ([], "text", 5, True):
+        nothing: list[Any] = [[], "text", 5, True]
+        for wrong in nothing:
             assert await _raises(world, method, wrong) != ""
         for raw in (b'{"text": "\xff"}', b'{"params":' + b"[" * 5000):
             with pytest.raises(UsageError, match="bad parameters"):

@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import Conflict
+from gateway.autonomy import AutonomySettings
 from heartbeat.cron.settings import CronJobSettings, CronSettings, JobMode
 from router.settings import RouterSettings
 from tests.gateway.attachments.front_end import attached
@@ -18,48 +19,46 @@ from tests.gateway.world import World, open_world
 from wire.units import Seconds
 
 
-def jobs(**said: Any) -> CronSettings:
-    return CronSettings(jobs={"tidy": CronJobSettings(**{"text": "say tidied up", **said})})
+def jobs(heartbeats: AutonomySettings | None = None, every: float = 86_400, **said: Any) -> AutonomySettings:
+    """Job ``tidy`` beside these heartbeats (None: as ``on``)."""
+    job = CronJobSettings(**{"text": "say tidied up", "every": Seconds(every), **said})
+    return msgspec.structs.replace(heartbeats or on(), cron=CronSettings(jobs={"tidy": job}))
 
 
-async def test_a_job_speaks_in_its_session_when_it_is_due(tmp_path: Path, autojump_clock: MockClock) -> None:
-    settings = msgspec.structs.replace(on(cron_prompt="say All is tidy."), cron=jobs(every=Seconds(3600)))
-    async with open_world(tmp_path, autonomy=settings) as world:
-        await trio.sleep(3700)
-        assert world.launcher.prompts == ["[SYSTEM] [CRON:tidy] say tidied up\n\nsay All is tidy."]
-        assert await alerts(world) == ["All is tidy."]
+OFF = on(every=Seconds(0), wake=False)
+ISOLATED: Any = {"mode": JobMode.ISOLATED}
 
 
-async def test_a_job_that_nobody_would_hear_says_what_to_set(tmp_path: Path, autojump_clock: MockClock) -> None:
-    settings = msgspec.structs.replace(on(every=Seconds(0), wake=False), cron=jobs(every=Seconds(3600)))
-    async with open_world(tmp_path, autonomy=settings) as world:
-        await wait_all_tasks_blocked()
-        with pytest.raises(Conflict, match=r"set agents\.main\.heartbeat\.wake = true"):
-            await world.call("cron.run", id="tidy")
-        await trio.sleep(3700)
-        job = await world.call("cron.get", id="tidy")
-        assert job["last"]["status"] == "refused"
-        assert job["last"]["error"] == job["problem"]
-        assert world.launcher.prompts == []
-        assert await pending(world, MAIN) == []
+@pytest.mark.world(autonomy=jobs(on(cron_prompt="say All is tidy."), 3600))
+async def test_a_job_speaks_in_its_session_when_it_is_due(world: World) -> None:
+    await trio.sleep(3700)
+    assert world.launcher.prompts == ["[SYSTEM] [CRON:tidy] say tidied up\n\nsay All is tidy."]
+    assert await alerts(world) == ["All is tidy."]
 
 
-async def test_a_job_whose_session_another_agent_has_is_told_so_and_says_nothing_there(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    settings = msgspec.structs.replace(on(), cron=jobs(every=Seconds(3600), session="alice"))
-    async with open_world(tmp_path, autonomy=settings) as world:
-        await world.ask("hello", "alice", agent="ops")
-        with pytest.raises(Conflict, match="session alice is agent ops's"):
-            await world.call("cron.run", id="tidy")
-        assert await pending(world, "alice") == []
+@pytest.mark.world(autonomy=jobs(OFF, 3600))
+async def test_a_job_that_no_beat_would_tell_says_what_to_set(world: World) -> None:
+    await wait_all_tasks_blocked()
+    with pytest.raises(Conflict, match=r"set agents\.main\.heartbeat\.wake = true"):
+        await world.call("cron.run", id="tidy")
+    await trio.sleep(3700)
+    job = await world.call("cron.get", id="tidy")
+    assert (job["last"]["status"], job["last"]["error"]) == ("refused", job["problem"])
+    assert (world.launcher.prompts, await pending(world, MAIN)) == ([], [])
 
 
-async def test_a_job_that_names_no_agent_is_the_routers(tmp_path: Path, autojump_clock: MockClock) -> None:
-    settings = msgspec.structs.replace(on(), cron=jobs(every=Seconds(3600)))
-    async with open_world(tmp_path, autonomy=settings, router=RouterSettings(default_agent="ops")) as world:
-        assert (await world.call("cron.add", text="x", every="1h"))["agent"] == "ops"
-        assert (await world.call("cron.get", id="tidy"))["session"] == "agent:ops:main:main"
+@pytest.mark.world(autonomy=jobs(session="alice"))
+async def test_a_job_whose_session_another_agent_has_is_refused_and_says_nothing_there(world: World) -> None:
+    await world.ask("hello", "alice", agent="ops")
+    with pytest.raises(Conflict, match="session alice is agent ops's"):
+        await world.call("cron.run", id="tidy")
+    assert await pending(world, "alice") == []
+
+
+@pytest.mark.world(autonomy=jobs(), router=RouterSettings(default_agent="ops"))
+async def test_a_job_that_names_no_agent_is_the_routers(world: World) -> None:
+    assert (await world.call("cron.add", text="x", every="1h"))["agent"] == "ops"
+    assert (await world.call("cron.get", id="tidy"))["session"] == "agent:ops:main:main"
 
 
 async def transcript_of_next_run(world: World) -> str | None:
@@ -72,57 +71,47 @@ async def transcript_of_next_run(world: World) -> str | None:
 
 @pytest.mark.parametrize("keep", [False, True])
 async def test_an_isolated_job_begins_a_new_conversation_each_time_unless_it_keeps_it(
-    tmp_path: Path,
-    autojump_clock: MockClock,
-    keep: bool,  # noqa: FBT001 - a parameter of the test
+    tmp_path: Path, autojump_clock: MockClock, *, keep: bool
 ) -> None:
-    cron = jobs(every=Seconds(86_400), mode=JobMode.ISOLATED, keep=keep)
-    async with open_world(tmp_path, autonomy=msgspec.structs.replace(on(), cron=cron)) as world:
+    async with open_world(tmp_path, autonomy=jobs(keep=keep, **ISOLATED)) as world:
         first, second = await transcript_of_next_run(world), await transcript_of_next_run(world)
         assert first is not None
         assert (first == second) is keep
 
 
+@pytest.mark.world(autonomy=jobs(**ISOLATED))
 async def test_a_conversation_that_a_person_has_opened_in_the_session_of_a_job_is_not_removed(
-    tmp_path: Path, autojump_clock: MockClock
+    world: World, tmp_path: Path
 ) -> None:
     persons = tmp_path / "sessions" / "persons.jsonl"
     persons.parent.mkdir()
     persons.touch()
-    cron = jobs(every=Seconds(86_400), mode=JobMode.ISOLATED)
-    async with open_world(tmp_path, autonomy=msgspec.structs.replace(on(), cron=cron)) as world:
-        world.launcher.transcripts[str(persons)] = ["before"]
-        await transcript_of_next_run(world)
-        async with attached(world, "cron:tidy") as front:
-            await front.request("switch_session", session_file=str(persons))
-            assert "error" not in front.answer(1)
-        assert await transcript_of_next_run(world) not in (None, str(persons))
-        assert persons.exists()
+    world.launcher.transcripts[str(persons)] = ["before"]
+    await transcript_of_next_run(world)
+    async with attached(world, "cron:tidy") as front:
+        await front.request("switch_session", session_file=str(persons))
+        assert "error" not in front.answer(1)
+    assert await transcript_of_next_run(world) not in (None, str(persons))
+    assert persons.exists()
 
 
-async def test_a_command_that_a_job_has_left_in_the_background_keeps_its_conversation(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    cron = jobs(every=Seconds(86_400), mode=JobMode.ISOLATED)
-    async with open_world(tmp_path, autonomy=msgspec.structs.replace(on(), cron=cron)) as world:
-        first = await transcript_of_next_run(world)
-        await world.ask("background", "cron:tidy")
-        assert await transcript_of_next_run(world) == first
-        end_command(world.launcher.workers[0])
-        await settle()
-        assert await transcript_of_next_run(world) != first
+@pytest.mark.world(autonomy=jobs(**ISOLATED))
+async def test_a_command_that_a_job_has_left_in_the_background_keeps_its_conversation(world: World) -> None:
+    first = await transcript_of_next_run(world)
+    await world.ask("background", "cron:tidy")
+    assert await transcript_of_next_run(world) == first
+    end_command(world.launcher.workers[0])
+    await settle()
+    assert await transcript_of_next_run(world) != first
 
 
-async def test_the_answer_of_an_isolated_job_goes_where_it_is_to_go(tmp_path: Path, autojump_clock: MockClock) -> None:
-    cron = jobs(every=Seconds(3600), mode=JobMode.ISOLATED, delivery="stdout", agent="ops")
-    async with open_world(
-        tmp_path, autonomy=msgspec.structs.replace(on(every=Seconds(0), wake=False), cron=cron)
-    ) as world:
-        await world.call("cron.run", id="tidy")
-        await settle(5)
-        assert world.launcher.prompts == ["[CRON:tidy] say tidied up"]
-        (printed,) = world.printed
-        assert "alert ops (agent:ops:main:main, cron)" in printed
-        assert (await world.call("sessions.get", session="cron:tidy"))["agent"] == "ops"
-        figures = (await world.call("status"))["gateway"]["autonomy"]
-        assert (figures["heartbeats"], figures["cron"]["jobs"], figures["alerts"]["accepted"]) == (0, 1, 1)
+@pytest.mark.world(autonomy=jobs(OFF, delivery="stdout", agent="ops", **ISOLATED))
+async def test_the_answer_of_an_isolated_job_goes_where_it_is_to_go(world: World) -> None:
+    await world.call("cron.run", id="tidy")
+    await settle(5)
+    assert world.launcher.prompts == ["[CRON:tidy] say tidied up"]
+    (printed,) = world.printed
+    assert "alert ops (agent:ops:main:main, cron)" in printed
+    assert (await world.call("sessions.get", session="cron:tidy"))["agent"] == "ops"
+    figures = (await world.call("status"))["gateway"]["autonomy"]
+    assert (figures["heartbeats"], figures["cron"]["jobs"], figures["alerts"]["accepted"]) == (0, 1, 1)

@@ -43,8 +43,13 @@ async def test_a_session_shows_what_it_is_doing(world: World) -> None:
     world.launcher.running("hang").finish()
     await world.run("k2").wait()
     free = await world.call("sessions.get", session="agent:main:main")
-    names = ("state", "worker", "turn", "waiting", "transcript")
-    assert [free[name] for name in names] == ["READY", "w1", None, 0, "/t/0"]
+    assert [free[name] for name in ("state", "worker", "turn", "waiting", "transcript")] == [
+        "READY",
+        "w1",
+        None,
+        0,
+        "/t/0",
+    ]
 
 
 @pytest.mark.world(workers=1, queue={"lanes": {"one": 1}})
@@ -116,9 +121,12 @@ async def test_reset_begins_anew_and_keeps_the_session_as_it_is_set(world: World
 
 
 async def test_commands_in_the_background_end_with_their_conversation_only_where_that_is_said(world: World) -> None:
+    async def background(*names: str) -> None:
+        world.launcher.workers[-1].tell("background", running=len(names) or 1, **({"names": names} if names else {}))
+        await wait_all_tasks_blocked()
+
     await world.ask("one")
-    world.launcher.workers[0].tell("background", running=2, names=["calm-fox", "brave-owl"])
-    await wait_all_tasks_blocked()
+    await background("calm-fox", "brave-owl")
     with pytest.raises(UsageError, match="calm-fox, brave-owl of session 'alice' still runs") as caught:
         await world.call("sessions.reset", session="alice")
     assert caught.value.details["running"] == ["calm-fox", "brave-owl"]
@@ -130,27 +138,11 @@ async def test_commands_in_the_background_end_with_their_conversation_only_where
     done = await world.call("sessions.reset", session="alice", force=True)
     assert done["ended"] == ["calm-fox", "brave-owl"]
     assert (await world.ask("three")).text == "three"
-
-
-async def test_a_forced_command_and_a_deletion_say_which_commands_they_have_ended(world: World) -> None:
-    await world.ask("one")
-    world.launcher.workers[-1].tell("background", running=1, names=["calm-fox"])
-    await wait_all_tasks_blocked()
+    await background("calm-fox")
     assert (await world.ask("/NEW Force")).text.endswith("the earlier one is kept. Ended with it: calm-fox.")
-    await world.ask("two")
-    world.launcher.workers[-1].tell("background", running=1)
-    await wait_all_tasks_blocked()
+    await world.ask("four")
+    await background()
     assert (await world.call("sessions.delete", session="alice"))["ended"] == ["a background command"]
-
-
-async def test_a_reset_outlives_a_crash(tmp_path: Path, autojump_clock: MockClock) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        await world.ask("one")
-        await world.ask("/new")
-        left = store.after_a_crash()
-    async with open_world(tmp_path, store=left) as world:
-        assert (await world.ask("two")).text == "two"
 
 
 async def test_what_comes_while_a_reset_waits_for_the_turn_is_of_the_new_conversation(world: World) -> None:
@@ -209,39 +201,44 @@ async def test_hooks_hear_of_each_conversation_that_begins_and_of_none_again(
         assert heard == []
 
 
-async def test_a_slow_hook_holds_no_new_session_up(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async def sleep(_life: SessionLifecycle) -> None:
-        await trio.sleep_forever()
+async def test_a_slow_hook_holds_no_new_session_up(world: World) -> None:
+    world.hooks.replace({"session:start": (_sleep,)})
+    assert (await world.ask("one")).text == "one"
+    assert trio.current_time() < 5
 
-    async with open_world(tmp_path, hooks={"session:start": (sleep,)}) as world:
-        assert (await world.ask("one")).text == "one"
-        assert trio.current_time() < 5
+
+async def _sleep(_life: SessionLifecycle) -> None:
+    await trio.sleep_forever()
 
 
 # --- deletion ---------------------------------------------------------------------------------------------------------
 
 
-async def test_deleting_a_session_removes_its_transcript_and_ends_what_runs(tmp_path: Path) -> None:
+async def test_deleting_a_session_removes_its_transcript_and_ends_what_runs(world: World, tmp_path: Path) -> None:
     heard: list[SessionLifecycle] = []
 
     async def listen(life: SessionLifecycle) -> None:
         heard.append(life)
 
-    store = WholeStore()
-    async with open_world(tmp_path, store=store, hooks={"session:end": (listen,)}) as world:
-        world.launcher.directory = tmp_path / "sessions"
-        run = await world.begin("hang")
-        waiting = await world.begin("say more", queue="followup")
-        [file] = world.launcher.directory.iterdir()
-        answer = await world.call("sessions.delete", session="alice")
-        assert answer == {"session": "alice", "deleted": True, "removed": str(file), "ended": []}
-        assert not file.exists()
-        assert [(await one.wait()).reason for one in (run, waiting)] == ["interrupted"] * 2
-        assert (await world.call("sessions.list"), store.sessions) == ([], {})
-        assert [life.reason for life in heard] == ["deleted"]
-        [deleted] = await world.events("session_deleted")
-        assert deleted["data"] == {"transcript": str(file)}
-        assert (await world.ask("two")).text == "two"
+    world.hooks.replace({"session:end": (listen,)})
+    world.launcher.directory = tmp_path / "sessions"
+    run = await world.begin("hang")
+    waiting = await world.begin("say more", queue="followup")
+    [file] = world.launcher.directory.iterdir()
+    answer = await world.call("sessions.delete", session="alice")
+    assert answer == {"session": "alice", "deleted": True, "removed": str(file), "ended": []}
+    assert not file.exists()
+    assert [(await one.wait()).reason for one in (run, waiting)] == ["interrupted"] * 2
+    assert (await world.call("sessions.list"), world.store.sessions) == ([], {})
+    assert [life.reason for life in heard] == ["deleted"]
+    [deleted] = await world.events("session_deleted")
+    assert deleted["data"] == {"transcript": str(file)}
+    await world.ask("two")
+    for left in world.launcher.directory.iterdir():
+        left.unlink()
+    assert (await world.call("sessions.delete", session="alice"))["removed"] is None, "its file was gone already"
+    await world.ask("/status")
+    assert (await world.call("sessions.delete", session="alice"))["removed"] is None, "it had none"
 
 
 @pytest.mark.parametrize("place", ["elsewhere", "data", "data/sessions/../elsewhere", "data/sessions/link"])
@@ -254,20 +251,6 @@ async def test_a_transcript_that_lies_elsewhere_is_the_agents_own_affair_and_sta
         await world.ask("one")
         assert (await world.call("sessions.delete", session="alice"))["removed"] is None
         assert (world.launcher.directory / "0.jsonl").exists()
-
-
-async def test_a_transcript_that_is_gone_already_is_not_said_to_be_removed(world: World, tmp_path: Path) -> None:
-    world.launcher.directory = tmp_path / "sessions"
-    await world.ask("one")
-    for file in world.launcher.directory.iterdir():
-        file.unlink()
-    assert (await world.call("sessions.delete", session="alice"))["removed"] is None
-    assert await world.call("sessions.list") == []
-
-
-async def test_a_session_without_a_file_can_be_deleted(world: World) -> None:
-    await world.ask("/status")
-    assert (await world.call("sessions.delete", session="alice"))["removed"] is None
 
 
 async def test_a_message_that_comes_while_its_session_is_deleted_makes_it_anew(world: World) -> None:
@@ -299,17 +282,20 @@ async def test_the_history_is_the_latest_messages_oldest_first(world: World, tmp
 # --- over restarts ----------------------------------------------------------------------------------------------------
 
 
-async def test_the_pool_knows_the_transcripts_of_sessions_that_an_earlier_life_has_left(
+async def test_the_next_life_goes_on_with_the_conversations_and_resets_of_the_last_one(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     store = WholeStore()
     async with open_world(tmp_path, store=store) as world:
         await world.ask("one")
-        launcher = world.launcher
-    async with open_world(tmp_path, store=store.after_a_stop(), launcher=launcher) as world:
+        await world.ask("old", "bob")
+        await world.ask("/new", "bob")
+        launcher, left = world.launcher, store.after_a_crash()
+    async with open_world(tmp_path, store=left, launcher=launcher) as world:
         assert world.gateway.pool.transcript_of("alice") == "/t/0"
         assert (await world.call("sessions.get", session="alice"))["transcript"] == "/t/0"
         assert (await world.ask("two")).text == "one|two"
+        assert (await world.ask("new", "bob")).text == "new"
 
 
 @pytest.mark.world(sessions=2)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from gateway.turns.replies import ToolSummaries
 from wire.messages import ToolCallView
 
@@ -20,12 +22,6 @@ def test_a_call_is_told_in_one_short_line() -> None:
     assert first == '[exec {"command": "ls"}] (1.2 s)'
     assert (len(second), second[-1]) == (160, "…")
     assert third == "[edit] failed: no such file"
-    assert notes.drain() == []
-
-
-def test_lines_nobody_wants_are_not_kept() -> None:
-    notes = ToolSummaries()
-    notes.on_tool_end(call(), None, keep_note=False)
     assert notes.drain() == []
 
 
@@ -48,17 +44,13 @@ def test_a_failure_told_as_error_and_as_end_counts_once() -> None:
     assert len(notes.drain()[0].splitlines()) == 2
 
 
-def test_a_failure_that_was_made_good_is_none() -> None:
+def test_a_failure_that_was_made_good_is_none_and_notes_that_are_not_wanted_are_not_kept() -> None:
     notes = ToolSummaries()
     notes.on_tool_end(call(id_="a"), "busy", keep_note=False)
     notes.on_tool_end(call("read", "b"), None, keep_note=False)
     assert notes.failure == "exec failed: busy"
     notes.on_tool_end(call(id_="c"), None, keep_note=False)
-    assert notes.failure == ""
-
-
-def test_a_call_may_fail_without_an_error_of_its_own() -> None:
-    notes = ToolSummaries()
+    assert (notes.failure, notes.drain()) == ("", [])
     notes.on_tool_end(call(state="DENIED"), None, keep_note=False)
     assert notes.failure == "exec failed: it was not allowed"
     notes.on_tool_end(call("", state="FAILED"), None, keep_note=False)
@@ -73,17 +65,20 @@ def test_failures_without_end_are_not_all_remembered() -> None:
     assert len(notes.failure) <= 220
 
 
-def test_a_text_is_delivered_only_if_it_can_have_gone_to_this_conversation() -> None:
-    notes = ToolSummaries()
-
-    def sent(preview: str, name: str = "message", error: str | None = None) -> str | None:
-        return notes.on_tool_end(call(name, input_preview=preview), error, keep_note=False)
-
-    assert sent('{"text":"hi"}') == "hi"
-    assert sent('{"action":"send","message":"hi"}') == "hi"
-    assert sent('{"text":"hi","to":"bob"}') is None
-    assert sent('{"text":"hi, and then it was cut o') is None
-    assert sent("[1]") is None
-    assert sent('{"text":5}') is None
-    assert sent('{"text":"hi"}', name="exec") is None
-    assert sent('{"text":"hi"}', error="no") is None
+@pytest.mark.parametrize(
+    ("preview", "more", "text"),
+    [
+        *(('{"text":"hi"}', {}, "hi"), ('{"action":"send","message":"hi"}', {}, "hi")),
+        *(('{"text":"hi","to":"bob"}', {}, None), ('{"text":"hi, and then it was cut o', {}, None), ("[1]", {}, None)),
+        *(
+            ('{"text":5}', {}, None),
+            ('{"text":"hi"}', {"name": "exec"}, None),
+            ('{"text":"hi"}', {"error": "no"}, None),
+        ),
+    ],
+)
+def test_a_text_is_delivered_only_if_it_can_have_gone_to_this_conversation(
+    preview: str, more: dict[str, str], text: str | None
+) -> None:
+    view = call(more.get("name", "message"), input_preview=preview)
+    assert ToolSummaries().on_tool_end(view, more.get("error"), keep_note=False) == text
