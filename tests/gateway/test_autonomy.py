@@ -210,6 +210,18 @@ async def test_an_event_during_a_beat_is_told_by_another_one(world: World) -> No
     assert await pending(world) == []
 
 
+@pytest.mark.world(autonomy=on(every=Seconds(0), wake=False))
+async def test_a_prompt_that_is_sent_again_tells_again(world: World) -> None:
+    await inject(world, BUILT, kind="exec")
+    run = await world.begin("hang", retry_safe=True)
+    world.launcher.running("hang").die()
+    await wait_all_tasks_blocked()
+    world.launcher.running("hang").finish()
+    assert (await run.wait()).status == "ok"
+    assert world.launcher.prompts == [f"[SYSTEM] {BUILT}\n\nhang"] * 2
+    assert await pending(world) == []
+
+
 @pytest.mark.world(autonomy=on(), workers=1)
 async def test_the_end_of_a_command_waits_for_a_worker_of_a_busy_pool(world: World) -> None:
     worker = await world.hanging()
