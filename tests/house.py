@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,9 +38,10 @@ class Import(NamedTuple):
         return f"{self.file.relative_to(ROOT)}:{self.line} imports {self.module}"
 
 
-def files() -> list[Path]:
+@cache
+def files() -> tuple[Path, ...]:
     """Every text file of the project, whatever git knows of it; no caches, no environments."""
-    return sorted(path for path in _walk(ROOT) if path.suffix in _TEXT_FILES)
+    return tuple(sorted(path for path in _walk(ROOT) if path.suffix in _TEXT_FILES))
 
 
 def _walk(directory: Path) -> Iterator[Path]:
@@ -58,11 +60,6 @@ def rooms() -> set[str]:
     return (packages | {path.stem for path in ROOT.glob("*.py")}) - WORKSHOPS
 
 
-def room_of(path: Path) -> str:
-    """The top-level package or module that a file belongs to."""
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
-
-
 def modules_of(*names: str) -> list[Path]:
     """Every Python file of the rooms (or parts of rooms, as ``rpc/pi``)."""
     wanted = [ROOT / name for name in names]
@@ -73,13 +70,15 @@ def _within(path: Path, place: Path) -> bool:
     return path == place.with_suffix(".py") or path.is_relative_to(place)
 
 
+@cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_bytes(), filename=str(path))
 
 
-def imports_of(path: Path) -> list[Import]:
+@cache
+def imports_of(path: Path) -> tuple[Import, ...]:
     """What the file imports anywhere: in functions, for type checkers only, or by name through importlib."""
-    return [Import(path, line, module) for node in ast.walk(tree_of(path)) for line, module in _imported(node)]
+    return tuple(Import(path, line, module) for node in ast.walk(tree_of(path)) for line, module in _imported(node))
 
 
 def _imported(node: ast.AST) -> Iterator[tuple[int, str]]:

@@ -2,18 +2,24 @@
 
 import re
 import sqlite3
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import trio
 
 from gateway.runs.run import RunOutcome
+from store import StoreSettings, open_store
 from store.records import RunState
-from tests.gateway.workers import GatewayWorker
-from tests.gateway.world import World
+from tests.gateway.workers import GatewayLauncher, GatewayWorker
+from tests.gateway.world import World, open_world
+from wire.units import Seconds
+
+PATIENCE = Seconds(60)
+"""No write is taken for a refused one, however busy the machine is."""
 
 _WORD = re.compile(r"\bm\d+\b")
 
@@ -115,6 +121,28 @@ class PlainWorker(GatewayWorker):
     def prompt(self, request: dict[str, Any]) -> dict[str, Any]:
         self.launcher.prompts.append(request["params"]["text"])
         return {"text": "done", "stop_reason": "stop"}
+
+
+@asynccontextmanager
+async def next_life(
+    directory: Path,
+    settings: StoreSettings | None = None,
+    clock: Callable[[], float] = time.time,
+    *,
+    last_seq: int = 0,
+) -> AsyncIterator[World]:
+    """A gateway of plain workers on the store that is there, which has no trouble and gives no seq out again."""
+    troubles: list[str] = []
+    launcher = GatewayLauncher()
+    launcher.kind = PlainWorker
+    settings = settings or StoreSettings(stall=PATIENCE)
+    async with open_store(
+        directory / "pool.db", settings, on_trouble=lambda kind, _facts: troubles.append(kind), clock=clock
+    ) as store:
+        assert store.loaded.first_seq > last_seq
+        async with open_world(directory, store=store, launcher=launcher, clock=clock) as world:
+            yield world
+    assert troubles == []
 
 
 def words_in(text: str) -> list[str]:

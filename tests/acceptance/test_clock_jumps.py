@@ -14,9 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
 from store import StoreSettings, open_store
-from tests.acceptance.crash_points import PATIENCE
-from tests.acceptance.every_way import HANDED, LEFT, FirstLife, PlainWorker, rows, torn
-from tests.gateway.workers import GatewayLauncher
+from tests.acceptance.every_way import HANDED, LEFT, PATIENCE, FirstLife, next_life, rows, torn
 from tests.gateway.world import WholeStore, World, open_world
 from wire.units import Seconds
 
@@ -58,13 +56,10 @@ async def replayed(world: World) -> list[dict[str, Any]]:
 async def live_through(directory: Path, wall: Wall) -> dict[str, str]:
     """Two lives of every kind of message; the reasons of their ends, all that concerns the jump checked."""
     troubles: list[str] = []
-
-    def trouble(kind: str, _facts: dict[str, Any]) -> None:
-        troubles.append(kind)
-
-    database = directory / "pool.db"
     async with (
-        open_store(database, TWO_HOURS, on_trouble=trouble, clock=wall) as store,
+        open_store(
+            directory / "pool.db", TWO_HOURS, on_trouble=lambda kind, _facts: troubles.append(kind), clock=wall
+        ) as store,
         open_world(directory, store=store, clock=wall, queue={"debounce": 0.001}) as world,
     ):
         life = FirstLife(world)
@@ -73,20 +68,16 @@ async def live_through(directory: Path, wall: Wall) -> dict[str, str]:
         assert seqs == sorted(set(seqs))
         before = {event["seq"]: event for event in await replayed(world) if event["type"] == "done"}
     assert Counter(heard.run_id for heard in life.handed) == Counter(HANDED)
-    launcher = GatewayLauncher()
-    launcher.kind = PlainWorker
-    async with (
-        open_store(database, TWO_HOURS, on_trouble=trouble, clock=wall) as store,
-        open_world(directory, store=store, launcher=launcher, clock=wall) as world,
-    ):
+    async with next_life(directory, TWO_HOURS, wall) as world:
         with trio.fail_after(10):
             ends = {run_id: await world.run(run_id).wait() for run_id in (*life.outcomes, *LEFT)}
         events = {event["seq"]: event for event in await replayed(world)}
         assert before.items() <= events.items()
         assert list(events) == sorted(events)
+        assert world.launcher.prompts == ["say m13"]
     for run_id, outcome in life.outcomes.items():
         assert msgspec.json.encode(outcome) == msgspec.json.encode(ends[run_id])
-    assert (launcher.prompts, troubles) == (["say m13"], [])
+    assert troubles == []
     assert list(torn(directory)) == []
     assert rows(directory, "SELECT count(*) FROM runs WHERE state != 'ended'") == [(0,)]
     return {run_id: outcome.reason.value for run_id, outcome in ends.items()}
@@ -102,7 +93,7 @@ async def test_a_jump_at_any_moment_changes_nothing(tmp_path: Path, jump: float)
     ends = await live_through(directory("steady"), steady)
     assert set(ends.values()) == {"completed", "interrupted", "error"}
     assert steady.readings > 50
-    for readings in range(1, steady.readings, 4):
+    for readings in range(1, steady.readings, 7):
         assert await live_through(directory(str(readings)), Wall(readings, jump)) == ends
 
 

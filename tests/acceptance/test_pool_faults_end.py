@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from errors import PoolClosed, WorkerExited
-from pool.stimuli import RecycleWorker, StopWorker
+from pool.stimuli import StopWorker
 from tests.acceptance.hostile_pool import TIME_LIMIT, hostile_pool, profile_of
 from tests.rpc.procs import is_alive
 
@@ -134,34 +134,3 @@ async def test_a_pool_cancelled_from_outside_leaves_nothing(tmp_path: Path, mome
                 await stream.wait()
             scope.deadline = trio.current_time() + 0.1
     assert scope.cancelled_caught or moment == "closing"
-
-
-async def test_an_operator_who_stops_a_worker_fails_its_turn_in_clear_words_and_the_session_goes_on(
-    tmp_path: Path,
-) -> None:
-    profile = profile_of(tmp_path)
-    async with hostile_pool(tmp_path) as world:
-        await world.say("s", profile, "one")
-        async with world.pool.lease("s", profile) as lease:
-            stream = lease.prompt("wait")
-            await stream.next_batch()
-            world.pool.submit(StopWorker(lease.worker_id))
-            with pytest.raises(WorkerExited, match=r"was stopped \(operator\)"):
-                await stream.wait()
-        assert (await world.say("s", profile, "two")).startswith("echo: two | before: one")
-        assert world.exits == {"operator": 1}
-
-
-async def test_an_operator_who_recycles_a_worker_lets_its_turn_end(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path)
-    async with hostile_pool(tmp_path) as world:
-        async with world.pool.lease("s", profile) as lease:
-            stream = lease.prompt("wait")
-            await stream.next_batch()
-            world.pool.submit(RecycleWorker(lease.worker_id))
-            await world.events.wait_for("worker_ready", 2)
-            await lease.steer("done")
-            assert (await stream.wait()).text == "done"
-        await world.events.wait_for("worker_exited")
-        assert await world.say("s", profile, "two") == "echo: two | before: wait"
-        assert world.exits == {"retired": 1}
