@@ -115,7 +115,7 @@ class ResumeFailed(WorkerError):
 
 
 class RunAborted(PoolError):
-    """Somebody ended the run before it came to an outcome."""
+    """The run was ended before it came to an outcome."""
 
     code = "aborted"
 

@@ -54,7 +54,7 @@ class InputShare:
         self.charged = 0
 
     def charge(self, held: int) -> None:
-        """So many bytes are held now. Raises PoolSaturated, with nothing charged any more, when it is too much."""
+        """``held`` bytes are held now. Raises PoolSaturated, with nothing charged any more, when it is too much."""
         share = max(0, held - _FREE_INPUT_BYTES)
         difference, self.charged = share - self.charged, share
         if difference and not self._budget.adjust(difference) and difference > 0:
@@ -99,7 +99,7 @@ class OutputShare:
         self.charged = 0
 
     def charge(self, held: int) -> None:
-        """So many bytes wait now. May give up any share of the budget, this one too."""
+        """``held`` bytes wait now. May give up any share of the budget, this one too."""
         charged = 0 if self._is_discarded else max(0, held - self._free)
         if difference := charged - self.charged:
             self.charged = charged

@@ -47,7 +47,7 @@ def _load_package(point: EntryPoint) -> list[HookCallable]:
     origin = f"the entry point {point.name} ({point.value})"
     try:
         loaded = point.load()
-    except (Exception, SystemExit) as exc:  # whatever somebody else's code raises while it is imported
+    except (Exception, SystemExit) as exc:  # whatever a hook file raises while it is imported
         raise UsageError(f"cannot load the gateway's hooks from {origin}: {_describe(exc)}") from exc
     return _check([loaded] if names_of(loaded) else _find_decorated(loaded), origin)
 

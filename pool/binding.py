@@ -178,7 +178,7 @@ class SessionBinder:
         self._workers.unbind(session)
 
     def _finish_preparation(self, worker: WorkerRecord) -> None:
-        """Grant everybody who waited for this preparation; none left is fine, the binding stays."""
+        """Grant all waiters of this preparation; with none left the binding stays."""
         state = self._state
         preparation, session = worker.preparation, worker.session
         if preparation is None or session is None:

@@ -46,7 +46,7 @@ def _check_worker(state: PoolState, worker: WorkerRecord) -> None:
         _require(worker.retire_reason is None or worker.successor, f"{name} should have retired")
     if worker.preparation is not None:
         _require(worker.state is WorkerState.LEASED, f"{name} is prepared but not leased")
-        _require(session is not None, f"{name} is prepared for nobody")
+        _require(session is not None, f"{name} is prepared without a session")
     if session is not None:
         _require(session.worker is worker, f"{name} thinks it has session {session.key}")
         stopping = worker.state is WorkerState.STOPPING
@@ -89,7 +89,7 @@ def _check_profile(state: PoolState, kind: ProfileRecord) -> None:
         if line.size and state.mode is PoolMode.RUNNING:
             asleep = line.condition is None and kind.claims < line.size
             shared = line.privileged is False and not state.quota_open
-            _require(not asleep or shared, f"{name} has a line that nobody will look at")
+            _require(not asleep or shared, f"{name} has a line that no condition covers")
     _require(
         kind.waiters == sum(w.profile_record is kind for w in state.requests.values()),
         f"{name} counts its waiters wrongly",
@@ -108,7 +108,7 @@ def _check_waiter(state: PoolState, waiter: Waiter) -> None:
     )
     if waiter.state is WaiterState.PREPARING:
         preparation = session.worker.preparation if session.worker else None
-        _require(preparation and waiter.request in preparation.waiters, f"{name} is prepared by nobody")
+        _require(preparation and waiter.request in preparation.waiters, f"{name} is prepared by no worker")
     else:
         _require(waiter.state in (WaiterState.QUEUED, WaiterState.BLOCKED), f"{name} is {waiter.state}")
         _require(session.waiting.get(waiter.request) is waiter, f"{name} is not with its session")

@@ -127,7 +127,7 @@ class LocalLauncher:
         base_env: the environment that ``settings.env_passthrough`` picks from.
         subreaper: whether this process has become one (only ``pool run`` does).
         use_cgroups: whether to try a cgroup per worker.
-        attended: asked whether somebody is there to answer the dialogs of the worker of that id.
+        attended: asked whether a front end is there to answer the dialogs of the worker of that id.
 
     Attributes:
         settings: what the next worker is started with; a reload replaces it, and living workers keep theirs.

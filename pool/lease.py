@@ -60,7 +60,7 @@ class PromptStream:
         except PoolError:
             await self.aclose()
             raise
-        if batch is None and self.ended_at is None:  # else somebody has ended it meanwhile, and there is no result
+        if batch is None and self.ended_at is None:  # else it was ended meanwhile, and there is no result
             await self._finish()
         return batch
 

@@ -242,12 +242,12 @@ class WorkerRecord:
 
     @property
     def quiescent(self) -> bool:
-        """Whether it could be stopped or given to another session without hurting anybody."""
+        """Whether it could be stopped or given to another session without ending work in progress."""
         return not self.in_use and (self.session is None or self.background == 0)
 
     @property
     def in_use(self) -> bool:
-        """Whether somebody waits for what it does now; a command in the background may run for ever and is no turn."""
+        """Whether a request waits for what it does now; a command in the background may run for ever and is no turn."""
         session = self.session
         return self.preparation is not None or (session is not None and (bool(session.holds) or session.busy))
 

@@ -86,7 +86,7 @@ class Scheduler:
     # --- a freed worker ---------------------------------------------------------------------------------------------
 
     def _offer(self, worker: WorkerRecord) -> None:
-        """Give a freed worker to the best waiter it matches, unless somebody it does not match is far worse off.
+        """Give a freed worker to the best waiter it matches, unless a waiter it does not match has waited far longer.
 
         That is a waiter whose order is better by more than one ``age_step``: within a step a reset is preferred to a
         new process, beyond it a busy profile would starve the others.
@@ -162,7 +162,7 @@ class Scheduler:
         return found
 
     def _met_conditions(self) -> list[ConditionQueue]:
-        """The gates, besides the one for ready lines, at which somebody waits for what there is now."""
+        """The gates, besides the one for ready lines, at which a line waits for what there is now."""
         state = self._state
         waiting = state.waiting
         gates = []

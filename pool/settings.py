@@ -75,7 +75,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     backoff_max: PositiveSeconds = Seconds(60)
     """It never waits longer than this."""
     breaker_failures: PositiveInt = 5
-    """So many failures of one profile within ``breaker_window`` open its breaker."""
+    """This many failures of one profile within ``breaker_window`` open its breaker."""
     breaker_window: PositiveSeconds = Seconds(60)
     """Failures longer ago than this are forgotten."""
     breaker_half_open: PositiveSeconds = Seconds(30)

@@ -120,7 +120,7 @@ class Pool:
         return await self._stack.__aexit__(kind, error, traceback)
 
     async def _wait_empty(self) -> None:
-        """For any number of waiters: closing may begin while somebody waits for a drain."""
+        """For any number of waiters: closing may begin during a drain."""
         while self._workers:
             await self._emptied.wait()
 

@@ -106,7 +106,7 @@ class Spawner:
         self.release_claim(worker)
 
     def release_claim(self, worker: WorkerRecord) -> None:
-        """The worker is no longer on its way to anybody in particular."""
+        """The worker is no longer meant for a particular profile."""
         kind = worker.claimed_for
         if kind is None:
             return
@@ -131,7 +131,7 @@ class Spawner:
         return False
 
     def claim_any_slot(self, kind: ProfileRecord, candidates: dict[WorkerRecord, None]) -> bool:
-        """Mean the slot of a stopping worker for ``kind``, if one is not meant for anybody yet."""
+        """Mean the slot of a stopping worker for ``kind``, if one is not claimed yet."""
         for worker in candidates:
             if worker.claimed_for is None and (
                 not self._is_agent_at_limit(kind) or worker.profile_record.agent is kind.agent
@@ -214,7 +214,7 @@ class Spawner:
             self._state.prune(kind)
 
     def add_restarts(self, kind: ProfileRecord, more: int) -> None:
-        """Owe so many more (or fewer) starts of this kind."""
+        """Owe ``more`` starts of this kind, fewer where negative."""
         kind.pending_restarts += more
         if kind.pending_restarts:
             self._state.pending_restarts[kind] = None

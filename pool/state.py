@@ -70,7 +70,7 @@ class PoolState:
         self.workers: dict[str, WorkerRecord] = {}
         self.stopping: dict[WorkerRecord, None] = {}
         self.claimed_slots = 0
-        """Stopping workers whose slot is meant for somebody."""
+        """Stopping workers whose slot is meant for a waiting profile."""
         self.by_state = dict.fromkeys(WorkerState, 0)
         self.profiles: dict[str, ProfileRecord] = {}
         self.groups: dict[str, HardGroup] = {}

@@ -35,7 +35,7 @@ class LatencyStats(msgspec.Struct, frozen=True):
 
 
 class RecentLatencies:
-    """Keeps the last ``window`` samples; quantiles are computed when somebody asks."""
+    """Keeps the last ``window`` samples; quantiles are computed at the call."""
 
     def __init__(self, window: int = 1024) -> None:
         self._recent: deque[float] = deque(maxlen=window)

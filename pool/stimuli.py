@@ -199,7 +199,7 @@ class ClockTick(msgspec.Struct, frozen=True):
 
 
 class SettingsChanged(msgspec.Struct, frozen=True):
-    """New limits; effective at once, without losing anybody."""
+    """New limits; effective at once; no request is lost."""
 
     settings: PoolSettings
 

@@ -21,7 +21,7 @@ from rpc.transport import MAX_REASON_CHARS
 from wire.messages import SessionResult, StateResult
 
 _MAX_SEALED, _MAX_ID = 1_000, 256
-"""Of the calls that a worker says it has sealed, so many are told, by so much of their names."""
+"""Limits on the sealed calls that a worker reports: number, and characters of each name."""
 
 
 class ProcessFacts(msgspec.Struct, frozen=True):

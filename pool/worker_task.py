@@ -54,7 +54,7 @@ class WorkerTask:
         self.commands = BackgroundTold()
         """Which ran in the background when it was told to end."""
         self.exits_dropped = 0
-        """Ends of background commands that came faster than anybody can run them."""
+        """Ends of background commands that were dropped because they came too fast to be real."""
         self._exit_limit = TokenBucket(_ENDS_AT_ONCE, _ENDS_A_SECOND)
         self._settings = settings
         self._worker: PoolWorker | None = None

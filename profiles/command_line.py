@@ -232,9 +232,9 @@ def check_native_settings(definition: AgentSettings) -> None:
 
 
 def _check_base_url(url: str) -> None:
-    """It becomes an argument, and arguments are there for everybody on the machine to see."""
+    """It becomes an argument, and every user of the machine can see arguments."""
     if "@" in url.partition("://")[2].partition("/")[0]:
-        text = "base_url: a name or password in it would be seen by everybody here; put the key into env"
+        text = "base_url: a name or password in it would be visible to every user of this machine; put the key into env"
         raise UsageError(text, setting="base_url")
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"base_url: must begin with http://HOST or https://HOST, not {url!r}", setting="base_url")

@@ -69,7 +69,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_steps: _Count | None = None
     """Model calls in one run; unset = as the program decides (50). Of dialect ``native``."""
     history_turns: _Count | None = None
-    """Show the model at most so many of the latest user messages; unset = all. Sent with each prompt, no part of the
+    """Show the model at most this many of the latest user messages; unset = all. Sent with each prompt, no part of the
     profile; see ``gateway.dm_history_limit``. Of dialect ``native``."""
     thinking: ThinkingLevel | None = None
     """How long it may think. Changed on a live worker where a session wants another; so are provider and model."""
@@ -137,7 +137,7 @@ class SkillSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Skills that every worker gets, ``[skills]``."""
 
     base: list[str] = []
-    """Skills for everybody; they come last."""
+    """Skills for all agents; they come last."""
     gateway: list[str] = []
     """Come before the base ones."""
     flat: list[str] = []

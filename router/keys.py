@@ -118,7 +118,7 @@ class DmKey(_Key, frozen=True, kw_only=True):
     """``agent:{agent}[:{channel}[:account:{account}]]:dm:[unlinked:]{sender}``: one person's conversation.
 
     ``sender`` is a channel's id of a person, or the name of an identity link. ``unlinked`` marks a person whose id
-    happens to be the name of somebody else's link.
+    happens to be the name of another person's link.
     """
 
     agent: str

@@ -23,7 +23,7 @@ class ChildRegistry:
         self._children: dict[int, ProcessIdentity] = {}
         self._changed = trio.Event()
         self.scan_limiter = trio.CapacityLimiter(_MAX_SCAN_THREADS)
-        """How many threads may look through /proc for somebody's descendants at the same time."""
+        """How many threads may look through /proc for descendants at the same time."""
 
     def register(self, child: ProcessIdentity) -> None:
         """A child was spawned; call it before anything else can run."""

@@ -40,7 +40,7 @@ def make_dialect(
     """A fresh dialect for one worker process.
 
     ``allow_bash`` says whether the worker's profile has the tool ``bash``, ``in_memory`` whether it was started to
-    keep no conversation; ``attended`` is asked whether somebody is there to answer dialogs. Raises UsageError for an
+    keep no conversation; ``attended`` is asked whether a front end is there to answer dialogs. Raises UsageError for an
     unknown name.
     """
     maker = _FACTORIES.get(name)

@@ -32,7 +32,7 @@ IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _KILL_TIMEOUT = 10.0  # seconds that those it found get to die: milliseconds, unless the kernel holds them
 _SWEEP_TIMEOUT = 60.0  # seconds until nothing new is waited for
-_MIN_PAUSE = 0.05  # seconds between two looks while somebody holds the pipe, doubled each time
+_MIN_PAUSE = 0.05  # seconds between two looks while a process holds the pipe, doubled each time
 _MAX_PAUSE = 1.0
 _FINAL_PAUSES = (0.05, 0.15)  # seconds between the looks afterwards
 
@@ -53,14 +53,14 @@ def wait_for_supervisor_exit(supervisor: int) -> bool:
     try:
         return os.read(0, 1) == CLEAN_SHUTDOWN
     except BlockingIOError:
-        return False  # dead without a word, though somebody still holds the pipe
+        return False  # dead without a word, though a process still holds the pipe
 
 
 def sweep(instance: str, cgroup: Cgroup | None) -> bool:
     """Kill all that belongs to the instance; True if nothing is left. Standard input is the pipe to the supervisor.
 
     A supervisor that is killed while it spawns leaves a child that carries the marker only once it has executed its
-    program. Nearly until then that child holds the other end of the pipe as the supervisor did: as long as somebody
+    program. Nearly until then that child holds the other end of the pipe as the supervisor did: as long as a process
     holds it, there is another look. It closes what it has inherited a moment before, hence the looks afterwards.
     """
     process_sweep = ProcessSweep(f"{instance}:")

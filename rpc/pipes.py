@@ -64,7 +64,7 @@ class Pipe:
             return  # closed while waiting: the next read or write tells so
 
     def read_rest(self) -> bytes:
-        """What lies in the pipe at this moment: bounded by its size, even if somebody goes on writing."""
+        """What lies in the pipe at this moment: bounded by its size, even if writing goes on."""
         if self.is_closed:
             return b""
         available = array.array("i", [0])

@@ -26,7 +26,7 @@ RunKey = tuple[str, str, str]
 
 
 class RunState(StrEnum):
-    """How far a run has come; each step is durable before anybody is told."""
+    """How far a run has come; each step is durable before it is reported."""
 
     ACCEPTED = "accepted"
     STARTED = "started"

@@ -243,7 +243,7 @@ def _join_nonempty(*parts: str) -> str:
 
 
 def _describe_input(preview: str) -> str:
-    """Of what is no object, or was cut off in the midst of its second field, the text as it is."""
+    """Of what is no object, or was cut off inside its second field, the text as it is."""
     try:
         given = msgspec.json.decode(preview)
     except (msgspec.DecodeError, RecursionError):
@@ -260,7 +260,7 @@ def _describe_field(number: int, name: str, value: Any) -> str:
 
 
 def _unescape_cut_string(text: str) -> str:
-    """The beginning of a JSON string; what it was cut off in the midst of goes."""
+    """The beginning of a JSON string; an escape that was cut off is dropped."""
     text = re.sub(r"\\(?:u[0-9a-fA-F]{0,3})?\Z", "", text)
     try:
         decoded: str = msgspec.json.decode(f'"{text}"', type=str)

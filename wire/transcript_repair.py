@@ -104,7 +104,7 @@ def repair_transcript(path: str | os.PathLike[str], *, dialect: str | None = Non
     ``dialect``: of the worker that is to go on with it; None where nothing will be written.
 
     Raises TranscriptMissing, TranscriptDamaged (empty, no header, broken in the middle), TranscriptForeign (of another
-    dialect), TranscriptLocked (somebody writes it now) or TranscriptError (no rights, disk full); in all these cases
+    dialect), TranscriptLocked (in use) or TranscriptError (no rights, disk full); in all these cases
     the file is as it was.
     """
     descriptor = open_locked(Path(path))

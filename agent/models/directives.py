@@ -28,7 +28,7 @@ models of the provider scripted (offline, deterministic):
   WHOAMI            answer with model and thinking level
   ECHO:text         answer with exactly this text (the rest of the prompt)
   LENGTH            end the answer as one that was cut off at its length
-  USAGE=in/out      count so many tokens at each model call (USAGE=in: no out)
+  USAGE=in/out      count this many tokens at each model call (USAGE=in: no out)
   TRANSIENT=n       fail n times before this step, as an overloaded server
                     does; RETRY_AFTER=ms says when to try again
   OVERFLOW          fail: the conversation is too long, until it is compacted

@@ -115,7 +115,7 @@ def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
 
 
 def changed_error(place: ConfinedPath) -> ToolError:
-    """Somebody else has changed the file since the agent saw it."""
+    """The file was changed by another program since the agent saw it."""
     return ToolError(
         f"{place.requested} was changed by someone else since you last read it; nothing was written",
         "logical",

@@ -286,7 +286,7 @@ def identity_of(connection: HTTPConnection) -> TokenIdentity:
 
 
 def set_identity(connection: HTTPConnection, identity: TokenIdentity) -> None:
-    """Somebody has shown a token otherwise than in a header: in a first frame, say."""
+    """A token was shown otherwise than in a header: in a first frame, for example."""
     visit = request_state(connection)
     visit.identity = identity
     if visit.peer is not None:

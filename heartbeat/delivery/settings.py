@@ -106,7 +106,7 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def origin(self) -> str:
-        """The URL as far as anybody may see it: scheme, host and port."""
+        """The part of the URL that may be shown: scheme, host and port."""
         return _origin_of(self.url)
 
 

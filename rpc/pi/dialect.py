@@ -52,7 +52,7 @@ class PiDialect:
 
     Beside the contract:
 
-    - ``attended``: whether somebody is there to answer dialogs of extensions; otherwise each dialog is
+    - ``attended``: whether a front end is there to answer dialogs of extensions; otherwise each dialog is
       cancelled at once. Those that would keep ``new_session`` and ``switch_session`` from happening are confirmed.
     - ``in_memory``: it runs with ``--no-session``. It has the conversation that it begins with, and no other one.
     - The event ``start_failed{message}`` instead of ``ready``: pi lives, but cannot work.

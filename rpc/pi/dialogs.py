@@ -1,4 +1,4 @@
-"""Dialogs of extensions: shown while somebody attends, else cancelled; cancelled at their deadline and on abort.
+"""Dialogs of extensions: shown while a front end attends, else cancelled; cancelled at their deadline and on abort.
 
 Nothing is confirmed here, except a change of the session that the pool itself makes.
 """
@@ -48,7 +48,7 @@ class _OpenDialog(NamedTuple):
 
 
 class DialogHandler:
-    """``attended`` is asked whether somebody is there; ``ui_timeout`` in seconds."""
+    """``attended`` is asked whether a front end is there; ``ui_timeout`` in seconds."""
 
     def __init__(
         self, link: PiLink, runs: PiRunController, consent: Consent, ui_timeout: float, attended: Callable[[], bool]

@@ -16,7 +16,7 @@ from wire.messages import ToolCallView
 
 
 class PiEventHandler:
-    """One event at a time. Events of no use to anybody, and those of newer releases, are passed over."""
+    """One event at a time. Events without a use, and those of newer releases, are passed over."""
 
     def __init__(self, link: PiLink, runs: PiRunController, dialogs: DialogHandler) -> None:
         self._link = link

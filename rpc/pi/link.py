@@ -46,7 +46,7 @@ class PiLink:
         self._messages: list[Message] = []
         self._raw: list[RawLine] = []
         self.raw_listening = False
-        """Whether somebody listens to pi's own lines."""
+        """Whether there is a listener for pi's own lines."""
 
     @property
     def wants_raw(self) -> bool:
