@@ -9,7 +9,7 @@ _POOL = (
         "pool/spawning.py:Spawner._blocking_condition_at",
         "len(state.workers) >= settings.max",
         "len(state.workers) > settings.max",
-        ("tests/pool/test_machine.py::test_the_waiter_whose_worker_was_taken_by_a_better_one_gets_another",),
+        ("tests/pool/test_machine.py::test_the_machine_decides_as_the_transcript_says",),
     ),
     Mutant(
         "I9",
@@ -17,15 +17,15 @@ _POOL = (
         "pool/budget.py:StartBudget.may_start",
         "now >= self.retry_at",
         "True",
-        ("tests/pool/test_machine_failures.py::test_a_failed_start_is_stopped_and_tried_again_after_back_off",),
+        ("tests/pool/test_machine_failures.py::test_the_machine_answers_failures_as_the_transcript_says",),
     ),
     Mutant(
         "I8",
         "a session that the gateway calls busy is moved",
-        "pool/records.py:SessionRecord.in_use",
+        "pool/records.py:WorkerRecord.in_use",
+        " or session.busy",
         "",
-        "return bool(self.holds)",
-        ("tests/pool/test_machine.py::test_a_bound_worker_that_does_not_fit_ends_its_turn_first",),
+        ("tests/pool/test_machine.py::test_the_machine_decides_as_the_transcript_says",),
     ),
     Mutant(
         "I2",
@@ -33,9 +33,7 @@ _POOL = (
         "pool/binding.py:SessionBinder.reset_done",
         " or session.key != key",
         "",
-        (
-            "tests/pool/test_machine_waiting.py::test_a_reset_that_was_made_for_another_session_grants_nobody_the_worker",
-        ),
+        ("tests/pool/test_machine.py::test_the_machine_decides_as_the_transcript_says",),
     ),
     Mutant(
         "I1",
@@ -43,7 +41,7 @@ _POOL = (
         "pool/binding.py:SessionBinder.release",
         "held.hold != hold",
         "False",
-        ("tests/pool/test_machine_waiting.py::test_every_grant_has_a_higher_generation_and_a_stale_hold_is_refused",),
+        ("tests/pool/test_machine.py::test_every_grant_has_a_higher_generation_and_a_stale_hold_is_refused",),
     ),
     Mutant(
         "I5",
@@ -59,9 +57,7 @@ _POOL = (
         "pool/state.py:PoolState.register",
         "waiter.deadline < math.inf",
         "False",
-        (
-            "tests/pool/test_machine_waiting.py::test_a_waiter_ends_by_its_deadline_and_the_machine_asks_to_be_woken_for_it",
-        ),
+        ("tests/pool/test_machine.py::test_the_machine_decides_as_the_transcript_says",),
     ),
     Mutant(
         "I7",
@@ -69,9 +65,7 @@ _POOL = (
         "pool/admission.py:Admission._is_list_full",
         "",
         "return False",
-        (
-            "tests/pool/test_machine_waiting.py::test_a_full_list_refuses_with_a_hint_when_to_come_again_and_the_pools_figures",
-        ),
+        ("tests/pool/test_machine.py::test_a_full_list_refuses_with_a_hint_when_to_come_again_and_the_pools_figures",),
     ),
     Mutant(
         "I10",

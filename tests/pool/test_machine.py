@@ -1,398 +1,336 @@
-"""The order of acquiring: who gets which worker, and what is done to get there."""
+"""Who gets which worker, what is done to get there, who waits and who is refused: transcripts of the machine."""
 
-from errors import PoolSaturated
+import msgspec
+import pytest
+
+from errors import UsageError
 from pool import stimuli
-from pool.snapshot import SessionSnapshot
-from pool.stimuli import Action, Grant, Reconcile, Reset, Spawn, Stop, StopReason, WorkerHold
-from profiles.matching import MatchLevel
+from pool.machine import PoolMachine
+from pool.settings import PoolSettings
+from pool.stimuli import WorkerHold
+from tests.pool.transcript import play
 from tests.pool.world import World, make_profile
+from wire.units import Seconds
 
 A = make_profile("a")
 B = make_profile("b")
 
+ORDER = {
+    "a first request spawns a worker, resets it and is granted": """
+        ask r1 s => spawn w1 a; ready w1 => reset w1 s fresh; reset w1 => grant r1 w1; level r1 exact
+        session s active s.jsonl""",
+    "the session's own worker is granted at once": "use s; ask r1 s => grant r1 w1; level r1 bound",
+    "two requests of one session hold its worker together": """
+        hold r1 s; ask r2 s => grant r2 w1; free r1; hold r3 other; held r2@w1 r3@w2""",
+    "requests of a session that is being prepared join the first": """
+        ask r1 s; ask r2 s => nothing; ready w1; ask r3 s => nothing
+        reset w1 => grant r1 w1, grant r2 w1, grant r3 w1""",
+    "a joined request lives on when the first is cancelled": """
+        ask r1 s; ask r2 s; cancel r1; settle; held r2; spawned 1""",
+    "a free worker of the same profile is reset and granted": """
+        prewarm a=1; ready w1; ask r1 s => reset w1 s fresh, spawn w2 a; reset w1 => grant r1 w1""",
+    "another model is reconciled before the grant": """
+        pool max=1; prewarm a=1; ready w1; ask r1 s a/large; reset w1 => reconcile w1 large
+        reconciled w1 => grant r1 w1; level r1 hard""",
+    "a superset of resources serves too": """
+        pool max=1; prewarm a+x+y=1; ready w1; hold r1 s a+x; level r1 soft_superset""",
+    "the session's own worker is reconciled too": """
+        use s; ask r1 s a/large => reconcile w1 large; reconciled w1 => grant r1 w1; level r1 bound""",
+    "a running turn keeps its model, and the other request waits for the boundary": """
+        hold r1 s; ask r2 s a/large => nothing; ask r3 s => grant r3 w1; free r1 => nothing
+        free r3 => reconcile w1 large; reconciled w1 => grant r2 w1""",
+    "a bound worker that does not fit is stopped first and the session resumes on another": """
+        use s; ask r1 s b => stop w1 retired; exit w1 => spawn w2 b; ready w2 => reset w2 s s.jsonl fresh
+        reset w2 => grant r1 w2""",
+    "a bound worker that does not fit ends its turn first": """
+        hold r1 s; ask r2 s b => nothing; busy s; free r1 => nothing; quiet s => stop w1 retired; settle; held r2@w2""",
+    "a default that was changed cannot be restored": """
+        use s a/-; use s a/large; ask r1 s a/-; stopping w1; settle; held r1@w2""",
+    "a spawn is demand: its request takes whatever fits first": """
+        hold r1 one; ask r2 two => spawn w2 a; free r1 => reset w1 two; reset w1 => grant r2 w1""",
+    "no more workers are started than waiters want": """
+        pool max=10; ask r1 one; ask r2 two; ask r3 three; ask r4 one; spawned 3""",
+    "a starting worker whose waiter has left serves the next one that fits": """
+        pool max=10; ask r1 one; cancel r1; ask r2 two a/large => nothing; settle; held r2@w1; level r2 hard""",
+    "the waiter whose worker was taken by a better one gets another": """
+        pool max=2; ask r1 one; ask r2 two priority=10; ask r3 three; cancel r3; fail w2 start
+        ready w1 => reset w1 two fresh
+        exit w2; wait 1.0; settle; held r1 r2""",
+    "at max the least recently used quiet worker is rebound in place": """
+        pool max=2; use cold; wait 1.0; use warm; ask r1 new => reset w1 new; session cold parking
+        reset w1 => grant r1 w1; session cold parked; spawned 2""",
+    "a rebound session resumes its transcript when it comes back": """
+        pool max=1; use one; use two; ask r1 one => reset w1 one one.jsonl; reset w1; counter resumed 1""",
+    "a parking session waits until its old worker has let go of the transcript": """
+        pool max=2; use one; hold r1 two; ask r2 three => reset w1 three; ask r3 one => nothing; session one parking
+        opens w2; reset w1 => grant r2 w1; open r3; session one parked""",
+    "no worker in the middle of something is rebound": """
+        pool max=2; hold r1 s; hold r2 used; ask r3 other bounded=False; busy s; background w1 1; free r1 => nothing
+        quiet s => nothing; background w1 0 => reset w1 other; settle; held r3""",
+    "no worker in the middle of something is evicted": """
+        pool max=2; hold r1 s; hold r2 used; ask r3 other b bounded=False; busy s; background w1 1; free r1 => nothing
+        quiet s => nothing; background w1 0 => stop w1 evicted; settle; held r3""",
+    "where none matches, the least recently used is evicted and the spawn waits for its exit": """
+        pool max=2; use cold; wait 1.0; use warm; ask r1 new b => stop w1 evicted; exit w1 => spawn w3 b; settle
+        held r1@w3; counter evicted 1""",
+    "only as many workers are evicted as there are waiters for their slots": """
+        use a0; use a1; use a2; use a3; ask r1 b0 b; ask r2 b1 b; ask r3 b1 b; stopping w1 w2""",
+    "a slot that is coming free anyway is used before another worker is evicted": """
+        pool max=2; use one; use two; stop w1; ask r1 new b => nothing; stopping w1""",
+    "a freed worker goes to the best waiter it matches": """
+        pool max=2; hold r1 a; hold r2 b b; ask r3 b2 b priority=9; ask r4 a2 priority=9; ask r5 a3 priority=9
+        free r1; settle; held r4@w1; free r2; settle; held r3@w2; open r5""",
+    "a freed worker that matches nobody is replaced for the best waiter": """
+        pool max=1; hold r1 a; ask r2 b b priority=5; ask r3 c c priority=6; free r1 => stop w1 evicted
+        exit w1 => spawn w2 c; settle; held r3; open r2""",
+    "priorities go first and waiting makes up for them": """
+        pool max=1 waiting_timeout=1000.0; hold r1 s; ask low t priority=3; wait 5.9; ask high u; wait 0.2; ask later v
+        free r1; settle; held high; free high; settle; held low; free low; settle; held later""",
+    "an acquire that may not spawn takes what is there or nothing": """
+        pool max=2; ask r1 s spawn=False => reject r1 no_worker; workers; use one
+        ask r2 one spawn=False => grant r2 w1
+        free r2; ask r3 two spawn=False; settle; held r3@w1; ask r4 two b spawn=False => reject r4 saturated
+        free r3 => nothing""",
+    "an acquire that may not wait never overtakes those who do": """
+        pool max=2; use quiet; ask r1 first; ask r2 hasty spawn=False => reject r2 saturated; settle; held r1""",
+    "one that takes only room has a worker started and waits for nothing else": """
+        pool max=2; hold r1 s1; ask r2 s2 b spawn=room timeout=60 => spawn w2 b; open r2; settle; held r2
+        ask r3 s3 c spawn=room timeout=60 => reject r3 saturated""",
+    "one that takes only room stops no worker at rest": """
+        pool max=1; use s1; ask r1 s2 b spawn=room timeout=60 => reject r1 saturated; session s1 active""",
+    "one that takes only room gives way when another takes the worker that was started for it": """
+        pool max=1; ask r1 s1 spawn=room priority=3 timeout=60; ask r2 s2 timeout=60; settle; held r2
+        error r1 PoolSaturated; spawned 1""",
+    "one that takes only room hears that its worker did not start": """
+        ask r1 s1 spawn=room timeout=60; fail w1 start; error r1 PoolSaturated its worker did not start""",
+    "a worker that was changed at run time goes on with its session, and no other gets it": """
+        pool max=1; use s; change w1; hold r1 s; held r1@w1; free r1; ask r2 t => stop w1 evicted; settle
+        workers w2""",
+    "a worker that was changed counts for nobody when its session has parted from it": """
+        pool max=2 session_idle_timeout=10; use s; change w1; wait 11; ask r1 s; settle; held r1@w2""",
+    "late news of a changed worker that is gone is passed over": "pool max=1; hold r1 s; exit w1; change w1; free r1",
+}
 
-def kinds(happened: list[Action]) -> list[type]:
-    return [type(action) for action in happened]
+LIMITS = {
+    "starting and stopping processes count against max until they are reaped": """
+        pool max=2; ask r1 one; ask r2 two; ask r3 three; spawned 2; stop w1 => stop w1 operator
+        exit w1 => spawn w3 a""",
+    "max_per_profile holds back one profile only": """
+        pool max=5 max_per_profile=2; ask r1 a0; ask r2 a1; ask r3 a2; ask r4 a3; spawned 2; hold r5 b b; settle
+        stop w1; settle; spawned 4""",
+    "max_per_agent evicts within the agent": """
+        pool max=5 max_per_agent=2; use h helper:h; hold r1 one; hold r2 two; ask r3 three b => nothing; free r1
+        stopping w2; settle; held r2 r3; workers w1 w3 w4""",
+    "starts are limited by the bucket and go on when it fills": """
+        pool max=20 spawn_burst=3 spawn_rate=2.0; ask r1 s1; ask r2 s2; ask r3 s3; ask r4 s4; ask r5 s5; spawned 3
+        next 0.5; wait 0.5; spawned 4; wait 0.5; spawned 5; wait 0.5; spawned 5""",
+    "while the bucket is empty a quiet worker is rebound instead": """
+        pool max=5 spawn_burst=1 spawn_rate=0.1; use one; ask r1 two; settle; held r1@w1; spawned 1""",
+    "no worker is evicted for a start that is not allowed yet": """
+        pool max=2 spawn_burst=2 spawn_rate=0.1; use a; use b; ask r1 c b => nothing; wait 9.9 => nothing
+        wait 0.2 => stop w1 evicted; settle; held r1""",
+    "ordinary requests never hold more than max less the reserve": """
+        pool max=3 reserve=1; hold r1 one; hold r2 two; ask r3 three priority=9; settle; open r3; spawned 2
+        hold r4 urgent priority=10; open r3""",
+    "an idle worker of the reserve is not given to an ordinary request": """
+        pool max=2 reserve=1; prewarm a=2; settle; hold r1 one; ask r2 two => nothing; free r1; settle; held r2""",
+    "a quiet session of its own waits for the reserve too and in order": """
+        pool max=2 reserve=1; use bound priority=10; hold r1 one; ask r2 other; ask r3 bound; open r2 r3; free r1
+        settle
+        held r2; free r2; settle; held r3""",
+    "a second request of a held session takes no further worker from the reserve": """
+        pool max=2 reserve=1; hold r1 one; ask r2 one => grant r2 w1""",
+    "who lost a start to a privileged request gets another when the reserve allows": """
+        pool max=4 reserve=2; use quiet; hold r1 one; ask r2 two; ask r3 quiet; ask r4 vip priority=10; workers w1 w2 w3
+        busy quiet; free r3; workers w1 w2 w3 w4""",
+    "who lost a start to another profile gets another when the reserve allows": """
+        pool max=6 reserve=4; use quiet; hold r1 one; ask r2 two; ask r3 vip priority=10; ask r4 quiet
+        ask r5 large a/large priority=10; spawned 4; busy quiet; free r4; spawned 5""",
+    "a worker that only the reserve kept from a waiter is given to it when the reserve allows": """
+        pool max=4 reserve=2 spawn_burst=3 spawn_rate=0.001; hold r1 vip priority=10; hold r2 vip2 priority=10
+        hold r3 one
+        ask r4 two; ask r5 vip; free r2; open r4; busy one; free r3; settle; held r4@w2""",
+    "a nested run may use the reserve": "pool max=2 reserve=1; hold r1 parent; hold r2 child nested=True priority=3",
+    "a nested run fails at once where it would wait for its ancestor": """
+        pool max=1; hold r1 parent; ask r2 child nested=True => reject r2 nested_saturated
+        ask r3 parent b nested=True => reject r3 nested_saturated""",
+    "a nested run waits for a start": "pool max=2; hold r1 parent; ask r2 child nested=True; open r2; settle; held r2",
+    "a nested run waits for an eviction": """
+        pool max=2; use quiet; hold r1 parent; ask r2 child b nested=True; open r2; settle; held r2""",
+    "a nested run goes before everybody else": """
+        pool max=2; hold r1 parent; ask r2 before priority=50; ask r3 child nested=True priority=0
+        ask r4 child2 nested=True => reject r4 nested_saturated; ready w2 => reset w2 child fresh; reset w2; free r3
+        settle
+        held r2""",
+    "a nested run is refused when what was on its way is lost": """
+        pool max=2 breaker_failures=1; hold r1 parent; ask r2 child b nested=True; fail w2 start
+        error r2 ProfileBroken""",
+    "a lower max stops available workers now and held ones at their turn boundary": """
+        hold r1 one; hold r2 two; use cold; use warm; settings max=1 => stop w3 retired, stop w4 retired
+        free r1 => stop w1 retired; free r2 => nothing; settle; workers w2""",
+    "a lower max stops starting workers and their waiters wait on": """
+        pool max=3; hold r1 one; ask r2 two; settings max=1 => stop w2 retired; settle; free r1; settle; held r2""",
+    "a higher max is used at once": """
+        pool max=1; hold r1 one; ask r2 two; settings max=2 => spawn w2 a; settle; held r2""",
+    "a smaller reserve lets ordinary waiters go on": """
+        pool max=2 reserve=1; hold r1 one; ask r2 two; settings reserve=0; settle; held r2""",
+}
+
+WAITING = {
+    "a full list makes room for a higher priority by pushing out the newest of the lowest": """
+        pool max=1 waiting_capacity=3; hold r1 s; ask old x priority=3; ask new y priority=3; ask middle z
+        ask high t priority=6 => reject new saturated; open old middle high""",
+    "a gateway's runs do not count against the capacity": """
+        pool max=1 waiting_capacity=1; hold r0 s; ask r1 t bounded=False; ask r2 u bounded=False; ask r3 v; open r3
+        ask r4 w => reject r4 saturated""",
+    "a full list does not refuse what can be served at once": """
+        pool max=2 waiting_capacity=0; prewarm a=2; settle; hold r1 one; free r1; hold r2 two; free r2
+        hold r3 three""",
+    "a full list takes a request that lets another one go on": """
+        pool max=2 waiting_capacity=1; use quiet; ask r1 first; spawned 2; ask r2 second => reset w1 first; settle
+        held r1 r2""",
+    "a waiter ends by its deadline and the machine asks to be woken for it": """
+        pool max=1; hold r1 s; ask r2 late timeout=7.5; next 7.5; wait 8.0 => reject r2 acquire_timeout
+        error r2 AcquireTimeout waiting=1 max=1; counter expired 1""",
+    "without a deadline a direct acquire waits for waiting_timeout": """
+        pool max=1 waiting_timeout=12.0; hold r1 s; ask r2 late; wait 11.9; open r2; wait 0.1
+        error r2 AcquireTimeout""",
+    "a waiter past its deadline is not granted even if the tick is late": """
+        pool max=1; hold r1 s; ask r2 late timeout=1.0; sleep 1.5; free r1; error r2 AcquireTimeout""",
+    "what was due is not lost when the stimulus makes no sense": """
+        pool max=1; hold r1 s; ask r2 late timeout=1.0; sleep 2.0; ! stop w99; wait 0.0; error r2 AcquireTimeout""",
+    "a waiter may expire while its worker is being prepared, and the binding stays": """
+        ask r1 s timeout=1.0; ready w1; wait 1.0; error r1 AcquireTimeout; reset w1 => nothing
+        ask r2 s => grant r2 w1""",
+    "a deadline that has passed already is refused unless a worker is at hand": """
+        ask r1 s timeout=0.0 => reject r1 acquire_timeout; workers""",
+    "cancelling a granted request gives the hold back": """
+        pool max=1; hold r1 s; ask r2 t; cancel r1 => reset w1 t; reset w1 => grant r2 w1; counter releases 1
+        counter active 1; cancel nobody => nothing""",
+    "a reset that was made for another session grants nobody the worker": """
+        ask r1 s; ready w1; ! news WorkerResetDone w1 t t.jsonl: not being reset for session 't'; open r1; reset w1
+        held r1
+        session s active s.jsonl""",
+    "a paused pool grants nothing and forgets nobody": """
+        pool max=2; hold r1 held; use quiet; ask r2 prepared; pause; pause; ask r3 held; ask r4 quiet; ask r5 new
+        ask r6 new
+        ask r7 short timeout=5.0; settle; open r2 r3 r4 r5 r6; free r1; wait 6.0; error r7 AcquireTimeout; resume
+        settle
+        held r2 r3; free r2; settle; held r3 r4; free r4; settle; held r5 r6""",
+    "draining refuses waiters, stops idle workers and lets holds end": """
+        pool max=3; hold r1 held; use quiet; hold r2 busy; busy busy; ask r3 late b => stop w2 evicted
+        drain => reject r3 pool_closed; free r1 => stop w1 drained; ask r4 more => reject r4 pool_closed
+        free r2 => nothing
+        quiet busy => stop w3 drained; settle; workers""",
+    "draining stops starting workers, and those being prepared when they are done": """
+        pool max=2; ask r1 one; ready w1; ask r2 two; drain; stopping w2; reset w1 => stop w1 drained
+        error r1 PoolClosed; error r2 PoolClosed""",
+    "draining waits for no command in the background": """
+        pool max=2; use resting; hold r1 held; background w1 1; background w2 1; drain => stop w1 drained
+        free r1 => stop w2 drained""",
+    "closing stops every worker, held or not": """
+        pool max=3; hold r1 held; use quiet; ask r2 starting; close; stopping w1 w2 w3; error r2 PoolClosed; settle
+        workers
+        free r1; close => nothing; ! pause: closed; ! resume: closed; next None""",
+}
 
 
-def states(world: World) -> dict[str, str]:
-    return {worker.id: worker.state for worker in world.machine.snapshot(world.now).workers}
-
-
-def session_of(world: World, key: str) -> SessionSnapshot:
-    return next(session for session in world.machine.snapshot(world.now).sessions if session.key == key)
-
-
-# --- steps 1 to 4 ----------------------------------------------------------------------------------------------------
-
-
-def test_a_first_request_spawns_a_worker_resets_it_and_is_granted() -> None:
-    world = World()
-    happened = world.tell(stimuli.Acquire(request="r1", session="s", profile=A))
-    assert happened == [Spawn("w1", A)]
-    world.workers["w1"].ready = True
-    assert world.tell(stimuli.WorkerReady("w1")) == [Reset("w1", "s", None, is_fresh=True)]
-    assert states(world) == {"w1": "leased"}
-    world.open_requests["r1"] = stimuli.Acquire(request="r1", session="s", profile=A)
-    assert world.reset_done("w1") == [Grant("r1", WorkerHold("r1", "s", "w1", 1), MatchLevel.EXACT)]
-    assert session_of(world, "s").transcript == "s.jsonl"
+@pytest.mark.parametrize(
+    "transcript", [*ORDER.values(), *LIMITS.values(), *WAITING.values()], ids=[*ORDER, *LIMITS, *WAITING]
+)
+def test_the_machine_decides_as_the_transcript_says(transcript: str) -> None:
+    play(transcript)
 
 
 def test_it_is_known_whose_conversation_a_worker_has() -> None:
-    world = World()
-    world.acquire("s")
+    world = play("ask r1 s").world
     assert world.machine.session_of("w1") is None
-    world.workers["w1"].ready = True
-    world.tell(stimuli.WorkerReady("w1"))
+    world.ready("w1")
     assert world.machine.session_of("w1") == "s"
     assert world.machine.session_of("w2") is None
 
 
-def test_the_sessions_own_worker_is_granted_at_once() -> None:
-    world = World()
-    world.release(world.held("s"))
-    request = world.acquire("s")
-    assert world.levels[request] is MatchLevel.BOUND
-    assert len(world.workers) == 1
-
-
-def test_two_requests_of_one_session_hold_its_worker_together() -> None:
-    world = World()
-    first, second = world.held("s"), world.acquire("s")
-    assert world.worker_of(first) == world.worker_of(second)
-    world.release(first)
-    assert states(world) == {"w1": "leased"}
-    world.release(second)
-    assert states(world) == {"w1": "idle"}
-
-
-def test_a_second_acquire_of_a_session_being_acquired_joins_the_first() -> None:
-    world = World()
-    first, second = world.acquire("s"), world.acquire("s")
-    assert list(world.workers) == ["w1"]
-    world.ready("w1")
-    third = world.acquire("s")
-    happened = world.reset_done("w1")
-    assert kinds(happened) == [Grant, Grant, Grant]
-    assert [world.worker_of(request) for request in (first, second, third)] == ["w1"] * 3
-    world.machine.validate()
-
-
-def test_a_joined_request_lives_on_when_the_first_is_cancelled() -> None:
-    world = World()
-    first, second = world.acquire("s"), world.acquire("s")
-    world.cancel(first)
-    world.ready("w1")
-    world.reset_done("w1")
-    assert list(world.holds) == [second]
-    assert len(world.spawn_times) == 1
-
-
-def test_a_free_exact_worker_is_reset_and_granted() -> None:
-    world = World()
-    world.tell(stimuli.SetPrewarm(((A, 1),)))
-    world.ready("w1")
-    world.acquire("s", A)
-    assert world.workers["w1"].resetting == ("s", None)
-    assert kinds(world.reset_done("w1")) == [Grant]
-
-
-def test_a_soft_difference_is_reconciled_before_the_grant_never_ignored() -> None:
-    world = World(max=1)
-    world.tell(stimuli.SetPrewarm(((A, 1),)))
-    world.ready("w1")
-    large = make_profile("a", model="large")
-    request = world.acquire("s", large)
-    assert world.reset_done("w1") == [Reconcile("w1", large.soft)]
-    assert kinds(world.reconciled("w1")) == [Grant]
-    assert world.levels[request] is MatchLevel.HARD
-
-
-def test_a_superset_of_resources_serves_too() -> None:
-    world = World(max=1)
-    world.tell(stimuli.SetPrewarm(((make_profile(skills=("x", "y")), 1),)))
-    world.ready("w1")
-    request = world.held("s", make_profile(skills=("x",)))
-    assert world.levels[request] is MatchLevel.SOFT_SUPERSET
-
-
-def test_the_bound_worker_is_reconciled_when_the_session_wants_another_model() -> None:
-    world = World()
-    world.release(world.held("s", A))
-    large = make_profile("a", model="large")
-    request = world.acquire("s", large)
-    assert world.workers["w1"].reconciling == large.soft
-    world.reconciled("w1")
-    assert world.levels[request] is MatchLevel.BOUND
-
-
-def test_a_running_turn_keeps_its_model_and_the_other_request_waits_for_the_boundary() -> None:
-    world = World()
-    first = world.held("s", A)
-    second = world.acquire("s", make_profile("a", model="large"))
-    third = world.acquire("s", A)
-    assert third in world.holds
-    world.release(first)
-    assert world.workers["w1"].reconciling is None
-    happened = world.release(third)
-    assert kinds(happened) == [Reconcile]
-    assert kinds(world.reconciled("w1")) == [Grant]
-    assert second in world.holds
-
-
-def test_a_bound_worker_that_does_not_fit_is_stopped_first_and_the_session_resumes_on_another() -> None:
-    world = World()
-    world.release(world.held("s", A))
-    request = world.acquire("s", B)
-    assert world.workers["w1"].stopping
-    assert list(world.workers) == ["w1"]
-    happened = world.exit("w1")
-    assert happened == [Spawn("w2", B)]
-    assert world.ready("w2") == [Reset("w2", "s", "s.jsonl", is_fresh=True)]
-    world.reset_done("w2")
-    assert world.worker_of(request) == "w2"
-
-
-def test_a_bound_worker_that_does_not_fit_ends_its_turn_first() -> None:
-    world = World()
-    first = world.held("s", A)
-    second = world.acquire("s", B)
-    assert not world.workers["w1"].stopping
-    world.set_busy("s")
-    assert world.release(first) == []
-    assert world.set_quiet("s") == [Stop("w1", StopReason.RETIRED)]
-    world.run_until_settled()
-    assert world.worker_of(second) == "w2"
-
-
-def test_a_default_that_was_changed_cannot_be_restored_so_the_worker_is_replaced() -> None:
-    world = World()
-    default = make_profile("a", model=None)
-    world.release(world.held("s", default))
-    world.release(world.held("s", make_profile("a", model="large")))
-    request = world.acquire("s", default)
-    assert world.workers["w1"].stopping
-    world.run_until_settled()
-    assert world.worker_of(request) == "w2"
-
-
-def test_a_spawn_is_demand_so_the_request_takes_whatever_fits_first() -> None:
-    world = World()
-    first = world.held("one")
-    second = world.acquire("two")
-    assert len(world.workers) == 2
-    world.release(first)
-    assert world.workers["w1"].resetting == ("two", None)
-    world.reset_done("w1")
-    assert world.worker_of(second) == "w1"
-
-
-def test_no_more_workers_are_started_than_there_are_waiters_who_want_them() -> None:
-    world = World(max=10)
-    for number in range(3):
-        world.acquire(f"s{number}", A)
-    world.acquire("s0", A)
-    assert len(world.workers) == 3
-
-
-def test_a_starting_worker_whose_waiter_left_serves_the_next_one_that_fits() -> None:
-    world = World(max=10)
-    first = world.acquire("one", A)
-    world.cancel(first)
-    second = world.acquire("two", make_profile("a", model="large"))
-    assert list(world.workers) == ["w1"]
-    world.run_until_settled()
-    assert world.levels[second] is MatchLevel.HARD
-
-
-def test_the_waiter_whose_worker_was_taken_by_a_better_one_gets_another() -> None:
-    world = World(max=2)
-    ordinary = world.acquire("one", A)
-    urgent = world.acquire("two", A, priority=10)
-    world.cancel(world.acquire("three", A))
-    world.fail("w2", stimuli.FailureKind.START)
-    world.ready("w1")
-    assert world.workers["w1"].resetting == ("two", None)
-    world.exit("w2")
-    world.pass_time(1.0)
-    world.run_until_settled()
-    assert {ordinary, urgent} == set(world.holds)
-
-
-# --- steps 5 to 7 ----------------------------------------------------------------------------------------------------
-
-
-def test_at_max_the_least_recently_used_quiet_worker_is_rebound_in_place() -> None:
-    world = World(max=2)
-    for session in ("cold", "warm"):
-        world.release(world.held(session))
-        world.pass_time(1.0)
-    request = world.acquire("new")
-    assert world.workers["w1"].resetting == ("new", None)
-    assert session_of(world, "cold").state == "parking"
-    world.reset_done("w1")
-    assert session_of(world, "cold").state == "parked"
-    assert world.worker_of(request) == "w1"
-    assert len(world.spawn_times) == 2
-
-
-def test_a_rebound_session_resumes_its_transcript_when_it_comes_back() -> None:
-    world = World(max=1)
-    world.release(world.held("one"))
-    world.release(world.held("two"))
-    world.acquire("one")
-    assert world.workers["w1"].resetting == ("one", "one.jsonl")
-    world.reset_done("w1")
-    assert world.machine.snapshot(world.now).counters.resumed == 1
-
-
-def test_a_parking_session_waits_until_its_old_worker_has_let_go_of_the_transcript() -> None:
-    world = World(max=2)
-    world.release(world.held("one"))
-    world.held("two")
-    world.acquire("three")
-    assert world.workers["w1"].resetting == ("three", None)
-    back = world.acquire("one")
-    assert session_of(world, "one").state == "parking"
-    assert world.workers["w2"].resetting is None
-    world.reset_done("w1")
-    assert back in world.open_requests
-    assert session_of(world, "one").state == "parked"
-
-
-def test_no_worker_in_the_middle_of_something_is_rebound_or_evicted() -> None:
-    for profile in (A, B):
-        world = World(max=2)
-        first = world.held("s", A)
-        world.held("in use", A)
-        request = world.acquire("other", profile, bounded=False)
-        world.set_busy("s")
-        world.run_in_background("w1", 1)
-        assert world.release(first) == []
-        assert world.set_quiet("s") == []
-        assert kinds(world.run_in_background("w1", 0)) == [Reset if profile is A else Stop]
-        world.run_until_settled()
-        assert request in world.holds
-
-
-def test_where_none_matches_the_least_recently_used_worker_is_evicted_and_the_spawn_waits_for_its_exit() -> None:
-    world = World(max=2)
-    for session in ("cold", "warm"):
-        world.release(world.held(session, A))
-        world.pass_time(1.0)
-    request = world.acquire("new", B)
-    assert [worker.stopping for worker in world.workers.values()] == [True, False]
-    assert len(world.workers) == 2
-    assert world.exit("w1") == [Spawn("w3", B)]
-    world.run_until_settled()
-    assert world.worker_of(request) == "w3"
-    assert world.machine.snapshot(world.now).counters.evicted == 1
-
-
-def test_only_as_many_workers_are_evicted_as_there_are_waiters_for_their_slots() -> None:
-    world = World(max=4)
-    for number in range(4):
-        world.release(world.held(f"a{number}", A))
-    world.acquire("b0", B)
-    world.acquire("b1", B)
-    world.acquire("b1", B)
-    assert sum(worker.stopping for worker in world.workers.values()) == 2
-
-
-def test_a_slot_that_is_coming_free_anyway_is_used_before_another_worker_is_evicted() -> None:
-    world = World(max=2)
-    world.release(world.held("one", A))
-    world.release(world.held("two", A))
-    world.tell(stimuli.StopWorker("w1"))
-    world.acquire("new", B)
-    assert not world.workers["w2"].stopping
-
-
-def test_a_freed_worker_goes_to_the_best_waiter_it_matches() -> None:
-    world = World(max=2)
-    a, b = world.held("a", A), world.held("b", B)
-    for_b = world.acquire("b2", B, priority=9)
-    for_a = world.acquire("a2", A, priority=9)
-    late_a = world.acquire("a3", A, priority=9)
-    world.release(a)
-    world.run_until_settled()
-    assert world.worker_of(for_a) == "w1"
-    world.release(b)
-    world.run_until_settled()
-    assert world.worker_of(for_b) == "w2"
-    assert late_a in world.open_requests
-
-
-def test_a_freed_worker_that_matches_nobody_is_replaced_for_the_best_waiter() -> None:
-    world = World(max=1)
-    first = world.held("a", A)
-    low = world.acquire("b", B, priority=5)
-    high = world.acquire("c", make_profile("c"), priority=6)
-    assert world.release(first) == [Stop("w1", StopReason.EVICTED)]
-    assert kinds(world.exit("w1")) == [Spawn]
-    world.run_until_settled()
-    assert high in world.holds
-    assert low in world.open_requests
-
-
-def test_a_busy_profile_does_not_starve_the_others_beyond_one_age_step() -> None:
-    world = World(max=1, waiting_timeout=1000.0)
-    current = world.held("a", A)
+@pytest.mark.parametrize("limits", [{"max": 1}, {"max": 2}])
+def test_a_busy_profile_does_not_starve_the_others_beyond_one_age_step(limits: dict[str, int]) -> None:
+    world = World(waiting_timeout=1000.0, **limits)
+    for number in range(limits["max"]):
+        world.held(f"first{number}", A)
     lonely = world.acquire("b", B, bounded=False)
-    for turn in range(10):
+    for turn in range(20):
         world.pass_time(1.0)
-        following = world.acquire(f"a{turn}", A, bounded=False)
-        world.release(current)
+        world.acquire(f"a{turn}", A, bounded=False)
+        world.release(next(iter(world.holds)))
         world.run_until_settled()
         if lonely in world.holds:
             break
-        current = following if following in world.holds else next(iter(world.holds))
     assert lonely in world.holds
     assert world.now - 1000.0 <= 3.0 + 2.0
 
 
-def test_priorities_go_first_and_waiting_makes_up_for_them() -> None:
-    world = World(max=1, waiting_timeout=1000.0)
-    current = world.held("s")
-    low = world.acquire("low", priority=3)
-    world.pass_time(5.9)
-    high = world.acquire("high", priority=5)
-    world.pass_time(0.2)
-    later = world.acquire("later", priority=5)
-    for expected in (high, low, later):
-        world.release(current)
-        world.run_until_settled()
-        assert list(world.holds) == [expected]
-        current = expected
+def test_a_full_list_refuses_with_a_hint_when_to_come_again_and_the_pools_figures() -> None:
+    error = play("pool max=1 waiting_capacity=2; hold r1 s; ask r2 t; ask r3 u; ask r4 v").world.errors["r4"]
+    assert "total=1 idle=0 leased=1 starting=0 stopping=0 waiting=2 max=1" in str(error)
+    assert error.details["figures"]["waiting"] == 2
+    assert error.retry_after is not None
+    assert error.retry_after > 0
 
 
-# --- without spawning and waiting ------------------------------------------------------------------------------------
+def test_every_grant_has_a_higher_generation_and_a_stale_hold_is_refused() -> None:
+    world = play("hold r1 s").world
+    hold = world.holds["r1"]
+    world.release("r1")
+    second = world.acquire("s")
+    assert world.holds[second].generation > hold.generation
+    for stale in (hold, WorkerHold(second, "s", "w1", hold.generation), WorkerHold("nobody", "s", "w1", 1)):
+        with pytest.raises(UsageError, match="hold"):
+            world.tell(stimuli.Release(stale))
+    world.release(second)
 
 
-def test_an_acquire_that_may_not_spawn_takes_what_is_there_or_nothing() -> None:
-    world = World(max=2)
-    nothing = world.acquire("s", spawn=False)
-    assert isinstance(world.errors[nothing], PoolSaturated)
-    assert not world.workers
-    world.release(world.held("one"))
-    bound = world.acquire("one", spawn=False)
-    assert bound in world.holds
-    world.release(bound)
-    other = world.acquire("two", spawn=False)
+def test_a_request_id_in_use_is_refused_without_harm() -> None:
+    world = play("pool max=1; hold r1 s; ask r2 t").world
+    for request in ("r1", "r2"):
+        with pytest.raises(UsageError, match="in use"):
+            world.machine.handle(stimuli.Acquire(request=request, session="u", profile=A), world.now)
+    world.machine.validate()
+    world.release("r1")
     world.run_until_settled()
-    assert world.worker_of(other) == "w1"
-    refused = world.acquire("two", B, spawn=False)
-    assert isinstance(world.errors[refused], PoolSaturated)
-    world.release(other)
-    assert not world.workers["w1"].stopping
+    assert "r2" in world.holds
 
 
-def test_an_acquire_that_may_not_wait_never_overtakes_those_who_do() -> None:
-    world = World(max=2)
-    world.release(world.held("quiet"))
-    waiting = world.acquire("first")
-    assert len(world.workers) == 2
-    hasty = world.acquire("hasty", spawn=False)
-    assert isinstance(world.errors[hasty], PoolSaturated)
+def test_the_session_is_warm_exactly_while_an_acquire_would_be_granted_at_once() -> None:
+    world = World()
+    assert not world.machine.is_warm("s", A)
+    request = world.acquire("s")
+    assert not world.machine.is_warm("s", A)
     world.run_until_settled()
-    assert waiting in world.holds
+    world.release(request)
+    assert world.machine.is_warm("s", A)
+    assert not world.machine.is_warm("s", B)
+    assert not world.machine.is_warm("s", make_profile("a", model="large"))
+    world.tell(stimuli.Pause())
+    assert not world.machine.is_warm("s", A)
+
+
+def test_no_worker_is_foretold_that_is_being_brought_to_another_model() -> None:
+    world = play("pool max=1; ask r1 s a/small; ready w1").world
+    other = make_profile("a", model="large")
+    assert not world.machine.has_worker("s", other)
+    assert world.acquire("s", other, spawn=False) in world.errors
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"max": 0}, {"min": 5, "max": 4}, {"reserve": 4, "max": 4}, {"max_pinned": 2, "max": 2}),
+        *({"spawn_rate": 0.0}, {"spawn_burst": 0}, {"breaker_failures": 0}),
+        *({"ping_interval_idle": Seconds(0)}, {"turn_stall": Seconds(0)}, {"reset_timeout": Seconds(-1)}),
+    ],
+)
+def test_limits_that_contradict_each_other_are_refused_and_change_nothing(changes: dict[str, float]) -> None:
+    world = World()
+    with pytest.raises(UsageError, match=next(iter(changes))):
+        world.tell(stimuli.SettingsChanged(msgspec.structs.replace(world.settings, **changes)))
+    assert world.held("s")
+    with pytest.raises(UsageError):
+        PoolMachine(PoolSettings(**changes), rng=world.machine._state.rng, now=0.0)  # type: ignore[arg-type]

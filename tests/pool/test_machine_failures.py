@@ -1,317 +1,155 @@
-"""What goes wrong with workers, and who is charged for it."""
+"""What goes wrong with workers, who is charged for it, and who is told: transcripts of the machine."""
+
+from typing import Any
 
 import pytest
 
 from errors import ProfileBroken, ResumeFailed, UsageError, WorkerError
 from pool import stimuli
-from pool.stimuli import FailureKind, Spawn, Stop, StopReason
-from profiles.profile import CapabilityProfile
+from pool.stimuli import FailureKind
+from tests.pool.transcript import play
 from tests.pool.world import World, make_profile
 
 A = make_profile("a")
-B = make_profile("b")
+_BROKEN = "pool breaker_window=1e6; ask r0 s timeout=1000.0; " + "fail_start; wait 60.0; " * 4 + "fail_start"
+"""Five failed starts in the window."""
 
+STARTS = {
+    "a failed start is stopped and tried again after back-off": """
+        ask r1 s; fail w1 start => kill w1 failed; exit w1 => nothing; wait 0.5 => spawn w2 a; settle; held r1
+        counter exits.start 1""",
+    "a process that ends while starting counts as a failed start": """
+        ask r1 s; exit w1 => nothing; counter exits.start 1; workers; wait 0.5 => spawn w2 a""",
+    "five failed starts break the profile": f"""
+        {_BROKEN}; error r0 ProfileBroken; breaker a open; event breaker_opened; ask r1 t; error r1 ProfileBroken""",
+    "one profile's failures never block another": f"{_BROKEN}; hold r1 t b",
+    "a broken profile still serves from the workers it has": """
+        pool breaker_window=1e6 max=3 breaker_failures=1; hold r1 mine; hold r2 other; ask r3 third; fail_start
+        error r3 ProfileBroken; ask r4 mine => grant r4 w1; free r2; ask r5 fourth; settle; held r5""",
+    "half-open lets one trial through, which closes the breaker when it is ready": f"""
+        {_BROKEN}; wait 30.0; breaker a half_open; event breaker_half_open; ask r1 one; ask r2 two; workers w6; ready w6
+        breaker a closed; event breaker_closed; settle; held r1 r2""",
+    "a failed trial opens the breaker again": f"""
+        {_BROKEN}; wait 30.0; ask r1 one; fail_start; breaker a open; error r1 ProfileBroken""",
+    "a worker that dies before it ever served is charged to the profile": """
+        pool breaker_failures=2; ask r1 s; ready w1; exit w1; counter exits.crashed 1; wait 0.5; ready w2; exit w2
+        breaker a open""",
+    "a worker that has served may crash without being charged to the profile": """
+        pool breaker_failures=1; hold r1 s; exit w1; breaker a closed""",
+    "a trial stops no healthy worker and waits for no room": """
+        pool max=2 breaker_failures=1; ask r1 first; exit w1; use quiet b; hold r2 busy b; wait 30.0
+        ask r3 trial => reject r3 profile_broken
+        error r3 ProfileBroken a trial needs room, and stops no other worker for it; stop w3; exit w3; ask r4 trial
+        settle; held r4""",
+    "a start that failed without a reason is tried again": """
+        pool max=1; ask r1 one; fail w1 start; exit w1; wait 0.5; settle; held r1""",
+    "a start that a signal ended is tried again": """
+        pool max=1; ask r1 one; fail w1 start signal=9; exit w1; wait 0.5; settle; held r1""",
+    "a refusal is believed of no kind that has worked before": """
+        pool max=2; hold r1 one; ask r2 two; fail w2 start exit_code=1; exit w2; wait 0.5; settle; held r2""",
+}
 
-def breaker(world: World, profile: CapabilityProfile = A) -> str:
-    found = [each for each in world.machine.snapshot(world.now).profiles if each.profile == profile.short]
-    return found[0].breaker if found else "closed"
+_RESUME_FAILS = (
+    "pool max=1 breaker_failures=1; know s broken.jsonl; ask r1 s; ready w1; fail w1 resume; exit w1; open r1; ready w2"
+)
+RESETS = {
+    "a failed reset kills the worker and the waiter tries again": """
+        pool max=1; use old; ask r1 new => reset w1 new; fail w1 reset => kill w1 failed; open r1; exit w1 => spawn w2 a
+        settle; held r1""",
+    "two failed resumes fail the session and not the profile": f"""
+        {_RESUME_FAILS}; fail w2 resume => kill w2 failed, reject r1 resume_failed; exit w2; breaker a closed
+        ask r2 s; error r2 ResumeFailed; event session_failed session=s; hold r3 other""",
+    "a failed session that is forgotten begins anew": f"""
+        {_RESUME_FAILS}; fail w2 resume; exit w2; forget s; ask r2 s; settle; held r2; session s active s.jsonl""",
+    "a successful resume clears the session's record": """
+        pool max=1; know s s.jsonl; ask r1 s; ready w1; fail w1 resume; exit w1; wait 1.0; ready w2; reset w2; held r1
+        exit w2
+        ask r2 s; wait 1.0; ready w3; fail w3 resume; exit w3; wait 1.0; ready w4; reset w4; held r2""",
+    "a worker that dies over a transcript charges the session too": """
+        pool max=1; know s p.jsonl; ask r1 s; ready w1; exit w1; ready w2; exit w2; error r1 ResumeFailed""",
+    "a reset of a new conversation is not charged to the session": """
+        pool max=1; ask r1 s; ready w1; fail w1 resume; exit w1; wait 2.0; ready w2; fail w2 resume; exit w2; wait 2.0
+        ready w3; opens w3 s; fail w3 resume; exit w3; wait 2.0; settle; held r1""",
+    "no other worker opens the transcript while the failed one still lives": """
+        pool max=3; ask r1 s; ready w1; fail w1 reset; prewarm a=2; wait 1.0; workers w1 w2 w3; ready w2 => nothing
+        ready w3 => nothing; exit w1; settle; held r1""",
+    "a refused model fails the request with the worker's words and the worker goes on": """
+        use s; ask r1 s a/unheard-of; fail w1 reconcile; error r1 WorkerError failed at reconcile
+        ask r2 s => reconcile w1 m; reconciled w1 => grant r2 w1""",
+    "a worker without room for a conversation stays, and the next request tries again": """
+        pool max=1; use old; ask r1 new; ask r2 new; fail w1 disk_full; error r1 WorkerRefused the disk is full
+        error r2 WorkerRefused; workers w1; ask r3 new => reset w1 new; reset w1 => grant r3 w1""",
+    "a profile whose workers never had room is not broken": """
+        pool max=1 breaker_failures=1; ask r1 s; ready w1; fail w1 disk_full; error r1 WorkerRefused; ask r2 s
+        fail w1 disk_full; error r2 WorkerRefused; breaker a closed; workers w1""",
+    "a session without room to be resumed can be resumed as often as is needed": """
+        pool max=1; use s; use other; ask r1 s; fail w1 disk_full; exit w1; ask r2 s; ready w2; fail w2 disk_full
+        exit w2
+        ask r3 s; ready w3; fail w3 disk_full; exit w3; error r3 WorkerRefused; hold r4 s""",
+}
 
-
-def exits(world: World) -> dict[str, int]:
-    return world.machine.snapshot(world.now).counters.exits
-
-
-def fail_start(world: World, *, stderr_tail: str | None = None) -> None:
-    (worker,) = (name for name, paper in world.workers.items() if not paper.ready and not paper.stopping)
-    world.fail(worker, FailureKind.START, stderr_tail=stderr_tail)
-    world.exit(worker)
-
-
-def break_profile(world: World, *, stderr_tail: str | None = None) -> str:
-    """Let starts fail until the breaker opens; returns the request that waited for them."""
-    request = world.acquire("s", A, timeout=1000.0)
-    for _ in range(5):
-        fail_start(world, stderr_tail=stderr_tail)
-        if breaker(world) == "closed":
-            world.pass_time(60.0 if world.settings.breaker_window > 1000 else 8.0)
-    return request
-
-
-# --- starts ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_failed_start_is_stopped_and_tried_again_after_back_off() -> None:
-    world = World()
-    request = world.acquire("s")
-    assert world.fail("w1", FailureKind.START) == [Stop("w1", StopReason.FAILED, force=True)]
-    assert world.exit("w1") == []
-    due = world.machine.next_wakeup()
-    assert due is not None
-    assert world.now < due <= world.now + 0.5
-    assert [type(action) for action in world.pass_time(0.5)] == [Spawn]
-    world.run_until_settled()
-    assert request in world.holds
-    assert exits(world) == {"start": 1}
-
-
-def test_a_process_that_ends_while_starting_counts_as_a_failed_start() -> None:
-    world = World()
-    world.acquire("s")
-    world.exit("w1")
-    assert exits(world) == {"start": 1}
-    assert not world.workers
-    world.pass_time(0.5)
-    assert list(world.workers) == ["w2"]
-
-
-def test_five_failed_starts_break_the_profile_and_its_waiters_learn_why() -> None:
-    world = World(breaker_window=1e6)
-    request = break_profile(world, stderr_tail="agent: command not found")
-    error = world.errors[request]
-    assert isinstance(error, ProfileBroken)
-    assert error.stderr_tail == "agent: command not found"
-    assert error.retry_after == pytest.approx(30.0)
-    assert "stopping=1 waiting=1 max=4" in str(error)
-    again = world.acquire("other", A)
-    assert isinstance(world.errors[again], ProfileBroken)
-    assert [event for event, _ in world.events].count("breaker_opened") == 1
-
-
-def test_one_profiles_failures_never_block_another() -> None:
-    world = World(breaker_window=1e6)
-    break_profile(world)
-    assert world.held("t", B)
-
-
-def test_a_broken_profile_still_serves_from_the_workers_it_has() -> None:
-    world = World(breaker_window=1e6, max=3, breaker_failures=1)
-    world.held("mine", A)
-    other = world.held("other", A)
-    third = world.acquire("third", A)
-    fail_start(world)
-    assert isinstance(world.errors[third], ProfileBroken)
-    assert world.acquire("mine", A) in world.holds
-    world.release(other)
-    fourth = world.acquire("fourth", A)
-    world.run_until_settled()
-    assert fourth in world.holds
-
-
-def test_half_open_lets_one_trial_through_which_closes_the_breaker_when_it_is_ready() -> None:
-    world = World(breaker_window=1e6)
-    break_profile(world)
-    world.pass_time(30.0)
-    assert breaker(world) == "half_open"
-    first, second = world.acquire("one"), world.acquire("two")
-    assert len(world.workers) == 1
-    world.ready(next(iter(world.workers)))
-    assert breaker(world) == "closed"
-    world.run_until_settled()
-    assert {first, second} <= set(world.holds)
-    names = [event for event, _ in world.events]
-    assert names.index("breaker_opened") < names.index("breaker_half_open") < names.index("breaker_closed")
-
-
-def test_a_failed_trial_opens_the_breaker_again() -> None:
-    world = World(breaker_window=1e6)
-    break_profile(world)
-    world.pass_time(30.0)
-    request = world.acquire("one")
-    fail_start(world)
-    assert breaker(world) == "open"
-    assert isinstance(world.errors[request], ProfileBroken)
-
-
-def test_a_worker_that_dies_before_it_ever_served_is_charged_to_the_profile() -> None:
-    world = World(breaker_failures=2)
-    world.acquire("s")
-    world.ready("w1")
-    world.exit("w1")
-    assert exits(world) == {"crashed": 1}
-    world.pass_time(0.5)
-    world.ready("w2")
-    world.exit("w2")
-    assert breaker(world) == "open"
-
-
-def test_a_worker_that_has_served_may_crash_without_being_charged_to_the_profile() -> None:
-    world = World(breaker_failures=1)
-    world.held("s")
-    world.exit("w1")
-    assert breaker(world) == "closed"
-
-
-# --- resets ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_failed_reset_kills_the_worker_and_the_waiter_tries_again() -> None:
-    world = World()
-    world.release(world.held("old"))
-    world.tell(stimuli.SettingsChanged(world.settings.__class__(max=1, min=0)))
-    world.limit = 1
-    request = world.acquire("new")
-    assert world.fail("w1", FailureKind.RESET) == [Stop("w1", StopReason.FAILED, force=True)]
-    assert request in world.open_requests
-    happened = world.exit("w1")
-    assert [type(action) for action in happened] == [Spawn]
-    world.run_until_settled()
-    assert request in world.holds
-
-
-def test_two_failed_resumes_fail_the_session_and_not_the_profile() -> None:
-    world = World(max=1, breaker_failures=1)
-    world.tell(stimuli.SessionKnown("s", "broken.jsonl"))
-    request = world.acquire("s")
-    world.ready("w1")
-    assert world.workers["w1"].resetting == ("s", "broken.jsonl")
-    world.fail("w1", FailureKind.RESUME)
-    world.exit("w1")
-    assert request in world.open_requests
-    world.ready("w2")
-    world.fail("w2", FailureKind.RESUME)
-    error = world.errors[request]
-    assert isinstance(error, ResumeFailed)
-    assert error.details["transcript"] == "broken.jsonl"
-    world.exit("w2")
-    assert breaker(world) == "closed"
-    assert isinstance(world.errors[world.acquire("s")], ResumeFailed)
-    assert ("session_failed", "s") in [(event, data.get("session")) for event, data in world.events]
-    assert world.held("other")
-
-
-def test_forgetting_a_failed_session_lets_it_begin_anew() -> None:
-    world = World(max=1)
-    world.tell(stimuli.SessionKnown("s", "broken.jsonl"))
-    world.acquire("s")
-    for worker in ("w1", "w2"):
-        world.ready(worker)
-        world.fail(worker, FailureKind.RESUME)
-        world.exit(worker)
-    world.tell(stimuli.ForgetSession("s"))
-    world.acquire("s")
-    world.run_until_settled()
-    assert not world.open_requests
-    assert session_transcript(world, "s") == "s.jsonl"
-
-
-def session_transcript(world: World, key: str) -> str | None:
-    return next(each.transcript for each in world.machine.snapshot(world.now).sessions if each.key == key)
-
-
-def test_a_successful_resume_clears_the_sessions_record() -> None:
-    world = World(max=1)
-    world.tell(stimuli.SessionKnown("s", "s.jsonl"))
-    world.acquire("s")
-    for _ in range(3):
-        name = next(iter(world.workers))
-        world.ready(name)
-        world.fail(name, FailureKind.RESUME)
-        world.exit(name)
-        world.pass_time(1.0)
-        name = next(iter(world.workers))
-        world.ready(name)
-        world.reset_done(name)
-        world.exit(name)
-        world.acquire("s")
-        world.pass_time(1.0)
-    assert not any(isinstance(error, ResumeFailed) for error in world.errors.values())
-
-
-def test_a_worker_that_dies_over_a_transcript_charges_the_session_too() -> None:
-    world = World(max=1)
-    world.tell(stimuli.SessionKnown("s", "poison.jsonl"))
-    request = world.acquire("s")
-    for worker in ("w1", "w2"):
-        world.ready(worker)
-        world.exit(worker)
-    assert isinstance(world.errors[request], ResumeFailed)
-
-
-def test_no_one_else_opens_the_transcript_while_the_failed_worker_still_lives() -> None:
-    world = World(max=3)
-    request = world.acquire("s")
-    world.ready("w1")
-    world.fail("w1", FailureKind.RESET)
-    world.tell(stimuli.SetPrewarm(((A, 2),)))
-    world.pass_time(1.0)
-    assert len(world.workers) == 3
-    for name in [name for name, paper in world.workers.items() if not paper.ready]:
-        world.ready(name)
-    assert request in world.open_requests
-    assert not any(paper.resetting for name, paper in world.workers.items() if name != "w1")
-    world.exit("w1")
-    world.run_until_settled()
-    assert request in world.holds
-
-
-# --- reconciling -----------------------------------------------------------------------------------------------------
-
-
-def test_a_refused_model_fails_the_request_with_the_workers_words_and_the_worker_goes_on() -> None:
-    world = World()
-    world.release(world.held("s", A))
-    request = world.acquire("s", make_profile("a", model="unheard-of"))
-    world.fail("w1", FailureKind.RECONCILE)
-    assert isinstance(world.errors[request], WorkerError)
-    assert "reconcile" in str(world.errors[request])
-    again = world.acquire("s", A)
-    assert world.workers["w1"].reconciling == A.soft, "nobody knows what is in force after a refusal"
-    world.reconciled("w1")
-    assert again in world.holds
-
-
-# --- health ----------------------------------------------------------------------------------------------------------
+LOSSES = {
+    **{
+        f"a worker that is {kind} is stopped and started again even above min": f"""
+        pool max=2; hold r1 s; fail w1 {kind} => {stop} w1 failed; exit w1 => spawn w2 a; ready w2; free r1
+        counter exits.{kind} 1; ask r2 s => reset w2 s s.jsonl fresh; reset w2 => grant r2 w2"""
+        for kind, stop in (("unresponsive", "kill"), ("protocol", "kill"), ("stalled", "stop"))
+    },
+    "a crashed worker is started again and its session resumes there": """
+        hold r1 s; exit w1 => spawn w2 a; ready w2; ask r2 s => reset w2 s s.jsonl fresh""",
+    "lost capacity is given up where the pool is full anyway": """
+        pool max=2; hold r1 a; hold r2 b; ask r3 c b; exit w1 => spawn w3 b; settle; stop w3; exit w3 => nothing
+        workers w2""",
+    "news of a worker that never was is refused": """
+        ! news WorkerReady w1: no worker; ! news WorkerReady x: no worker; ! news WorkerReady w-1: no worker
+        ! news WorkerReady w²: no worker""",
+    "answers to questions never asked are refused": """
+        use s; ! news WorkerReady w1; ! news WorkerResetDone w1 s None; ! news WorkerReconciled w1
+        ! news WorkerFailed w1; wait 0.0""",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("kind", "force"),
-    [(FailureKind.UNRESPONSIVE, True), (FailureKind.PROTOCOL, True), (FailureKind.STALLED, False)],
+    "transcript", [*STARTS.values(), *RESETS.values(), *LOSSES.values()], ids=[*STARTS, *RESETS, *LOSSES]
 )
-def test_a_sick_worker_is_stopped_and_started_again_even_above_min(
-    kind: FailureKind,
-    force: bool,  # noqa: FBT001  # a column of the table above
-) -> None:
-    world = World(max=2)
-    request = world.held("s")
-    assert world.fail("w1", kind) == [Stop("w1", StopReason.FAILED, force=force)]
-    assert world.exit("w1") == [Spawn("w2", A)]
-    world.ready("w2")
-    world.release(request)
-    assert exits(world) == {kind.value: 1}
-    again = world.acquire("s")
-    assert world.workers["w2"].resetting == ("s", "s.jsonl")
-    world.reset_done("w2")
-    assert again in world.holds
+def test_the_machine_answers_failures_as_the_transcript_says(transcript: str) -> None:
+    play(transcript)
 
 
-def test_a_crashed_worker_is_started_again_and_its_session_resumes_there() -> None:
-    world = World()
-    world.held("s")
-    assert world.exit("w1") == [Spawn("w2", A)]
-    world.ready("w2")
-    world.acquire("s")
-    assert world.workers["w2"].resetting == ("s", "s.jsonl")
+def test_who_waited_for_a_broken_profile_learns_why_and_when_to_come_again() -> None:
+    error = play(_BROKEN.replace("fail_start", "fail_start stderr_tail=not-found")).world.errors["r0"]
+    assert isinstance(error, ProfileBroken)
+    assert error.stderr_tail == "not-found"
+    assert error.retry_after == pytest.approx(30.0)
+    assert "stopping=1 waiting=1 max=4" in str(error)
 
 
-def test_lost_capacity_is_given_up_where_the_pool_is_full_anyway() -> None:
-    world = World(max=2)
-    world.held("a", A)
-    world.held("b", A)
-    world.acquire("c", B)
+def test_who_waited_for_a_failed_session_learns_its_transcript() -> None:
+    error = play(f"{_RESUME_FAILS}; fail w2 resume").world.errors["r1"]
+    assert isinstance(error, ResumeFailed)
+    assert error.details["transcript"] == "broken.jsonl"
+
+
+@pytest.mark.parametrize("details", [{"exit_code": 0}, {"exit_code": 2}, {"refused": True}])
+def test_a_worker_that_refuses_to_start_is_told_to_all_who_wait_for_its_kind_at_once(details: dict[str, Any]) -> None:
+    world = play(
+        "pool max=1; ask r1 one timeout=1e9; ask r2 one timeout=1e9; ask r3 two timeout=1e9; ask r4 other b"
+    ).world
+    world.fail("w1", FailureKind.START, stderr_tail="unknown option", **details)
+    assert {request: error.code for request, error in world.errors.items()} == dict.fromkeys(
+        ("r1", "r2", "r3"), "worker_start_failed"
+    )
+    assert {getattr(error, "stderr_tail", "") for error in world.errors.values()} == {"unknown option"}
     world.exit("w1")
-    assert [paper.profile for paper in world.workers.values()] == [A, B]
     world.run_until_settled()
-    world.tell(stimuli.StopWorker("w3"))
-    world.exit("w3")
-    assert list(world.workers) == ["w2"]
+    assert "r4" in world.holds
 
 
 def test_a_hold_whose_worker_died_may_be_released_once() -> None:
-    world = World()
-    request = world.held("s")
-    hold = world.holds[request]
+    world = play("hold r1 s").world
+    hold = world.holds["r1"]
     world.exit("w1")
-    assert world.release(request) == []
+    assert world.release("r1") == []
     counters = world.machine.snapshot(world.now).counters
     assert (counters.releases, counters.lost, counters.active) == (0, 1, 0)
     with pytest.raises(UsageError):
@@ -319,14 +157,12 @@ def test_a_hold_whose_worker_died_may_be_released_once() -> None:
 
 
 def test_a_request_id_stays_taken_until_its_lost_hold_is_released_or_cancelled() -> None:
-    world = World()
-    request = world.held("s")
-    world.exit("w1")
+    world = play("hold r1 s; exit w1").world
     with pytest.raises(UsageError, match="in use"):
-        world.machine.handle(stimuli.Acquire(request=request, session="s", profile=A), world.now)
-    world.cancel(request)
+        world.machine.handle(stimuli.Acquire(request="r1", session="s", profile=A), world.now)
+    world.cancel("r1")
     with pytest.raises(UsageError, match="not in force"):
-        world.tell(stimuli.Release(stimuli.WorkerHold(request, "s", "w1", 1)))
+        world.tell(stimuli.Release(stimuli.WorkerHold("r1", "s", "w1", 1)))
 
 
 def test_late_news_of_a_dead_or_stopping_worker_changes_nothing() -> None:
@@ -334,62 +170,16 @@ def test_late_news_of_a_dead_or_stopping_worker_changes_nothing() -> None:
     world.acquire("s")
     world.tell(stimuli.StopWorker("w1"))
     before = world.machine.snapshot(world.now)
-    error = WorkerError("late")
     late: list[stimuli.Stimulus] = [
         stimuli.WorkerReady("w1"),
         stimuli.WorkerResetDone("w1", "s", None),
         stimuli.WorkerReconciled("w1"),
-        stimuli.WorkerFailed("w1", FailureKind.PROTOCOL, error),
+        stimuli.WorkerFailed("w1", FailureKind.PROTOCOL, WorkerError("late")),
         stimuli.BackgroundCount("w1", 1),
     ]
     for news in late:
         assert world.tell(news) == []
     assert world.machine.snapshot(world.now) == before
     world.exit("w1")
-    for news in [*late, stimuli.ProcessExited("w1", error)]:
+    for news in [*late, stimuli.ProcessExited("w1", WorkerError("late"))]:
         assert world.tell(news) == []
-
-
-def test_news_of_a_worker_that_never_was_is_refused() -> None:
-    world = World()
-    for name in ("w1", "x", "", "w-1", "w²"):
-        with pytest.raises(UsageError, match="no worker"):
-            world.tell(stimuli.WorkerReady(name))
-
-
-def test_answers_to_questions_never_asked_are_refused() -> None:
-    world = World()
-    world.release(world.held("s"))
-    for news in (
-        stimuli.WorkerReady("w1"),
-        stimuli.WorkerResetDone("w1", "s", None),
-        stimuli.WorkerReconciled("w1"),
-        stimuli.WorkerFailed("w1", FailureKind.RECONCILE, WorkerError("x")),
-    ):
-        with pytest.raises(UsageError):
-            world.tell(news)
-    world.machine.validate()
-
-
-def test_a_reset_of_a_new_conversation_is_not_charged_to_the_session() -> None:
-    world = World(max=1)
-    request = world.acquire("s")
-    for _ in range(3):
-        name = next(iter(world.workers))
-        world.ready(name)
-        assert world.workers[name].resetting == ("s", None)
-        world.fail(name, FailureKind.RESUME)
-        world.exit(name)
-        world.pass_time(2.0)
-    world.run_until_settled()
-    assert request in world.holds
-
-
-def test_every_first_grant_on_a_worker_is_preceded_by_a_reset() -> None:
-    world = World(max=1)
-    for session in ("a", "b", "a"):
-        request = world.acquire(session)
-        world.run_until_settled()
-        world.release(request)
-    resets = [data["session"] for event, data in world.events if event == "session_bound"]
-    assert resets == ["a", "b", "a"]

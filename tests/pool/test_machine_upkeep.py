@@ -1,199 +1,208 @@
-"""What the pool does without being asked: idle reclaim, parking, retiring, keeping warm, forgetting, reporting."""
+"""What the pool does without being asked, and which workers it keeps: transcripts of the machine."""
 
 import msgspec
 import pytest
 
 from errors import UsageError
 from pool import stimuli
-from pool.stimuli import Reset, Spawn, Stop, StopReason
+from pool.stimuli import Spawn
+from profiles.profile import SoftArgs
+from tests.pool.transcript import play
 from tests.pool.world import World, make_profile
 
 A = make_profile("a")
 B = make_profile("b")
 
+WARM = {
+    "a target keeps so many idle workers within max": """
+        prewarm a=2 b=1 => spawn w1 a, spawn w2 a, spawn w3 b; settle; hold r1 s; spawned 4; hold r2 t; spawned 4""",
+    "a prewarming start serves a waiter, and no second one is made for it": """
+        pool max=3; prewarm a=1; prewarm; ask r1 s; spawned 1; settle; held r1""",
+    "idle reclaim leaves the targets alone": """
+        pool max=4 min=0 idle_timeout=10.0; prewarm a=2; settle; wait 1000.0 => nothing; prewarm a=1 => stop w1 idle""",
+    "a warm worker that is lost is started again within its budget": """
+        pool max=2; prewarm a=1; ready w1; exit w1 => nothing; wait 0.5; workers w2""",
+    "a worker that has waited for a request is fresh no more": """
+        prewarm a=1; ready w1; wait 1; ask r1 s => reset w1 s, spawn w2 a""",
+}
 
-def session_states(world: World) -> dict[str, str]:
-    return {session.key: session.state for session in world.machine.snapshot(world.now).sessions}
+RETIRING = {
+    "a worker retires after max_turns once its replacement is ready": """
+        pool max=2 max_turns=2; use s; ask r1 s; free r1 => spawn w2 a; stopping; ready w2 => stop w1 retired; exit w1
+        ask r2 s => reset w2 s s.jsonl fresh""",
+    "at max the old worker goes first and the replacement follows": """
+        pool max=1 max_turns=1; hold r1 s; free r1 => stop w1 retired; exit w1 => spawn w2 a""",
+    "turns count as the release says": """
+        pool max=1 max_turns=5; hold r1 s; free r1 turns=4 => nothing; ask r2 s; cancel r2 => nothing; ask r3 s
+        free r3 => stop w1 retired""",
+    "an old worker in use retires at its turn boundary": """
+        pool max=1 max_age=100.0; hold r1 s; wait 120.0 => nothing; free r1 => stop w1 retired""",
+    "a worker above max_rss retires at its turn boundary": """
+        pool max=1 max_rss=100; hold r1 s; memory w1=100 w99=5; free r1 => nothing; hold r2 s; memory w1=101 => nothing
+        free r2 => stop w1 retired""",
+    "a replacement that does not come up does not keep the old worker": """
+        pool max=2 max_turns=1; use s; fail w2 start; stopping w1 w2; exit w2; exit w1; wait 1.0; workers w3""",
+    "the operator recycles at the boundary": """
+        pool max=1; hold r1 s; recycle w1 => nothing; free r1 => stop w1 retired; exit w1 => spawn w2 a""",
+    "the operator stops at once, and no other is started": """
+        pool max=1; hold r1 s; stop w1 => stop w1 operator; exit w1 => nothing; ! stop w1: no worker
+        ! recycle nobody: no worker""",
+}
+
+IDLE = {
+    "an idle worker above min is stopped after idle_timeout and min stays": """
+        pool max=3 min=1 idle_timeout=300.0; prewarm a=3; settle; prewarm; wait 299.0 => nothing
+        wait 1.0 => stop w1 idle, stop w2 idle; settle; wait 10000.0 => nothing; next None""",
+    "a worker in use does not count as idle": """
+        pool max=3 min=0 idle_timeout=10.0; hold r1 s; wait 100.0 => nothing; free r1; wait 9.0 => nothing
+        wait 1.0 => stop w1 idle; settle; session s parked""",
+    "idle workers are stopped from the one used longest ago, with a session or without": """
+        pool max=3 min=1 idle_timeout=10.0; use one; wait 1.0; use two; wait 1.0; use three; wait 1.0; forget one
+        wait 7.0 => nothing; wait 1.0 => stop w2 idle; wait 100.0 => stop w3 idle""",
+    "a session is parked so long after its last turn, and its worker is stopped then if it may not stay": """
+        pool min=1 idle_timeout=300.0 session_idle_timeout=1800.0; use s; wait 1799.0 => nothing; session s active
+        wait 1.0 => nothing; session s parking; settings min=0 => stop w1 idle""",
+    "a session that is never parked keeps its worker": """
+        pool min=0 idle_timeout=10.0 session_idle_timeout=0.0; use s; wait 1e6 => nothing; session s active
+        next None""",
+    "a parked session goes back to its idle worker by a reset": """
+        pool max=3 session_idle_timeout=10.0; use s; wait 10.0; prewarm a=2; settle
+        ask r1 s => reset w1 s s.jsonl, spawn w3 a; reset w1 => grant r1 w1""",
+    "an idle worker that still has the transcript open makes way if it does not fit": """
+        pool max=3 session_idle_timeout=10.0; use s; wait 10.0; ask r1 s b; stopping w1; settle; held r1@w2""",
+    "an idle worker whose default was changed does not take its session back": """
+        pool max=3 session_idle_timeout=10.0; use s a/-; use s a/large; wait 10.0; ask r1 s a/-; stopping w1; settle
+        held r1@w2""",
+    "a parked session whose old worker serves another waits for that reset": """
+        pool max=2 session_idle_timeout=10.0; use s; wait 10.0; ask r1 other => reset w1 other; ask r2 s => nothing
+        reset w1 => grant r1 w1, spawn w2 a; settle; held r2""",
+    "a transcript from before is resumed": "know s old.jsonl; ask r1 s; ready w1 => reset w1 s old.jsonl fresh",
+    "a forgotten session begins anew and its worker is free": """
+        pool max=1; use s; forget s; session s unknown; ask r1 s => reset w1 s""",
+    "a session in use cannot be forgotten": """
+        ask r1 s; ready w1; ! forget s: in use; reset w1; ! forget s: in use; free r1; forget s; forget unknown""",
+    "background processes of a forgotten session end with their worker": """
+        use s; background w1 2; forget s => stop w1 retired""",
+    "background processes of no session end with their worker": """
+        prewarm a=1; ready w1; background w1 1 => stop w1 retired, spawn w2 a""",
+}
+
+OUTDATED = {
+    "idle workers of an outdated profile stop at once and the others stay": """
+        prewarm a/old=2 b=1; settle; prewarm; current a/new b => stop w1 retired, stop w2 retired; settle
+        workers w3""",
+    "the worker of a quiescent session stops and the session goes on elsewhere": """
+        use s a/old; current a/new => stop w1 retired; ask r1 s a/new; exit w1; ready w2 => reset w2 s s.jsonl fresh
+        settle
+        held r1""",
+    "a worker in use finishes its turn first": """
+        hold r1 s a/old; current a/new => nothing; free r1 => stop w1 retired; exit w1 => nothing""",
+    "output to deliver and processes of its own count as use": """
+        use s a/old; busy s; background w1 1; current a/new => nothing; quiet s => nothing
+        background w1 0 => stop w1 retired""",
+    "a worker that starts for no request is stopped": """
+        prewarm a/old=1; current a/new => stop w1 retired; exit w1 => nothing""",
+    "a worker that starts for a waiter serves it and goes": """
+        ask r1 s a/old; current a/new => nothing; settle; held r1; free r1 => stop w1 retired; exit w1 => nothing""",
+    "a worker whose waiter has left goes as soon as it is ready": """
+        ask r1 s a/old; current a/new; cancel r1; ready w1 => stop w1 retired""",
+    "a request of before still gets a worker of its profile": """
+        pool max=1; hold r1 s b; ask r2 t a/old; current a/new b => nothing; free r1; settle; held r2""",
+    "neither target nor loss brings an outdated profile back": """
+        pool max=2; prewarm a/old=1 b=1; settle; hold r1 s a/old; current b; exit w1; free r1; wait 100.0; settle
+        workers w2""",
+    "what was lost before the change is not started again": """
+        pool max=2; use s a/old; pause; exit w1; current b; resume; wait 100.0; workers""",
+    "an outdated worker is not replaced by one of its kind": """
+        pool max=4 max_turns=1 max_age=50.0; hold r1 s a/old; current b; wait 100.0; recycle w1
+        free r1 => stop w1 retired
+        spawned 1""",
+    "a worker that waits for its replacement goes with it": """
+        pool max=2; prewarm a/old=1; ready w1; prewarm; recycle w1 => spawn w2 a/old; current b; stopping w1 w2""",
+    "a change that outdates nothing stops no worker, and what is to be kept warm is": """
+        prewarm a/new=1; ready w1; current a/new => nothing; exit w1; wait 10.0; workers w2""",
+    "a worker that came too late is not replaced when it grows old": """
+        pool max=4 max_age=50.0; ask r1 s a/old; current b; settle; wait 100.0; spawned 1
+        free r1 => stop w1 retired""",
+    "it does not wait for a replacement that serves another": """
+        pool max=2; hold r1 s a/old; recycle w1; ask r2 t a/old; current b; free r1 => stop w1 retired; settle
+        held r2@w2""",
+}
+
+_TWO = "hold p1 first; background w1 1; free p1; wait 1.0; hold p2 second; background w2 1; free p2; wait 1.0"
+"""Two sessions leave a command running, one after the other."""
+_ONE = "hold p1 first; background w1 1; free p1; wait 1.0"
+PINNED = {
+    "a pool of two with two endless commands serves a third session": f"""
+        pool max=2; {_TWO}; ask r1 third => stop w1 unpinned; settle; held r1; workers w2 w3""",
+    "a pool of two with two endless commands serves a session of another profile": f"""
+        pool max=2; {_TWO}; ask r1 third b => stop w1 unpinned; settle; held r1; workers w2 w3
+        event worker_exited worker=w1 cause=unpinned""",
+    "one fewer than all are left alone whoever waits": f"""
+        pool max=2; {_ONE}; hold r1 second; ask r2 third; wait 20.0 => nothing; free r1; settle; held r2@w2
+        stopping""",
+    "where no request waits all may be kept": f"""
+        pool max=2; {_TWO}; wait 10000.0 => nothing; ask r1 third spawn=False; stopping""",
+    "a worker that becomes one too many while a request waits is stopped at once": f"""
+        pool max=2; {_ONE}; hold r1 second; ask r2 third b; background w2 1; free r1 => stop w1 unpinned""",
+    "fewer may be kept where the settings say so": f"""
+        pool max=4 max_pinned=1; {_TWO}; hold r1 third; hold r2 fourth; stopping; ask r3 fifth => stop w1 unpinned
+        settle
+        held r3; ask r4 sixth; wait 20.0 => nothing; open r4""",
+    "the session used longest ago loses its command": f"""
+        pool max=2; {_TWO}; use first; ask r1 third => stop w2 unpinned""",
+    **{
+        f"commands do not use up {limit}": f"pool max=8 {limit}=2; {_TWO}; ask r1 third; stopping w1; settle; held r1"
+        for limit in ("max_per_agent", "max_per_profile")
+    },
+    "a session does not wait for its own commands when it needs another worker": f"""
+        pool max=2; {_ONE}; ask r1 first b => stop w1 mismatch; exit w1 => spawn w2 b; settle; held r1""",
+    "nor after a reload that changed its profile": f"""
+        pool max=2; {_ONE}; current b; wait 10000.0 => nothing; ask r1 first b; stopping w1; settle; held r1""",
+    **{
+        f"a kept worker that is to retire by {why} serves its session and ends with the command": f"""
+        pool max=2 max_age=100.0; {_ONE}; {step}wait 1000.0; hold r1 first; held r1@w1; free r1; stopping w2
+        background w1 0; stopping w1 w2"""
+        for why, step in (("age", ""), ("an operator", "recycle w1; "))
+    },
+    "who is refused hears for whom workers are kept": f"""
+        pool max=2 waiting_capacity=1; {_ONE}; hold r0 second; ask r1 third timeout=5.0; ask r2 fourth; wait 5.0
+        error r1 AcquireTimeout background commands keep workers for first
+        error r2 PoolSaturated background commands keep workers for first""",
+}  # fmt: skip
+TRANSCRIPTS = WARM | RETIRING | IDLE | OUTDATED | PINNED
 
 
-# --- prewarm ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_target_keeps_so_many_idle_workers_within_max() -> None:
-    world = World(max=4)
-    assert world.tell(stimuli.SetPrewarm(((A, 2), (B, 1)))) == [Spawn("w1", A), Spawn("w2", A), Spawn("w3", B)]
-    world.run_until_settled()
-    world.held("s", A)
-    assert len(world.workers) == 4
-    world.held("t", A)
-    assert len(world.workers) == 4
-    warm = {each.profile: (each.warm, each.min) for each in world.machine.snapshot(world.now).profiles}
-    assert warm == {A.short: (1, 2), B.short: (1, 1)}
-
-
-def test_a_prewarming_start_serves_a_waiter_and_no_second_one_is_made_for_it() -> None:
-    world = World(max=3)
-    world.tell(stimuli.SetPrewarm(((A, 1),)))
-    world.tell(stimuli.SetPrewarm(()))
-    request = world.acquire("s", A)
-    assert len(world.spawn_times) == 1
-    world.run_until_settled()
-    assert request in world.holds
-
-
-def test_idle_reclaim_leaves_the_targets_alone() -> None:
-    world = World(max=4, min=0, idle_timeout=10.0)
-    world.tell(stimuli.SetPrewarm(((A, 2),)))
-    world.run_until_settled()
-    assert world.pass_time(1000.0) == []
-    assert len(world.tell(stimuli.SetPrewarm(((A, 1),)))) == 1
-
-
-def test_a_warm_worker_that_is_lost_is_started_again_within_its_budget() -> None:
-    world = World(max=2)
-    world.tell(stimuli.SetPrewarm(((A, 1),)))
-    world.ready("w1")
-    assert world.exit("w1") == []
-    world.pass_time(0.5)
-    assert list(world.workers) == ["w2"]
-
-
-# --- retiring --------------------------------------------------------------------------------------------------------
-
-
-def test_a_worker_retires_after_max_turns_once_its_replacement_is_ready() -> None:
-    world = World(max=2, max_turns=2)
-    world.release(world.held("s"))
-    second = world.acquire("s")
-    assert world.release(second) == [Spawn("w2", A)]
-    assert not world.workers["w1"].stopping
-    assert world.ready("w2") == [Stop("w1", StopReason.RETIRED)]
-    world.exit("w1")
-    world.acquire("s")
-    assert world.workers["w2"].resetting == ("s", "s.jsonl")
-
-
-def test_at_max_the_old_worker_goes_first_and_the_replacement_follows() -> None:
-    world = World(max=1, max_turns=1)
-    assert world.release(world.held("s")) == [Stop("w1", StopReason.RETIRED)]
-    assert world.exit("w1") == [Spawn("w2", A)]
-
-
-def test_turns_count_as_the_release_says() -> None:
-    world = World(max=1, max_turns=5)
-    request = world.held("s")
-    assert world.release(request, turns=4) == []
-    cancelled = world.acquire("s")
-    assert world.cancel(cancelled) == []
-    assert [type(action) for action in world.release(world.acquire("s"))] == [Stop]
+@pytest.mark.parametrize("transcript", TRANSCRIPTS.values(), ids=TRANSCRIPTS)
+def test_the_machine_keeps_workers_as_the_transcript_says(transcript: str) -> None:
+    play(transcript)
 
 
 def test_old_workers_retire_with_jitter_so_that_they_do_not_all_go_at_once() -> None:
-    world = World(max=8, max_age=1000.0, idle_timeout=1e9)
-    world.tell(stimuli.SetPrewarm(((A, 4),)))
-    world.run_until_settled()
-    assert world.pass_time(899.0) == []
+    world = play("pool max=8 max_age=1000.0 idle_timeout=1e9; prewarm a=4; settle; wait 899.0 => nothing").world
     ages = []
     for _ in range(220):
         if any(isinstance(action, Spawn) for action in world.pass_time(1.0)):
             ages.append(world.now)
         world.run_until_settled()
-        if len(ages) >= 4:
-            break
     assert len(set(ages)) >= 3
-    assert max(ages) - 1000.0 <= 1101.0
+    assert max(ages[:4]) - 1000.0 <= 1101.0
 
 
-def test_an_old_worker_in_use_retires_at_its_turn_boundary() -> None:
-    world = World(max=1, max_age=100.0)
-    request = world.held("s")
-    assert world.pass_time(120.0) == []
-    assert world.release(request) == [Stop("w1", StopReason.RETIRED)]
-
-
-def test_a_worker_above_max_rss_retires_at_its_turn_boundary() -> None:
-    world = World(max=1, max_rss=100)
-    request = world.held("s")
-    assert world.tell(stimuli.MemoryUsage({"w1": 100, "w99": 5})) == []
-    assert world.tell(stimuli.MemoryUsage({"w1": 101})) == []
-    assert world.release(request) == [Stop("w1", StopReason.RETIRED)]
-
-
-def test_a_replacement_that_does_not_come_up_does_not_keep_the_old_worker() -> None:
-    world = World(max=2, max_turns=1)
-    world.release(world.held("s"))
-    world.fail("w2", stimuli.FailureKind.START)
+def test_a_default_of_another_provider_cannot_be_asked_for_so_the_worker_is_replaced() -> None:
+    world = play("use s a/-").world
+    default = make_profile("a", model=None)
+    other = msgspec.structs.replace(default, soft=SoftArgs("other", None, "low"), signature="of the other provider")
+    request = world.acquire("s", other)
     assert world.workers["w1"].stopping
-    world.exit("w2")
-    world.exit("w1")
-    world.pass_time(1.0)
-    assert list(world.workers) == ["w3"], "capacity comes back within the budget"
+    world.run_until_settled()
+    assert world.worker_of(request) == "w2"
 
 
-def test_the_operator_recycles_at_the_boundary_and_stops_at_once() -> None:
-    world = World(max=1)
-    request = world.held("s")
-    assert world.tell(stimuli.RecycleWorker("w1")) == []
-    assert world.release(request) == [Stop("w1", StopReason.RETIRED)]
-    assert world.exit("w1") == [Spawn("w2", A)]
-    world.ready("w2")
-    world.held("s")
-    assert world.tell(stimuli.StopWorker("w2")) == [Stop("w2", StopReason.OPERATOR)]
-    assert world.exit("w2") == [], "an operator who stops a worker does not want another one"
-    for stimulus in (stimuli.StopWorker("w2"), stimuli.RecycleWorker("nobody")):
-        with pytest.raises(UsageError, match="no worker"):
-            world.tell(stimulus)
-
-
-# --- sessions --------------------------------------------------------------------------------------------------------
-
-
-def test_a_transcript_from_before_is_resumed() -> None:
-    world = World()
-    world.tell(stimuli.SessionKnown("s", "/old.jsonl"))
-    world.acquire("s")
-    assert world.ready("w1") == [Reset("w1", "s", "/old.jsonl", is_fresh=True)]
-
-
-def test_a_forgotten_session_begins_anew_and_its_worker_is_free() -> None:
-    world = World(max=1)
-    world.release(world.held("s"))
-    world.tell(stimuli.ForgetSession("s"))
-    assert session_states(world) == {}
-    world.acquire("s")
-    assert world.workers["w1"].resetting == ("s", None)
-
-
-def test_a_session_in_use_cannot_be_forgotten() -> None:
-    world = World()
-    request = world.acquire("s")
-    world.ready("w1")
-    with pytest.raises(UsageError, match="in use"):
-        world.tell(stimuli.ForgetSession("s"))
-    world.reset_done("w1")
-    with pytest.raises(UsageError, match="in use"):
-        world.tell(stimuli.ForgetSession("s"))
-    world.release(request)
-    world.tell(stimuli.ForgetSession("s"))
-    world.tell(stimuli.ForgetSession("unknown"))
-
-
-def test_background_processes_of_a_forgotten_session_end_with_their_worker() -> None:
-    world = World()
-    world.release(world.held("s"))
-    world.tell(stimuli.BackgroundCount("w1", 2))
-    assert world.tell(stimuli.ForgetSession("s")) == [Stop("w1", StopReason.RETIRED)]
-    world = World()
-    world.tell(stimuli.SetPrewarm(((A, 1),)))
-    world.ready("w1")
-    assert world.tell(stimuli.BackgroundCount("w1", 1))[0] == Stop("w1", StopReason.RETIRED)
-
-
-def test_what_nobody_needs_is_forgotten() -> None:
+def test_what_is_not_needed_is_forgotten() -> None:
     world = World(max=2, min=0, idle_timeout=1.0, session_idle_timeout=1.0)
-    for number in range(50):
-        profile = make_profile(f"p{number}", agent=f"agent{number}")
-        request = world.acquire(f"s{number}", profile)
+    for number in range(20):
+        request = world.acquire(f"s{number}", make_profile(f"p{number}", agent=f"agent{number}"))
         while request not in world.holds:
             (name,) = (n for n, paper in world.workers.items() if not paper.stopping)
             if world.workers[name].ready:
@@ -213,74 +222,60 @@ def test_what_nobody_needs_is_forgotten() -> None:
     assert len(state.timers) == 0
 
 
-def test_a_failing_profile_is_forgotten_only_after_its_failures_are_too_old() -> None:
-    world = World()
-    request = world.acquire("s")
-    world.exit("w1")
-    world.cancel(request)
-    assert len(world.machine._state.profiles) == 1
-    world.pass_time(200.0)
-    world.run_until_settled()
-    world.pass_time(1000.0)
-    assert len(world.machine._state.profiles) == 0
+def test_nothing_is_remembered_of_an_outdated_profile() -> None:
+    state = play("pool max=2; prewarm a/old=1 b=1; settle; current b; settle").world.machine._state
+    assert list(state.profiles) == [B.signature]
+    assert [kind.profile for kind in state.prewarm_targets] == [B]
 
 
-def test_so_is_one_whose_breaker_opened_and_that_nobody_tried_again() -> None:
-    world = World(breaker_failures=1)
-    world.acquire("s")
-    world.exit("w1")
-    assert world.machine.snapshot(world.now).profiles[0].breaker == "open"
-    world.pass_time(1000.0)
-    assert not world.machine._state.profiles
-    assert world.machine.next_wakeup() is None
-
-
-# --- reports ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("failed", "then"),
+    [
+        ("ask r1 s; exit w1", "cancel r1; wait 200.0; settle; wait 1000.0"),
+        ("pool breaker_failures=1; ask r1 s; exit w1", "wait 1000.0"),
+    ],
+    ids=["tried again", "its breaker opened, and it was not tried again"],
+)
+def test_a_failing_profile_is_forgotten_after_its_failures_are_too_old(failed: str, then: str) -> None:
+    assert len(play(failed).world.machine._state.profiles) == 1
+    machine = play(f"{failed}; {then}").world.machine
+    assert not machine._state.profiles
+    assert machine.next_wakeup() is None
 
 
 def test_the_snapshot_says_who_has_what_and_why_others_wait() -> None:
-    world = World(max=2, waiting_timeout=100.0)
-    world.held("one", A)
-    world.acquire("two", B)
-    world.acquire("three", A, priority=10)
-    world.acquire("one", B)
-    world.pass_time(3.0)
+    world = play("""pool max=2 waiting_timeout=100.0; hold r1 one; ask r2 two b; ask r3 three priority=10; ask r4 one b
+        wait 3.0""").world
     snapshot = world.machine.snapshot(world.now)
     assert (snapshot.counts.total, snapshot.counts.leased, snapshot.counts.starting) == (2, 1, 1)
-    assert [(each.id, each.state, each.session, each.holds) for each in snapshot.workers] == [
-        ("w1", "leased", "one", 1),
-        ("w2", "starting", None, 0),
-    ]
+    found = [(each.id, each.state, each.session, each.holds) for each in snapshot.workers]
+    assert found == [("w1", "leased", "one", 1), ("w2", "starting", None, 0)]
     waiters = {each.session: each for each in snapshot.waiters}
-    assert [each.session for each in snapshot.waiters] == ["three", "two", "one"]
+    assert list(waiters) == ["three", "two", "one"]
     assert waiters["three"].position == 1
     assert waiters["three"].priority_now == pytest.approx(11.0)
     assert waiters["three"].expires_in == pytest.approx(97.0)
     assert waiters["three"].why == "the pool is full, and no worker can make room"
-    assert {name: waiter.state for name, waiter in waiters.items()}["one"] == "blocked"
+    assert waiters["one"].state == "blocked"
     assert waiters["two"].why == "a worker is on its way"
     assert "retires" in waiters["one"].why
     assert msgspec.json.encode(snapshot)
 
 
-def test_the_snapshot_counts_what_happened() -> None:
-    world = World(max=1)
-    world.release(world.held("one", A))
-    world.release(world.held("two", A))
-    world.release(world.held("one", B))
-    world.cancel(world.acquire("gone", A))
+def test_the_snapshot_counts_what_happened_and_what_is_kept_warm() -> None:
+    world = play("pool max=1; use one; use two; use one b; ask r1 gone; cancel r1").world
     counters = world.machine.snapshot(world.now).counters
     assert (counters.spawned, counters.releases, counters.active, counters.cancelled) == (2, 3, 0, 1)
     assert sum(counters.grants.values()) == 3
     assert counters.resumed == 1
     assert counters.exits == {"evicted": 1}
+    world = play("prewarm a=2 b=1; settle; hold r1 s; hold r2 t").world
+    warm = {each.profile: (each.warm, each.min) for each in world.machine.snapshot(world.now).profiles}
+    assert warm == {A.short: (1, 2), B.short: (1, 1)}
 
 
 def test_explain_says_for_every_worker_how_well_it_fits() -> None:
-    world = World()
-    world.held("s", A)
-    world.held("t", make_profile("a", model="large"))
-    world.held("u", B)
+    world = play("hold r1 s; hold r2 t a/large; hold r3 u b").world
     found = {each.worker: each for each in world.machine.explain("s")}
     assert [found[name].level for name in ("w1", "w2", "w3")] == ["bound", "hard", "none"]
     assert found["w1"].difference == ""

@@ -91,6 +91,7 @@ class World:
         """Sessions by the events about them: which worker each is bound to."""
         self.spawn_times: list[float] = []
         self.events: list[tuple[str, dict[str, object]]] = []
+        self.happened: list[Action] = []
         self.request_count = 0
         self.limit = self.settings.max
 
@@ -101,7 +102,9 @@ class World:
         decided = self.machine.handle(stimulus, self.now)
         for action in decided:
             self._perform(action)
-        return [action for action in decided if not isinstance(action, actions.Notify)]
+        happened: list[Action] = [action for action in decided if not isinstance(action, actions.Notify)]
+        self.happened += happened
+        return happened
 
     def pass_time(self, seconds: float) -> list[Action]:
         """Let time go by, with a Tick at every wake-up the machine asks for."""

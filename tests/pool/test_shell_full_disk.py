@@ -7,52 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from errors import ProfileBroken, ResumeFailed, WorkerRefused
-from pool.stimuli import FailureKind
 from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, say
-from tests.pool.world import World, make_profile
-
-A = make_profile("a")
-
-
-def test_a_worker_that_has_no_room_for_a_conversation_stays_and_nothing_is_held_against_it() -> None:
-    world = World(max=1)
-    world.release(world.held("old", A))
-    requests = [world.acquire("new", A) for _ in range(2)]
-    world.fail("w1", FailureKind.DISK_FULL)
-    for request in requests:
-        assert isinstance(world.errors[request], WorkerRefused)
-        assert "the disk is full" in str(world.errors[request])
-    assert list(world.workers) == ["w1"]
-    again = world.acquire("new", A)
-    assert world.workers["w1"].resetting == ("new", None), "the first one to ask tries again, at once"
-    world.reset_done("w1")
-    assert again in world.holds
-
-
-def test_a_profile_whose_workers_have_never_had_room_is_not_broken() -> None:
-    world = World(max=1)
-    for _ in range(10):
-        request = world.acquire("s", A)
-        if not world.workers["w1"].ready:
-            world.ready("w1")
-        world.fail("w1", FailureKind.DISK_FULL)
-        assert isinstance(world.errors[request], WorkerRefused)
-    assert list(world.workers) == ["w1"]
-
-
-def test_a_session_that_has_no_room_to_be_resumed_can_be_resumed_as_often_as_is_needed() -> None:
-    world = World(max=1)
-    world.release(world.held("s", A))
-    world.release(world.held("other", A))
-    for _ in range(5):
-        request = world.acquire("s", A)
-        (name,) = world.workers
-        if not world.workers[name].ready:
-            world.ready(name)
-        world.fail(name, FailureKind.DISK_FULL)
-        assert isinstance(world.errors[request], WorkerRefused)
-        world.exit(name)
-    assert world.held("s", A)
 
 
 class Refusing(MemoryWorker):
