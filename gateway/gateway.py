@@ -10,8 +10,8 @@ import msgspec
 import trio
 
 from errors import UsageError
-from gateway.attachments.attachments import Attachments
 from gateway.events import EventBus
+from gateway.front_ends.attachments import Attachments
 from gateway.hook_runner import HookRunner
 from gateway.runs.delegation import Delegation, TaskSessions
 from gateway.runs.intake import Intake

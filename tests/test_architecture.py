@@ -118,7 +118,7 @@ def test_the_ground_floor_stands_on_the_standard_library_and_msgspec() -> None:
 
 
 def test_pure_modules_neither_wait_nor_read_a_clock() -> None:
-    saying_it = filter(says_that_it_is_pure, modules_of(*(f"doors/{door}" for door in DOORS), "gateway/attachments"))
+    saying_it = filter(says_that_it_is_pure, modules_of(*(f"doors/{door}" for door in DOORS), "gateway/front_ends"))
     impure = {"trio", "time", "subprocess", "socket", "threading", "asyncio"}
     pure = {*modules_of(*WITHOUT_A_CLOCK), *saying_it}
     wrong = [found for path in sorted(pure) for found in imports_of(path) if found.top in impure]

@@ -326,7 +326,7 @@ class _InFlightRequest:
         await self._connection.send_queue.put(encode_raw_push(event, data))
 
     def push_now(self, event: str, data: bytes) -> bool:
-        """Implements ``gateway.attachments.pending.QuickCaller``."""
+        """Implements ``gateway.front_ends.pending.NonBlockingCaller``."""
         outbox = self._connection.send_queue
         if outbox.is_full:
             return False

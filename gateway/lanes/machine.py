@@ -9,7 +9,7 @@ from typing import Any
 
 from errors import UsageError
 from gateway.lanes import messages
-from gateway.lanes.entries import EntryState, LaneEntry, LaneSessionState
+from gateway.lanes.lane_entries import EntryState, LaneEntry, LaneSessionState
 from gateway.lanes.messages import (
     AbortTurn,
     LaneAction,

@@ -10,7 +10,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 
-from gateway.lanes.entries import EntryState, IndexedHeap, LaneEntry
+from gateway.lanes.lane_entries import EntryState, IndexedHeap, LaneEntry
 
 _MAX_DEBOUNCE_FACTOR = 4
 """Collected messages wait at most this many times the debounce, however fast others follow."""

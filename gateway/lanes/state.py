@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gateway.lanes import messages
-from gateway.lanes.entries import (
+from gateway.lanes.lane_entries import (
     LANE_SESSION_TRANSITIONS,
     EntryState,
     HeapEntry,

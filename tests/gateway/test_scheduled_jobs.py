@@ -12,7 +12,7 @@ from errors import Conflict
 from gateway.autonomy import AutonomySettings
 from heartbeat.cron.settings import CronJobSettings, CronSettings, JobMode
 from router.settings import RouterSettings
-from tests.gateway.attachments.front_end import attached
+from tests.gateway.front_ends.front_end import attached
 from tests.gateway.telling import end_command, pending
 from tests.gateway.test_autonomy import MAIN, alerts, on, settle
 from tests.gateway.world import World, open_world

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.gateway.attachments.front_end import attached
+from tests.gateway.front_ends.front_end import attached
 from tests.gateway.world import World, open_world
 
 

@@ -3,7 +3,7 @@
 import typing
 
 from agent.tools.catalogue import TOOL_NAMES
-from gateway.attachments.front_end_protocol import FRONT_ENDS
+from gateway.front_ends.protocol import FRONT_ENDS
 from profiles.dialects import DIALECTS, DialectName
 from rpc.dialects import DIALECTS as TRANSLATORS
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.lanes import Clear, LaneMachine, LaneStimulus, Submit, TurnEnded, Withdraw
-from gateway.lanes.entries import IndexedHeap
+from gateway.lanes.lane_entries import IndexedHeap
 from gateway.settings import Overflow, QueueMode, QueueSettings
 
 

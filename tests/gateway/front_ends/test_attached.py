@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import PoolError, UsageError
-from tests.gateway.attachments.front_end import FrontEnd, attached
+from tests.gateway.front_ends.front_end import FrontEnd, attached
 from tests.gateway.world import World, open_world
 
 
@@ -243,7 +243,7 @@ async def test_an_end_waits_for_what_was_asked_but_not_for_ever(world: World, fr
 async def test_a_front_end_that_does_not_read_is_given_up_and_the_other_one_is_served(
     world: World, front: FrontEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.attachments.attachment.MAX_UNREAD_BYTES", 1000)
+    monkeypatch.setattr("gateway.front_ends.attachment.MAX_UNREAD_BYTES", 1000)
     attachment = world.gateway.attachments._open[front.view["attachment"]]
 
     async def never(event: str, data: bytes) -> None:

@@ -8,9 +8,9 @@ import msgspec
 import trio
 
 from errors import PoolClosed, PoolError, SubscriberBehind, UsageError
-from gateway.attachments.pending import ForwardedRequest, NonBlockingCaller
-from gateway.attachments.session import AttachedSession
 from gateway.caller import Caller
+from gateway.front_ends.pending import ForwardedRequest, NonBlockingCaller
+from gateway.front_ends.session import AttachedSession
 from rpc.passthrough import RawObject, may_have_lone_surrogates, read_object
 
 MAX_UNREAD_BYTES = 64 * 1024 * 1024

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.gateway.attachments.front_end import FrontEnd, attached
+from tests.gateway.front_ends.front_end import FrontEnd, attached
 from tests.gateway.world import World
 
 

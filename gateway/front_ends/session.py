@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from errors import PoolError, ResumeFailed, UsageError, WorkerRefused, error_from_wire
-from gateway.attachments.front_end_protocol import FrontEndProtocol, ObservedRun, RequestKind
-from gateway.attachments.pending import ForwardedRequest
+from gateway.front_ends.pending import ForwardedRequest
+from gateway.front_ends.protocol import FrontEndProtocol, ObservedRun, RequestKind
 from pool import Lease, Pool
 from profiles import CapabilityProfile
 from rpc.client import RpcClient
@@ -17,8 +17,8 @@ from rpc.requests import RpcRequest
 from wire.messages import SessionResult
 
 if TYPE_CHECKING:
-    from gateway.attachments.attachment import Attachment
-    from gateway.attachments.attachments import Attachments
+    from gateway.front_ends.attachment import Attachment
+    from gateway.front_ends.attachments import Attachments
 
 _LINGER = 0.05
 """Seconds that an unused hold is kept, for a front end that sends request after request."""

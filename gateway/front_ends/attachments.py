@@ -11,11 +11,11 @@ import msgspec
 import trio
 
 from errors import PoolError, UsageError, WorkerError
-from gateway.attachments.attachment import Attachment, UnreadOutputBudget
-from gateway.attachments.front_end_protocol import FRONT_ENDS, raw_object
-from gateway.attachments.lookup import ConversationLookup
-from gateway.attachments.session import AttachedSession
 from gateway.caller import Caller
+from gateway.front_ends.attachment import Attachment, UnreadOutputBudget
+from gateway.front_ends.lookup import ConversationLookup
+from gateway.front_ends.protocol import FRONT_ENDS, raw_object
+from gateway.front_ends.session import AttachedSession
 from gateway.runs.intake import Intake
 from gateway.runs.requests import AttachRequest, SendRequest
 from gateway.runs.run import Run

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import trio
 
 from errors import PoolError
-from gateway.attachments.front_end_protocol import RequestKind
+from gateway.front_ends.protocol import RequestKind
 from gateway.runs.run import Run
 from rpc.passthrough import RawObject
 
 if TYPE_CHECKING:
-    from gateway.attachments.attachment import Attachment
+    from gateway.front_ends.attachment import Attachment
 
 
 class ForwardedRequest:

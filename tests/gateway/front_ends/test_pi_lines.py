@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from errors import WorkerExited
-from gateway.attachments.front_end_protocol import ObservedRun, PiFrontEnd
-from gateway.attachments.session import AttachedSession
+from gateway.front_ends.protocol import ObservedRun, PiFrontEnd
+from gateway.front_ends.session import AttachedSession
 from rpc.passthrough import RawLine
 
 START, SETTLED = b'{"type":"agent_start"}', b'{"type":"agent_settled"}'

@@ -8,8 +8,8 @@ import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
-from gateway.attachments.lookup import IdPattern, find_transcripts, looks_like_id
-from tests.gateway.attachments.front_end import attached
+from gateway.front_ends.lookup import IdPattern, find_transcripts, looks_like_id
+from tests.gateway.front_ends.front_end import attached
 from tests.gateway.world import World, open_world
 
 ID = "019a3f00-1111-7abc-8def-0123456789ab"
