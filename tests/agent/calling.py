@@ -62,12 +62,9 @@ async def hang(_arguments: Input, _context: ToolContext) -> str:
     raise AssertionError
 
 
-TOOLS = {
-    "work": take_time,
-    "fail": fail,
-    "break": break_down,
-    "hang": hang,
-}
+TOOLS = {"work": take_time, "fail": fail, "break": break_down, "hang": hang}
+FINE = [("tool", "start"), ("tool_executed", None), ("tool", "end")]
+BAD = [("tool", "start"), ("tool", "error"), ("tool_executed", None), ("tool", "end")]
 
 
 class Journal:

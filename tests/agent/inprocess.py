@@ -109,6 +109,17 @@ class Client:
         self.ended.set()
 
 
+def tool(name: str, **arguments: Any) -> str:
+    """The directive of the scripted model for one call."""
+    return f"TOOL:{name} {msgspec.json.encode(arguments).decode()}"
+
+
+async def asked(client: Client, text: str) -> tuple[str, str]:
+    """Send a prompt; its id, and that of the call that a person is asked about."""
+    prompt = await client.send("prompt", text=text)
+    return prompt, (await client.event("permission_required"))["call"]["id"]
+
+
 @asynccontextmanager
 async def worker(
     *arguments: str, limits: WorkerLimits = SMALL, read: bool = True, stdout_buffer: int | None = None

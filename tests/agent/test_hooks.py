@@ -10,24 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from agent import hooks as hook_sources
+from agent import hook_types
 from agent.call_runner import _stricter
-from agent.hook_types import (
-    AgentEnd,
-    AgentStart,
-    Ask,
-    Change,
-    CompactionInfo,
-    Deny,
-    Hook,
-    HookFailed,
-    SessionInfo,
-    SystemPrompt,
-    UseResult,
-)
-from agent.hooks import HookEvent, Hooks, load_hooks
+from agent.hook_types import AgentStart, Ask, Change, Deny, Hook, HookFailed, SystemPrompt, UseResult
+from agent.hooks import HookEvent, Hooks, hooks_of_file, load_hooks
 from agent.policy import Allowed, ApprovalNeeded, Policy
-from tests.agent.calling import Bench, FakeTool, subject
+from tests.agent.calling import BAD, Bench, FakeTool, answer
 from wire.entries import CallState, ToolUseBlock
 
 CALL = ToolUseBlock("c0", "work", {"say": "hello"})
@@ -50,12 +38,10 @@ async def hanging(*_: Any) -> None:
     await trio.sleep_forever()
 
 
-def several(name: str, *functions: Any, warnings: list[Any] | None = None) -> Hooks:
+def several(name: str, *functions: Any, warnings: list[Any] | None = None, timeout: float = 5) -> Hooks:
     told = [] if warnings is None else warnings
-    return Hooks([Hook(name, function, "test") for function in functions], lambda *warning: told.append(warning))
-
-
-# --- before a tool call -----------------------------------------------------------------------------------------------
+    hooks = [Hook(name, function, "test") for function in functions]
+    return Hooks(hooks, lambda *warning: told.append(warning), timeout=timeout)
 
 
 @pytest.mark.parametrize(
@@ -73,77 +59,52 @@ async def test_the_strictest_hook_decides(answers: list[Any], verdict: Any) -> N
     assert await several("before_tool_call", *map(always, answers)).before_tool_call(CALL) == verdict
 
 
-async def test_a_hook_can_deny_ask_or_give_the_result_itself() -> None:
-    for answer, states in (
-        (Deny("not here"), ["DENIED"]),
-        (UseResult({"cached": 1}), ["COMPLETED"]),
-        (Ask("are you sure?"), ["AWAITING_APPROVAL", "AWAITING_APPROVAL", "RUNNING", "COMPLETED"]),
-    ):
-        bench = Bench(hooks={"before_tool_call": always(answer)})
-        bench.react = allow_all(bench)
-        (result,) = await bench.run(("work", {}))
-        assert bench.journal.states("c0") == states
-        assert result["ok"] == (not isinstance(answer, Deny))
-        if isinstance(answer, UseResult):
-            assert result == {"ok": True, "data": {"cached": 1}}
-            assert bench.tools["work"].begun == []
+@pytest.mark.parametrize(
+    ("answer_of_hook", "states", "begun"),
+    [
+        (Deny("not here"), ["DENIED"], []),
+        (UseResult({"cached": 1}), ["COMPLETED"], []),
+        (Ask("are you sure?"), ["AWAITING_APPROVAL", "AWAITING_APPROVAL", "RUNNING", "COMPLETED"], ["c0"]),
+        (Change({"say": 7}), ["PENDING", "FAILED"], []),
+        (Change({"say": "x"}, Deny("no")), ["DENIED"], []),
+    ],
+)
+async def test_a_hook_can_deny_ask_or_give_the_result_itself(answer_of_hook: Any, states: Any, begun: Any) -> None:
+    bench = Bench(hooks={"before_tool_call": always(answer_of_hook)})
+    answer(bench, c0="allow")
+    (result,) = await bench.run(("work", {}))
+    assert (bench.journal.states("c0"), bench.tools["work"].begun) == (states, begun)
+    assert result["ok"] == (states[-1] == "COMPLETED")
+    assert not isinstance(answer_of_hook, UseResult) or result == {"ok": True, "data": {"cached": 1}}
 
 
 async def test_a_hook_can_change_what_a_call_is_given_and_the_next_hook_and_the_record_see_that() -> None:
     seen: list[Any] = []
 
     def change(call: ToolUseBlock) -> Change:
-        return Change({**call.input, "say": "changed"})
+        call.input["say"] = "spoilt"  # a copy
+        return Change({"say": "changed"})
 
-    def look(call: ToolUseBlock) -> None:
-        seen.append(call.input)
-
-    hooks = several("before_tool_call", change, look)
-    assert await hooks.before_tool_call(CALL) == Change({**CALL.input, "say": "changed"})
-    assert seen == [{**CALL.input, "say": "changed"}]
+    hooks = several("before_tool_call", change, lambda call: seen.append(call.input))
+    assert await hooks.before_tool_call(CALL) == Change({"say": "changed"})
+    assert (seen, CALL.input) == ([{"say": "changed"}], {"say": "hello"})
     bench = Bench(hooks={"before_tool_call": change})
     (result,) = await bench.run(("work", {"say": "asked"}))
     assert result["data"] == "changed"
     assert bench.journal.last("c0").changed_input == {"say": "changed"}
-    assert [data["call"].input_preview for name, data in bench.events if name == "tool_executed"] == [
-        '{"say":"changed"}'
-    ]
+    (told,) = [data["call"].input_preview for name, data in bench.events if name == "tool_executed"]
+    assert told == '{"say":"changed"}'
 
 
-async def test_a_changed_call_is_judged_anew_and_never_more_freely() -> None:
+async def test_a_changed_call_is_judged_again_and_never_more_freely() -> None:
     asked = Bench(policy=Policy(mode="approval"), hooks={"before_tool_call": always(Change({"say": "other"}))})
-    asked.react = allow_all(asked)
+    answer(asked, c0="allow")
     (result,) = await asked.run(("work", {"say": "one"}))
     [question] = [data for name, data in asked.events if name == "permission_required"]
     assert ([part.text for part in question["shown"].parts][-1], result["data"]) == ("other", "other")
-    wrong = Bench(hooks={"before_tool_call": always(Change({"say": 7}))})
-    (result,) = await wrong.run(("work", {}))
-    assert (result["error_type"], wrong.tools["work"].begun) == ("validation", [])
-    denied = Bench(hooks={"before_tool_call": always(Change({"say": "x"}, Deny("no")))})
-    (result,) = await denied.run(("work", {}))
-    assert result["note"] == "no"
-
-
-def test_who_was_to_be_asked_about_a_call_is_asked_about_the_changed_one() -> None:
     free = Allowed(FakeTool("work"), None)
-    assert _stricter(ApprovalNeeded(free.tool, None, "why"), free) == ApprovalNeeded(free.tool, None, "why")
-    assert _stricter(free, ApprovalNeeded(free.tool, None, "why")) == ApprovalNeeded(free.tool, None, "why")
-
-
-def allow_all(bench: Bench) -> Any:
-    def react(name: str, data: dict[str, Any]) -> None:
-        if name == "permission_required":
-            bench.approvals.decide(subject(data), "allow")
-
-    return react
-
-
-async def test_what_a_hook_denies_no_person_is_asked_about() -> None:
-    hooks = {"before_tool_call": always(Deny("not today"))}
-    bench = Bench(FakeTool("asked"), policy=Policy(require_approval=frozenset({"asked"})), hooks=hooks)
-    (refused,) = await bench.run(("asked", {}))
-    assert (refused["error_type"], refused["note"]) == ("denied", "not today")
-    assert bench.story("c0") == [("tool", "start"), ("tool", "error"), ("tool_executed", None), ("tool", "end")]
+    needed = ApprovalNeeded(free.tool, None, "why")
+    assert _stricter(needed, free) == _stricter(free, needed) == needed
 
 
 async def test_no_hook_can_relax_what_the_rules_deny_or_ask() -> None:
@@ -155,27 +116,24 @@ async def test_no_hook_can_relax_what_the_rules_deny_or_ask() -> None:
 
     policy = Policy(deny=frozenset({"denied"}), require_approval=frozenset({"asked"}))
     bench = Bench(FakeTool("denied"), FakeTool("asked"), policy=policy, hooks={"before_tool_call": result_for_all})
-    bench.react = allow_all(bench)
+    answer(bench, c1="allow")
     refused, done, unknown = await bench.run(("denied", {}), ("asked", {}), ("nothing", {}))
     assert refused["error_type"] == "denied"
     assert done == {"ok": True, "data": "done"}  # the person's word counts, and then the tool's
-    assert unknown["error_type"] == "validation"
-    assert asked == ["asked"]
+    assert (unknown["error_type"], asked) == ("validation", ["asked"])
+    # What a hook denies, no person is asked about.
+    bench = Bench(FakeTool("asked"), policy=policy, hooks={"before_tool_call": always(Deny("not today"))})
+    (refused,) = await bench.run(("asked", {}))
+    assert (refused["error_type"], refused["note"], bench.story("c0")) == ("denied", "not today", BAD)
 
 
 @pytest.mark.parametrize(
     ("name", "function"),
     [
-        ("before_tool_call", raising),
-        ("before_tool_call", hanging),
-        ("before_tool_call", always(5)),
-        ("before_tool_call", always(UseResult(object()))),
+        *(("before_tool_call", each) for each in (raising, hanging, always(5), always(UseResult(object())))),
         ("before_tool_call", always(Ask(5))),  # type: ignore[arg-type]  # as a careless hook would
-        ("after_tool_call", raising),
-        ("after_tool_call", hanging),
-        ("tool_result_persist", raising),
-        ("tool_result_persist", hanging),
-        ("tool_result_persist", always(5)),
+        *(("after_tool_call", each) for each in (raising, hanging)),
+        *(("tool_result_persist", each) for each in (raising, hanging, always(5))),
         ("tool_result_persist", always({"ok": False, "error": "turned around"})),
         ("tool_result_persist", always({"data": "neither good nor bad"})),
     ],
@@ -193,100 +151,58 @@ async def test_a_tool_hook_that_fails_makes_the_call_fail_with_a_result_and_a_wa
     assert trio.current_time() == (5 if function is hanging else 0)
 
 
-async def test_a_plain_hook_that_hangs_costs_its_call_the_time_and_nothing_else() -> None:
-    release = threading.Event()
-    warnings: list[tuple[str, str]] = []
-    hooks = Hooks(
-        [Hook("before_tool_call", lambda _: release.wait(20), "test")],
-        lambda *told: warnings.append(told),
-        timeout=0.05,
-    )
-    try:
-        with pytest.raises(HookFailed, match=r"took longer than 0\.05 s"):
-            await hooks.before_tool_call(CALL)
-    finally:
-        release.set()
-    assert len(warnings) == 1
-
-
-async def test_plain_hooks_that_hang_for_ever_use_up_their_threads_and_no_more() -> None:
-    release = threading.Event()
-    hooks = Hooks([Hook("before_tool_call", lambda _: release.wait(20), "test")], timeout=0.02)
+async def test_plain_hooks_that_hang_for_ever_cost_their_time_and_a_bounded_number_of_threads() -> None:
+    release, warnings = threading.Event(), list[Any]()
+    hooks = several("before_tool_call", lambda _: release.wait(20), warnings=warnings, timeout=0.02)
     before = threading.active_count()
     try:
         for _ in range(12):
-            with pytest.raises(HookFailed):
+            with pytest.raises(HookFailed, match=r"took longer than 0\.02 s"):
                 await hooks.before_tool_call(CALL)
         assert threading.active_count() - before <= 8
     finally:
         release.set()
+    assert len(warnings) == 12
 
 
-async def test_a_hook_that_exits_does_not_exit_the_worker() -> None:
-    with pytest.raises(HookFailed, match="SystemExit"):
-        await several("before_tool_call", lambda _: sys.exit(3)).before_tool_call(CALL)
-
-
-async def test_whatever_a_hook_raises_can_be_told() -> None:
+async def test_whatever_a_hook_raises_is_a_failure_that_can_be_sent() -> None:
     async def odd(_call: ToolUseBlock) -> None:
         raise ValueError("\udc80" * 100_000)
 
-    with pytest.raises(HookFailed) as failed:
-        await several("before_tool_call", odd).before_tool_call(CALL)
-    assert len(str(failed.value).encode()) < 3_000
-
-
-async def test_hooks_get_copies() -> None:
-    def spoil(call: ToolUseBlock) -> None:
-        call.input["say"] = "spoilt"
-
-    call = ToolUseBlock("c0", "work", {"say": "hello"})
-    await several("before_tool_call", spoil).before_tool_call(call)
-    assert call.input == {"say": "hello"}
-
-
-# --- results ----------------------------------------------------------------------------------------------------------
+    for function, words in ((odd, "ValueError"), (lambda _: sys.exit(3), "SystemExit")):
+        with pytest.raises(HookFailed, match=words) as failed:
+            await several("before_tool_call", function).before_tool_call(CALL)
+        assert len(str(failed.value).encode()) < 3_000
 
 
 async def test_the_result_that_is_kept_can_be_changed_and_not_turned_around() -> None:
+    seen: list[Any] = []
+
     def redact(_call: ToolUseBlock, result: dict[str, Any]) -> dict[str, Any]:
         return {**result, "data": result["data"].replace("secret", "***")}
-
-    bench = Bench(hooks={"tool_result_persist": redact})
-    assert await bench.run(("work", {"say": "a secret"})) == [{"ok": True, "data": "a ***"}]
-    assert bench.journal.last("c0").result == {"ok": True, "data": "a ***"}
-
-    bench = Bench(hooks={"tool_result_persist": always({"ok": True, "data": "all is well"})})
-    (result,) = await bench.run(("fail", {}))
-    assert (result["ok"], "answered what it may not" in result["error"]) == (False, True)
-
-
-async def test_after_a_tool_has_run_its_hook_sees_the_result() -> None:
-    seen: list[Any] = []
 
     def look(call: ToolUseBlock, result: dict[str, Any]) -> None:
         seen.append((call.id, result["ok"]))
 
-    bench = Bench(hooks={"after_tool_call": look})
-    await bench.run(("work", {}), ("fail", {}), ("nothing", {}))
-    assert sorted(seen) == [("c0", True), ("c1", False)]
-
-
-# --- the others -------------------------------------------------------------------------------------------------------
+    bench = Bench(hooks={"tool_result_persist": redact, "after_tool_call": look})
+    assert await bench.run(("work", {"say": "a secret"})) == [{"ok": True, "data": "a ***"}]
+    assert bench.journal.last("c0").result == {"ok": True, "data": "a ***"}
+    bench = Bench(hooks={"tool_result_persist": always({"ok": True, "data": "all is well"}), "after_tool_call": look})
+    result, _ = await bench.run(("fail", {}), ("nothing", {}))
+    assert (result["ok"], "answered what it may not" in result["error"]) == (False, True)
+    assert seen == [("c0", True), ("c0", False)]  # of a call that did not run there is no result to look at
 
 
 async def test_texts_come_before_the_prompt_and_the_last_system_prompt_holds() -> None:
-    hooks = several(
-        "before_agent_start",
+    functions = (
         always("one"),
         lambda start: SystemPrompt(start.system_prompt + " and more"),
         lambda _: None,
         lambda _: "two",
         lambda start: SystemPrompt(start.system_prompt + " still"),
     )
-    assert await hooks.before_agent_start(AgentStart("hello", "base")) == AgentStart(
-        "one\n\ntwo\n\nhello", "base and more still"
-    )
+    started = await several("before_agent_start", *functions).before_agent_start(AgentStart("hello", "base"))
+    assert started == AgentStart("one\n\ntwo\n\nhello", "base and more still")
 
 
 async def test_outside_of_tool_calls_a_failing_hook_is_only_a_warning(autojump_clock: trio.testing.MockClock) -> None:
@@ -297,48 +213,46 @@ async def test_outside_of_tool_calls_a_failing_hook_is_only_a_warning(autojump_c
     assert [phase for phase, _ in warnings] == ["lifecycle"] * 3
     assert "RuntimeError: my hook is broken" in warnings[0][1]
     assert "took longer than 5 s" in warnings[1][1]
-
     infos: dict[HookEvent, Any] = {
-        "session_start": SessionInfo("s", None, "start"),
-        "session_end": SessionInfo("s", None, "shutdown"),
-        "agent_end": AgentEnd("r1", "stop", "bye"),
-        "before_compaction": CompactionInfo(3),
-        "after_compaction": CompactionInfo(1, summary="short"),
+        "session_start": hook_types.SessionInfo("s", None, "start"),
+        "session_end": hook_types.SessionInfo("s", None, "shutdown"),
+        "agent_end": hook_types.AgentEnd("r1", "stop", "bye"),
+        "before_compaction": hook_types.CompactionInfo(3),
+        "after_compaction": hook_types.CompactionInfo(1, summary="short"),
     }
     for name, info in infos.items():
         seen: list[Any] = []
+        warnings.clear()
 
         async def look(info: Any, seen: list[Any] = seen) -> None:
             seen.append(info)
 
-        warnings.clear()
         await several(name, raising, look, warnings=warnings).notify(name, info)
         assert (seen, len(warnings)) == ([info], 1)
 
 
-# --- where they come from ---------------------------------------------------------------------------------------------
+# What a file of hooks looks like: names that are hooks are taken, and what it prints goes to stderr.
+MINE = """
+from agent.hooks import Deny
+from dataclasses import dataclass
+@dataclass
+class Rule:
+    name: 'str'
+RULE = Rule('work')
+print('loaded')
+def before_tool_call(call):
+    return Deny('by rule') if call.name == RULE.name else None
+async def agent_end(end): pass
+def something_else(): pass
+"""
 
 
-def test_a_file_gives_the_functions_that_are_named_as_hooks(workspace: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (workspace / "mine.py").write_text(
-        "from agent.hooks import Deny\n"
-        "from dataclasses import dataclass\n"
-        "@dataclass\nclass Rule:\n    name: 'str'\n"
-        "RULE = Rule('work')\n"
-        "print('loaded')\n"
-        "def before_tool_call(call):\n    return Deny('by rule') if call.name == RULE.name else None\n"
-        "async def agent_end(end): pass\n"
-        "def something_else(): pass\n"
-    )
-    hooks = hook_sources.hooks_of_file("mine.py")
-    assert [hook.name for hook in hooks] == ["agent_end", "before_tool_call"]
+async def test_a_file_gives_the_functions_that_are_named_as_hooks(
+    workspace: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (workspace / "mine.py").write_text(MINE)
+    assert [hook.name for hook in hooks_of_file("mine.py")] == ["agent_end", "before_tool_call"]
     assert capfd.readouterr() == ("", "loaded\n")
-
-
-async def test_the_hooks_of_a_file_are_obeyed(workspace: Path) -> None:
-    (workspace / "mine.py").write_text(
-        "from agent.hooks import Deny\ndef before_tool_call(call):\n    return Deny('by rule')\n"
-    )
     hooks = load_hooks(["mine.py"], lambda *_: None, packages=False)
     assert await hooks.before_tool_call(CALL) == Deny("by rule")
 

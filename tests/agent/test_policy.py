@@ -65,17 +65,6 @@ def test_an_unknown_tool_is_told_which_there_are() -> None:
     assert len(verdict.result["error"]) < 300
 
 
-def test_a_denial_says_which_rule_it_was_and_is_not_to_be_repeated() -> None:
-    for rules, words in (
-        ({"deny": EVERY}, "deny list"),
-        ({"mode": "readonly"}, "only read"),
-    ):
-        verdict = judged("exec", **rules)
-        assert isinstance(verdict, CallRejected)
-        assert words in verdict.result["error"]
-        assert (verdict.result["error_type"], verdict.result["retryable"]) == ("denied", False)
-
-
 def test_what_may_run_comes_with_its_input_in_shape() -> None:
     allowed, needed = judged("exec", {"seconds": 2}), judged("exec", {"seconds": 2}, mode="approval")
     assert isinstance(allowed, Allowed)

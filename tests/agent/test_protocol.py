@@ -12,32 +12,19 @@ from tests.agent.inprocess import SMALL, worker
 from wire.messages import AssistantMessage, Message, Ready, StateResult, ToolEvent
 
 
-async def test_the_first_line_is_ready_and_names_every_method() -> None:
-    async with worker("--no-session") as client:
-        assert client.lines[0]["event"] == "ready"
-        ready = msgspec.convert(client.lines[0]["data"], Ready)
-    assert ready.protocol == 1
-    assert ready.methods == list(METHODS)
-
-
 @pytest.mark.parametrize(
     ("line", "request_id", "code"),
     [
         (b"not json", None, "parse_error"),
         (b'{"id":"1","method":', None, "parse_error"),
         (b"null", None, "parse_error"),
-        (b"[1,2]", None, "parse_error"),
-        (b'"text"', None, "parse_error"),
         (b'{"id":{"a":1},"method":"ping"}', None, "parse_error"),
-        (b'{"id":true,"method":"ping"}', None, "parse_error"),
         (b'{"id":"7","method":"ping","params":{"\xff":1', None, "parse_error"),
         (b'{"id":"7"}', "7", "unknown_method"),
         (b'{"id":7,"method":null}', 7, "unknown_method"),
         (b'{"id":"7","method":"fly"}', "7", "unknown_method"),
         (b'{"method":"fly"}', None, "unknown_method"),
         (b'{"id":"7","method":"prompt"}', "7", "invalid_params"),
-        (b'{"id":"7","method":"prompt","params":[]}', "7", "invalid_params"),
-        (b'{"id":"7","method":"prompt","params":{"text":5}}', "7", "invalid_params"),
         (b'{"id":"7","method":"prompt","params":{"text":"a","colour":1}}', "7", "invalid_params"),
         (b'{"id":"7","method":"prompt","params":{"text":"\xff"}}', "7", "invalid_params"),
         (b'{"id":"7","method":"set_thinking","params":{"level":"much"}}', "7", "invalid_params"),
@@ -89,24 +76,11 @@ async def test_every_request_is_answered_exactly_once_whatever_happens_to_the_ru
     assert client.exit_code == 0
 
 
-async def test_line_separators_of_unicode_stay_inside_a_text() -> None:
-    text = "ECHO:a\u2028b\u2029c\x85d\x0be"
-    async with worker("--no-session") as client:
-        assert (await client.prompt(text)).text == text.removeprefix("ECHO:")
-
-
-async def test_a_prompt_of_five_megabytes_is_taken_and_kept() -> None:
-    text = "x" * 5_000_000
-    async with worker("--no-session") as client:
-        result = await client.prompt(text)
-        messages = (await client.call("get_messages"))["messages"]
-    assert "(5000000 characters)" in result.text
-    assert messages[0]["content"][0]["text"] == text
-
-
 async def test_every_event_decodes_into_its_struct_and_its_seq_rises() -> None:
     async with worker("--no-session") as client:
-        await client.prompt('THINK TOOL:exec {"command":"echo out"} TOOL:nothing {}', run_id="mine")
+        done = await client.prompt('THINK TOOL:exec {"command":"echo out"} TOOL:nothing {}', run_id="mine")
+        assert {"run_start", "tool"} <= {event["event"] for event in done.events} >= {"tool_executed", "done"}
+        assert "assistant_message" not in {event["event"] for event in done.events}  # the text is in the result
         await client.prompt("PIECES=1500")
     seqs = [line["data"]["seq"] for line in client.lines if "event" in line and line["event"] != "ready"]
     assert seqs == sorted(set(seqs))
@@ -114,22 +88,13 @@ async def test_every_event_decodes_into_its_struct_and_its_seq_rises() -> None:
     kinds = {line["event"] for line in first_run}
     assert kinds >= {"run_start", "thinking", "assistant_message", "tool", "tool_executed", "token_usage", "done"}
     msgspec.json.Decoder(Message).decode_lines(client.raw)
+    ready = msgspec.convert(client.lines[0]["data"], Ready)
+    assert (client.lines[0]["event"], ready.protocol, ready.methods) == ("ready", 1, list(METHODS))
     for line in client.lines:
         if line.get("event") == "tool":
             msgspec.convert(line["data"], ToolEvent)
         if line.get("event") in {"assistant_message", "thinking"}:
             msgspec.convert(line["data"], AssistantMessage)
-
-
-async def test_a_prompts_result_holds_its_events_without_the_pieces() -> None:
-    async with worker("--no-session") as client:
-        result = await client.prompt('PIECES=10 TOOL:exec {"command":"echo out"}')
-    names = [event["event"] for event in result.events]
-    assert names == [
-        *("run_start", "tool", "tool_executed", "tool"),
-        *("token_usage", "done"),
-    ]
-    assert [event["data"].get("phase") for event in result.events if event["event"] == "tool"] == ["start", "end"]
 
 
 async def test_get_commands_names_templates_and_skills(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -159,13 +124,6 @@ async def test_a_client_that_stops_reading_stalls_only_the_output() -> None:
         nursery.start_soon(client.read)
         assert (await client.answer("1"))["result"]["stop_reason"] == "aborted"
         assert len(client.raw) < 500_000
-
-
-async def test_when_the_reader_of_stdout_is_gone_the_worker_ends() -> None:
-    async with worker("--no-session", read=False) as client:
-        await client.stdout.aclose()
-        await client.send("ping")
-    assert client.exit_code == 1
 
 
 async def test_a_line_that_is_too_long_ends_the_worker_as_the_end_of_stdin_does(

@@ -12,35 +12,15 @@ import trio
 
 from agent.hooks import Hooks
 from agent.step_loop import StepLoop
-from tests.agent.inprocess import SMALL, Client, Line, worker
+from tests.agent.inprocess import SMALL, Line, worker
 from wire.messages import PromptResult
 
 SLEEP = 'TOOL:exec {"command":"echo begun; sleep 60"}'
 WRITE = 'TOOL:write {"path":"x","content":""}'
 
 
-async def texts_of(client: Client) -> list[str]:
-    messages = (await client.call("get_messages"))["messages"]
-    return [
-        "".join(block.get("text", f"<{block['type']}>") for block in message["content"])
-        for message in messages
-        if message["role"] == "user"
-    ]
-
-
 def result_of(answer: dict[str, object]) -> PromptResult:
     return msgspec.convert(answer["result"], PromptResult)
-
-
-async def test_ping_and_state_are_answered_while_a_tool_runs() -> None:
-    async with worker("--no-session") as client:
-        prompt = await client.send("prompt", text=SLEEP)
-        await client.event("tool", phase="update", tail="begun\n")
-        assert await client.call("ping") == {}
-        assert (await client.call("get_state"))["is_streaming"] is True
-        assert await client.call("abort") == {"aborted": True, "cleared": 0}
-        assert result_of(await client.answer(prompt)).stop_reason == "aborted"
-        assert (await client.call("get_state"))["is_streaming"] is False
 
 
 MOMENTS = {
@@ -59,13 +39,16 @@ async def test_an_interrupt_leaves_one_result_each_one_end_and_a_worker_that_goe
     async with worker("--no-session", "--require-approval", "write") as client:
         prompt = await client.send("prompt", text=text)
         await client.line(lambda line: moment_of(line) == moment)
+        assert await client.call("ping") == {}
+        assert (await client.call("get_state"))["is_streaming"] is True
         assert (await client.call("abort"))["aborted"] is True
         assert result_of(await client.answer(prompt)).stop_reason == "aborted"
         assert [event["stop_reason"] for event in client.events("done")] == ["aborted"]
         assert [each["error_type"] for each in await client.results()] == ["aborted"] * results
         assert [moment_of(line) for line in client.lines].count("tool:end") == results
-        status = (await client.call("get_state"))["status"]
-        assert (status["state"], status["pending_permissions"]) == ("READY", [])
+        state = await client.call("get_state")
+        assert (state["is_streaming"], state["status"]["state"]) == (False, "READY")
+        assert state["status"]["pending_permissions"] == []
         assert (await client.prompt("ECHO:the next one works")).text == "the next one works"
     assert not (workspace / "x").exists()
 
@@ -82,11 +65,8 @@ async def test_the_half_answer_that_was_seen_is_kept_after_an_abort(autojump_clo
         result = result_of(await client.answer(prompt))
         messages = (await client.call("get_messages"))["messages"]
     assert result.text.startswith("piece 0 piece 1 piece 2 piece 3 piece 4 ")
-    assert messages[-1] == {
-        "role": "assistant",
-        "content": [{"type": "text", "text": result.text}],
-        "stop_reason": "aborted",
-    }
+    assert messages[-1]["content"] == [{"type": "text", "text": result.text}]
+    assert messages[-1]["stop_reason"] == "aborted"
 
 
 async def test_aborting_an_idle_worker_is_harmless() -> None:
@@ -108,7 +88,10 @@ async def test_a_second_prompt_is_refused_as_busy_unless_it_says_what_it_is() ->
         assert await client.call("prompt", text="s", streaming_behavior="steer") == {"queued": "steer"}
         assert await client.call("prompt", text="f", streaming_behavior="follow_up") == {"queued": "follow_up"}
         assert (await client.call("get_state"))["pending"] == 2
-        assert await client.call("abort") == {"aborted": True, "cleared": 2}
+        for _ in range(1, SMALL.queued_inputs):
+            await client.call("steer", text="x")
+        assert await client.refused("steer", text="x") == "queue_full"
+        assert await client.call("abort") == {"aborted": True, "cleared": SMALL.queued_inputs + 1}
         assert result_of(await client.answer(prompt)).stop_reason == "aborted"
 
 
@@ -134,24 +117,20 @@ async def test_a_steer_is_inserted_before_the_next_model_call() -> None:
         await client.call("abort", keep_queue=True)
         await client.answer(prompt)
         result = await client.prompt("go on")
-        assert await texts_of(client) == [
-            'TOOL:exec {"command":"read line < gate"}',
-            "<tool_result>",
-            "go on",
-            "[INTERRUPT] New message from user: turn left",
-        ]
+        texts = [message["content"][0].get("text") for message in (await client.call("get_messages"))["messages"]]
+        assert texts[-4:-1] == [None, "go on", "[INTERRUPT] New message from user: turn left"]
     assert '"go on" and then "[INTERRUPT] New message from user: turn left"' in result.text
 
 
+@pytest.mark.parametrize("text", ["PIECES=5 DELAY=1000", "DELAY=1000 LENGTH"], ids=["last", "cut-off"])
 async def test_a_steer_during_the_last_answer_gets_an_answer_of_its_own(
-    autojump_clock: trio.testing.MockClock,
+    text: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with worker("--no-session") as client:
-        prompt = await client.send("prompt", text="PIECES=5 DELAY=1000")
-        await client.event("assistant_message", partial="piece 2 ")
+        prompt = await client.send("prompt", text=text)
+        await client.event("run_start")
         await client.call("steer", text="and now?")
-        result = result_of(await client.answer(prompt))
-    assert "and now?" in result.text
+        assert "and now?" in result_of(await client.answer(prompt)).text
 
 
 async def test_a_follow_up_starts_another_step_when_the_run_would_have_ended(
@@ -184,14 +163,6 @@ async def test_whatever_is_accepted_at_whatever_moment_is_read_exactly_once(mome
         # Accepted as a steer, refused, or, when the run was over already, a prompt of its own.
         assert "error" not in late or late["error"]["code"] == "not_running"
         assert recalled.count("LATE") == int("error" not in late)
-
-
-async def test_queued_inputs_are_bounded() -> None:
-    async with worker("--no-session") as client:
-        await client.send("prompt", text="HANG")
-        for _ in range(SMALL.queued_inputs):
-            await client.call("steer", text="x")
-        assert await client.refused("steer", text="x") == "queue_full"
 
 
 @pytest.mark.parametrize("ending", ["abort", "error", "max_steps"])
@@ -234,15 +205,6 @@ async def test_a_run_that_is_ending_accepts_no_steer_and_the_next_prompt_waits_f
         assert result_of(await client.answer(second)).text == 'Earlier you said: ["one"]'
 
 
-async def test_a_steer_that_comes_during_an_answer_that_is_cut_off_is_read(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    async with worker("--no-session") as client:
-        prompt = await client.send("prompt", text="DELAY=1000 LENGTH")
-        await client.call("steer", text="and now?")
-        assert "and now?" in result_of(await client.answer(prompt)).text
-
-
 async def test_a_kept_steer_does_not_follow_into_another_conversation() -> None:
     async with worker("--no-session") as client:
         await client.send("prompt", text="HANG")
@@ -252,36 +214,26 @@ async def test_a_kept_steer_does_not_follow_into_another_conversation() -> None:
         assert (await client.prompt("hello")).text == 'You said: "hello". (turn 1)'
 
 
-async def test_a_failing_model_ends_the_run_with_an_error() -> None:
-    async with worker("--no-session") as client:
-        result = await client.prompt("ERROR")
-        assert (result.stop_reason, result.error) == ("error", "the scripted model was asked to fail")
-        assert client.events("error")[0]["message"] == result.error
-        assert (await client.prompt("hello")).stop_reason == "stop"
-
-
-async def test_a_defect_ends_the_run_as_any_other_end_does(
+async def test_a_failing_model_a_defect_and_a_run_that_could_not_begin_end_as_any_other_run_does(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def broken(_steps: StepLoop, _prompt: str) -> str:
         raise ExceptionGroup("of a nursery", [LookupError("no such thing")])
 
     async with worker("--no-session") as client:
+        failed = await client.prompt("ERROR")
         with monkeypatch.context() as patched:
             patched.setattr(StepLoop, "run", broken)
-            result = await client.prompt("hello")
-        assert (result.stop_reason, result.error) == ("error", "internal error: LookupError: no such thing")
-        assert [event["stop_reason"] for event in client.events("done")] == ["error"]
-        assert (await client.prompt("hello")).stop_reason == "stop"
-    assert capsys.readouterr().err == "agent: internal error: LookupError: no such thing\n"
-
-
-async def test_a_run_that_could_not_even_begin_leaves_nobody_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with worker("--no-session") as client:
+            defect = await client.prompt("hello")
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, "agent.run_executor", None)  # its import fails
             assert await client.refused("prompt", text="hello") == "internal"
+        assert (failed.stop_reason, failed.error) == ("error", "the scripted model was asked to fail")
+        assert client.events("error")[0]["message"] == failed.error
+        assert (defect.stop_reason, defect.error) == ("error", "internal error: LookupError: no such thing")
+        assert [event["stop_reason"] for event in client.events("done")] == ["error"] * 2
         assert (await client.prompt("hello")).stop_reason == "stop"
+    assert "agent: internal error: LookupError: no such thing\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -308,46 +260,28 @@ async def test_a_call_that_makes_no_sense_ends_with_a_validation_error_and_the_m
 
 
 async def test_a_run_ends_after_its_maximum_of_steps() -> None:
-    async with worker("--no-session") as client:
+    async with worker("--no-session", limits=msgspec.structs.replace(SMALL, recorded_events=5)) as client:
         result = await client.prompt(" ".join(["TOOL:nothing {}"] * 20))
-        assert result.stop_reason == "max_steps"
-        assert len([event for event in client.events("tool") if event["phase"] == "end"]) == SMALL.max_steps
+    assert result.stop_reason == "max_steps"
+    assert [event["phase"] for event in client.events("tool")].count("end") == SMALL.max_steps
+    assert [event["event"] for event in result.events[4:]] == ["tool", "left_out"]  # what is kept is bounded
 
 
 async def test_a_run_that_takes_too_long_is_ended(autojump_clock: trio.testing.MockClock) -> None:
     async with worker("--no-session") as client:
         client.patience = 1000
         result = await client.prompt("HANG")
-    assert result.stop_reason == "timeout"
-    assert result.error == "the run took longer than 600 s"
+    assert (result.stop_reason, result.error) == ("timeout", "the run took longer than 600 s")
 
 
-async def test_events_kept_for_the_result_are_bounded() -> None:
-    limits = msgspec.structs.replace(SMALL, recorded_events=5)
-    async with worker("--no-session", limits=limits) as client:
-        result = await client.prompt("TOOL:nothing {} TOOL:nothing {}")
-    assert len(result.events) == 6
-    assert result.events[-1] == {"event": "left_out", "data": {"events": 6}}
-
-
-async def test_run_time_settings_hold_from_the_next_model_call_on() -> None:
+async def test_settings_hold_from_the_next_model_call_on_garbage_breaks_no_line_and_images_are_kept() -> None:
     async with worker("--no-session") as client:
-        assert await client.call("set_model", provider="scripted", model="scripted-large") == {
-            "provider": "scripted",
-            "model": "scripted-large",
-        }
+        changed = await client.call("set_model", provider="scripted", model="scripted-large")
+        assert changed == {"provider": "scripted", "model": "scripted-large"}
         await client.call("set_thinking", level="high")
         assert (await client.prompt("WHOAMI")).text == "model scripted/scripted-large, thinking high"
-
-
-async def test_garbage_on_stdout_stands_between_whole_lines() -> None:
-    async with worker("--no-session") as client:
         assert (await client.prompt("GARBAGE=7")).stop_reason == "stop"
+        image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+        assert "with 1 image(s)" in (await client.prompt("look", images=[image])).text
+        assert (await client.call("get_messages"))["messages"][-2]["content"][1]["data"] == "aGk="
     assert len(client.events("garbage")) == 7
-
-
-async def test_images_of_a_prompt_are_part_of_the_conversation() -> None:
-    async with worker("--no-session") as client:
-        result = await client.prompt("look", images=[{"type": "image", "data": "aGk=", "mimeType": "image/png"}])
-        assert (await client.call("get_messages"))["messages"][0]["content"][1]["data"] == "aGk="
-    assert "with 1 image(s)" in result.text

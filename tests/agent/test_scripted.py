@@ -4,6 +4,8 @@ from contextlib import aclosing
 
 import pytest
 import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent.models.base import (
     CallPiece,
@@ -17,7 +19,8 @@ from agent.models.base import (
 )
 from agent.models.catalogue import MODELS, ModelUnavailable, open_model
 from agent.models.directives import Script, ScriptedCall, parse_script
-from agent.models.scripted import ProcessFaults, ScriptedModel
+from agent.models.scripted import ConversationReader, ProcessFaults, ScriptedModel
+from tests.agent.history.drawing import messages
 from wire.entries import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
 NO_FAULTS = ProcessFaults(lambda _: None, lambda _: None)
@@ -110,28 +113,20 @@ def test_a_prompt_that_almost_holds_directives_takes_no_longer_than_it_is_long(p
 
 
 async def test_the_outcome_of_what_ran_in_the_background_is_told_with_its_last_lines() -> None:
-    prompt = user("run `a` in the background")
     lines = "\n".join(f"line {number}" for number in range(30))
-    polls = [
-        "first\n\n(Session calm-fox still runs.)",
+    told = [
+        "The command still runs in the background (session quick-fox, pid 1).",
+        "session quick-fox says hello\n\n(Session calm-fox still runs.)",  # the one that was named last is meant
         f"{lines}\n\n(Session calm-fox has ended: failed, signal SIGKILL.)",
     ]
-    told = ["The command still runs in the background (session calm-fox, pid 1).", *polls]
-    history = [prompt]
+    history = [user("run `a` in the background")]
     for number, said in enumerate(told):
         history += [assistant(ToolUseBlock(str(number), "exec", {})), tool(str(number), said)]
     answer = await answer_to(*history)
     assert answer.startswith("It has ended: failed, signal SIGKILL. The last it said:\nline 10\n")
     assert answer.endswith("\nline 29")
-    assert (await pieces_of(*history[:5]))[0] == CallPiece(
-        "process", {"action": "poll", "session_id": "calm-fox", "timeout": 30}
-    )
-
-
-async def test_the_session_that_was_named_last_is_meant() -> None:
-    said = "session quick-fox says hello\n\n(Session calm-fox still runs.)"
-    history = [user('TOOL:exec {} TOOL:process {"session_id":"$SESSION"}'), assistant(ToolUseBlock("1", "exec", {}))]
-    assert (await pieces_of(*history, tool("1", said)))[0] == CallPiece("process", {"session_id": "calm-fox"})
+    poll = {"action": "poll", "session_id": "calm-fox", "timeout": 30}
+    assert (await pieces_of(*history[:5]))[0] == CallPiece("process", poll)
 
 
 async def test_an_answer_is_the_same_twice_and_knows_what_was_said() -> None:
@@ -139,25 +134,25 @@ async def test_an_answer_is_the_same_twice_and_knows_what_was_said() -> None:
     assert await pieces_of(*history) == await pieces_of(*history)
     assert await answer_to(*history) == 'You said: "c". (turn 3; before: "a", "b")'
     assert await answer_to(*history[:-1], user("RECALL")) == 'Earlier you said: ["a","b"]'
+    assert await answer_to(user("SYSTEM")) == "be brief"
+    assert await answer_to(user("WHOAMI")) == "model scripted/scripted, thinking low"
+    assert (await pieces_of(user("THINK")))[0] == ThinkingPiece(["Thinking at level low."])
+    assert (await pieces_of(user("USAGE=7/9 LENGTH")))[-2:] == [UsagePiece(7, 9), StopPiece("length")]
 
 
-async def test_a_short_answer_streams_too() -> None:
-    texts = [piece for piece in await pieces_of(user("hello there, who are you")) if isinstance(piece, TextPiece)]
-    assert sum(len(piece.parts) for piece in texts) > 1
+async def test_tools_are_called_one_step_after_the_other_together_or_for_ever() -> None:
+    called = assistant(ToolUseBlock("1", "a", {}))
 
+    async def names(text: str, steps: int) -> list[str]:
+        pieces = await pieces_of(user(text), *[called] * steps)
+        return [piece.name for piece in pieces if isinstance(piece, CallPiece)]
 
-async def test_tools_are_called_one_step_after_the_other() -> None:
-    prompt = user('TOOL:read {"path":"a"} TOOL:exec {"command":"b"} ECHO:done')
-    first, second = CallPiece("read", {"path": "a"}), CallPiece("exec", {"command": "b"})
-    called = assistant(ToolUseBlock("1", "read", {}))
-    assert (await pieces_of(prompt))[0] == first
-    assert (await pieces_of(prompt, called))[0] == second
-    assert await answer_to(prompt, called, called) == "done"
-
-
-async def test_parallel_tools_are_called_in_one_step() -> None:
-    pieces = await pieces_of(user("PARALLEL TOOL:a {} TOOL:b {}"))
-    assert [piece.name for piece in pieces if isinstance(piece, CallPiece)] == ["a", "b"]
+    one_by_one = "TOOL:a {} TOOL:b {} ECHO:done"
+    assert [await names(one_by_one, step) for step in range(3)] == [["a"], ["b"], []]
+    assert await answer_to(user(one_by_one), called, called) == "done"
+    assert await names("PARALLEL TOOL:a {} TOOL:b {}", 0) == ["a", "b"]
+    assert [await names("FOREVER TOOL:a {} TOOL:b {}", step) for step in range(3)] == [["a"], ["b"], ["a"]]
+    assert await answer_to(user("FOREVER ECHO:nothing to call")) == "nothing to call"
 
 
 async def test_pieces_are_numbered_and_counted(autojump_clock: trio.testing.MockClock) -> None:
@@ -169,14 +164,6 @@ async def test_pieces_are_numbered_and_counted(autojump_clock: trio.testing.Mock
     before = trio.current_time()
     await pieces_of(user("PIECES=10 DELAY=500"))
     assert trio.current_time() - before == pytest.approx(5)
-
-
-async def test_the_rest_of_the_vocabulary() -> None:
-    assert await answer_to(user("SYSTEM")) == "be brief"
-    assert await answer_to(user("WHOAMI")) == "model scripted/scripted, thinking low"
-    assert (await pieces_of(user("THINK")))[0] == ThinkingPiece(["Thinking at level low."])
-    with pytest.raises(ModelError):
-        await pieces_of(user("ERROR"))
 
 
 async def test_faults_happen_after_half_of_the_pieces() -> None:
@@ -192,56 +179,57 @@ async def test_faults_happen_after_half_of_the_pieces() -> None:
     assert log[0] == "exit 70"
 
 
-async def test_forever_calls_go_round_and_never_end() -> None:
-    prompt = user("FOREVER TOOL:a {} TOOL:b {}")
-    called = assistant(ToolUseBlock("1", "a", {}))
-    names = []
-    for step in range(5):
-        names += [piece.name for piece in await pieces_of(prompt, *[called] * step) if isinstance(piece, CallPiece)]
-    assert names == ["a", "b", "a", "b", "a"]
-    assert await answer_to(user("FOREVER ECHO:nothing to call")) == "nothing to call"
-
-
-async def test_a_count_and_a_cut_are_told_after_the_answer() -> None:
-    assert (await pieces_of(user("USAGE=7/9 LENGTH")))[-2:] == [UsagePiece(7, 9), StopPiece("length")]
-
-
-async def test_each_step_is_refused_as_often_as_was_asked_and_then_answered() -> None:
+async def test_each_step_is_refused_as_often_as_was_asked_and_a_conversation_is_too_long_until_it_is_compacted() -> (
+    None
+):
     model = ScriptedModel("scripted", NO_FAULTS)
 
-    async def ask(step_id: str) -> list[Piece]:
-        async with aclosing(model.stream(ModelRequest(step_id, [user("TRANSIENT=2 RETRY_AFTER=500")]))) as pieces:
+    async def ask(step_id: str, text: str) -> list[Piece]:
+        async with aclosing(model.stream(ModelRequest(step_id, [user(text)]))) as pieces:
             return [piece async for piece in pieces]
 
+    async def failure(step_id: str, text: str) -> tuple[bool, bool, float | None]:
+        with pytest.raises(ModelError) as failed:
+            await ask(step_id, text)
+        return failed.value.transient, failed.value.overflow, failed.value.retry_after
+
+    refused = "TRANSIENT=2 RETRY_AFTER=500"
     for step_id in ("r1.0", "r1.1"):
-        for _ in range(2):
-            with pytest.raises(ModelError, match="overloaded") as failure:
-                await ask(step_id)
-            assert (failure.value.transient, failure.value.retry_after) == (True, 0.5)
-        assert await ask(step_id)
-
-
-async def test_a_conversation_is_too_long_until_it_is_compacted() -> None:
-    with pytest.raises(ModelError) as failure:
-        await pieces_of(user("OVERFLOW"))
-    assert (failure.value.overflow, failure.value.transient) == (True, False)
+        assert [await failure(step_id, refused) for _ in range(2)] == [(True, False, 0.5)] * 2
+        assert await ask(step_id, refused)
+    assert await failure("r1.2", "OVERFLOW") == (False, True, None)
+    assert await failure("r1.2", "ERROR") == (False, False, None)
     assert await answer_to(TranscriptMessage("user", [TextBlock("old")], origin="summary"), user("OVERFLOW"))
 
 
 @pytest.mark.parametrize(
     ("provider", "model", "name"),
     [
-        (None, None, "scripted"),
-        ("scripted", None, "scripted"),
-        (None, "scripted-large", "scripted-large"),
-        (None, "scripted/scripted-small", "scripted-small"),
+        *((None, None, "scripted"), ("scripted", None, "scripted"), (None, "scripted-large", "scripted-large")),
+        *((None, "scripted/scripted-small", "scripted-small"), ("none", None, None), (None, "none", None)),
+        *(("scripted", "gpt", None), (None, "x/y", None)),
     ],
 )
-def test_models_are_opened_by_provider_by_name_or_by_both(provider: str | None, model: str | None, name: str) -> None:
-    assert open_model(provider, model, NO_FAULTS).name == name
-
-
-@pytest.mark.parametrize(("provider", "model"), [("none", None), (None, "none"), ("scripted", "gpt"), (None, "x/y")])
-def test_an_unknown_model_is_refused_with_what_there_is(provider: str | None, model: str | None) -> None:
+def test_models_are_opened_by_provider_by_name_or_by_both(
+    provider: str | None, model: str | None, name: str | None
+) -> None:
+    if name is not None:
+        assert open_model(provider, model, NO_FAULTS).name == name
+        return
     with pytest.raises(ModelUnavailable, match=f"there is: {next(iter(MODELS))}"):
         open_model(provider, model, NO_FAULTS)
+
+
+@given(st.lists(st.lists(messages(), max_size=3), max_size=6))
+@settings(max_examples=40)
+def test_what_is_read_of_a_conversation_that_grows_is_what_is_read_of_the_whole(
+    parts: list[list[TranscriptMessage]],
+) -> None:
+    reader = ConversationReader()
+    conversation: list[TranscriptMessage] = []
+    for part in parts:
+        conversation = [*conversation, *part]
+        assert reader.read(conversation) == ConversationReader().read(conversation)
+    reader.read([user("1"), assistant(TextBlock("one")), user("2")])
+    assert reader.read([user("1"), assistant(TextBlock("eins")), user("2")]).before == ["1"]
+    assert reader.read([user("hello")]).turn == 1

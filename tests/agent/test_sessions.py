@@ -26,42 +26,31 @@ async def one_session(sessions: str, *texts: str) -> str:
     return path
 
 
-def content_of(path: str) -> bytes:
-    return Path(path).read_bytes()
-
-
-def overwrite(path: str, content: bytes) -> None:
-    Path(path).write_bytes(content)
-
-
 def lines_of(path: str) -> list[dict[str, Any]]:
-    return [msgspec.json.decode(line) for line in content_of(path).splitlines()]
+    return [msgspec.json.decode(line) for line in Path(path).read_bytes().splitlines()]
 
 
 async def test_another_worker_remembers_after_switch_session(sessions: str) -> None:
-    path = await one_session(sessions, "alpha", "beta")
+    path, empty = await one_session(sessions, "alpha", "beta"), await one_session(sessions)
     async with worker("--session-dir", sessions) as client:
         switched = await client.call("switch_session", session_file=path)
         state = await client.call("get_state")
         assert switched == {"session_id": state["session_id"], "session_file": path}
-        assert state["session_file"] == path
-        assert state["message_count"] == 4
+        assert (state["session_file"], state["message_count"]) == (path, 4)
         assert (await client.prompt("RECALL")).text == 'Earlier you said: ["alpha","beta"]'
-
-
-async def test_a_new_session_can_be_resumed_before_its_first_message(sessions: str) -> None:
-    path = await one_session(sessions)
-    async with worker("--session-dir", sessions) as client:
-        await client.call("switch_session", session_file=path)
+        await client.call("switch_session", session_file=empty)  # a new one can be resumed before its first message
         assert (await client.call("get_state"))["message_count"] == 0
 
 
 async def test_the_first_session_of_a_process_gets_its_file_with_its_first_message(sessions: str) -> None:
     async with worker("--session-dir", sessions) as client:
         assert (await client.call("get_state"))["session_file"] is None
-        await client.prompt("alpha")
+        await client.prompt("a secret")
         path = (await client.call("get_state"))["session_file"]
         assert [line["type"] for line in lines_of(path)] == ["session", "message", "message"]
+        fresh = await client.call("new_session", parent_session="p1")
+        assert (await client.prompt("RECALL")).text == "Earlier you said: []"
+    assert lines_of(fresh["session_file"])[0]["parent"] == "p1"
 
 
 async def test_without_sessions_nothing_is_written(sessions: str) -> None:
@@ -71,37 +60,22 @@ async def test_without_sessions_nothing_is_written(sessions: str) -> None:
     assert not await trio.Path(sessions).exists()
 
 
-async def test_a_new_session_knows_nothing_of_the_old_one_and_names_its_parent(sessions: str) -> None:
-    async with worker("--session-dir", sessions) as client:
-        await client.prompt("a secret")
-        fresh = await client.call("new_session", parent_session="p1")
-        assert (await client.prompt("RECALL")).text == "Earlier you said: []"
-    assert lines_of(fresh["session_file"])[0]["parent"] == "p1"
-
-
-async def test_seqs_rise_across_the_workers_of_one_session(sessions: str) -> None:
-    path = await one_session(sessions, "alpha")
-    highest = max(line["seq"] for line in lines_of(path)[1:])
-    async with worker("--session-dir", sessions, "--session", path) as client:
-        await client.prompt("beta")
-        assert min(event["data"]["seq"] for event in client.lines if event.get("event") == "run_start") > highest
-    seqs = [line["seq"] for line in lines_of(path)[1:]]
-    assert seqs == sorted(set(seqs))
-
-
-async def test_seqs_rise_over_those_of_a_session_that_is_switched_to(sessions: str) -> None:
+@pytest.mark.parametrize("switched", [False, True])
+async def test_seqs_rise_across_the_workers_of_one_session(sessions: str, *, switched: bool) -> None:
     path = await one_session(sessions, "PIECES=500")
     highest = max(line["seq"] for line in lines_of(path)[1:])
-    async with worker("--session-dir", sessions) as client:
-        await client.call("switch_session", session_file=path)
+    async with worker("--session-dir", sessions, *([] if switched else ["--session", path])) as client:
+        if switched:
+            await client.call("switch_session", session_file=path)
         await client.prompt("beta")
         assert (await client.event("run_start"))["seq"] > highest > 500
     seqs = [line["seq"] for line in lines_of(path)[1:]]
     assert seqs == sorted(set(seqs))
 
 
-async def test_nobody_waits_for_the_disk_in_vain(sessions: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is cancelled meanwhile goes on only when what was written is safe."""
+async def test_who_is_cancelled_while_waiting_for_the_disk_goes_on_only_when_it_is_safe(
+    sessions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go_on, told = threading.Event(), list[str]()
     sync = TranscriptWriter.sync
 
@@ -113,14 +87,14 @@ async def test_nobody_waits_for_the_disk_in_vain(sessions: str, monkeypatch: pyt
     monkeypatch.setattr(TranscriptWriter, "sync", slow_sync)
     conversation = SessionStore(Path(sessions), sessions, WorkerOutput()).create()
     conversation.add(TranscriptMessage("user", [TextBlock("hi")]))
+
+    async def wait() -> None:
+        try:
+            await conversation.sync()
+        finally:
+            told.append("over")
+
     async with trio.open_nursery() as nursery:
-
-        async def wait() -> None:
-            try:
-                await conversation.sync()
-            finally:
-                told.append("over")
-
         for _ in range(2):
             nursery.start_soon(wait)
             await trio.testing.wait_all_tasks_blocked()
@@ -166,12 +140,12 @@ async def test_what_is_no_session_is_refused_and_never_overwritten(
 
 async def test_a_torn_end_is_cut_and_the_rest_remembered(sessions: str) -> None:
     path = await one_session(sessions, "alpha", "beta")
-    content = content_of(path)
-    overwrite(path, content[:-20])
+    content = Path(path).read_bytes()  # noqa: ASYNC240
+    Path(path).write_bytes(content[:-20])  # noqa: ASYNC240
     async with worker("--session", path) as client:
         assert (await client.call("get_state"))["message_count"] == 3
         assert (await client.prompt("RECALL")).text == 'Earlier you said: ["alpha","beta"]'
-    assert content_of(f"{path}.torn-1") == content.splitlines(keepends=True)[-1][:-20]
+    assert Path(f"{path}.torn-1").read_bytes() == content.splitlines(keepends=True)[-1][:-20]  # noqa: ASYNC240
 
 
 async def test_a_compaction_keeps_the_last_turns_and_survives_a_resume(sessions: str) -> None:
@@ -181,38 +155,29 @@ async def test_a_compaction_keeps_the_last_turns_and_survives_a_resume(sessions:
         for text in ("two TOOL:nothing {}", "three", "four"):
             await client.prompt(text)
         compacted = await client.call("compact", instructions="briefly")
-        assert compacted["compacted"] is True
-        assert "user: one" in compacted["summary"]
+        assert (compacted["compacted"], "user: one" in compacted["summary"]) == (True, True)
         before = (await client.call("get_messages"))["messages"]
         path = (await client.call("get_state"))["session_file"]
         assert [event["phase"] for event in client.events("compaction")] == ["start", "end"]
     async with worker("--session", path) as client:
         assert (await client.call("get_messages"))["messages"] == before
         text = (await client.prompt("RECALL")).text
-        assert "user: two" in text
-        assert text.endswith('"three","four"]')
+        assert ("user: two" in text, text.endswith('"three","four"]')) == (True, True)
         assert (await client.call("compact"))["compacted"] is True
 
 
-async def test_continue_takes_the_latest_session_of_this_directory(
+async def test_continue_takes_the_latest_session_of_this_directory_and_an_id_may_be_cut_short(
     sessions: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    older = await one_session(sessions, "older")
-    newer = await one_session(sessions, "newer")
+    older, newer = await one_session(sessions, "older"), await one_session(sessions, "newer")
     os.utime(older, (1, 1))
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
     with monkeypatch.context() as patch:
-        patch.chdir(elsewhere)
+        patch.chdir(tmp_path)
         await one_session(sessions, "of another directory")
     (Path(sessions) / "garbage.jsonl").write_text("garbage")
     async with worker("--session-dir", sessions, "--continue") as client:
         assert (await client.call("get_state"))["session_file"] == newer
-
-
-async def test_a_session_is_found_by_the_beginning_of_its_id(sessions: str) -> None:
-    path = await one_session(sessions, "alpha")
-    session_id = lines_of(path)[0]["id"]
+    session_id = lines_of(older)[0]["id"]
     async with worker("--session-dir", sessions, "--session", session_id[:13]) as client:
         assert (await client.call("get_state"))["session_id"] == session_id
     with pytest.raises(StartupError, match="no session"):
@@ -231,8 +196,7 @@ async def test_a_transcript_that_cannot_be_written_ends_the_run_and_not_the_work
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", full)
             result = await client.prompt("lost")
-        assert result.stop_reason == "error"
-        assert "No space left" in (result.error or "")
+        assert (result.stop_reason, "No space left" in (result.error or "")) == ("error", True)
         assert (await client.prompt("RECALL")).text == 'Earlier you said: ["alpha"]'
 
 

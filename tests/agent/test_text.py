@@ -39,23 +39,6 @@ def test_an_answer_is_streamed_and_tool_calls_are_shown_beside_it(capsys: pytest
     assert err[3].endswith("cannot read none: No such file or directory")
 
 
-def test_tests_that_run_in_the_background_are_picked_up_by_a_poll_and_told_of(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    code, out, err = run(capsys, "run the tests in the background and tell me")
-    assert code == 0
-    assert out.startswith("It has ended: completed, code 0.")
-    assert out.endswith("3 passed\n")
-    assert [line.split(" ")[:2] for line in err[::2]] == [["·", "exec"], ["·", "process"]]
-    assert err[1].startswith("  … still running in the background as ")
-    assert err[3].startswith("  ✓ ok, code 0 (")
-
-
-def test_a_command_of_ones_own_is_told_of_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "Run `echo no such test; exit 3` in the background and tell me!")
-    assert (code, out) == (0, "It has ended: completed, code 3. The last it said:\nno such test\n")
-
-
 def test_what_still_runs_at_the_end_is_stopped_and_that_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo("gate")
     background = "echo $$ > pid; echo > gate; exec sleep 60"
@@ -76,17 +59,15 @@ def test_where_nobody_can_be_asked_nothing_that_needs_it_runs(capsys: pytest.Cap
     assert not Path("ran").exists()
 
 
+ALL_CALLS = "agent: the agent was not done: it has made all model calls that one run may (--max-steps)"
+
+
 @pytest.mark.parametrize(
     ("prompt", "flags", "code", "complaint"),
     [
         ("LENGTH", (), 5, "agent: the answer is cut off: it has reached the model's limit"),
         ("ERROR", (), 1, "agent: the scripted model was asked to fail"),
-        (
-            "TOOL:nothing {} FOREVER",
-            ("--max-steps", "2"),
-            4,
-            "agent: the agent was not done: it has made all model calls that one run may (--max-steps)",
-        ),
+        ("TOOL:nothing {} FOREVER", ("--max-steps", "2"), 4, ALL_CALLS),
         ("HANG", ("--timeout", "0.05"), 124, "agent: the run took longer than 0.05 s"),
     ],
 )
@@ -114,32 +95,6 @@ def test_a_signal_ends_it_and_the_commands_that_it_runs(number: signal.Signals) 
         process.send_signal(number)
         assert process.wait(25) == 128 + number
         assert not Path(f"/proc/{pid}").exists()
-
-
-@pytest.mark.process
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("arguments", [("--no-session", "-p", "hello"), ("--help",), ("--version",)])
-def test_an_answer_that_cannot_be_written_is_one_line_and_an_exit_code(
-    arguments: tuple[str, ...], unbuffered: str
-) -> None:
-    command, env = [*AGENT, *arguments], {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    reading, left = os.pipe()
-    os.close(reading)
-    for output, why in ((os.open("/dev/full", os.O_WRONLY), "No space left on device"), (left, "Broken pipe")):
-        done = subprocess.run(
-            command, stdout=output, stderr=subprocess.PIPE, env=env, text=True, check=False, timeout=30
-        )
-        os.close(output)
-        assert (done.returncode, done.stderr) == (1, f"agent: cannot write: {why}\n")
-
-
-@pytest.mark.process
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
-def test_where_nothing_can_be_said_at_all_the_exit_code_is_left() -> None:
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run([*AGENT, *QUIET, "-p", "hello"], stdout=full, stderr=full, check=False, timeout=30)
-    assert done.returncode == 1
 
 
 # The agent, with all patience for a command that shall end.
@@ -178,53 +133,13 @@ def test_what_was_cut_short_is_told_when_the_session_goes_on(capsys: pytest.Capt
     assert capsys.readouterr().err.startswith("! the session was interrupted: 1 tool call of it sealed")
 
 
-@pytest.mark.parametrize(
-    ("last", "told"),
-    [
-        ("more", "✓ the conversation is compacted"),
-        ("SUMMARY_ERROR", "! could not compact the conversation: the conversation"),
-    ],
-)
-def test_a_compaction_is_told(capsys: pytest.CaptureFixture[str], sessions: str, last: str, told: str) -> None:
-    flags = ["--no-hooks", "--session-dir", sessions, "--context-tokens", "19000", "--no-tools", "--continue"]
-    for prompt in (f"{last} " + "x" * 9_000, "y", "z"):
-        assert run_once(parse_options([*flags, "-p", prompt])) == 0
-    err = capsys.readouterr().err.splitlines()
-    assert "· the conversation is being compacted (threshold)" in err
-    assert any(line.startswith(told) for line in err)
-
-
 def test_a_warning_is_told_and_what_ends_the_run_only_at_its_end() -> None:
     err = Terminal()
     told = Front(RunView(Terminal(), err, {}))
     for severity in ("warn", "error"):
         told.emit("error", {"severity": severity, "message": "trying\nagain \x1b[2J"})
-    assert err.getvalue() == "! trying again \\x1b[2J\n"
-
-
-# --- the streams of a process -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("prompt", "redirections", "code", "out", "err"),
-    [
-        ("ECHO:äé", "", 0, "??\n", ""),
-        ("TOOL:ls {} ECHO:hi", "2>&-", 0, "hi\n", ""),
-        ("TOOL:nothing {} ECHO:hi", ">&-", 0, "", "? nothing\n  ? failed: there is no tool"),
-        ("ECHO:hi", "<&-", 0, "hi\n", ""),
-        ("PIECES=100000", "| head -c 7; exit ${PIPESTATUS[0]}", 1, "piece 0", "agent: cannot write: Broken pipe"),
-    ],
-)
-def test_whatever_the_streams_are_it_says_what_it_can(
-    prompt: str, redirections: str, code: int, out: str, err: str
-) -> None:
-    line = f"{' '.join(AGENT)} -p '{prompt}' {redirections}"
-    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, check=False, timeout=20)
-    assert (done.returncode, done.stdout) == (code, out)
-    assert done.stderr.startswith(err)
-    assert bool(done.stderr) is bool(err)
+    told.emit("compaction", {"phase": "end", "aborted": True})
+    assert err.getvalue() == "! trying again \\x1b[2J\n! not compacted: the run was ended\n"
 
 
 class Person(NamedTuple):
@@ -273,20 +188,6 @@ def test_on_a_terminal_a_command_is_watched_while_it_runs() -> None:
 
 
 @pytest.mark.process
-def test_on_a_terminal_a_call_that_needs_approval_is_asked_about_there() -> None:
-    word = json.dumps({"command": "touch made\necho done"})
-    flags = ("--require-approval", "exec", "-p", f"TOOL:exec {word} TELL")
-    with on_a_terminal(*flags, columns=80) as (read_until, answer):
-        shown = read_until("y(es), or n(o)")
-        assert "│ touch made\n" in shown
-        assert "│ echo done\n" in shown
-        assert not Path("made").exists()
-        answer("y")
-        read_until("done\n")
-    assert Path("made").exists()
-
-
-@pytest.mark.process
 def test_a_no_there_may_say_why_and_a_long_call_is_allowed_when_it_was_shown() -> None:
     long = json.dumps({"command": "true\n" * 100 + "touch made"})
     flags = ("--require-approval", "exec", "-p", f"TOOL:exec {long} TELL")
@@ -303,11 +204,43 @@ def test_a_no_there_may_say_why_and_a_long_call_is_allowed_when_it_was_shown() -
     assert not Path("made").exists()
 
 
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [("more", "✓ the conversation is compacted"), ("SUMMARY_ERROR", "! could not compact the conversation: ")],
+)
+def test_a_compaction_is_told(capsys: pytest.CaptureFixture[str], sessions: str, last: str, told: str) -> None:
+    flags = ["--no-hooks", "--session-dir", sessions, "--context-tokens", "19000", "--no-tools", "--continue"]
+    for prompt in (f"{last} " + "x" * 9_000, "y", "z"):
+        assert run_once(parse_options([*flags, "-p", prompt])) == 0
+    err = capsys.readouterr().err.splitlines()
+    assert "· the conversation is being compacted (threshold)" in err
+    assert any(line.startswith(told) for line in err)
+
+
 @pytest.mark.process
-def test_the_prompt_may_come_from_stdin() -> None:
-    done = subprocess.run([*AGENT, "-p", "-"], input="ECHO:from there\n", capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "from there\n")
-    odd = subprocess.run([*AGENT, "-p", "-"], input=b"\xff", capture_output=True, check=False)
-    assert (odd.returncode, odd.stderr.startswith(b"agent: what stdin holds is not UTF-8 text")) == (1, True)
-    empty = subprocess.run([*AGENT, "-p", "-"], input=" \n", capture_output=True, text=True, check=False)
-    assert (empty.returncode, empty.stderr) == (1, "agent: the prompt is empty; say something\n")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
+@pytest.mark.parametrize(
+    ("arguments", "redirections", "code", "out", "err"),
+    [
+        ("-p 'ECHO:äé'", "", 0, "??\n", ""),
+        ("-p 'TOOL:ls {} ECHO:hi'", "2>&-", 0, "hi\n", ""),
+        ("-p 'TOOL:nothing {} ECHO:hi'", ">&-", 0, "", "? nothing\n  ? failed: there is no tool"),
+        ("-p ECHO:hi", "<&-", 0, "hi\n", ""),
+        ("-p PIECES=100000", "| head -c 7; exit ${PIPESTATUS[0]}", 1, "piece 0", "agent: cannot write: Broken pipe"),
+        ("-p hello", ">/dev/full", 1, "", "agent: cannot write: No space left on device\n"),
+        ("--help", ">/dev/full", 1, "", "agent: cannot write: No space left on device\n"),
+        ("-p hello", ">/dev/full 2>&1", 1, "", ""),
+        ("-p -", "<<< ECHO:there", 0, "there\n", ""),
+        ("-p -", "<<< $'\\xff'", 1, "", "agent: what stdin holds is not UTF-8 text"),
+        ("-p -", "<<< ' '", 1, "", "agent: the prompt is empty; say something\n"),
+    ],
+)
+def test_whatever_the_streams_are_it_says_what_it_can(
+    arguments: str, redirections: str, code: int, out: str, err: str
+) -> None:
+    line = f"{' '.join(AGENT)} {arguments} {redirections}"
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, check=False, timeout=20)
+    assert (done.returncode, done.stdout) == (code, out)
+    assert done.stderr.startswith(err)
+    assert bool(done.stderr) is bool(err)

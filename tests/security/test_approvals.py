@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.test_approvals import asking_supervisor, said, wait_for_question
-from tests.agent.conformance.processes import agent, asked, tool
+from tests.agent.inprocess import asked, tool, worker
 
 pytestmark = pytest.mark.process
 
@@ -19,7 +19,7 @@ async def test_s58_input_for_a_command_that_was_approved_is_asked_about_as_anoth
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    async with agent(*GATED) as client:
+    async with worker(*GATED) as client:
         prompt, call = await asked(client, tool("exec", command="sh", background=True))
         await client.call("decide", call_id=call, decision="allow")
         await client.answer(prompt)

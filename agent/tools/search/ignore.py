@@ -56,10 +56,13 @@ def _stars(pattern: str, start: int, parts: list[str]) -> int:
     return end + 1
 
 
+_CLASS = re.compile(r"\[[!^]?(?:\\.|[^\\])(?:\\.|[^\]\\])*\]", re.DOTALL)
+
+
 def _class_end(pattern: str, start: int) -> int:
-    """The index of the bracket that closes a class; a bracket that comes first in it is part of it."""
-    first = start + 1 + (pattern[start + 1 : start + 2] in {"!", "^"})
-    return pattern.find("]", first + 1)
+    """The index of the bracket that closes a class, -1: none; one that comes first or is escaped is part of it."""
+    found = _CLASS.match(pattern, start)
+    return found.end() - 1 if found else -1
 
 
 def _class(content: str) -> str:
@@ -134,7 +137,7 @@ def _rule(line: str) -> _Rule | None:
     takes_back = pattern.startswith("!")
     pattern = pattern.removeprefix("!")
     only_directories = pattern.endswith("/")
-    pattern = pattern.rstrip("/") if only_directories else pattern
+    pattern = pattern.removesuffix("/")  # of two at the end one stays, and such a pattern matches nothing
     if not pattern:
         return None
     anywhere = "" if "/" in pattern else "(?:.*/)?"

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-import httpx
 import pytest
 import trio
 
@@ -18,7 +17,6 @@ from agent.models.base import (
     ModelError,
     ModelRequest,
     Piece,
-    StopPiece,
     TextPiece,
     ThinkingPiece,
     ToolDefinition,
@@ -30,7 +28,7 @@ from agent.models.openai_stream import AnswerLimits
 from fixtures.fake_openai import FakeOpenAI
 from tests.agent.models.conftest import until_told
 from tests.house import ROOT
-from wire.entries import TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
+from wire.entries import TextBlock, TranscriptMessage
 
 KEY = "sk-very-secret"
 
@@ -89,9 +87,6 @@ async def raw_server(handle: Callable[[trio.SocketStream], Any]) -> AsyncIterato
         nursery.cancel_scope.cancel()
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
-
-
 async def test_an_answer_is_streamed_and_counted(server: FakeOpenAI, opens: Opens) -> None:
     pieces = await ask(opens(), "THINK hello", thinking="low", system_prompt="be brief")
     assert text_of(pieces) == "echo: THINK hello"
@@ -108,20 +103,9 @@ async def test_without_a_key_none_is_sent(server: FakeOpenAI, opens: Opens) -> N
     assert "authorization" not in server.seen[-1].headers
 
 
-@pytest.mark.parametrize("how", ["CRLF", "COMMENTS", "DRIP=7 COMMENTS CRLF", "NODONE", "WHOLE", "REASONING"])
+@pytest.mark.parametrize("how", ["DRIP=7 COMMENTS CRLF", "NODONE", "WHOLE", "REASONING"])
 async def test_an_answer_is_the_same_however_it_is_sent(how: str, opens: Opens) -> None:
     assert text_of(await ask(opens(), f"{how} hello")) == f"echo: {how} hello"
-
-
-async def test_the_first_piece_comes_before_the_last_is_there(opens: Opens, server: FakeOpenAI) -> None:
-    with trio.fail_after(20):
-        async with aclosing(opens(patience=Timeouts(close=60)).stream(request_of("HANG first"))) as pieces:
-            assert await anext(pieces) == TextPiece(["before hang "])
-    await until_told(server.hung_up, "HANG first")
-
-
-async def test_an_answer_that_is_too_long_for_its_server_says_so(opens: Opens) -> None:
-    assert (await ask(opens(), "FINISH=length hello"))[-1] == StopPiece("length")
 
 
 async def test_calls_share_a_connection(server: FakeOpenAI, opens: Opens) -> None:
@@ -136,36 +120,6 @@ async def test_calls_share_a_connection(server: FakeOpenAI, opens: Opens) -> Non
     assert len({seen.client_port for seen in server.seen}) == 1
 
 
-async def test_a_closed_model_can_be_asked_again(opens: Opens) -> None:
-    model = opens()
-    for _ in range(2):
-        assert await ask(model, "hello")
-        await model.aclose()
-
-
-# --- tool calls -------------------------------------------------------------------------------------------------------
-
-
-async def converse(model: OpenAIModel, text: str, tools: list[str]) -> tuple[list[list[CallPiece]], str]:
-    """Answer every call with its own input until the model has nothing but text; its calls step by step."""
-    messages = [TranscriptMessage("user", [TextBlock(text)])]
-    definitions = [ToolDefinition(name, "", {"type": "object"}) for name in tools]
-    steps: list[list[CallPiece]] = []
-    while True:
-        request = ModelRequest(f"r1.{len(steps)}", messages, tools=definitions)
-        async with aclosing(model.stream(request)) as stream:
-            pieces = [piece async for piece in stream]
-        calls = [piece for piece in pieces if isinstance(piece, CallPiece)]
-        if not calls:
-            return steps, text_of(pieces)
-        steps.append(calls)
-        named = {f"c{len(steps)}_{number}": call for number, call in enumerate(calls)}
-        blocks = [ToolUseBlock(call_id, call.name, call.input) for call_id, call in named.items()]
-        results = [ToolResultBlock(call_id, {"ok": True, "data": call.input}) for call_id, call in named.items()]
-        messages.append(TranscriptMessage("assistant", [*blocks]))
-        messages.append(TranscriptMessage("user", [*results], origin="tool"))
-
-
 async def test_a_name_that_no_server_takes_finds_its_way_there_and_back(server: FakeOpenAI, opens: Opens) -> None:
     model, tool = opens(), ToolDefinition("look up.\u00fc", "", {"type": "object"})
     await ask(model, "hello", tools=[tool])
@@ -175,31 +129,16 @@ async def test_a_name_that_no_server_takes_finds_its_way_there_and_back(server: 
     assert [piece.name for piece in await ask(model, text, tools=[tool]) if isinstance(piece, CallPiece)] == [tool.name]
 
 
-@pytest.mark.parametrize(("how", "given"), [("BROKEN_ARGS", '{"a": 1'), ("NO_ARGS", {}), ("ODD_ARGS", {"a": 1})])
-async def test_arguments_are_what_the_model_sent(how: str, given: object, opens: Opens) -> None:
-    text = f"{how} SCRIPT:{json.dumps([{'call': 'read', 'arguments': {'a': 1}}, 'finished'])}"
-    steps, answer = await converse(opens(), text, ["read"])
-    assert [[call.input for call in calls] for calls in steps] == [[given]]
-    assert answer == "finished"
-
-
-# --- failures ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "message", "transient"),
     [
         ("STATUS=500", "answered 500: fake internal error", True),
-        ("STATUS=429", "answered 429", True),
         ("STATUS=401", "answered 401: .*OPENAI_API_KEY", False),
-        ("STATUS=400", "answered 400", False),
         ("STATUS=307", "answered 307", False),
         ("CUT", "in the middle", True),
         ("RESET", "broke off", True),
-        ("BADJSON", "cannot be read", False),
         ("STREAMERROR", "failed: the model is overloaded", True),
         ("HTML", "web page: is the base URL right", False),
-        ("FINISH=content_filter hello", "content filter", False),
     ],
 )
 async def test_failures_say_what_happened_and_whether_it_may_pass(
@@ -208,12 +147,6 @@ async def test_failures_say_what_happened_and_whether_it_may_pass(
     with pytest.raises(ModelError, match=message) as failure:
         await ask(opens(), text)
     assert failure.value.transient == transient
-
-
-async def test_a_frame_over_the_limit_is_refused_and_one_below_is_not(opens: Opens) -> None:
-    model = opens(limits=AnswerLimits(event_bytes=100_000))
-    assert len(text_of(await ask(model, "FRAME=90000"))) > 90_000
-    assert "too much at once" in str(await failure_of(model, "FRAME=200000"))
 
 
 @pytest.mark.parametrize(
@@ -288,24 +221,20 @@ async def test_the_key_shows_in_no_error(opens: Opens) -> None:
     assert KEY not in "".join(traceback.format_exception(error))
 
 
-# --- leaving and coming again -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("text", ["HANG cancelled", "HANGHEAD cancelled"])
-async def test_a_call_that_is_cancelled_closes_its_connection(text: str, server: FakeOpenAI, opens: Opens) -> None:
+async def test_a_call_that_is_cancelled_closes_its_connection_and_the_model_goes_on(
+    text: str, server: FakeOpenAI, opens: Opens
+) -> None:
+    model = opens()
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask, opens(), text)
+            nursery.start_soon(ask, model, text)
             await until_told(server.hanging, text)
             nursery.cancel_scope.cancel()
         await until_told(server.hung_up, text)
-
-
-async def test_a_model_goes_on_after_a_call_was_left(opens: Opens) -> None:
-    model = opens()
-    async with aclosing(model.stream(request_of("CHUNKS=2000"))) as pieces:
-        await anext(pieces)
     assert text_of(await ask(model, "hello")) == "echo: hello"
+    await model.aclose()
+    assert text_of(await ask(model, "again")) == "echo: again"
 
 
 @pytest.mark.process
@@ -320,8 +249,3 @@ def test_a_worker_that_needs_no_server_never_loads_what_speaks_to_one() -> None:
         "assert 'httpx' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-P", "-c", program], check=True, timeout=20, cwd=ROOT)
-
-
-def test_httpx_is_as_we_know_it() -> None:
-    """Tracebacks and logs show headers only as httpx shows them: without the key."""
-    assert KEY not in repr(httpx.Headers({"Authorization": f"Bearer {KEY}"}))

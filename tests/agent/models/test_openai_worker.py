@@ -1,20 +1,13 @@
 """A whole worker whose model is on the other side of HTTP."""
 
-import json
-import os
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from agent.models.openai import OpenAIModel
 from fixtures.fake_openai import FakeOpenAI
 from tests.agent.inprocess import Client, worker
-from tests.agent.models.conftest import until_told
-from tests.house import ROOT
 
 ARGUMENTS = ("--provider", "openai", "--model", "fake-1")
 
@@ -42,36 +35,6 @@ async def client(endpoint: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         await model.aclose()
 
 
-async def test_a_conversation_goes_through_tools_to_its_answer_and_on(
-    workspace: Path, server: FakeOpenAI, client: Client
-) -> None:
-    (workspace / "a.txt").write_text("what is in a")
-    steps = [
-        [{"call": "read", "arguments": {"path": "a.txt"}}, {"call": "nonsense", "arguments": {}}],
-        "that was all",
-    ]
-    result = await client.prompt(f"SCRIPT:{json.dumps(steps)}")
-    assert (result.stop_reason, result.text) == ("stop", "that was all")
-    assert result.usage.input_tokens > 0
-    assert (await client.prompt("and you?")).text == "echo: and you?"
-    sent = server.seen[-1].body["messages"]
-    roles = [message["role"] for message in sent]
-    assert roles == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
-    assert "what is in a" in sent[3]["content"]
-    assert "nonsense" in sent[4]["content"]
-
-
-async def test_a_call_with_broken_arguments_gets_a_validation_error_and_the_model_goes_on(
-    server: FakeOpenAI, client: Client
-) -> None:
-    steps = [{"call": "read", "arguments": {"path": "a.txt"}}, "that was all"]
-    result = await client.prompt(f"BROKEN_ARGS SCRIPT:{json.dumps(steps)}")
-    assert (result.stop_reason, result.text) == ("stop", "that was all")
-    call, answer = server.seen[-1].body["messages"][-2:]
-    assert json.loads(call["tool_calls"][0]["function"]["arguments"]) == {"invalid_arguments": '{"path": "a.txt"'}
-    assert json.loads(answer["content"])["error_type"] == "validation"
-
-
 @pytest.mark.parametrize("compat", ["", "no-answer-options"])
 async def test_what_an_answer_is_to_be_is_passed_on_or_told_in_words(
     server: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, compat: str
@@ -90,20 +53,6 @@ async def test_what_an_answer_is_to_be_is_passed_on_or_told_in_words(
     is_passed_on = not compat
     assert ("response_format" in body, "tool_choice" in body) == (is_passed_on, is_passed_on)
     assert ("city" in body["messages"][0]["content"]) == (not is_passed_on)
-
-
-async def test_an_abort_ends_the_answer_and_its_connection_and_keeps_what_was_said(
-    server: FakeOpenAI, client: Client
-) -> None:
-    prompt = await client.send("prompt", text="HANG aborted")
-    await client.event("assistant_message", partial="before hang ")
-    assert (await client.call("ping")) == {}
-    await client.call("abort")
-    result = (await client.answer(prompt))["result"]
-    assert (result["stop_reason"], result["text"]) == ("aborted", "before hang ")
-    with trio.fail_after(10):
-        await until_told(server.hung_up, "HANG aborted")
-    assert (await client.prompt("go on")).text == "echo: go on"
 
 
 @pytest.mark.parametrize(
@@ -131,13 +80,3 @@ async def test_a_conversation_of_a_large_model_goes_on_with_a_small_one(client: 
     await client.call("set_model", provider="openai", model="fake-window-16000")
     for _ in range(2):
         assert (await client.prompt("and now?")).text == "echo: and now?"
-
-
-@pytest.mark.process
-async def test_the_terminal_front_speaks_with_a_server_too() -> None:
-    command = [sys.executable, "-P", "-m", "agent", *ARGUMENTS, "--no-session", "-p", "hello"]
-    with trio.fail_after(20):
-        done = await trio.run_process(
-            command, capture_stdout=True, capture_stderr=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
-        )
-    assert (done.stdout, done.stderr) == (b"echo: hello\n", b"")

@@ -66,14 +66,12 @@ async def ask(model: Unsteady) -> tuple[list[Piece], list[dict[str, Any]]]:
 
 async def test_an_answer_comes_after_three_retries_each_of_them_told(autojump_clock: trio.testing.MockClock) -> None:
     before = trio.current_time()
-    pieces, told = await ask(Unsteady([PASSING], [PASSING], [PASSING], [TextPiece(["hello"])]))
-    assert pieces == [TextPiece(["hello"])]
+    count = UsagePiece(1, 1)  # which shows nothing
+    pieces, told = await ask(Unsteady([PASSING], [count, PASSING], [PASSING], [TextPiece(["hello"])]))
+    assert pieces == [count, TextPiece(["hello"])]
     assert trio.current_time() - before == pytest.approx(14)
-    assert [(data["severity"], data["phase"], data["attempt"], data["delay"]) for data in told] == [
-        ("warn", "model", 1, 2.0),
-        ("warn", "model", 2, 4.0),
-        ("warn", "model", 3, 8.0),
-    ]
+    assert [(data["attempt"], data["delay"]) for data in told] == [(1, 2.0), (2, 4.0), (3, 8.0)]
+    assert {(data["severity"], data["phase"]) for data in told} == {("warn", "model")}
     assert told[0]["message"] == "busy; trying again in 2 s (1 of 3)"
 
 
@@ -89,17 +87,4 @@ async def test_what_was_shown_is_not_said_again(shown: Piece) -> None:
     model = Unsteady([shown, PASSING], [TextPiece(["hello"])])
     with pytest.raises(ModelError, match="busy"):
         await ask(model)
-    assert len(model.attempts) == 1
-
-
-async def test_a_count_of_tokens_shows_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    pieces, _ = await ask(Unsteady([UsagePiece(1, 1), PASSING], [TextPiece(["hello"])]))
-    assert pieces == [UsagePiece(1, 1), TextPiece(["hello"])]
-
-
-async def test_a_wait_can_be_cancelled(autojump_clock: trio.testing.MockClock) -> None:
-    model = Unsteady([PASSING], [])
-    with trio.move_on_after(1) as scope:
-        await ask(model)
-    assert scope.cancelled_caught
     assert len(model.attempts) == 1

@@ -116,25 +116,6 @@ def test_line_ends_make_no_difference(text: str, edits: list[Edit]) -> None:
     assert marked == (None if unix is None else "\ufeff" + unix)
 
 
-@given(st.text(st.sampled_from("ab\n\r"), max_size=60), st.data())
-def test_outside_the_replaced_piece_every_byte_stays(text: str, data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, len(text)))
-    end = data.draw(st.integers(start, len(text)))
-    old = text[start:end]
-    try:
-        (change,) = plan_changes(text, [Edit(old, "NEW")]) if old else [None]
-    except EditError:
-        return
-    if change is not None:
-        result = apply_changes(text, [change])
-        assert result.startswith(text[: change.start])
-        assert result.endswith(text[change.end :])
-        assert text[change.start : change.end].replace("\r\n", "\n") == old.replace("\r\n", "\n")
-
-
-# --- diffs ----------------------------------------------------------------------------------------------------------
-
-
 def patched(text: str, diff: str) -> str:
     """Apply a unified diff by its hunk headers, and insist that every context line is right."""
     old, new, position = text.split("\n"), list[str](), 0

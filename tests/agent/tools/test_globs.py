@@ -75,6 +75,8 @@ def test_any_pattern_is_translated_or_refused_as_one(pattern: str) -> None:
         ("[z-a]\nb", "b", "file", True),
         ("", "a", "file", False),
         ("/\n!\n", "a", "file", False),
+        ("[#\\]", "#", "file", False),
+        ("?//", "a", "directory", False),  # as git has it
         ("{a,b}", "a", "file", False),
     ],
 )

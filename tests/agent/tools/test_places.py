@@ -19,22 +19,10 @@ from agent.tools.read import ReadTool
 from agent.tools.write import WriteTool
 from tests.agent.tools.using import Bench
 
+OUTSIDE = "/etc/passwd ../outside link/passwd a/../../b loose ~/x ~ link/new/deeper hop/passwd .."
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/etc/passwd",
-        "../outside",
-        "link/passwd",
-        "a/../../b",
-        "loose",
-        "~/x",
-        "~",
-        "link/new/deeper",
-        "hop/passwd",
-        "..",
-    ],
-)
+
+@pytest.mark.parametrize("path", OUTSIDE.split())
 async def test_nothing_outside_is_read_written_or_edited(bench: Bench, workspace: Path, path: str) -> None:
     (workspace / "link").symlink_to("/etc")
     (workspace / "hop").symlink_to("link")
@@ -52,32 +40,24 @@ async def test_nothing_outside_is_read_written_or_edited(bench: Bench, workspace
     assert (workspace.parent / "outside").read_text() == "secret"
 
 
-async def test_links_inside_are_followed_and_stay(bench: Bench, workspace: Path) -> None:
+async def test_links_inside_are_followed_and_outside_is_open_where_that_is_allowed(
+    bench: Bench, workspace: Path
+) -> None:
     (workspace / "real").mkdir()
     (workspace / "dir").symlink_to("real")
     (workspace / "name").symlink_to(workspace / "real" / "file")
     await bench.use(WriteTool(), path="dir/file", content="one")
     await bench.use(WriteTool(), path="name", content="two")
-    assert (workspace / "real/file").read_text() == "two"
-    assert (workspace / "name").is_symlink()
-
-
-async def test_outside_is_open_where_that_is_allowed(workspace: Path) -> None:
+    assert ((workspace / "real/file").read_text(), (workspace / "name").is_symlink()) == ("two", True)
+    bench.context.environment["HOME"] = str(workspace)  # a home that holds the workspace can be named by its sign
+    await bench.use(WriteTool(), path="~/a", content="x")
+    await bench.use(WriteTool(), path="./~", content="y")
+    assert ((workspace / "a").read_text(), (workspace / "~").read_text()) == ("x", "y")
     bench = Bench(workspace, allow_outside=True)
     await bench.use(WriteTool(), path="../beside", content="x")
     assert await bench.text(ReadTool(), path=str(workspace.parent / "beside")) == "x"
     await bench.use(WriteTool(), path="~/note", content="at home")
     assert (workspace.parent / "home/note").read_text() == "at home"
-
-
-async def test_the_full_texts_of_results_may_be_read_but_not_written(workspace: Path) -> None:
-    outputs = workspace.parent / "outputs"
-    outputs.mkdir()
-    (outputs / "full.txt").write_text("all of it")
-    bench = Bench(workspace, outputs=str(outputs))
-    assert await bench.text(ReadTool(), path=str(outputs / "full.txt")) == "all of it"
-    with pytest.raises(ToolError, match="outside"):
-        await bench.use(WriteTool(), path=str(outputs / "full.txt"), content="x")
 
 
 @pytest.mark.parametrize("outside", [False, True])
@@ -152,26 +132,18 @@ def test_a_link_that_comes_between_the_look_and_the_opening_is_not_followed(
         ("a\0b", "NUL"),
         ("x" * (MAX_PATH + 1), "has 4097 characters"),
         ("\ud800", "half of a surrogate pair"),
+        ("x" * 256, "File name too long"),
+        ("circle/below", "cannot read circle"),
+        ("file/below", "Not a directory"),
     ],
 )
-def test_what_is_no_path_is_said_to_be_none(bench: Bench, path: str, message: str) -> None:
-    with pytest.raises(ToolError, match=message) as caught:
-        resolve_path(bench.context, path)
-    str(caught.value).encode()
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [("x" * 256, "File name too long"), ("circle/below", "cannot read circle"), ("file/below", "Not a directory")],
-)
-async def test_what_the_system_refuses_is_told_with_advice(
-    bench: Bench, workspace: Path, path: str, message: str
-) -> None:
+async def test_what_is_no_path_is_refused_in_words(bench: Bench, workspace: Path, path: str, message: str) -> None:
     (workspace / "circle").symlink_to("circle")
     (workspace / "file").touch()
     with pytest.raises(ToolError, match=message) as caught:
         await bench.use(ReadTool(), path=path)
-    assert caught.value.recommendations
+    str(caught.value).encode()
+    assert caught.value.recommendations or caught.value.error_type == "validation"
 
 
 async def test_paths_longer_than_the_system_takes_at_once_still_work(bench: Bench, workspace: Path) -> None:
@@ -183,23 +155,13 @@ async def test_paths_longer_than_the_system_takes_at_once_still_work(bench: Benc
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 async def test_what_may_not_be_read_or_written_is_told(bench: Bench, workspace: Path) -> None:
-    (workspace / "closed").write_text("x")
-    (workspace / "closed").chmod(0)
-    (workspace / "fixed").write_text("x")
-    (workspace / "fixed").chmod(0o444)
+    for name, mode in (("closed", 0), ("fixed", 0o444)):
+        (workspace / name).write_text("x")
+        (workspace / name).chmod(mode)
     with pytest.raises(ToolError, match="cannot read closed: Permission denied"):
         await bench.use(ReadTool(), path="closed")
     with pytest.raises(ToolError, match="cannot write fixed: it is read-only"):
         await bench.use(WriteTool(), path="fixed", content="y")
-
-
-async def test_a_home_that_holds_the_workspace_can_be_named_by_its_sign(workspace: Path) -> None:
-    bench = Bench(workspace)
-    home = bench.context.environment["HOME"] = str(workspace)
-    await bench.use(WriteTool(), path="~/a", content="x")
-    await bench.use(WriteTool(), path="./~", content="y")
-    assert home == str(workspace)
-    assert ((workspace / "a").read_text(), (workspace / "~").read_text()) == ("x", "y")
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9", b"two\nlines", b"bell\x07", "nbsp\xa0".encode(), "日本 😀".encode()])

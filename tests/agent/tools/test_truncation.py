@@ -3,10 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.pages import MAX_BYTES, MAX_LINES, excerpt, shorten
+from agent.tools.pages import MAX_BYTES, MAX_LINES, PageBuilder, cut_text, excerpt, shorten
 
 TEXTS = st.lists(st.sampled_from(["a", "€", "\n", "\r", "x" * 20_000, "😀\n" * 1500, "\n" * 1500]), max_size=12)
 
@@ -68,10 +69,46 @@ def test_calls_that_save_at_once_lose_none_of_their_outputs(tmp_path: Path) -> N
     def save(number: int) -> str:
         return shorten(f"{number}\n" * 3000, keep="end", outputs=str(outputs))
 
-    for number in range(100):
+    for number in range(20):
         save(number)
     with ThreadPoolExecutor(8) as threads:
         shown = list(threads.map(save, range(200)))
     assert [text.partition("\n")[0] for text in shown if "; the full text is in " not in text] == []
     last = shown[-1].partition("]")[0].rpartition(" ")[2]
     assert Path(last).read_text() == "199\n" * 3000
+
+
+@given(st.text(min_size=1), st.integers(min_value=0, max_value=400))
+def test_a_cut_never_splits_a_character(text: str, at: int) -> None:
+    data = text.encode()
+    cut = cut_text(data[:at])
+    assert text.startswith(cut)
+    assert len(cut.encode()) > min(at, len(data)) - 4
+
+
+@given(st.lists(st.binary(max_size=3000).map(lambda line: line.replace(b"\n", b"") + b"\n"), max_size=60), st.data())
+def test_a_page_holds_whole_lines_within_the_bounds(lines: list[bytes], data: st.DataObject) -> None:
+    limit = data.draw(st.integers(1, 80))
+    builder = PageBuilder(1, limit)
+    more = not builder.feed(lines)
+    page = builder.page(more=more)
+    shown = lines[: page.last]
+    assert page.text == b"".join(shown).decode(errors="replace")
+    assert len(b"".join(shown)) <= MAX_BYTES
+    assert len(shown) <= min(limit, MAX_LINES)
+    assert more == (len(shown) < len(lines))
+    if more:
+        assert len(shown) == limit or len(b"".join(lines[: page.last + 1])) > MAX_BYTES
+
+
+@pytest.mark.parametrize(
+    ("taken", "note"),
+    [
+        ([b"a\n"], ""),
+        ([b"a\n", b"b\n", b"c\n"], "\n[Showing lines 5-6 of 9. Use offset=7 to go on.]"),
+        ([b"x" * 60_000], "\n\n[Line 5 is longer than 50000 bytes: this is its beginning. Use exec for the rest.]"),
+    ],
+)
+def test_a_page_says_what_it_leaves_out(taken: list[bytes], note: str) -> None:
+    builder = PageBuilder(5, 2)
+    assert builder.page(more=not builder.feed(taken)).footer(9) == note
