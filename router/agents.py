@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -74,15 +74,6 @@ def find_agent(
     return AgentDecision(agent=settings.default_agent, layer="default", text=text, bindings=bindings, reason=reason)
 
 
-# --- bindings ---------------------------------------------------------------------------------------------------------
-
-
-class _Condition(NamedTuple):
-    name: str
-    failed: str
-    """Why it does not hold; empty = it does."""
-
-
 def _best_binding(settings: Sequence[Binding], findings: Sequence[BindingDecision]) -> BindingDecision | None:
     """An exact peer beats every sum without one; of equals ``max`` takes the first."""
     matching = [finding for finding in findings if finding.score is not None]
@@ -91,35 +82,31 @@ def _best_binding(settings: Sequence[Binding], findings: Sequence[BindingDecisio
 
 def _evaluate_binding(index: int, binding: Binding, source: MessageSource) -> BindingDecision:
     conditions = list(_conditions(binding, source))
-    failed = next((condition.failed for condition in conditions if condition.failed), None)
-    score = sum(_SCORES[condition.name] for condition in conditions)
+    failed = next((why for _, why in conditions if why), None)
+    score = sum(_SCORES[name] for name, _ in conditions)
     return BindingDecision(index=index, agent=binding.agent, score=None if failed else score, failed=failed)
 
 
-def _conditions(binding: Binding, source: MessageSource) -> Iterator[_Condition]:
-    """What the binding asks for, in the order in which a person would look."""
+def _conditions(binding: Binding, source: MessageSource) -> Iterator[tuple[str, str]]:
+    """The name of each condition, in the order in which a person would look, and why it fails; empty = it holds."""
     yield from _compare("channel", binding.channel, source.channel)
     yield from _compare("account", binding.account, account_of(source))
     yield from _compare("guild", binding.guild, source.guild_id)
     if binding.roles:
         has_one = not set(binding.roles).isdisjoint(source.member_role_ids)
-        yield _Condition("roles", "" if has_one else f"the sender has no role {' or '.join(binding.roles)}")
+        yield ("roles", "" if has_one else f"the sender has no role {' or '.join(binding.roles)}")
     yield from _compare("parent", _format_peer(binding.parent), _format_peer(source.parent_peer))
     yield from _compare("peer", _format_peer(binding.peer), _format_peer(peer_of(source)))
 
 
-def _compare(name: str, wanted: str | None, found: str | None) -> Iterator[_Condition]:
+def _compare(name: str, wanted: str | None, found: str | None) -> Iterator[tuple[str, str]]:
     if wanted is not None:
-        failed = "" if wanted == found else f"{name} is {found or 'not given'}, not {wanted}"
-        yield _Condition(name, failed)
+        yield name, "" if wanted == found else f"{name} is {found or 'not given'}, not {wanted}"
 
 
 def _format_peer(peer: Peer | None) -> str | None:
     """A peer as people write it; the kind has no blank, so that no two peers look the same."""
     return None if peer is None else f"{peer.kind} {peer.id}"
-
-
-# --- the prefix -------------------------------------------------------------------------------------------------------
 
 
 def _match_prefix(agents: Collection[str], commands: Collection[str], text: str) -> tuple[str | None, str, str]:
@@ -133,9 +120,6 @@ def _match_prefix(agents: Collection[str], commands: Collection[str], text: str)
     if name not in agents:
         return None, text, f"there is no agent {name}"
     return name, text[found.end() :], f"the text begins with /{name}"
-
-
-_Candidate = tuple[str, str | None]
 
 
 class RoleDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +142,8 @@ def find_role(tables: RoleTables, source: MessageSource, agent: str) -> RoleDeci
     return RoleDecision(role="default", source="default", unset=unset)
 
 
-def _candidates(tables: RoleTables, source: MessageSource, agent: str) -> Iterator[_Candidate]:
+def _candidates(tables: RoleTables, source: MessageSource, agent: str) -> Iterator[tuple[str, str | None]]:
+    """The settings that may name the role, the most specific first, each with what it says."""
     match source.channel:
         case "telegram":
             yield from _telegram(tables.telegram, source)
@@ -169,7 +154,7 @@ def _candidates(tables: RoleTables, source: MessageSource, agent: str) -> Iterat
     yield f"agents.{agent}", tables.agents.get(agent)
 
 
-def _telegram(table: TelegramRoles, source: MessageSource) -> Iterator[_Candidate]:
+def _telegram(table: TelegramRoles, source: MessageSource) -> Iterator[tuple[str, str | None]]:
     if source.chat_type != "dm":
         groups = [(name, table.groups.get(name, TelegramGroupRoles())) for name in (source.chat_id, "*")]
         if topic := source.topic_id:
@@ -182,16 +167,11 @@ def _telegram(table: TelegramRoles, source: MessageSource) -> Iterator[_Candidat
     yield "telegram.default", table.default
 
 
-def _discord(table: DiscordRoles, source: MessageSource) -> Iterator[_Candidate]:
+def _discord(table: DiscordRoles, source: MessageSource) -> Iterator[tuple[str, str | None]]:
     if source.guild_id:
         guild = table.guilds.get(source.guild_id, GuildRoles())
-        for chat in _chat_ids(source):
+        parent = source.parent_peer  # the channel that the chat is a thread of
+        for chat in [source.chat_id] if parent is None else [source.chat_id, parent.id]:
             yield f"discord.guilds.{source.guild_id}.channels.{chat}", guild.channels.get(chat)
         yield f"discord.guilds.{source.guild_id}.role", guild.role
     yield "discord.default", table.default
-
-
-def _chat_ids(source: MessageSource) -> list[str]:
-    """The chat, and the channel that it is a thread of."""
-    parent = source.parent_peer
-    return [source.chat_id] if parent is None else [source.chat_id, parent.id]

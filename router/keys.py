@@ -37,49 +37,35 @@ def encode_part(identifier: str) -> str:
     return _RESERVED.sub(lambda found: quote(found[0], safe=""), identifier)
 
 
-def decode_part(part: str) -> str:
+def _decode_part(part: str) -> str:
     """The identifier that a part means; escapes that are not needed are understood too. Raises UsageError."""
     if _BAD_ESCAPE.search(part):
         raise UsageError(
-            f"{quote_for_error(part)} in a session key has a % that no escape follows; a plain % is written %25"
+            f"{_quote_for_error(part)} in a session key has a % that no escape follows; a plain % is written %25"
         )
     try:
         return unquote(part, errors="strict")
     except UnicodeDecodeError as exc:
-        raise UsageError(f"the escapes of {quote_for_error(part)} in a session key are no UTF-8") from exc
+        raise UsageError(f"the escapes of {_quote_for_error(part)} in a session key are no UTF-8") from exc
 
 
-def check_agent(agent: str) -> None:
-    """Raise UsageError for what is no agent id."""
-    if not _AGENT_ID.fullmatch(agent):
-        raise UsageError(f"{quote_for_error(agent)} is no agent in a session key: 1 to 64 of a-z, 0-9, _ and -")
-
-
-def check_identifier(name: str, value: str) -> None:
+def _check_identifier(name: str, value: str) -> None:
     """Raise UsageError for an empty identifier, and for one with half a character (a lone surrogate) in it."""
     if not value:
         raise UsageError(f"a session key needs its {name}, and the one given is empty")
     try:
         value.encode()
     except UnicodeEncodeError as exc:
-        raise UsageError(f"the {name} {quote_for_error(value)} of a session key is no Unicode text") from exc
+        raise UsageError(f"the {name} {_quote_for_error(value)} of a session key is no Unicode text") from exc
 
 
-def check_length(text: str) -> None:
+def _check_length(text: str) -> None:
     """Raise UsageError for a key longer than any may be."""
     if len(text) > MAX_KEY_LENGTH:
         raise UsageError(f"a session key has 1 to {MAX_KEY_LENGTH} characters, this one has {len(text)}")
 
 
-def check_printable(text: str) -> None:
-    """Raise UsageError for the text of a structured key in which something stands that only an escape may stand for."""
-    if _RAW_UNPRINTABLE.search(text):
-        raise UsageError(
-            f"the session key {quote_for_error(text)} holds characters that cannot be shown; write them as %XX"
-        )
-
-
-def quote_for_error(text: str) -> str:
+def _quote_for_error(text: str) -> str:
     """The text as an error may show it, whatever it holds."""
     return ascii(text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}...")
 
@@ -99,13 +85,15 @@ class _Key(msgspec.Struct, frozen=True):
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if name == "agent":
-                check_agent(value)
+                if not _AGENT_ID.fullmatch(value):
+                    text = _quote_for_error(value)
+                    raise UsageError(f"{text} is no agent in a session key: 1 to 64 of a-z, 0-9, _ and -")
             elif isinstance(value, str):
-                check_identifier(name, value)
+                _check_identifier(name, value)
             elif isinstance(value, tuple):
                 for part in value:
-                    check_identifier("name", part)
-        check_length(format_session_key(self))  # type: ignore[arg-type]  # every subclass is one of SessionKey
+                    _check_identifier("name", part)
+        _check_length(format_session_key(self))  # type: ignore[arg-type]  # every subclass is one of SessionKey
 
 
 class MainKey(_Key, frozen=True):
@@ -166,7 +154,7 @@ class NamedKey(_Key, frozen=True):
         """Refuse a name without parts, and one that would read back as another kind of key."""
         super().__post_init__()
         if not self.name or _agent_form(self.agent, [encode_part(part) for part in self.name]) is not None:
-            text = quote_for_error(":".join(self.name))
+            text = _quote_for_error(":".join(self.name))
             raise UsageError(f"{text} is no name for a session key: it is empty, or has the form of another key")
 
 
@@ -193,17 +181,17 @@ class FreeKey(_Key, frozen=True):
             raise UsageError(f"a session key has 1 to {MAX_KEY_LENGTH} characters, this one is empty")
         if self.text.strip() in ("", "*"):
             raise UsageError(
-                f"{quote_for_error(self.text)} is no session key: a blank names nothing, and * means all of them"
+                f"{_quote_for_error(self.text)} is no session key: a blank names nothing, and * means all of them"
             )
         if not self.text.isprintable():
             raise UsageError(
-                f"the session key {quote_for_error(self.text)} holds characters that cannot be printed; drop them"
+                f"the session key {_quote_for_error(self.text)} holds characters that cannot be printed; drop them"
             )
         if _is_structured(self.text):
             raise UsageError(
-                f"{quote_for_error(self.text)} is no free session key, since it begins like a structured one"
+                f"{_quote_for_error(self.text)} is no free session key, since it begins like a structured one"
             )
-        check_length(self.text)
+        _check_length(self.text)
 
 
 SessionKey = MainKey | DmKey | GroupKey | ChannelKey | NamedKey | CronKey | HookKey | FreeKey
@@ -234,9 +222,6 @@ def session_dir(data_dir: Path, key: SessionKey | str) -> Path:
     return data_dir / "by-session" / file_name(key if isinstance(key, str) else format_session_key(key))
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
-
-
 def format_session_key(key: SessionKey) -> str:
     """The text of a key; ``parse_session_key`` makes the same key of it."""
     parts: tuple[str, ...]
@@ -252,14 +237,8 @@ def format_session_key(key: SessionKey) -> str:
             place = _channel_parts(key.channel, key.account)
             parts = ("agent", key.agent, *place, *_named_parts("group", key.chat), *_named_parts("topic", key.topic))
         case ChannelKey():
-            place = _channel_parts(key.channel, None)
-            parts = (
-                "agent",
-                key.agent,
-                *place,
-                *_named_parts("channel", key.chat),
-                *_named_parts("thread", key.thread),
-            )
+            chat = (*_named_parts("channel", key.chat), *_named_parts("thread", key.thread))
+            parts = ("agent", key.agent, encode_part(key.channel), *chat)
         case NamedKey(agent, name):
             parts = ("agent", agent, *map(encode_part, name))
         case CronKey(identifier):
@@ -279,29 +258,30 @@ def _named_parts(name: str, identifier: str | None) -> tuple[str, ...]:
     return () if identifier is None else (name, encode_part(identifier))
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
-
-
 def parse_session_key(text: str) -> SessionKey:
     """The key that a text means; what has one meaning only is understood, also where we would write it otherwise.
 
     Raises UsageError for a text that begins like a structured key and has none of its forms, and for a free one that
     no listing could show.
     """
-    check_length(text)
+    _check_length(text)
     if not _is_structured(text):
         return FreeKey(text)
-    check_printable(text)
+    if _RAW_UNPRINTABLE.search(text):
+        raise UsageError(
+            f"the session key {_quote_for_error(text)} holds characters that cannot be shown; write them as %XX"
+        )
     key: SessionKey | None = None
     match text.split(":"):
         case ["agent", agent, first, *rest]:
-            key = _agent_key(agent.lower(), [first, *rest])
+            parts = [first, *rest]
+            key = _agent_form(agent.lower(), parts) or NamedKey(agent.lower(), tuple(map(_decode_part, parts)))
         case ["cron", job]:
-            key = CronKey(decode_part(job))
+            key = CronKey(_decode_part(job))
         case ["hook", hook]:
-            key = HookKey(decode_part(hook))
+            key = HookKey(_decode_part(hook))
     if key is None:
-        raise UsageError(f"{quote_for_error(text)} is no session key; {_FORMS}")
+        raise UsageError(f"{_quote_for_error(text)} is no session key; {_FORMS}")
     return key
 
 
@@ -311,20 +291,16 @@ def _is_structured(text: str) -> bool:
     return bool(colon) and namespace.lower() in _NAMESPACES
 
 
-def _agent_key(agent: str, parts: list[str]) -> SessionKey:
-    return _agent_form(agent, parts) or NamedKey(agent, tuple(map(decode_part, parts)))
-
-
 def _agent_form(agent: str, parts: list[str]) -> SessionKey | None:
     match parts:
         case ["main"] | ["main", "main"]:
             return MainKey(agent)
         case ["dm" | "direct", sender] | ["dm" | "direct", "unlinked", sender]:
-            return DmKey(agent=agent, sender=decode_part(sender), unlinked=len(parts) == 3)
+            return DmKey(agent=agent, sender=_decode_part(sender), unlinked=len(parts) == 3)
         case [channel, "account", account, *form]:
-            return _key_in_channel(agent, decode_part(channel), decode_part(account), form)
+            return _key_in_channel(agent, _decode_part(channel), _decode_part(account), form)
         case [channel, *form]:
-            return _key_in_channel(agent, decode_part(channel), None, form)
+            return _key_in_channel(agent, _decode_part(channel), None, form)
         case _:
             return None
 
@@ -332,16 +308,16 @@ def _agent_form(agent: str, parts: list[str]) -> SessionKey | None:
 def _key_in_channel(agent: str, channel: str, account: str | None, form: list[str]) -> SessionKey | None:
     match form:
         case ["dm" | "direct", sender] | ["dm" | "direct", "unlinked", sender]:
-            sender, unlinked = decode_part(sender), len(form) == 3
+            sender, unlinked = _decode_part(sender), len(form) == 3
             return DmKey(agent=agent, channel=channel, account=account, sender=sender, unlinked=unlinked)
         case ["group", chat]:
-            return GroupKey(agent=agent, channel=channel, account=account, chat=decode_part(chat))
+            return GroupKey(agent=agent, channel=channel, account=account, chat=_decode_part(chat))
         case ["group", chat, "topic", topic]:
-            chat, topic = decode_part(chat), decode_part(topic)
+            chat, topic = _decode_part(chat), _decode_part(topic)
             return GroupKey(agent=agent, channel=channel, account=account, chat=chat, topic=topic)
         case ["channel", chat] if account is None:
-            return ChannelKey(agent=agent, channel=channel, chat=decode_part(chat))
+            return ChannelKey(agent=agent, channel=channel, chat=_decode_part(chat))
         case ["channel", chat, "thread", thread] if account is None:
-            return ChannelKey(agent=agent, channel=channel, chat=decode_part(chat), thread=decode_part(thread))
+            return ChannelKey(agent=agent, channel=channel, chat=_decode_part(chat), thread=_decode_part(thread))
         case _:
             return None

@@ -14,18 +14,14 @@ from router.settings import RouterSettings
 from router.source import MessageSource
 from router.workspaces import WorkspaceDecision, find_workspace
 
-DIRECT_PRIORITY = 10
-GROUP_PRIORITY = 5
-WEBHOOK_PRIORITY = 3
-DEFAULT_PRIORITY = 5
-PRIORITY_SENDER_BONUS = 2
+_DIRECT, _GROUP, _WEBHOOK, _OTHER = 10, 5, 3, 5
+_PRIORITY_SENDER_BONUS = 2
 """More for a sender of ``router.priority_senders``."""
-
 _WEBHOOK_CHANNELS = frozenset({"webhook", "hook"})
 """Names of channels over which programs write."""
 
 
-class PriorityDecision(msgspec.Struct, frozen=True, kw_only=True):
+class PriorityDecision(msgspec.Struct, frozen=True):
     """The priority of a message, and why: higher ones are served first."""
 
     priority: int
@@ -37,45 +33,40 @@ def find_priority(
 ) -> PriorityDecision:
     """The priority that the caller has ``said``, else that of the source; without one that of the session's key."""
     if said is not None:
-        return PriorityDecision(priority=said, reason="as its caller says")
-    if source is None and ":" not in session:  # only a structured key says more
-        return PriorityDecision(priority=DEFAULT_PRIORITY, reason="a message without a source")
+        return PriorityDecision(said, "as its caller says")
     if source is None:
         return _session_priority(session)
     found = _source_priority(source)
-    if _is_priority_sender(settings, source):
-        reason = f"{found.reason}, from a sender of router.priority_senders"
-        return PriorityDecision(priority=found.priority + PRIORITY_SENDER_BONUS, reason=reason)
-    return found
+    listed = find_identity({"": settings.priority_senders}, source.channel, source.sender_id)
+    if listed.link is None:
+        return found
+    return PriorityDecision(
+        found.priority + _PRIORITY_SENDER_BONUS, f"{found.reason}, from a sender of router.priority_senders"
+    )
 
 
 def _source_priority(source: MessageSource) -> PriorityDecision:
     if source.channel in _WEBHOOK_CHANNELS:
-        return PriorityDecision(priority=WEBHOOK_PRIORITY, reason="a webhook")
+        return PriorityDecision(_WEBHOOK, "a webhook")
     if source.chat_type == "dm":
-        return PriorityDecision(priority=DIRECT_PRIORITY, reason="a direct message")
-    return PriorityDecision(priority=GROUP_PRIORITY, reason=f"a message in a {source.chat_type}")
+        return PriorityDecision(_DIRECT, "a direct message")
+    return PriorityDecision(_GROUP, f"a message in a {source.chat_type}")
 
 
 def _session_priority(session: str) -> PriorityDecision:
     try:
         key = parse_session_key(session)
     except UsageError:  # raised where the message is addressed
-        return PriorityDecision(priority=DEFAULT_PRIORITY, reason="a message without a source")
+        key = None
     match key:
         case DmKey():
-            return PriorityDecision(priority=DIRECT_PRIORITY, reason="a message in a direct conversation")
+            return PriorityDecision(_DIRECT, "a message in a direct conversation")
         case GroupKey() | ChannelKey():
-            return PriorityDecision(priority=GROUP_PRIORITY, reason="a message in a conversation of several")
+            return PriorityDecision(_GROUP, "a message in a conversation of several")
         case HookKey():
-            return PriorityDecision(priority=WEBHOOK_PRIORITY, reason="a message in a webhook's conversation")
+            return PriorityDecision(_WEBHOOK, "a message in a webhook's conversation")
         case _:
-            return PriorityDecision(priority=DEFAULT_PRIORITY, reason="a message without a source")
-
-
-def _is_priority_sender(settings: RouterSettings, source: MessageSource) -> bool:
-    listed = {"": settings.priority_senders}
-    return find_identity(listed, source.channel, source.sender_id).link is not None
+            return PriorityDecision(_OTHER, "a message without a source")
 
 
 class RouteReasons(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,10 +26,7 @@ def find_identity(links: Mapping[str, Sequence[str]], channel: str, sender: str)
     An entry with a colon is always ``channel:id``: else a sender who calls himself ``telegram:111`` elsewhere would be
     taken for that person.
     """
-    entries = [f"{channel}:{sender}"]
-    if ":" not in sender:
-        entries.append(sender)
-    for entry in entries:
+    for entry in (f"{channel}:{sender}", *([] if ":" in sender else [sender])):
         for name, ids in links.items():
             if entry in ids:
                 return SenderIdentity(name=name, link=entry)
@@ -58,18 +55,12 @@ def find_session(settings: RouterSettings, source: MessageSource, agent: str) ->
     if source.chat_type == "dm":
         return _direct(settings, source, agent)
     if source.chat_type == "group":
-        return SessionDecision(
-            key=format_session_key(_group(source, agent)),
-            form="group",
-            reason="one conversation for each group" + (" and topic" if source.topic_id else ""),
-        )
+        reason = "one conversation for each group" + (" and topic" if source.topic_id else "")
+        return SessionDecision(key=format_session_key(_group(source, agent)), form="group", reason=reason)
     thread = source.thread_id or (source.chat_id if source.chat_type == "thread" else None)
     key = ChannelKey(agent=agent, channel=source.channel, chat=source.chat_id, thread=thread)
-    return SessionDecision(
-        key=format_session_key(key),
-        form="channel",
-        reason="one conversation for each " + ("thread" if thread else "channel"),
-    )
+    reason = "one conversation for each " + ("thread" if thread else "channel")
+    return SessionDecision(key=format_session_key(key), form="channel", reason=reason)
 
 
 def _group(source: MessageSource, agent: str) -> GroupKey:
@@ -85,9 +76,6 @@ def _group(source: MessageSource, agent: str) -> GroupKey:
 def _always_has_account(source: MessageSource) -> bool:
     """On Telegram two bots in one group, or with one person, are two conversations, also before the second is added."""
     return source.channel == "telegram"
-
-
-# --- direct messages --------------------------------------------------------------------------------------------------
 
 
 def _direct(settings: RouterSettings, source: MessageSource, agent: str) -> SessionDecision:

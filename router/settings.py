@@ -1,7 +1,7 @@
 """The ``[router]`` table of the settings file, and its checks against the agents and roles there are. Pure."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -152,27 +152,13 @@ def _agents_named(settings: RouterSettings) -> Iterator[tuple[_Path, str]]:
 def _roles_named(settings: RouterSettings) -> Iterator[tuple[_Path, str]]:
     """Every role that routing knows of, under the path of its setting below ``router``."""
     yield from ((("workspace_dirs", role), role) for role in settings.workspace_dirs)
-    tables = settings.roles
-    for path, role in (*_in_tables(tables), *_in_telegram(tables), *_in_discord(tables)):
-        if role is not None:
-            yield ("roles", *path), role
+    yield from _texts_in(msgspec.to_builtins(settings.roles), ("roles",))
 
 
-def _in_tables(tables: RoleTables) -> Iterator[tuple[_Path, str | None]]:
-    yield from ((("channels", channel), role) for channel, role in tables.channels.items())
-    yield from ((("agents", agent), role) for agent, role in tables.agents.items())
-
-
-def _in_telegram(tables: RoleTables) -> Iterator[tuple[_Path, str | None]]:
-    yield ("telegram", "default"), tables.telegram.default
-    yield from ((("telegram", "accounts", account), role) for account, role in tables.telegram.accounts.items())
-    for name, group in tables.telegram.groups.items():
-        yield ("telegram", "groups", name, "role"), group.role
-        yield from ((("telegram", "groups", name, "topics", topic), role) for topic, role in group.topics.items())
-
-
-def _in_discord(tables: RoleTables) -> Iterator[tuple[_Path, str | None]]:
-    yield ("discord", "default"), tables.discord.default
-    for name, guild in tables.discord.guilds.items():
-        yield ("discord", "guilds", name, "role"), guild.role
-        yield from ((("discord", "guilds", name, "channels", chat), role) for chat, role in guild.channels.items())
+def _texts_in(value: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
+    """Every text in nested tables, under its path; in the tables of roles they are roles."""
+    if isinstance(value, str):
+        yield path, value
+    elif value is not None:
+        for name, inner in value.items():
+            yield from _texts_in(inner, (*path, name))

@@ -11,7 +11,7 @@ from errors import UsageError
 from profiles import ProfilesSettings, workspace_of
 from router.settings import RouterSettings
 
-_UNESCAPED = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
+_NAMES = {ord(":"): "+"} | {byte: chr(byte) for byte in b"abcdefghijklmnopqrstuvwxyz0123456789-_"}
 _MAX_LENGTH = 160
 _TRUNCATED_LENGTH = 80
 _EMPTY = "%"
@@ -25,14 +25,8 @@ def file_name(text: str) -> str:
     is cut, and told apart by its SHA-256 behind a ``~``.
     """
     data = text.encode("utf-8", "surrogatepass")
-    name = "".join(_escape_byte(byte) for byte in data) or _EMPTY
+    name = "".join(_NAMES.get(byte, f"%{byte:02x}") for byte in data) or _EMPTY
     return name if len(name) <= _MAX_LENGTH else f"{name[:_TRUNCATED_LENGTH]}~{hashlib.sha256(data).hexdigest()}"
-
-
-def _escape_byte(byte: int) -> str:
-    if byte in _UNESCAPED:
-        return chr(byte)
-    return "+" if byte == ord(":") else f"%{byte:02x}"
 
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -72,7 +66,8 @@ def find_workspace(
         by_role = role in profiles.roles and profiles.roles[role].workspace
         finding = _configured(configured, f"roles.{role}.workspace" if by_role else f"agents.{agent}.workspace")
     else:
-        path = str(data_dir / "workspaces" / _directory_name(role))
+        name = role if _PLAIN_NAME.fullmatch(role) else file_name(role)
+        path = str(data_dir / "workspaces" / name)
         finding = WorkspaceDecision(path=path, shared=path, source="default")
     _check_not_private(os.path.normpath(finding.path), os.path.normpath(data_dir), finding)
     if session is None or not profiles.has_workspace_per_session(agent):
@@ -131,11 +126,6 @@ def _configured(path: str, source: str) -> WorkspaceDecision:
         raise UsageError(f"{source} holds a NUL character; it is no path")
     path = os.path.expanduser(path)  # noqa: PTH111  # Path's raises without HOME
     return WorkspaceDecision(path=path, shared=path, source=source)
-
-
-def _directory_name(role: str) -> str:
-    """The role's name wherever it can be a file's; otherwise one that no other role has."""
-    return role if _PLAIN_NAME.fullmatch(role) else file_name(role)
 
 
 def _check_not_private(path: str, data_dir: str, finding: WorkspaceDecision) -> None:

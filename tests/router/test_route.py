@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from errors import UsageError
 from profiles import AgentSettings, ProfilesSettings, RoleSettings
-from router import Binding, MessageSource, Peer, RoleTables, RouteDecision, RouterSettings, normalize_session_key, route
-from router.route import find_priority
+from router.keys import normalize_session_key
+from router.route import RouteDecision, find_priority, route
+from router.settings import Binding, RoleTables, RouterSettings
+from router.source import MessageSource, Peer
 from tests.router.sources import source, sources
 
 DATA = Path("/data")

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from profiles import ProfilesSettings, RoleSettings
-from router import Peer, RouterSettings, router_problems
+from router.settings import RouterSettings, router_problems
+from router.source import Peer
 
 WRITTEN = """
 dm_scope = "per-peer"
