@@ -35,7 +35,8 @@ from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_previous
 from rpc.state_file import StateFile, StateFileCorrupt
 from settings.files import show_config
 from settings.schema import Settings
-from store import Loaded, open_store, set_switch_interval
+from store.records import Loaded
+from store.store import open_store, set_switch_interval
 from wire.events import EventType
 from wire.redaction import secret_values
 

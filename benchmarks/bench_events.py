@@ -14,7 +14,9 @@ from benchmarks.harness import Result, best_of, median, percentile, result
 from gateway.events.bus import EventBus
 from gateway.events.translate import TextPieces, Translator
 from gateway.settings import EventSettings
-from store import EventRow, StoreSettings, open_store
+from store.records import EventRow
+from store.settings import StoreSettings
+from store.store import open_store
 from wire.messages import Message
 
 _PIECES = 400_000

@@ -10,9 +10,11 @@ from typing import Any
 import trio
 
 from benchmarks.harness import Result, best_of, median, percentile, result
-from store import EventRow, SessionRow, Store, StoreSettings, open_store, set_switch_interval
 from store.database import connect_to
 from store.opening import open_database
+from store.records import EventRow, SessionRow
+from store.settings import StoreSettings
+from store.store import Store, open_store, set_switch_interval
 
 _SESSIONS = 10_000
 _EVENTS = 1_000_000

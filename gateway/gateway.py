@@ -29,8 +29,8 @@ from gateway.turns.scheduler import TurnScheduler
 from gateway.turns.turn import Turn
 from pool import Pool
 from profiles import CapabilityProfile
-from store import Store
 from store.records import Loaded
+from store.store import Store
 
 _MAX_LISTED = 10
 

@@ -115,8 +115,6 @@ class WriteBacklog:
         self._in_flight: WriteBatch | None = None
         self._is_grouping = False
 
-    # --- what is asked for ------------------------------------------------------------------------------------------
-
     def put_session(self, row: SessionRow) -> None:
         """Insert or replace."""
         self._record_change(self._open_batch().sessions.put(row.key, row))
@@ -163,8 +161,6 @@ class WriteBacklog:
         finally:
             self._is_grouping = False
 
-    # --- the writer's side ------------------------------------------------------------------------------------------
-
     def begin_batch(self) -> WriteBatch | None:
         """The oldest batch, to be written now; it still counts until it is ``done`` or given back."""
         self._in_flight = self._waiting.popleft() if self._waiting else None
@@ -191,8 +187,6 @@ class WriteBacklog:
         self._waiting.appendleft(self._end_in_flight())
         if self.is_limited:
             self._enforce_limit()
-
-    # --- figures ----------------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:

@@ -8,14 +8,16 @@ of a list have the same key. Used by one thread at a time.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
+from msgspec.structs import astuple
+
 from store.backlog import WriteBatch
-from store.records import ROW_ERRORS, DocumentRow, EventRow, FileLost, RunRow, SessionRow
+from store.records import ROW_ERRORS, FileLost
 from store.settings import expired_up_to
 
 Parameters = tuple[str | bytes | int | float | None, ...]
@@ -84,34 +86,6 @@ DELETE_DOCUMENTS = BulkStatement(
 )
 
 
-def event_parameters(rows: Iterable[EventRow]) -> list[Parameters]:
-    """In the order of the table's columns."""
-    return [(row.seq, row.ts, row.session, row.channel, row.type, row.run_id, row.data) for row in rows]
-
-
-def session_parameters(rows: Iterable[SessionRow]) -> list[Parameters]:
-    """In the order of the table's columns."""
-    return [
-        (row.key, row.agent, row.role, row.transcript, row.created_at, row.updated_at, row.data) for row in rows
-    ]  # fmt: skip
-
-
-def run_parameters(rows: Iterable[RunRow]) -> list[Parameters]:
-    """In the order of the table's columns."""
-    return [
-        (
-            *(row.principal, row.session, row.run_id, str(row.state), row.body_hash, row.request),
-            *(row.accepted_at, row.started_at, row.ended_at, row.outcome),
-        )
-        for row in rows
-    ]
-
-
-def document_parameters(rows: Iterable[DocumentRow]) -> list[Parameters]:
-    """In the order of the table's columns."""
-    return [(row.kind, row.key, row.body) for row in rows]
-
-
 Connect = Callable[[str], sqlite3.Connection]
 """Opens a connection by URI, in autocommit mode and usable from any thread: ``connect_to``, or a test's."""
 
@@ -172,15 +146,13 @@ class Database:
         """Also moves the log into the file and removes it, when no reader is left."""
         self.connection.close()
 
-    # --- writing ----------------------------------------------------------------------------------------------------
-
     def write(self, batch: WriteBatch) -> None:
         """Write the batch as one transaction. Writing it again does no harm."""
         with self.transaction():
             counts = {bulk: bulk.run(self.connection, rows) for bulk, rows in _bulk_statements(batch)}
             added = counts.get(PUT_EVENTS, 0)
             self._update_meta(batch, added)
-        self._record_commit(batch, added)
+        self._count(added, batch.purged_through)
 
     def write_valid_rows(self, batch: WriteBatch) -> list[str]:
         """The same, row by row, without the rows that the database cannot hold; returns what is wrong with each."""
@@ -195,7 +167,7 @@ class Database:
                 else:
                     added += count if bulk is PUT_EVENTS else 0
             self._update_meta(batch, added)
-        self._record_commit(batch, added)
+        self._count(added, batch.purged_through)
         return refused
 
     def _update_meta(self, batch: WriteBatch, added: int) -> None:
@@ -206,10 +178,10 @@ class Database:
         if batch.purged_through:
             self.mark_purged(batch.purged_through)
 
-    def _record_commit(self, batch: WriteBatch, added: int) -> None:
+    def _count(self, added: int, purged_through: int) -> None:
         """The transaction has been committed."""
         self.event_count += added
-        self.purged_through = max(self.purged_through, batch.purged_through)
+        self.purged_through = max(self.purged_through, purged_through)
 
     def mark_open(self, reserved: int) -> None:
         """Note, within a transaction, that a life has begun which may give out seqs up to ``reserved``."""
@@ -245,8 +217,6 @@ class Database:
         update = f"UPDATE meta SET value = {expression} WHERE name = ?"  # noqa: S608  # literals of this module
         self.connection.execute(update, (number, name))
 
-    # --- upkeep -----------------------------------------------------------------------------------------------------
-
     def delete_events(self, upto: int, most: int) -> int:
         """Delete at most ``most`` of the oldest events, none above ``upto``; returns how many."""
         edge = "SELECT max(seq) FROM (SELECT seq FROM events WHERE seq <= ? ORDER BY seq LIMIT ?)"
@@ -257,8 +227,7 @@ class Database:
             deleted = self.connection.execute("DELETE FROM events WHERE seq <= ?", (boundary,)).rowcount
             self._set_meta("events", "value + ?", -deleted)
             self.mark_purged(boundary)
-        self.event_count -= deleted
-        self.purged_through = max(self.purged_through, boundary)
+        self._count(-deleted, boundary)
         return deleted
 
     def last_seq_before(self, cutoff: float) -> int:
@@ -331,13 +300,22 @@ _PRAGMAS = (
 
 
 def _bulk_statements(batch: WriteBatch) -> list[tuple[BulkStatement, Sequence[Parameters]]]:
+    """The parameters of a row stand in the order of its table's columns."""
+    runs = [
+        (
+            *(row.principal, row.session, row.run_id, str(row.state), row.body_hash, row.request),
+            *(row.accepted_at, row.started_at, row.ended_at, row.outcome),
+        )
+        for row in batch.runs.rows.values()
+    ]
+    events = [(row.seq, row.ts, row.session, row.channel, row.type, row.run_id, row.data) for row in batch.events]
     jobs: list[tuple[BulkStatement, Sequence[Parameters]]] = [
         (DELETE_SESSIONS, [(key,) for key in batch.sessions.removed]),
-        (PUT_SESSIONS, session_parameters(batch.sessions.rows.values())),
+        (PUT_SESSIONS, list(map(astuple, batch.sessions.rows.values()))),
         (DELETE_RUNS, list(batch.runs.removed)),
-        (PUT_RUNS, run_parameters(batch.runs.rows.values())),
+        (PUT_RUNS, runs),
         (DELETE_DOCUMENTS, list(batch.documents.removed)),
-        (PUT_DOCUMENTS, document_parameters(batch.documents.rows.values())),
-        (PUT_EVENTS, event_parameters(batch.events)),
+        (PUT_DOCUMENTS, list(map(astuple, batch.documents.rows.values()))),
+        (PUT_EVENTS, events),
     ]
     return [(bulk, rows) for bulk, rows in jobs if rows]

@@ -4,10 +4,11 @@ import os
 import sqlite3
 import stat
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,17 +24,12 @@ _VERSIONS = {1, 2}
 _QUARANTINED_WITHOUT_WARNING = 3
 
 
-def sidecars(path: Path) -> tuple[Path, Path]:
+def _sidecars(path: Path) -> tuple[Path, Path]:
     """The write-ahead log and the shared-memory file that belong to a database."""
     return path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
 
 
-def journal(path: Path) -> Path:
-    """What SQLite would play back before it opens a database, were it there; the store itself never has one."""
-    return path.with_name(f"{path.name}-journal")
-
-
-def damage_in_headers(path: Path) -> str | None:
+def _damage_in_headers(path: Path) -> str | None:
     """What is wrong with a file that exists, as far as headers and sizes tell; None = nothing. Raises OSError.
 
     A log that begins with zeros, or ends too early, is what a power cut leaves behind: SQLite copes with that.
@@ -41,7 +37,9 @@ def damage_in_headers(path: Path) -> str | None:
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
         size = os.fstat(file.fileno()).st_size
-    log = _read_log_header(sidecars(path)[0])
+    log = b""
+    with suppress(FileNotFoundError), _sidecars(path)[0].open("rb") as file:
+        log = file.read(_LOG_HEADER_BYTES)
     if log.strip(b"\0") and not log.startswith(_LOG_MAGICS):
         return "its write-ahead log is not one"
     if not header and not log:
@@ -55,20 +53,12 @@ def damage_in_headers(path: Path) -> str | None:
     return None
 
 
-def _read_log_header(log: Path) -> bytes:
-    try:
-        with log.open("rb") as file:
-            return file.read(_LOG_HEADER_BYTES)
-    except FileNotFoundError:
-        return b""
-
-
 def _size_in(header: bytes) -> int:
     page = int.from_bytes(header[16:18], "big")
     return (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
 
 
-def quarantine(path: Path, now: float) -> Path:
+def _quarantine(path: Path, now: float) -> Path:
     """Rename the file with its sidecars, so that SQLite can still open it there; returns its new path."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     place = path.with_name(f"{path.name}.damaged-{stamp}")
@@ -76,14 +66,14 @@ def quarantine(path: Path, now: float) -> Path:
     while place.exists():
         number += 1
         place = path.with_name(f"{path.name}.damaged-{stamp}-{number}")
-    for source, target in zip(sidecars(path), sidecars(place), strict=True):
+    for source, target in zip(_sidecars(path), _sidecars(place), strict=True):
         if source.exists():
             source.rename(target)
     path.rename(place)
     return place
 
 
-def quarantine_warning(path: Path) -> str | None:
+def _quarantine_warning(path: Path) -> str | None:
     """What the files set aside take, once they are more than three; None = not worth a word.
 
     None is ever removed by itself. Where a disk damages one file after the other, the oldest is the one that still
@@ -155,17 +145,15 @@ def _open(path: Path, clock: Callable[[], float], connect: Connect, steps: Seque
         return _open_file(path, connect, steps)
     except _Damaged as exc:
         first_seq = max(int(clock() * _SEQS_PER_SECOND), _salvaged_seq(path, connect)) + 1
-        place = quarantine(path, clock())
-        aside = "; ".join(filter(None, (f"{place}: {exc}", quarantine_warning(path))))
+        place = _quarantine(path, clock())
+        aside = "; ".join(filter(None, (f"{place}: {exc}", _quarantine_warning(path))))
         return _open_file(path, connect, steps, first_seq=first_seq, aside=aside)
-
-
-# --- looking before touching ----------------------------------------------------------------------------------------
 
 
 def _check_exists(path: Path) -> bool:
     """Raise StoreUnusable for what no file can be made of, before anything is opened: a FIFO would wait for ever."""
-    for file in (path, *sidecars(path), journal(path)):
+    # SQLite would play a journal back before it opens the file; the store itself never has one.
+    for file in (path, *_sidecars(path), path.with_name(f"{path.name}-journal")):
         if file.exists() and not stat.S_ISREG(file.stat().st_mode):
             raise _unusable(path, file, "is no regular file")
     if not path.exists() and path.is_symlink():
@@ -180,7 +168,7 @@ def _unusable(path: Path, file: Path, reason: str) -> StoreUnusable:
 
 def _inspect(path: Path, connect: Connect, steps: Sequence[Sequence[str]]) -> None:
     """Raise _Damaged, or StoreUnusable for a file of a newer version, without changing a byte of it."""
-    damage = damage_in_headers(path)
+    damage = _damage_in_headers(path)
     if damage is not None:
         raise _Damaged(damage)
     with _translate_damage(), closing(_connect_read_only(path, connect)) as connection:
@@ -244,9 +232,6 @@ def _translate_read_damage() -> Iterator[None]:
         raise _Damaged(f"it holds what cannot be read: {exc}") from exc
 
 
-# --- opening and loading --------------------------------------------------------------------------------------------
-
-
 def _open_file(
     path: Path,
     connect: Connect,
@@ -274,11 +259,10 @@ def _load(
     migrate(connection, steps)
     with _translate_read_damage():
         loaded = _read(connection, first_seq, aside)
-    first_seq = loaded.first_seq
-    reserved = first_seq - 1 + SEQ_BLOCK
+    reserved = loaded.first_seq - 1 + SEQ_BLOCK
     with database.transaction():
         if aside is not None:
-            database.mark_purged(first_seq - 1)
+            database.mark_purged(loaded.first_seq - 1)
         database.mark_open(reserved)
     database.refresh()
     return OpenedDatabase(database, loaded, reserved)
@@ -286,49 +270,29 @@ def _load(
 
 def _read(connection: sqlite3.Connection, first_seq: int | None, aside: str | None) -> Loaded:
     was_clean = bool(read_meta(connection, "clean"))
-    if not was_clean:
-        _quick_check(connection)
+    if not was_clean and (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise _Damaged(found)
     reserved, _, _ = (read_meta(connection, name) for name in ("reserved", "events", "gone"))
     if not 0 <= reserved < _LARGEST_SEQ:
         raise _Damaged(f"it has given out seqs up to {reserved}, which cannot be")
     loaded = Loaded(
-        sessions=_sessions(connection),
-        runs=_runs(connection),
+        sessions=list(_rows(connection, SessionRow, "sessions", _SESSION_COLUMNS)),
+        runs=list(_rows(connection, RunRow, "runs", _RUN_COLUMNS)),
         first_seq=reserved + 1 + (0 if was_clean else _CRASH_SEQ_GAP) if first_seq is None else first_seq,
         quarantined=aside,
         was_clean=was_clean,
     )
-    _check_documents(connection)
+    # Documents are loaded later, by their owners; damage must be found while the file can still be set aside.
+    deque(_rows(connection, DocumentRow, "documents", "kind, key, body"), maxlen=0)
     return loaded
 
 
-def _quick_check(connection: sqlite3.Connection) -> None:
-    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if found != "ok":
-        raise _Damaged(found)
+_SESSION_COLUMNS = "key, agent, role, transcript, created_at, updated_at, data"
+_RUN_COLUMNS = "principal, session, run_id, body_hash, request, accepted_at, started_at, ended_at, outcome, state"
 
 
-def _sessions(connection: sqlite3.Connection) -> list[SessionRow]:
-    columns = "key, agent, role, transcript, created_at, updated_at, data"
-    rows = connection.execute(f"SELECT {columns} FROM sessions ORDER BY rowid")  # noqa: S608  # a literal
-    names = columns.split(", ")
-    return [_row(SessionRow, dict(zip(names, row, strict=True))) for row in rows]
-
-
-def _runs(connection: sqlite3.Connection) -> list[RunRow]:
-    columns = "principal, session, run_id, body_hash, request, accepted_at, started_at, ended_at, outcome, state"
-    rows = connection.execute(f"SELECT {columns} FROM runs ORDER BY rowid")  # noqa: S608  # a literal
-    names = columns.split(", ")
-    return [_row(RunRow, dict(zip(names, row, strict=True))) for row in rows]
-
-
-def _check_documents(connection: sqlite3.Connection) -> None:
-    """They are loaded later, by their owners; damage must be found while the file can still be set aside."""
-    names = ("kind", "key", "body")
-    for row in connection.execute("SELECT kind, key, body FROM documents"):
-        _row(DocumentRow, dict(zip(names, row, strict=True)))
-
-
-def _row(kind: type[Row], columns: dict[str, Any]) -> Row:
+def _rows(connection: sqlite3.Connection, kind: type[Row], table: str, columns: str) -> Iterator[Row]:
     """Raises ValueError for a column of a wrong type: SQLite stores any type in any column."""
-    return msgspec.convert(columns, kind, builtin_types=(bytes,))
+    names = columns.split(", ")
+    for row in connection.execute(f"SELECT {columns} FROM {table} ORDER BY rowid"):  # noqa: S608  # literals
+        yield msgspec.convert(dict(zip(names, row, strict=True)), kind, builtin_types=(bytes,))

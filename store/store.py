@@ -60,8 +60,6 @@ class Store:
         )
         self._writer.start()
 
-    # --- putting: never waits; all of these raise PoolClosed once the store is closing -------------------------------
-
     def put_session(self, row: SessionRow) -> None:
         """Insert the session, or replace the row of its key."""
         self._put(lambda backlog: backlog.put_session(row))
@@ -120,8 +118,6 @@ class Store:
         else:
             self._open_transaction.append(change)
 
-    # --- waiting ----------------------------------------------------------------------------------------------------
-
     async def flush(self) -> bool:
         """Wait until everything put before is durable. False = the disk refuses, and it is held in memory only."""
         position = self._writer.backlog.position
@@ -140,8 +136,6 @@ class Store:
             if self.is_degraded or self._writer.has_ended:
                 return False
             await changed.wait()
-
-    # --- reading ----------------------------------------------------------------------------------------------------
 
     async def read_events(self, after: int, before: int, *, session: str | None, limit: int) -> list[EventRow]:
         """Events with ``after < seq < before``, of one session or (None) of all, ascending, at most ``limit``.
@@ -203,8 +197,6 @@ class Store:
         """Figures of this moment; counts what waits."""
         return self._writer.statistics()
 
-    # --- what the writer's thread tells -----------------------------------------------------------------------------
-
     def _notify_changed(self) -> None:
         with suppress(trio.RunFinishedError):  # no waiter is left
             self._token.run_sync_soon(self._wake, idempotent=True)
@@ -222,8 +214,6 @@ class Store:
             self._on_trouble(kind, details)
         except Exception:  # trio would end the whole program for an exception here
             _logger.exception("event callback for %s failed", kind)
-
-    # --- the end ----------------------------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
         """Write what waits and close the file; gives up after ``close_timeout``, which is real time."""
@@ -268,10 +258,7 @@ class StoredDocuments:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-
-    async def load(self, kind: str) -> dict[str, bytes]:
-        """The documents of a kind by their keys, every one put before included."""
-        return await self._store.read_documents(kind)
+        self.load = store.read_documents
 
     def put(self, kind: str, key: str, body: bytes | None) -> "PendingWrite":
         """Keep a body, or remove it (None); the result waits until that is durable."""

@@ -114,8 +114,6 @@ class Writer:
         self._has_given_up = False
         self._has_lost_file = False
 
-    # --- for the event loop -----------------------------------------------------------------------------------------
-
     def start(self) -> None:
         """Begin. The threads do not keep the process alive, should the disk never answer."""
         for thread in self._threads:
@@ -171,8 +169,6 @@ class Writer:
                 lost=self.backlog.lost,
                 last_error=self.disk.last_error,
             )
-
-    # --- the thread -------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -299,8 +295,6 @@ class Writer:
                 self._database.close_cleanly()
         except sqlite3.Error as exc:
             _logger.warning("%s was not closed cleanly: %s", self._database.path, exc)
-
-    # --- the watch --------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         while self._wait_for_stall():

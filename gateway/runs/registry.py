@@ -14,8 +14,8 @@ from gateway.runs.index import AcceptedRun, RunIndex, RunRecord, hash_body
 from gateway.runs.run import Run, RunOutcome, RunRequest, interrupted_error, outcome_of_error
 from gateway.settings import CurrentSettings
 from gateway.turns.client_tools import bounded_calls
-from store import Store
 from store.records import RunKey, RunRow, encode_compact
+from store.store import Store
 from wire.events import EventType
 from wire.framing import DECODE_ERRORS
 

@@ -19,8 +19,8 @@ from pool.stimuli import SessionKnown
 from profiles.settings import ThinkingLevel
 from router.keys import format_session_key, parse_session_key
 from router.source import MessageSource
-from store import Store
 from store.records import SessionRow
+from store.store import Store
 from wire.events import EventType
 
 

@@ -25,7 +25,7 @@ from gateway.turns.media import check_media
 from gateway.turns.replies import FinalReply, ReplyContent, ReplyPart, ReplyStyle, attach_media
 from heartbeat.system_events import SystemEvent
 from pool import Lease, Pool
-from store import Store
+from store.store import Store
 from wire.events import EventType
 from wire.messages import ErrorBody, PromptResult
 

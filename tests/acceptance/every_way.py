@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import trio
 
 from gateway.runs.run import RunOutcome
-from store import StoreSettings, open_store
 from store.records import RunState
+from store.settings import StoreSettings
+from store.store import open_store
 from tests.gateway.workers import GatewayLauncher, GatewayWorker
 from tests.gateway.world import World, open_world
 from wire.units import Seconds

@@ -13,7 +13,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
-from store import StoreSettings, open_store
+from store.settings import StoreSettings
+from store.store import open_store
 from tests.acceptance.every_way import HANDED, LEFT, PATIENCE, FirstLife, next_life, rows, torn
 from tests.gateway.world import WholeStore, World, open_world
 from wire.units import Seconds

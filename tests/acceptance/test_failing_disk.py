@@ -12,8 +12,9 @@ import msgspec
 import pytest
 import trio
 
-from store import StoreSettings, open_store
 from store.records import RunState
+from store.settings import StoreSettings
+from store.store import open_store
 from store.writer import Writer
 from tests.acceptance.every_way import HANDED, LEFT, PATIENCE, FirstLife, next_life, rows, torn, words_in
 from tests.gateway.world import open_world

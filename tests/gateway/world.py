@@ -24,8 +24,8 @@ from pool.settings import PoolSettings
 from profiles import AgentSettings, ProfilesSettings, RoleSettings
 from router.settings import RouterSettings
 from router.source import MessageSource
-from store import Store
 from store.records import DocumentKey, Loaded, RunKey, RunRow, SessionRow, StoreStatistics
+from store.store import Store
 from tests.gateway.callers import RecordingCaller
 from tests.gateway.events.stand_in import MemoryStore
 from tests.gateway.workers import GatewayLauncher, GatewayWorker

@@ -5,8 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from store import EventRow, RunRow, RunState, SessionRow
-from store.records import DocumentRow
+from store.records import DocumentRow, EventRow, RunRow, RunState, SessionRow
 
 texts = st.text(max_size=20)
 times = st.floats(min_value=1, max_value=4e9)

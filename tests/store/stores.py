@@ -8,7 +8,8 @@ from typing import Any
 
 import trio
 
-from store import Store, StoreSettings, open_store
+from store.settings import StoreSettings
+from store.store import Store, open_store
 from tests.store.disks import Disk, table
 from wire.units import Seconds
 

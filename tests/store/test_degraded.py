@@ -8,7 +8,8 @@ import pytest
 import trio
 from msgspec.structs import force_setattr
 
-from store import StoreSettings, open_store
+from store.settings import StoreSettings
+from store.store import open_store
 from tests.store.disks import Disk
 from tests.store.rows import event, events, run, session
 from tests.store.stores import FULL, SETTINGS, Troubles, a_store, hung, stored, tried_anew

@@ -7,8 +7,9 @@ import pytest
 import trio
 
 from errors import PoolClosed
-from store import StoreSettings, open_store
 from store.records import StoreUnusable
+from store.settings import StoreSettings
+from store.store import open_store
 from tests.store.disks import Disk, table
 from tests.store.rows import event, events, run, session
 from tests.store.stores import FULL, Troubles, a_store, hung, stored

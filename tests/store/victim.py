@@ -6,7 +6,9 @@ from pathlib import Path
 
 import trio
 
-from store import EventRow, RunRow, RunState, StoreSettings, open_store
+from store.records import EventRow, RunRow, RunState
+from store.settings import StoreSettings
+from store.store import open_store
 from wire.units import Seconds
 
 

@@ -10,7 +10,8 @@ import trio
 
 from gateway.events.bus import EventBus
 from gateway.settings import EventSettings
-from store import Store, StoreSettings, open_store
+from store.settings import StoreSettings
+from store.store import Store, open_store
 from tests.gateway.events.stand_in import raws, take
 from wire.units import ByteCount
 
