@@ -23,8 +23,9 @@ from tests.gateway.workers import GatewayLauncher
 from tests.gateway.world import World, open_world
 from wire.units import ByteCount, Seconds
 
-Told = list[tuple[str, dict[str, Any]]]
 FEW = PoolSettings(min=0, max=2)
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 class Place:
@@ -32,7 +33,7 @@ class Place:
 
     def __init__(self, world: World, first: Settings) -> None:
         self.world = world
-        self.told: Told = []
+        self.told: list[tuple[str, dict[str, Any]]] = []
         self.file: Settings | SettingsError = first
         self.launcher = world.launcher
         self.serving = RunningServices(
@@ -52,10 +53,19 @@ class Place:
 
     async def reload(self, file: Settings | SettingsError) -> dict[str, Any]:
         self.file = file
-        return await self.serving.reload()
+        answer = await self.serving.reload()
+        await wait_all_tasks_blocked()
+        return answer
 
     def workers(self) -> list[str]:
         return [worker.state for worker in self.world.gateway.pool.statistics().workers]
+
+    def ids(self) -> list[str]:
+        return [worker.id for worker in self.world.gateway.pool.statistics().workers]
+
+    @property
+    def max(self) -> int:
+        return self.world.gateway.pool.statistics().pool.max
 
 
 @asynccontextmanager
@@ -69,39 +79,36 @@ def ops(text: str, **more: Any) -> Settings:
     return Settings(agents={"ops": AgentSettings(append_system_prompt=text)}, **{"pool": FEW, **more})
 
 
-async def test_limits_and_the_wires_times_hold_at_once(tmp_path: Path, autojump_clock: MockClock) -> None:
+def in_own_directories(text: str, minimum: int = 0) -> Settings:
+    agents = {"main": AgentSettings(workspace_per="session"), "other": AgentSettings(append_system_prompt=text)}
+    return Settings(agents=agents, pool=PoolSettings(min=minimum, max=3))
+
+
+async def test_limits_and_the_wires_times_hold_at_once_and_others_wait_for_a_restart(tmp_path: Path) -> None:
     async with serving(tmp_path, Settings(pool=FEW)) as place:
         answer = await place.reload(Settings(pool=PoolSettings(min=0, max=3), rpc=RpcSettings(abort_grace=Seconds(7))))
-        assert place.world.gateway.pool.statistics().pool.max == 3
-        assert place.launcher.settings.abort_grace == Seconds(7)
+        assert (place.max, place.launcher.settings.abort_grace) == (3, Seconds(7))
         assert answer["changed"] == ["pool.max", "rpc.abort_grace"]
         assert place.told == [("reloaded", answer)]
+        for _ in range(2):  # told each time, and not taken up
+            assert (await place.reload(Settings(store=StoreSettings(events=5))))["needs_restart"] == ["store.events"]
 
 
-async def test_a_changed_agent_stops_its_idle_workers_and_lets_a_turn_end(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_a_changed_agent_stops_its_idle_workers_and_lets_a_turn_end(tmp_path: Path) -> None:
     async with serving(tmp_path, ops("Operate.")) as place:
         await place.world.ask("hello", "idle", agent="ops")
         await place.world.begin("hang", "busy", agent="ops")
         await place.reload(ops("Operate with care."))
-        await wait_all_tasks_blocked()
         assert place.workers() == ["leased"]
         assert (await place.world.call("abort", session="busy"))["aborted"]
         await wait_all_tasks_blocked()
         assert place.workers() == []
         assert (await place.world.ask("hello again", "idle", agent="ops")).status == "ok"
+        await place.reload(ops("Operate with care.", pool=PoolSettings(min=0, max=5)))
+        assert place.workers() == ["idle"], "an unchanged agent keeps its workers"
 
 
-async def test_an_unchanged_agent_keeps_its_workers(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with serving(tmp_path, ops("Operate.")) as place:
-        await place.world.ask("hello", agent="ops")
-        await place.reload(ops("Operate.", pool=PoolSettings(min=0, max=5)))
-        await wait_all_tasks_blocked()
-        assert place.workers() == ["idle"]
-
-
-async def test_a_session_with_a_model_of_its_own_keeps_its_worker(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_session_with_a_model_of_its_own_keeps_its_worker(tmp_path: Path) -> None:
     def with_other(text: str) -> Settings:
         operate = AgentSettings(append_system_prompt="Operate.")
         return Settings(agents={"ops": operate, "other": AgentSettings(append_system_prompt=text)}, pool=FEW)
@@ -109,110 +116,90 @@ async def test_a_session_with_a_model_of_its_own_keeps_its_worker(tmp_path: Path
     async with serving(tmp_path, with_other("before")) as place:
         await place.world.ask("/model large", agent="ops")
         await place.world.ask("hello")
-        before = place.world.gateway.pool.statistics().workers
+        before = place.ids()
         await place.reload(with_other("after"))
-        await wait_all_tasks_blocked()
-        assert [worker.id for worker in place.world.gateway.pool.statistics().workers] == [w.id for w in before]
-
-
-def in_own_directories(text: str, minimum: int = 0) -> Settings:
-    agents = {"main": AgentSettings(workspace_per="session"), "other": AgentSettings(append_system_prompt=text)}
-    return Settings(agents=agents, pool=PoolSettings(min=minimum, max=3))
+        assert place.ids() == before
 
 
 async def test_of_profiles_of_single_sessions_those_used_last_are_kept(
-    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.sessions.agent_profiles._MAX_PROFILES", 2)
     async with serving(tmp_path, in_own_directories("before")) as place:
-        shelf = place.world.gateway.profile_cache
+        profiles = place.world.gateway.profile_cache
         for session in ("alice", "bob", "alice", "carol"):
-            await shelf.get("main", "default", session=session)
-        kept = [session for session in ("alice", "bob", "carol") if shelf.peek(session, "main", "default")]
+            await profiles.get("main", "default", session=session)
+        kept = [session for session in ("alice", "bob", "carol") if profiles.peek(session, "main", "default")]
         assert kept == ["alice", "carol"]
-        assert (await shelf.get("main", "default", session="bob")).cwd.endswith("bob")  # built again
+        assert (await profiles.get("main", "default", session="bob")).cwd.endswith("bob")  # built again
 
 
-async def test_sessions_with_directories_of_their_own_have_workers_of_their_own_and_keep_them(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_sessions_with_directories_of_their_own_have_workers_of_their_own_and_keep_them(tmp_path: Path) -> None:
     async with serving(tmp_path, in_own_directories("before")) as place:
-        shelf = place.world.gateway.profile_cache
+        profiles = place.world.gateway.profile_cache
         for session in ("alice", "bob"):
             await place.world.ask("hello", session)
-            profile = await shelf.get("main", "default", session=session)
+            profile = await profiles.get("main", "default", session=session)
             assert profile.cwd == str(tmp_path / "workspaces" / "default" / session)
-            assert shelf.workspace_of("main", "default", session) == profile.cwd
-            assert shelf.peek(session, "main", "default") == profile
-        before = [worker.id for worker in place.world.gateway.pool.statistics().workers]
+            assert profiles.workspace_of("main", "default", session) == profile.cwd
+            assert profiles.peek(session, "main", "default") == profile
+        before = place.ids()
         await place.reload(in_own_directories("after"))
         for session in ("alice", "bob"):
             await place.world.ask("hello again", session)
-        assert [worker.id for worker in place.world.gateway.pool.statistics().workers] == before
-        assert len(before) == 2
+        assert (place.ids(), len(before)) == (before, 2)
 
 
-async def test_nothing_is_kept_warm_for_sessions_with_directories_of_their_own(
-    tmp_path: Path, autojump_clock: MockClock
+@pytest.mark.parametrize(
+    ("settings", "workers"),
+    [(in_own_directories("x", minimum=1), []), (Settings(pool=PoolSettings(min=1, max=2)), ["idle"])],
+)
+async def test_the_default_agent_is_kept_warm_unless_its_sessions_have_directories_of_their_own(
+    tmp_path: Path, settings: Settings, workers: list[str]
 ) -> None:
-    async with serving(tmp_path, in_own_directories("x", minimum=1)) as place:
+    async with serving(tmp_path, settings) as place:
         await place.serving.prewarm()
         await wait_all_tasks_blocked()
-        assert place.workers() == []
+        assert place.workers() == workers
 
 
-async def test_a_file_that_is_refused_changes_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with serving(tmp_path, Settings(pool=FEW)) as place:
-        with pytest.raises(SettingsError, match="line 3"):
-            await place.reload(SettingsError("line 3: no"))
-        assert place.told == []
-        assert place.world.gateway.pool.statistics().pool.max == 2
-
-
-async def test_limits_that_the_machine_cannot_hold_leave_all_as_it_was(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_what_is_refused_leaves_all_as_it_was(tmp_path: Path) -> None:
+    """A bad file, limits that the machine cannot hold, a webhook without its secret."""
+    hook = WebhookSettings(url="http://h/", secret_env="NOT_SET_ANYWHERE")
+    more = PoolSettings(min=0, max=3)
+    beats, hooks = HeartbeatSettings(every=Seconds(300)), DeliverySettings(webhooks={"ops": hook})
     greedy = PoolSettings(min=0, max=3, worker_memory=ByteCount(1 << 50))
+    refused: list[tuple[Settings | SettingsError, str]] = [
+        (SettingsError("line 3: no"), "line 3"),
+        (ops("Operate with care.", pool=greedy), "3 workers"),
+        (ops("Operate with care.", pool=more, heartbeat=beats, delivery=hooks), "NOT_SET_ANYWHERE"),
+    ]
     async with serving(tmp_path, ops("Operate.")) as place:
         await place.world.ask("hello", agent="ops")
-        with pytest.raises(UsageError):
-            await place.reload(ops("Operate with care.", pool=greedy))
-        await wait_all_tasks_blocked()
-        assert (place.workers(), place.told) == (["idle"], [])
+        for settings, words in refused:
+            with pytest.raises(UsageError, match=words):
+                await place.reload(settings)
+            await wait_all_tasks_blocked()
+            assert (place.workers(), place.told, place.max) == (["idle"], [], 2)
+            assert place.serving.autonomy.stats().heartbeats == 0
         answer = await place.reload(ops("Operate with care."))
         assert answer["changed"] == ["agents.ops.append_system_prompt"], "compared with what still holds"
 
 
-async def test_what_waits_for_a_restart_is_told_each_time_and_not_taken_up(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with serving(tmp_path, Settings(pool=FEW)) as place:
-        wish = Settings(pool=FEW, store=StoreSettings(events=5))
-        for _ in range(2):
-            assert (await place.reload(wish))["needs_restart"] == ["store.events"]
-
-
-async def test_what_cannot_be_kept_warm_is_told_and_the_rest_holds(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_what_cannot_be_kept_warm_is_told_and_the_rest_holds(tmp_path: Path) -> None:
     nowhere = AgentSettings(workspace=str(tmp_path / "no" / "such"))
     warm = PoolSettings(min=0, max=3, prewarm=[Prewarm(agent="lost")])
     async with serving(tmp_path, Settings(pool=FEW)) as place:
         await place.reload(Settings(agents={"lost": nowhere}, pool=warm))
-        assert [event for event, _ in place.told] == ["prewarm_failed", "reloaded"]
-        assert place.world.gateway.pool.statistics().pool.max == 3
-
-
-async def test_the_default_agent_is_kept_warm_where_nothing_is_said(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with serving(tmp_path, Settings(pool=PoolSettings(min=1, max=2))) as place:
-        await place.serving.prewarm()
-        await wait_all_tasks_blocked()
-        assert place.workers() == ["idle"]
+        assert ([event for event, _ in place.told], place.max) == (["prewarm_failed", "reloaded"], 3)
 
 
 async def test_heartbeats_jobs_and_webhooks_hold_at_once_and_agents_learn_what_a_beat_is(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with serving(tmp_path, Settings(pool=FEW)) as place:
-        before = await place.world.gateway.profile_cache.get("main", "default")
+        profiles = place.world.gateway.profile_cache
+        before = (await profiles.get("main", "default")).signature
         settings = Settings(
             pool=FEW,
             heartbeat=HeartbeatSettings(every=Seconds(300)),
@@ -222,25 +209,9 @@ async def test_heartbeats_jobs_and_webhooks_hold_at_once_and_agents_learn_what_a
         assert (await place.reload(settings))["needs_restart"] == []
         figures = place.serving.autonomy.stats()
         assert (figures.heartbeats, figures.cron.jobs) == (1, 1)
-        assert (await place.world.gateway.profile_cache.get("main", "default")).signature != before.signature
+        assert (await profiles.get("main", "default")).signature != before
         await place.world.call("cron.add", text="x", every="1h", mode="isolated", delivery="webhook:ops")
         await place.reload(Settings(pool=FEW))
         figures = place.serving.autonomy.stats()
         assert (figures.heartbeats, figures.cron.jobs) == (0, 1)
-        assert (await place.world.gateway.profile_cache.get("main", "default")).signature == before.signature
-
-
-async def test_a_webhook_whose_secret_is_not_there_is_refused_and_changes_nothing(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    hook = WebhookSettings(url="http://h/", secret_env="NOT_SET_ANYWHERE")
-    async with serving(tmp_path, Settings(pool=FEW)) as place:
-        wanted = Settings(
-            pool=PoolSettings(min=0, max=3),
-            heartbeat=HeartbeatSettings(every=Seconds(300)),
-            delivery=DeliverySettings(webhooks={"ops": hook}),
-        )
-        with pytest.raises(UsageError, match="NOT_SET_ANYWHERE"):
-            await place.reload(wanted)
-        assert place.serving.autonomy.stats().heartbeats == 0
-        assert place.world.gateway.pool.statistics().pool.max == 2
+        assert (await profiles.get("main", "default")).signature == before

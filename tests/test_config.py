@@ -34,7 +34,7 @@ def test_a_first_file_can_be_used_and_is_its_owners_only(path: Path) -> None:
     assert "#max = 4" in path.read_text()
 
 
-def test_an_existing_file_is_replaced_only_by_force(path: Path) -> None:
+def test_an_existing_file_is_replaced_only_by_force_and_a_place_that_cannot_be_written_is_named(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("mine")
     path.chmod(0o640)
@@ -42,14 +42,9 @@ def test_an_existing_file_is_replaced_only_by_force(path: Path) -> None:
         init_config(path)
     assert path.read_text() == "mine"
     init_config(path, force=True)
-    assert check_config(path) == []
-    assert mode(path) == 0o640
-
-
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match=r"cannot write .*file/pool\.toml: File exists"):
-        init_config(tmp_path / "file" / "pool.toml")
+    assert (check_config(path), mode(path)) == ([], 0o640)
+    with pytest.raises(UsageError, match=r"cannot write .*pool\.toml/pool\.toml: File exists"):
+        init_config(path / "pool.toml")
 
 
 def test_every_problem_of_a_file_is_a_line(path: Path) -> None:
@@ -62,18 +57,6 @@ def test_every_problem_of_a_file_is_a_line(path: Path) -> None:
     ]
     assert check_config(path.with_name("none.toml"))[0].startswith("cannot read")
     assert check_config(None) == []
-
-
-def test_hours_that_nobody_understands_are_refused_with_their_line(path: Path) -> None:
-    path.parent.mkdir()
-    path.write_text(
-        '[agents.defaults.heartbeat]\nactive_hours = {start = "08:00", end = "22:00", tz = "Mars/Olympus"}\n'
-        '[agents.ops.heartbeat]\nactive_hours = {start = "25:00", end = "26:00"}\n'
-        '[agents.dev.heartbeat]\nactive_hours = {start = "08:00", end = "24:00"}\n'
-    )
-    zone, hour = check_config(path)
-    assert zone.startswith(f"{path}:2: agents.defaults.heartbeat.active_hours: tz = 'Mars/Olympus'")
-    assert hour.startswith(f"{path}:4: agents.ops.heartbeat.active_hours: start = '25:00'")
 
 
 def test_hooks_that_cannot_be_loaded_are_a_problem(path: Path) -> None:
@@ -125,20 +108,15 @@ def test_secrets_are_hidden_and_the_rest_is_not(as_json: bool, path: Path) -> No
     assert table["agents"]["main"]["model"] == "m"
 
 
-@pytest.mark.parametrize(
-    "name", ["token", "auth_token", "api_key", "apikey", "password", "client_secret", "accessToken"]
-)
-def test_what_is_called_a_secret_is_one(name: str) -> None:
-    assert files._redacted({name: "S", "path": "p"}) == {name: "***", "path": "p"}
+SECRET_NAMES = ("token", "auth_token", "api_key", "apikey", "password", "client_secret", "accessToken")
+OTHER_NAMES = ("token_file", "tokenizer", "max_tokens", "secretary", "model", "monkey")
 
 
-@pytest.mark.parametrize("name", ["token_file", "tokenizer", "max_tokens", "secretary", "model", "monkey"])
-def test_what_only_looks_like_one_is_not(name: str) -> None:
-    assert files._redacted({name: "S"}) == {name: "S"}
-
-
-def test_a_secret_that_is_not_set_is_seen_not_to_be() -> None:
-    assert files._redacted({"token": "", "max_tokens": 5}) == {"token": "", "max_tokens": 5}
+@pytest.mark.parametrize("name", [*SECRET_NAMES, *OTHER_NAMES])
+def test_what_is_called_a_secret_is_hidden_and_what_only_looks_like_one_is_not(name: str) -> None:
+    shown = "***" if name in SECRET_NAMES else "S"
+    assert files._redacted({name: "S", "path": "p"}) == {name: shown, "path": "p"}
+    assert files._redacted({name: ""}) == {name: ""}, "one that is not set is seen not to be"
 
 
 # --- set -------------------------------------------------------------------------------------------------------------
@@ -152,12 +130,6 @@ def test_a_key_is_set_in_its_line(path: Path) -> None:
     assert path.read_text() == before.replace("#max = 4\n", "#max = 4\nmax = 9\n")
     assert load_settings(path).pool.max == 9
     assert list(path.parent.iterdir()) == [path], "no temporary file is left"
-
-
-def test_a_file_that_is_not_there_is_made(path: Path) -> None:
-    set_config(path, "agents.defaults.timeout_seconds", "20m")
-    assert path.read_text() == '[agents.defaults]\ntimeout_seconds = "20m"\n'
-    assert mode(path) == 0o600
 
 
 def test_mode_and_link_stay(path: Path, tmp_path: Path) -> None:
@@ -200,17 +172,14 @@ def test_a_file_that_is_no_toml_is_not_touched(path: Path) -> None:
     assert path.read_text() == "pool = ["
 
 
-def test_a_number_is_taken_as_a_text_where_a_text_is_wanted(path: Path) -> None:
+def test_a_value_is_a_number_where_one_is_wanted_and_else_a_text_in_a_file_that_is_made(path: Path) -> None:
+    assert set_config(path, "agents.defaults.timeout_seconds", "20m").value == '"20m"'
+    assert path.read_text() == '[agents.defaults]\ntimeout_seconds = "20m"\n'
+    assert mode(path) == 0o600
     set_config(path, "agents.main.env.PORT", "8080")
     set_config(path, "agents.main.model", "true")
     settings = load_settings(path).agents["main"]
     assert (settings.env, settings.model) == ({"PORT": "8080"}, "true")
-
-
-def test_a_value_that_is_no_toml_is_a_text(path: Path) -> None:
-    change = set_config(path, "pool.idle_timeout", "90s")
-    assert change.value == '"90s"'
-    assert load_settings(path).pool.idle_timeout == 90.0
 
 
 def test_a_secret_is_set_but_not_told(path: Path) -> None:
@@ -244,23 +213,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(path: Path, mon
         set_config(path, "pool.max", "9")
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_the_new_text_is_on_the_disk_before_it_takes_the_place_of_the_old(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    init_config(path)
-    steps: list[str] = []
-    replace = Path.replace
-
-    def note_replace(source: Path, target: Path) -> Path:
-        steps.append("replace")
-        return replace(source, target)
-
-    monkeypatch.setattr(os, "fsync", lambda _: steps.append("sync"))
-    monkeypatch.setattr(Path, "replace", note_replace)
-    set_config(path, "pool.max", "9")
-    assert steps == ["sync", "replace", "sync"]
 
 
 def test_of_webhooks_only_the_host_is_shown(path: Path) -> None:

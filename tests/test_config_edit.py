@@ -11,13 +11,6 @@ from hypothesis import strategies as st
 from errors import UsageError
 from settings.edit import edit_text, parse_key, value_candidates
 
-
-def edited(text: str, key: str, value: Any) -> str:
-    change = edit_text(text, parse_key(key), value)
-    assert change.in_place
-    return change.text
-
-
 # --- keys and values on the command line ------------------------------------------------------------------------------
 
 
@@ -80,63 +73,54 @@ env = { A = "x", B = "y" } # secrets
 """
 
 
-def test_one_value_changes_and_what_stands_around_it_stays() -> None:
-    assert edited(FILE, "pool.max", 8) == FILE.replace("max   = 4 #", "max   = 8 #")
-    assert edited(FILE, "data_dir", "#a") == FILE.replace('"state"', '"#a"')
+KEPT = FILE.replace
+DOTTED = "pool.max = 4\na = 1\n"
+CRLF = "[pool]\r\nmax = 4 # x\r\n"
 
 
-def test_a_value_of_several_lines_is_replaced_as_a_whole() -> None:
-    assert edited(FILE, "pool.prewarm", []) == FILE.replace("[ # kept warm\n  { count = 1 },\n]", "[]")
-
-
-def test_a_new_key_goes_behind_the_line_that_shows_its_default() -> None:
-    assert edited(FILE, "pool.idle_timeout", "9m") == FILE.replace(
-        '#idle_timeout = "5m"\n', '#idle_timeout = "5m"\nidle_timeout = "9m"\n'
-    )
-
-
-def test_else_behind_the_last_key_of_its_table() -> None:
-    assert edited(FILE, "pool.min", 1) == FILE.replace("\n]\n#idle", "\n]\nmin = 1\n#idle")
-    assert edited(FILE, 'agents."my agent".model', "m") == FILE + 'model = "m"\n'
-    assert edited(FILE, "socket", "/s") == FILE.replace("beside it\n", 'beside it\nsocket = "/s"\n')
-    assert edited("[pool]\n\n[rpc]\n", "pool.max", 1) == "[pool]\nmax = 1\n\n[rpc]\n"
-
-
-def test_a_line_that_shows_the_default_of_another_table_is_not_meant() -> None:
-    text = "[a]\n#x = 1\n[b]\ny = 1\n"
-    assert edited(text, "b.x", 2) == "[a]\n#x = 1\n[b]\ny = 1\nx = 2\n"
-
-
-def test_a_table_that_is_not_there_is_added_at_the_end() -> None:
-    assert edited(FILE, "gateway.queue.cap", 3) == f"{FILE}\n[gateway.queue]\ncap = 3\n"
-    assert edited("a = 1", "b.c", 2) == "a = 1\n\n[b]\nc = 2\n"
-    assert edited("", "b.c", 2) == "[b]\nc = 2\n"
-    assert edited("", "a", 2) == "a = 2\n"
-
-
-def test_an_entry_of_a_table_in_one_line_changes_that_line() -> None:
-    changed = edited(FILE, 'agents."my agent".env.B', "z")
-    assert changed == FILE.replace('{ A = "x", B = "y" }', '{ A = "x", B = "z" }')
-    changed = edited(FILE, 'agents."my agent".env.C', "z")
-    assert changed == FILE.replace('B = "y" }', 'B = "y", C = "z" }')
-
-
-def test_dotted_keys_stay_dotted_keys() -> None:
-    assert edited("pool.max = 4 # x\n", "pool.max", 5) == "pool.max = 5 # x\n"
-    assert edited("pool.max = 4\na = 1\n", "pool.min", 2) == "pool.max = 4\npool.min = 2\na = 1\n"
-    assert edited("[a]\nb.c = 1\n", "a.b.d", 2) == "[a]\nb.c = 1\nb.d = 2\n"
-
-
-def test_an_equals_sign_in_a_key_is_not_the_one_that_counts() -> None:
-    assert edited('"a=b" = 1\n', '"a=b"', 2) == '"a=b" = 2\n'
-
-
-def test_lines_end_as_they_did() -> None:
-    text = "[pool]\r\nmax = 4 # x\r\n"
-    assert edited(text, "pool.max", 5) == "[pool]\r\nmax = 5 # x\r\n"
-    assert edited("[pool]\r\nmax = 4\r\n", "pool.max", 5) == "[pool]\r\nmax = 5\r\n"
-    assert edited(text, "pool.min", 1) == "[pool]\r\nmax = 4 # x\r\nmin = 1\r\n"
-    assert edited(text, "rpc.x", 1) == "[pool]\r\nmax = 4 # x\r\n\r\n[rpc]\r\nx = 1\r\n"
+@pytest.mark.parametrize(
+    ("text", "key", "value", "wanted"),
+    [
+        # one value changes, and what stands around it stays
+        (FILE, "pool.max", 8, KEPT("max   = 4 #", "max   = 8 #")),
+        (FILE, "data_dir", "#a", KEPT('"state"', '"#a"')),
+        (FILE, "pool.prewarm", [], KEPT("[ # kept warm\n  { count = 1 },\n]", "[]")),
+        # a new key goes behind the line that shows its default, else behind the last key of its table
+        (
+            FILE,
+            "pool.idle_timeout",
+            "9m",
+            KEPT('#idle_timeout = "5m"\n', '#idle_timeout = "5m"\nidle_timeout = "9m"\n'),
+        ),
+        (FILE, "pool.min", 1, KEPT("\n]\n#idle", "\n]\nmin = 1\n#idle")),
+        (FILE, 'agents."my agent".model', "m", FILE + 'model = "m"\n'),
+        (FILE, "socket", "/s", KEPT("beside it\n", 'beside it\nsocket = "/s"\n')),
+        ("[pool]\n\n[rpc]\n", "pool.max", 1, "[pool]\nmax = 1\n\n[rpc]\n"),
+        # a line that shows the default of another table is not meant
+        ("[a]\n#x = 1\n[b]\ny = 1\n", "b.x", 2, "[a]\n#x = 1\n[b]\ny = 1\nx = 2\n"),
+        # a table that is not there is added at the end
+        (FILE, "gateway.queue.cap", 3, f"{FILE}\n[gateway.queue]\ncap = 3\n"),
+        ("a = 1", "b.c", 2, "a = 1\n\n[b]\nc = 2\n"),
+        ("", "b.c", 2, "[b]\nc = 2\n"),
+        ("", "a", 2, "a = 2\n"),
+        # an entry of a table in one line changes that line
+        (FILE, 'agents."my agent".env.B', "z", KEPT('{ A = "x", B = "y" }', '{ A = "x", B = "z" }')),
+        (FILE, 'agents."my agent".env.C', "z", KEPT('B = "y" }', 'B = "y", C = "z" }')),
+        # dotted keys stay dotted keys
+        ("pool.max = 4 # x\n", "pool.max", 5, "pool.max = 5 # x\n"),
+        (DOTTED, "pool.min", 2, "pool.max = 4\npool.min = 2\na = 1\n"),
+        ("[a]\nb.c = 1\n", "a.b.d", 2, "[a]\nb.c = 1\nb.d = 2\n"),
+        # an equals sign in a key is not the one that counts
+        ('"a=b" = 1\n', '"a=b"', 2, '"a=b" = 2\n'),
+        # lines end as they did
+        (CRLF, "pool.max", 5, "[pool]\r\nmax = 5 # x\r\n"),
+        ("[pool]\r\nmax = 4\r\n", "pool.max", 5, "[pool]\r\nmax = 5\r\n"),
+        (CRLF, "pool.min", 1, f"{CRLF}min = 1\r\n"),
+        (CRLF, "rpc.x", 1, f"{CRLF}\r\n[rpc]\r\nx = 1\r\n"),
+    ],
+)
+def test_a_key_is_set_in_place_and_the_rest_stays(text: str, key: str, value: Any, wanted: str) -> None:
+    assert edit_text(text, parse_key(key), value) == (wanted, True)
 
 
 def test_what_cannot_be_changed_alone_is_written_anew() -> None:

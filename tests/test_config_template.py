@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
@@ -33,23 +34,11 @@ def leaves(table: dict[str, Any], path: tuple[str, ...] = ()) -> list[str]:
     ]
 
 
-def without_names(settings: Settings) -> Settings:
-    return msgspec.structs.replace(settings, agents={}, roles={})
-
-
-def test_the_file_as_it_is_changes_nothing() -> None:
-    loaded = parse_settings(render_template(Settings), NOWHERE)
-    assert without_names(loaded) == load_settings(None)
-    assert loaded.agents == {"main": AgentSettings()}
-    assert loaded.roles == {"default": RoleSettings()}
-
-
-def test_the_file_with_every_line_uncommented_changes_nothing_either() -> None:
-    text = uncommented(render_template(Settings))
-    loaded = parse_settings(text.replace('data_dir = ""', ""), NOWHERE)
-    assert without_names(loaded) == load_settings(None)
-    assert loaded.agents == {"main": AgentSettings()}
-    assert loaded.roles == {"default": RoleSettings()}
+@pytest.mark.parametrize("change", [str, uncommented])
+def test_the_file_changes_nothing_as_it_is_or_with_every_line_uncommented(change: Callable[[str], str]) -> None:
+    loaded = parse_settings(change(render_template(Settings)).replace('\ndata_dir = ""', ""), NOWHERE)
+    assert msgspec.structs.replace(loaded, agents={}, roles={}) == load_settings(None)
+    assert (loaded.agents, loaded.roles) == ({"main": AgentSettings()}, {"default": RoleSettings()})
 
 
 def test_every_key_that_has_a_default_is_in_the_file() -> None:
@@ -173,19 +162,9 @@ def test_a_template_reads_like_this() -> None:
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (Seconds(0), 0),
-        (Seconds(0.5), "500ms"),
-        (Seconds(0.0001), 0.0001),
-        (Seconds(1), "1s"),
-        (Seconds(90), "90s"),
-        (Seconds(600), "10m"),
-        (Seconds(7200), "2h"),
-        (Seconds(86400), "1d"),
-        (ByteCount(0), 0),
-        (ByteCount(1000), 1000),
-        (ByteCount(1536), 1536),
-        (ByteCount(64 * 1024), "64KiB"),
-        (ByteCount(3 * 1024**3), "3GiB"),
+        *((Seconds(n), s) for n, s in ((0, 0), (0.5, "500ms"), (0.0001, 0.0001), (1, "1s"), (90, "90s"), (600, "10m"))),
+        *((Seconds(n), s) for n, s in ((7200, "2h"), (86400, "1d"))),
+        *((ByteCount(n), s) for n, s in ((0, 0), (1000, 1000), (1536, 1536), (65536, "64KiB"), (3 << 30, "3GiB"))),
         (Taste.SWEET, "sweet"),
         ({"a": None, "b": (Taste.SOUR,)}, {"b": ["sour"]}),
     ],

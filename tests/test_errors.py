@@ -80,19 +80,6 @@ def constant_code(node: Any) -> str:
     return str(ast.literal_eval(node.value))
 
 
-def test_codes_are_found_along_the_line_of_descent() -> None:
-    source = "class A(PoolError):\n    code = 'a'\nclass B(A):\n    code: str = 'b'\nclass C:\n    code = 'c'\n"
-    assert codes_of_errors(ast.parse(source)) == ["a", "b"]
-
-
-def test_a_refinement_without_a_code_of_its_own_arrives_as_what_it_refines() -> None:
-    class Finer(errors.UsageError):
-        pass
-
-    raised = Finer("x")
-    assert type(error_from_wire(raised.code, raised.message)) is errors.UsageError
-
-
 @given(kind=st.sampled_from(KINDS), message=st.text(), details=st.dictionaries(names, json_values))
 def test_an_error_crosses_a_door_as_itself(kind: type[PoolError], message: str, details: dict[str, Any]) -> None:
     raised = kind(message, **details)
@@ -116,19 +103,15 @@ def test_an_unknown_code_is_kept_beside_a_plain_error() -> None:
 def test_an_error_is_caught_by_whose_fault_it_is() -> None:
     with pytest.raises(errors.WorkerError) as caught:
         raise error_from_wire("worker_exited", "gone", {"stderr_tail": "boom"})
-    assert caught.value.stderr_tail == "boom"
-    assert caught.value.retry_after is None
+    assert (caught.value.stderr_tail, caught.value.retry_after) == ("boom", None)
+    crossed = error_from_wire("behind", "too slow", {"bookmark": 7})
+    assert isinstance(crossed, errors.SubscriberBehind)
+    assert crossed.bookmark == 7
 
 
 @pytest.mark.parametrize(("details", "sent"), [({}, True), ({"sent": True}, True), ({"sent": False}, False)])
 def test_a_request_counts_as_sent_unless_the_error_knows_better(details: dict[str, Any], sent: bool) -> None:  # noqa: FBT001  # pytest passes it
     assert WorkerExited("gone", **details).sent is sent
-
-
-def test_a_subscriber_that_was_cut_off_knows_where_to_resume() -> None:
-    crossed = error_from_wire("behind", "too slow", {"bookmark": 7})
-    assert isinstance(crossed, errors.SubscriberBehind)
-    assert crossed.bookmark == 7
 
 
 def test_the_error_in_the_groups_of_nurseries_is_found_however_deep_it_is() -> None:

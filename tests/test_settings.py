@@ -16,7 +16,7 @@ from profiles.settings import AgentDefaults
 from settings.checks import check_settings
 from settings.load import find_settings_file, load_settings, parse_settings
 from settings.problems import Problem, SettingsError, lines_of_keys, type_problems
-from settings.schema import Settings, file_shape, struct_shape
+from settings.schema import Settings
 from wire.units import Seconds
 
 SAMPLES = Path(__file__).parent.parent / "fixtures" / "settings"
@@ -35,14 +35,10 @@ def test_a_bad_file_is_refused_with_key_line_and_what_to_do(path: Path) -> None:
     assert f"{path}:{expected}" in str(refusal.value)
 
 
-@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
-def test_a_good_file_is_accepted(path: Path) -> None:
-    assert isinstance(load_settings(path), Settings)
-
-
-def test_the_samples_are_there() -> None:
-    assert len(BAD) >= 15
-    assert len(GOOD) >= 3
+def test_every_good_file_is_accepted() -> None:
+    assert (len(BAD) >= 15, len(GOOD) >= 3) == (True, True)
+    for path in GOOD:
+        assert isinstance(load_settings(path), Settings)
 
 
 def test_every_room_gets_its_own_values() -> None:
@@ -79,30 +75,13 @@ def test_a_timeout_makes_no_other_profile() -> None:
     assert build_profile(plain, "main", "default", "/") == build_profile(limited, "main", "default", "/")
 
 
-def test_the_shape_of_the_file_and_of_the_struct_are_inverse() -> None:
-    table = {"agents": {"defaults": {"a": 1}, "gateway_prompts": {"b": 2}, "main": {"c": 3}}, "pool": {"max": 1}}
-    shaped = struct_shape(table)
-    assert shaped == {
-        "agents": {"main": {"c": 3}},
-        "agents.defaults": {"a": 1},
-        "agents.gateway_prompts": {"b": 2},
-        "pool": {"max": 1},
-    }
-    assert file_shape(shaped) == table
-    assert list(file_shape(shaped)["agents"])[-1] == "main", "tables for all agents come before those of one"
-
-
-def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "pool.toml"
-    path.write_text('[pool]\nmx = 1\nmin = "one"\n\n[rpc]\nui_timeout = "soon"\n')
+def test_all_problems_are_told_at_once_each_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as refusal:
-        load_settings(path)
-    assert [problem.path for problem in refusal.value.problems] == [
-        ("pool", "mx"),
-        ("pool", "min"),
-        ("rpc", "ui_timeout"),
-    ]
+        parse_settings('[pool]\nmx = 1\nmin = "one"\n\n[rpc]\nui_timeout = "soon"\n', tmp_path / "pool.toml")
+    paths = [problem.path for problem in refusal.value.problems]
+    assert paths == [("pool", "mx"), ("pool", "min"), ("rpc", "ui_timeout")]
     assert [line.split(":")[1] for line in str(refusal.value).splitlines()] == ["2", "3", "6"]
+    assert (isinstance(refusal.value, UsageError), refusal.value.code) == (True, "settings")
 
 
 def test_thousands_of_tables_of_one_kind_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,11 +103,6 @@ def test_thousands_of_tables_of_one_kind_are_looked_up_once(monkeypatch: pytest.
     assert looked_up == [Outer, Inner]
 
 
-def test_a_refusal_is_a_usage_error_with_a_code_of_its_own() -> None:
-    assert issubclass(SettingsError, UsageError)
-    assert SettingsError.code == "settings"
-
-
 def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"cannot read the settings file .*none\.toml: No such file"):
         load_settings(tmp_path / "none.toml")
@@ -144,12 +118,9 @@ def test_the_embedded_defaults_are_valid() -> None:
     assert Path(load_settings(None).data_dir).is_absolute()
 
 
-@pytest.mark.parametrize(
-    ("path", "shown"),
-    [(("pool", "max"), "pool.max: x"), (("pool", "prewarm", 1, "count"), "pool.prewarm[1].count: x"), ((), "x")],
-)
-def test_a_problem_reads_like_the_file(path: tuple[str | int, ...], shown: str) -> None:
-    assert str(Problem(path, "x")) == shown
+def test_a_problem_reads_like_the_file() -> None:
+    shown = [str(Problem(path, "x")) for path in (("pool", "max"), ("pool", "prewarm", 1, "count"), ())]
+    assert shown == ["pool.max: x", "pool.prewarm[1].count: x", "x"]
 
 
 class Pair(msgspec.Struct):
@@ -180,36 +151,19 @@ def test_what_surrounds_a_type_does_not_hide_the_item_at_fault() -> None:
 # --- bounds ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("key", "wrong", "right"),
-    [
-        ("gateway.queue.cap", 0, 1),
-        ("gateway.queue.pending", 0, 1),
-        ("gateway.queue.lanes.cron", 0, 1),
-        ("gateway.dedupe.entries", 0, 1),
-        ("gateway.events.ring", 65535, 65536),
-        ("gateway.outcomes", 0, 1),
-        ("gateway.runs", 0, 1),
-        ("gateway.sessions", 0, 1),
-        ("gateway.delegate_depth", -1, 0),
-        ("gateway.delegate_fan_out", 0, 1),
-        ("store.events", 0, 1),
-        ("store.backlog", 65535, 65536),
-        ("store.stall", 0, 0.001),
-        ("store.retry", 0, 0.001),
-        ("store.close_timeout", 0, 0.001),
-        ("gateway.queue.debounce", -1, 0),
-        ("gateway.dedupe.window", -1, 0),
-        ("gateway.idempotency_window", -1, 0),
-        ("gateway.outcome_age", -1, 0),
-        ("store.events_age", -1, 0),
-        ("agents.defaults.timeout_seconds", -1, 0),
-        ("pool.max_turns", -1, 0),
-        ("pool.waiting_timeout", 0, 0.001),
-        ("rpc.log_workers", 0, 1),
-        ("rpc.ui_timeout", 0, 0.001),
-    ],
-)
+BOUNDS = [
+    *((f"gateway.{key}", 0, 1) for key in ("queue.cap", "queue.pending", "queue.lanes.cron", "dedupe.entries")),
+    *((f"gateway.{key}", 0, 1) for key in ("outcomes", "runs", "sessions", "delegate_fan_out")),
+    *((f"gateway.{key}", -1, 0) for key in ("delegate_depth", "queue.debounce", "dedupe.window")),
+    *((f"gateway.{key}", -1, 0) for key in ("idempotency_window", "outcome_age")),
+    *(("gateway.events.ring", 65535, 65536), ("store.backlog", 65535, 65536)),
+    *(("store.events", 0, 1), ("store.events_age", -1, 0), ("rpc.log_workers", 0, 1), ("rpc.ui_timeout", 0, 0.001)),
+    *((f"store.{key}", 0, 0.001) for key in ("stall", "retry", "close_timeout")),
+    *(("agents.defaults.timeout_seconds", -1, 0), ("pool.max_turns", -1, 0), ("pool.waiting_timeout", 0, 0.001)),
+]
+
+
+@pytest.mark.parametrize(("key", "wrong", "right"), BOUNDS)
 def test_a_number_out_of_its_bounds_is_refused_and_the_last_one_within_is_not(
     key: str, wrong: float, right: float, tmp_path: Path
 ) -> None:
@@ -219,35 +173,21 @@ def test_a_number_out_of_its_bounds_is_refused_and_the_last_one_within_is_not(
     assert [str(problem).partition(":")[0] for problem in refusal.value.problems] == [key]
 
 
-def test_no_worker_is_kept_warm_for_an_agent_whose_sessions_have_directories_of_their_own(tmp_path: Path) -> None:
-    text = '[agents.a]\nworkspace_per = "session"\n[[pool.prewarm]]\nagent = "a"'
-    with pytest.raises(SettingsError, match=r"pool.prewarm\[0\].agent: a has a workspace per session"):
-        parse_settings(text, tmp_path / "pool.toml")
-
-
 # --- what the command line puts over it -----------------------------------------------------------------------------
 
 
 def test_the_command_line_wins_over_the_file_and_is_checked_with_it(tmp_path: Path) -> None:
     path = tmp_path / "pool.toml"
-    path.write_text("[pool]\nmin = 3\n")
+    path.write_text("[pool]\nmin = 3\nmax = 4\nreserve = 0\n")
     settings = load_settings(path, data_dir=str(tmp_path / "d"), min_workers=2, max_workers=9)
     assert (settings.pool.min, settings.pool.max, settings.data_dir) == (2, 9, str(tmp_path / "d"))
     with pytest.raises(SettingsError, match=r"pool.toml:2: pool.min: is 3, more than pool.max = 2"):
         load_settings(path, max_workers=2)
-    with pytest.raises(SettingsError, match=r"^--max: pool.max: must be 1 or more, not 0"):
-        load_settings(None, max_workers=0, min_workers=0)
-
-
-def test_a_value_that_came_from_the_command_line_is_blamed_on_it_and_not_on_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "pool.toml"
     path.write_text("[pool]\nmax = 4\nreserve = -1\n")
     with pytest.raises(SettingsError) as refusal:
         load_settings(path, max_workers=0)
-    told = str(refusal.value).splitlines()
-    assert "--max: pool.max: must be 1 or more, not 0" in told
-    assert f"{path}:3: pool.reserve: must be 0 or more, not -1" in told
-    assert not [line for line in told if line.startswith(f"{path}:2:")]
+    wanted = ["--max: pool.max: must be 1 or more, not 0", f"{path}:3: pool.reserve: must be 0 or more, not -1"]
+    assert sorted(str(refusal.value).splitlines()) == sorted(wanted), "and not the file's own line for max"
 
 
 @pytest.mark.parametrize("header", ["[nonsense]", "[nonsense.inner]", "[[nonsense]]", "[[nonsense.inner]]"])
@@ -269,6 +209,8 @@ def test_a_relative_data_dir_starts_at_the_file_and_a_tilde_at_home(
     assert load_settings(path).data_dir == "/home/someone/state"
     monkeypatch.chdir(tmp_path)
     assert load_settings(path, data_dir="here").data_dir == str(tmp_path / "here")
+    monkeypatch.setenv("XDG_STATE_HOME", "/home/someone/.state")
+    assert load_settings(None).data_dir.startswith("/home/someone/.state")
 
 
 def test_a_file_of_hooks_is_looked_for_beside_the_settings(tmp_path: Path) -> None:
@@ -281,15 +223,10 @@ def test_a_file_of_hooks_is_looked_for_beside_the_settings(tmp_path: Path) -> No
     assert load_settings(None).gateway.hooks == ""
 
 
-def test_without_any_data_dir_it_is_the_state_directory_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", "/home/someone/.state")
-    assert load_settings(None).data_dir.startswith("/home/someone/.state")
-
-
 # --- where it is found ----------------------------------------------------------------------------------------------
 
 
-def test_the_file_is_looked_for_in_order(tmp_path: Path) -> None:
+def test_the_file_is_looked_for_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, cwd = tmp_path / "config", tmp_path / "cwd"
     env = {"XDG_CONFIG_HOME": str(home), "POOL_CONFIG": "/from/env.toml"}
     (home / "pool").mkdir(parents=True)
@@ -303,6 +240,9 @@ def test_the_file_is_looked_for_in_order(tmp_path: Path) -> None:
     assert find_settings_file(None, env, cwd) == home / "pool" / "pool.toml"
     (cwd / "pool.toml").touch()
     assert find_settings_file(None, env, cwd) == cwd / "pool.toml"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    home.rename(tmp_path / ".config")
+    assert find_settings_file(None, {}, tmp_path) == tmp_path / ".config" / "pool" / "pool.toml"
 
 
 def test_the_file_of_this_directory_is_not_taken_from_another_user(tmp_path: Path) -> None:
@@ -316,15 +256,6 @@ def test_the_file_of_this_directory_is_not_taken_from_another_user(tmp_path: Pat
     assert f"--config {path} says that it is wanted" in str(caught.value)
     assert find_settings_file(str(path), {}, tmp_path) == path
     assert find_settings_file(None, {"POOL_CONFIG": str(path)}, tmp_path) == path
-
-
-def test_without_a_config_home_it_is_the_dot_config_of_the_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".config" / "pool").mkdir(parents=True)
-    (tmp_path / ".config" / "pool" / "pool.toml").touch()
-    assert find_settings_file(None, {}, tmp_path) == tmp_path / ".config" / "pool" / "pool.toml"
 
 
 # --- where a key stands ---------------------------------------------------------------------------------------------
@@ -351,17 +282,10 @@ k = 2
 z = { p = 1, q = 2 }
 '''
     lines = lines_of_keys(text)
-    assert lines["a",] == 1
-    assert lines["c",] == 5
-    assert lines["t", "x", "y"] == 11
-    assert lines["t", "quoted key"] == 12
-    assert lines["t", "list", 0, "k"] == 14
-    assert lines["t", "list", 1, "k"] == 16
-    assert lines["t", "list", 1, "inner", "z", "q"] == 18
-
-
-def test_only_a_newline_ends_a_line() -> None:
-    assert lines_of_keys('a = "x\u2028y" # \u0085\r\nb = 1\r\n') == {("a",): 1, ("b",): 2}
+    wanted = {("a",): 1, ("c",): 5, ("t", "x", "y"): 11, ("t", "quoted key"): 12, ("t", "list", 0, "k"): 14}
+    wanted |= {("t", "list", 1, "k"): 16, ("t", "list", 1, "inner", "z", "q"): 18}
+    assert wanted.items() <= lines.items()
+    assert lines_of_keys('a = "x\u2028y" # \u0085\r\nb = 1\r\n') == {("a",): 1, ("b",): 2}, "only a newline ends a line"
 
 
 keys = st.from_regex(r"[a-z]{1,6}", fullmatch=True)

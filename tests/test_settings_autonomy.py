@@ -29,23 +29,20 @@ def test_an_agents_own_heartbeat_comes_before_that_of_all() -> None:
 
 
 def test_tables_inside_of_tables_by_name_have_their_place_in_both_shapes() -> None:
-    table: dict[str, Any] = {
-        "agents": {
-            "defaults": {"heartbeat": {"every": "1m"}, "a": 1},
-            "main": {"c": 3, "heartbeat": {"target": "none"}},
-            "plain": {"d": 4},
-        },
-        "pool": {"max": 1},
-    }
+    own = {"main": {"c": 3, "heartbeat": {"target": "none"}}, "plain": {"d": 4}}
+    every = {"defaults": {"heartbeat": {"every": "1m"}, "a": 1}, "gateway_prompts": {"b": 2}}
+    table: dict[str, Any] = {"agents": {**every, **own}, "pool": {"max": 1}}
     shaped = struct_shape(table)
     assert shaped == {
         "agents": {"main": {"c": 3}, "plain": {"d": 4}},
         "agents.defaults": {"a": 1},
         "agents.defaults.heartbeat": {"every": "1m"},
+        "agents.gateway_prompts": {"b": 2},
         "agents.*.heartbeat": {"main": {"target": "none"}},
         "pool": {"max": 1},
     }
     assert file_shape(shaped) == table
+    assert list(file_shape(shaped)["agents"])[-2:] == ["main", "plain"], "those of all agents come first"
     assert table["agents"]["main"] == {"c": 3, "heartbeat": {"target": "none"}}, "the table itself is not changed"
 
 
@@ -62,6 +59,7 @@ def test_tables_inside_of_tables_by_name_have_their_place_in_both_shapes() -> No
         ("[cron.jobs.a]\ntext = 'x'\ncron = '0 0 31 2 *'", "cron.jobs.a: cron = '0 0 31 2 *' cannot be used"),
         ("[cron.jobs.A]\ntext = 'x'\nevery = '1h'", "cron.jobs.A: 'A' is no name of a job"),
         ("[cron]\nmax_running = 2", "2: cron.max_running: is 2, more than gateway.queue.lanes.cron = 1"),
+        ('[agents.a]\nworkspace_per = "session"\n[[pool.prewarm]]\nagent = "a"', "prewarm[0].agent: a has a workspace"),
         ("[delivery.webhooks.a]\nurl = 'http://h/PATH'", "delivery.webhooks.a: one of secret and secret_env"),
     ],
 )  # fmt: skip

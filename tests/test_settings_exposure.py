@@ -22,23 +22,21 @@ def problems(text: str, place: Path) -> list[str]:
     "line", [HOLDS, 'deny_tools = ["exec"]', 'tools = ["read", "edit"]', 'hooks = ["../hooks.py"]']
 )
 def test_the_settings_may_not_lie_where_an_agent_that_they_hold_can_write(line: str, tmp_path: Path) -> None:
-    text = f'[agents.main]\nworkspace = "{tmp_path}"\n{line}\n'
-    [problem] = problems(text, tmp_path)
-    assert problem.startswith(
-        f"{tmp_path}/pool.toml:2: agents.main.workspace: the settings ({tmp_path}/pool.toml) lies in"
-    )
+    [problem] = problems(f'[agents.main]\nworkspace = "{tmp_path}"\n{line}\n', tmp_path)
+    file = f"{tmp_path}/pool.toml"
+    assert problem.startswith(f"{file}:2: agents.main.workspace: the settings ({file}) lies in")
     assert "keep it elsewhere, or choose another workspace" in problem
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        'permission_mode = "approval"',
-        'permission_mode = "readonly"',
-        'require_approval = ["exec", "write", "edit"]',
-    ],
+FREE = (
+    "",
+    'permission_mode = "approval"',
+    'permission_mode = "readonly"',
+    'require_approval = ["exec", "write", "edit"]',
 )
+
+
+@pytest.mark.parametrize("line", FREE)
 def test_they_may_where_the_agent_is_free_anyway_or_each_write_is_asked_about(line: str, tmp_path: Path) -> None:
     assert problems(f'[agents.main]\nworkspace = "{tmp_path}"\n{line}\n', tmp_path) == []
 
@@ -47,9 +45,8 @@ def test_they_may_where_the_agent_is_free_anyway_or_each_write_is_asked_about(li
 def test_hooks_may_not_lie_in_the_workspace_of_their_agent(line: str, tmp_path: Path) -> None:
     text = f'[agents.main]\nworkspace = "{tmp_path}/desk"\n{line}\nhooks = ["desk/hooks.py"]\n'
     [problem] = problems(text, tmp_path)
-    assert problem.startswith(
-        f"{tmp_path}/pool.toml:4: agents.main.hooks: agents.main.hooks ({tmp_path}/desk/hooks.py) lies"
-    )
+    wanted = f"{tmp_path}/pool.toml:4: agents.main.hooks: agents.main.hooks ({tmp_path}/desk/hooks.py) lies"
+    assert problem.startswith(wanted)
 
 
 def test_nor_in_that_of_another_agent_or_role_that_is_held(tmp_path: Path) -> None:
