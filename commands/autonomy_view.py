@@ -174,7 +174,7 @@ def job_text(job: Record, width: int, now: float | None = None) -> Group:
         "from": job["source"],
     }
     lines = [Text.assemble((clean(job["id"]), "bold"), "" if job["enabled"] else ("  off", "yellow"))]
-    lines += [Text(f"  {name:6}{clean(value)}") for name, value in facts.items()]
+    lines += [Text(f"  {name:10}{clean(value)}") for name, value in facts.items()]
     if job["problem"] is not None:
         lines += [Text(f"  {clean(job['problem'])}", "yellow")]
     lines += [Text(f"  {clean(job['text'])[:_LONGEST_TEXT]}", "dim")]

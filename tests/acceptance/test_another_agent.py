@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.front_ends import gateway_socket
 from tests.acceptance.supervisor import POOL, Supervisor, running_supervisor
-from tests.doors.attach.front import AttachedProgram
+from tests.commands.attached import AttachedProgram
 
 pytestmark = pytest.mark.process
 

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.acceptance.front_ends import event_reader, gateway_socket, said
 from tests.acceptance.supervisor import POOL, Supervisor, running_supervisor
-from tests.doors.attach.front import AttachedProgram
+from tests.commands.attached import AttachedProgram
 from tests.doors.dashboard.chromium import chromium
 from tests.doors.dashboard.site import TOKEN, Site, Visit
 

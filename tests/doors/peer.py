@@ -1,4 +1,4 @@
-"""A raw peer of the control socket for tests: says any bytes, reads lines."""
+"""A raw peer of the control socket for tests: sends any bytes, reads lines, each within 20 s or the test fails."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from wire.framing import LineFramer
 
 
 class Peer:
-    """One connection; everything it waits for it gets within 20 s, or the test fails."""
+    """One connection."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
@@ -21,6 +21,9 @@ class Peer:
     @classmethod
     async def connect(cls, path: Path) -> "Peer":
         return cls(await trio.open_unix_socket(str(path)))
+
+    def close(self) -> None:
+        self.stream.socket.close()
 
     async def say(self, line: bytes) -> None:
         await self.stream.send_all(line + b"\n")
@@ -43,11 +46,27 @@ class Peer:
         line: dict[str, Any] = msgspec.json.decode(self._lines.pop(0))
         return line
 
+    async def line(self) -> dict[str, Any]:
+        """The next line."""
+        line = await self.hear()
+        assert line is not None, "the connection has ended"
+        return line
+
+    async def refusal(self) -> tuple[Any, str, str]:
+        """The next line, an error: its id, code and message."""
+        line = await self.line()
+        return line["id"], line["error"]["code"], line["error"]["message"]
+
+    async def rest(self) -> list[dict[str, Any]]:
+        """All lines to the end of the stream."""
+        lines = []
+        while (line := await self.hear()) is not None:
+            lines.append(line)
+        return lines
+
     async def call(self, request_id: Any, method: str, **params: Any) -> dict[str, Any]:
         """Ask and return the answer; events on the way are passed over."""
         await self.ask(request_id, method, **params)
-        while True:
-            line = await self.hear()
-            assert line is not None
-            if "event" not in line:
-                return line
+        while "event" in (line := await self.line()):
+            pass
+        return line

@@ -27,9 +27,7 @@ async def test_a_peer_of_another_user_is_turned_away(
     credentials = SimpleNamespace(size=server._UCRED.size, unpack=lambda _bytes: (1, 54_321, 1))
     monkeypatch.setattr(server, "_UCRED", credentials)
     peer = await connect()
-    answer = await peer.hear()
-    assert answer is not None
-    assert "another user" in answer["error"]["message"]
+    assert "another user" in (await peer.refusal())[2]
     assert await peer.hear() is None
     assert methods.calls == []
 
@@ -44,13 +42,11 @@ async def test_a_closing_server_answers_what_is_in_flight_and_takes_its_socket_a
         await peer.ask(1, "hang")
         await methods.hanging.wait()
         nursery.cancel_scope.cancel()
-    answer = await peer.hear()
-    assert answer is not None
+    [answer] = await peer.rest()
     assert (answer["id"], answer["error"]["code"]) == (1, "pool_closed")
     assert answer["error"]["data"] == {"cut_short": True}, "which tells it from a request that was refused"
-    assert await peer.hear() is None
     assert not path.exists()
-    peer.stream.socket.close()
+    peer.close()
 
 
 def test_a_stale_socket_is_replaced(short_dir: Path) -> None:
@@ -85,37 +81,26 @@ def test_a_socket_that_took_our_place_is_left_alone(short_dir: Path) -> None:
     assert path.exists()
 
 
-# --- a socket whose file is gone --------------------------------------------------------------------------------------
-
-
-async def test_a_socket_whose_file_is_gone_is_bound_anew_when_asked_and_its_connections_go_on(
-    short_dir: Path, methods: FakeMethods, nursery: trio.Nursery
+async def test_a_socket_whose_file_is_gone_is_bound_again_when_asked_its_connections_go_on_and_it_ends_with_the_server(
+    short_dir: Path, methods: FakeMethods
 ) -> None:
     path = short_dir / "s"
     server = ControlServer(methods, path)
     assert not server.rebind(), "it does not serve yet"
-    await nursery.start(server.serve)
-    before = await Peer.connect(path)
-    assert await before.call(1, "echo") == {"id": 1, "result": {}}
-    assert not server.rebind(), "nothing is wrong with it"
-    for _ in range(2):
-        path.unlink()
-        assert server.rebind()
-        assert path.stat().st_mode & 0o777 == 0o600
-        after = await Peer.connect(path)
-        assert await after.call(1, "echo") == {"id": 1, "result": {}}
-        after.stream.socket.close()
-    assert await before.call(2, "echo") == {"id": 2, "result": {}}
-    before.stream.socket.close()
-
-
-async def test_a_socket_bound_anew_is_taken_along_at_the_end(short_dir: Path, methods: FakeMethods) -> None:
-    path = short_dir / "s"
-    server = ControlServer(methods, path)
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve)
-        path.unlink()
-        assert server.rebind()
+        before = await Peer.connect(path)
+        assert await before.call(1, "echo") == {"id": 1, "result": {}}
+        assert not server.rebind(), "nothing is wrong with it"
+        for _ in range(2):
+            path.unlink()
+            assert server.rebind()
+            assert path.stat().st_mode & 0o777 == 0o600
+            after = await Peer.connect(path)
+            assert await after.call(1, "echo") == {"id": 1, "result": {}}
+            after.close()
+        assert await before.call(2, "echo") == {"id": 2, "result": {}}
+        before.close()
         nursery.cancel_scope.cancel()
     assert not path.exists()
 
@@ -132,4 +117,4 @@ async def test_a_place_that_somebody_else_has_taken_is_not_taken_back(
         server.rebind()
     assert await before.call(1, "echo") == {"id": 1, "result": {}}
     assert server.rebind(), "as soon as it is free"
-    before.stream.socket.close()
+    before.close()

@@ -15,8 +15,8 @@ from doors.http.settings import HttpSettings
 from errors import UsageError
 from gateway.caller import Caller
 from gateway.sessions.admin import SessionView
+from tests.commands.documents import DOCUMENT, SESSION_VIEWS, worker
 from tests.doors.dashboard.site import TOKEN
-from tests.doors.test_tables import CONVERSATIONS, DOCUMENT, worker
 
 WORKERS = 64
 SESSIONS = 300
@@ -49,7 +49,7 @@ def a_status(seq: int) -> dict[str, Any]:
 
 
 def a_session(number: int) -> SessionView:
-    known = msgspec.convert(CONVERSATIONS[0], SessionView)
+    known = msgspec.convert(SESSION_VIEWS[0], SessionView)
     changes = {"key": f"s{number}", "state": "WORKING", "updated_at": time.time() - number, "pending_permissions": []}
     return msgspec.structs.replace(known, **changes)
 

@@ -1,0 +1,37 @@
+"""The demo keeps what it promises, and admits when it cannot; the supervisor as its child process."""
+
+import io
+import socket
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from commands import demo
+from errors import PoolError
+
+pytestmark = pytest.mark.process
+
+
+def test_the_demo_works_from_start_to_clean_end() -> None:
+    out = io.StringIO()
+    assert demo.run_demo(Console(file=out, width=120)) == 0, out.getvalue()
+    for words in ("the turn failed: worker", "my number is 1815", "All of it worked"):
+        assert words in out.getvalue()
+
+
+def test_a_demo_whose_supervisor_does_not_start_says_why_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "_SETTINGS", "[pool]\nmax = 0\n")
+    out = io.StringIO()
+    assert demo.run_demo(Console(file=out, width=120)) == 1
+    assert "The demo failed: the supervisor did not start" in out.getvalue()
+    assert "pool.max: must be 1 or more" in out.getvalue()
+
+
+def test_a_start_that_fails_beside_the_socket_of_one_that_was_killed_is_reported(short_dir: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(short_dir / "s"))
+    refused = demo.SupervisorProcess(short_dir, "[pool]\nmax = 0\n")
+    with pytest.raises(PoolError, match="did not start"), refused:
+        pass
+    assert "pool.max: must be 1 or more" in refused.log_tail()

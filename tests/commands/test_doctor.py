@@ -1,0 +1,238 @@
+"""What the doctor says about a machine, and what it sees of this one."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from commands.doctor import gather_facts
+from commands.doctor_checks import AgentFacts, Check, CheckVerdict, HttpFacts, MachineFacts, WorkspaceFacts, diagnose
+from doors.http.settings import HttpSettings
+from doors.locations import LockHolder
+from pool.settings import PoolSettings
+from profiles import AgentSettings, ProfilesSettings
+from router.settings import RouterSettings
+from settings.schema import Settings
+
+HEALTHY = MachineFacts(
+    python=(3, 12), platform="linux", max_workers=4, worker_memory=150 * 1024**2,
+    agents=(AgentFacts("main", "native", "python", "/usr/bin/python"),), node=None, cgroup=True, pidfd=True,
+    subreaper=True, pipe_pages_soft=16_384, is_root=False, open_files=20_000, memory=8 * 1024**3, data_dir="/data",
+    data_dir_problem=None, socket="/run/pool.sock",
+)  # fmt: skip
+HTTP = HttpFacts(
+    url="http://127.0.0.1:8765", token="/data/http-token", is_local=True, is_token_made=True, token_problem=None,
+    max_connections=512,
+)  # fmt: skip
+PI = AgentFacts("pi", "pi", "pi", "/usr/bin/pi", needs_node=True)
+OK, WARNING, MISSING = CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.MISSING
+
+
+def checks(**changes: Any) -> dict[str, Check]:
+    return {check.name: check for check in diagnose(msgspec.structs.replace(HEALTHY, **changes))}
+
+
+def gathered(
+    profiles: ProfilesSettings = ProfilesSettings(),  # noqa: B008  # frozen
+    *,
+    data_dir: Path,
+    pool: PoolSettings = PoolSettings(),  # noqa: B008  # the same
+    http: HttpSettings = HttpSettings(),  # noqa: B008  # the same
+    router: RouterSettings = RouterSettings(),  # noqa: B008  # the same
+    passed: tuple[str, ...] = (),
+) -> MachineFacts:
+    return gather_facts(pool, profiles, http, router=router, passed=passed, data_dir=data_dir, socket=Path("/s"))
+
+
+def test_a_machine_that_has_everything_is_told_so() -> None:
+    assert {check.verdict for check in diagnose(HEALTHY)} == {CheckVerdict.OK}
+    assert all(check.found and not check.fix for check in diagnose(HEALTHY))
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "changes"),
+    [
+        ("python", MISSING, {"python": (3, 10)}),
+        ("agent main", MISSING, {"agents": (AgentFacts("main", "native", "nowhere"),)}),
+        ("agent main", MISSING, {"agents": (AgentFacts("main", "native", problem="unknown tool x"),)}),
+        ("key of main", WARNING, {"agents": (AgentFacts("main", "native", path="x", keyless_server="h"),)}),
+        ("supervisor", OK, {"supervisor": 17}),
+        ("workspace", MISSING, {"workspaces": (WorkspaceFacts("/w", "agents.main.workspace", "is none"),)}),
+        ("workspaces", OK, {"workspaces": (WorkspaceFacts("/w", "agents.main.workspace"),)}),
+        ("node", MISSING, {"agents": (PI,), "node": None}),
+        ("node", MISSING, {"agents": (PI,), "node": "v18.19.0"}),
+        ("node", MISSING, {"agents": (PI,), "node": "does not run: boom"}),
+        ("node", OK, {"agents": (PI,), "node": "v20.1.0"}),
+        ("memory", MISSING, {"max_workers": 64}),
+        ("memory", WARNING, {"max_workers": 50}),
+        ("open files", MISSING, {"open_files": 1024}),
+        ("pipe quota", WARNING, {"pipe_pages_soft": 64}),
+        ("pipe quota", OK, {"pipe_pages_soft": 64, "is_root": True}),
+        ("pipe quota", OK, {"pipe_pages_soft": 0}),
+        ("pipe quota", OK, {"pipe_pages_soft": None}),
+        ("data directory", MISSING, {"data_dir_problem": "no right to write"}),
+        ("socket path", MISSING, {"socket": "/" + "x" * 107}),
+        ("pidfd", WARNING, {"pidfd": False}),
+        ("subreaper", WARNING, {"subreaper": False}),
+        ("cgroup", WARNING, {"cgroup": False}),
+        ("orphans", WARNING, {"platform": "darwin"}),
+    ],
+)
+def test_what_is_not_as_it_should_be_is_found_with_what_to_do(
+    name: str, verdict: CheckVerdict, changes: dict[str, Any]
+) -> None:
+    check = checks(**changes)[name]
+    assert check.verdict is verdict
+    assert bool(check.fix) == (verdict is not CheckVerdict.OK)
+
+
+def test_what_is_found_is_said_with_the_arithmetic_and_node_only_where_an_agent_needs_it() -> None:
+    memory = checks(max_workers=64)["memory"]
+    assert memory.found == "64 workers x 150 MiB = 9600 MiB of 8192 MiB"
+    assert memory.fix == "set pool.max to 54 or less"
+    assert "node" not in checks()
+    for is_shared, words in ((True, "shared by all sessions"), (False, "a directory for each")):
+        place = WorkspaceFacts("/w", "agents.main.workspace", is_shared=is_shared)
+        assert words in checks(workspaces=(place,))["workspaces"].found
+
+
+def test_the_facts_of_this_machine_can_be_gathered(tmp_path: Path) -> None:
+    profiles = Settings(
+        agents={
+            "pi": AgentSettings(dialect="pi", command=["/no/such/pi"]),
+            "here": AgentSettings(command=["tool"], env={"PATH": str(tmp_path)}),
+            "wrong": AgentSettings(tools=["no-such-tool"], extra_args=["--mode", "text"]),
+        }
+    )
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    facts = gathered(profiles, data_dir=tmp_path / "a" / "b", pool=PoolSettings(max=3))
+    agents = {agent.name: agent for agent in facts.agents}
+    assert agents["main"].path == sys.executable
+    assert agents["pi"].path is None
+    assert agents["here"].path == str(tool)
+    assert agents["wrong"].problem
+    assert facts.max_workers == 3
+    assert facts.memory > 0
+    assert facts.data_dir_problem is None
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "file").touch()
+    assert gathered(data_dir=tmp_path / "file" / "d").data_dir_problem == f"{tmp_path}/file is no directory"
+
+
+def http(**changes: Any) -> HttpFacts:
+    return msgspec.structs.replace(HTTP, **changes)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "facts", "words"),
+    [
+        (OK, None, "off"),
+        (OK, HTTP, "http://127.0.0.1:8765, token: /data/http-token"),
+        (MISSING, http(token_problem="others may use the token file"), "others may use"),
+        (MISSING, http(port_problem="another process listens there"), "another process listens there"),
+        (MISSING, http(is_local=False), "/data/http-token"),
+        (WARNING, http(is_local=False, is_token_made=False), "http://127.0.0.1:8765"),
+    ],
+)
+def test_the_http_door_is_told_with_its_address_and_where_its_token_is(
+    verdict: CheckVerdict, facts: HttpFacts | None, words: str
+) -> None:
+    check = checks(http=facts)["http"]
+    assert check.verdict is verdict
+    assert words in check.found
+    assert bool(check.fix) == (verdict is not CheckVerdict.OK)
+
+
+def test_each_door_is_shown_with_where_it_is_and_none_of_a_port_that_is_not_open() -> None:
+    found = {name: check.found.partition(",")[0] for name, check in checks(http=HTTP).items()}
+    assert {name: found[name] for name in ("attach", "dashboard", "openai", "websocket", "metrics")} == {
+        "attach": "pool attach --mode rpc",
+        "dashboard": "http://127.0.0.1:8765/",
+        "openai": "http://127.0.0.1:8765/v1",
+        "websocket": "ws://127.0.0.1:8765/ws",
+        "metrics": "http://127.0.0.1:8765/metrics",
+    }
+    assert checks(http=http(url="any free port"))["openai"].found.startswith("/v1 on that port")
+    for facts in (None, http(token_problem="others may use the token file"), http(port_problem="x")):
+        assert not {"dashboard", "openai", "websocket", "events", "metrics"} & checks(http=facts).keys()
+    assert checks(open_files=1300)["open files"].verdict is OK
+    assert checks(open_files=1300, http=HTTP)["open files"].verdict is MISSING, "its connections count"
+
+
+def test_the_http_door_is_looked_at_as_the_settings_have_it(tmp_path: Path) -> None:
+    def found(**settings: Any) -> HttpFacts | None:
+        return gathered(data_dir=tmp_path, http=HttpSettings(**settings)).http
+
+    assert found() is None
+    made = found(bind="127.0.0.1:0")
+    assert made == http(url="any free port, which `pool status` shows", token=str(tmp_path / "http-token"))
+    open_to_all = tmp_path / "token"
+    open_to_all.write_text("0123456789abcdef")
+    open_to_all.chmod(0o644)
+    shared = found(bind="[::]:0", token_file=str(open_to_all))
+    assert shared is not None
+    assert (shared.is_local, shared.is_token_made) == (False, False)
+    assert "chmod 600" in str(shared.token_problem)
+
+
+def test_a_port_of_another_process_is_a_problem_and_that_of_the_supervisor_that_runs_is_none(tmp_path: Path) -> None:
+    def facts() -> tuple[int | None, str | None]:
+        found = gathered(data_dir=tmp_path, http=HttpSettings(bind=bind))
+        assert found.http is not None
+        return found.supervisor, found.http.port_problem
+
+    control = tmp_path / "control.sock"
+    with socket.socket(socket.AF_UNIX) as listener, socket.create_server(("127.0.0.1", 0)) as port:
+        bind = f"127.0.0.1:{port.getsockname()[1]}"
+        assert str(facts()[1]).startswith("another process listens there")
+        listener.bind(str(control))
+        listener.listen()
+        (tmp_path / "supervisor.lock").write_bytes(msgspec.json.encode(LockHolder(os.getpid(), str(control))))
+        assert facts() == (os.getpid(), None)
+    assert facts() == (None, None)
+
+
+def test_workspaces_are_looked_at_and_not_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    agents = {
+        "good": AgentSettings(workspace=str(tmp_path / "made-later")),
+        "file": AgentSettings(workspace=str(tmp_path / "file")),
+        "gone": AgentSettings(workspace="/nowhere/at/all"),
+    }
+    facts = gathered(ProfilesSettings(agents=agents), data_dir=tmp_path / "data")
+    assert {place.source: place.problem for place in facts.workspaces} == {
+        "agents.good.workspace": None,
+        "agents.file.workspace": "is no directory",
+        "agents.gone.workspace": "cannot be made: there is no directory /nowhere/at",
+    }
+    assert not (tmp_path / "made-later").exists()
+
+
+@pytest.mark.parametrize(
+    ("agent", "server"),
+    [
+        (AgentSettings(provider="openai", model="m"), "api.openai.com"),
+        (AgentSettings(model="openai/m"), "api.openai.com"),
+        (AgentSettings(provider="openai", model="m", base_url="https://models.example/v1"), "models.example"),
+        (AgentSettings(provider="openai", model="m", env={"OPENAI_API_KEY": "k"}), None),
+        (AgentSettings(provider="openai", model="m", base_url="http://127.0.0.1:8000/v1"), None),
+        (AgentSettings(provider="openai", model="m", env={"OPENAI_BASE_URL": "http://localhost:1/v1"}), None),
+        (AgentSettings(), None),
+        (AgentSettings(dialect="pi", provider="openai", model="m"), None),
+    ],
+)
+def test_an_agent_that_would_ask_a_server_without_a_key_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: AgentSettings, server: str | None
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "that-of-the-terminal")
+    profiles = ProfilesSettings(agents={"x": agent})
+    found = {each.name: each for each in gathered(profiles, data_dir=tmp_path).agents}
+    assert found["x"].keyless_server == server
+    passed = gathered(profiles, data_dir=tmp_path, passed=("OPENAI_API_KEY",)).agents
+    assert [each.keyless_server for each in passed] == [None, None]
