@@ -8,6 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from doors.http import routes as served
+from doors.http.settings import HttpToken
 from doors.websocket import connection
 from doors.websocket.frames import SocketLimits
 from doors.websocket.hub import EventHub
@@ -42,16 +43,10 @@ def open_ws(open_door: Open, monkeypatch: pytest.MonkeyPatch, limits: dict[str, 
     monkeypatch.setattr(connection, "SocketLimits", lambda: SocketLimits(**limits))
 
     async def open_it(*behind: Any, **changes: Any) -> Door:
-        tokens = {"reader": {"token": READER}, "writer": {"token": WRITER, "scope": "write"}}
-        return await open_door(*behind, **{"tokens": _tokens(tokens), **changes})
+        tokens = {"reader": HttpToken(token=READER), "writer": HttpToken(token=WRITER, scope="write")}
+        return await open_door(*behind, **{"tokens": tokens, **changes})
 
     return open_it
-
-
-def _tokens(tables: dict[str, dict[str, str]]) -> Any:
-    from doors.http.settings import HttpToken  # noqa: PLC0415  # nobody else here needs it
-
-    return {name: HttpToken(**table) for name, table in tables.items()}  # type: ignore[arg-type]  # scope is one of three
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Message, Ping, Pong, Request
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Message, Request
 
 from tests.doors.http.peer import TOKEN, HttpPeer
 
@@ -27,8 +27,6 @@ class SocketPeer:
         self.hello: dict[str, Any] = {}
         self.closed: tuple[int, str] | None = None
         """Code and reason, once the server has closed."""
-
-    # --- out ----------------------------------------------------------------------------------------------------------
 
     async def open(self, path: str = "/ws", **headers: str) -> Any:
         """Make the handshake; what it is answered. Where it is accepted the challenge is read, too."""
@@ -68,17 +66,15 @@ class SocketPeer:
         """Send a request; its first answer."""
         return await self.answer(await self.ask(method, **params))
 
-    async def ping(self) -> None:
-        """Wait until the server has read all that was sent, as WebSockets can."""
-        await self.send(Ping())
-        while not isinstance(await self._event(), Pong):
-            pass
+    async def run(self, method: str, **params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Send a request that is answered twice; both payloads, or the error."""
+        asked = await self.ask(method, **params)
+        first, last = await self.answer(asked), await self.answer(asked)
+        return first["payload"], last["payload"] if last["ok"] else last["error"]
 
     async def leave(self) -> None:
         """Be gone, without a word."""
         await self._http.stream.aclose()
-
-    # --- in -----------------------------------------------------------------------------------------------------------
 
     async def answer(self, request_id: str) -> dict[str, Any]:
         """The next answer to a request."""
@@ -106,6 +102,11 @@ class SocketPeer:
                     return frame_or_end
                 self.kept.append(frame_or_end)
         raise AssertionError(f"closed: {self.closed}; kept: {self.kept}")
+
+    @property
+    def seqs(self) -> list[int]:
+        """The numbers of the events that were kept."""
+        return [frame["seq"] for frame in self.kept if frame["type"] == "event"]
 
     async def rest(self) -> list[dict[str, Any]]:
         """All frames up to the end, those that were kept first."""

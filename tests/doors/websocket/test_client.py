@@ -49,9 +49,7 @@ class Client:
             client = cls(socket)
             assert client.read()["event"] == "connect.challenge"
             params = {"minProtocol": 3, "maxProtocol": protocol, "client": {"id": "tests"}, "auth": {"token": token}}
-            answer = client.answer(client.ask("connect", **params))
-            assert answer["ok"], answer
-            client.hello = answer["payload"]
+            client.hello = client.call("connect", **params)
             yield client
 
     def read(self) -> dict[str, Any]:
@@ -68,6 +66,18 @@ class Client:
 
     def answer(self, request_id: str) -> dict[str, Any]:
         return self.find(type="res", id=request_id)
+
+    def call(self, method: str, **params: Any) -> Any:
+        answer = self.answer(self.ask(method, **params))
+        assert answer["ok"], answer
+        return answer["payload"]
+
+    def run(self, text: str, **params: Any) -> dict[str, Any]:
+        """The last answer of a run."""
+        asked = self.ask("agent", message=text, **params)
+        assert self.answer(asked)["payload"]["status"] == "accepted"
+        payload: dict[str, Any] = self.answer(asked)["payload"]
+        return payload
 
     def events(self, until: str, **facts: Any) -> list[dict[str, Any]]:
         """The payloads of ``agent`` and ``chat`` events up to the chat's one in that state."""
@@ -110,13 +120,9 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
 def test_an_answer_streams_in_both_versions(pool: Pool, protocol: int) -> None:
     with Client.connect(pool.url, protocol=protocol) as client:
         assert client.hello["protocol"] == protocol
-        run = f"k{protocol}"
-        asked = client.ask("agent", message="PIECES=5 DELAY=40", sessionKey=f"s{protocol}", idempotencyKey=run)
-        assert client.answer(asked)["payload"]["status"] == "accepted"
-        whole = "".join(f"piece {number} " for number in range(5))
-        last = client.answer(asked)["payload"]
-        assert (last["runId"], last["status"]) == (run, "ok")
-        assert last["result"]["payloads"] == [{"text": whole}]
+        run, whole = f"k{protocol}", "".join(f"piece {number} " for number in range(5))
+        last = client.run("PIECES=5 DELAY=40", sessionKey=f"s{protocol}", idempotencyKey=run)
+        assert (last["runId"], last["status"], last["result"]["payloads"]) == (run, "ok", [{"text": whole}])
         events = client.events("final", runId=run)
         texts = [each["data"] for each in events if each.get("stream") == "assistant"]
         assert "".join(text["delta"] for text in texts) == texts[-1]["text"] == whole
@@ -127,94 +133,61 @@ def test_an_answer_streams_in_both_versions(pool: Pool, protocol: int) -> None:
         assert events[-1]["message"]["content"][0]["text"] == whole
 
 
-@pytest.mark.parametrize("member", ["sessionId", "to"])
-def test_two_names_of_conversations_are_two_conversations(pool: Pool, member: str) -> None:
+def test_conversations_are_named_by_key_id_or_recipient_and_kept_apart(pool: Pool) -> None:
     with Client.connect(pool.url) as client:
+        for member in ("sessionId", "to"):
+            client.run(f"the {member} secret of a", **{member: f"{member} a"})
+            for name, knows in (("b", False), ("a", True)):
+                recalled = client.run("RECALL", **{member: f"{member} {name}"})["result"]["payloads"][0]["text"]
+                assert (f"the {member} secret of a" in recalled) is knows
+        sent = client.call("chat.send", sessionId="by-id", message="ECHO:here")
+        assert (sent["sessionKey"], client.events("final", runId=sent["runId"])[-1]["sessionKey"]) == ("by-id",) * 2
+        key = "agent:careful:project:docs"  # any tail is a named session of its agent
+        assert client.run("ECHO:here", sessionKey=key)["status"] == "ok"
+        rows = client.call("sessions.list", agentId="careful", search="project")["sessions"]
+        assert [(row["key"], row["sessionId"], row["agentId"]) for row in rows] == [(key, key, "careful")]
 
-        def ask(name: str, text: str) -> str:
-            asked = client.ask("agent", message=text, **{member: f"{member} {name}"})
-            assert client.answer(asked)["payload"]["status"] == "accepted"
-            return str(client.answer(asked)["payload"]["result"]["payloads"][0]["text"])
 
-        ask("a", f"the {member} secret of a")
-        assert "secret" not in ask("b", "RECALL")
-        assert f"the {member} secret of a" in ask("a", "RECALL")
-
-
-def test_a_chat_names_its_session_by_its_id_too(pool: Pool) -> None:
+def test_the_result_of_a_tool_call_is_sent_once_whether_it_succeeds_or_fails(pool: Pool) -> None:
     with Client.connect(pool.url) as client:
-        sent = client.answer(client.ask("chat.send", sessionId="by-id", message="ECHO:here"))["payload"]
-        assert sent["sessionKey"] == "by-id"
-        assert client.events("final", runId=sent["runId"])[-1]["sessionKey"] == "by-id"
-        refused = client.answer(client.ask("chat.send", sessionKey="other", sessionId="by-id", message="x"))
-        assert "name two conversations" in refused["error"]["message"]
-
-
-def test_any_tail_is_a_named_session_of_its_agent(pool: Pool) -> None:
-    with Client.connect(pool.url) as client:
-        asked = client.ask("agent", message="ECHO:here", sessionKey="agent:careful:project:docs")
-        assert client.answer(asked)["payload"]["sessionKey"] == "agent:careful:project:docs"
-        assert client.answer(asked)["payload"]["status"] == "ok"
-        rows = client.answer(client.ask("sessions.list", agentId="careful", search="project"))["payload"]["sessions"]
-        assert [(row["key"], row["sessionId"], row["agentId"]) for row in rows] == [
-            ("agent:careful:project:docs", "agent:careful:project:docs", "careful")
-        ]
-
-
-def test_the_result_of_a_tool_call_is_told_once_whether_it_succeeds_or_fails(pool: Pool) -> None:
-    with Client.connect(pool.url) as client:
-
-        def results(text: str) -> list[dict[str, Any]]:
-            sent = client.answer(client.ask("chat.send", sessionKey="tools", message=text))["payload"]
-            told = [
-                each["data"] for each in client.events("final", runId=sent["runId"]) if each.get("stream") == "tool"
-            ]
-            return [each for each in told if each["phase"] == "result"]
-
-        (good,) = results('TOOL:exec {"command": "echo from the tool"}')
-        assert (good["isError"], "from the tool" in good["result"]) == (False, True)
-        (bad,) = results('TOOL:read {"path": "missing.txt"}')
-        assert (bad["isError"], "missing.txt" in bad["result"]) == (True, True)
+        calls = ('TOOL:exec {"command": "echo from the tool"}', False, "from the tool")
+        for text, is_error, words in (calls, ('TOOL:read {"path": "missing.txt"}', True, "missing.txt")):
+            sent = client.call("chat.send", sessionKey="tools", message=text)
+            events = client.events("final", runId=sent["runId"])
+            tools = [each["data"] for each in events if each.get("stream") == "tool"]
+            (result,) = [each for each in tools if each["phase"] == "result"]
+            assert (result["isError"], words in result["result"]) == (is_error, True)
 
 
 def test_the_log_of_a_real_supervisor_is_read_on_from_its_cursor_at_any_path(pool: Pool) -> None:
     with Client.connect(pool.url.removesuffix("/ws") + "/gateway/v4") as client:
-        page = client.answer(client.ask("logs.tail"))["payload"]
+        page = client.call("logs.tail")
         assert any("ready" in line for line in page["lines"])
         assert TOKEN not in json.dumps(page)
-        rest = client.answer(client.ask("logs.tail", cursor=page["cursor"]))["payload"]
-        assert not set(page["lines"]) & set(rest["lines"])
+        assert not set(page["lines"]) & set(client.call("logs.tail", cursor=page["cursor"])["lines"])
 
 
 def test_two_clients_and_the_command_line_agree_on_what_happened(pool: Pool) -> None:
     with Client.connect(pool.url) as asking, Client.connect(pool.url, READER) as looking:
         assert "You said" in pool.supervisor.prompt("shared", "from the terminal")
-        asking.answer(asking.ask("chat.send", sessionKey="shared", message="from a socket", idempotencyKey="b"))
+        asking.call("chat.send", sessionKey="shared", message="from a socket", idempotencyKey="b")
         for client in (asking, looking):
             assert client.events("final", sessionKey="shared")[-1]["runId"] != "b"
             assert "from a socket" in client.events("final", runId="b")[-1]["message"]["content"][0]["text"]
-        history = looking.answer(looking.ask("chat.history", sessionKey="shared"))["payload"]["messages"]
+        history = looking.call("chat.history", sessionKey="shared")["messages"]
         assert [message["role"] for message in history] == ["user", "assistant"] * 2
 
 
-def test_a_prompt_of_five_megabytes_and_every_line_end_arrive(pool: Pool) -> None:
+def test_a_prompt_of_five_megabytes_and_every_line_end_arrive_and_figures_count_the_sockets(pool: Pool) -> None:
     with Client.connect(pool.url) as client:
         said = "one\u2028two\u2029three\x85four\r\nfive"
-        asked = client.ask("agent", message=f"ECHO:{said}", sessionKey="lines")
-        client.answer(asked)
-        assert client.answer(asked)["payload"]["result"]["payloads"][0]["text"] == said
-        asked = client.ask("agent", message="x" * 5_000_000, sessionKey="large")
-        client.answer(asked)
-        assert client.answer(asked)["payload"]["status"] == "ok"
-
-
-def test_the_figures_tell_of_open_sockets(pool: Pool) -> None:
-    with Client.connect(pool.url):
+        assert client.run(f"ECHO:{said}", sessionKey="lines")["result"]["payloads"][0]["text"] == said
+        assert client.run("x" * 5_000_000, sessionKey="large")["status"] == "ok"
         url = pool.url.replace("ws", "http", 1).replace("/ws", "/metrics")
         request = urllib.request.Request(url, headers={"authorization": f"Bearer {TOKEN}"})
         text = ""
         while "pool_http_sockets 1.0" not in text:  # those of the tests before may not be closed yet
             with urllib.request.urlopen(request, timeout=20) as answer:
                 text = answer.read().decode()
-    assert "pool_http_sockets_slow_total 0.0" in text
-    assert "pool_http_socket_events_dropped_total 0.0" in text
+    for figure in ("sockets_slow_total", "socket_events_dropped_total"):
+        assert f"pool_http_{figure} 0.0" in text

@@ -13,6 +13,9 @@ def _named(**members: Any) -> ConversationMembers:
     return msgspec.convert(members, ConversationMembers)
 
 
+TELEGRAM = "agent:main:telegram:account:default"
+
+
 @pytest.mark.parametrize(
     ("members", "session"),
     [
@@ -27,10 +30,7 @@ def _named(**members: Any) -> ConversationMembers:
         ({"to": "5", "channel": "irc", "agentId": "ops"}, "agent:ops:irc:dm:5"),
         ({"to": "5", "channel": "irc", "accountId": "x"}, "agent:main:irc:account:x:dm:5"),
         ({"to": "5", "channel": "telegram"}, "agent:main:telegram:account:default:dm:5"),
-        (
-            {"groupId": "-1", "channel": "telegram", "threadId": 7},
-            "agent:main:telegram:account:default:group:-1:topic:7",
-        ),
+        ({"groupId": "-1", "channel": "telegram", "threadId": 7}, f"{TELEGRAM}:group:-1:topic:7"),
         ({"groupId": "-1", "channel": "irc"}, "agent:main:irc:group:-1"),
     ],
 )

@@ -12,14 +12,21 @@ from tests.doors.websocket.peer import SocketPeer
 from tests.gateway.world import World
 from wire.units import ByteCount, Seconds
 
+CALL = {"id": "t1", "name": "bash", "input_preview": "make", "state": "COMPLETED"}
+
 
 async def pour(world: World, count: int) -> None:
     """Have events published that must not be lost, each of some kilobytes."""
     worker = world.launcher.running("hang")
-    call = {"id": "t1", "name": "bash", "input_preview": "make", "state": "COMPLETED"}
     for _ in range(count):
-        worker.tell("tool", phase="end", call=call, tail="x" * 2000)
+        worker.tell("tool", phase="end", call=CALL, tail="x" * 2000)
         await trio.lowlevel.checkpoint()
+
+
+async def hang(peer: SocketPeer) -> None:
+    """Begin a turn that goes on until the test ends it."""
+    await peer.request("chat.send", sessionKey="alice", message="hang", idempotencyKey="k1")
+    await peer.event("agent", stream="assistant")
 
 
 async def test_a_slow_reader_is_cut_off_and_the_others_hear_everything(
@@ -28,7 +35,7 @@ async def test_a_slow_reader_is_cut_off_and_the_others_hear_everything(
     limits["buffered_bytes"] = ByteCount(1_000_000)
     door = await open_ws(world.methods, write_stall=Seconds(30))
     slow, quick = await join(door), await join(door)
-    await quick.request("chat.send", sessionKey="alice", message="hang")
+    await hang(quick)
     await slow.event("agent", stream="assistant")
     heard = 0
     with trio.fail_after(20):
@@ -39,9 +46,7 @@ async def test_a_slow_reader_is_cut_off_and_the_others_hear_everything(
                 heard += 1
     world.launcher.running("hang").finish()
     await quick.event("chat", state="final")
-    assert heard >= 500
-    seqs = [frame["seq"] for frame in quick.kept if frame["type"] == "event"]
-    assert seqs == sorted(seqs)
+    assert (heard >= 500, quick.seqs) == (True, sorted(quick.seqs))
     frames = await slow.rest()
     assert slow.closed == (1008, "slow consumer: what must not be lost has no room any more")
     assert len(frames) < heard, "what did not fit was not kept"
@@ -50,8 +55,7 @@ async def test_a_slow_reader_is_cut_off_and_the_others_hear_everything(
 async def test_a_slow_reader_loses_text_and_can_tell_from_the_gap(open_ws: Open, join: Join, world: World) -> None:
     door = await open_ws(world.methods, write_stall=Seconds(30))
     slow = await join(door)
-    await slow.request("chat.send", sessionKey="alice", message="hang", idempotencyKey="k1")
-    await slow.event("agent", stream="assistant")
+    await hang(slow)
     worker, pieces = world.launcher.running("hang"), 0
     with trio.fail_after(20):
         while not door.figures.events_dropped:
@@ -61,9 +65,8 @@ async def test_a_slow_reader_loses_text_and_can_tell_from_the_gap(open_ws: Open,
     worker.finish("done")
     final = await slow.event("chat", state="final")
     assert (final["runId"], slow.closed) == ("k1", None), "the end of the run is not lost"
-    seqs = [frame["seq"] for frame in slow.kept if frame["type"] == "event"]
-    assert seqs == sorted(set(seqs))
-    assert len(seqs) < seqs[-1], "the numbers tell of what was lost"
+    assert slow.seqs == sorted(set(slow.seqs))
+    assert len(slow.seqs) < slow.seqs[-1], "the numbers tell of what was lost"
     assert len([frame for frame in slow.kept if frame["payload"].get("stream") == "assistant"]) < pieces
 
 
@@ -73,12 +76,10 @@ async def test_a_burst_does_not_cut_off_who_reads(
     limits["buffered_bytes"] = ByteCount(1_000_000)
     door = await open_ws(world.methods)
     peer = await join(door)
-    await peer.request("chat.send", sessionKey="alice", message="hang")
-    await peer.event("agent", stream="assistant")
-    worker, call = world.launcher.running("hang"), {"id": "t1", "name": "bash", "input_preview": "", "state": "DONE"}
-    for _ in range(3000):
-        worker.tell("tool", phase="end", call=call, tail="x" * 2000)
-    for _ in range(3000):
+    await hang(peer)
+    for _ in range(1500):
+        world.launcher.running("hang").tell("tool", phase="end", call=CALL, tail="x" * 2000)
+    for _ in range(1500):
         await peer.event("agent", stream="tool")
     assert (door.figures.sockets_slow, door.figures.events_dropped) == (0, 0)
 
@@ -88,9 +89,7 @@ async def test_a_peer_that_reads_nothing_at_all_is_cut_off(
 ) -> None:
     limits["buffered_bytes"] = ByteCount(100_000_000)
     door = await open_ws(world.methods, write_stall=Seconds(0.2))
-    peer = await join(door)
-    await peer.request("chat.send", sessionKey="alice", message="hang")
-    await peer.event("agent", stream="assistant")
+    await hang(await join(door))
     with trio.fail_after(20):
         while door.figures.sockets:
             await pour(world, 200)
@@ -98,23 +97,18 @@ async def test_a_peer_that_reads_nothing_at_all_is_cut_off(
     await settle(lambda: door.figures.stalled == 1)
 
 
-async def test_answers_that_nobody_reads_wait_for_room_and_are_not_made_without_end(
+async def test_answers_that_nobody_reads_wait_for_room_and_too_many_requests_are_refused(
     open_ws: Open, join: Join, world: World, limits: dict[str, Any]
 ) -> None:
     limits["max_requests"] = 50
-    door = await open_ws(world.methods, write_stall=Seconds(30))
-    peer = await join(door)
+    peer = await join(await open_ws(world.methods, write_stall=Seconds(30)))
     await world.ask("say " + "y" * 50_000)
     ids = [await peer.ask("chat.history", sessionKey="alice") for _ in range(50)]
     for request_id in ids:
         assert (await peer.answer(request_id))["ok"]
-
-
-async def test_more_requests_than_may_be_in_flight_are_refused(join: Join) -> None:
-    peer = await join()
-    for number in range(4):
+    for number in range(50):
         await peer.ask("agent", message="hang", sessionKey=f"s{number}")
-    error = (await peer.answer(await peer.ask("health")))["error"]
+    error = (await peer.request("health"))["error"]
     assert (error["code"], error["retryable"], error["details"]["code"]) == ("UNAVAILABLE", True, "saturated")
 
 
@@ -127,27 +121,24 @@ async def test_more_requests_a_second_than_a_token_may_make_are_refused(
         served += 1
         assert served <= 2 * 5 + 5 * (trio.current_time() - began)
     assert served >= 5
-    error = answer["error"]
-    assert (error["code"], error["retryable"]) == ("UNAVAILABLE", True)
-    assert 0 < error["retryAfterMs"] <= 1000
+    assert (answer["error"]["code"], answer["error"]["retryable"]) == ("UNAVAILABLE", True)
+    assert 0 < answer["error"]["retryAfterMs"] <= 1000
 
 
-async def test_a_message_that_is_too_large_ends_the_connection_even_of_a_peer_that_stays(
+async def test_a_message_that_is_too_large_or_too_many_that_are_no_request_end_the_connection(
     door: Door, join: Join
 ) -> None:
-    peer = await join()
-    await peer.ask("chat.send", sessionKey="alice", message="x" * 110_000)
-    assert await peer.rest() == []
-    assert peer.closed is not None
-    assert peer.closed[0] == 1009
+    large, wrong = await join(), await join()
+    _, last = await large.run("agent", message="say " + "x" * 90_000, sessionKey="alice")
+    assert len(last["result"]["payloads"][0]["text"]) == 90_000, "a large one is taken once a token was shown"
+    large.kept.clear()
+    await large.ask("chat.send", sessionKey="alice", message="x" * 110_000)
+    assert [frame for frame in await large.rest() if frame["type"] == "res"] == []
+    for _ in range(4):
+        await wrong.say({"type": "req", "id": "w"})
+    assert [frame["id"] for frame in await wrong.rest() if frame["type"] == "res"] == ["w"] * 4
+    assert [peer.closed and peer.closed[0] for peer in (large, wrong)] == [1009, 1008]
     await settle(lambda: door.figures.sockets == 0)
-
-
-async def test_a_large_message_is_taken_once_a_token_was_shown(join: Join, world: World) -> None:
-    peer = await join()
-    asked = await peer.ask("agent", message="say " + "x" * 90_000, sessionKey="alice")
-    await peer.answer(asked)
-    assert len((await peer.answer(asked))["payload"]["result"]["payloads"][0]["text"]) == 90_000
 
 
 async def test_all_large_requests_together_are_bounded_and_those_that_run_stay_counted(
@@ -164,16 +155,6 @@ async def test_all_large_requests_together_are_bounded_and_those_that_run_stay_c
     world.launcher.running("hang " + "x" * 90_000).finish()
     await peer.event("chat", state="final", sessionKey="s1")
     assert (await other.request("agent", message="say " + "y" * 90_000, sessionKey="s2"))["ok"]
-
-
-async def test_frames_that_are_no_request_are_answered_a_few_times(join: Join) -> None:
-    peer = await join()
-    for _ in range(4):
-        await peer.say({"type": "req", "id": "w"})
-    frames = await peer.rest()
-    assert [frame["id"] for frame in frames] == ["w"] * 4
-    assert peer.closed is not None
-    assert peer.closed[0] == 1008
 
 
 async def test_many_who_come_and_go_leave_nothing_behind(door: Door, connect: Connect) -> None:
@@ -214,7 +195,6 @@ async def test_trouble_with_the_events_is_a_gap_and_not_the_end(
     await settle(lambda: follows(world))
     world.launcher.running("hang").tell("assistant_message", partial="then")
     found = await peer.find(lambda frame: frame.get("payload", {}).get("data", {}).get("delta") == "then")
-    seqs = {last, found["seq"], *[frame["seq"] for frame in peer.kept if frame["type"] == "event"]}
+    seqs = {last, found["seq"], *peer.seqs}
     assert len(seqs) < max(seqs), "the numbers tell that something is missing"
-    assert "a defect" in caplog.text
-    assert door.figures.sockets == 1
+    assert ("a defect" in caplog.text, door.figures.sockets) == (True, 1)
