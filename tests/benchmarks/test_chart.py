@@ -68,11 +68,6 @@ def test_what_has_no_bar_or_holds_no_promise_is_not_in_it() -> None:
     assert "free" not in words(drawn)
 
 
-def test_it_is_read_on_dark_pages_too() -> None:
-    (style,) = picture(of_share(0.5)).iter(f"{SVG}style")
-    assert "prefers-color-scheme: dark" in (style.text or "")
-
-
 def test_it_says_of_which_machine_it_is_whatever_that_is_called() -> None:
     assert "Some & Sons <64>, 2 cores, Linux 6.1, Python 3.11.7" in words(picture(of_share(0.5)))
 

@@ -32,6 +32,7 @@ def test_each_figure_is_shown_with_its_baseline_its_ratio_and_its_verdict() -> N
     assert Promise.PING in good
     assert all(word in good for word in ("5 us", "4 us bare", "1.25 x", "<= 10 us", "met"))
     assert "missed" in bad
+    assert report_of(GOOD, BAD, BESIDE).missed == [BAD]
     assert Promise.PING not in bad
 
 
@@ -46,10 +47,6 @@ def test_a_whole_run_names_the_rows_without_a_figure_and_a_part_does_not() -> No
     assert "not measured" in row(printed(report_of(GOOD)), Promise.START[:30])
     assert "not measured" not in printed(report_of(GOOD), is_whole=False)
     assert report_of(GOOD).unmeasured == [promise for promise in Promise if promise is not Promise.PING]
-
-
-def test_missed_figures_are_known() -> None:
-    assert report_of(GOOD, BAD, BESIDE).missed == [BAD]
 
 
 def test_the_machine_is_described_under_the_table() -> None:

@@ -32,9 +32,6 @@ def test_four_has_a_half():
 """
 
 
-# --- the list ---------------------------------------------------------------------------------------------------------
-
-
 def test_every_guard_of_the_list_is_in_its_file_exactly_once() -> None:
     check(MUTANTS, ROOT)
 
@@ -60,9 +57,6 @@ def test_the_list_has_no_two_alike_and_covers_every_promise_and_room() -> None:
     assert len({(mutant.at, mutant.old, mutant.new) for mutant in MUTANTS}) == len(MUTANTS)
     assert {mutant.keeps for mutant in MUTANTS} == set(PROMISES)
     assert set(BY_ROOM) == {"pool", "rpc", "gateway", "store", "agent", "heartbeat", "doors", "stress"}
-
-
-# --- the runner -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -185,9 +179,6 @@ def has_ended(pid: int) -> bool:
 def test_a_list_that_does_not_fit_the_code_is_refused(project: Path, wrong: Mutant, complaint: str) -> None:
     with pytest.raises(RottenListError, match=complaint):
         list(run_all([wrong], project))
-
-
-# --- the command ------------------------------------------------------------------------------------------------------
 
 
 def verdict_of(fate: Fate) -> Verdict:

@@ -256,5 +256,5 @@ class MachineHistory(RuleBasedStateMachine):
         world.machine.validate()
 
 
-MachineHistory.TestCase.settings = hypothesis_settings(max_examples=60, stateful_step_count=60, deadline=None)
+MachineHistory.TestCase.settings = hypothesis_settings(max_examples=50, stateful_step_count=60, deadline=None)
 TestAnyHistory = MachineHistory.TestCase

@@ -33,6 +33,7 @@ async def test_a_lease_keeps_of_its_turns_only_how_long_they_took(autojump_clock
         await pool.release(lease)
         await pool.release(lease)
         assert pool.statistics().latency.turn.count == 3
+        assert pool.statistics().counters.releases == 1
 
 
 async def test_a_worker_that_does_not_end_its_turn_when_aborted_is_never_used_again(autojump_clock: MockClock) -> None:
@@ -53,14 +54,6 @@ async def test_a_worker_that_dies_fails_its_turn_and_the_session_goes_on_elsewhe
             await say(pool, "s", "die")
         assert await say(pool, "s", "after") == "before|after"
     assert launcher.starts == ["w1", "w2"]
-
-
-async def test_releasing_twice_releases_once(autojump_clock: MockClock) -> None:
-    async with make_pool(MemoryLauncher()) as pool:
-        lease = await pool.acquire("s", DEFAULT)
-        await pool.release(lease)
-        await pool.release(lease)
-        assert pool.statistics().counters.releases == 1
 
 
 async def test_stop_worker_fails_the_turn_and_an_unknown_worker_is_refused(

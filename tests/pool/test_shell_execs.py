@@ -1,5 +1,7 @@
 """Ends of background commands on their way from a worker to whoever listens to the pool: whose they were."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -13,111 +15,112 @@ from tests.pool.memory_workers import DEFAULT, MemoryLauncher, MemoryWorker, mak
 from wire.messages import BackgroundProcesses
 
 
-def listen(pool: Pool) -> list[BackgroundEvent]:
-    """What is told of ends from now on."""
-    news: list[BackgroundEvent] = []
-    pool.on_background(lambda told: None if isinstance(told, BackgroundRunning) else news.append(told))
-    return news
+class Listened:
+    """A pool, its workers, and what it says of background commands."""
+
+    def __init__(self, pool: Pool, launcher: MemoryLauncher) -> None:
+        self.pool = pool
+        self.launcher = launcher
+        self.all: list[BackgroundEvent] = []
+        pool.on_background(self.all.append)
+
+    @property
+    def ends(self) -> list[BackgroundEvent]:
+        return [event for event in self.all if not isinstance(event, BackgroundRunning)]
+
+    @property
+    def sessions(self) -> list[str | None]:
+        return [event.session for event in self.ends]
+
+    async def print(self, *lines: dict[str, Any], worker: str = "w1") -> None:
+        self.launcher.live[worker].transport.say(*lines)
+        await wait_all_tasks_blocked()
+
+    def exit(self, worker: str = "w1", **changes: Any) -> dict[str, Any]:
+        file = self.launcher.live[worker].file
+        data = {"session_id": "calm-fox", "summary": "Exec completed", "session_key": file, "exit_code": 0}
+        return {"event": "exec_exit", "data": {**data, **changes}}
 
 
-def exit_of(worker: MemoryWorker, **changes: Any) -> dict[str, Any]:
-    data = {"session_id": "calm-fox", "summary": "Exec completed", "session_key": worker.file, "exit_code": 0}
-    return {"event": "exec_exit", "data": {**data, **changes}}
+@asynccontextmanager
+async def listened(text: str, kind: type[MemoryWorker] = MemoryWorker, **limits: Any) -> AsyncIterator[Listened]:
+    """A pool to which the session alice has said this."""
+    launcher = MemoryLauncher()
+    launcher.kind = kind
+    async with make_pool(launcher, **limits) as pool:
+        found = Listened(pool, launcher)
+        await say(pool, "alice", text)
+        yield found
 
 
 def running(count: int) -> dict[str, Any]:
     return {"event": "background", "data": {"running": count}}
 
 
-async def test_an_end_between_two_turns_is_told_with_its_session(autojump_clock: MockClock) -> None:
-    launcher = MemoryLauncher()
-    async with make_pool(launcher) as pool:
-        news = listen(pool)
-        await say(pool, "alice", "background")
-        worker = launcher.live["w1"]
-        worker.transport.say(exit_of(worker), running(0))
-        await wait_all_tasks_blocked()
-        (told,) = news
-        assert isinstance(told, BackgroundExited)
-        assert (told.worker, told.session, told.exit.session_id, told.exit.exit_code) == ("w1", "alice", "calm-fox", 0)
+async def test_an_end_between_two_turns_comes_with_its_session(autojump_clock: MockClock) -> None:
+    async with listened("background") as found:
+        await found.print(found.exit(), running(0))
+        (event,) = found.ends
+        assert isinstance(event, BackgroundExited)
+        assert (event.worker, event.session, event.exit.session_id, event.exit.exit_code) == (
+            "w1",
+            "alice",
+            "calm-fox",
+            0,
+        )
 
 
-async def test_an_end_within_a_turn_is_told_once(autojump_clock: MockClock) -> None:
-    launcher = MemoryLauncher()
-    async with make_pool(launcher) as pool:
-        news = listen(pool)
-        async with pool.lease("alice", DEFAULT) as lease:
-            turn = lease.prompt("hang")
-            await turn.next_batch()
-            launcher.live["w1"].transport.say(exit_of(launcher.live["w1"]))
-            await turn.next_batch()
-        assert [told.session for told in news] == ["alice"]
+async def test_an_end_within_a_turn_comes_once(autojump_clock: MockClock) -> None:
+    async with listened("hello") as found, found.pool.lease("alice", DEFAULT) as lease:
+        turn = lease.prompt("hang")
+        await turn.next_batch()
+        await found.print(found.exit())
+        await turn.next_batch()
+        assert found.sessions == ["alice"]
 
 
 async def test_an_end_that_comes_when_its_worker_goes_to_another_session_stays_with_its_own(
     autojump_clock: MockClock,
 ) -> None:
-    launcher = MemoryLauncher()
-    async with make_pool(launcher, max=2) as pool, pool.lease("in use", DEFAULT):
-        news = listen(pool)
-        await say(pool, "alice", "background")
+    async with listened("background") as found, found.pool.lease("in use", DEFAULT):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(say, pool, "bob", "hello")
+            nursery.start_soon(say, found.pool, "bob", "hello")
             await wait_all_tasks_blocked()
-            worker = launcher.live["w2"]
-            worker.transport.say(running(0), exit_of(worker))
-            await wait_all_tasks_blocked()
-        assert pool.session_of("w2") == "bob"
-        assert [told.session for told in news] == ["alice"]
-        worker.transport.say(exit_of(worker, session_key="/t/1"))  # of alice's conversation, which is elsewhere now
-        worker.transport.say(exit_of(worker, session_key=None))
-        await wait_all_tasks_blocked()
-        assert [told.session for told in news] == ["alice", None, "bob"]
+            await found.print(running(0), found.exit())
+        assert found.pool.session_of("w1") == "bob"
+        assert found.sessions == ["alice"]
+        await found.print(found.exit(session_key="/t/0"))  # of alice's conversation, which is elsewhere now
+        await found.print(found.exit(session_key=None))
+        assert found.sessions == ["alice", None, "bob"]
 
 
-async def test_an_end_after_its_session_began_anew_is_nobodys(autojump_clock: MockClock) -> None:
-    launcher = MemoryLauncher()
-    async with make_pool(launcher) as pool:
-        news = listen(pool)
-        await say(pool, "alice", "hello")
-        worker = launcher.live["w1"]
-        pool.submit(stimuli.ForgetSession("alice"))
-        worker.transport.say(exit_of(worker))
-        await wait_all_tasks_blocked()
-        await say(pool, "alice", "hello again")
-        worker.transport.say(exit_of(worker, session_key="/t/0"))
-        await wait_all_tasks_blocked()
-        assert [told.session for told in news] == [None, None]
+async def test_an_end_after_its_session_began_anew_has_no_session(autojump_clock: MockClock) -> None:
+    async with listened("hello") as found:
+        found.pool.submit(stimuli.ForgetSession("alice"))
+        await found.print(found.exit())
+        await say(found.pool, "alice", "hello again")
+        await found.print(found.exit(session_key="/t/0"))
+        assert found.sessions == [None, None]
 
 
-async def test_a_worker_that_keeps_no_transcript_tells_its_bound_session(autojump_clock: MockClock) -> None:
+async def test_an_end_from_a_worker_that_keeps_no_transcript_is_of_its_bound_session(autojump_clock: MockClock) -> None:
     class Forgetful(MemoryWorker):
         def state(self) -> dict[str, Any]:
             return {**super().state(), "session_file": None}
 
-    launcher = MemoryLauncher()
-    launcher.kind = Forgetful
-    async with make_pool(launcher) as pool:
-        news = listen(pool)
-        await say(pool, "alice", "hello")
-        worker = launcher.live["w1"]
-        worker.transport.say(exit_of(worker))
-        await wait_all_tasks_blocked()
-        pool.submit(stimuli.ForgetSession("alice"))
-        worker.transport.say(exit_of(worker))
-        await wait_all_tasks_blocked()
-        assert [told.session for told in news] == ["alice", None]
+    async with listened("hello", Forgetful) as found:
+        await found.print(found.exit())
+        found.pool.submit(stimuli.ForgetSession("alice"))
+        await found.print(found.exit())
+        assert found.sessions == ["alice", None]
 
 
-async def test_commands_that_end_with_their_worker_are_told_as_lost(autojump_clock: MockClock) -> None:
-    launcher = MemoryLauncher()
-    async with make_pool(launcher) as pool:
-        news = listen(pool)
-        await say(pool, "alice", "background")
-        await say(pool, "alice", "background")
-        launcher.live["w1"].transport.exit(signal=9)
+async def test_commands_that_end_with_their_worker_are_lost(autojump_clock: MockClock) -> None:
+    async with listened("background") as found:
+        await say(found.pool, "alice", "background")
+        found.launcher.live["w1"].transport.exit(signal=9)
         await wait_all_tasks_blocked()
-        (lost,) = news
+        (lost,) = found.ends
         assert isinstance(lost, BackgroundLost)
         assert (lost.worker, lost.session, lost.commands.running) == ("w1", "alice", 2)
         assert lost.reason == "worker w1 killed by signal 9"
@@ -126,65 +129,44 @@ async def test_commands_that_end_with_their_worker_are_told_as_lost(autojump_clo
 async def test_commands_that_are_stopped_with_their_worker_are_lost_though_it_counts_them_down(
     autojump_clock: MockClock,
 ) -> None:
-    launcher = MemoryLauncher()
-    async with make_pool(launcher) as pool:
-        news = listen(pool)
-        await say(pool, "alice", "background")
-        worker = launcher.live["w1"]
-        pool.submit(stimuli.StopWorker("w1"))
-        worker.transport.say(running(0))
-        await wait_all_tasks_blocked()
-        (lost,) = news
+    async with listened("background") as found:
+        found.pool.submit(stimuli.StopWorker("w1"))
+        await found.print(running(0))
+        (lost,) = found.ends
         assert isinstance(lost, BackgroundLost)
         assert (lost.commands.running, lost.reason) == (1, "worker w1 was stopped (operator)")
 
 
-async def test_which_commands_run_is_told_with_their_session_until_their_worker_is_gone(
+async def test_which_commands_run_is_known_with_their_session_until_their_worker_is_gone(
     autojump_clock: MockClock,
 ) -> None:
-    launcher = MemoryLauncher()
-    async with make_pool(launcher) as pool:
-        told: list[BackgroundEvent] = []
-        pool.on_background(told.append)
-        await say(pool, "alice", "hello")
-        worker = launcher.live["w1"].transport
-        worker.say({"event": "background", "data": {"running": 1, "names": ["calm-fox"]}})
-        await wait_all_tasks_blocked()
-        pool.submit(stimuli.ForgetSession("alice"))
-        worker.say(running(2))
-        await wait_all_tasks_blocked()
-        assert told == [
+    async with listened("hello") as found:
+        await found.print({"event": "background", "data": {"running": 1, "names": ["calm-fox"]}})
+        found.pool.submit(stimuli.ForgetSession("alice"))
+        await found.print(running(2))
+        assert found.all == [
             BackgroundRunning(worker="w1", session="alice", commands=BackgroundProcesses(1, ["calm-fox"])),
             BackgroundRunning(worker="w1", session=None, commands=BackgroundProcesses(2)),
             BackgroundRunning(worker="w1", session=None, commands=BackgroundProcesses()),
         ]
 
 
-async def test_nobody_is_told_of_commands_lost_with_a_conversation_that_is_over(autojump_clock: MockClock) -> None:
-    launcher = MemoryLauncher()
-    async with make_pool(launcher) as pool:
-        news = listen(pool)
-        await say(pool, "alice", "background")
-        pool.submit(stimuli.ForgetSession("alice"))
+async def test_commands_lost_with_a_conversation_that_is_over_are_not_reported(autojump_clock: MockClock) -> None:
+    async with listened("background") as found:
+        found.pool.submit(stimuli.ForgetSession("alice"))
         await wait_all_tasks_blocked()
-        assert launcher.stops == ["w1"]
-        assert news == []
+        assert found.launcher.stops == ["w1"]
+        assert found.ends == []
 
 
-async def test_no_worker_tells_more_ends_than_anybody_can_run(autojump_clock: MockClock) -> None:
-    launcher = MemoryLauncher()
-    told: list[tuple[str, dict[str, Any]]] = []
-    async with make_pool(launcher) as pool:
-        pool._on_event = lambda event, data: told.append((event, data))
-        news = listen(pool)
-        await say(pool, "alice", "hello")
-        worker = launcher.live["w1"]
-        worker.transport.say(*(exit_of(worker) for _ in range(1000)))
-        await wait_all_tasks_blocked()
-        assert 255 <= len(news) <= 256  # the bucket reckons in times that are no round numbers
+async def test_a_worker_that_reports_too_many_ends_is_cut_short(autojump_clock: MockClock) -> None:
+    events: list[tuple[str, dict[str, Any]]] = []
+    async with listened("hello") as found:
+        found.pool._on_event = lambda event, data: events.append((event, data))
+        await found.print(*(found.exit() for _ in range(1000)))
+        assert 255 <= len(found.ends) <= 256  # the bucket reckons in times that are no round numbers
         await trio.sleep(1)
-        worker.transport.say(*(exit_of(worker) for _ in range(1000)))
-        await wait_all_tasks_blocked()
-        assert 256 < len(news) <= 277
-    dropped = msgspec.to_builtins([data for event, data in told if event == "exec_exits_dropped"])
-    assert dropped == [{"worker": "w1", "dropped": 2000 - len(news)}]
+        await found.print(*(found.exit() for _ in range(1000)))
+        assert 256 < len(found.ends) <= 277
+    dropped = msgspec.to_builtins([data for event, data in events if event == "exec_exits_dropped"])
+    assert dropped == [{"worker": "w1", "dropped": 2000 - len(found.ends)}]

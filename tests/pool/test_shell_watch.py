@@ -27,14 +27,6 @@ async def test_new_times_reach_workers_that_live_already(autojump_clock: MockClo
         assert trio.current_time() < settings.turn_stall
 
 
-async def test_limits_that_are_refused_change_nothing(autojump_clock: MockClock) -> None:
-    async with make_pool(MemoryLauncher()) as pool:
-        with pytest.raises(UsageError, match="turn_stall"):
-            pool.submit(stimuli.SettingsChanged(PoolSettings(turn_stall=Seconds(0))))
-        assert pool.statistics().pool.limits["turn_stall"] == 600
-        assert await say(pool, "s", "hello") == "hello"
-
-
 async def test_lines_that_were_no_messages_are_counted_as_they_come_and_told_when_their_worker_ends(
     autojump_clock: MockClock,
 ) -> None:

@@ -53,12 +53,6 @@ def drain(waiting: WaitingList) -> list[Waiter]:
     return served
 
 
-def test_equal_priorities_are_served_first_come_first_served() -> None:
-    waiting, kind = WaitingList(), make_kind()
-    waiters = [queued(waiting, kind) for _ in range(50)]
-    assert drain(waiting) == waiters
-
-
 def test_a_higher_priority_goes_first_until_the_lower_has_waited_one_age_step_per_step() -> None:
     waiting, kind = WaitingList(), make_kind()
     old_low = queued(waiting, kind, at=0.0, priority=4)
@@ -77,24 +71,6 @@ def test_lines_of_different_profiles_do_not_block_each_other() -> None:
     waiting.pool_full.add(line)
     assert waiting.ready.peek() is b.queues[False]
     assert b.queues[False].head() is second
-
-
-def test_a_waiter_that_leaves_is_skipped_wherever_it_stood() -> None:
-    waiting, kind = WaitingList(), make_kind()
-    waiters = [queued(waiting, kind) for _ in range(10)]
-    for waiter in waiters[::2]:
-        waiting.transition(waiter, WaiterState.DONE)
-    assert kind.queued == waiting.queued == len(waiting) == 5
-    assert drain(waiting) == waiters[1::2]
-
-
-def test_a_blocked_waiter_that_is_queued_again_keeps_its_place() -> None:
-    waiting, kind = WaitingList(), make_kind()
-    first, second = queued(waiting, kind), queued(waiting, kind)
-    waiting.transition(first, WaiterState.BLOCKED)
-    assert (waiting.queued, waiting.blocked) == (1, 1)
-    waiting.transition(first, WaiterState.QUEUED)
-    assert drain(waiting) == [first, second]
 
 
 def test_an_ended_waiter_cannot_move_any_more() -> None:
