@@ -11,6 +11,7 @@ import msgspec
 from errors import UsageError
 from rpc.dialect import EMPTY_STEP, Step
 from rpc.passthrough import RawLine, RawObject, pair_lines, text_member, with_id, with_original_id
+from rpc.settings import RpcSettings
 from wire.framing import DECODE_ERRORS, DecodedBlock, decode_block, decode_each_line
 from wire.messages import EMPTY, BackgroundProcesses, ExecExit, Message, Ready
 
@@ -137,6 +138,11 @@ class NativeDialect:
             elif message.event == "ready":
                 self._is_ready = True
         return shown
+
+
+def make(_settings: RpcSettings, **_of_others: object) -> NativeDialect:
+    """The dialect of one worker; see ``rpc.dialects.make_dialect``."""
+    return NativeDialect()
 
 
 def _is_valid(message: Message) -> bool:

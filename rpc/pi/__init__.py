@@ -2,4 +2,6 @@
 
 from rpc.pi.dialect import PiDialect
 
-__all__ = ["PiDialect"]
+__all__ = ["PiDialect", "make"]
+
+make = PiDialect

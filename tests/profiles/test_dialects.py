@@ -1,15 +1,18 @@
-"""The registry of dialects: it agrees with the other two, and with the bundled agent."""
+"""The registry of dialects: each has its translator and front end, and the tools of its program."""
 
 import typing
 
 from agent.tools.catalogue import TOOL_NAMES
 from gateway.front_ends.protocol import FRONT_ENDS
 from profiles.dialects import DIALECTS, DialectName
-from rpc.dialects import DIALECTS as TRANSLATORS
+from rpc.dialects import make_dialect
+from rpc.settings import RpcSettings
 
 
 def test_every_dialect_has_traits_a_translator_and_a_front_end() -> None:
-    assert tuple(DIALECTS) == TRANSLATORS == tuple(FRONT_ENDS) == typing.get_args(DialectName)
+    assert tuple(DIALECTS) == tuple(FRONT_ENDS) == typing.get_args(DialectName)
+    made = [make_dialect(name, settings=RpcSettings(), allow_bash=False) for name in DIALECTS]
+    assert [dialect.name for dialect in made] == list(DIALECTS)
 
 
 def test_the_known_tools_are_the_agents_own() -> None:
