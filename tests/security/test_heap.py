@@ -12,11 +12,11 @@ import pytest
 
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 
-PROMPTS = 16
-TEXT = "lorem ipsum " * (7 * 1024 * 1024 // 12)
+PROMPTS = 8
 MIB = 1024 * 1024
-LEFT = 110 * MIB
-"""Of 112 MiB of prompts; without a bound 157 MiB stay, with it about 60, transcripts' tails and outcomes among them."""
+TEXT = "lorem ipsum " * (4 * MIB // 12)
+LEFT = 45 * MIB
+"""Of 32 MiB of prompts; without a bound 69 MiB stay, with it about 20, transcripts' tails and outcomes among them."""
 
 
 def ask(supervisor: Supervisor, session: str) -> None:

@@ -1,19 +1,21 @@
 """What other processes of this machine, and core dumps, can see of ours."""
 
-import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.supervisor import POOL, gone_within, marked_processes, running_supervisor
+from tests.acceptance.supervisor import POOL, Supervisor, gone_within, marked_processes, running_supervisor
 from tests.security.people import powerless, run_python
 
 pytestmark = pytest.mark.process
 
+KEY = "canary-key-0001"
+CLOSED = {"environ": "closed", "mem": "closed", "maps": "closed"}
 LOOK = """
 import sys
 for name in ("environ", "mem", "maps"):
@@ -42,61 +44,59 @@ def look(pid: int) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-def test_s13_a_worker_cannot_look_into_its_supervisor(tmp_path: Path) -> None:
-    with running_supervisor(tmp_path, "--max", "1", wrapper=powerless()) as supervisor:
-        assert supervisor.prompt("a", "ECHO:hello") == "hello"
-        (worker,) = supervisor.status()["workers"]
-        assert look(supervisor.process.pid) == {"environ": "closed", "mem": "closed", "maps": "closed"}
-        assert look(worker["pid"])["environ"] == "open"  # so it is the supervisor who has closed it
+@pytest.fixture(scope="module")
+def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
+    """One without rights of root's own, whose shell allows core dumps, with a worker that has been used."""
+    place = tmp_path_factory.mktemp("p")
+    (place / "pool.toml").write_text(f'[agents.main]\nenv = {{ SOME_KEY = "{KEY}" }}\n')
+    wrapper = ("sh", "-c", 'ulimit -Sc 1024; exec "$@"', "sh", *powerless())
+    flags = ("--config", str(place / "pool.toml"), "--max", "1")
+    with running_supervisor(place / "data", *flags, wrapper=wrapper) as running:
+        assert running.prompt("a", "ECHO:hello") == "hello"
+        yield running
 
 
-def test_s13_an_attached_front_end_is_closed_too(tmp_path: Path) -> None:
-    with running_supervisor(tmp_path, "--max", "1", wrapper=powerless()) as supervisor:
-        front = subprocess.Popen(
-            [*powerless(), *POOL, "attach", "--mode", "rpc", "--socket", str(supervisor.socket)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+@pytest.fixture(scope="module")
+def worker(supervisor: Supervisor) -> int:
+    (worker,) = supervisor.status()["workers"]
+    return int(worker["pid"])
+
+
+def test_s13_a_worker_cannot_look_into_its_supervisor(supervisor: Supervisor, worker: int) -> None:
+    assert look(supervisor.process.pid) == CLOSED
+    assert look(worker)["environ"] == "open"  # so it is the supervisor who has closed it
+
+
+def test_s14_neither_a_supervisor_nor_its_workers_leave_core_dumps(supervisor: Supervisor, worker: int) -> None:
+    assert limits_of(supervisor.process.pid) == limits_of(worker) == ("0", "0077")
+
+
+def test_s15_no_argument_of_a_supervisors_processes_holds_what_their_environment_does(worker: int) -> None:
+    assert KEY.encode() in Path(f"/proc/{worker}/environ").read_bytes()
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            assert KEY.encode() not in line.read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+
+
+def test_s13_an_attached_front_end_is_closed_too(supervisor: Supervisor) -> None:
+    command = [*powerless(), *POOL, "attach", "--mode", "rpc", "--socket", str(supervisor.socket)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as front:
         assert front.stdin is not None
         assert front.stdout is not None
-        try:
-            assert b"ready" in front.stdout.readline()
-            assert look(front.pid) == {"environ": "closed", "mem": "closed", "maps": "closed"}
-            assert limits_of(front.pid) == ("0", "0077")
-        finally:
-            front.stdin.close()
-            front.stdout.close()
-            front.wait(20)
+        assert b"ready" in front.stdout.readline()
+        assert (look(front.pid), limits_of(front.pid)) == (CLOSED, ("0", "0077"))
+        front.stdin.close()
 
 
 def test_s13_what_a_closed_supervisor_has_started_is_found_and_ended_all_the_same(tmp_path: Path) -> None:
     with running_supervisor(tmp_path, "--max", "1", wrapper=powerless()) as supervisor:
-        run = 'TOOL:exec {"command":"sleep 300","background":true}'
-        supervisor.prompt("a", run)
+        supervisor.prompt("a", 'TOOL:exec {"command":"sleep 300","background":true}')
         started = marked_processes(supervisor.instance())
         assert len(started) >= 2  # the worker and its command
         supervisor.signal(signal.SIGKILL)
         assert gone_within(started, 20)
-
-
-def test_s14_neither_a_supervisor_nor_its_workers_leave_core_dumps(tmp_path: Path) -> None:
-    with running_supervisor(tmp_path, "--max", "1", wrapper=("sh", "-c", 'ulimit -Sc 1024; exec "$@"', "sh")) as ours:
-        ours.prompt("a", "ECHO:hello")
-        (worker,) = ours.status()["workers"]
-        assert limits_of(ours.process.pid) == limits_of(worker["pid"]) == ("0", "0077")
-
-
-def test_s15_no_argument_of_a_supervisors_processes_holds_what_their_environment_does(tmp_path: Path) -> None:
-    (tmp_path / "pool.toml").write_text('[agents.main]\nenv = { SOME_KEY = "canary-key-0001" }\n')
-    with running_supervisor(tmp_path / "data", "--config", str(tmp_path / "pool.toml"), "--max", "1") as supervisor:
-        supervisor.prompt("a", "ECHO:hello")
-        (worker,) = supervisor.status()["workers"]
-        assert b"canary-key-0001" in Path(f"/proc/{worker['pid']}/environ").read_bytes()
-        for line in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                assert b"canary-key-0001" not in line.read_bytes()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
 
 
 def test_the_look_sees_what_is_open() -> None:
@@ -106,4 +106,3 @@ def test_the_look_sees_what_is_open() -> None:
         assert other.stdout is not None
         other.stdout.readline()
         assert look(other.pid)["environ"] == "open"
-    assert os.getpid() != other.pid

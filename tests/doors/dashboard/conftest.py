@@ -1,11 +1,11 @@
-"""What the tests of the dashboard share: a supervisor with the HTTP door open, a browser, pages that are watched."""
+"""What the tests of the dashboard share: a supervisor with the HTTP port open, a browser, pages that are watched."""
 
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from tests.doors.dashboard.chromium import chromium
 from tests.doors.dashboard.halting import HaltingModel, running_model
@@ -37,13 +37,6 @@ def site(model: HaltingModel) -> Iterator[Site]:
 
 
 @pytest.fixture
-def own_site() -> Iterator[Site]:
-    """A supervisor of the test's own, to stop and kill."""
-    with tempfile.TemporaryDirectory(prefix="pool-") as folder, running_site(Path(folder)) as running:
-        yield running
-
-
-@pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
     """Opens a page that is signed in; at the end each one is held to have loaded nothing foreign and met no defect."""
     visits: list[Visit] = []
@@ -55,3 +48,17 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     yield open_it
     for visit in visits:
         visit.close()
+
+
+@pytest.fixture(scope="module")
+def visit(browser: Browser, site: Site) -> Iterator[Visit]:
+    """A page that the tests of a file share; each has sessions of its own, and leaves nothing open but those."""
+    opened = Visit(browser, site, sign_in=True)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def page(visit: Visit) -> Iterator[Page]:
+    yield visit.page
+    assert visit.trouble == []

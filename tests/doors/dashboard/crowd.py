@@ -13,11 +13,13 @@ import trio
 from doors.http.server import HttpServer
 from doors.http.settings import HttpSettings
 from errors import UsageError
-from gateway.caller import Caller
+from gateway.caller import Caller, MethodDispatcher
 from gateway.sessions.admin import SessionView
+from gateway.status import StatusDocument
 from tests.commands.documents import DOCUMENT, SESSION_VIEWS, worker
 from tests.doors.dashboard.site import TOKEN
 
+_SETTINGS: dict[str, Any] = {"bind": "127.0.0.1:0", "token": TOKEN, "rate": 0}
 WORKERS = 64
 SESSIONS = 300
 BATCHES_A_SECOND = 50
@@ -65,7 +67,7 @@ class Crowd:
         await trio.lowlevel.checkpoint()
         match method:
             case "status":
-                return a_status(self.seq)
+                return msgspec.convert(a_status(self.seq), StatusDocument)
             case "sessions.list":
                 return [a_session(number) for number in range(SESSIONS)]
             case "sessions.history":
@@ -91,29 +93,25 @@ class Crowd:
 
 
 @contextlib.contextmanager
-def serving(crowd: Crowd, folder: Path) -> Iterator[str]:
-    """The door's address, while it serves from a thread of its own."""
-    settings = HttpSettings(bind="127.0.0.1:0", token=TOKEN, rate=0)
-    addresses: list[str] = []
-    ready, over = threading.Event(), trio.Event()
+def serving(methods: MethodDispatcher, folder: Path, **settings: Any) -> Iterator[str]:
+    """The address of a real HTTP port before these methods, while it serves from a thread of its own."""
+    server = HttpServer(methods, HttpSettings(**{**_SETTINGS, **settings}), folder, hide=lambda _: None, env={})
+    ready, scope = threading.Event(), trio.CancelScope()
     token: list[trio.lowlevel.TrioToken] = []
 
     async def main() -> None:
-        server = HttpServer(crowd, settings, folder, hide=lambda _: None, env={})
-        async with trio.open_nursery() as nursery:
-            await nursery.start(server.serve)
-            addresses.append(server.url)
-            token.append(trio.lowlevel.current_trio_token())
-            ready.set()
-            await over.wait()
-            nursery.cancel_scope.cancel()
+        token.append(trio.lowlevel.current_trio_token())
+        with scope:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(server.serve)
+                ready.set()
 
     thread = threading.Thread(target=trio.run, args=(main,))
     thread.start()
     assert ready.wait(20)
     try:
-        yield addresses[0]
+        yield server.url
     finally:
         with contextlib.suppress(trio.RunFinishedError):  # it has failed; the thread says how
-            token[0].run_sync_soon(over.set)
+            token[0].run_sync_soon(scope.cancel)
         thread.join(10)

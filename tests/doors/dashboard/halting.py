@@ -10,14 +10,12 @@ from fixtures.fake_openai_plan import Plan
 
 _PIECES = [f"piece {number} " for number in range(40)]
 WHOLE = "".join(_PIECES).strip()
-_AGENT = """
-[agents.halting]
-workspace = "{folder}"
-provider = "openai"
-model = "gpt-4.1-mini"
-base_url = "{url}"
-env = {{ OPENAI_API_KEY = "none" }}
-"""
+
+
+def agent_settings(folder: object, url: str) -> str:
+    """The settings of an agent, after its table's name, that works in the folder and asks the model at ``url``."""
+    model = f'provider = "openai"\nmodel = "gpt-4.1-mini"\nbase_url = "{url}"\nenv = {{ OPENAI_API_KEY = "none" }}'
+    return f'workspace = "{folder}"\n{model}\n'
 
 
 class HaltingModel(FakeOpenAI):
@@ -30,7 +28,7 @@ class HaltingModel(FakeOpenAI):
 
     def agent(self, folder: str) -> str:
         """The table of the agent ``halting``, who asks it."""
-        return _AGENT.format(folder=folder, url=self.url)
+        return f"[agents.halting]\n{agent_settings(folder, self.url)}"
 
 
 class _Speaker(Handler):

@@ -1,6 +1,6 @@
 """The dashboard's picture in the README: a real supervisor whose agents are at work, and a model that plays a part.
 
-``python -m tests.doors.dashboard.portrait`` takes it anew.
+``python -m tests.doors.dashboard.portrait`` takes once more.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from playwright.sync_api import expect
 from fixtures.fake_openai import Handler, serving
 from fixtures.fake_openai_plan import Call, Json, Plan, text_of, user_texts
 from tests.doors.dashboard.chromium import chromium
+from tests.doors.dashboard.halting import agent_settings
 from tests.doors.dashboard.site import TOKEN, Site, Visit, running_site
 
 PICTURE = Path(__file__).parents[3] / "docs" / "dashboard.png"
@@ -22,30 +23,15 @@ SIZE = {"width": 1280, "height": 860}
 ROUNDS = 45
 
 SETTINGS = """
-[pool]
-min = 1
-max = 5
-drain_timeout = 0.1
-worker_memory = "100MB"
-[http]
-bind = "127.0.0.1:0"
-token = "{token}"
+pool = {{ min = 1, max = 5, drain_timeout = 0.1, worker_memory = "100MB" }}
+http = {{ bind = "127.0.0.1:0", token = "{token}" }}
 [agents.main]
 {model}
-[agents.main.heartbeat]
-every = "5m"
+heartbeat.every = "5m"
 [agents.careful]
 {model}
 permission_mode = "approval"
 """
-MODEL = """
-workspace = "{folder}"
-provider = "openai"
-model = "gpt-4.1-mini"
-base_url = "{url}"
-env = {{ OPENAI_API_KEY = "none" }}
-"""
-
 WHY = """The test passes from Tuesday to Sunday, so I looked for what knows the weekday.
 
 `discounts.py` builds the week with `strftime("%W")`, which counts weeks from Monday: on a Monday the coupon of last \
@@ -100,7 +86,7 @@ def company(folder: Path) -> Iterator[Site]:
     """A supervisor, and the model that its agents ask."""
     with serving() as model:
         model.RequestHandlerClass = _Actor
-        settings = SETTINGS.format(token=TOKEN, model=MODEL.format(folder=folder, url=model.url))
+        settings = SETTINGS.format(token=TOKEN, model=agent_settings(folder, model.url))
         with running_site(folder, settings=settings) as site:
             yield site
 

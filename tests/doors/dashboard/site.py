@@ -3,18 +3,16 @@
 import contextlib
 import http.client
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from commands.demo import SupervisorProcess
 
 TOKEN = "a-token-of-the-tests-0123456789"
-ARTEFACTS = Path(__file__).parents[3] / "artefacts" / "dashboard"
 
 expect.set_options(timeout=10_000)
 
@@ -42,21 +40,7 @@ class Site:
         with supervisor.connect() as client:
             self.url = str(client.call("status")["supervisor"]["http"]["url"])
         self.port = int(self.url.rpartition(":")[2])
-
-    @property
-    def pid(self) -> int:
-        return self.supervisor.pid
-
-    def get(self, path: str, **headers: str) -> tuple[int, Mapping[str, str], bytes]:
-        """A request for a path as it is, without a token."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        with contextlib.closing(connection):
-            connection.putrequest("GET", path, skip_host="host" in headers)
-            for name, value in headers.items():
-                connection.putheader(name.replace("_", "-"), value)
-            connection.endheaders()
-            answer = connection.getresponse()
-            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        self.pid = supervisor.pid
 
     def call(self, method: str, **params: Any) -> Any:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
@@ -94,6 +78,10 @@ def running_site(folder: Path, port: int = 0, settings: str = "") -> Iterator[Si
         yield Site(supervisor)
 
 
+_WINDOW: dict[str, Any] = {"viewport": {"width": 1440, "height": 900}, "reduced_motion": "reduce"}
+"""What moves costs a processor: only the test of motion asks for it."""
+
+
 class Visit:
     """A page of the dashboard in a browser profile of its own, and all that it has asked for."""
 
@@ -102,20 +90,14 @@ class Visit:
         self.requested: list[str] = []
         self.trouble: list[str] = []
         self._is_closed = False
-        self.context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+        self.context = browser.new_context(**{**_WINDOW, **options})
         self.page: Page = self.context.new_page()
-        self.page.on("request", self._note_request)
+        self.page.on("request", lambda request: self.requested.append(request.url))
         self.page.on("pageerror", lambda error: self.trouble.append(str(error)))
         self.page.on("console", self._note_console)
         self.page.goto(f"{site.url}/#token={TOKEN}" if sign_in else site.url)
         if sign_in:
             expect(self.page.locator("#link-text")).to_have_text("Live")
-
-    def keep(self, name: str) -> Self:
-        """Keep a picture among the artefacts."""
-        ARTEFACTS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=ARTEFACTS / f"{name}.png", animations="disabled")
-        return self
 
     def open_session(self, key: str) -> None:
         self.page.locator("#sessions button", has=self.page.get_by_text(key, exact=True)).click()
@@ -136,18 +118,7 @@ class Visit:
         assert [url for url in self.requested if TOKEN in url] == [], "the token was part of an address"
         assert self.trouble == []
 
-    def _note_request(self, request: Request) -> None:
-        self.requested.append(request.url)
-
     def _note_console(self, message: ConsoleMessage) -> None:
         """What the page itself says; that a server could not be reached is no defect of the page's."""
         if message.type == "error" and "net::" not in message.text and "Failed to load resource" not in message.text:
             self.trouble.append(message.text)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Conversations in the browser: an answer that streams, a worker that dies, approved calls, texts that bite."""
+"""Conversations in the browser: an answer that streams, a worker that dies, approved calls, hostile texts."""
 
 import json
 import os
@@ -6,22 +6,21 @@ import re
 import signal
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.doors.dashboard.conftest import OpenPage
 from tests.doors.dashboard.halting import WHOLE, HaltingModel
-from tests.doors.dashboard.site import Site
+from tests.doors.dashboard.site import Site, Visit
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
 HOSTILE = "<script>window.taken = 1</script><img src=x onerror='window.taken = 2'><b>bold</b> &amp; &lt;"
+ANSWER = "#history .said.assistant .text"
 
 
 def test_an_answer_is_shown_as_it_comes_and_stays_when_it_is_whole(
-    site: Site, model: HaltingModel, open_page: OpenPage
+    visit: Visit, page: Page, model: HaltingModel
 ) -> None:
-    visit = open_page(site)
-    page = visit.page
     page.locator("#new-session").click()
     page.locator("#begin-key").fill("streaming")
     expect(page.locator("#begin-agents option[value=halting]")).to_have_count(1)
@@ -34,33 +33,35 @@ def test_an_answer_is_shown_as_it_comes_and_stays_when_it_is_whole(
     assert "piece 20" not in live.inner_text()
     expect(page.locator("#conversation-state")).to_have_text("working")
     expect(page.locator("#sessions .session[aria-current]")).to_contain_text("piece")
-    visit.keep("streaming")
     model.go_on.release(2)
-    answer = page.locator("#history .said.assistant .text")
-    expect(answer).to_have_text(WHOLE)
+    expect(page.locator(ANSWER)).to_have_text([WHOLE])
     expect(page.locator("#conversation-state")).to_have_text("ready")
     expect(page.locator("#history [data-live]")).to_have_count(0)
-    expect(answer).to_have_count(1)
     expect(page.locator("#history .said.user .text")).to_have_text(["tell me"])
     expect(page.locator("#history [data-pending]")).to_have_count(0)
 
 
-def test_an_answer_that_another_front_end_asked_for_is_shown_too(site: Site, open_page: OpenPage) -> None:
+def test_an_answer_that_another_front_end_asked_for_is_shown_too(site: Site, visit: Visit, page: Page) -> None:
     site.say("shared", "ECHO:from before")
-    visit = open_page(site)
-    page = visit.page
     visit.open_session("shared")
-    expect(page.locator("#history .said.assistant .text")).to_have_text(["from before"])
+    expect(page.locator(ANSWER)).to_have_text(["from before"])
     site.say("shared", "ECHO:from elsewhere")
-    expect(page.locator("#history .said.assistant .text")).to_have_text(["from before", "from elsewhere"])
+    expect(page.locator(ANSWER)).to_have_text(["from before", "from elsewhere"])
     expect(page.locator("#history .said.user .text")).to_have_text(["ECHO:from before", "ECHO:from elsewhere"])
 
 
+def test_a_long_answer_is_shown_to_its_end_on_demand(site: Site, visit: Visit, page: Page) -> None:
+    site.say("lengthy-answer", "PIECES=4000")
+    visit.open_session("lengthy-answer")
+    expect(page.locator(ANSWER)).not_to_contain_text("piece 3999")
+    page.locator(ANSWER).get_by_role("button", name="more characters").click()
+    expect(page.locator(ANSWER)).to_contain_text("piece 3999")
+
+
 def test_a_message_into_a_running_turn_hides_nothing_and_reads_as_it_was_written(
-    site: Site, model: HaltingModel, open_page: OpenPage
+    site: Site, model: HaltingModel, visit: Visit, page: Page, open_page: OpenPage
 ) -> None:
-    visit, other = open_page(site), open_page(site)
-    page = visit.page
+    other = open_page(site)
     run = site.begin("steered", "tell me", agent="halting")
     for each in (visit, other):
         each.open_session("steered")
@@ -71,7 +72,6 @@ def test_a_message_into_a_running_turn_hides_nothing_and_reads_as_it_was_written
         expect(said.locator(".by")).to_have_text(["You", "Agent", "You, into the running turn"])
         expect(said.locator(".text").nth(1)).to_contain_text("piece 0 piece 1")
         expect(said.locator(".text").last).to_have_text("turn left")
-    visit.keep("steered")
     model.go_on.release(4)
     site.call("agent.wait", run_id=run)
     expect(page.locator("#history .said .text")).to_have_text(["tell me", WHOLE, "turn left", WHOLE])
@@ -79,112 +79,141 @@ def test_a_message_into_a_running_turn_hides_nothing_and_reads_as_it_was_written
     expect(page.locator("#history [data-pending]")).to_have_count(0)
 
 
-def test_a_turn_can_be_aborted(site: Site, open_page: OpenPage) -> None:
-    site.begin("long", "PIECES=500 DELAY=50")
-    visit = open_page(site)
-    visit.open_session("long")
-    expect(visit.page.locator("#history [data-live]")).to_contain_text("piece")
-    visit.page.locator("#abort").click()
-    expect(visit.page.locator("#conversation-state")).to_have_text("ready")
-    expect(visit.page.locator("#abort")).to_be_hidden()
-    expect(visit.page.locator("#history .trouble")).to_contain_text("The turn ended: ")
+def test_a_page_loaded_again_in_mid_turn_comes_back_and_says_that_the_beginning_is_missing(
+    site: Site, visit: Visit, page: Page
+) -> None:
+    run = site.begin("reloaded", "PIECES=2800 HANG")
+    visit.open_session("reloaded")
+    live = page.locator("#history [data-live]")
+    expect(live).to_contain_text("piece 1399 ")
+    expect(live.locator(".by")).to_have_text("Agent")
+    page.reload()
+    expect(page.locator("#conversation-title")).to_have_text("reloaded")
+    expect(live.locator(".by")).to_have_text("Agent; the beginning follows when the answer is complete")
+    page.locator("#abort").click()
+    assert site.call("agent.wait", run_id=run)["reason"] == "interrupted"
+    expect(page.locator("#conversation-state")).to_have_text("ready")
+    expect(page.locator("#abort")).to_be_hidden()
+    expect(page.locator("#history .trouble")).to_contain_text("The turn ended: ")
+    expect(page.locator("#history .said.assistant .by")).to_have_text("Agent")
+    expect(page.locator(ANSWER)).to_contain_text("piece 0 piece 1 ")
+    page.locator("#conversation-close").click()
+    page.reload()
+    expect(page.locator("#link-text")).to_have_text("Live")
+    expect(page.locator("#conversation")).to_be_hidden()
 
 
-def test_a_worker_that_is_killed_is_replaced_before_the_eyes_and_its_conversation_goes_on(
-    site: Site, open_page: OpenPage
+def test_of_a_killed_worker_the_half_answer_stays_and_its_conversation_goes_on_with_the_next_one(
+    site: Site, visit: Visit, page: Page
 ) -> None:
     site.say("mortal", "My number is 1815.")
-    visit = open_page(site)
-    page = visit.page
     visit.open_session("mortal")
     visit.send("PIECES=400 DELAY=25")
-    expect(page.locator("#history [data-live]")).to_contain_text("piece")
+    expect(page.locator("#history [data-live]")).to_contain_text("piece 9")
     victim = site.worker_of("mortal")
     tile = page.get_by_role("button", name=f"Worker {victim['id']},")
     expect(tile).to_contain_text("mortal")
     os.kill(victim["pid"], signal.SIGKILL)
     expect(tile).to_have_count(0)
-    expect(page.locator("#history .trouble")).to_contain_text(victim["id"])
     expect(page.locator("#events .event[data-tone=bad] .type").first).to_have_text("done")
-    visit.send("RECALL")
-    expect(page.locator("#history .said.assistant .text").last).to_contain_text("My number is 1815.")
-    heir = site.worker_of("mortal")
-    assert heir["id"] != victim["id"]
-    expect(page.get_by_role("button", name=f"Worker {heir['id']},")).to_contain_text("mortal")
-    visit.keep("worker-replaced")
-
-
-def test_of_a_killed_worker_the_half_answer_stays_and_why_it_ended_is_told_also_later(
-    site: Site, open_page: OpenPage
-) -> None:
-    site.begin("halved", "PIECES=400 DELAY=25")
-    visit = open_page(site)
-    page = visit.page
-    visit.open_session("halved")
-    expect(page.locator("#history [data-live]")).to_contain_text("piece 9")
-    os.kill(site.worker_of("halved")["pid"], signal.SIGKILL)
-    for by in (["You", "Agent, cut off"], ["You"]):
+    for by in (["You", "Agent", "You", "Agent, cut off"], ["You", "Agent", "You"]):
         expect(page.locator("#history .trouble")).to_have_text(re.compile(r"^The turn ended: worker \w+ killed by sig"))
         expect(page.locator("#conversation-state")).to_have_text("failed")
         expect(page.locator("#sessions .session[aria-current]")).to_have_attribute("data-state", "FAILED")
         expect(page.locator("#history .by")).to_have_text(by)
-        if len(by) == 2:
-            expect(page.locator("#history .said.assistant .text")).to_contain_text("piece 9")
+        if "Agent, cut off" in by:
+            expect(page.locator(ANSWER).last).to_contain_text("piece 9")
         page.reload()
-        expect(page.locator("#conversation-title")).to_have_text("halved")
+        expect(page.locator("#conversation-title")).to_have_text("mortal")
     visit.send("RECALL")
-    expect(page.locator("#history .said").last).to_contain_text("Earlier you said")
-    order = page.locator("#history .said").evaluate_all("all => all.map(each => each.className)")
-    assert order == ["said user", "said trouble", "said user", "said assistant"]
+    expect(page.locator(ANSWER).last).to_contain_text(re.compile("Earlier you said.*My number is 1815"))
+    order = page.locator("#history .said").evaluate_all("all => all.map(each => each.className.replace('said ', ''))")
+    assert order == ["user", "assistant", "user", "trouble", "user", "assistant"]
+    heir = site.worker_of("mortal")
+    assert heir["id"] != victim["id"]
+    expect(page.get_by_role("button", name=f"Worker {heir['id']},")).to_contain_text("mortal")
 
 
-def test_the_question_of_a_killed_worker_goes_and_the_page_says_so(site: Site, open_page: OpenPage) -> None:
-    visit = open_page(site)
-    page = visit.page
-    site.begin("orphaned", 'TOOL:exec {"command": "echo never"} TELL', agent="careful")
+def test_a_session_that_is_deleted_elsewhere_says_so_where_it_is_open(site: Site, visit: Visit, page: Page) -> None:
+    site.say("doomed", "hello")
+    visit.open_session("doomed")
+    expect(page.locator("#history .said")).to_have_count(2)
+    site.call("sessions.delete", session="doomed")
+    expect(page.locator("#conversation-facts")).to_have_text("This session was deleted; a prompt begins a new one")
+    expect(page.locator("#history .said")).to_have_count(0)
+    visit.send("ECHO:born again")
+    expect(page.locator(ANSWER)).to_have_text(["born again"])
+    expect(page.locator("#conversation-facts")).to_contain_text("main/default")
+
+
+def test_a_refused_prompt_is_told_and_not_lost(visit: Visit, page: Page) -> None:
+    page.locator("#new-session").click()
+    page.locator("#begin-key").fill("nobody")
+    page.locator("#begin-agent").fill("no-such-agent")
+    page.get_by_role("button", name="Begin").click()
+    visit.send("hello there")
+    expect(page.locator(".toast[data-tone=bad]").last).to_contain_text("no-such-agent")
+    expect(page.locator("#prompt")).to_have_value("hello there")
+    expect(page.locator("#history .said")).to_have_count(0)
+
+
+def test_a_message_with_scripts_in_it_is_text_wherever_it_is_shown(site: Site, page: Page) -> None:
+    site.begin(f"key{HOSTILE}", f"ECHO:{HOSTILE}")
+    row = page.locator("#sessions .session", has_text="window.taken = 1")
+    expect(row.locator(".key")).to_have_text(f"key{HOSTILE}")
+    expect(row.locator(".last")).to_have_text(HOSTILE)
+    row.click()
+    expect(page.locator(ANSWER)).to_have_text(HOSTILE)
+    expect(page.locator("#history .said.user .text")).to_have_text(f"ECHO:{HOSTILE}")
+    expect(page.locator("#conversation-title")).to_have_text(f"key{HOSTILE}")
+    expect(page.locator("#events .event", has_text="window.taken").first).to_be_attached()
+    site.begin("asks", f'TOOL:exec {{"command": "echo {HOSTILE.replace(chr(34), "")}"}} TELL', agent="careful")
+    expect(page.locator(".approval .call")).to_contain_text("<img src=x")
+    assert page.evaluate("[window.taken, document.querySelectorAll('img, b').length]") == [None, 0]
+    page.locator(".approval").get_by_role("button", name="Deny").click()
+    expect(page.locator("#approvals")).to_be_hidden()
+
+
+# --- approvals --------------------------------------------------------------------------------------------------------
+
+
+def ask(site: Site, session: str, command: str = "echo it-was-done", **more: object) -> str:
+    """Begin a turn that waits for the approval of this command; the run."""
+    call = json.dumps({"command": command, **more})
+    return site.begin(session, f"TOOL:exec {call} TELL", agent="careful")
+
+
+def test_the_question_of_a_killed_worker_goes_and_the_page_says_so(site: Site, visit: Visit, page: Page) -> None:
+    ask(site, "orphaned")
     expect(page.locator(".approval")).to_contain_text("exec in orphaned: every call needs approval")
     visit.open_session("orphaned")
     os.kill(site.worker_of("orphaned")["pid"], signal.SIGKILL)
     expect(page.locator("#approvals")).to_be_hidden()
-    expect(page.locator(".toast")).to_contain_text("exec in orphaned was not run; its turn ended: worker")
+    expect(page.locator(".toast").last).to_contain_text("exec in orphaned was not run; its turn ended: worker")
     expect(page.locator("#history .trouble")).to_contain_text("What waited for approval was not run: exec.")
     expect(page.locator("#conversation-state")).to_have_text("failed")
-    visit.keep("question-gone")
-
-
-def test_a_page_opened_later_shows_why_a_call_needs_approval_and_who_decided_elsewhere(
-    site: Site, open_page: OpenPage
-) -> None:
-    site.begin("reasoned", 'TOOL:exec {"command": "echo why"} TELL', agent="careful")
-    pages = []
-    for _ in range(2):
-        pages.append(open_page(site).page)
-        expect(pages[-1].locator(".approval")).to_contain_text("exec in reasoned: every call needs approval")
-    pages[0].get_by_role("button", name="Deny exec in reasoned").click()
-    expect(pages[1].locator(".toast")).to_have_text("exec in reasoned was denied by http")
-    expect(pages[0].locator(".toast")).to_have_text("Denied: exec in reasoned")
 
 
 def test_a_call_is_approved_and_another_denied_with_a_note_that_reaches_the_model(
-    site: Site, open_page: OpenPage
+    site: Site, visit: Visit, page: Page, open_page: OpenPage
 ) -> None:
-    visit = open_page(site)
-    page = visit.page
-    ask = 'TOOL:exec {"command": "echo it-was-done"} TELL'
-    first = site.begin("asking", ask, agent="careful")
+    first = ask(site, "asking")
     card = page.locator(".approval")
     expect(card).to_contain_text("echo it-was-done")
     expect(page).to_have_title("(1) pool")
     expect(page.locator("#announcer")).to_contain_text("Approval needed: exec in session asking")
     expect(page.locator("#sessions .session", has_text="asking")).to_have_attribute("data-state", "PAUSED")
-    visit.keep("approval")
     card.get_by_role("button", name="Approve exec in asking").click()
     expect(page.locator("#approvals")).to_be_hidden()
     assert site.call("agent.wait", run_id=first)["text"].strip() == "it-was-done"
-    second = site.begin("asking", ask)
+    second = ask(site, "asking")
+    later = open_page(site).page
+    expect(later.locator(".approval")).to_contain_text("exec in asking: every call needs approval")
     card.get_by_label("Note about exec in asking").fill("not on a Friday")
     card.get_by_role("button", name="Deny exec in asking").click()
     expect(page.locator("#approvals")).to_be_hidden()
+    expect(page.locator(".toast").last).to_have_text("Denied: exec in asking")
+    expect(later.locator(".toast")).to_have_text("exec in asking was denied by http")
     site.call("agent.wait", run_id=second)
     [denied] = site.call("sessions.history", session="asking")["messages"][-2]["content"]
     assert denied["content"]["note"] == "not on a Friday"
@@ -194,68 +223,40 @@ def test_a_call_is_approved_and_another_denied_with_a_note_that_reaches_the_mode
     expect(page).to_have_title("pool")
 
 
-def test_all_of_a_call_is_shown_before_it_can_be_approved(site: Site, open_page: OpenPage) -> None:
-    visit = open_page(site)
+def test_in_a_narrow_window_the_conversation_leads_to_the_question_it_waits_with(
+    site: Site, open_page: OpenPage
+) -> None:
+    visit = open_page(site, viewport={"width": 400, "height": 800})
     page = visit.page
-    hidden = json.dumps({"command": f"true{' ' * 300}\necho evil\t\u200b", "env": {"CC": "other"}})
-    site.begin("blind", f"TOOL:exec {hidden} TELL", agent="careful")
+    run = ask(site, "phone", "echo from-a-phone")
+    expect(page.locator(".approval")).to_have_count(1)
+    page.get_by_role("button", name="Sessions", exact=True).click()
+    visit.open_session("phone")
+    expect(page.locator("#asks-note")).to_contain_text("Waits for your approval: exec")
+    page.locator("#asks-note button").click()
+    expect(page.get_by_label("Note about exec in phone")).to_be_focused()
+    page.get_by_role("button", name="Approve exec in phone").click()
+    assert site.call("agent.wait", run_id=run)["text"].strip() == "from-a-phone"
+    visit.open_session("phone")
+    expect(page.locator("#asks-note")).to_be_hidden()
+
+
+def test_a_long_call_can_be_approved_when_its_end_was_shown(site: Site, page: Page) -> None:
+    ask(site, "blind", f"true{' ' * 300}\necho evil\t\u200b", env={"CC": "other"})
     card = page.locator(".approval")
-    expect(card.locator(".part", has_text="command").locator("pre")).to_have_text(
-        "true⟨300 spaces⟩\necho evil⇥   \\u{200b}"
-    )
-    expect(card.locator(".part", has_text="env").locator("pre")).to_have_text("CC=other")
+    command, environment = (card.locator(".part", has_text=name).locator("pre") for name in ("command", "env"))
+    expect(command).to_have_text("true⟨300 spaces⟩\necho evil⇥   \\u{200b}")
+    expect(environment).to_have_text("CC=other")
     expect(card.get_by_role("button", name="Approve")).to_be_enabled()
-    visit.keep("approval-whole")
     card.get_by_role("button", name="Deny").click()
     expect(page.locator("#approvals")).to_be_hidden()
-
-
-def test_a_long_call_can_be_approved_when_its_end_was_shown(site: Site, open_page: OpenPage) -> None:
-    visit = open_page(site)
-    page = visit.page
-    content = "".join(f"line {number} \U0001f600\n" for number in range(10_000)) + "the end\n"
-    run = site.begin(
-        "lengthy", f"TOOL:write {json.dumps({'path': 'long.txt', 'content': content})} ECHO:ok", agent="careful"
-    )
-    card = page.locator(".approval")
+    content = "".join(f"line {number} \U0001f600\n" for number in range(4_000)) + "the end\n"
+    call = json.dumps({"path": "long.txt", "content": content})
+    run = site.begin("lengthy", f"TOOL:write {call} ECHO:ok", agent="careful")
     expect(card.locator(".hidden-part")).to_contain_text("more characters in")
     expect(card.get_by_role("button", name="Approve")).to_be_disabled()
-    visit.keep("approval-cut")
     card.get_by_role("button", name="Show all of it").click()
     expect(card.locator("pre").last).to_contain_text("the end")
     card.get_by_role("button", name="Approve").click()
     expect(page.locator("#approvals")).to_be_hidden()
     assert site.call("agent.wait", run_id=run)["text"].strip() == "ok"
-
-
-def test_a_message_with_scripts_in_it_is_text_wherever_it_is_shown(site: Site, open_page: OpenPage) -> None:
-    visit = open_page(site)
-    page = visit.page
-    site.begin(f"key{HOSTILE}", f"ECHO:{HOSTILE}")
-    row = page.locator("#sessions .session", has_text="window.taken = 1")
-    expect(row.locator(".key")).to_have_text(f"key{HOSTILE}")
-    expect(row.locator(".last")).to_have_text(HOSTILE)
-    row.click()
-    expect(page.locator("#history .said.assistant .text")).to_have_text(HOSTILE)
-    expect(page.locator("#history .said.user .text")).to_have_text(f"ECHO:{HOSTILE}")
-    expect(page.locator("#conversation-title")).to_have_text(f"key{HOSTILE}")
-    expect(page.locator("#events .event", has_text="window.taken").first).to_be_attached()
-    site.begin("asks", f'TOOL:exec {{"command": "echo {HOSTILE.replace(chr(34), "")}"}} TELL', agent="careful")
-    expect(page.locator(".approval .call")).to_contain_text("<img src=x")
-    assert page.evaluate("[window.taken, document.querySelectorAll('img, b').length]") == [None, 0]
-    visit.keep("escaped")
-    page.locator(".approval").get_by_role("button", name="Deny").click()
-    expect(page.locator("#approvals")).to_be_hidden()
-
-
-def test_a_refused_prompt_is_told_and_not_lost(site: Site, open_page: OpenPage) -> None:
-    visit = open_page(site)
-    page = visit.page
-    page.locator("#new-session").click()
-    page.locator("#begin-key").fill("nobody")
-    page.locator("#begin-agent").fill("no-such-agent")
-    page.get_by_role("button", name="Begin").click()
-    visit.send("hello there")
-    expect(page.locator(".toast[data-tone=bad]")).to_contain_text("no-such-agent")
-    expect(page.locator("#prompt")).to_have_value("hello there")
-    expect(page.locator("#history .said")).to_have_count(0)

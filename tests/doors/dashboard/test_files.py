@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from doors.dashboard import routes as dashboard
 from doors.dashboard.routes import CONTENT_SECURITY_POLICY, load_assets
-from tests.doors.dashboard.site import Site
+from doors.http import routes
+from tests.doors.http.conftest import Door, Open, open_door
+
+__all__ = ["open_door"]
 
 ASSETS = load_assets()
 SOURCES = {name: asset.body.decode() for name, asset in ASSETS.items()}
@@ -17,18 +21,12 @@ def test_every_file_has_the_type_that_browsers_insist_on() -> None:
     assert types == {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
-def test_a_file_that_no_browser_is_to_have_is_left_out(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text("<p>")
-    (tmp_path / "notes.py").write_text("secret = 1")
-    (tmp_path / "noname").write_text("")
-    (tmp_path / "folder.js").mkdir()
-    assert list(load_assets(tmp_path)) == ["page.html"]
-
-
-def test_the_tag_of_a_file_is_that_of_its_content(tmp_path: Path) -> None:
-    for name, text in (("a.js", "1"), ("b.js", "1"), ("c.js", "2")):
+def test_only_what_a_browser_is_to_have_is_loaded_with_the_tag_of_its_content(tmp_path: Path) -> None:
+    for name, text in (("a.js", "1"), ("b.js", "1"), ("c.js", "2"), ("notes.py", "secret = 1"), ("noname", "")):
         (tmp_path / name).write_text(text)
+    (tmp_path / "folder.js").mkdir()
     tags = {name: asset.etag for name, asset in load_assets(tmp_path).items()}
+    assert sorted(tags) == ["a.js", "b.js", "c.js"]
     assert tags["a.js"] == tags["b.js"] != tags["c.js"]
 
 
@@ -47,59 +45,54 @@ def test_no_file_has_inline_code_or_makes_markup_out_of_text_or_names_another_se
     assert {url for url in re.findall(r"https?://[^\"'\s]+", text) if "www.w3.org" not in url} == set()
 
 
-def test_every_module_says_first_what_it_is_for() -> None:
-    silent = [name for name, text in SOURCES.items() if name.endswith((".js", ".css")) and text[:2] not in ("//", "/*")]
-    assert silent == []
-
-
-def test_no_module_is_longer_than_can_be_read_in_one_go() -> None:
-    assert [name for name, text in SOURCES.items() if len(text.splitlines()) > 400] == []
+def test_every_module_says_first_what_it_is_for_and_can_be_read_in_one_go() -> None:
+    for name, text in SOURCES.items():
+        assert not name.endswith((".js", ".css")) or text[:2] in ("//", "/*"), name
+        assert len(text.splitlines()) <= 400, name
 
 
 # --- as they are sent -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.process
-def test_the_page_and_its_files_come_to_everybody_with_a_strict_policy(site: Site) -> None:
+@pytest.fixture
+async def door(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> Door:
+    monkeypatch.setattr(routes, "DOORS", (dashboard.routes,))
+    return await open_door()
+
+
+async def test_the_page_and_its_files_come_to_everybody_with_a_strict_policy(door: Door) -> None:
     for path, name in (("/", "index.html"), ("/assets/main.js", "main.js"), ("/assets/icon.svg", "icon.svg")):
-        status, headers, body = site.get(path)
+        status, headers, body = await door.call("GET", path, token=None)
         assert (status, body) == (200, ASSETS[name].body)
         assert headers["content-type"] == ASSETS[name].media_type
         assert headers["content-security-policy"] == CONTENT_SECURITY_POLICY
-        assert headers["x-content-type-options"] == "nosniff"
-        assert headers["cache-control"] == "no-cache"
+        assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-cache")
         assert "set-cookie" not in headers
     assert "unsafe" not in CONTENT_SECURITY_POLICY
     assert "connect-src 'self'" in CONTENT_SECURITY_POLICY
 
 
-@pytest.mark.process
-def test_a_browser_that_has_a_file_is_sent_none(site: Site) -> None:
-    _, headers, _ = site.get("/assets/main.js")
-    for known in (headers["etag"], f'"other", W/{headers["etag"]}', "*"):
-        status, again, body = site.get("/assets/main.js", if_none_match=known)
-        assert (status, body, again["etag"]) == (304, b"", headers["etag"])
-    assert site.get("/assets/main.js", if_none_match='"other"')[0] == 200
+async def test_a_browser_that_has_a_file_is_sent_none(door: Door) -> None:
+    etag = (await door.call("GET", "/assets/main.js", token=None)).headers["etag"]
+    for known in (etag, f'"other", W/{etag}', "*"):
+        status, again, body = await door.call("GET", "/assets/main.js", token=None, if_none_match=known)
+        assert (status, body, again["etag"]) == (304, b"", etag)
+    assert (await door.call("GET", "/assets/main.js", token=None, if_none_match='"other"')).status == 200
 
 
-@pytest.mark.process
-@pytest.mark.parametrize(
-    "path",
-    [
+async def test_no_path_leads_out_of_the_dashboards_files(door: Door) -> None:
+    for path in (
         *("/assets/", "/assets/../routes.py", "/assets/%2e%2e/routes.py", "/assets/..%2froutes.py"),
         *("/assets/....//routes.py", "/assets/..%5croutes.py", "/assets//etc/passwd", "/assets/%2fetc%2fpasswd"),
         *("/assets/main.js%00.css", "/assets/routes.py", "/../../etc/passwd", "/index.html"),
-    ],
-)
-def test_no_path_leads_out_of_the_dashboards_files(site: Site, path: str) -> None:
-    status, _, body = site.get(path)
-    assert status in (400, 404)
-    assert b"import" not in body
-    assert b"root:" not in body
+    ):
+        status, _, body = await door.call("GET", path, token=None)
+        assert status in (400, 404), path
+        assert b"import" not in body
+        assert b"root:" not in body
 
 
-@pytest.mark.process
-def test_a_page_of_another_name_for_this_machine_gets_nothing(site: Site) -> None:
-    status, _, body = site.get("/", host="attacker.example")
-    assert status == 421
-    assert b"<html" not in body
+async def test_a_page_of_another_name_for_this_machine_gets_nothing(door: Door) -> None:
+    answer = await door.call("GET", "/", token=None, host="attacker.example")
+    assert answer.status == 421
+    assert b"<html" not in answer.body

@@ -1,20 +1,21 @@
-"""Much at once: the page stays responsive, and what it shows and remembers stays small."""
+"""Much at once: the page stays responsive, and what it shows and remembers stays small. And the README's picture."""
 
+import struct
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.doors.dashboard.conftest import OpenPage
 from tests.doors.dashboard.crowd import WORKERS, Crowd, serving
+from tests.doors.dashboard.portrait import PICTURE, SIZE, company, pose
 from tests.doors.dashboard.site import Site
 
-pytestmark = [pytest.mark.process, pytest.mark.browser]
-
-WINDOWS, MOST_WINDOWS = 2, 20
+MOST_WINDOWS = 40
 """A window may be spoiled by another program that wants the processor; the page's own slowness would spoil each."""
 LATE = 100.0
 
@@ -31,23 +32,16 @@ MEASURE = """(seconds) => new Promise((resolve) => {
         if (now < end) requestAnimationFrame(tick);
         else {
             watcher.disconnect();
-            resolve({ gap: Math.max(...gaps.slice(1)), long: Math.max(0, ...long), frames: gaps.length });
+            resolve({ gap: Math.max(...gaps.slice(1)), long: Math.max(0, ...long) });
         }
     };
     requestAnimationFrame(tick);
 })"""
+"""The longest pause between two frames, and the longest task, in milliseconds."""
 
 
-def measure(page: Page, seconds: float = 2.0) -> dict[str, Any]:
-    """The longest pause between two frames, the longest task, how many frames."""
-    found: dict[str, Any] = page.evaluate(MEASURE, seconds)
-    return found
-
-
-def is_good(window: dict[str, Any]) -> bool:
-    return bool(window["gap"] < LATE and window["long"] < LATE)
-
-
+@pytest.mark.process
+@pytest.mark.browser
 def test_no_frame_takes_100_ms_with_64_workers_and_2000_events_a_second(tmp_path: Path, open_page: OpenPage) -> None:
     crowd = Crowd(2000)
     with serving(crowd, tmp_path) as url:
@@ -58,15 +52,30 @@ def test_no_frame_takes_100_ms_with_64_workers_and_2000_events_a_second(tmp_path
         visit.open_session("s7")
         page.locator("#conversation-close").click()
         began, before = time.monotonic(), crowd.seq
-        windows = [measure(page) for _ in range(WINDOWS)]
-        while not any(map(is_good, windows)) and len(windows) < MOST_WINDOWS:
-            windows.append(measure(page))
+        windows: list[dict[str, Any]] = [page.evaluate(MEASURE, 1.5)]
+        while max(windows[-1].values()) >= LATE and len(windows) < MOST_WINDOWS:
+            windows.append(page.evaluate(MEASURE, 1.5))
         told, seconds = crowd.seq - before, time.monotonic() - began
-        assert any(map(is_good, windows)), windows
+        assert max(windows[-1].values()) < LATE, windows
         assert told > 0.8 * 2000 * seconds, "the door itself did not keep the pace"
         newest = "parseInt(document.querySelector('#events').firstChild.title.split(' ')[1])"
         page.wait_for_function(f"() => {newest} > {crowd.seq}")
         assert page.locator("#events .event").count() <= 150
         assert page.evaluate("document.querySelectorAll('*').length") < 6000
-        visit.keep("load")
         visit.close()
+
+
+@pytest.mark.process
+@pytest.mark.browser
+def test_everything_that_is_going_on_has_its_place_in_the_picture(open_page: OpenPage) -> None:
+    with tempfile.TemporaryDirectory(prefix="pool-") as folder, company(Path(folder)) as site:
+        visit = open_page(site, viewport=SIZE)
+        pose(site, visit, rounds=1)
+        visit.close()
+
+
+def test_the_picture_is_of_the_size_that_a_page_can_show_and_is_no_burden() -> None:
+    content = PICTURE.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert struct.unpack(">II", content[16:24]) == (SIZE["width"], SIZE["height"])
+    assert len(content) < 300_000
