@@ -50,9 +50,6 @@ def test_s58_a_worker_whose_hooks_its_tools_could_replace_does_not_start(way: st
     assert not (work / "ran").exists()
 
 
-# --- blind approvals --------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
     """Its agent asks about every call and works in the directory above its data."""

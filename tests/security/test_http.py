@@ -77,9 +77,6 @@ def test_s32_a_wrong_token_is_compared_as_long_as_a_right_one(monkeypatch: pytes
         assert compared == [(32, 32)] * 5
 
 
-# --- a real port ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     tokens = {"looker": HttpToken(token=LOOKER)}
@@ -116,7 +113,7 @@ def test_s33_no_answer_sets_a_cookie_or_is_kept_guessed_at_or_lent_to_another_si
     if route[0] != "/events":  # with a token it has no end; its headers are those of all others
         answers += asked(client, route, authorization=f"Bearer {LOOKER}")
     for answer in answers:
-        assert not {"set-cookie", "access-control-allow-origin", "access-control-allow-credentials"} & set(
+        assert not {"server", "set-cookie", "access-control-allow-origin", "access-control-allow-credentials"} & set(
             answer.headers
         )
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -144,9 +141,6 @@ def test_s34_a_foreign_page_opens_no_websocket(url: str) -> None:
             pass
     with opened(url, origin=url) as socket:
         assert json.loads(socket.recv(20))["event"] == "connect.challenge"
-
-
-# --- WebSockets -------------------------------------------------------------------------------------------------------
 
 
 def opened(url: str, **headers: str) -> ClientConnection:

@@ -16,7 +16,7 @@ LOCK = (ROOT / "requirements.lock").read_text()
 
 def read_lock(text: str) -> dict[str, tuple[Requirement, list[str]]]:
     """Each entry of the lock file by its name, with its hashes."""
-    entries = {}
+    entries: dict[str, tuple[Requirement, list[str]]] = {}
     for entry in re.sub(r"\s*#.*", "", text).replace("\\\n", " ").splitlines():
         if entry.strip():
             words, *hashes = re.split(r"\s+--hash=", entry.strip())

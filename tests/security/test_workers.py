@@ -36,9 +36,6 @@ from wire.redaction import SecretMask
 KEY = "canary-key-0001"
 
 
-# --- conversations ----------------------------------------------------------------------------------------------------
-
-
 class Thief(MemoryWorker):
     """Calls the first conversation that there is a new one of whomever it is to serve, and an empty one at that."""
 
@@ -66,9 +63,6 @@ async def test_s50_no_worker_can_call_another_sessions_conversation_a_new_one(au
     assert launcher.prompts == ["mine"]  # nobody has spoken in it meanwhile
 
 
-# --- calls ------------------------------------------------------------------------------------------------------------
-
-
 def asks(call: str) -> PublishedEvent:
     return READERS["permission_required"](event("x", {"call": {"id": call, "name": "bash"}}).data)
 
@@ -90,9 +84,6 @@ def test_s59_a_decision_about_a_call_of_the_past_decides_none_of_another_session
     with pytest.raises(UsageError, match="2 sessions have had a call 'call_0'; give the session too"):
         calls.session_of("call_0")
     assert calls.session_of("call_0", "bob") == "bob"
-
-
-# --- why it failed ----------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -294,9 +285,6 @@ def test_s22_a_long_line_is_not_cut_inside_a_secret_on_its_way_to_the_log(tmp_pa
         log.feed(piece.encode())
     log.close()
     assert (tmp_path / "w1.log").read_text().replace("\n", "") == "x" * 65_530 + "***" + "y" * 65_536
-
-
-# --- arguments --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("url", ["https://me:word@host/v1", "http://me@host", "https://:word@host:1/v1"])

@@ -107,9 +107,6 @@ def test_a_defect_met_by_an_event_is_told_and_the_stream_goes_on(site: Site, ope
     visit.trouble.clear()
 
 
-# --- the token, and the page's policy ---------------------------------------------------------------------------------
-
-
 def test_a_token_in_the_fragment_is_kept_for_this_tab_only_and_forgotten_at_the_sign_out(
     site: Site, open_page: OpenPage
 ) -> None:

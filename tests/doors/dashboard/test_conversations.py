@@ -174,9 +174,6 @@ def test_a_message_with_scripts_in_it_is_text_wherever_it_is_shown(site: Site, p
     expect(page.locator("#approvals")).to_be_hidden()
 
 
-# --- approvals --------------------------------------------------------------------------------------------------------
-
-
 def ask(site: Site, session: str, command: str = "echo it-was-done", **more: object) -> str:
     """Begin a turn that waits for the approval of this command; the run."""
     call = json.dumps({"command": command, **more})

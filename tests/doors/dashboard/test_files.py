@@ -51,9 +51,6 @@ def test_every_module_says_first_what_it_is_for_and_can_be_read_in_one_go() -> N
         assert len(text.splitlines()) <= 400, name
 
 
-# --- as they are sent -------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 async def door(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> Door:
     monkeypatch.setattr(routes, "DOORS", (dashboard.routes,))

@@ -111,9 +111,6 @@ def test_a_worker_that_is_given_up_is_no_activity_of_its_session(page: Page) -> 
     assert ages == [10, 10, 10]
 
 
-# --- with the keyboard ------------------------------------------------------------------------------------------------
-
-
 def focused(page: Page) -> str:
     return str(page.evaluate("document.activeElement.id || document.activeElement.className"))
 

@@ -41,11 +41,21 @@ class Door:
         self.figures = server.services.stats
         self.data_dir = data_dir
         self._scope = scope
+        self._peers: list[HttpPeer] = []
         self.ended = trio.Event()
 
     def close(self) -> None:
         """What the supervisor does at its end."""
         self._scope.cancel()
+
+    async def connect(self, token: str | None = TOKEN) -> HttpPeer:
+        """A connection of a client, open until the server has ended."""
+        self._peers.append(await HttpPeer.connect(self.url, token))
+        return self._peers[-1]
+
+    def disconnect_peers(self) -> None:
+        for peer in self._peers:
+            peer.stream.socket.close()
 
     async def call(
         self, method: str, path: str, body: Any = None, *, token: str | None = TOKEN, **headers: str
@@ -60,7 +70,9 @@ Open = Callable[..., Awaitable[Door]]
 
 
 @pytest.fixture
-def open_door(nursery: trio.Nursery, tmp_path: Path, methods: FakeMethods, monkeypatch: pytest.MonkeyPatch) -> Open:
+async def open_door(
+    nursery: trio.Nursery, tmp_path: Path, methods: FakeMethods, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Open]:
     """Opens a server with small limits, or others, and long timeouts; other doors' routes are left out.
 
     Connections without a token may cost as much as the test makes of them: ``test_limits`` holds what they may.
@@ -82,9 +94,13 @@ def open_door(nursery: trio.Nursery, tmp_path: Path, methods: FakeMethods, monke
             opened.ended.set()
 
         opened: Door = await nursery.start(serve)
+        doors.append(opened)
         return opened
 
-    return open_it
+    doors: list[Door] = []
+    yield open_it
+    for opened_door in doors:
+        opened_door.disconnect_peers()
 
 
 @pytest.fixture
@@ -100,14 +116,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def connect(nursery: trio.Nursery) -> AsyncIterator[Connect]:
-    """Connects to a server; closes the connection when the test ends."""
-    peers: list[HttpPeer] = []
-
-    async def open_peer(to: Door, token: str | None = TOKEN) -> HttpPeer:
-        peers.append(await HttpPeer.connect(to.url, token))
-        return peers[-1]
-
-    yield open_peer
-    for peer in peers:
-        peer.stream.socket.close()
+async def connect() -> Connect:
+    """Connects to a server; the connection is closed when the test ends."""
+    return Door.connect

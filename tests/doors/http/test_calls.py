@@ -7,15 +7,13 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from pool import stimuli
-from tests.doors.http.conftest import Connect, Door, Open
+from tests.doors.http.conftest import Door, Open
 from tests.doors.methods import FakeMethods
 from tests.gateway.world import World
 
 
-async def test_a_method_is_called_with_the_body_as_its_parameters_by_the_name_of_its_token(
-    door: Door, connect: Connect
-) -> None:
-    peer = await connect(door)
+async def test_a_method_is_called_with_the_body_as_its_parameters_by_the_name_of_its_token(door: Door) -> None:
+    peer = await door.connect()
     answer = await peer.call("POST", "/api/echo", {"text": "hällo \u2028"})
     assert (answer.status, answer.json) == (200, {"text": "hällo \u2028"})
     assert (await peer.call("POST", "/api/echo")).json == {}, "on the same connection, without a body"
@@ -49,8 +47,8 @@ async def test_a_form_of_a_foreign_page_is_not_read(door: Door, methods: FakeMet
     assert (answer.status, "echo" in methods.calls) == (415, False)
 
 
-async def test_a_peer_that_leaves_ends_what_it_waited_for(door: Door, connect: Connect, methods: FakeMethods) -> None:
-    peer = await connect(door)
+async def test_a_peer_that_leaves_ends_what_it_waited_for(door: Door, methods: FakeMethods) -> None:
+    peer = await door.connect()
     await peer.send("POST", "/api/hang", {})
     await methods.hanging.wait()
     await peer.stream.aclose()
@@ -58,17 +56,15 @@ async def test_a_peer_that_leaves_ends_what_it_waited_for(door: Door, connect: C
         await methods.cancelled.wait()
 
 
-async def test_pushes_of_a_followed_call_come_as_messages_before_its_result_or_its_error(
-    door: Door, connect: Connect
-) -> None:
-    peer = await connect(door)
+async def test_pushes_of_a_followed_call_come_as_messages_before_its_result_or_its_error(door: Door) -> None:
+    peer = await door.connect()
     await peer.send("POST", "/api/count", {"events": 3}, accept="text/event-stream")
     assert (await peer.head()).status_code == 200
     messages = await peer.rest()
     assert [message["event"] for message in messages] == ["events", "events", "events", "result"]
     assert messages[0]["data"]["events"][0]["data"] == {"delta": ""}
     assert messages[-1]["data"] == {"events": 3}
-    peer = await connect(door)
+    peer = await door.connect()
     await peer.send("POST", "/api/fail", {}, accept="text/event-stream")
     await peer.head()
     (message,) = await peer.rest()
@@ -79,9 +75,6 @@ async def test_there_is_nothing_at_other_paths_and_other_methods_are_refused(doo
     assert (await door.call("GET", "/nothing")).error["code"] == "not_found"
     answer = await door.call("GET", "/api/echo")
     assert (answer.status, answer.headers["allow"], answer.error["code"]) == (405, "POST", "method_not_allowed")
-
-
-# --- health, readiness, status, metrics -------------------------------------------------------------------------------
 
 
 @pytest.fixture

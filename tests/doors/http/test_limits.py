@@ -21,8 +21,6 @@ from doors.http.anonymous import (
 from doors.http.connection import ReceiveQueue
 from doors.http.limits import ConnectionLimiter, CpuBudget, Rank, RateLimiter
 
-# --- connections ------------------------------------------------------------------------------------------------------
-
 
 def test_strangers_give_way_before_those_who_rest_and_the_busy_never() -> None:
     crowd: ConnectionLimiter[str] = ConnectionLimiter()
@@ -53,9 +51,6 @@ def test_the_crowd_is_as_large_as_those_who_came_and_have_not_gone(steps: list[t
         assert victim is None or Rank.ANONYMOUS not in model.values() or model[victim] is Rank.ANONYMOUS
 
 
-# --- requests a second ------------------------------------------------------------------------------------------------
-
-
 def test_a_burst_has_twice_the_rate_and_then_the_rate_holds() -> None:
     rates = RateLimiter(10)
     assert [rates.acquire("a", 100.0) for _ in range(20)] == [0.0] * 20
@@ -82,9 +77,6 @@ def test_keys_are_forgotten_when_there_are_too_many() -> None:
     for number in range(10_000):
         rates.acquire(f"address {number}", 0.0)
     assert len(rates._full_at) <= 4096
-
-
-# --- CPU time ---------------------------------------------------------------------------------------------------------
 
 
 def test_cpu_time_is_saved_up_to_the_burst_spent_given_back_and_comes_back_with_time() -> None:
@@ -219,8 +211,6 @@ async def test_what_is_measured_can_be_cancelled_and_fails_as_without(
     with pytest.raises(ValueError, match="a defect"):
         await run_metered(failing(), cost)
 
-
-# --- messages on their way to an endpoint -----------------------------------------------------------------------------
 
 GONE = {"type": "http.disconnect"}
 

@@ -33,10 +33,28 @@ def test_an_address_is_itself_however_it_is_written() -> None:
         assert is_loopback(address) == (address in ("127.9.9.9", "::1", "localhost"))
 
 
-def test_a_page_is_of_the_server_itself_where_name_and_port_are_the_same() -> None:
-    for origin in ("http://localhost:8765", "https://pool.example", "http://[::1]:8765"):
-        assert is_origin_allowed(origin, origin.partition("://")[2], [])
-    assert not is_origin_allowed("http://localhost:9999", "localhost:8765", [])
+ALLOWED_HOSTS = ("localhost", "LOCALHOST:1", "127.0.0.1", "pool.example", "POOL.example:80")
+FOREIGN_HOSTS = (
+    *("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "127.0.0.2", "user@localhost"),
+    *("[::1]", "0", "local host", "localhost:port"),
+)
+OWN = "127.0.0.1:8765"
+ALLOWED_ORIGINS = (f"http://{OWN}", f"https://{OWN}", "https://ops.example", "https://OPS.example:443")
+FOREIGN_ORIGINS = (
+    *("http://evil.example", "null", "http://ops.example", "https://ops.example.evil", "http://127.0.0.1"),
+    *("https://ops.example:444", "file://", f"http://{OWN}@evil", "http://127.0.0.1:9999"),
+)
+
+
+def test_a_name_that_somebody_else_has_pointed_here_is_not_answered() -> None:
+    for host in (*ALLOWED_HOSTS, *FOREIGN_HOSTS):
+        assert is_host_allowed(host, "127.0.0.1", ["pool.example"]) == (host in ALLOWED_HOSTS), host
+
+
+def test_a_page_of_another_site_may_not_call() -> None:
+    for origin in (*ALLOWED_ORIGINS, *FOREIGN_ORIGINS):
+        assert is_origin_allowed(origin, OWN, ["https://ops.example"]) == (origin in ALLOWED_ORIGINS), origin
+    assert is_origin_allowed("http://[::1]:8765", "[::1]:8765", [])
 
 
 T = "a" * 20

@@ -15,7 +15,7 @@ from doors.http.binding import bind, parse_bind, url_of
 from doors.http.server import HttpServer
 from doors.http.settings import HttpSettings
 from errors import UsageError
-from tests.doors.http.conftest import Connect, Door, Open
+from tests.doors.http.conftest import Door, Open
 from tests.doors.http.peer import GET, POST, TOKEN, HttpPeer, answer_to
 from tests.doors.methods import FakeMethods
 from wire.units import Seconds
@@ -29,8 +29,6 @@ async def settle(until: Callable[[], bool]) -> None:
         while not until():
             await wait_all_tasks_blocked(0.005)
 
-
-# --- bytes that are no request, or more than one ----------------------------------------------------------------------
 
 MALFORMED = [
     (b"GARBAGE\r\n\r\n", 400),
@@ -46,19 +44,19 @@ MALFORMED = [
 ]
 
 
-async def test_bytes_that_are_no_request_are_answered_and_end_the_connection(door: Door, connect: Connect) -> None:
+async def test_bytes_that_are_no_request_are_answered_and_end_the_connection(door: Door) -> None:
     for data, status in MALFORMED:
-        answer = await answer_to(await connect(door), data)
+        answer = await answer_to(await door.connect(), data)
         assert answer.startswith(b"HTTP/1.1 %d" % status), data
         assert b'"error":{"code":"%b"' % HTTPStatus(status).name.lower().encode() in answer
         assert (await door.call("GET", "/health")).status == 200
 
 
-async def test_what_comes_behind_a_malformed_body_or_two_lengths_is_not_read(door: Door, connect: Connect) -> None:
+async def test_what_comes_behind_a_malformed_body_or_two_lengths_is_not_read(door: Door) -> None:
     """A proxy that goes by the other length would take the rest for a request of somebody else's."""
-    answer = await answer_to(await connect(door), GET + CHUNKED + b"zz\r\n" + GET + b"\r\n")
+    answer = await answer_to(await door.connect(), GET + CHUNKED + b"zz\r\n" + GET + b"\r\n")
     assert answer.count(b"HTTP/1.1 ") == 1
-    answer = await answer_to(await connect(door), GET + b"Content-Length: 6\r\n" + CHUNKED + b"0\r\n\r\n" + GET)
+    answer = await answer_to(await door.connect(), GET + b"Content-Length: 6\r\n" + CHUNKED + b"0\r\n\r\n" + GET)
     assert answer.count(b"HTTP/1.1 ") == 1
     assert b"both Content-Length and Transfer-Encoding" in answer
     assert b"connection: close" in answer.lower()
@@ -69,8 +67,8 @@ async def test_an_offer_to_speak_http_2_is_passed_over(door: Door) -> None:
     assert (await door.call("GET", "/health", **offer)).status == 200
 
 
-async def test_requests_that_come_at_once_are_answered_in_order(door: Door, connect: Connect) -> None:
-    peer = await connect(door)
+async def test_requests_that_come_at_once_are_answered_in_order(door: Door) -> None:
+    peer = await door.connect()
     await peer.send_raw((GET + b"\r\n") * 3)
     answer = b""
     while answer.count(b'{"status":"ok"}') < 3:
@@ -78,17 +76,12 @@ async def test_requests_that_come_at_once_are_answered_in_order(door: Door, conn
     assert answer.count(b"HTTP/1.1 200") == 3
 
 
-# --- time -------------------------------------------------------------------------------------------------------------
-
-
-async def test_headers_that_come_a_byte_at_a_time_have_no_more_time_than_others(
-    open_door: Open, connect: Connect
-) -> None:
+async def test_headers_that_come_a_byte_at_a_time_have_no_more_time_than_others(open_door: Open) -> None:
     door = await open_door(header_timeout=Seconds(0.1))
     for sent in (b"", GET[:-2]):
-        assert await answer_to(await connect(door), sent) == b""
+        assert await answer_to(await door.connect(), sent) == b""
     await settle(lambda: door.figures.connections == 0)
-    peer, count = await connect(door), 0
+    peer, count = await door.connect(), 0
     with trio.fail_after(20), contextlib.suppress(trio.BrokenResourceError):
         while True:
             await peer.send_raw(b"X")
@@ -97,51 +90,44 @@ async def test_headers_that_come_a_byte_at_a_time_have_no_more_time_than_others(
     assert count < 60
 
 
-async def test_the_headers_of_a_later_request_have_no_more_time_than_those_of_the_first(
-    open_door: Open, connect: Connect
-) -> None:
-    peer = await connect(await open_door(header_timeout=Seconds(0.2), idle_timeout=Seconds(3600)))
+async def test_the_headers_of_a_later_request_have_no_more_time_than_those_of_the_first(open_door: Open) -> None:
+    peer = await (await open_door(header_timeout=Seconds(0.2), idle_timeout=Seconds(3600))).connect()
     assert (await peer.call("GET", "/health")).status == 200
     await wait_all_tasks_blocked()  # the server rests, too
     await peer.send_raw(b"GET /health HTTP/1.1\r\n")
     assert await peer.is_closed()
 
 
-async def test_a_connection_without_a_request_is_closed_after_a_while(open_door: Open, connect: Connect) -> None:
-    peer = await connect(await open_door(idle_timeout=Seconds(0.1)))
+async def test_a_connection_without_a_request_is_closed_after_a_while(open_door: Open) -> None:
+    peer = await (await open_door(idle_timeout=Seconds(0.1))).connect()
     assert (await peer.call("GET", "/health")).status == 200
     assert await peer.is_closed()
 
 
-async def test_a_body_that_does_not_arrive_is_not_waited_for(
-    open_door: Open, connect: Connect, methods: FakeMethods
-) -> None:
-    peer = await connect(await open_door(body_timeout=Seconds(0.1)))
+async def test_a_body_that_does_not_arrive_is_not_waited_for(open_door: Open, methods: FakeMethods) -> None:
+    peer = await (await open_door(body_timeout=Seconds(0.1))).connect()
     assert (await answer_to(peer, POST + b"Content-Length: 50\r\n\r\n{")).startswith(b"HTTP/1.1 408")
     assert methods.calls == []
 
 
 async def test_a_request_may_take_longer_than_all_that_waits_for_the_peer(
-    open_door: Open, connect: Connect, methods: FakeMethods
+    open_door: Open, methods: FakeMethods
 ) -> None:
     limits = dict.fromkeys(("header_timeout", "body_timeout", "idle_timeout", "write_stall"), Seconds(0.2))
-    peer = await connect(await open_door(**limits))
+    peer = await (await open_door(**limits)).connect()
     await peer.send("POST", "/api/wait", {})
     await trio.sleep(0.3)
     methods.release.set()
     assert (await peer.read()).json == "released"
 
 
-async def test_a_peer_that_does_not_read_is_cut_off(open_door: Open, connect: Connect, methods: FakeMethods) -> None:
+async def test_a_peer_that_does_not_read_is_cut_off(open_door: Open, methods: FakeMethods) -> None:
     door = await open_door(write_stall=Seconds(0.1))
-    peer = await connect(door)
+    peer = await door.connect()
     peer.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     await peer.open("/events")
     await settle(lambda: door.figures.stalled == 1 and door.figures.connections == 0)
     assert (door.figures.streams, methods.ended) == (0, ["closing"])
-
-
-# --- bodies -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -154,19 +140,17 @@ async def test_a_peer_that_does_not_read_is_cut_off(open_door: Open, connect: Co
     ids=["declared", "tiny chunks", "chunks"],
 )
 async def test_a_body_without_end_is_refused_where_it_becomes_too_large(
-    open_door: Open, connect: Connect, methods: FakeMethods, body: bytes
+    open_door: Open, methods: FakeMethods, body: bytes
 ) -> None:
-    answer = await answer_to(await connect(await open_door(max_body=5000)), POST + body)
+    answer = await answer_to(await (await open_door(max_body=5000)).connect(), POST + body)
     assert answer.startswith(b"HTTP/1.1 413")
     assert b"http.max_body" in answer
     assert methods.calls == []
 
 
-async def test_nothing_is_read_from_a_peer_that_has_shown_no_token(
-    door: Door, connect: Connect, methods: FakeMethods
-) -> None:
+async def test_nothing_is_read_from_a_peer_that_has_shown_no_token(door: Door, methods: FakeMethods) -> None:
     """Neither do the bytes that it sends on keep the connection, or its place."""
-    peer = await connect(door)
+    peer = await door.connect()
     head = b"POST /api/echo HTTP/1.1\r\nHost: localhost\r\n" + CHUNKED
     answer = await answer_to(peer, head + (b"8000\r\n" + b"x" * 0x8000 + b"\r\n") * 100)
     assert answer.startswith(b"HTTP/1.1 401"), "the answer was not lost on a connection that was reset"
@@ -175,11 +159,9 @@ async def test_nothing_is_read_from_a_peer_that_has_shown_no_token(
     assert methods.calls == []
 
 
-async def test_all_bodies_together_have_a_budget_that_is_given_back(
-    open_door: Open, connect: Connect, methods: FakeMethods
-) -> None:
+async def test_all_bodies_together_have_a_budget_that_is_given_back(open_door: Open, methods: FakeMethods) -> None:
     door = await open_door(body_bytes=50_000)
-    large, first = {"text": "x" * 99_000}, await connect(door)
+    large, first = {"text": "x" * 99_000}, await door.connect()
     await first.send("POST", "/api/wait", large)
     await methods.hanging.wait()
     answer = await door.call("POST", "/api/echo", large)
@@ -190,11 +172,8 @@ async def test_all_bodies_together_have_a_budget_that_is_given_back(
     assert (await door.call("POST", "/api/echo", large)).status == 200
 
 
-# --- many -------------------------------------------------------------------------------------------------------------
-
-
-async def test_connections_without_a_token_give_way_to_others_the_oldest_first(door: Door, connect: Connect) -> None:
-    strangers = [await connect(door, None) for _ in range(4)]
+async def test_connections_without_a_token_give_way_to_others_the_oldest_first(door: Door) -> None:
+    strangers = [await door.connect(None) for _ in range(4)]
     await settle(lambda: door.figures.connections == 4)
     assert (await door.call("POST", "/api/echo")).status == 200
     assert door.figures.evicted == 1
@@ -202,10 +181,8 @@ async def test_connections_without_a_token_give_way_to_others_the_oldest_first(d
     assert (await strangers[1].call("GET", "/health")).status == 200
 
 
-async def test_where_all_are_busy_a_new_connection_is_told_so(
-    door: Door, connect: Connect, methods: FakeMethods
-) -> None:
-    busy = [await connect(door) for _ in range(4)]
+async def test_where_all_are_busy_a_new_connection_is_told_so(door: Door, methods: FakeMethods) -> None:
+    busy = [await door.connect() for _ in range(4)]
     for peer in busy:
         await peer.send("POST", "/api/wait", {})
     await settle(lambda: methods.running == 4)
@@ -218,11 +195,9 @@ async def test_where_all_are_busy_a_new_connection_is_told_so(
     assert [(await peer.read()).status for peer in busy] == [200] * 4
 
 
-async def test_thousands_of_attempts_to_connect_leave_room_for_a_peer_with_a_token(
-    open_door: Open, connect: Connect
-) -> None:
+async def test_thousands_of_attempts_to_connect_leave_room_for_a_peer_with_a_token(open_door: Open) -> None:
     door = await open_door(max_connections=16)
-    owner, most = await connect(door), 0
+    owner, most = await door.connect(), 0
     host, _, port = owner.host.rpartition(":")
     for count in range(100, 2_001, 100):
         crowd = [socket.create_connection((host, int(port))) for _ in range(100)]
@@ -236,10 +211,10 @@ async def test_thousands_of_attempts_to_connect_leave_room_for_a_peer_with_a_tok
 
 
 async def test_a_peer_that_leaves_in_the_middle_of_anything_leaves_nothing_behind(
-    door: Door, connect: Connect, methods: FakeMethods
+    door: Door, methods: FakeMethods
 ) -> None:
     for sent in (b"", GET[:20], GET + b"\r\n", GET + b"Content-Length: 5\r\n\r\nhe"):
-        peer = await connect(door)
+        peer = await door.connect()
         await peer.send_raw(sent)
         peer.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
         await peer.stream.aclose()
@@ -248,27 +223,24 @@ async def test_a_peer_that_leaves_in_the_middle_of_anything_leaves_nothing_behin
 
 
 async def test_a_defect_of_one_connection_is_logged_and_ends_no_other(
-    door: Door, connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(_self: object) -> None:
         raise KeyError("nothing")
 
-    other = await connect(door)
+    other = await door.connect()
     await other.call("GET", "/health")
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr("doors.http.connection.HttpConnection._read", fail)
-        assert await (await connect(door)).is_closed()
+        assert await (await door.connect()).is_closed()
     assert "a connection failed" in caplog.text
     assert (await other.call("GET", "/health")).status == 200
 
 
-# --- the end ----------------------------------------------------------------------------------------------------------
-
-
 async def test_at_the_end_requests_are_answered_and_no_further_connection_is_accepted(
-    door: Door, connect: Connect, methods: FakeMethods
+    door: Door, methods: FakeMethods
 ) -> None:
-    idle, busy = await connect(door), await connect(door)
+    idle, busy = await door.connect(), await door.connect()
     await idle.call("GET", "/health")
     await busy.send("POST", "/api/hang", {})
     await methods.hanging.wait()
@@ -279,7 +251,7 @@ async def test_at_the_end_requests_are_answered_and_no_further_connection_is_acc
     with trio.fail_after(20):
         await door.ended.wait()
     with pytest.raises(OSError, match="onnect"):
-        await connect(door)
+        await door.connect()
 
 
 async def test_a_server_that_is_told_to_end_before_it_has_begun_ends(tmp_path: Path) -> None:
@@ -290,18 +262,15 @@ async def test_a_server_that_is_told_to_end_before_it_has_begun_ends(tmp_path: P
     assert server.services.shutdown.has_begun
 
 
-async def test_a_peer_that_does_not_read_does_not_hold_up_the_end(open_door: Open, connect: Connect) -> None:
+async def test_a_peer_that_does_not_read_does_not_hold_up_the_end(open_door: Open) -> None:
     door = await open_door(write_stall=3600, close_grace=Seconds(0.1))
-    peer = await connect(door)
+    peer = await door.connect()
     peer.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     await peer.open("/events")
     await wait_all_tasks_blocked(0.05)
     door.close()
     with trio.fail_after(20):
         await door.ended.wait()
-
-
-# --- where it listens -------------------------------------------------------------------------------------------------
 
 
 def new_server(folder: Path, *, hide: Callable[[list[str]], None] = lambda _: None, **settings: str) -> HttpServer:

@@ -17,7 +17,7 @@ from doors.http import routes
 from doors.http.services import HttpServices, RouteSpec, identity_of, request_state, set_identity
 from doors.http.settings import HttpToken
 from doors.http.tokens import Scope
-from tests.doors.http.conftest import Connect, Door, Open
+from tests.doors.http.conftest import Door, Open
 from tests.doors.http.peer import TOKEN, HttpPeer, answer_to
 
 LOOKER = "a-token-that-may-only-look-around"
@@ -101,10 +101,10 @@ REFUSED = [
 
 @pytest.mark.parametrize(("path", "headers", "status"), REFUSED)
 async def test_a_handshake_is_refused_as_a_request_would_be(
-    door: Door, connect: Connect, path: str, headers: dict[str, str], status: int
+    door: Door, path: str, headers: dict[str, str], status: int
 ) -> None:
     given = {name: f"Bearer {value}" if name == "authorization" else value for name, value in headers.items()}
-    answer = await Socket(await connect(door, None)).open(path, **given)
+    answer = await Socket(await door.connect(None)).open(path, **given)
     assert isinstance(answer, RejectConnection)
     assert answer.status_code == status
 
@@ -122,10 +122,8 @@ KEY = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="
     [("1.1", f"version: 7\r\n{KEY}\r\n"), ("1.1", "version: 13\r\n"), ("1.0", "version: 13\r\n")],
     ids=["another version", "no key", "HTTP/1.0"],
 )
-async def test_what_is_no_handshake_is_answered_and_the_connection_ends(
-    door: Door, connect: Connect, http: str, headers: str
-) -> None:
-    peer = await connect(door, None)
+async def test_what_is_no_handshake_is_answered_and_the_connection_ends(door: Door, http: str, headers: str) -> None:
+    peer = await door.connect(None)
     upgrade = f"host: {peer.host}\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-{headers}"
     answer = await answer_to(peer, f"GET /open HTTP/{http}\r\n{upgrade}\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 400 ")
@@ -134,9 +132,9 @@ async def test_what_is_no_handshake_is_answered_and_the_connection_ends(
 @pytest.mark.parametrize("pieces", [1, 2])
 @pytest.mark.parametrize("upgrade", ["websocket", "WebSocket"])
 async def test_a_peer_that_sends_frames_before_the_handshake_is_answered_is_let_go_and_fills_no_log(
-    door: Door, connect: Connect, caplog: pytest.LogCaptureFixture, pieces: int, upgrade: str
+    door: Door, caplog: pytest.LogCaptureFixture, pieces: int, upgrade: str
 ) -> None:
-    peer = await connect(door, None)
+    peer = await door.connect(None)
     shake = WSConnection(ConnectionType.CLIENT).send(Request(peer.host, "/slow"))
     shake = shake.replace(b"Upgrade: websocket", f"Upgrade: {upgrade}".encode())
     await peer.send_raw(shake + b"\x81\x02{}" * (pieces == 1))
@@ -148,10 +146,8 @@ async def test_a_peer_that_sends_frames_before_the_handshake_is_answered_is_let_
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_a_token_in_the_handshake_opens_what_needs_one_and_no_compression_is_offered(
-    door: Door, connect: Connect
-) -> None:
-    socket = Socket(await connect(door))
+async def test_a_token_in_the_handshake_opens_what_needs_one_and_no_compression_is_offered(door: Door) -> None:
+    socket = Socket(await door.connect())
     answer = await socket.open("/closed", extensions=[PerMessageDeflate()])
     assert isinstance(answer, AcceptConnection)
     assert not answer.extensions
@@ -159,29 +155,29 @@ async def test_a_token_in_the_handshake_opens_what_needs_one_and_no_compression_
     assert isinstance(await socket.receive(), CloseConnection)
 
 
-async def test_messages_are_small_until_a_token_is_shown(door: Door, connect: Connect) -> None:
-    socket = Socket(await connect(door, None))
+async def test_messages_are_small_until_a_token_is_shown(door: Door) -> None:
+    socket = Socket(await door.connect(None))
     await socket.open("/open")
     assert (await socket.say("x" * 60_000)).data == "nobody 60000"
     closed = await socket.say("x" * 70_000)
     assert (type(closed), closed.code) == (CloseConnection, 1009)
 
 
-async def test_a_token_shown_in_a_message_lets_messages_be_as_large_as_bodies(door: Door, connect: Connect) -> None:
-    socket = Socket(await connect(door, None))
+async def test_a_token_shown_in_a_message_lets_messages_be_as_large_as_bodies(door: Door) -> None:
+    socket = Socket(await door.connect(None))
     await socket.open("/open")
     assert (await socket.say(TOKEN)).data.startswith("http ")
     assert (await socket.say("x" * 90_000)).data == "http 90000"
     assert (await socket.say("x" * 110_000)).code == 1009
 
 
-async def test_a_socket_without_a_token_gives_way_and_one_with_stays(door: Door, connect: Connect) -> None:
-    proven, stranger = Socket(await connect(door, None)), Socket(await connect(door, None))
+async def test_a_socket_without_a_token_gives_way_and_one_with_stays(door: Door) -> None:
+    proven, stranger = Socket(await door.connect(None)), Socket(await door.connect(None))
     for socket in (proven, stranger):
         await socket.open("/open")
     await proven.say(TOKEN)
     for _ in range(3):
         with trio.fail_after(20):
-            assert (await (await connect(door)).call("GET", "/nothing")).status == 404
+            assert (await (await door.connect()).call("GET", "/nothing")).status == 404
     assert door.figures.evicted == 1
     assert (await proven.say("still here")).data == "http 10"

@@ -15,9 +15,6 @@ pytestmark = pytest.mark.process
 PIXEL = f"data:image/png;base64,{base64.b64encode(bytes(28)).decode()}"
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
-
-
 def test_agents_are_the_models_and_there_is_nothing_else(client: OpenAI, ask: Ask) -> None:
     assert [model.id for model in client.models.list().data] == ["main", "ops", "quick", "fake", "p"]
     assert client.models.retrieve("ops").id == "ops"
@@ -82,9 +79,6 @@ def test_the_asynchronous_client_works_as_well(pool: Pool) -> None:
     assert asyncio.run(ask_both()) == ["piece 0 piece 1 "] * 2
 
 
-# --- conversations ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("by", ["user", "header"])
 def test_a_session_that_is_named_remembers(ask: Ask, pool: Pool, session: str, by: str) -> None:
     header = {"extra_headers": {"X-Pool-Session": session}, "user": "somebody else"}
@@ -135,9 +129,6 @@ def test_images_are_data_urls_and_none_is_fetched(ask: Ask) -> None:
     with pytest.raises(openai.BadRequestError, match="data URLs") as raised:
         ask(look("http://127.0.0.1:9/x.png"))
     assert raised.value.param == "messages[0].content[1]"
-
-
-# --- what goes wrong --------------------------------------------------------------------------------------------------
 
 
 def test_a_bad_key_is_refused_and_one_that_may_only_read_asks_nothing(pool: Pool) -> None:

@@ -14,7 +14,7 @@ from doors.http import routes as served
 from doors.http.settings import HttpSettings
 from doors.openai import completion, routes
 from doors.openai.session_ref import response_id
-from tests.doors.http.conftest import SMALL, Connect, Door, Open
+from tests.doors.http.conftest import SMALL, Door, Open
 from tests.doors.http.peer import HttpPeer
 from tests.gateway.workers import GatewayLauncher
 from tests.gateway.world import WholeStore, World, open_world
@@ -65,10 +65,10 @@ def kept(door: Door) -> list[str]:
 
 
 async def test_a_second_request_of_a_session_waits_for_the_first_and_is_not_put_into_it(
-    open_v1: Open, connect: Connect, world: World
+    open_v1: Open, world: World
 ) -> None:
     door = await open_v1(world.methods)
-    first, second = await connect(door), await connect(door)
+    first, second = await door.connect(), await door.connect()
     await first.send("POST", CHAT, body("hang"))
     worker = await running(world, "hang")
     await second.send("POST", CHAT, body("say two"))
@@ -79,10 +79,10 @@ async def test_a_second_request_of_a_session_waits_for_the_first_and_is_not_put_
 
 
 async def test_a_session_of_its_own_waits_for_results_and_no_longer_when_they_have_come(
-    open_v1: Open, connect: Connect, world: World
+    open_v1: Open, world: World
 ) -> None:
     door = await open_v1(world.methods)
-    peer = await connect(door)
+    peer = await door.connect()
     said = body("mute", user=None)
     await peer.send("POST", CHAT, said)
     calls = [{"id": "c1", "name": "weather", "input": {}}]
@@ -102,11 +102,9 @@ async def test_a_session_of_its_own_waits_for_results_and_no_longer_when_they_ha
     await settle(lambda: world.gateway.sessions.get(session) is None)
 
 
-async def test_another_request_under_the_same_key_does_not_harm_the_first(
-    open_v1: Open, connect: Connect, world: World
-) -> None:
+async def test_another_request_under_the_same_key_does_not_harm_the_first(open_v1: Open, world: World) -> None:
     door = await open_v1(world.methods)
-    first, second = await connect(door), await connect(door)
+    first, second = await door.connect(), await door.connect()
     await first.send("POST", CHAT, body("mute", user=None), idempotency_key="k1")
     worker = await running(world, "mute")
     answer = await second.call("POST", CHAT, body("something else", user=None), idempotency_key="k1")
@@ -115,11 +113,9 @@ async def test_another_request_under_the_same_key_does_not_harm_the_first(
     assert (await first.read()).status == 200
 
 
-async def test_a_response_whose_client_has_left_can_be_fetched_and_continued(
-    open_v1: Open, connect: Connect, world: World
-) -> None:
+async def test_a_response_whose_client_has_left_can_be_fetched_and_continued(open_v1: Open, world: World) -> None:
     door = await open_v1(world.methods)
-    peer = await connect(door)
+    peer = await door.connect()
     await peer.send("POST", "/v1/responses", {"model": "main", "input": "mute", "stream": True})
     worker = await running(world, "mute")
     await peer.stream.aclose()
@@ -136,10 +132,10 @@ async def test_a_response_whose_client_has_left_can_be_fetched_and_continued(
 
 
 async def test_a_stream_in_which_nothing_is_said_yet_is_kept_alive(
-    open_v1: Open, connect: Connect, world: World, monkeypatch: pytest.MonkeyPatch
+    open_v1: Open, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(completion, "KEEPALIVE_SECONDS", 0.05)
-    peer = await connect(await open_v1(world.methods))
+    peer = await (await open_v1(world.methods)).connect()
     await peer.send("POST", CHAT, body("mute", stream=True))
     worker = await running(world, "mute")
     head = await peer.head()
@@ -151,10 +147,10 @@ async def test_a_stream_in_which_nothing_is_said_yet_is_kept_alive(
 
 
 async def test_the_end_of_the_server_is_the_last_message_of_a_stream_that_has_begun(
-    open_v1: Open, connect: Connect, world: World
+    open_v1: Open, world: World
 ) -> None:
     door = await open_v1(world.methods)
-    peer = await connect(door)
+    peer = await door.connect()
     await peer.send("POST", CHAT, body("hang", stream=True))
     await peer.head()
     await until(peer, b'"content":"well "')
@@ -166,10 +162,10 @@ async def test_the_end_of_the_server_is_the_last_message_of_a_stream_that_has_be
 
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_the_end_of_the_server_is_an_answer_that_says_not_to_ask_again(
-    open_v1: Open, connect: Connect, world: World, *, is_stream: bool
+    open_v1: Open, world: World, *, is_stream: bool
 ) -> None:
     door = await open_v1(world.methods)
-    peer = await connect(door)
+    peer = await door.connect()
     await peer.send("POST", CHAT, body("mute", stream=is_stream))
     await running(world, "mute")
     door.close()
@@ -178,9 +174,9 @@ async def test_the_end_of_the_server_is_an_answer_that_says_not_to_ask_again(
     assert answer.headers["x-should-retry"] == "false", "its run goes on in the next life"
 
 
-async def test_a_pool_that_takes_nothing_new_says_to_ask_again(open_v1: Open, connect: Connect, world: World) -> None:
+async def test_a_pool_that_takes_nothing_new_says_to_ask_again(open_v1: Open, world: World) -> None:
     world.gateway.intake.is_closed = True
-    answer = await (await connect(await open_v1(world.methods))).call("POST", CHAT, body("hello"))
+    answer = await (await open_v1(world.methods)).call("POST", CHAT, body("hello"))
     assert (answer.status, answer.headers["x-should-retry"]) == (503, "true")
 
 
@@ -188,10 +184,10 @@ async def test_a_pool_that_takes_nothing_new_says_to_ask_again(open_v1: Open, co
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("aborts", [False, True])
 async def test_a_run_goes_on_without_its_client_or_ends_with_it_as_the_settings_say(
-    open_v1: Open, connect: Connect, world: World, way: str, *, is_stream: bool, aborts: bool
+    open_v1: Open, world: World, way: str, *, is_stream: bool, aborts: bool
 ) -> None:
     door = await open_v1(world.methods, abort_on_disconnect=aborts)
-    peer = await connect(door)
+    peer = await door.connect()
     await peer.send("POST", CHAT, body("mute", user=None, stream=is_stream), idempotency_key="k1")
     worker = await running(world, "mute")
     (session,) = [session.key for session in world.gateway.sessions]
@@ -212,9 +208,7 @@ async def test_a_run_goes_on_without_its_client_or_ends_with_it_as_the_settings_
     await settle(lambda: world.gateway.sessions.get(session) is None)
 
 
-async def test_a_response_is_continued_in_the_next_life_of_the_supervisor(
-    open_v1: Open, connect: Connect, tmp_path: Path
-) -> None:
+async def test_a_response_is_continued_in_the_next_life_of_the_supervisor(open_v1: Open, tmp_path: Path) -> None:
     store, launcher, asked = WholeStore(), GatewayLauncher(), {"model": "main", "input": "my name is Ada"}
     async with open_world(tmp_path / "one", store=store, launcher=launcher, clock=time.time) as world:
         first = await (await open_v1(world.methods)).call("POST", "/v1/responses", asked)
@@ -225,9 +219,9 @@ async def test_a_response_is_continued_in_the_next_life_of_the_supervisor(
     assert list(launcher.transcripts.values()) == [["my name is Ada", "and on"]]
 
 
-async def test_a_session_named_in_another_script_comes_as_utf_8(open_v1: Open, connect: Connect, world: World) -> None:
+async def test_a_session_named_in_another_script_comes_as_utf_8(open_v1: Open, world: World) -> None:
     door = await open_v1(world.methods)
-    peer = await connect(door)
+    peer = await door.connect()
     name = "sitzung-\u4e16"
     headers = f"authorization: Bearer {peer.token}\r\ncontent-type: application/json\r\nx-pool-session: {name}"
     content = json.dumps(body("hello")).encode()

@@ -32,9 +32,6 @@ def script(*steps: Any) -> str:
     return f"SCRIPT:{json.dumps(steps)}"
 
 
-# --- JSON -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("form", [OBJECT, CITY])
 def test_json_that_was_asked_for_comes_without_anything_around_it(
     ask: Ask, fake: FakeOpenAI, form: dict[str, Any]
@@ -97,8 +94,6 @@ def test_an_answer_that_was_cut_off_says_so_and_is_not_asked_for_again(ask: Ask)
     assert ask("LENGTH hello", response_format=OBJECT).choices[0].finish_reason == "length"
 
 
-# --- schemas of others ------------------------------------------------------------------------------------------------
-
 NESTED: dict[str, Any] = {}
 for _ in range(200):
     NESTED = {"not": NESTED}
@@ -146,8 +141,6 @@ def test_a_schema_that_takes_for_ever_costs_one_process_its_life_and_nothing_els
         ask("ECHO:{}", response_format=form_of(BOMB))
     assert text_of(ask("ECHO:{}", response_format=OBJECT)) == "{}"
 
-
-# --- tools of the client ----------------------------------------------------------------------------------------------
 
 WEATHER: dict[str, Any] = {
     "type": "function",
@@ -279,9 +272,6 @@ def test_of_tools_only_those_that_are_allowed_are_offered(ask: Ask, fake: FakeOp
     ask("hello", model="fake", tools=[WEATHER, SCAN], tool_choice=allowed("auto"))
     names = {tool["function"]["name"] for tool in fake.seen[-1].body["tools"]}
     assert ("weather" in names, "scan" in names, "tool_choice" in fake.seen[-1].body) == (True, False, False)
-
-
-# --- stop -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stop", ["END", ["nothing like it", "END"]])

@@ -36,8 +36,6 @@ from errors import (
 )
 from gateway.runs.run import DoneReason, RunOutcome
 
-# --- prompts ----------------------------------------------------------------------------------------------------------
-
 PIXEL = base64.b64encode(b"pixel").decode()
 IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Bonn"}'}}
@@ -164,9 +162,6 @@ def test_what_goes_back_in_a_header_looks_like_parameters_and_is_not_too_much() 
     assert read_chat(msgspec.json.encode(chat)).ignored == tuple(names[:20])
 
 
-# --- the session of a request -----------------------------------------------------------------------------------------
-
-
 def place(headers: dict[str, str] | None = None, user: str | None = None, answered: tuple[str, ...] = ()) -> SessionRef:
     return find_session_ref(headers or {}, user, answered, "token:http")
 
@@ -233,9 +228,6 @@ def test_the_latest_unanswered_runs_are_kept_and_the_oldest_give_way() -> None:
     assert not unanswered.covers("unknown", None, None)
 
 
-# --- errors -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("error", "status", "code", "again"),
     [
@@ -267,8 +259,6 @@ def test_a_saturated_pool_always_says_when_to_come_again() -> None:
     assert render(PoolSaturated("x")).headers["retry-after"] == "1"
     assert render(PoolSaturated("x", retry_after=2.5)).headers["retry-after"] == "3"
 
-
-# --- what is answered -------------------------------------------------------------------------------------------------
 
 PLACE = SessionRef("alice", "k1", is_ours=False)
 

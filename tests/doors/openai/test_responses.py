@@ -36,9 +36,6 @@ def result_of(call: Any, content: Any) -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": call.call_id, "output": content}
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_text_is_answered(respond: Ask) -> None:
     answer = respond("USAGE=5/2 ECHO:hello", metadata={"a": "b"}, store=False)
     assert (answer.status, answer.output_text, answer.model) == ("completed", "hello", "main")
@@ -86,9 +83,6 @@ def test_images_are_data_urls_and_none_is_fetched(respond: Ask) -> None:
     assert raised.value.param == "input[0].content[1]"
 
 
-# --- streams ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_stream_tells_each_item_from_its_beginning_to_its_end(respond: Ask) -> None:
     events = list(respond("PIECES=3 DELAY=20", stream=True, store=False))
     assert [event.sequence_number for event in events] == list(range(len(events)))
@@ -118,9 +112,6 @@ def test_a_stream_that_fails_ends_with_why(respond: Ask) -> None:
     assert "asked to fail" in last.response.error.message
     with pytest.raises(openai.InternalServerError, match="asked to fail"):
         respond("ERROR", stream=True, store=False)
-
-
-# --- conversations ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -197,9 +188,6 @@ def test_the_same_request_under_the_same_key_is_one_run(respond: Ask, session: s
         respond("something else", **options)
 
 
-# --- tools and forms --------------------------------------------------------------------------------------------------
-
-
 def test_results_come_back_by_the_previous_response_or_in_a_whole_conversation(respond: Ask, pool: Pool) -> None:
     first = respond(CALL, tools=[WEATHER])
     [call] = first.output
@@ -232,9 +220,6 @@ def test_the_client_parses_an_answer_into_a_class_and_one_that_does_not_fit_is_a
     with pytest.raises(openai.InternalServerError, match="it is no JSON") as raised:
         respond("hello", text={"format": {"type": "json_object"}}, store=False)
     assert raised.value.code == "unfit_answer"
-
-
-# --- one by one -------------------------------------------------------------------------------------------------------
 
 
 def test_a_response_is_fetched_and_deleted_by_its_id_and_has_nothing_else(
