@@ -14,7 +14,7 @@ import trio
 from errors import UsageError
 from gateway.events.cursor import EventCursor, EventFilter, EventNotifier, EventStore
 from gateway.events.ring import Item, Ring, TextPieceBlock, first_of
-from gateway.events.snapshots import blocks_between, compact
+from gateway.events.snapshots import blocks_between, compact, with_other_form
 from gateway.settings import EventSettings
 from store.records import EventRow, encode_compact
 from wire.events import EVENT_TYPES, EventChannel, channel_of
@@ -308,7 +308,8 @@ class EventBus:
         position = self.head if since is None else max(0, min(since, self.head))
         is_ours = since is None or since <= self.head
         complete = is_ours and position + 1 >= self._oldest
-        return EventCursor(self, EventFilter.of(session, run_id, channels, kinds), position, complete=complete)
+        event_filter = EventFilter(session, run_id, channels, kinds and with_other_form(kinds))
+        return EventCursor(self, event_filter, position, complete=complete)
 
     def mark_discarded_below(self, seq: int) -> None:
         """Retention has dropped what lies below ``seq``."""

@@ -9,7 +9,7 @@ import trio
 
 from errors import SubscriberBehind
 from gateway.events.ring import EncodedEvents, EventBatch, Item, TextPieceBlock
-from gateway.events.snapshots import CHUNK_OF, SNAPSHOT_OF, expand, window_of
+from gateway.events.snapshots import expand, window_of
 from store.records import EventRow
 from wire.events import EventChannel, EventType
 from wire.messages import EventEnvelope
@@ -32,20 +32,6 @@ class EventFilter(msgspec.Struct, frozen=True):
     run_id: str | None = None
     channels: frozenset[EventChannel] | None = None
     kinds: frozenset[str] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        session: str | None,
-        run_id: str | None,
-        channels: frozenset[EventChannel] | None,
-        kinds: frozenset[str] | None,
-    ) -> "EventFilter":
-        """A filter in which text and the snapshots of it are one kind: a reader cannot know which it will meet."""
-        if kinds is not None:
-            kinds |= {SNAPSHOT_OF[kind] for kind in kinds & SNAPSHOT_OF.keys()}
-            kinds |= {CHUNK_OF[kind] for kind in kinds & CHUNK_OF.keys()}
-        return cls(session, run_id, channels, kinds)
 
     def admits(self, item: Item | EventRow) -> bool:
         """Whether an event of the right session is wanted."""
@@ -102,22 +88,6 @@ class EventStore(Protocol):
 
 
 _PAGE_ROWS = 128
-
-
-class ReplayPage(msgspec.Struct, frozen=True):
-    """``events`` are all that the filter admits above the seq asked for, up to ``reaches``."""
-
-    events: list[EventEnvelope]
-    end_seq: int
-
-
-async def read_page(store: EventStore, event_filter: EventFilter, after: int, upto: int) -> ReplayPage:
-    """Read on behind ``after``, not beyond ``upto``: a seq that no snapshot crosses."""
-    rows = await store.read_events(after, upto + 1, session=event_filter.session, limit=_PAGE_ROWS)
-    reaches = upto
-    if len(rows) == _PAGE_ROWS:
-        rows, reaches = await _whole_windows(store, event_filter, rows, upto)
-    return ReplayPage(list(expand(filter(event_filter.admits, rows), after)), reaches)
 
 
 async def _whole_windows(
@@ -241,25 +211,26 @@ class EventCursor:
     # --- replay -------------------------------------------------------------------------------------------------------
 
     async def _replay(self) -> None:
-        upto = min(self._bus.ring.floor, self._bus.head)
-        page = await read_page(self._bus.store, self.event_filter, self.position, upto)
-        await self._check_retention()
-        if page.events and self._had_caught_up:
+        """Read a page, up to a seq that no snapshot crosses."""
+        store, event_filter, end = self._bus.store, self.event_filter, min(self._bus.ring.floor, self._bus.head)
+        rows = await store.read_events(self.position, end + 1, session=event_filter.session, limit=_PAGE_ROWS)
+        if len(rows) == _PAGE_ROWS:
+            rows, end = await _whole_windows(store, event_filter, rows, end)
+        events = list(expand(filter(event_filter.admits, rows), self.position))
+        oldest = await store.oldest_seq()
+        self._bus.mark_discarded_below(oldest)
+        if self.position + 1 < oldest:
+            self.complete = False
+        if events and self._had_caught_up:
             raise SubscriberBehind(
                 f"the subscriber was too slow: events after {self.position} are no longer in memory; "
                 "subscribe again with since = bookmark",
                 bookmark=self.position,
             )
-        self._replayed.extend(page.events)
-        self._replay_end_seq = page.end_seq
-        if not page.events:
-            self.position = page.end_seq
-
-    async def _check_retention(self) -> None:
-        oldest = await self._bus.store.oldest_seq()
-        self._bus.mark_discarded_below(oldest)
-        if self.position + 1 < oldest:
-            self.complete = False
+        self._replayed.extend(events)
+        self._replay_end_seq = end
+        if not events:
+            self.position = end
 
     def _read_replayed(self, max_bytes: int) -> EncodedEvents:
         batch = EventBatch(max_bytes)

@@ -32,6 +32,12 @@ SNAPSHOT_OF: dict[str, str] = {
 CHUNK_OF = {snapshot: chunk for chunk, snapshot in SNAPSHOT_OF.items()}
 
 
+def with_other_form(kinds: frozenset[str]) -> frozenset[str]:
+    """These types of events, and with text its snapshots and back: a reader cannot know which of them it will meet."""
+    pairs = SNAPSHOT_OF | CHUNK_OF
+    return kinds | {pairs[kind] for kind in kinds & pairs.keys()}
+
+
 def blocks_between(first: int, end: int) -> Iterator[tuple[int, int]]:
     """Cut the seqs from ``first`` up to, without, ``end`` into blocks, given in the same way."""
     while first < end:

@@ -15,7 +15,7 @@ import msgspec
 from wire.call_page import CallPage, bounded_page
 from wire.events import EventType
 from wire.framing import DECODE_ERRORS
-from wire.messages import EMPTY, CallDetails, TokenUsage, ToolCallView, ToolEvent, UiRequest
+from wire.messages import EMPTY, TokenUsage, ToolCallView, ToolEvent, UiRequest
 from wire.prompt_texts import excerpt
 
 MAX_DATA_BYTES = 256 * 1024
@@ -27,6 +27,7 @@ _MAX_TEXT = 2_000
 _MAX_SEALED = 1_000
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class PublishedEvent(msgspec.Struct, frozen=True):
@@ -73,51 +74,27 @@ class _DecisionEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _call(call: ToolCallView) -> ToolCallView:
-    return ToolCallView(
-        id=call.id[:_MAX_ID],
-        name=call.name[:_MAX_ID],
-        input_preview=call.input_preview[:_MAX_PREVIEW],
-        state=call.state[:_MAX_ID],
-        duration_ms=call.duration_ms,
-        approval=_truncate(call.approval, _MAX_ID),
-    )
+    return _cut(call, id=_MAX_ID, name=_MAX_ID, input_preview=_MAX_PREVIEW, state=_MAX_ID, approval=_MAX_ID)
 
 
 def _tool(data: msgspec.Raw) -> PublishedEvent:
     event = _decode(data, ToolEvent)
+    limits = {"status": _MAX_ID, "session_id": _MAX_ID, "cwd": _MAX_TEXT, "exit_signal": _MAX_ID}
     facts = {
         "call": _call(event.call),
         "tail": event.tail and event.tail[-_MAX_TEXT:],
         "error": _truncate(event.error),
-        "details": _details(event.details),
+        "details": event.details and _cut(event.details, **limits),
         "result": event.result and excerpt(event.result),
     }
     return PublishedEvent(f"tool:{event.phase}", _without_none(facts))
 
 
-def _details(details: CallDetails | None) -> CallDetails | None:
-    return details and msgspec.structs.replace(
-        details,
-        status=_truncate(details.status, _MAX_ID),
-        session_id=_truncate(details.session_id, _MAX_ID),
-        cwd=_truncate(details.cwd),
-        exit_signal=_truncate(details.exit_signal, _MAX_ID),
-    )
-
-
 def _tool_executed(data: msgspec.Raw) -> PublishedEvent:
     event = _decode(data, _Executed)
-    return PublishedEvent(EventType.TOOL_EXECUTED, _Executed(_call(event.call), event.ok, _approval(event.approval)))
-
-
-def _approval(given: _Approval | None) -> _Approval | None:
-    return given and _Approval(
-        _truncate(given.reason),
-        _truncate(given.decision, _MAX_ID),
-        _truncate(given.note),
-        _truncate(given.by),
-        given.ts,
-    )
+    limits = {"reason": _MAX_TEXT, "decision": _MAX_ID, "note": _MAX_TEXT, "by": _MAX_TEXT}
+    approval = event.approval and _cut(event.approval, **limits)
+    return PublishedEvent(EventType.TOOL_EXECUTED, _Executed(_call(event.call), event.ok, approval))
 
 
 def _permission_required(data: msgspec.Raw) -> PublishedEvent:
@@ -127,11 +104,8 @@ def _permission_required(data: msgspec.Raw) -> PublishedEvent:
 
 
 def _permission_decided(data: msgspec.Raw) -> PublishedEvent:
-    event = _decode(data, _DecisionEvent)
-    decision = _DecisionEvent(
-        event.call_id[:_MAX_ID], event.decision[:_MAX_ID], _truncate(event.by), _truncate(event.note)
-    )
-    return PublishedEvent(EventType.PERMISSION_DECIDED, decision)
+    limits = {"call_id": _MAX_ID, "decision": _MAX_ID, "by": _MAX_TEXT, "note": _MAX_TEXT}
+    return PublishedEvent(EventType.PERMISSION_DECIDED, _cut(_decode(data, _DecisionEvent), **limits))
 
 
 # --- questions of extensions ------------------------------------------------------------------------------------------
@@ -150,8 +124,8 @@ def _ui_request(data: msgspec.Raw) -> PublishedEvent:
 
 
 def _ui_resolved(data: msgspec.Raw) -> PublishedEvent:
-    event = _decode(data, _Resolved)
-    return PublishedEvent(EventType.UI_RESOLVED, _Resolved(event.id[:MAX_DATA_BYTES], event.reason[:_MAX_ID]))
+    resolved = _cut(_decode(data, _Resolved), id=MAX_DATA_BYTES, reason=_MAX_ID)
+    return PublishedEvent(EventType.UI_RESOLVED, resolved)
 
 
 # --- what governs -----------------------------------------------------------------------------------------------------
@@ -220,12 +194,8 @@ def _agent_resumed(data: msgspec.Raw) -> PublishedEvent:
     return PublishedEvent(EventType.AGENT_RESUMED, _Resumed(sealed, _truncate(event.strategy)))
 
 
-def _token_usage(data: msgspec.Raw) -> PublishedEvent:
-    return PublishedEvent(EventType.TOKEN_USAGE, _decode(data, TokenUsage))
-
-
-def _background(data: msgspec.Raw) -> PublishedEvent:
-    return PublishedEvent(EventType.BACKGROUND, _decode(data, _Background))
+def _typed(type_: EventType, kind: type[msgspec.Struct]) -> Callable[[msgspec.Raw], PublishedEvent]:
+    return lambda data: PublishedEvent(type_, _decode(data, kind))
 
 
 def _pass_through(type_: EventType) -> Callable[[msgspec.Raw], PublishedEvent]:
@@ -242,8 +212,8 @@ READERS: dict[str, Callable[[msgspec.Raw], PublishedEvent]] = {
     "compaction": _compaction,
     "error": _error,
     "agent_resumed": _agent_resumed,
-    "token_usage": _token_usage,
-    "background": _background,
+    "token_usage": _typed(EventType.TOKEN_USAGE, TokenUsage),
+    "background": _typed(EventType.BACKGROUND, _Background),
     "todo_changed": _pass_through(EventType.TODO_CHANGED),
     "file_changed": _pass_through(EventType.FILE_CHANGED),
 }
@@ -320,6 +290,12 @@ def _object(data: msgspec.Raw) -> Any:
     if isinstance(content, _TruncatedData):
         return content
     raise MalformedEvent("it is no object")
+
+
+def _cut(event: S, **limits: int) -> S:
+    """The event with these texts cut."""
+    texts = {name: _truncate(getattr(event, name), limit) for name, limit in limits.items()}
+    return msgspec.structs.replace(event, **texts)
 
 
 def _truncate(text: str | None, limit: int = _MAX_TEXT) -> str | None:
