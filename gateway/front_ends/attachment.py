@@ -2,7 +2,7 @@
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 import trio
@@ -18,19 +18,13 @@ MAX_TOTAL_UNREAD_BYTES = 256 * 1024 * 1024
 """Bytes. A turn of pi repeats its whole text with each piece: 2,000 pieces of 10 bytes are 42 MB."""
 
 
-class UnreadOutputBudget:
-    """Bounds the unread output of one front end and of all together; ``readers`` gives all current ones."""
-
-    def __init__(self, readers: Callable[[], Iterable["Attachment"]]) -> None:
-        self._readers = readers
-
-    def check(self, reader: "Attachment") -> None:
-        """End the front ends that are over a limit, now that more output waits for ``reader``."""
-        if reader.waiting_bytes > MAX_UNREAD_BYTES:
-            _disconnect_slow_reader(reader)
-        elif reader.waiting_bytes > MAX_UNREAD_BYTES // 64:  # small change cannot break the budget
-            while sum(each.waiting_bytes for each in self._readers()) > MAX_TOTAL_UNREAD_BYTES:
-                _disconnect_slow_reader(max(self._readers(), key=lambda each: each.waiting_bytes))
+def _bound_unread_output(reader: "Attachment", readers: Collection["Attachment"]) -> None:
+    """End the front ends that are over a limit, now that more output waits for ``reader``, one of ``readers``."""
+    if reader.waiting_bytes > MAX_UNREAD_BYTES:
+        _disconnect_slow_reader(reader)
+    elif reader.waiting_bytes > MAX_UNREAD_BYTES // 64:  # small change cannot break the limit of all together
+        while sum(each.waiting_bytes for each in readers) > MAX_TOTAL_UNREAD_BYTES:
+            _disconnect_slow_reader(max(readers, key=lambda each: each.waiting_bytes))
 
 
 def _disconnect_slow_reader(reader: "Attachment") -> None:
@@ -82,16 +76,21 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Attachment:
-    """``port``: of the session it is attached to. ``pinned``: no other worker can take up its conversation."""
+    """``port``: of the session it is attached to. ``all_of_them``: all that are attached, in any session.
 
-    def __init__(self, port: AttachedSession, caller: Caller, budget: UnreadOutputBudget, *, pinned: bool) -> None:
+    ``pinned``: no other worker can take up its conversation.
+    """
+
+    def __init__(
+        self, port: AttachedSession, caller: Caller, all_of_them: Collection["Attachment"], *, pinned: bool
+    ) -> None:
         self.id = uuid.uuid4().hex
         self.attached_session = port
         self.pinned = pinned
         self.principal = caller.principal
         self.waiting_bytes = 0
         self._caller = caller
-        self._budget = budget
+        self._all_of_them = all_of_them
         self._nonblocking_caller = caller if isinstance(caller, NonBlockingCaller) else None
         self._is_idle = False
         self._send_queue: deque[bytes] = deque()
@@ -158,7 +157,7 @@ class Attachment:
             self.waiting_bytes += len(line)
         if not self._push_now():
             self._wake()
-            self._budget.check(self)
+            _bound_unread_output(self, self._all_of_them)
 
     def send_stderr(self, words: str) -> None:
         """Hand on what the worker has written to its stderr."""

@@ -12,7 +12,7 @@ import trio
 
 from errors import PoolError, UsageError, WorkerError
 from gateway.caller import Caller
-from gateway.front_ends.attachment import Attachment, UnreadOutputBudget
+from gateway.front_ends.attachment import Attachment
 from gateway.front_ends.lookup import ConversationLookup
 from gateway.front_ends.protocol import FRONT_ENDS, raw_object
 from gateway.front_ends.session import AttachedSession
@@ -80,7 +80,6 @@ class Attachments:
         self._lookup = ConversationLookup(sessions, self.owner_of, data_dir)
         self._attached_sessions: OrderedDict[str, AttachedSession] = OrderedDict()
         self._open: dict[str, Attachment] = {}
-        self._budget = UnreadOutputBudget(self._open.values)
 
     def close(self) -> None:
         """The gateway ends: what answers still come, nothing begins any more. The pool ends what is held."""
@@ -113,7 +112,7 @@ class Attachments:
         if len(self._open) >= _MAX_ATTACHMENTS:
             raise UsageError(f"{_MAX_ATTACHMENTS} front ends are attached, which is the limit")
         port, flags = await self._resolve_session(request)
-        attachment = Attachment(port, caller, self._budget, pinned=flags.no_session)
+        attachment = Attachment(port, caller, self._open.values(), pinned=flags.no_session)
         begun = _AttachStart()
         caller.start(lambda: self._serve(attachment, begun))
         await begun.decided.wait()
@@ -197,9 +196,8 @@ class Attachments:
         session = port.session
         port.release_idle()
         is_spent = not DIALECTS[port.profile.dialect].reusable_unsaved
-        if (
-            is_spent or port.has_open_request
-        ) and lease.is_valid:  # an open request would continue without its front end
+        has_open_request = port.hold.is_used  # which would go on without its front end
+        if (is_spent or has_open_request) and lease.is_valid:
             self.pool.submit(StopWorker(lease.worker_id))
             await lease.wait_ended()
         self.pool.release_now(lease)
@@ -237,7 +235,8 @@ class Attachments:
         )
         self._profile_cache.check(agent, role)
         flags = read_flags(parts.profiles.agents.get(agent, AgentSettings()), request.arguments)
-        _check_name(flags)
+        if flags.name is not None and not flags.definition.traits.names_conversations:
+            raise UsageError("--name: conversations of this agent have no names; leave it out")
         if flags.resume_latest and named.session is None and named.file is None:
             session = self._latest_session(request) or session
         port = self._attached_sessions.get(session)
@@ -340,11 +339,6 @@ class _AttachStart:
         self.decided = trio.Event()
         self.lease: Lease | None = None
         self.error: PoolError | None = None
-
-
-def _check_name(flags: AgentFlags) -> None:
-    if flags.name is not None and not flags.definition.traits.names_conversations:
-        raise UsageError("--name: conversations of this agent have no names; leave it out")
 
 
 def _directory_hash(request: AttachRequest) -> str:

@@ -138,7 +138,7 @@ class ConversationLookup:
         if name is None:
             return NamedConversation()
         if "/" in name or name.endswith(".jsonl"):
-            return await self._by_path(_normalize_path(request.cwd, name))
+            return await self._by_path(normalize_path(request.cwd, name))
         if normalize_session_key(name) in self._sessions or not looks_like_id(name):
             return NamedConversation(session=name)
         return await self._by_id(IdPattern(name), request, flags, agent, definition)
@@ -182,7 +182,7 @@ class ConversationLookup:
         )
 
 
-def _normalize_path(cwd: str, name: str) -> str:
+def normalize_path(cwd: str, name: str) -> str:
     """The path that the name means to a worker in this directory."""
     return os.path.normpath(os.path.join(cwd, name))  # noqa: PTH118  # a Path would keep the dots
 

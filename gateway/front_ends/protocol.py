@@ -1,8 +1,9 @@
 """What a front end's requests mean in each dialect, and the lines that the gateway answers with itself. Pure."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -42,52 +43,52 @@ class ObservedRun(NamedTuple):
     settles: bool = False
 
 
-class FrontEndProtocol(Protocol):
+class FrontEndProtocol(ABC):
     """One dialect's. ``name`` is what the dialect calls a request."""
 
+    @abstractmethod
     def name_of(self, command: RawObject) -> str | None:
         """What is asked for."""
-        ...
 
+    @abstractmethod
     def kind_of(self, command: RawObject) -> RequestKind:
         """What that means."""
-        ...
 
+    @abstractmethod
     def file_of(self, command: RawObject) -> str | None:
         """The transcript that a request of kind RESUMING names."""
-        ...
 
+    @abstractmethod
     def text_of(self, command: RawObject) -> str:
         """What a prompt says."""
-        ...
 
+    @abstractmethod
     def parse_error(self, text: str) -> bytes | None:
         """The answer to a line that is no JSON object; None where the program says nothing."""
-        ...
 
+    @abstractmethod
     def error_reply(self, command: RawObject, error: PoolError) -> bytes:
         """The answer to a request that failed."""
-        ...
 
-    def shutdown_reply(self, command: RawObject) -> bytes | None:
+    def shutdown_reply(self, command: RawObject) -> bytes | None:  # noqa: ARG002 - it has no such request
         """The answer to a request of kind LEAVING."""
-        ...
+        return None
 
-    def startup_lines(self, ready: Ready | None) -> Sequence[bytes]:
+    def startup_lines(self, ready: Ready | None) -> Sequence[bytes]:  # noqa: ARG002 - it says nothing
         """What the program says first."""
-        ...
+        return ()
 
+    @abstractmethod
     def worker_lost(self, error: PoolError) -> Sequence[bytes]:
         """What ends a run whose worker is gone, for those who watched it begin."""
-        ...
 
+    @abstractmethod
     def next_run_state(self, seen: ObservedRun, line: bytes) -> ObservedRun:
         """Whether a run is on after this line of the program."""
-        ...
 
+    @abstractmethod
     def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:
         """The requests that bring another worker to where a setter has brought this one, each under its topic."""
-        ...
 
 
 def describe_parse_error(text: str) -> str:
@@ -136,11 +137,10 @@ class _TextParam(msgspec.Struct):
     text: str = ""
 
 
-class NativeFrontEnd:
-    """Implements ``FrontEndProtocol``. Methods that are not listed here are the worker's to know."""
+class _NativeFrontEnd(FrontEndProtocol):
+    """Methods that are not listed here are the worker's to know."""
 
     def name_of(self, command: RawObject) -> str | None:
-        """The member ``method``."""
         return text_member(command, "method")
 
     def kind_of(self, command: RawObject) -> RequestKind:
@@ -151,11 +151,9 @@ class NativeFrontEnd:
         return _NATIVE_KINDS.get(method, RequestKind.PLAIN)
 
     def file_of(self, command: RawObject) -> str | None:
-        """The parameter ``session_file``."""
         return _decode_params(command, _SessionFileParam()).session_file or None
 
     def text_of(self, command: RawObject) -> str:
-        """The parameter ``text``."""
         return _decode_params(command, _TextParam()).text
 
     def parse_error(self, text: str) -> bytes | None:
@@ -163,7 +161,6 @@ class NativeFrontEnd:
         return _native_error(_NO_ID, "parse_error", describe_parse_error(text)) if text.strip() else None
 
     def error_reply(self, command: RawObject, error: PoolError) -> bytes:
-        """An error under the request's id."""
         identity = command.get("id", _NO_ID)
         if not _is_id(identity):
             return _native_error(_NO_ID, "parse_error", "the id is neither a string nor an integer")
@@ -172,11 +169,9 @@ class NativeFrontEnd:
         return _native_error(identity, error.code, error.message)
 
     def shutdown_reply(self, command: RawObject) -> bytes | None:
-        """An empty result."""
         return _encode({"id": command["id"], "result": {}}) if "id" in command else None
 
     def startup_lines(self, ready: Ready | None) -> Sequence[bytes]:
-        """The ``ready`` event."""
         return () if ready is None else (_encode({"event": "ready", "data": ready}),)
 
     def worker_lost(self, error: PoolError) -> Sequence[bytes]:
@@ -194,7 +189,6 @@ class NativeFrontEnd:
         return ObservedRun() if line.startswith(b'{"event":"done"') else seen
 
     def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:  # noqa: ARG002 - the request says it all
-        """The request itself, under its method."""
         return {str(self.name_of(command)): without_id(command)}
 
 
@@ -247,11 +241,10 @@ class _CycleResult(msgspec.Struct, rename="camel"):
     level: str | None = None
 
 
-class PiFrontEnd:
-    """Implements ``FrontEndProtocol``, as pi 0.73 and 0.87 behave."""
+class _PiFrontEnd(FrontEndProtocol):
+    """As pi 0.73 and 0.87 behave."""
 
     def name_of(self, command: RawObject) -> str | None:
-        """The member ``type``."""
         return text_member(command, "type")
 
     def kind_of(self, command: RawObject) -> RequestKind:
@@ -260,11 +253,9 @@ class PiFrontEnd:
         return RequestKind.UNKNOWN if name is None else _PI_KINDS.get(name, RequestKind.PLAIN)
 
     def file_of(self, command: RawObject) -> str | None:
-        """The member ``sessionPath``."""
         return text_member(command, "sessionPath")
 
     def text_of(self, command: RawObject) -> str:
-        """The member ``message``."""
         return text_member(command, "message") or ""
 
     def parse_error(self, text: str) -> bytes | None:
@@ -279,20 +270,11 @@ class PiFrontEnd:
         return _pi_error(None, _PARSE, f"Failed to parse command: {why}")
 
     def error_reply(self, command: RawObject, error: PoolError) -> bytes:
-        """An unsuccessful ``response``."""
         kind = command.get("type")
         if self.kind_of(command) is RequestKind.UNKNOWN:
             shown = "undefined" if kind is None else self.name_of(command) or bytes(kind).decode(errors="replace")
             return _pi_error(command.get("id"), kind, f"Unknown command: {shown}")
         return _pi_error(command.get("id"), kind, error.message)
-
-    def shutdown_reply(self, command: RawObject) -> bytes | None:  # noqa: ARG002 - there is no such command
-        """None: pi has no such command."""
-        return None
-
-    def startup_lines(self, ready: Ready | None) -> Sequence[bytes]:  # noqa: ARG002 - pi says nothing
-        """Nothing: pi prints no first line."""
-        return ()
 
     def worker_lost(self, error: PoolError) -> Sequence[bytes]:
         """Clients of old releases wait for the end of the run, those of newer ones for it to settle."""
@@ -342,5 +324,5 @@ def _pi_error(identity: msgspec.Raw | None, command: msgspec.Raw | None, error: 
     return _encode({**members, "success": False, "error": error})
 
 
-FRONT_ENDS: dict[str, FrontEndProtocol] = {"native": NativeFrontEnd(), "pi": PiFrontEnd()}
+FRONT_ENDS: dict[str, FrontEndProtocol] = {"native": _NativeFrontEnd(), "pi": _PiFrontEnd()}
 """By the names of ``profiles.dialects``."""

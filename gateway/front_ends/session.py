@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from errors import PoolError, ResumeFailed, UsageError, WorkerRefused, error_from_wire
+from gateway.front_ends.lookup import normalize_path
 from gateway.front_ends.pending import ForwardedRequest
 from gateway.front_ends.protocol import FrontEndProtocol, ObservedRun, RequestKind
 from pool import Lease, Pool
@@ -105,6 +106,7 @@ class AttachedSession:
     Attributes:
         attached: who hears the session's worker.
         profile: what the worker must be able to do.
+        hold: the worker, while a request waits for its answer or has just had one.
     """
 
     def __init__(
@@ -119,7 +121,7 @@ class AttachedSession:
         self._forwarded: dict[str, ForwardedRequest] = {}
         self._prompts: dict[Attachment, list[ForwardedRequest]] = {}
         self._observed_run = ObservedRun()
-        self._hold = SharedHold(context.pool, self.lease, context.start_soon)
+        self.hold = SharedHold(context.pool, self.lease, context.start_soon)
         self.on_lost: Callable[[PoolError], None] | None = None
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -147,7 +149,11 @@ class AttachedSession:
                 case RequestKind.UNKNOWN:
                     pending.fail(UsageError("there is no such request"))
                 case RequestKind.LEAVING:
-                    self._shut_down(pending)
+                    farewell = self.protocol.shutdown_reply(pending.command)
+                    if farewell is not None:
+                        pending.answer(farewell)
+                    pending.finish()
+                    pending.front_end.detach()
                 case RequestKind.PROMPT:
                     await self._prompt(pending)
                 case _:
@@ -155,34 +161,27 @@ class AttachedSession:
         except PoolError as exc:
             pending.fail(exc)
 
-    def _shut_down(self, pending: ForwardedRequest) -> None:
-        farewell = self.protocol.shutdown_reply(pending.command)
-        if farewell is not None:
-            pending.answer(farewell)
-        pending.finish()
-        pending.front_end.detach()
-
     async def _forward(self, pending: ForwardedRequest) -> None:
         if pending.kind in (RequestKind.MOVING, RequestKind.RESUMING):
             self._check_background(pending)
-        lease = await self._hold.acquire()
+        lease = await self.hold.acquire()
         try:
             if pending.kind is RequestKind.RESUMING:
                 await self._check_file(lease, self.protocol.file_of(pending.command))
             await lease.wait_room()
             self._send(pending, lease)
         except BaseException:
-            self._hold.release(lease)
+            self.hold.release(lease)
             raise
 
     async def call(self, command: RawObject) -> None:
         """Send the worker a command of our own, without an answer to any front end. Raises PoolError."""
-        lease = await self._hold.acquire()
+        lease = await self.hold.acquire()
         try:
             raw = RawRequest(command, lambda _request: None)
             await lease.forward(self.protocol.name_of(command) or "", raw, lambda: None).wait()
         finally:
-            self._hold.release(lease)
+            self.hold.release(lease)
 
     def _send(self, pending: ForwardedRequest, lease: Lease) -> None:
         exchanges: list[RpcRequest] = []
@@ -217,7 +216,7 @@ class AttachedSession:
             if pending.kind in (RequestKind.MOVING, RequestKind.RESUMING):
                 self._context.start_soon(self._record_conversation, lease)
                 return
-        self._hold.release(lease)
+        self.hold.release(lease)
 
     def _record_settings(self, settings: dict[str, RawObject]) -> None:
         """The latest last: a new model brings a thinking level of its own."""
@@ -260,7 +259,7 @@ class AttachedSession:
         running = self._context.background_commands(self.session)
         name = self.protocol.file_of(pending.command)
         if not running or (
-            name is not None and self._context.owner_of(_normalize_path(self.profile.cwd, name)) == self.session
+            name is not None and self._context.owner_of(normalize_path(self.profile.cwd, name)) == self.session
         ):
             return
         raise UsageError(
@@ -274,7 +273,7 @@ class AttachedSession:
         """A transcript is one session's, by whatever link it is named, and whole. Raises UsageError, ResumeFailed."""
         if name is None:
             return
-        path = _normalize_path(self.profile.cwd, name)
+        path = normalize_path(self.profile.cwd, name)
         for known in (path, _resolve_links(path)):
             owner = self._context.owner_of(known)
             if owner is not None and owner != self.session and not await self._context.release_transcript(owner):
@@ -289,7 +288,7 @@ class AttachedSession:
         except PoolError:
             return  # the worker is gone, and the conversation is the one that was written down last
         finally:
-            self._hold.release(lease)
+            self.hold.release(lease)
 
     # --- what the pool tells ------------------------------------------------------------------------------------------
 
@@ -333,12 +332,7 @@ class AttachedSession:
 
     def release_idle(self) -> None:
         """Release every worker that no request uses."""
-        self._hold.release_idle()
-
-    @property
-    def has_open_request(self) -> bool:
-        """Whether a request waits for the worker's answer."""
-        return self._hold.is_used
+        self.hold.release_idle()
 
     def worker_lost(self, error: PoolError) -> None:
         """The worker is lost: end the run that front ends observe."""
@@ -358,11 +352,6 @@ class AttachedSession:
         if lines:
             for front_end in self.front_ends.copy():
                 front_end.send_lines(lines)
-
-
-def _normalize_path(cwd: str, name: str) -> str:
-    """The path that a worker in this directory takes the name for."""
-    return os.path.normpath(os.path.join(cwd, name))  # noqa: PTH118  # a Path would keep the dots
 
 
 def _resolve_links(path: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from errors import WorkerExited
-from gateway.front_ends.protocol import ObservedRun, PiFrontEnd
+from gateway.front_ends.protocol import FRONT_ENDS, ObservedRun
 from gateway.front_ends.session import AttachedSession
 from rpc.passthrough import RawLine
 
@@ -29,7 +29,7 @@ class Front:
 
 def port(*fronts: Front) -> AttachedSession:
     desk = SimpleNamespace(pool=None, start_soon=None)
-    made = AttachedSession("alice", cast("Any", None), PiFrontEnd(), cast("Any", desk))
+    made = AttachedSession("alice", cast("Any", None), FRONT_ENDS["pi"], cast("Any", desk))
     made.front_ends = cast("Any", list(fronts))
     return made
 
@@ -53,7 +53,7 @@ def take(to: AttachedSession, *lines: bytes) -> None:
 def test_a_run_of_pi_is_on_until_it_will_not_go_on_by_itself(lines: list[bytes], is_open: bool) -> None:  # noqa: FBT001 - a parameter of the test
     seen = ObservedRun()
     for line in lines:
-        seen = PiFrontEnd().next_run_state(seen, line)
+        seen = FRONT_ENDS["pi"].next_run_state(seen, line)
     assert seen.is_open is is_open
 
 
