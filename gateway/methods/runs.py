@@ -58,7 +58,14 @@ class RunMethods:
 
     async def prompt(self, params: PromptRequest, caller: Caller) -> RunOutcome:
         """Accept a run and follow it: its events are pushed, its outcome is the answer, its error the request's."""
-        run = await self._begin(params, caller)
+        if params.hold is None:
+            run = await self._gateway.intake.accept(params, caller.principal)
+        else:
+            hold = self._gateway.holds.find(params.hold, caller.principal)
+            if params.session is not None and normalize_session_key(params.session) != hold.session:
+                message = f"this hold is on session {hold.session}, not on {params.session}"
+                raise UsageError(message, session=hold.session)
+            run = await self._gateway.intake.accept_with_hold(hold, params, caller.principal)
         if run.accepted_seq:  # an ended one that the same key stands for has only its outcome left
             await self._follow(run, caller)
         return await run.wait()
@@ -76,14 +83,14 @@ class RunMethods:
     async def abort(self, params: AbortRequest, caller: Caller) -> Any:
         """End a run, or a session's running turn; ``clear`` refuses what waits there too."""
         session = normalize_session_key(params.session)
-        conductor = self._gateway.scheduler
+        scheduler = self._gateway.scheduler
         if params.clear:
-            conductor.clear(session)
+            scheduler.clear(session)
         if params.run is None:
-            aborted = conductor.abort_session(session)
+            aborted = scheduler.abort_session(session)
         else:
             run = self._gateway.run_registry.get(caller.principal, params.run, session)
-            aborted = run is not None and conductor.abort(run)
+            aborted = run is not None and scheduler.abort(run)
         return {"session": session, "aborted": aborted}
 
     async def release(self, params: ReleaseRequest, caller: Caller) -> Any:
@@ -128,14 +135,6 @@ class RunMethods:
         return self._gateway.intake.route(params.source, params.text)
 
     # --- following a run ----------------------------------------------------------------------------------------------
-
-    async def _begin(self, params: PromptRequest, caller: Caller) -> Run:
-        if params.hold is None:
-            return await self._gateway.intake.accept(params, caller.principal)
-        hold = self._gateway.holds.find(params.hold, caller.principal)
-        if params.session is not None and normalize_session_key(params.session) != hold.session:
-            raise UsageError(f"this hold is on session {hold.session}, not on {params.session}", session=hold.session)
-        return await self._gateway.intake.accept_with_hold(hold, params, caller.principal)
 
     async def _follow(self, run: Run, caller: Caller) -> None:
         """Push the run's events up to its ``done``; a reader that is too slow goes on from the store."""

@@ -206,7 +206,7 @@ def _operator_methods(gateway: Gateway, supervisor: SupervisorPort, autonomy: Au
         "pause": (requests.EmptyRequest, operator.pause),
         "resume": (requests.EmptyRequest, operator.resume),
         "drain": (requests.DrainRequest, operator.drain),
-        "config.get": (requests.EmptyRequest, operator.config),
+        "config.get": (requests.EmptyRequest, _plain(lambda: {"config": supervisor.config()})),
         "logs.tail": (requests.LogTailRequest, operator.log_tail),
         "reload": (requests.EmptyRequest, _plain(supervisor.reload)),
         "shutdown": (requests.EmptyRequest, operator.shutdown),
