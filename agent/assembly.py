@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from agent.compactor import Compactor
-from agent.context import ProjectContext, Skill, SkillError, environment_of, load_context
+from agent.context import Skill, SkillError, environment_of, load_context
 from agent.conversation import Conversation, SessionStore
 from agent.history.sanitize import SanitizeRules
-from agent.hook_types import HookFailed
-from agent.hooks import Hooks, load_hooks
+from agent.hook_runner import Hooks, load_hooks
+from agent.hooks import HookFailed
 from agent.limits import WorkerLimits
 from agent.models.catalogue import ModelCache, ModelUnavailable, open_model
 from agent.models.scripted import ProcessFaults
@@ -27,7 +27,8 @@ from agent.output import WorkerOutput
 from agent.policy import Policy, runs_unapproved, tool_environment
 from agent.processes.registry import ProcessRegistry
 from agent.runs import ActiveRunTracker, InputQueue
-from agent.toolbox import SandboxScope, Toolbox
+from agent.toolbox import Toolbox
+from agent.tools.base import ToolContext
 from agent.tools.catalogue import TOOL_NAMES, open_tools
 from agent.tools.todo import TodoTool
 from agent.worker import AgentWorker
@@ -125,11 +126,17 @@ def _assemble(
     toolbox = Toolbox(
         model=models.open(options.provider, options.model),
         system_prompt=context.system_prompt,
-        sandbox=_sandbox_scope(options, cwd, context, protected_paths(hooks, context.skills)),
-        processes=_process_registry(
-            output,
-            allow_background=not options.no_background and "process" in names,
-            yields=options.mode == "rpc",  # -p ends with its answer, and its commands with it
+        sandbox=ToolContext(
+            cwd=cwd,
+            environment={**environment_of(context.skills), **tool_environment(os.environ, options.tool_env)},
+            processes=_process_registry(
+                output,
+                allow_background=not options.no_background and "process" in names,
+                yields=options.mode == "rpc",  # -p ends with its answer, and its commands with it
+            ),
+            readable=tuple(skill.directory for skill in context.skills),
+            protected=protected_paths(hooks, context.skills),
+            allow_outside=options.allow_outside,
         ),
         open_tools=lambda: open_tools(names, todos),
         thinking=options.thinking,
@@ -154,18 +161,8 @@ def _assemble(
         runs=ActiveRunTracker(output.emit),
         compactor=Compactor(toolbox, limits.compaction_timeout),
     )
-    toolbox.processes.save_record = worker.record_command
+    toolbox.sandbox.processes.save_record = worker.record_command
     return worker
-
-
-def _sandbox_scope(options: Options, cwd: str, context: ProjectContext, protected: tuple[str, ...]) -> SandboxScope:
-    return SandboxScope(
-        cwd=cwd,
-        environment={**environment_of(context.skills), **tool_environment(os.environ, options.tool_env)},
-        readable=tuple(skill.directory for skill in context.skills),
-        protected=protected,
-        allow_outside=options.allow_outside,
-    )
 
 
 def _process_registry(output: WorkerOutput, *, allow_background: bool, yields: bool) -> ProcessRegistry:

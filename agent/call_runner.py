@@ -13,8 +13,8 @@ import msgspec
 import trio
 
 from agent.approvals import Approvals, ApprovalVerdict, CallDescription, PendingApproval
-from agent.hook_types import Ask, Change, Deny, HookFailed, ToolVerdict, UseResult
-from agent.hooks import Hooks
+from agent.hook_runner import Hooks
+from agent.hooks import Ask, Change, Deny, HookFailed, ToolVerdict, UseResult
 from agent.policy import HARMLESS_EFFECTS, Allowed, ApprovalNeeded, CallRejected, Policy, evaluate
 from agent.results import CallResult, aborted, denied, failure, is_json, of_error, of_exception, success, timed_out
 from agent.tool_call import CallLog, Emit, EndState, ToolCallTracker
@@ -113,8 +113,6 @@ class CallRunner:
             if tracker.result is None:
                 tracker.end(*_abort_outcome(tracker, reason))
 
-    # --- before it runs -----------------------------------------------------------------------------------------------
-
     def _distinct(self) -> list[ToolCallTracker]:
         """The calls, but those with the id of an earlier one: these fail, since a decision names an id."""
         first: dict[str, ToolCallTracker] = {}
@@ -171,8 +169,6 @@ class CallRunner:
             await self._finish(tracker, _CallOutcome(CallState.DENIED, _user_denial(tracker, decided.note)))
         else:
             await self._run_one(tracker, Allowed(needed.tool, needed.arguments), slots, slots.acquire())
-
-    # --- running it ---------------------------------------------------------------------------------------------------
 
     async def _run_one(
         self, tracker: ToolCallTracker, allowed: Allowed, slots: FifoLimiter, granted: trio.Event
@@ -232,9 +228,6 @@ def _is_approved(record: CallRecord) -> bool:
     return (
         record.state is CallState.AWAITING_APPROVAL and record.approval is not None and bool(record.approval.decision)
     )
-
-
-# --- pure parts -------------------------------------------------------------------------------------------------------
 
 
 def _stricter(before: Allowed | ApprovalNeeded, after: Allowed | ApprovalNeeded) -> Allowed | ApprovalNeeded:

@@ -8,7 +8,7 @@ import trio
 
 from agent.conversation import Conversation
 from agent.history.compaction import SUMMARY_SYSTEM_PROMPT, plan_cut, summary_of, summary_prompt
-from agent.hook_types import CompactionInfo
+from agent.hooks import CompactionInfo
 from agent.models.base import ModelError, ModelRequest, TextPiece
 from agent.models.retry import stream_with_retries
 from agent.toolbox import Toolbox

@@ -94,9 +94,6 @@ class _ImageSet:
         return self.images[-1]
 
 
-# --- data URLs --------------------------------------------------------------------------------------------------------
-
-
 def _extract_data_urls(text: str, collected: _ImageSet) -> str:
     parts: list[str] = []
     position = 0
@@ -124,9 +121,6 @@ def _decoded(body: str, limit: int) -> bytes:
         return base64.b64decode(body, validate=True)
     except binascii.Error as exc:
         raise _ImageRejected("it is no base64") from exc
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def _image_names(text: str, most: int) -> Iterator[str]:

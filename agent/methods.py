@@ -220,7 +220,7 @@ class WorkerStateMethods:
             model=toolbox.model.name,
             thinking=toolbox.thinking,
             pending=len(worker.input_queue),
-            background=toolbox.processes.background_count,
+            background=toolbox.sandbox.processes.background_count,
             status=worker.status(),
         )
 

@@ -125,8 +125,6 @@ class ModelCaller:
         self._conversation.add(message)
         return message
 
-    # --- asking -------------------------------------------------------------------------------------------------------
-
     async def _ask_with_compaction(
         self, step_id: str, messages: list[TranscriptMessage], tools: Sequence[ToolDefinition], compactions: int
     ) -> TranscriptMessage:
@@ -174,8 +172,6 @@ class ModelCaller:
     def _add_usage(self, more: TokenUsage) -> None:
         was = self.usage
         self.usage = TokenUsage(was.input_tokens + more.input_tokens, was.output_tokens + more.output_tokens)
-
-    # --- making room --------------------------------------------------------------------------------------------------
 
     def _sanitized(self) -> tuple[list[TranscriptMessage], int]:
         """The conversation as it is sent, and its tokens."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from agent.processes.session import INPUT_ACTIONS, ProcessInput
+from agent.processes.exec_session import INPUT_ACTIONS, ProcessInput
 from agent.processes.tree import MARK_VARIABLE
 from agent.results import CallResult, denied, failure, of_error
 from agent.tools.base import Tool, ToolError

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from agent.options import Thinking
-from agent.processes.session import ProcessInput
+from agent.processes.exec_session import ProcessInput
 from wire.messages import EMPTY, AbortParams, CompactParams, PromptParams, TextParams
 
 

@@ -7,7 +7,7 @@ import msgspec
 import trio
 
 from agent.client_tools import view_of
-from agent.hook_types import AgentEnd, AgentStart
+from agent.hooks import AgentEnd, AgentStart
 from agent.model_call import ModelCaller
 from agent.models.base import ModelError
 from agent.output import OutputLost, RunEvents

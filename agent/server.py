@@ -8,7 +8,7 @@ import trio
 
 from agent.methods import WorkerRunMethods, WorkerSessionMethods, WorkerStateMethods
 from agent.output import DEFERRED, ConversationQueue, RequestId, run_and_respond
-from agent.processes.session import ProcessInput
+from agent.processes.exec_session import ProcessInput
 from agent.requests import RequestRejected, WorkerRequestLine, decode_params, decode_request
 from agent.worker import AgentWorker
 from wire.transcript_repair import TranscriptError
@@ -56,7 +56,7 @@ class WorkerServer:
     async def run(self) -> None:
         """Run queued work and commands until cancelled; then all commands are stopped."""
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._worker.toolbox.processes.run)
+            await nursery.start(self._worker.toolbox.sandbox.processes.run)
             self._process_nursery = nursery
             try:
                 await self._worker.start()
@@ -67,7 +67,7 @@ class WorkerServer:
     def _process(self, params: ProcessInput, request_id: RequestId) -> Any:
         """May wait for the end of a command, without blocking other requests."""
         worker, nursery = self._worker, self._process_nursery
-        registry = worker.toolbox.processes
+        registry = worker.toolbox.sandbox.processes
         if nursery is None:
             raise RequestRejected("busy", "the worker is starting or ending")
         if not params.is_for_all and registry.get(params.session_id or "", worker.conversation.header.id) is None:

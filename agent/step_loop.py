@@ -84,7 +84,7 @@ class StepLoop:
         await self._conversation.sync()
 
     async def _emit_changed_files(self) -> None:
-        for path in await self._toolbox.files.find_changed():
+        for path in await self._toolbox.sandbox.files.find_changed():
             self._emit("file_changed", {"path": path})
 
     async def _run_calls(self, calls: list[ToolUseBlock]) -> None:

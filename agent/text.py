@@ -250,7 +250,7 @@ async def _watch_signals(
 
 async def _run_to_end(worker: AgentWorker, run: AgentRun, view: RunView) -> PromptResult:
     """Commands still in the background when the answer is complete end with it."""
-    processes = worker.toolbox.processes
+    processes = worker.toolbox.sandbox.processes
     async with trio.open_nursery() as nursery:
         await nursery.start(processes.run)
         await worker.start()

@@ -7,7 +7,7 @@ import msgspec
 from agent.compactor import Compactor
 from agent.context import ProjectContext
 from agent.conversation import Conversation, SessionStore
-from agent.hook_types import SessionInfo
+from agent.hooks import SessionInfo
 from agent.limits import WorkerLimits
 from agent.models.catalogue import ModelCache
 from agent.output import WorkerOutput
@@ -57,7 +57,7 @@ class AgentWorker(msgspec.Struct, eq=False, kw_only=True):
             self.conversation.close()
             self.conversation = conversation
             self.output.continue_above(conversation.last_seq)
-            self.toolbox.files.clear()
+            self.toolbox.sandbox.files.clear()
             sealed = await self._seal_open_calls()
             await self.toolbox.hooks.notify("session_start", self._info(reason))
         self.input_queue.clear()
@@ -101,7 +101,7 @@ class AgentWorker(msgspec.Struct, eq=False, kw_only=True):
         self.todos.resume(conversation.messages)
         session_id = conversation.header.id
         commands = conversation.commands.values()
-        self.toolbox.processes.restore(commands, scope_key=session_id, session_key=session_id)
+        self.toolbox.sandbox.processes.restore(commands, scope_key=session_id, session_key=session_id)
         return [] if plan is None else plan.sealed
 
     def _info(self, reason: str) -> SessionInfo:

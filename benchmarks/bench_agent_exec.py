@@ -73,7 +73,7 @@ def _caller(registry: ProcessRegistry) -> Callable[[str], Awaitable[tuple[float,
 
     async def call(command: str) -> tuple[float, int]:
         updates: list[object] = []
-        context = ToolContext("/", dict(os.environ), updates.append, processes=registry)
+        context = ToolContext("/", dict(os.environ), registry, updates.append)
         start = time.perf_counter()
         await ExecTool().run(ExecInput(command=command), context)
         return time.perf_counter() - start, len(updates)

@@ -135,9 +135,6 @@ def limit_history_turns(messages: Messages, turns: int) -> list[TranscriptMessag
     return list(messages[said[-turns] :])
 
 
-# --- one message ------------------------------------------------------------------------------------------------------
-
-
 def with_sender_note(message: TranscriptMessage) -> TranscriptMessage:
     """With a note about the session that sent it."""
     if message.from_session is None:
@@ -195,9 +192,6 @@ def _without_details(block: ContentBlock) -> Sequence[ContentBlock]:
         content = {name: value for name, value in block.content.items() if name != "details"}
         return [msgspec.structs.replace(block, content=content)]
     return [block]
-
-
-# --- all of them ------------------------------------------------------------------------------------------------------
 
 
 def _limit_images(messages: Messages, rules: SanitizeRules) -> list[TranscriptMessage]:

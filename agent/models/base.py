@@ -1,5 +1,6 @@
 """The interface of a model: an async iterator of typed pieces. A new model is one file beside this one."""
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -88,7 +89,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     answer: AnswerOptions | None = None
 
 
-class Model:
+class Model(ABC):
     """A model, ready to be called any number of times, one call at a time. Subclasses set ``name`` and ``provider``.
 
     ``needs_alternation``: it takes only conversations in which user and model take turns. ``keeps_cache``: it is faster
@@ -102,9 +103,9 @@ class Model:
     keeps_cache: bool = False
     takes_answer_options: bool = False
 
+    @abstractmethod
     def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Stream one answer; the caller closes the generator. Raises ModelError."""
-        raise NotImplementedError
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027 - most have nothing open
         """Release what is open between calls; the model may be called again."""

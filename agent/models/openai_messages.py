@@ -113,9 +113,6 @@ def _definition(tool: ToolDefinition, names: ToolNameMap) -> Json:
     return {"type": "function", "function": function}
 
 
-# --- the model's messages ---------------------------------------------------------------------------------------------
-
-
 def _from_assistant(message: TranscriptMessage, names: ToolNameMap) -> list[Json]:
     calls = [_call(call, names) for call in message.calls]
     if calls:
@@ -140,9 +137,6 @@ def _call_id(call_id: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-
-
-# --- the user's messages, and the tools' ------------------------------------------------------------------------------
 
 
 def _from_user(message: TranscriptMessage, compat: CompatFlags) -> list[Json]:
@@ -177,9 +171,6 @@ def _simplify_content(parts: Sequence[Json]) -> str | list[Json]:
     if all(part["type"] == "text" for part in parts):
         return "\n\n".join(part["text"] for part in parts)
     return list(parts)
-
-
-# --- alternation ------------------------------------------------------------------------------------------------------
 
 
 def _merge_roles(messages: Sequence[Json]) -> list[Json]:

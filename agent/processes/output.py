@@ -201,8 +201,6 @@ class CommandOutput:
         lost, self._pending_lost = self._pending_lost, False
         return "".join(text for _, text in entries), lost
 
-    # --- from bytes to text -------------------------------------------------------------------------------------------
-
     def _is_lost(self, waiting: _UndecodedChunk) -> bool:
         return waiting.stream.min_chars - waiting.min_chars >= self._limits.kept
 

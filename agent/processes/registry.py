@@ -12,8 +12,8 @@ from typing import TypeAlias
 import msgspec
 import trio
 
+from agent.processes.exec_session import TAIL_CHARS, ExecSession, Stdin
 from agent.processes.output import CommandOutput, OutputLimits, OutputReader
-from agent.processes.session import TAIL_CHARS, ProcessSession, Stdin
 from agent.processes.spawn import ShellCommand, SpawnedShell, SpawnFailed, spawn
 from agent.processes.tree import TERM_GRACE, stop_tree
 from wire.entries import ExecRecord
@@ -33,22 +33,22 @@ class FinishedSessions:
 
     def __init__(self, limits: FinishedLimits) -> None:
         self._limits = limits
-        self._sessions: dict[tuple[str, str], tuple[float, ProcessSession]] = {}
+        self._sessions: dict[tuple[str, str], tuple[float, ExecSession]] = {}
         """In the order of their ends."""
 
-    def add(self, session: ProcessSession, now: float, *, ago: float = 0.0) -> None:
+    def add(self, session: ExecSession, now: float, *, ago: float = 0.0) -> None:
         """Keep one that ended ``ago`` seconds before ``now``; the last one to end stays whatever its size."""
         self._sessions[session.scope_key, session.id] = (now - ago, session)
         if ago:
             self._sessions = dict(sorted(self._sessions.items(), key=lambda item: item[1][0]))
         self._prune(now)
 
-    def all(self, now: float) -> Iterator[ProcessSession]:
+    def all(self, now: float) -> Iterator[ExecSession]:
         """Those that are kept, the first to end first."""
         self._prune(now)
         return iter([session for _, session in self._sessions.values()])
 
-    def remove(self, session: ProcessSession) -> bool:
+    def remove(self, session: ExecSession) -> bool:
         """Remove one; whether it was there."""
         return self._sessions.pop((session.scope_key, session.id), None) is not None
 
@@ -101,7 +101,7 @@ def new_session_name(taken: Container[str], choose: Callable[[Sequence[str]], st
 _SHOWN_CHARS = 400
 
 
-def exit_event(session: ProcessSession) -> ExecExit:
+def exit_event(session: ExecSession) -> ExecExit:
     """The notice of the end of a background command."""
     summary = f"Exec {session.status} ({session.id}, {session.state})"
     said = " ".join(session.output.tail(10 * _SHOWN_CHARS).split())[-_SHOWN_CHARS:]
@@ -110,7 +110,7 @@ def exit_event(session: ProcessSession) -> ExecExit:
     return ExecExit(session.id, summary, session.session_key, session.exit_code, session.exit_signal, session.timed_out)
 
 
-def session_record(session: ProcessSession) -> ExecRecord:
+def session_record(session: ExecSession) -> ExecRecord:
     """The state of a command; its output only after its end."""
     record = ExecRecord(
         id=session.id,
@@ -135,14 +135,14 @@ def session_record(session: ProcessSession) -> ExecRecord:
     )
 
 
-def cleared_record(session: ProcessSession) -> ExecRecord:
+def cleared_record(session: ExecSession) -> ExecRecord:
     """The record of a command that is not to be restored."""
     return msgspec.structs.replace(session_record(session), tail="", unseen=0, cleared=True)
 
 
-def restored_session(record: ExecRecord, *, scope_key: str, session_key: str, now: float) -> ProcessSession:
+def restored_session(record: ExecRecord, *, scope_key: str, session_key: str, now: float) -> ExecSession:
     """A command of an earlier worker; one without an end died with it. ``now``: Unix time in seconds."""
-    session = ProcessSession(
+    session = ExecSession(
         record.id,
         ShellCommand(line=record.command, cwd=record.cwd, environment={}),
         pid=record.pid,
@@ -196,7 +196,7 @@ class ProcessRegistry:
         self._on_change = on_change
         self._on_exit = on_exit
         self._limits = limits or RegistryLimits()
-        self._running: dict[str, ProcessSession] = {}
+        self._running: dict[str, ExecSession] = {}
         self._finished = FinishedSessions(self._limits.finished)
         self._nursery: trio.Nursery | None = None
 
@@ -218,16 +218,14 @@ class ProcessRegistry:
         for session in list(self._running.values()):
             await session.ended.wait()
 
-    # --- one command --------------------------------------------------------------------------------------------------
-
-    def start(self, command: ShellCommand, *, scope_key: str = "", session_key: str = "") -> ProcessSession:
+    def start(self, command: ShellCommand, *, scope_key: str = "", session_key: str = "") -> ExecSession:
         """Start a command in the foreground, known only by the returned session. Raises SpawnFailed."""
         if self._nursery is None:
             raise SpawnFailed("the worker is ending")
         if len(self._running) >= self._limits.running:
             raise SpawnFailed(f"{self._limits.running} commands run already; end one of them first")
         child = spawn(command)
-        session = ProcessSession(
+        session = ExecSession(
             self._new_id(),
             command,
             pid=child.shell.pid,
@@ -241,19 +239,17 @@ class ProcessRegistry:
         self._nursery.start_soon(self._watch, session, child)
         return session
 
-    def move_to_background(self, session: ProcessSession) -> None:
+    def move_to_background(self, session: ExecSession) -> None:
         """Let it run on by itself; it can be addressed by its id."""
         session.backgrounded = True
         self.save_record(session.scope_key, session_record(session))
         self._on_change(self.background_count)
 
-    async def kill(self, session: ProcessSession) -> None:
+    async def kill(self, session: ExecSession) -> None:
         """Stop it on request, and wait until its tree is gone."""
         session.exit_notified = True
         session.stop()
         await session.ended.wait()
-
-    # --- those in the background --------------------------------------------------------------------------------------
 
     @property
     def background_count(self) -> int:
@@ -264,13 +260,13 @@ class ProcessRegistry:
         """The ids of the commands that run in the background."""
         return [session.id for session in self._running.values() if session.backgrounded]
 
-    def sessions(self, scope_key: str) -> list[ProcessSession]:
+    def sessions(self, scope_key: str) -> list[ExecSession]:
         """Those in the background, running or not, that belong to this scope; newest first."""
         everything = [*self._running.values(), *self._finished.all(trio.current_time())]
         mine = (session for session in everything if session.backgrounded and session.scope_key == scope_key)
         return sorted(mine, key=lambda session: session.started_at, reverse=True)
 
-    def get(self, session_id: str, scope_key: str) -> ProcessSession | None:
+    def get(self, session_id: str, scope_key: str) -> ExecSession | None:
         """One of ``sessions``."""
         return next((session for session in self.sessions(scope_key) if session.id == session_id), None)
 
@@ -285,30 +281,28 @@ class ProcessRegistry:
                 if record.ended_at is None:
                     self.save_record(scope_key, session_record(session))
 
-    def read_unseen(self, session: ProcessSession) -> tuple[str, bool]:
+    def read_unseen(self, session: ExecSession) -> tuple[str, bool]:
         """The output since the last call, and whether some of that is lost."""
         said, is_lost = session.output.read_pending()
         if said and session.exited:
             self.save_record(session.scope_key, session_record(session))
         return said, is_lost
 
-    def forget(self, session: ProcessSession) -> bool:
+    def forget(self, session: ExecSession) -> bool:
         """Drop one that has ended; whether it was still kept."""
         was_kept = self._finished.remove(session)
         if was_kept:
             self.save_record(session.scope_key, cleared_record(session))
         return was_kept
 
-    def notify_exit(self, session: ProcessSession) -> None:
+    def notify_exit(self, session: ExecSession) -> None:
         """Announce the end of a background command, once, unless it is known or a poll will report it."""
         if not session.exited or session.exit_notified or session.watchers or not session.backgrounded:
             return
         session.exit_notified = True
         self._on_exit(exit_event(session))
 
-    # --- watching -----------------------------------------------------------------------------------------------------
-
-    async def _watch(self, session: ProcessSession, child: SpawnedShell) -> None:
+    async def _watch(self, session: ExecSession, child: SpawnedShell) -> None:
         reader = OutputReader(child, session.output, session.mark_output)
         with ExitStack() as closing:
             closing.callback(self._finish, session, child)
@@ -324,7 +318,7 @@ class ProcessRegistry:
                     await stop_tree(child.shell, self._limits.term_grace)
                 nursery.cancel_scope.cancel()
 
-    def _finish(self, session: ProcessSession, child: SpawnedShell) -> None:
+    def _finish(self, session: ExecSession, child: SpawnedShell) -> None:
         returncode = child.shell.process.poll()
         child.shell.close()
         session.end(-9 if returncode is None else returncode)
@@ -342,7 +336,7 @@ class ProcessRegistry:
         return new_session_name(self._running.keys() | finished)
 
 
-async def _wait_exit_or_timeout(session: ProcessSession, child: SpawnedShell) -> None:
+async def _wait_exit_or_timeout(session: ExecSession, child: SpawnedShell) -> None:
     timeout = session.command.timeout
     with trio.move_on_after(float("inf") if timeout is None else timeout) as clock, session.stop_scope:
         await child.shell.wait_exited()

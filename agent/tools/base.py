@@ -1,5 +1,6 @@
 """What a tool is: a name, a validated input with its JSON schema, one async call that returns a result or fails."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -80,6 +81,9 @@ class ToolOutput(msgspec.Struct, frozen=True):
 class ToolContext(msgspec.Struct, frozen=True):
     """What a call may use: the confining directory (a real path), an environment, a place to show progress.
 
+    A worker has one for all calls, without what belongs to one of them: ``report``, ``call_id``, ``scope_key``,
+    ``session_key`` and ``outputs``.
+
     ``outputs`` is the conversation's directory (a real path; made when first needed) for the full text of results that
     were cut; the tools may read there as in ``cwd``, and in the directories ``readable`` (real paths).
     ``allow_outside`` lifts the confinement to ``cwd``. Outputs of other conversations can never be
@@ -89,8 +93,8 @@ class ToolContext(msgspec.Struct, frozen=True):
 
     cwd: str
     environment: dict[str, str]
-    report: Report
     processes: "ProcessRegistry"
+    report: Report = lambda _: None
     call_id: str = ""
     files: FileTracker = msgspec.field(default_factory=FileTracker)
     scope_key: str = ""
@@ -101,7 +105,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     allow_outside: bool = False
 
 
-class Tool:
+class Tool(ABC):
     """One tool. Subclasses set the fields and implement ``run``.
 
     ``input_type``: what the model's JSON decodes to. ``timeout`` in seconds bounds a call; None: the tool bounds it.
@@ -118,9 +122,9 @@ class Tool:
         """The JSON schema of the input."""
         return input_schema(self.input_type)
 
+    @abstractmethod
     async def run(self, arguments: Any, context: ToolContext) -> str | ToolOutput:
         """Carry out a call; ``arguments`` is an ``input_type``. Raises ToolError. Leaves nothing running."""
-        raise NotImplementedError
 
     async def describe(self, arguments: Any, context: ToolContext) -> list[CallPart]:  # noqa: ARG002 - for subclasses
         """What a call would do, for the person who approves it. May read files; changes nothing."""

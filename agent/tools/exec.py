@@ -8,8 +8,8 @@ import msgspec
 import trio
 
 from agent.policy import may_be_set
+from agent.processes.exec_session import ExecSession
 from agent.processes.registry import ProcessRegistry
-from agent.processes.session import ProcessSession
 from agent.processes.spawn import ShellCommand, SpawnFailed
 from agent.tools.base import Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.pages import shorten
@@ -101,10 +101,7 @@ def yield_window(arguments: ExecInput) -> float:
     return min(max(asked, shortest), longest) / 1000
 
 
-# --- starting ---------------------------------------------------------------------------------------------------------
-
-
-def _start(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry) -> ProcessSession:
+def _start(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry) -> ExecSession:
     command = ShellCommand(
         line=arguments.command,
         cwd=_checked_workdir(arguments.workdir, context),
@@ -133,17 +130,14 @@ def _checked_environment(extra: dict[str, str]) -> dict[str, str]:
     return extra
 
 
-def _warnings(arguments: ExecInput, session: ProcessSession, registry: ProcessRegistry) -> str:
+def _warnings(arguments: ExecInput, session: ExecSession, registry: ProcessRegistry) -> str:
     warnings = [] if session.warning is None else [session.warning]
     if arguments.background and not registry.allow_background:
         warnings.append("nothing may go to the background here; the call waited for the end of the command")
     return "".join(f"Warning: {warning}.\n" for warning in warnings)
 
 
-# --- waiting ----------------------------------------------------------------------------------------------------------
-
-
-async def _wait_or_stop(session: ProcessSession, context: ToolContext, window: float) -> None:
+async def _wait_or_stop(session: ExecSession, context: ToolContext, window: float) -> None:
     """Wait for the end, or for the window to pass, telling progress meanwhile. Cancelled, it ends the command first."""
     try:
         await wait_for_end(session, context.report, window)
@@ -154,10 +148,7 @@ async def _wait_or_stop(session: ProcessSession, context: ToolContext, window: f
         raise
 
 
-# --- telling ----------------------------------------------------------------------------------------------------------
-
-
-def _result(session: ProcessSession, warnings: str, outputs: str) -> ToolOutput:
+def _result(session: ExecSession, warnings: str, outputs: str) -> ToolOutput:
     said = shorten(session.output.text(), keep="end", outputs=outputs, lost=session.output.truncated)
     note = _end_note(session)
     text = warnings + ("\n".join(part for part in (said, note) if part) or "(no output)")
@@ -166,7 +157,7 @@ def _result(session: ProcessSession, warnings: str, outputs: str) -> ToolOutput:
     return ToolOutput(text, session.details())
 
 
-def _end_note(session: ProcessSession) -> str:
+def _end_note(session: ExecSession) -> str:
     if session.timed_out:
         return f"(Command timed out after {session.command.timeout:g} s)"
     if session.exit_signal is not None:
@@ -174,7 +165,7 @@ def _end_note(session: ProcessSession) -> str:
     return f"(Command exited with code {session.exit_code})" if session.exit_code else ""
 
 
-def _still_running(session: ProcessSession, warnings: str) -> str:
+def _still_running(session: ExecSession, warnings: str) -> str:
     return (
         f"{warnings}The command still runs in the background (session {session.id}, pid {session.pid}). "
         "Follow it up with the process tool: poll, log, write, submit, send_keys, paste, kill."

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import trio
 
+from agent.processes.exec_session import ExecSession, InputClosed, ProcessInput
 from agent.processes.keys import UnknownKey, encode_key, encode_paste
 from agent.processes.registry import ProcessRegistry
-from agent.processes.session import InputClosed, ProcessInput, ProcessSession
 from agent.tools.base import Report, Tool, ToolContext, ToolOutput
 from agent.tools.pages import shorten
 from agent.tools.progress import wait_for_end
@@ -90,13 +90,10 @@ async def perform_action(
 class _ActionRequest(msgspec.Struct, frozen=True):
     arguments: ProcessInput
     registry: ProcessRegistry
-    session: ProcessSession
+    session: ExecSession
     outputs: str
     report: Report
     observes: bool
-
-
-# --- looking ----------------------------------------------------------------------------------------------------------
 
 
 def _list(registry: ProcessRegistry, scope_key: str) -> ToolOutput:
@@ -163,9 +160,6 @@ async def _log(request: _ActionRequest) -> ToolOutput:
     return ToolOutput(f"{shown}\n{what}".lstrip("\n"), {**session.details(), "total_lines": len(lines)})
 
 
-# --- talking ----------------------------------------------------------------------------------------------------------
-
-
 async def _write(request: _ActionRequest) -> ToolOutput:
     return await _send(request, request.arguments.data)
 
@@ -196,11 +190,8 @@ async def _send(request: _ActionRequest, text: str) -> ToolOutput:
     return ToolOutput(f"Wrote {written} bytes to session {session.id}{end}.", session.details())
 
 
-def _enter(session: ProcessSession) -> str:
+def _enter(session: ExecSession) -> str:
     return "\r" if session.stdin.is_terminal else "\n"
-
-
-# --- ending -----------------------------------------------------------------------------------------------------------
 
 
 async def _kill(request: _ActionRequest) -> ToolOutput:
@@ -249,20 +240,17 @@ _ACTIONS: dict[str, Callable[[_ActionRequest], Awaitable[ToolOutput]]] = {
 }
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
-
-
-def _failure(message: str, session: ProcessSession | None = None) -> ToolOutput:
+def _failure(message: str, session: ExecSession | None = None) -> ToolOutput:
     facts: dict[str, Any] = {} if session is None else session.details()
     return ToolOutput(f"Failed: {message}.", {**facts, "status": "failed", "error": message})
 
 
-def _status_line(session: ProcessSession) -> str:
+def _status_line(session: ExecSession) -> str:
     if not session.exited:
         return f"(Session {session.id} still runs.)"
     return f"(Session {session.id} has ended: {session.status}, {session.state}.)"
 
 
-def _short_command(session: ProcessSession) -> str:
+def _short_command(session: ExecSession) -> str:
     line = " ".join(session.command.line.split())
     return line if len(line) <= _COMMAND_CHARS else f"{line[: _COMMAND_CHARS - 3]}..."

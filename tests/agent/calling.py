@@ -8,8 +8,8 @@ import trio
 
 from agent.approvals import Approvals
 from agent.call_runner import CallRunner
-from agent.hook_types import Hook
-from agent.hooks import Hooks
+from agent.hook_runner import Hooks
+from agent.hooks import Hook
 from agent.policy import Policy
 from agent.processes.registry import ProcessRegistry
 from agent.tools.base import Effects, Tool, ToolContext, ToolError, ToolOutput
@@ -124,7 +124,7 @@ class Bench:
             approvals=self.approvals,
             hooks=self.hooks,
             log=self.journal,
-            context_for=lambda call, report: ToolContext("/", {}, report, self.processes, call_id=call.id),
+            context_for=lambda call, report: ToolContext("/", {}, self.processes, report, call.id),
             emit=self.say,
         )
 

@@ -99,7 +99,7 @@ TOOLS = open_tools(frozenset(TOOL_NAMES), TodoTool(lambda *_: {}))
 async def described(name: str, workspace: Path, **given: Any) -> dict[str, str]:
     verdict = evaluate(ToolUseBlock("c", name, given), TOOLS, Policy(mode="approval"))
     assert isinstance(verdict, ApprovalNeeded)
-    context = ToolContext(str(workspace), {}, lambda _: None, ProcessRegistry())
+    context = ToolContext(str(workspace), {}, ProcessRegistry())
     parts = await verdict.tool.describe(verdict.arguments, context)
     return {part.name: part.text for part in CallDescription(parts).page(0).parts}
 

@@ -10,10 +10,10 @@ import pytest
 import trio
 import trio.testing
 
-from agent import hook_types
+from agent import hooks as hook_types
 from agent.call_runner import _stricter
-from agent.hook_types import AgentStart, Ask, Change, Deny, Hook, HookFailed, SystemPrompt, UseResult
-from agent.hooks import HookEvent, Hooks, hooks_of_file, load_hooks
+from agent.hook_runner import HookEvent, Hooks, hooks_of_file, load_hooks
+from agent.hooks import AgentStart, Ask, Change, Deny, Hook, HookFailed, SystemPrompt, UseResult
 from agent.policy import Allowed, ApprovalNeeded, Policy
 from tests.agent.calling import BAD, Bench, FakeTool, answer
 from wire.entries import CallState, ToolUseBlock

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import trio
 
-from agent.hooks import Hooks
+from agent.hook_runner import Hooks
 from agent.step_loop import StepLoop
 from tests.agent.inprocess import SMALL, Line, worker
 from wire.messages import PromptResult

@@ -6,15 +6,15 @@ from typing import cast
 
 import pytest
 
+from agent.processes.exec_session import ExecSession
 from agent.processes.keys import UnknownKey, encode_key, encode_paste
 from agent.processes.registry import FinishedLimits, FinishedSessions, new_session_name
-from agent.processes.session import ProcessSession
 
 HALF_AN_HOUR = 1800.0
 
 
-def ended(name: str, size: int = 0, scope: str = "mine") -> ProcessSession:
-    return cast("ProcessSession", SimpleNamespace(id=name, scope_key=scope, output=SimpleNamespace(size=size)))
+def ended(name: str, size: int = 0, scope: str = "mine") -> ExecSession:
+    return cast("ExecSession", SimpleNamespace(id=name, scope_key=scope, output=SimpleNamespace(size=size)))
 
 
 def names(finished: FinishedSessions, now: float = 0.0) -> list[str]:

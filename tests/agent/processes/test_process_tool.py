@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
+from agent.processes.exec_session import TAIL_CHARS, ProcessInput
 from agent.processes.output import OutputLimits
 from agent.processes.registry import RegistryLimits
-from agent.processes.session import TAIL_CHARS, ProcessInput
 from agent.tools.base import ToolOutput
 from agent.tools.exec import ExecTool
 from agent.tools.process import ProcessTool, perform_action
@@ -153,7 +153,7 @@ async def test_what_is_written_arrives_and_the_end_of_input_too(bench: Bench) ->
 async def test_a_command_that_does_not_read_takes_what_fits_and_no_call_waits_for_ever(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.processes.session._WRITE_TIMEOUT", 0.2)
+    monkeypatch.setattr("agent.processes.exec_session._WRITE_TIMEOUT", 0.2)
     session_id = await started(bench, "sleep 60")
     output = await act(bench, "write", session_id, data="x" * 1_000_000)
     assert output.details["status"] == "failed"

@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
+from agent.processes.exec_session import ExecSession, ProcessInput
 from agent.processes.registry import ProcessRegistry, RegistryLimits
-from agent.processes.session import ProcessInput, ProcessSession
 from agent.processes.spawn import ShellCommand, SpawnFailed
 from agent.tools.process import perform_action
 from rpc.sweep import kill_marked
@@ -28,7 +28,7 @@ def command(line: str, **environment: str) -> ShellCommand:
     return ShellCommand(line=line, cwd="/", environment={**ENVIRONMENT, **environment}, takes_input=True)
 
 
-def in_background(registry: ProcessRegistry, line: str, **environment: str) -> ProcessSession:
+def in_background(registry: ProcessRegistry, line: str, **environment: str) -> ExecSession:
     session = registry.start(command(line, **environment), scope_key="mine", session_key="key")
     registry.move_to_background(session)
     return session
@@ -37,7 +37,7 @@ def in_background(registry: ProcessRegistry, line: str, **environment: str) -> P
 COUNTED = " ".join(map(str, range(1, 1001)))
 
 
-async def end_of(session: ProcessSession) -> None:
+async def end_of(session: ExecSession) -> None:
     with trio.fail_after(10):
         await session.ended.wait()
 
@@ -163,7 +163,7 @@ async def test_fifty_idle_commands_cost_no_wakeups(bench: Bench) -> None:
 
 
 async def test_two_writers_do_not_mix_their_words(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.processes.session._WRITE_TIMEOUT", 1000)  # a command may take its time to read
+    monkeypatch.setattr("agent.processes.exec_session._WRITE_TIMEOUT", 1000)  # a command may take its time to read
     session = in_background(bench.registry, "sleep 0.1; cat")
     one, other = b"a" * 100_000 + b"\n", b"b" * 100_000 + b"\n"
     async with trio.open_nursery() as nursery:
@@ -175,7 +175,7 @@ async def test_two_writers_do_not_mix_their_words(bench: Bench, monkeypatch: pyt
 
 
 async def test_a_writer_that_waits_is_told_when_the_command_ends(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.processes.session._WRITE_TIMEOUT", 1000)
+    monkeypatch.setattr("agent.processes.exec_session._WRITE_TIMEOUT", 1000)
     session = in_background(bench.registry, "sleep 60")
     output = None
     async with trio.open_nursery() as nursery:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.base import Tool, ToolError
+from agent.tools.base import Tool, ToolContext, ToolError
 from agent.tools.schema import decode_arguments
 
 
@@ -28,6 +28,9 @@ class Sample(Tool):
     name = "sample"
     description = ""
     input_type = Input
+
+    async def run(self, arguments: Input, context: ToolContext) -> str:
+        return f"{arguments} {context}"
 
 
 def test_a_schema_is_in_one_piece() -> None:

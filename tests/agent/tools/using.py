@@ -20,7 +20,6 @@ class Bench:
         self.context = ToolContext(
             cwd=os.path.realpath(workspace),
             environment={"HOME": str(workspace.parent / "home")},
-            report=lambda _: None,
             processes=ProcessRegistry(),
             files=self.files,
             **more,

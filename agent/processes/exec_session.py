@@ -83,7 +83,7 @@ _NOT_RUN_CODES = frozenset({126, 127})
 """Exit codes of a shell that cannot execute or find the command."""
 
 
-class ProcessSession:
+class ExecSession:
     """A command from its start to its end; owned by the registry."""
 
     def __init__(
