@@ -215,6 +215,22 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(path: Path, mon
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_the_new_text_is_on_the_disk_before_it_takes_the_place_of_the_old(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    replace = Path.replace
+
+    def note_replace(source: Path, target: Path) -> Path:
+        steps.append("replace")
+        return replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", lambda _: steps.append("sync"))
+    monkeypatch.setattr(Path, "replace", note_replace)
+    set_config(path, "pool.max", "9")
+    assert steps == ["sync", "replace", "sync"]
+
+
 def test_of_webhooks_only_the_host_is_shown(path: Path) -> None:
     hook = '[delivery.webhooks.{}]\nurl = "https://hooks.example:8443/T0/{}?k={}"\nsecret{} = "{}"\n'
     text = hook.format("a", "PATH1", "KEY1", "", "S" * 20) + hook.format("b", "PATH2", "KEY2", "_env", "OPS_KEY")

@@ -5,60 +5,70 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from settings.load import load_settings
-from tests.acceptance.supervisor import running_supervisor
+from tests.acceptance.supervisor import POOL, Supervisor, running_supervisor
 from tests.documents import AGENT_PAGE, README, blocks, commands_of
+
+
+@pytest.fixture(scope="module")
+def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
+    with running_supervisor(tmp_path_factory.mktemp("r"), "--max", "1") as running:
+        yield running
+
+
+def command(supervisor: Supervisor, *words: str) -> "subprocess.CompletedProcess[str]":
+    """As a reader types it in the supervisor's own directory: a process of its own."""
+    env = {**os.environ, "POOL_SOCKET": str(supervisor.socket)}
+    return subprocess.run(
+        [*POOL, *words], cwd=supervisor.data_dir, env=env, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 @pytest.mark.process
 def test_the_first_session_goes_as_it_says(tmp_path: Path) -> None:
     with running_supervisor(tmp_path, "--max", "2") as supervisor:
-        for command in commands_of(README, "pool prompt -s alice"):
-            done = supervisor.pool(*command[1:])
+        for words in commands_of(README, "pool prompt -s alice"):
+            done = command(supervisor, *words[1:])
             assert done.returncode == 0, done.stderr
-            if command[-1] == "RECALL":
+            if words[-1] == "RECALL":
                 assert "hello" in done.stdout
         assert supervisor.wait() == 0
 
 
 @pytest.mark.process
-def test_runs_and_events_go_as_they_say(tmp_path: Path) -> None:
-    with running_supervisor(tmp_path, "--max", "1") as supervisor:
-        printed = [supervisor.pool(*command[1:]) for command in commands_of(README, "pool prompt -s bob")]
-        assert [done.stderr for done in printed] == [""] * len(printed)
-        assert [done.stdout for done in printed[:2]] == ["report\n", "the report\n"]
-        assert "ECHO:the report" in printed[2].stdout
-        ((_, *follow),) = commands_of(README, "pool events follow")
-        events = supervisor.start(*follow)
-        assert events.stdout is not None
-        assert '"type":' in events.stdout.readline()
-        events.send_signal(signal.SIGINT)
-        _, said = events.communicate(timeout=20)
-        assert (events.returncode, "pool events follow --since" in said) == (130, True)
+def test_runs_and_events_go_as_they_say(supervisor: Supervisor) -> None:
+    printed = [command(supervisor, *words[1:]) for words in commands_of(README, "pool prompt -s bob")]
+    assert [done.stderr for done in printed] == [""] * len(printed)
+    assert [done.stdout for done in printed[:2]] == ["report\n", "the report\n"]
+    assert "ECHO:the report" in printed[2].stdout
+    ((_, *follow),) = commands_of(README, "pool events follow")
+    events = supervisor.start(*follow)
+    assert events.stdout is not None
+    assert '"type":' in events.stdout.readline()
+    events.send_signal(signal.SIGINT)
+    _, said = events.communicate(timeout=20)
+    assert (events.returncode, "pool events follow --since" in said) == (130, True)
 
 
 @pytest.mark.process
-def test_a_session_is_told_what_was_injected_as_it_says(tmp_path: Path) -> None:
+def test_a_session_is_told_what_was_injected_as_it_says(supervisor: Supervisor) -> None:
     inject, history = commands_of(README, "pool events inject")
-    with running_supervisor(tmp_path, "--max", "1") as supervisor, supervisor.following("alert") as events:
+    with supervisor.following("alert") as events:
         assert supervisor.pool(*inject[1:]).returncode == 0
         assert next(events)["session"] == "bob"
-        assert "[SYSTEM] the build machine is back" in supervisor.pool(*history[1:]).stdout
+    assert "[SYSTEM] the build machine is back" in supervisor.pool(*history[1:]).stdout
 
 
 @pytest.mark.process
 def test_the_settings_are_made_changed_and_reloaded_as_it_says(tmp_path: Path) -> None:
     with running_supervisor(tmp_path) as supervisor:
-        env = {**os.environ, "POOL_SOCKET": str(supervisor.socket)}
-        pool = str(Path(sys.executable).parent / "pool")
-        for command in commands_of(README, "pool config init"):
-            done = subprocess.run(
-                [pool, *command[1:]], cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=20
-            )
+        for words in commands_of(README, "pool config init"):
+            done = command(supervisor, *words[1:])
             assert (done.returncode, done.stderr) == (0, "")
     assert load_settings(tmp_path / "pool.toml").pool.max == 8
 
