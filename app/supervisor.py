@@ -16,8 +16,9 @@ import trio
 
 from app.console import ConsoleLog, Printer
 from app.log import ErrorLog
-from app.process import ServiceManager, handled_signals, receive_signals
+from app.service_manager import ServiceManager
 from app.serving import RunningServices, agent_parts, autonomy_settings
+from app.signals import handled_signals, receive_signals
 from doors.control.server import ControlServer
 from doors.http.server import HttpServer
 from doors.locations import DataDirLock
@@ -33,7 +34,7 @@ from pool import LocalLauncher, Pool
 from rpc.guard import supervise_guard
 from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_previous
 from rpc.state_file import StateFile, StateFileCorrupt
-from settings.files import show_config
+from settings.config_file import show_config
 from settings.schema import Settings
 from store.records import Loaded
 from store.store import open_store, set_switch_interval

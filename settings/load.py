@@ -13,7 +13,7 @@ import msgspec
 from doors.http.settings import with_token_files
 from profiles import AgentSettings, RoleSettings
 from settings.checks import check_settings
-from settings.machine import exposure_problems
+from settings.machine_checks import exposure_problems
 from settings.problems import KeyPath, Problem, SettingsError, lines_of_keys, suggestion, type_problems
 from settings.schema import DOTTED_TABLES, Settings, file_key_path, struct_shape
 from wire.files import foreign_write_access, open_regular
@@ -139,7 +139,7 @@ def parse_settings(text: str, path: Path | None, **overrides: Unpack[Overrides])
     ]
     machine = overrides.get("machine")
     if not problems and machine is not None:
-        from settings.machine import machine_problems  # noqa: PLC0415  # clients need not wait for it
+        from settings.machine_checks import machine_problems  # noqa: PLC0415  # clients need not wait for it
 
         problems = list(machine_problems(settings, machine))
     if problems:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import cli
-from settings.files import check_config
+from settings.config_file import check_config
 from settings.load import load_settings
 from settings.problems import SettingsError
 from tests.acceptance.supervisor import POOL, running_supervisor

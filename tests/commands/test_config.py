@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import cli
-from settings.files import ConfigChange
+from settings.config_file import ConfigChange
 
 
 def test_a_first_file_is_written_checked_and_changed(alone: CliRunner, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from settings.problems import Problem, SettingsError, lines_of_keys, type_proble
 from settings.schema import Settings
 from wire.units import Seconds
 
-SAMPLES = Path(__file__).parent.parent / "fixtures" / "settings"
+SAMPLES = Path(__file__).parents[2] / "fixtures" / "settings"
 BAD = sorted((SAMPLES / "bad").glob("*.toml"))
 GOOD = sorted((SAMPLES / "good").glob("*.toml"))
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from errors import UsageError
-from settings import files
-from settings.files import check_config, init_config, set_config, show_config
+from settings import config_file
+from settings.config_file import check_config, init_config, set_config, show_config
 from settings.load import load_settings, parse_settings
 from settings.problems import SettingsError
 
@@ -115,8 +115,8 @@ OTHER_NAMES = ("token_file", "tokenizer", "max_tokens", "secretary", "model", "m
 @pytest.mark.parametrize("name", [*SECRET_NAMES, *OTHER_NAMES])
 def test_what_is_called_a_secret_is_hidden_and_what_only_looks_like_one_is_not(name: str) -> None:
     shown = "***" if name in SECRET_NAMES else "S"
-    assert files._redacted({name: "S", "path": "p"}) == {name: shown, "path": "p"}
-    assert files._redacted({name: ""}) == {name: ""}, "one that is not set is seen not to be"
+    assert config_file._redacted({name: "S", "path": "p"}) == {name: shown, "path": "p"}
+    assert config_file._redacted({name: ""}) == {name: ""}, "one that is not set is seen not to be"
 
 
 # --- set -------------------------------------------------------------------------------------------------------------

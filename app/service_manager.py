@@ -1,11 +1,9 @@
-"""Service manager notifications (readiness, watchdog), and signals as an iterator."""
+"""Notifications to the service manager (systemd): readiness, reload, end, watchdog."""
 
 import os
-import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -110,31 +108,3 @@ def _address(name: str) -> bytes | None:
     if address[:1] not in (b"/", b"@") or len(address) > 107 or len(address) == 1:
         raise UsageError(f"NOTIFY_SOCKET={name!r} is no address of a Unix socket")
     return b"\0" + address[1:] if address.startswith(b"@") else address
-
-
-def handled_signals() -> tuple[signal.Signals, ...]:
-    """Signals that stop the supervisor, and SIGHUP: reload, or the terminal is gone.
-
-    Where ``nohup`` has SIGHUP ignored it stays so.
-    """
-    always = (signal.SIGTERM, signal.SIGINT)
-    return always if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*always, signal.SIGHUP)
-
-
-@contextmanager
-def receive_signals(*numbers: signal.Signals) -> Iterator[AsyncIterator[int]]:
-    """``trio.open_signal_receiver``, but afterwards they are ignored: what they ask for is as good as done.
-
-    By their defaults one that comes a moment later would end the process as if it had been killed in its work.
-    """
-    missed: list[int] = []
-    for number in numbers:  # what the receiver puts back at its end: there is no moment in which one would end us
-        signal.signal(number, lambda number, _frame: missed.append(number))
-    try:
-        with trio.open_signal_receiver(*numbers) as signals:
-            for came in missed:
-                signal.raise_signal(came)
-            yield signals
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_IGN)
