@@ -12,9 +12,8 @@ from rich.text import Text
 
 from commands.event_text import approve_command, deny_command, reason_text, show_command
 from commands.layout import approval_lines, page_texts, short_key
-from commands.options import connection_flags, connection_options, json_option, with_client
+from commands.options import connection_flags, connection_options, json_option, print_json, with_client
 from commands.output import open_console
-from commands.requests import print_json
 from commands.session_view import session_view
 from doors.control.client import ControlClient
 from errors import PoolError

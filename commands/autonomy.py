@@ -6,10 +6,9 @@ from typing import Any
 import click
 
 from commands.autonomy_view import beat_text, job_started_text
-from commands.options import connection_options, json_option, with_client
+from commands.options import connection_options, json_option, print_json, with_client
 from commands.output import open_console, show_result
 from commands.prompt import read_text
-from commands.requests import print_json
 from doors.control.client import ControlClient
 from wire.messages import omit_none
 from wire.terminal import clean

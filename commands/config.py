@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from commands.options import config_option, json_option, load_with_flags, working_directory
-from commands.requests import print_json
+from commands.options import config_option, json_option, load_with_flags, print_json, working_directory
 from settings.config_file import check_config, init_config, set_config, show_config
 from settings.load import find_settings_file
 from wire.terminal import clean

@@ -26,7 +26,7 @@ from rich.text import Text
 
 from commands.event_text import answer_text
 from commands.prompt import check_outcome
-from commands.requests import stop_supervisor
+from commands.supervisor import stop_supervisor
 from commands.tables import status_view
 from doors.control.client import ControlClient
 from errors import PoolError, WorkerExited

@@ -11,9 +11,8 @@ import click
 import msgspec
 
 from commands.event_lines import open_events_view
-from commands.options import connection_flags, current_command, json_option, session_option, with_client
+from commands.options import connection_flags, current_command, json_option, print_json, session_option, with_client
 from commands.prompt import read_text
-from commands.requests import print_json
 from doors.control.client import ControlClient
 from errors import NoSupervisor, PoolClosed, PoolError, PoolSaturated
 from wire.messages import omit_none

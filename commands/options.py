@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from errors import UsageError
 from wire.units import Seconds
@@ -50,6 +51,14 @@ def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
 json_option = click.option(
     "--json", "as_json", is_flag=True, callback=_inherit_from_group, help="Print one JSON document instead of tables."
 )
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout, indented."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    sys.stdout.flush()
+
+
 session_option = click.option("-s", "--session", required=True, metavar="KEY", help="The session.")
 
 
@@ -130,7 +139,7 @@ def _is_text(name: str) -> bool:
 
 def find_socket(socket: str | None, config: str | None, data_dir: str | None) -> Path:
     """The path of the supervisor's control socket."""
-    from doors.locations import find_supervisor_socket, resolve_socket
+    from doors.socket_path import find_supervisor_socket, resolve_socket
 
     if socket or os.environ.get("POOL_SOCKET"):
         return resolve_socket(socket, os.environ, None, Path())
@@ -157,7 +166,7 @@ def _configured_location(config: str | None, data_dir: str | None) -> tuple[Path
 
 
 def _salvaged_location(config: str | None, data_dir: str | None) -> tuple[Path, str] | None:
-    from doors.locations import find_supervisor_socket, is_listening, socket_path
+    from doors.socket_path import find_supervisor_socket, is_listening, socket_path
     from settings.load import find_settings_file, load_settings, salvage_paths
 
     found, configured = salvage_paths(find_settings_file(config, os.environ, working_directory()))

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from commands.autonomy_view import heartbeats_view, job_text, jobs_view
-from commands.requests import print_json
+from commands.options import print_json
 from commands.session_view import history_view, system_events_table
 from commands.tables import sessions_view, status_view, waiting_table, workers_table
 from doors.control.client import ControlClient

@@ -10,11 +10,10 @@ from typing import Any, BinaryIO
 
 import click
 
-from commands.event_text import command_line
-from commands.options import as_seconds, connection_flags, json_option, session_option, with_client
+from commands.event_text import command_line, show_command
+from commands.options import as_seconds, connection_flags, json_option, print_json, session_option, with_client
 from commands.prompt_view import PromptJsonView, PromptTextView, PromptView
-from commands.requests import abort_run, decide, print_json
-from doors.control.client import ControlClient
+from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
 from errors import (
     NoSupervisor,
     PoolClosed,
@@ -25,6 +24,7 @@ from errors import (
     RunInterrupted,
     UsageError,
     WorkerError,
+    WorkerRefused,
     error_from_wire,
 )
 from wire.messages import omit_none
@@ -111,7 +111,9 @@ def steer(client: ControlClient, session: str, text: str) -> None:
 @with_client
 def abort(client: ControlClient, session: str, run: str | None) -> None:
     """End a run of the session; exit code 1 when there is none."""
-    abort_run(client, session, run)
+    if not client.call("abort", omit_none(session=session, run=run))["aborted"]:
+        which = "no run is in its turn" if run is None else f"the run {run} does not go on"
+        raise PoolError(f"{which} in the session {session}", session=session)
     click.echo("aborted")
 
 
@@ -123,7 +125,7 @@ def abort(client: ControlClient, session: str, run: str | None) -> None:
 @with_client
 def approve(client: ControlClient, call_id: str, session: str | None, **options: str | None) -> None:
     """Approve a pending tool call."""
-    decide(client, call_id, "allow", session, connection_flags(), **options)
+    _decide(client, call_id, "allow", session, connection_flags(), **options)
     click.echo(f"{call_id} is allowed")
 
 
@@ -134,8 +136,27 @@ def approve(client: ControlClient, call_id: str, session: str | None, **options:
 @with_client
 def deny(client: ControlClient, call_id: str, session: str | None, **options: str | None) -> None:
     """Deny a pending tool call."""
-    decide(client, call_id, "deny", session, **options)
+    _decide(client, call_id, "deny", session, **options)
     click.echo(f"{call_id} is denied")
+
+
+def _decide(
+    client: ControlClient, call_id: str, decision: str, session: str | None, place: str = "", /, **more: str | None
+) -> None:
+    """Answer ``allow`` or ``deny`` to a tool call that waits for a person; ``more``: its ``note``, what was ``seen``.
+
+    ``place``: the options by which shown commands find the supervisor.
+
+    Raises UsageError for a call that is longer than what was shown of it, with the command that shows all.
+    """
+    try:
+        params = omit_none(call_id=call_id, decision=decision, session=session, **more)
+        client.call("decide", params, timeout=SLOW_ANSWER_SECONDS)
+    except WorkerRefused as exc:
+        if exc.details.get("worker_code") != "not_shown":
+            raise
+        look = show_command({"call": {"id": call_id}}, session or "", place)
+        raise UsageError(f"{exc.message}; this shows it, and how to approve it: {look}") from exc
 
 
 @click.command()

@@ -5,8 +5,7 @@ import click
 from commands.approvals import show_session
 from commands.options import confirm, connection_flags, connection_options, json_option, with_client
 from commands.output import show_result
-from commands.requests import delete_session, reset_session
-from doors.control.client import ControlClient
+from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
 from errors import UsageError
 from wire.messages import omit_none
 
@@ -47,14 +46,20 @@ def get_session(client: ControlClient, key: str, *, as_json: bool) -> None:
 def reset(client: ControlClient, key: str, *, force: bool) -> None:
     """Reset a session; its old transcript is kept."""
     try:
-        ended = reset_session(client, key, force=force)
+        ended = _ended_commands(client, "sessions.reset", key, force=force)
     except UsageError as exc:
         if not exc.details.get("running"):
             raise
         names = ", ".join(exc.details["running"])
         confirm(f"{names} still runs in the background. End it?", yes=False, flag="--force")
-        ended = reset_session(client, key, force=True)
+        ended = _ended_commands(client, "sessions.reset", key, force=True)
     _echo_ended(f"{key} is reset", ended)
+
+
+def _ended_commands(client: ControlClient, method: str, key: str, **params: bool) -> list[str]:
+    """Reset or delete the session, its running turn ended first: the background commands that ended with it."""
+    ended = client.call(method, {"session": key, **params}, timeout=SLOW_ANSWER_SECONDS)["ended"]
+    return [str(name) for name in ended]
 
 
 def _echo_ended(done: str, ended: list[str]) -> None:
@@ -68,7 +73,7 @@ def _echo_ended(done: str, ended: list[str]) -> None:
 def delete(client: ControlClient, key: str, *, yes: bool) -> None:
     """Delete a session and its history, after a confirmation."""
     confirm(f"Delete {key} and its history?", yes=yes)
-    _echo_ended(f"{key} is deleted", delete_session(client, key))
+    _echo_ended(f"{key} is deleted", _ended_commands(client, "sessions.delete", key))
 
 
 @sessions.command("history")

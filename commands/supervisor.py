@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from commands.options import as_seconds, connection_options, json_option, load_with_flags, with_client
-from commands.requests import drain_supervisor, print_json, stop_supervisor
+from commands.options import as_seconds, connection_options, json_option, load_with_flags, print_json, with_client
 from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
+from errors import RequestTimeout
 from wire.terminal import clean
 
 
@@ -26,7 +26,7 @@ def run(
     from app import supervisor
     from app.console import exit_if_output_blocked
     from app.hardening import bound_heap, harden
-    from doors.locations import resolve_socket
+    from doors.socket_path import resolve_socket
 
     harden()
     bound_heap(os.environ)
@@ -48,6 +48,14 @@ def stop(client: ControlClient, timeout: float | None) -> None:
     """Stop the supervisor: turns in flight end first (pool.drain_timeout), then its workers."""
     stop_supervisor(client, timeout)
     click.echo("the supervisor has stopped")
+
+
+def stop_supervisor(client: ControlClient, timeout: float | None) -> None:
+    """Ask the supervisor to stop and wait for its end. Raises RequestTimeout when it takes longer than ``timeout``."""
+    for what in client.call("shutdown")["waits_for"]:
+        sys.stderr.write(f"waits for {clean(what)}\n")
+    if not client.wait_closed(timeout):
+        raise RequestTimeout(f"the supervisor is still ending its turns after {timeout:g} s; it goes on stopping")
 
 
 @click.command()
@@ -73,7 +81,8 @@ def resume(client: ControlClient) -> None:
 @with_client
 def drain(client: ControlClient, timeout: float | None) -> None:
     """Take nothing new, let turns in flight end, stop all workers; the supervisor stays."""
-    drain_supervisor(client, timeout)
+    if not client.call("drain", {"timeout": timeout}, timeout=None)["drained"]:
+        raise RequestTimeout("turns are still running; the pool goes on draining")
     click.echo("drained")
 
 

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import trio
 from structlog.contextvars import bind_contextvars
 
+from doors.budgets import InputBudget, InputShare, OutputBudget, OutputShare
 from doors.control.frames import (
     ControlRequest,
     InvalidFrame,
@@ -30,8 +31,8 @@ from doors.control.frames import (
     encode_raw_push,
     encode_result,
 )
+from doors.control.limits import ControlLimits
 from doors.control.send_queue import PeerDisconnected, SendQueue
-from doors.limits import ControlLimits, InputBudget, InputShare, OutputBudget, OutputShare
 from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError, single_cause
 from gateway.caller import NO_RESPONSE, MethodDispatcher
 from wire.framing import LineFramer

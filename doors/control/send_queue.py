@@ -5,7 +5,7 @@ import socket
 
 import trio
 
-from doors.limits import OutputShare
+from doors.budgets import OutputShare
 
 
 class PeerDisconnected(Exception):

@@ -14,8 +14,9 @@ import trio
 
 from doors.control.connection import Budgets, ControlConnection
 from doors.control.frames import encode_error
-from doors.limits import ControlLimits
-from doors.locations import AlreadyRunning, check_socket_path, make_private_dir
+from doors.control.limits import ControlLimits
+from doors.data_dir_lock import AlreadyRunning, make_private_dir
+from doors.socket_path import check_socket_path
 from errors import PoolSaturated, UsageError
 from gateway.caller import MethodDispatcher
 

@@ -16,12 +16,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as ConnectionScope
 
+from doors.budgets import InputShare
 from doors.http import tokens
 from doors.http.access import TokenIdentity
 from doors.http.errors import HttpError, as_pool_error, json_response, render_error
 from doors.http.services import HttpCaller, HttpServices, RouteSpec, cancel_on_disconnect, identity_of, request_state
 from doors.http.tokens import Scope
-from doors.limits import InputShare
 from errors import PoolClosed, UsageError
 from wire.sse import STREAM_HEADERS, STREAM_TYPE, event_message
 

@@ -12,12 +12,12 @@ import trio
 from starlette.requests import HTTPConnection
 from starlette.types import Receive
 
+from doors.budgets import InputBudget, InputShare
 from doors.http.access import TokenIdentity, TokenRegistry
 from doors.http.errors import HttpError, Render, TooManyRequests, render_error
 from doors.http.limits import RateLimiter
 from doors.http.settings import HttpSettings
 from doors.http.tokens import Scope
-from doors.limits import InputBudget, InputShare
 from errors import UsageError
 from gateway.caller import Caller, MethodDispatcher
 from gateway.status import StatusDocument

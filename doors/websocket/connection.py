@@ -10,9 +10,9 @@ from typing import Any, assert_never
 import trio
 from starlette.websockets import WebSocket
 
+from doors.budgets import OutputBudget, OutputShare
 from doors.http import errors
 from doors.http.services import HttpServices, RouteSpec, request_state, set_identity
-from doors.limits import OutputBudget, OutputShare
 from doors.websocket.events import OutboundEvent
 from doors.websocket.frames import RequestFrame, SocketLimits, encode_answer, encode_error, encode_event, error_shape
 from doors.websocket.gateway_methods import health_summary
@@ -27,9 +27,9 @@ from doors.websocket.handshake import (
     SocketMachine,
 )
 from doors.websocket.hub import EventHub
+from doors.websocket.method_request import ConnectionContext, MethodRequest
 from doors.websocket.methods import METHODS, dispatch
 from doors.websocket.peer import SocketSubscriptions, presence_entry
-from doors.websocket.runs import ConnectionContext, MethodRequest
 from doors.websocket.sender import FrameSender
 from doors.websocket.translator import EVENT_NAMES
 from errors import PoolError, PoolSaturated

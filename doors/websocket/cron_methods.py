@@ -6,7 +6,7 @@ from typing import Annotated, Any, assert_never
 import msgspec
 
 from doors.websocket.frames import milliseconds
-from doors.websocket.runs import MethodRequest, Params
+from doors.websocket.method_request import MethodRequest, Params
 from heartbeat.cron.jobs import CronRunStatus
 from heartbeat.cron.requests import CronJobPage, CronJobView
 from heartbeat.cron.schedule import At, Cron, Every, Schedule

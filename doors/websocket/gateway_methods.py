@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from doors.websocket.frames import milliseconds
-from doors.websocket.runs import MethodRequest, Params
+from doors.websocket.method_request import MethodRequest, Params
 from gateway.status import StatusDocument
 from router.keys import main_session_key
 

@@ -10,9 +10,9 @@ from doors.http.errors import HttpError
 from doors.http.tokens import Scope
 from doors.websocket import cron_methods as cron
 from doors.websocket import gateway_methods as gateway
-from doors.websocket import runs
+from doors.websocket import run_methods as runs
 from doors.websocket import session_methods as sessions
-from doors.websocket.runs import MethodRequest
+from doors.websocket.method_request import MethodRequest
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
 

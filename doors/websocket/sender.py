@@ -5,7 +5,7 @@ from typing import Any
 
 import trio
 
-from doors.limits import OutputShare
+from doors.budgets import OutputShare
 from doors.websocket.frame_queue import EnqueueResult, FrameQueue
 
 _BATCH_BYTES = 64 * 1024

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from doors.websocket.frames import milliseconds
-from doors.websocket.runs import MethodRequest, Params
+from doors.websocket.method_request import MethodRequest, Params
 from errors import UsageError
 from gateway.runs.requests import Label, ModelName, SessionKeyText
 from gateway.sessions.admin import SessionView

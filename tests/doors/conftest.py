@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from doors.control.limits import ControlLimits
 from doors.control.server import ControlServer
-from doors.limits import ControlLimits
 from tests.doors.methods import FakeMethods
 from tests.doors.peer import Peer
 from wire.units import ByteCount, Seconds

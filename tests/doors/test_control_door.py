@@ -10,7 +10,7 @@ import trio
 
 from doors.control import server
 from doors.control.server import ControlServer, bind_control_socket
-from doors.locations import AlreadyRunning
+from doors.data_dir_lock import AlreadyRunning
 from errors import UsageError
 from tests.doors.conftest import Connect
 from tests.doors.methods import FakeMethods

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from doors.budgets import InputBudget, InputShare, OutputBudget, OutputShare
 from doors.control.send_queue import PeerDisconnected, SendQueue
-from doors.limits import InputBudget, InputShare, OutputBudget, OutputShare
 from errors import PoolSaturated
 
 SOME = 1 << 20  # far more than a socket takes while nobody reads

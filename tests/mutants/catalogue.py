@@ -272,7 +272,7 @@ _DOORS = (
     Mutant(
         "I7",
         "responses for all peers fill the memory",
-        "doors/limits.py:OutputBudget.adjust",
+        "doors/budgets.py:OutputBudget.adjust",
         "while self._used > self._limit:",
         "while False:",
         ("tests/doors/test_control.py::test_answers_nobody_reads_end_the_connection_for_which_most_of_them_wait",),

@@ -203,7 +203,7 @@ async def test_a_run_is_aborted(join: Join, world: World) -> None:
 async def test_a_run_outlives_who_asked_for_it_and_may_be_waited_for(
     join: Join, door: Door, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("doors.websocket.runs._UNKNOWN_RUN_DELAY", 0.01)
+    monkeypatch.setattr("doors.websocket.run_methods._UNKNOWN_RUN_DELAY", 0.01)
     peer = await join()
     await peer.ask("agent", message="hang", sessionKey="alice", idempotencyKey="k1")
     await peer.event("agent", stream="assistant")

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from doors.budgets import OutputBudget, OutputShare
 from doors.http.services import HttpServices
-from doors.limits import OutputBudget, OutputShare
 from doors.websocket import hub as hub_module
 from doors.websocket.events import OutboundEvent
 from doors.websocket.frame_queue import EnqueueResult, FrameQueue

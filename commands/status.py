@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from commands.options import connection_flags, json_option, with_client
-from commands.requests import message_source, print_json
+from commands.options import connection_flags, json_option, print_json, with_client
 from doors.control.client import ControlClient
 from errors import UsageError
+from wire.messages import omit_none
 
 _CHAT_TYPES = ("dm", "group", "channel", "thread")
 
@@ -106,9 +106,22 @@ def _as_peer(ctx: click.Context, param: click.Parameter, value: str | None) -> d
 @click.option("--text", default="", metavar="T", help="The message.")
 @json_option
 @with_client
-def route(client: ControlClient, text: str, *, as_json: bool, **source: Any) -> None:
+def route(
+    client: ControlClient,
+    text: str,
+    *,
+    chat_type: str,
+    sender_id: str,
+    chat_id: str | None,
+    as_json: bool,
+    **source: Any,
+) -> None:
     """Explain how a message is routed: agent, session, role, workspace, and why. Starts no run."""
-    decision = client.call("route", {"source": message_source(**source), "text": text})
+    if chat_id is None and chat_type != "dm":
+        raise UsageError(f"a message of a {chat_type} needs --chat: which one?")
+    source["member_role_ids"] = list(source["member_role_ids"]) or None
+    message = omit_none(chat_type=chat_type, sender_id=sender_id, chat_id=chat_id or sender_id, **source)
+    decision = client.call("route", {"source": message, "text": text})
     if as_json:
         print_json(decision)
     else:

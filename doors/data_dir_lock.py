@@ -1,11 +1,8 @@
-"""Paths of a supervisor: its control socket, and the lock of its data directory, which dies with its holder."""
+"""The lock of a data directory, which dies with its holder, and private directories."""
 
 import fcntl
-import hashlib
 import os
-import socket
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
@@ -15,39 +12,8 @@ import msgspec
 from errors import PoolError, UsageError
 from wire.framing import DECODE_ERRORS
 
-MAX_SOCKET_PATH_BYTES = 107
-"""``sun_path`` of Linux holds 108 bytes, the last one a NUL."""
-
-
-def resolve_socket(flag: str | None, env: Mapping[str, str], configured: str | None, data_dir: Path) -> Path:
-    """Where the supervisor of ``data_dir`` listens: flag, ``$POOL_SOCKET``, settings, runtime or data directory.
-
-    The same inputs give the same path to ``pool run``, which binds there, and to every command that connects. An empty
-    text counts as absent. Raises UsageError for a path that no socket can have.
-    """
-    path = socket_path(flag, env, configured, data_dir)
-    check_socket_path(path)
-    return path
-
-
-def socket_path(flag: str | None, env: Mapping[str, str], configured: str | None, data_dir: Path) -> Path:
-    """The same without looking at the path's length."""
-    named = flag or env.get("POOL_SOCKET") or configured
-    if named:
-        return Path(named).expanduser().absolute()
-    if runtime := env.get("XDG_RUNTIME_DIR"):
-        return Path(runtime) / "pool" / f"{_digest(data_dir)}.sock"
-    return data_dir / "control.sock"
-
-
-def check_socket_path(path: Path) -> None:
-    """Raise UsageError when the kernel would refuse the path for its length."""
-    size = len(os.fsencode(path))
-    if size > MAX_SOCKET_PATH_BYTES:
-        raise UsageError(
-            f"the socket path {path} has {size} bytes and sockets allow {MAX_SOCKET_PATH_BYTES}; "
-            "name a shorter one with --socket, $POOL_SOCKET or `socket` in the settings"
-        )
+_LOCK_NAME = "supervisor.lock"
+_MAX_RECORD_BYTES = 64 * 1024
 
 
 def make_private_dir(path: Path) -> None:
@@ -68,24 +34,6 @@ def make_private_dir(path: Path) -> None:
         )
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         raise UsageError(f"the directory {path} can be written by others; run: chmod go-w {path}")
-
-
-def is_listening(path: Path) -> bool:
-    """Whether a process accepts connections at this socket."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-    return True
-
-
-def _digest(data_dir: Path) -> str:
-    return hashlib.sha256(os.fsencode(data_dir.resolve())).hexdigest()[:16]
-
-
-_LOCK_NAME = "supervisor.lock"
-_MAX_RECORD_BYTES = 64 * 1024
 
 
 class AlreadyRunning(PoolError):
@@ -152,17 +100,6 @@ def read_lock_holder(data_dir: Path) -> LockHolder | None:
             return msgspec.json.decode(file.read(_MAX_RECORD_BYTES), type=LockHolder)
     except (OSError, *DECODE_ERRORS):
         return None  # a courtesy to people and a hint to clients; the lock itself never depends on it
-
-
-def find_supervisor_socket(expected: Path, data_dir: Path) -> Path:
-    """The socket to connect to: the expected one, or, where there is none, the one the directory's holder names.
-
-    They differ when the supervisor was started with another environment, say without a runtime directory.
-    """
-    if expected.exists():
-        return expected
-    holder = read_lock_holder(data_dir)
-    return expected if holder is None else Path(holder.socket)
 
 
 def _open_lock(path: Path) -> int:
