@@ -15,7 +15,6 @@ Record = dict[str, Any]
 _STYLES = {"alert": "yellow", "failed": "red", "refused": "red", "interrupted": "yellow", "ok": "green"}
 _SKIP_REASONS = {
     "disabled": "it does not beat for this; see agents.{agent}.heartbeat in the settings: every, wake",
-    "already-running": "a beat of it is under way",
     "outside-active-hours": "it is outside its active hours",
     "requests-in-flight": "its conversation is in a turn; the beat comes when that has ended",
     "not-due": "it is not due",

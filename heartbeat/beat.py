@@ -4,21 +4,20 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 import msgspec
 import trio
 
 from errors import PoolError, PoolSaturated, RequestTimeout, UsageError
-from heartbeat import answers
-from heartbeat.answers import BeatKind, ClassifiedAnswer, SilentAnswer, classify_answer, compose_prompt
+from heartbeat.answers import AlertAnswer, BeatKind, classify_answer, compose_prompt
 from heartbeat.beat_store import BeatStore
 from heartbeat.checklist import Checklist, ChecklistState, read_checklist
 from heartbeat.delivery.channel import TEXT_LIMIT, Alert, EventPublisher
 from heartbeat.delivery.targets import EVENTS
-from heartbeat.gates import GateFacts, Skip, SkipReason, evaluate_gates
+from heartbeat.gates import GateFacts, SkipReason, first_shut_gate
 from heartbeat.ports import AlertPort, BeatAnswer, BeatRequest, BeatRunPort, EventPort, TransactionFactory
-from heartbeat.records import BeatInProgress, BeatOutcome, BeatReport
+from heartbeat.records import BeatInProgress, BeatOutcome, BeatReport, unrun_beat
 from heartbeat.schedule import BeatSchedule
 from heartbeat.settings import HeartbeatSettings
 from heartbeat.system_events import RESULT_KINDS, SystemEvent
@@ -75,26 +74,11 @@ class BeatAdmission:
     def _decide(
         self, target: BeatTarget, reason: WakeReason, wall: float, checklist: Checklist | None
     ) -> BeatAdmitted | BeatRejected:
+        member, due = self._schedule.get(target.agent), self._schedule.due_of(target.agent)
         events = self._events.unclaimed(target.session)
         problem = checklist.problem if checklist is not None else ""
-        decision = evaluate_gates(self._facts(target, reason, wall, events, checklist), reason, trio.current_time())
-        if isinstance(decision, Skip):
-            return BeatRejected(decision.reason, problem, self._retry_at(target, decision.reason, reason, wall, events))
-        return BeatAdmitted(events, problem)
-
-    def _facts(
-        self,
-        target: BeatTarget,
-        reason: WakeReason,
-        wall: float,
-        events: Sequence[SystemEvent],
-        checklist: Checklist | None,
-    ) -> GateFacts:
-        member = self._schedule.get(target.agent)
-        due = self._schedule.due_of(target.agent)
-        return GateFacts(
+        facts = GateFacts(
             enabled=member is not None and _is_enabled(member.settings, reason),
-            is_running=False,  # a target's beats come one after the other
             is_active_hour=member is None or member.window.is_active(wall),
             is_busy=self._runs.is_busy(target.session),
             skip_when_busy=member is None or member.settings.skip_when_busy,
@@ -104,15 +88,12 @@ class BeatAdmission:
             has_events=bool(events),
             checklist=None if checklist is None else checklist.state,
         )
-
-    def _retry_at(
-        self, target: BeatTarget, gate: SkipReason, reason: WakeReason, wall: float, events: Sequence[SystemEvent]
-    ) -> float | None:
-        """Only events wait for the active hours to start."""
-        member = self._schedule.get(target.agent)
-        if gate is not SkipReason.OUTSIDE_ACTIVE_HOURS or member is None or reason is WakeReason.INTERVAL or not events:
-            return None
-        return member.window.next_start(wall)
+        gate = first_shut_gate(facts, reason, trio.current_time())
+        if gate is None:
+            return BeatAdmitted(events, problem)
+        # Only events wait for the active hours to start.
+        waits = gate is SkipReason.OUTSIDE_ACTIVE_HOURS and reason is not WakeReason.INTERVAL and bool(events)
+        return BeatRejected(gate, problem, member.window.next_start(wall) if waits and member is not None else None)
 
     async def _read_checklist(self, target: BeatTarget) -> Checklist:
         workspace = self._runs.workspace_of(target.agent, target.session)
@@ -189,15 +170,7 @@ class BeatRunner:
 
     def _skip(self, target: BeatTarget, reason: WakeReason, refused: BeatRejected) -> BeatResult:
         wall = self._ports.wall()
-        report = BeatReport(
-            agent=target.agent,
-            session=target.session,
-            reason=reason,
-            outcome=BeatOutcome.SKIPPED,
-            at=wall,
-            skipped=refused.reason,
-            problem=refused.problem,
-        )
+        report = unrun_beat(target, reason, wall, skipped=refused.reason, problem=refused.problem)
         self._store.save_report(report)
         if refused.reason is SkipReason.BUSY:
             return BeatResult(report, BeatBusy())
@@ -278,9 +251,20 @@ class BeatRunner:
 
     def _conclude(self, begun: BeatInProgress, answer: BeatAnswer) -> BeatResult:
         """Classify the answer and hand over its alert. All of it becomes durable in one step, or the beat continues."""
-        verdict = self._classify(begun, answer)
+        settings = self.settings_of(begun.request.agent)
+        verdict = classify_answer(
+            _truncated(answer.text),
+            kind=begun.kind,
+            ack_max_chars=settings.ack_max_chars,
+            has_media=bool(answer.media),
+            exec_always_deliver=settings.exec_always_deliver,
+            summary=begun.summary,
+        )
         with self._ports.transaction():
-            outcome, problem = self._hand_over(begun, verdict, answer.media)
+            if isinstance(verdict, AlertAnswer):
+                outcome, problem = self._raise_alert(begun, verdict, answer.media)
+            else:
+                outcome, problem = BeatOutcome.SILENT, begun.problem
             self._ports.events.acknowledge(begun.request.session, begun.events)
             self._store.delete_in_progress(begun.target)
             report = self._report(begun, outcome, text=answer.text, problem=problem)
@@ -289,30 +273,8 @@ class BeatRunner:
             self._ports.runs.mark_active(begun.request.session)
         return BeatResult(report, BeatRan())
 
-    def _classify(self, begun: BeatInProgress, answer: BeatAnswer) -> ClassifiedAnswer:
-        settings = self.settings_of(begun.request.agent)
-        return classify_answer(
-            _truncated(answer.text),
-            kind=begun.kind,
-            ack_max_chars=settings.ack_max_chars,
-            has_media=bool(answer.media),
-            exec_always_deliver=settings.exec_always_deliver,
-            summary=begun.summary,
-        )
-
-    def _hand_over(
-        self, begun: BeatInProgress, verdict: ClassifiedAnswer, media: tuple[str, ...]
-    ) -> tuple[BeatOutcome, str]:
-        match verdict:
-            case SilentAnswer():
-                return BeatOutcome.SILENT, begun.problem
-            case answers.AlertAnswer():
-                return self._raise_alert(begun, verdict, media)
-            case _:
-                assert_never(verdict)
-
     def _raise_alert(
-        self, begun: BeatInProgress, verdict: answers.AlertAnswer, media: tuple[str, ...]
+        self, begun: BeatInProgress, verdict: AlertAnswer, media: tuple[str, ...]
     ) -> tuple[BeatOutcome, str]:
         target, wall = begun.target, self._ports.wall()
         shown, about = self._store.alert_dedupe(target.agent), begun.request.text if begun.events else ""
@@ -321,8 +283,7 @@ class BeatRunner:
             return BeatOutcome.REPEATED, begun.problem
         alert = Alert(
             id=begun.subject,
-            agent=target.agent,
-            session=target.session,
+            **target._asdict(),
             text=verdict.text,
             reason=begun.reason,
             ts=wall,
@@ -348,8 +309,7 @@ class BeatRunner:
         self, begun: BeatInProgress, outcome: BeatOutcome, *, text: str = "", error: str = "", problem: str = ""
     ) -> BeatReport:
         return BeatReport(
-            agent=begun.request.agent,
-            session=begun.request.session,
+            **begun.target._asdict(),
             reason=begun.reason,
             outcome=outcome,
             at=begun.at,

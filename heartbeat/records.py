@@ -47,6 +47,30 @@ class BeatReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     alert: str = ""
 
 
+def unrun_beat(
+    target: BeatTarget,
+    reason: WakeReason,
+    at: float,
+    *,
+    skipped: SkipReason | None = None,
+    problem: str = "",
+    error: str = "",
+) -> BeatReport:
+    """The report of a beat without a run: skipped, or (with ``error``) ended by a defect. ``at`` is Unix time."""
+    outcome = BeatOutcome.FAILED if error else BeatOutcome.SKIPPED
+    agent, session = target
+    return BeatReport(
+        agent=agent,
+        session=session,
+        reason=reason,
+        outcome=outcome,
+        at=at,
+        skipped=skipped,
+        problem=problem,
+        error=error,
+    )
+
+
 class BeatInProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A beat with events, kept from before its run until they are acknowledged; the next supervisor continues it.
 

@@ -178,12 +178,6 @@ class BeatSchedule:
         self._due: dict[str, float] = {}
         self._due_since: dict[str, float] = {}
 
-    def __len__(self) -> int:
-        return len(self._agents)
-
-    def __contains__(self, agent: str) -> bool:
-        return agent in self._agents
-
     def agents(self) -> Mapping[str, AgentSchedule]:
         """Every agent, in the order of the settings."""
         return self._agents

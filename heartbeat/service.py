@@ -13,7 +13,7 @@ from heartbeat.beat import BeatPorts, BeatResult, BeatRunner
 from heartbeat.beat_store import BeatStore
 from heartbeat.gates import SkipReason
 from heartbeat.ports import Documents
-from heartbeat.records import BeatOutcome, BeatReport, HeartbeatStatus
+from heartbeat.records import BeatOutcome, BeatReport, HeartbeatStatus, unrun_beat
 from heartbeat.schedule import AgentSchedule, BeatSchedule
 from heartbeat.settings import HeartbeatSettings
 from heartbeat.system_events import SystemEvent
@@ -41,7 +41,7 @@ class _Waiter:
         self.report: BeatReport | None = None
         self.done = trio.Event()
 
-    def set_report(self, report: BeatReport) -> None:
+    def answer(self, report: BeatReport) -> None:
         self.report = report
         self.done.set()
 
@@ -238,7 +238,7 @@ class Heartbeat:
             if comes_later and waiter.deadline > now:
                 self._waiters.setdefault(target, []).append(waiter)
             else:
-                waiter.set_report(performed.report)
+                waiter.answer(performed.report)
         self._rearm()
 
     def _advance(self, target: BeatTarget, now: float) -> None:
@@ -248,14 +248,8 @@ class Heartbeat:
 
     def _internal_error(self, target: BeatTarget, reason: WakeReason) -> BeatResult:
         settings = self._runner.settings_of(target.agent)
-        report = BeatReport(
-            agent=target.agent,
-            session=target.session,
-            reason=reason,
-            outcome=BeatOutcome.FAILED,
-            at=self._ports.wall(),
-            error="a defect of the supervisor; its log has the traceback",
-        )
+        error = "a defect of the supervisor; its log has the traceback"
+        report = unrun_beat(target, reason, self._ports.wall(), error=error)
         self._store.save_report(report)
         return BeatResult(report, BeatFailed(settings.max_retries, float(settings.retry_delay)))
 
@@ -284,20 +278,13 @@ class Heartbeat:
             f"events wake it again in {until - now:.0f} s",
         )
         for waiter in self._waiters.pop(target, []):
-            waiter.set_report(self._held_report(target, WakeReason.WAKE))
+            waiter.answer(self._held_report(target, WakeReason.WAKE))
         if self._is_due(target):
             self._request(target, WakeReason.INTERVAL)  # the interval is not held
 
     def _held_report(self, target: BeatTarget, reason: WakeReason) -> BeatReport:
         """The report of a beat that the flood guard holds."""
-        return BeatReport(
-            agent=target.agent,
-            session=target.session,
-            reason=reason,
-            outcome=BeatOutcome.SKIPPED,
-            at=self._ports.wall(),
-            skipped=SkipReason.FLOOD_GUARD,
-        )
+        return unrun_beat(target, reason, self._ports.wall(), skipped=SkipReason.FLOOD_GUARD)
 
     def _is_due(self, target: BeatTarget) -> bool:
         """Whether the schedule waits for the target's beat."""

@@ -226,16 +226,6 @@ class WakeMachine:
     def __len__(self) -> int:
         return len(self._states)
 
-    @property
-    def running(self) -> int:
-        """Beats that have begun and not ended."""
-        return self._running
-
-    def is_running(self, target: BeatTarget) -> bool:
-        """Whether a beat of the target has begun and not ended."""
-        state = self._states.get(target)
-        return state is not None and state.running is not None
-
     def pending(self, target: BeatTarget) -> WakeReason | None:
         """The reason of the target's next beat; None if there is none, or only after a pause."""
         state = self._states.get(target)
@@ -361,11 +351,8 @@ class WakeMachine:
             table = self._urgent if state.pending is WakeReason.MANUAL else self._due
             table.set(target, min(times))
         else:
-            self._mark_idle(target, state, now)
-
-    def _mark_idle(self, target: BeatTarget, state: _TargetState, now: float) -> None:
-        self._idle[target] = state.relevant_until(now)
-        self._expire_idle(now)
+            self._idle[target] = state.relevant_until(now)
+            self._expire_idle(now)
 
     def _evict_idle(self) -> bool:
         """Make room for a new target by dropping the one that has been idle longest."""

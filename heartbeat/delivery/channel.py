@@ -1,6 +1,7 @@
 """Alerts, and the interfaces of the channels that deliver them."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 import msgspec
@@ -62,6 +63,38 @@ class DeliveryFailed(PoolError):
     def permanent(self) -> bool:
         """Whether the same alert would fail in the same way again."""
         return bool(self.details.get("permanent", False))
+
+
+class WebhookRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A webhook request that is ready to be sent. ``addresses``: where ``host`` was found, the only ones to connect to.
+
+    ``path`` is what follows the host in the URL; ``connect_timeout``: seconds for one connection to be made.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    authority: str
+    path: str
+    addresses: tuple[str, ...]
+    headers: Mapping[str, str]
+    body: bytes
+    connect_timeout: float
+
+    def __repr__(self) -> str:
+        return f"WebhookRequest({self.origin})"
+
+    @property
+    def origin(self) -> str:
+        """What errors show of the receiver: not the path, which is a secret with many services."""
+        return f"{self.scheme}://{self.authority}"
+
+
+class WebhookResponse(msgspec.Struct, frozen=True):
+    """The head of a reply. ``retry_after``: the header as it came."""
+
+    status: int
+    retry_after: str = ""
 
 
 class DeliveryChannel(Protocol):

@@ -11,9 +11,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import assert_never
+from typing import Any, assert_never
 
-import msgspec
 import structlog
 import trio
 
@@ -37,31 +36,6 @@ from wire.events import EventType
 from wire.framing import DECODE_ERRORS
 
 _EXCERPT_LENGTH = 200
-
-
-class _AlertEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """``to``: the channel and peer to which a front end delivers it; ``events`` = the session's followers."""
-
-    id: str
-    agent: str
-    to: str
-    reason: str
-    ts: float
-    text: str
-    media: tuple[str, ...]
-
-
-class _HeartbeatEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``state``: ``alert`` or ``undeliverable``; ``text`` is the beginning of it."""
-
-    state: str
-    id: str
-    agent: str
-    to: str
-    reason: str
-    text: str
-    attempts: int = 0
-    error: str = ""
 
 
 _OUTLET_ATTEMPTS = 12
@@ -171,30 +145,11 @@ class AlertDispatcher:
         """Publish for operators and, unless one of our channels delivers it elsewhere, for the session. Durable."""
         self._publish_monitor(alert, place, "alert")
         if place.is_carried:
-            event = _AlertEvent(
-                id=alert.id,
-                agent=alert.agent,
-                to=str(place),
-                reason=alert.reason,
-                ts=alert.ts,
-                text=alert.text,
-                media=alert.media,
-            )
+            event = {**_facts(alert, place), "ts": alert.ts, "text": alert.text, "media": alert.media}
             self._stream.publish(alert.session, EventType.ALERT, event)
 
-    def _publish_monitor(
-        self, alert: Alert, place: DeliveryTarget, state: str, *, attempts: int = 0, error: str = ""
-    ) -> None:
-        event = _HeartbeatEvent(
-            state=state,
-            id=alert.id,
-            agent=alert.agent,
-            to=str(place),
-            reason=alert.reason,
-            text=alert.text[:_EXCERPT_LENGTH],
-            attempts=attempts,
-            error=error,
-        )
+    def _publish_monitor(self, alert: Alert, place: DeliveryTarget, state: str, **failure: int | str) -> None:
+        event = {"state": state, **_facts(alert, place), "text": alert.text[:_EXCERPT_LENGTH], **failure}
         self._stream.publish(alert.session, EventType.HEARTBEAT, event)
 
     def _start_attempt(self, attempt: DeliveryAttempt) -> Sequence[OutboxAction]:
@@ -234,6 +189,11 @@ class AlertDispatcher:
     ) -> Sequence[OutboxAction]:
         now, wall = trio.current_time(), self._clock()
         return self._outbox.failed(attempt.alert.id, failure, max_attempts, now, wall)
+
+
+def _facts(alert: Alert, place: DeliveryTarget) -> dict[str, Any]:
+    """``to``: the channel and peer to which a front end delivers it; ``events`` = the session's followers."""
+    return {"id": alert.id, "agent": alert.agent, "to": str(place), "reason": alert.reason}
 
 
 _CONTROL_CODES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")

@@ -10,44 +10,43 @@ from collections.abc import Iterator
 
 import httpx
 
-from heartbeat.delivery.channel import DeliveryFailed
-from heartbeat.delivery.webhook import WebhookRequest, WebhookResponse
+from heartbeat.delivery.channel import DeliveryFailed, WebhookRequest, WebhookResponse
 
 _LONGEST_REASON = 200
 
 
 class HttpSender:
-    """Sends parcels. Making one reads the certificates that are trusted and blocks for some 20 ms."""
+    """Sends webhook requests. Making one reads the certificates that are trusted and blocks for some 20 ms."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._tls = httpx.create_ssl_context(trust_env=False) if tls is None else tls
 
-    async def send(self, parcel: WebhookRequest) -> WebhookResponse:
+    async def send(self, request: WebhookRequest) -> WebhookResponse:
         """Send it to the first of its addresses that can be reached; of the reply only the head is read.
 
         The caller bounds the time. Raises DeliveryFailed.
         """
         errors: list[httpx.HTTPError] = []
-        for address in parcel.addresses:
+        for address in request.addresses:
             try:
-                return await self._send_to(address, parcel)
+                return await self._send_to(address, request)
             except (httpx.ConnectError, httpx.ConnectTimeout) as exc:
                 errors.append(exc)  # nothing was sent: another address may do
             except httpx.HTTPError as exc:
-                raise DeliveryFailed(f"{parcel.origin} broke off: {_reason(exc)}") from exc
-        raise DeliveryFailed(f"{parcel.origin} cannot be reached: {_reason(errors[-1])}") from errors[-1]
+                raise DeliveryFailed(f"{request.origin} broke off: {_reason(exc)}") from exc
+        raise DeliveryFailed(f"{request.origin} cannot be reached: {_reason(errors[-1])}") from errors[-1]
 
-    async def _send_to(self, address: str, parcel: WebhookRequest) -> WebhookResponse:
-        url = httpx.URL(scheme=parcel.scheme, host=address, port=parcel.port, raw_path=parcel.path.encode())
-        request = httpx.Request(
+    async def _send_to(self, address: str, request: WebhookRequest) -> WebhookResponse:
+        url = httpx.URL(scheme=request.scheme, host=address, port=request.port, raw_path=request.path.encode())
+        sent = httpx.Request(
             "POST",
             url,
-            headers={"host": parcel.authority, **parcel.headers},
-            content=parcel.body,
-            extensions={"sni_hostname": parcel.host, "timeout": {"connect": parcel.connect_timeout}},
+            headers={"host": request.authority, **request.headers},
+            content=request.body,
+            extensions={"sni_hostname": request.host, "timeout": {"connect": request.connect_timeout}},
         )
         async with httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False) as transport:
-            response = await transport.handle_async_request(request)
+            response = await transport.handle_async_request(sent)
             await response.aclose()
             return WebhookResponse(response.status_code, response.headers.get("retry-after", ""))
 

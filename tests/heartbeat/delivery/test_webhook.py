@@ -40,8 +40,8 @@ def hook_at(url: str, **fields: Any) -> WebhookSettings:
 
 def a_webhook(url: str, tls: ssl.SSLContext | None = None, **fields: Any) -> WebhookChannel:
     hook = hook_at(url, **fields)
-    poster = HttpSender(tls or ssl.create_default_context())
-    return WebhookChannel({"ops": (hook, signing_key("ops", hook, {}))}, poster, lambda: WALL)
+    sender = HttpSender(tls or ssl.create_default_context())
+    return WebhookChannel({"ops": (hook, signing_key("ops", hook, {}))}, sender.send, lambda: WALL)
 
 
 async def failure_of(channel: WebhookChannel, peer: str = "ops") -> DeliveryFailed:
