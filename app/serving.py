@@ -67,7 +67,7 @@ class RunningServices:
         if not wanted and settings.min:
             wanted = [(self.settings.router.default_agent, "default", settings.min)]
         shelf = self.gateway.profile_cache  # no worker fits a session whose directory is not known yet
-        wanted = [each for each in wanted if not shelf.is_per_session(each[0])]
+        wanted = [each for each in wanted if not shelf.parts.profiles.has_workspace_per_session(each[0])]
         self.pool.submit(SetPrewarm(tuple([(await shelf.get(agent, role), count) for agent, role, count in wanted])))
 
     async def reload(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class RunningServices:
         agents, roles = shelf.parts.profiles.agent_names(), shelf.parts.profiles.role_names()
         yield from ((agent, role, None, None, None) for agent in agents for role in roles)
         for entry in self.gateway.sessions:
-            if shelf.is_per_session(entry.agent):
+            if shelf.parts.profiles.has_workspace_per_session(entry.agent):
                 if self.pool.placement(entry.key).worker is not None:
                     yield entry.agent, entry.role, entry.model, entry.thinking, entry.key
             elif entry.model is not None or entry.thinking is not None:

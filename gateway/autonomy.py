@@ -9,7 +9,7 @@ import trio
 
 from errors import PoolError, UsageError
 from gateway.gateway import Gateway
-from gateway.runs.run import Run, RunOutcome
+from gateway.runs.run import RunOutcome
 from gateway.sessions.sessions import SessionEntry
 from gateway.sessions.system_events import SystemEvents
 from gateway.status import AutonomyStats
@@ -37,12 +37,11 @@ class GatewayRuns:
     """Implements ``heartbeat.ports.BeatRunPort``."""
 
     def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
         self._intake = gateway.intake
         self._scheduler = gateway.scheduler
         self._sessions = gateway.sessions
-        self._session_admin = gateway.session_admin
         self._profile_cache = gateway.profile_cache
-        self._pool = gateway.pool
 
     def agent_of(self, session: str) -> str | None:
         """The agent that owns the session, or the default agent; None for an invalid key."""
@@ -65,21 +64,17 @@ class GatewayRuns:
         try:
             return _beat_answer(await run.wait())
         except trio.Cancelled:
-            self._abandon(run)
+            if not self._intake.is_closed:  # at shutdown it stays: the next supervisor asks for it
+                self._scheduler.abort(run)
             raise
 
     async def _begin_conversation(self, request: BeatRequest) -> None:
         """Unless the run itself was begun there in an earlier life. Raises AcquireTimeout where a turn does not end."""
         entry = self._entry(request.agent, request.session)  # another agent's is refused
         if entry is not None and entry.last_run != request.run_id:
-            await self._session_admin.start_new_conversation(
+            await self._gateway.session_admin.start_new_conversation(
                 request.session, earlier=request.earlier, within=request.timeout
             )
-
-    def _abandon(self, run: Run) -> None:
-        """Abort a run whose caller is gone. At shutdown it stays: the next supervisor asks for it."""
-        if not self._intake.is_closed:
-            self._scheduler.abort(run)
 
     def is_busy(self, session: str) -> bool:
         """Whether a turn of the session runs or waits for its worker."""
@@ -90,7 +85,7 @@ class GatewayRuns:
         entry = self._entry(agent, session)
         own = {} if entry is None else {"model": entry.model, "thinking": entry.thinking}
         profile = self._profile_cache.peek(session, agent, _role(entry), **own)
-        return profile is None or self._pool.has_room(session, profile)
+        return profile is None or self._gateway.pool.has_room(session, profile)
 
     def workspace_of(self, agent: str, session: str) -> str | None:
         """The agent's directory in that session; None where it is unknown."""

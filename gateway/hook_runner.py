@@ -49,7 +49,7 @@ def _load_package(point: EntryPoint) -> list[HookCallable]:
         loaded = point.load()
     except (Exception, SystemExit) as exc:  # whatever a hook file raises while it is imported
         raise UsageError(f"cannot load the gateway's hooks from {origin}: {_describe(exc)}") from exc
-    return _check([loaded] if names_of(loaded) else _find_decorated(loaded), origin)
+    return _check_hooks([loaded] if names_of(loaded) else _find_decorated(loaded), origin)
 
 
 def _load_file(path: Path) -> list[HookCallable]:
@@ -60,19 +60,17 @@ def _load_file(path: Path) -> list[HookCallable]:
     sys.modules[_MODULE] = module
     try:
         exec(_compile(path), vars(module))  # noqa: S102 - running the operator's file is what is asked for
-        return _check(_find_decorated(module), str(path))
-    except UsageError:
-        _restore_module(before)
-        raise
+        return _check_hooks(_find_decorated(module), str(path))
     except (Exception, SystemExit) as exc:  # whatever the file raises
-        _restore_module(before)
-        raise UsageError(f"cannot load the gateway's hooks: {_error_location(exc, path)}: {_describe(exc)}") from exc
-
-
-def _restore_module(module: ModuleType | None) -> None:
-    del sys.modules[_MODULE]
-    if module is not None:
-        sys.modules[_MODULE] = module
+        del sys.modules[_MODULE]
+        if before is not None:
+            sys.modules[_MODULE] = before
+        if isinstance(exc, UsageError):
+            raise
+        # the line of the file that failed, however deep the error was raised
+        lines = [frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if frame.filename == str(path)]
+        place = f"{path}:{lines[-1]}" if lines else str(path)
+        raise UsageError(f"cannot load the gateway's hooks: {place}: {_describe(exc)}") from exc
 
 
 def _compile(path: Path) -> CodeType:
@@ -90,23 +88,20 @@ def _find_decorated(module: object) -> list[HookCallable]:
     return [value for value in vars(module).values() if names_of(value)] if isinstance(module, ModuleType) else []
 
 
-def _check(hooks: list[HookCallable], origin: str) -> list[HookCallable]:
+def _check_hooks(hooks: list[HookCallable], origin: str) -> list[HookCallable]:
     if not hooks:
         raise UsageError(
             f"there are no hooks in {origin}; decorate functions with @hook(...) of gateway.hooks, or leave it out"
         )
-    for problem in filter(None, map(_problem, hooks)):
-        raise UsageError(f"cannot use the gateway's hooks: {problem}")
+    for hook in hooks:
+        prefix = f"cannot use the gateway's hooks: {location_of(hook)}: {hook_name(hook)} must"
+        try:
+            inspect.signature(hook).bind(object())
+        except TypeError:
+            raise UsageError(f"{prefix} take one argument, what happened") from None
+        if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
+            raise UsageError(f"{prefix} return its answer, not yield it")
     return hooks
-
-
-def _problem(hook: HookCallable) -> str | None:
-    try:
-        inspect.signature(hook).bind(object())
-    except TypeError:
-        return f"{location_of(hook)}: {hook_name(hook)} must take one argument, what happened"
-    is_stream = inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook)
-    return f"{location_of(hook)}: {hook_name(hook)} must return its answer, not yield it" if is_stream else None
 
 
 def hook_name(hook: HookCallable) -> str:
@@ -118,12 +113,6 @@ def location_of(hook: HookCallable) -> str:
     """Where a hook is written: ``file:line`` if known."""
     code = getattr(inspect.unwrap(hook), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(hook)
-
-
-def _error_location(exc: BaseException, path: Path) -> str:
-    """The line of the file that failed, however deep the error was raised."""
-    lines = [frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if frame.filename == str(path)]
-    return f"{path}:{lines[-1]}" if lines else str(path)
 
 
 def _describe(exc: BaseException) -> str:

@@ -1,6 +1,5 @@
 """The ``[gateway]`` settings: queues, limits, events; and what the gateway adds to agents' system prompts."""
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -150,10 +149,6 @@ def build_gateway_prompt(prompts: GatewayPrompts, *, is_woken: bool = False, has
     sections = (
         (is_woken if prompts.heartbeat is None else prompts.heartbeat, _HEARTBEAT),
         (is_woken or has_tasks if prompts.cron is None else prompts.cron, _CRON),
-        (prompts.media, _MEDIA.format(types=_join_suffixes(MEDIA_TYPES))),
+        (prompts.media, _MEDIA.format(types=", ".join(suffix.removeprefix(".") for suffix in MEDIA_TYPES))),
     )
     return "\n\n".join(text for is_wanted, text in sections if is_wanted) or None
-
-
-def _join_suffixes(suffixes: Iterable[str]) -> str:
-    return ", ".join(suffix.removeprefix(".") for suffix in suffixes)

@@ -220,7 +220,7 @@ class Attachments:
 
     def _release_session(self, port: AttachedSession) -> None:
         self.pool.listen_raw(port.session, None)
-        self._profile_cache.set_override(port.session, None)
+        self._profile_cache.overrides.pop(port.session, None)
 
     # --- whose session, which worker ----------------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class Attachments:
     def _create_session(self, session: str, profile: CapabilityProfile, agent: str, role: str) -> AttachedSession:
         self._sessions.ensure(session, agent, role, source=None, run=None)
         port = self._attached_sessions[session] = AttachedSession(session, profile, FRONT_ENDS[profile.dialect], self)
-        self._profile_cache.set_override(session, profile)
+        self._profile_cache.overrides[session] = profile
         self.pool.listen_raw(session, port)
         return port
 

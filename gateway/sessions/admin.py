@@ -22,11 +22,7 @@ from gateway.sessions.commands import (
     NewConversationCommand,
     ParsedCommand,
     QueueOnceCommand,
-    SetModelCommand,
-    SetQueueModeCommand,
-    SetReasoningCommand,
-    SetThinkingCommand,
-    SetVerboseCommand,
+    SetOptionCommand,
     StatusCommand,
     StopCommand,
 )
@@ -42,8 +38,15 @@ from router.keys import normalize_session_key
 from wire.events import EventType
 from wire.outputs import outputs_directory
 
-_PATCHABLE = ("label", "model", "thinking", "queue_mode", "verbose", "reasoning")
 _SWITCHES = ("verbose", "reasoning")
+_OPTION_LABELS = {
+    "model": "Model",
+    "thinking": "Thinking",
+    "queue_mode": "Messages while the session is busy",
+    "verbose": "Tool summaries",
+    "reasoning": "Reasoning",
+}
+_COMMAND_HOOKS: dict[str, HookName] = {"new": "command:new", "reset": "command:reset", "stop": "command:stop"}
 _ADMIN_PRIORITY = 1000
 """Above every priority that a front end can ask for: what an operator does to a session comes next."""
 
@@ -170,7 +173,9 @@ class SessionAdmin:
     def patch(self, changes: PatchRequest) -> SessionView:
         """Change a session's own settings. Raises UsageError: it is unknown, or another session has the label."""
         entry = self._require(changes.session)
-        given = {name: value for name in _PATCHABLE if (value := getattr(changes, name)) is not msgspec.UNSET}
+        given = {
+            name: value for name in ("label", *_OPTION_LABELS) if (value := getattr(changes, name)) is not msgspec.UNSET
+        }
         if given.get("label") is not None:
             self._check_label(entry.key, given["label"])
         for name, value in given.items():
@@ -251,9 +256,7 @@ class SessionAdmin:
         entry = self._require(key)
         self._stop(entry.key)
         async with self._scheduler.acquire_session(entry.key, priority=_ADMIN_PRIORITY):
-            transcript = self._drop_conversation(entry.key)
-            self._sessions.remove(entry.key)
-            self._system_events.discard(entry.key, tuple(SystemEventKind))
+            transcript = self._forget(entry.key)
         self._bus.publish(entry.key, EventType.SESSION_DELETED, {"transcript": transcript})
         await self._notify_end(entry, "deleted", transcript)
         if transcript is None:
@@ -271,9 +274,7 @@ class SessionAdmin:
                 profile = await self._profile_cache.for_session(entry)
                 async with self._pool.lease(entry.key, profile, spawn=False) as lease:
                     await lease.request("new_session", {})
-            transcript = self._drop_conversation(entry.key)
-            self._sessions.remove(entry.key)
-            self._system_events.discard(entry.key, tuple(SystemEventKind))
+            transcript = self._forget(entry.key)
         self._bus.publish(entry.key, EventType.SESSION_DELETED, {"transcript": None})
         await self._notify_end(entry, "moved", transcript)
 
@@ -282,10 +283,8 @@ class SessionAdmin:
         self._start_soon(self._compact, session, instructions)
 
     async def _notify_command(self, command: Literal["new", "reset", "stop"], entry: SessionEntry) -> None:
-        names: dict[str, HookName] = {"new": "command:new", "reset": "command:reset", "stop": "command:stop"}
-        await self._hooks.notify(
-            names[command], CommandReceived(command=command, session=entry.key, source=entry.source)
-        )
+        event = CommandReceived(command=command, session=entry.key, source=entry.source)
+        await self._hooks.notify(_COMMAND_HOOKS[command], event)
 
     async def _notify_end(self, entry: SessionEntry, reason: str, transcript: str | None) -> None:
         await self._hooks.notify("session:end", _lifecycle(entry, reason, transcript))
@@ -298,6 +297,13 @@ class SessionAdmin:
         self._bus.publish(session, EventType.SESSION_RESET, {"transcript": old})
         return old
 
+    def _forget(self, session: str) -> str | None:
+        """The same, and remove the session."""
+        transcript = self._drop_conversation(session)
+        self._sessions.remove(session)
+        self._system_events.discard(session, tuple(SystemEventKind))
+        return transcript
+
     async def _compact(self, session: str, instructions: str | None) -> None:
         try:
             entry = self._require(session)
@@ -308,11 +314,8 @@ class SessionAdmin:
             ):
                 await lease.request("compact", {} if instructions is None else {"instructions": instructions})
         except PoolError as exc:
-            self._bus.publish(
-                session,
-                EventType.ERROR,
-                {"severity": "error", "phase": "model", "message": f"the conversation was not summarised: {exc}"},
-            )
+            error = {"severity": "error", "phase": "model", "message": f"the conversation was not summarised: {exc}"}
+            self._bus.publish(session, EventType.ERROR, error)
 
 
 def _lifecycle(entry: SessionEntry, reason: str, transcript: str | None = None) -> SessionLifecycle:
@@ -339,7 +342,7 @@ class SlashCommands:
         self._sessions = sessions
         self._session_admin = actions
 
-    async def execute(self, command: ParsedCommand, request: RunRequest) -> str:  # noqa: C901, PLR0911  # one line a command
+    async def execute(self, command: ParsedCommand, request: RunRequest) -> str:  # one line a command
         """Carry out a command; returns its answer."""
         session = request.session
         match command:
@@ -353,16 +356,8 @@ class SlashCommands:
             case CompactCommand():
                 self._session_admin.compact(session, command.instructions)
                 return "The conversation will be summarised as soon as the session is free."
-            case SetModelCommand():
-                return self._set(session, "model", command.model, "Model")
-            case SetThinkingCommand():
-                return self._set(session, "thinking", command.level, "Thinking")
-            case SetQueueModeCommand():
-                return self._set(session, "queue_mode", command.mode, "Messages while the session is busy")
-            case SetVerboseCommand():
-                return self._set(session, "verbose", command.on, "Tool summaries")
-            case SetReasoningCommand():
-                return self._set(session, "reasoning", command.on, "Reasoning")
+            case SetOptionCommand(name, value):
+                return self._set(session, name, value)
             case CommandReply():
                 return command.text
             case QueueOnceCommand():
@@ -381,10 +376,10 @@ class SlashCommands:
         ended = f" Ended with it: {running}." if running else ""
         return f"A new conversation begins; the earlier one is kept.{ended}"
 
-    def _set(self, session: str, name: str, value: object, label: str) -> str:
+    def _set(self, session: str, name: str, value: object) -> str:
         entry = self._sessions.get(session)
         if entry is not None:
             setattr(entry, name, value)
             self._sessions.save(entry)
         words: dict[object, str] = {None: "as the settings say", True: "on", False: "off"}
-        return f"{label}: {words.get(value, value)}."
+        return f"{_OPTION_LABELS[name]}: {words.get(value, value)}."

@@ -45,7 +45,8 @@ class ProfileCache:
         self._data_dir = data_dir
         self._cache: OrderedDict[_CacheKey, CapabilityProfile] = OrderedDict()
         self._checked: set[tuple[str, str]] = set()
-        self._overrides: dict[str, CapabilityProfile] = {}
+        self.overrides: dict[str, CapabilityProfile] = {}
+        """Profiles of sessions that take the place of those of their agent and role."""
 
     def reconfigure(self, parts: AgentParts) -> None:
         """Other settings: every profile is built again."""
@@ -59,33 +60,16 @@ class ProfileCache:
             build_profile(self.parts.profiles, agent, role, "/")
             self._checked.add((agent, role))
 
-    def set_override(self, session: str, profile: CapabilityProfile | None) -> None:
-        """Use this profile for the session; None = that of its agent and role again."""
-        if profile is None:
-            self._overrides.pop(session, None)
-        else:
-            self._overrides[session] = profile
-
-    def override(self, session: str) -> CapabilityProfile | None:
-        """The profile set by ``set_override``."""
-        return self._overrides.get(session)
-
     def peek(
         self, session: str, agent: str, role: str, *, model: str | None = None, thinking: str | None = None
     ) -> CapabilityProfile | None:
         """The same as ``get`` without waiting; None if the cache does not hold the profile."""
-        profile = self._overrides.get(session) or self._cache.get(self._cache_key(agent, role, session))
-        if profile is None or (model is None and thinking is None):
-            return profile
-        return _with_session_model(profile, model, thinking)
+        profile = self.overrides.get(session) or self._cache.get(self._cache_key(agent, role, session))
+        return None if profile is None else _with_session_model(profile, model, thinking)
 
     def workspace_of(self, agent: str, role: str, session: str) -> str:
         """Where the agent works in that role, for that session; need not be there yet. Raises UsageError."""
         return find_workspace(self.parts.router, self.parts.profiles, agent, role, self._data_dir, session=session).path
-
-    def is_per_session(self, agent: str) -> bool:
-        """Whether each session of the agent has a profile of its own, since it works in a directory of its own."""
-        return self.parts.profiles.has_workspace_per_session(agent)
 
     async def get(
         self,
@@ -103,10 +87,10 @@ class ProfileCache:
         Raises UsageError for an unknown agent or role, and where the workspace cannot be had.
         """
         place = self._cache_key(agent, role, session)
-        profile = self._overrides.get(session or "") or self._cache.get(place) or await self._build_and_cache(place)
+        profile = self.overrides.get(session or "") or self._cache.get(place) or await self._build_and_cache(place)
         if place in self._cache:
             self._cache.move_to_end(place)
-        return profile if model is None and thinking is None else _with_session_model(profile, model, thinking)
+        return _with_session_model(profile, model, thinking)
 
     async def for_session(self, entry: SessionEntry) -> CapabilityProfile:
         """The same for a session as it is set now."""
@@ -136,5 +120,7 @@ class ProfileCache:
 
 
 def _with_session_model(profile: CapabilityProfile, model: str | None, thinking: str | None) -> CapabilityProfile:
+    if model is None and thinking is None:
+        return profile
     provider, slash, name = (model or "").partition("/")
     return with_soft(profile, provider=provider if slash else None, model=name if slash else model, thinking=thinking)

@@ -34,16 +34,14 @@ class StatusCommand(msgspec.Struct, frozen=True):
     """Answer with the state of the session."""
 
 
-class SetModelCommand(msgspec.Struct, frozen=True):
-    """Use this model in the session from the next turn on; None = the agent's own again. May not exist."""
+class SetOptionCommand(msgspec.Struct, frozen=True):
+    """Change one setting of the session, a field of ``SessionData``; None = as the settings or the agent say.
 
-    model: str | None
+    A model, used from the next turn on, may not exist.
+    """
 
-
-class SetThinkingCommand(msgspec.Struct, frozen=True):
-    """Think this hard in the session; None = as the agent's definition says."""
-
-    level: ThinkingLevel | None
+    name: Literal["model", "thinking", "queue_mode", "verbose", "reasoning"]
+    value: str | bool | None
 
 
 class CompactCommand(msgspec.Struct, frozen=True):
@@ -52,29 +50,11 @@ class CompactCommand(msgspec.Struct, frozen=True):
     instructions: str | None
 
 
-class SetQueueModeCommand(msgspec.Struct, frozen=True):
-    """What happens to messages of the session while it is busy; None = as the settings say."""
-
-    mode: QueueMode | None
-
-
 class QueueOnceCommand(msgspec.Struct, frozen=True):
     """No command to answer but a message for the agent: ``text``, with a queue mode of its own."""
 
     mode: QueueMode
     text: str
-
-
-class SetVerboseCommand(msgspec.Struct, frozen=True):
-    """Show what the tools do, in the session's answers."""
-
-    on: bool
-
-
-class SetReasoningCommand(msgspec.Struct, frozen=True):
-    """Show what the model thinks, in the session's answers."""
-
-    on: bool
 
 
 class CommandReply(msgspec.Struct, frozen=True):
@@ -87,23 +67,17 @@ ParsedCommand = (
     NewConversationCommand
     | StopCommand
     | StatusCommand
-    | SetModelCommand
-    | SetThinkingCommand
+    | SetOptionCommand
     | CompactCommand
-    | SetQueueModeCommand
     | QueueOnceCommand
-    | SetVerboseCommand
-    | SetReasoningCommand
     | CommandReply
 )
 
 _COMMAND = re.compile(r"/([A-Za-z]{1,16})(?:@\w{1,64})?(?:\s|$)")
 _MAX_MODEL_CHARS = 200
 _DEFAULT = "default"
-_FORCE = "force"
 _LEVELS: Mapping[str, ThinkingLevel] = {level: level for level in get_args(ThinkingLevel)}
 _MODES: Mapping[str, QueueMode] = {mode.value: mode for mode in QueueMode}
-_SWITCH: Mapping[str, bool] = {"on": True, "off": False}
 
 
 class CommandSpec(NamedTuple):
@@ -129,24 +103,20 @@ def help_text() -> str:
     return "\n".join(f"{command.usage} - {command.help}" for command in COMMANDS.values())
 
 
-def _without_arguments(parsed: ParsedCommand) -> Callable[[str], ParsedCommand | None]:
-    return lambda rest: None if rest else parsed
-
-
 def _new_conversation(command: Literal["new", "reset"]) -> Callable[[str], ParsedCommand | None]:
-    forms = {"": NewConversationCommand(command), _FORCE: NewConversationCommand(command, force=True)}
+    forms = {"": NewConversationCommand(command), "force": NewConversationCommand(command, force=True)}
     return lambda rest: forms.get(rest.lower())
 
 
 def _model(rest: str) -> ParsedCommand | None:
     if not rest or len(rest) > _MAX_MODEL_CHARS or rest.split() != [rest] or not rest.isprintable():
         return None
-    return SetModelCommand(None if rest.lower() == _DEFAULT else rest)
+    return SetOptionCommand("model", None if rest.lower() == _DEFAULT else rest)
 
 
 def _thinking(rest: str) -> ParsedCommand | None:
-    level = _LEVELS.get(rest.lower())
-    return SetThinkingCommand(level) if level or rest.lower() == _DEFAULT else None
+    level = rest.lower()
+    return SetOptionCommand("thinking", _LEVELS.get(level)) if level in {*_LEVELS, _DEFAULT} else None
 
 
 def _queue(rest: str) -> ParsedCommand | None:
@@ -154,15 +124,12 @@ def _queue(rest: str) -> ParsedCommand | None:
     mode = _MODES.get(word.lower())
     if text:
         return QueueOnceCommand(mode, text) if mode else None
-    return SetQueueModeCommand(mode) if mode or word.lower() == _DEFAULT else None
+    return SetOptionCommand("queue_mode", mode) if mode or word.lower() == _DEFAULT else None
 
 
-def _switch(kind: Callable[[bool], ParsedCommand]) -> Callable[[str], ParsedCommand | None]:
-    def read(rest: str) -> ParsedCommand | None:
-        on = _SWITCH.get(rest.lower())
-        return None if on is None else kind(on)
-
-    return read
+def _switch(name: Literal["verbose", "reasoning"]) -> Callable[[str], ParsedCommand | None]:
+    forms = {"on": SetOptionCommand(name, value=True), "off": SetOptionCommand(name, value=False)}
+    return lambda rest: forms.get(rest.lower())
 
 
 def _help(rest: str) -> ParsedCommand | None:
@@ -181,7 +148,7 @@ COMMANDS: Mapping[str, CommandSpec] = {
     "reset": CommandSpec("/reset [force]", "the same as /new", _new_conversation("reset")),
     # whatever else is said with it: who wants something stopped does not want to be told how to write it
     "stop": CommandSpec("/stop", "end the running turn and drop what waits behind it", lambda _rest: StopCommand()),
-    "status": CommandSpec("/status", "what the session is doing", _without_arguments(StatusCommand())),
+    "status": CommandSpec("/status", "what the session is doing", lambda rest: None if rest else StatusCommand()),
     "model": CommandSpec("/model NAME|default", "use another model in this session", _model),
     "think": CommandSpec(f"/think {'|'.join(_LEVELS)}|default", "how hard the model thinks in this session", _thinking),
     "compact": CommandSpec(
@@ -194,8 +161,8 @@ COMMANDS: Mapping[str, CommandSpec] = {
         "what becomes of messages while the session is busy; with a text, for that message only",
         _queue,
     ),
-    "verbose": CommandSpec("/verbose on|off", "show what the tools do", _switch(SetVerboseCommand)),
-    "reasoning": CommandSpec("/reasoning on|off", "show what the model thinks", _switch(SetReasoningCommand)),
+    "verbose": CommandSpec("/verbose on|off", "show what the tools do", _switch("verbose")),
+    "reasoning": CommandSpec("/reasoning on|off", "show what the model thinks", _switch("reasoning")),
     "help": CommandSpec("/help [COMMAND]", "this list, or one line of it", _help),
 }
 """Every command by its name, in the order of the help."""

@@ -57,11 +57,7 @@ def _read_tail(path: Path, limit: int) -> list[dict[str, Any]]:
             if line.type == "message" and line.message is not None:
                 messages.append(line.message)
     for message in messages:
-        _strip_steer_mark(message)
+        match message:
+            case {"origin": "steer", "content": [{"type": "text", "text": str(text)} as block, *_]}:
+                block["text"] = text.removeprefix(STEER_PREFIX)
     return list(messages)
-
-
-def _strip_steer_mark(message: dict[str, Any]) -> None:
-    match message:
-        case {"origin": "steer", "content": [{"type": "text", "text": str(text)} as block, *_]}:
-            block["text"] = text.removeprefix(STEER_PREFIX)

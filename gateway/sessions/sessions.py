@@ -138,7 +138,7 @@ class SessionTable:
         """The session of this key, if it is remembered. Looking is no use of it."""
         return self._without_transcript.get(key) or self._with_transcript.get(key)
 
-    def ensure(self, key: str, agent: str, role: str, *, wall_now: float) -> tuple[SessionEntry, list[SessionEntry]]:
+    def use(self, key: str, agent: str, role: str, *, wall_now: float) -> tuple[SessionEntry, list[SessionEntry]]:
         """The session of this key, made if need be, as the one used last; with those that were forgotten for it.
 
         ``agent`` and ``role`` become the session's. Raises PoolSaturated when the book is full of busy sessions.
@@ -155,14 +155,13 @@ class SessionTable:
 
     def set_transcript(self, key: str, transcript: str | None) -> SessionEntry | None:
         """The session's conversation is in this file from now on; None = in none yet. No-op for an unknown session."""
-        entry = self.remove(key)
+        entry = self._pop(key)
         if entry is not None:
             entry.transcript = transcript
             self._table_of(entry)[key] = entry
         return entry
 
-    def remove(self, key: str) -> SessionEntry | None:
-        """Remove a session; returns what it was."""
+    def _pop(self, key: str) -> SessionEntry | None:
         return self._without_transcript.pop(key, None) or self._with_transcript.pop(key, None)
 
     def load(self, rows: Iterable[SessionRow]) -> list[str]:
@@ -207,7 +206,7 @@ def _pop_idle(entries: OrderedDict[str, SessionEntry]) -> SessionEntry | None:
     return None
 
 
-class Sessions:
+class Sessions(SessionTable):
     """All sessions by key. Every change is written behind; what a run needs is flushed with the run's own steps."""
 
     def __init__(
@@ -223,8 +222,7 @@ class Sessions:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """``is_busy``: whether a run of the session is running or waiting."""
-        self._table = SessionTable(settings)
-        self.get = self._table.get
+        super().__init__(settings)
         self._is_busy = is_busy
         self._store = store
         self._bus = bus
@@ -233,22 +231,13 @@ class Sessions:
         self._start_soon = start_soon
         self._clock = clock
 
-    def __iter__(self) -> Iterator[SessionEntry]:
-        return iter(self._table)
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._table
-
     def load(self, rows: Iterable[SessionRow]) -> list[str]:
         """Take over what the store held; the pool learns which conversation is in which file.
 
         Returns the keys of those whose settings were damaged and are lost.
         """
-        damaged = self._table.load(rows)
-        for entry in self._table:
+        damaged = super().load(rows)
+        for entry in self:
             if entry.transcript is not None:
                 self._pool.submit(SessionKnown(entry.key, entry.transcript))
         return damaged
@@ -290,7 +279,7 @@ class Sessions:
         """
         self.check_agent(key, agent)
         is_new = self.get(key) is None
-        entry, forgotten = self._table.ensure(key, agent, role, wall_now=self._clock())
+        entry, forgotten = self.use(key, agent, role, wall_now=self._clock())
         for old in forgotten:
             self._store.delete_session(old.key)
         if source is not None:
@@ -305,9 +294,9 @@ class Sessions:
 
     def mark_active(self, key: str) -> None:
         """Count a known session as used now."""
-        entry = self._table.get(key)
+        entry = self.get(key)
         if entry is not None:
-            self._table.ensure(key, entry.agent, entry.role, wall_now=self._clock())
+            self.use(key, entry.agent, entry.role, wall_now=self._clock())
             self.save(entry)
 
     def save(self, entry: SessionEntry) -> None:
@@ -316,7 +305,7 @@ class Sessions:
 
     def clear_last_run(self, key: str) -> None:
         """Record that the session's conversation is not that of its latest run."""
-        entry = self._table.get(key)
+        entry = self.get(key)
         if entry is not None:
             entry.last_run = None
             self.save(entry)
@@ -324,30 +313,30 @@ class Sessions:
     def record_transcript(self, key: str) -> None:
         """Write down which file the session's conversation is in, where that is news."""
         transcript = self._pool.transcript_of(key)
-        entry = self._table.get(key)
+        entry = self.get(key)
         if entry is not None and transcript is not None and entry.transcript != transcript:
-            self._table.set_transcript(key, transcript)
+            self.set_transcript(key, transcript)
             self.save(entry)
 
     def drop_transcript(self, key: str) -> str | None:
         """The session begins a new conversation; returns the file of the old one."""
-        entry = self._table.get(key)
+        entry = self.get(key)
         old = entry.transcript if entry is not None else None
-        entry = self._table.set_transcript(key, None)
+        entry = self.set_transcript(key, None)
         if entry is not None:
             self.save(entry)
         return old
 
     def remove(self, key: str) -> SessionEntry | None:
         """Remove the session; returns what it was."""
-        entry = self._table.remove(key)
+        entry = self._pop(key)
         if entry is not None:
             self._store.delete_session(key)
         return entry
 
     def set_status(self, key: str, status: SessionStatus, reason: str) -> None:
         """Tell what the session is doing now, where that has changed."""
-        entry = self._table.get(key)
+        entry = self.get(key)
         if entry is None or entry.status is status:
             return
         was, entry.status = entry.status, status

@@ -26,7 +26,7 @@ _decode_running = msgspec.json.Decoder(BackgroundProcesses).decode
 
 
 class BackgroundCommands:
-    """One document for each session with background commands. Only ``left`` waits for the disk."""
+    """One document for each session with background commands. Only ``leftovers`` waits for the disk."""
 
     def __init__(self, documents: StoredDocuments) -> None:
         self._documents = documents
@@ -34,11 +34,13 @@ class BackgroundCommands:
 
     async def leftovers(self) -> dict[str, BackgroundProcesses]:
         """The commands that ran when the last supervisor was killed, by session. Raises StoreUnusable."""
-        return {session: _read_commands(body) for session, body in (await self._documents.load(_RUNNING_KIND)).items()}
-
-    def drop(self, session: str) -> None:
-        """Remove a session's entry of ``left`` after it was reported."""
-        self._documents.put(_RUNNING_KIND, session, None)
+        found: dict[str, BackgroundProcesses] = {}
+        for session, body in (await self._documents.load(_RUNNING_KIND)).items():
+            try:
+                found[session] = _decode_running(body)
+            except DECODE_ERRORS:
+                found[session] = BackgroundProcesses(1)  # how many they were is not known
+        return found
 
     def record(self, worker: str, session: str | None, commands: BackgroundProcesses) -> None:
         """The commands on a worker now, and their session (None: the conversation is over)."""
@@ -64,13 +66,6 @@ class BackgroundCommands:
         """The session's conversation is over; its commands are no longer reported."""
         for worker in [worker for worker, (key, _) in self._of_worker.items() if key == session]:
             self.record(worker, None, BackgroundProcesses())
-
-
-def _read_commands(body: bytes) -> BackgroundProcesses:
-    try:
-        return _decode_running(body)
-    except DECODE_ERRORS:
-        return BackgroundProcesses(1)  # how many they were is not known
 
 
 _KIND = "system_events"
@@ -117,11 +112,10 @@ class SystemEvents:
         self._queue.restore(events, now=trio.current_time(), wall_now=self._clock())
         self._persist()
         for session, commands in (await self._commands.leftovers()).items():
+            lost = BackgroundLost(worker=None, session=session, commands=commands, reason=_KILLED_REASON)
             with self._store.transaction():
-                self._on_background_lost(
-                    BackgroundLost(worker=None, session=session, commands=commands, reason=_KILLED_REASON)
-                )
-                self._commands.drop(session)
+                self._on_background_lost(lost)
+                self._documents.put(_RUNNING_KIND, session, None)
 
     async def run(self) -> None:
         """Drop events when they are too old, until cancelled; sleeps while there are none."""

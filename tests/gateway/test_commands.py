@@ -13,11 +13,7 @@ from gateway.sessions.commands import (
     NewConversationCommand,
     ParsedCommand,
     QueueOnceCommand,
-    SetModelCommand,
-    SetQueueModeCommand,
-    SetReasoningCommand,
-    SetThinkingCommand,
-    SetVerboseCommand,
+    SetOptionCommand,
     StatusCommand,
     StopCommand,
     help_text,
@@ -42,19 +38,19 @@ QUEUE_HELP = COMMANDS["queue"].help
             for text in ("/stop it, please", "  /STOP\n", "/Stop@OtherBot now", "/stop\nwhat you do")
         ),
         ("/status", StatusCommand()),
-        ("/model openai/gpt:5", SetModelCommand("openai/gpt:5")),
-        ("/model DEFAULT", SetModelCommand(None)),
-        ("/think high", SetThinkingCommand("high")),
-        ("/think Default", SetThinkingCommand(None)),
+        ("/model openai/gpt:5", SetOptionCommand("model", "openai/gpt:5")),
+        ("/model DEFAULT", SetOptionCommand("model", None)),
+        ("/think high", SetOptionCommand("thinking", "high")),
+        ("/think Default", SetOptionCommand("thinking", None)),
         ("/compact", CompactCommand(None)),
         ("/compact keep the  plan\nand names", CompactCommand("keep the  plan\nand names")),
-        ("/queue collect", SetQueueModeCommand(QueueMode.COLLECT)),
-        ("/queue default", SetQueueModeCommand(None)),
+        ("/queue collect", SetOptionCommand("queue_mode", QueueMode.COLLECT)),
+        ("/queue default", SetOptionCommand("queue_mode", None)),
         ("/queue Interrupt  do  this\n now", QueueOnceCommand(QueueMode.INTERRUPT, "do  this\n now")),
         ("/queue steer /stop", QueueOnceCommand(QueueMode.STEER, "/stop")),
-        ("/verbose on", SetVerboseCommand(on=True)),
-        ("/verbose OFF", SetVerboseCommand(on=False)),
-        ("/reasoning on", SetReasoningCommand(on=True)),
+        ("/verbose on", SetOptionCommand("verbose", value=True)),
+        ("/verbose OFF", SetOptionCommand("verbose", value=False)),
+        ("/reasoning on", SetOptionCommand("reasoning", value=True)),
         ("/help", CommandReply(help_text())),
         ("/help /queue", CommandReply(f"/queue steer|followup|collect|interrupt|default [TEXT] - {QUEUE_HELP}")),
     ],
@@ -117,6 +113,6 @@ def test_the_help_has_one_line_for_each_command_and_every_level_and_mode_can_be_
     assert [line.split()[0] for line in lines] == [f"/{name}" for name in COMMANDS]
     assert max(map(len, lines)) <= 160
     for level in get_args(ThinkingLevel):
-        assert parse_command(f"/think {level}") == SetThinkingCommand(level)
+        assert parse_command(f"/think {level}") == SetOptionCommand("thinking", level)
     for mode in QueueMode:
-        assert parse_command(f"/queue {mode}") == SetQueueModeCommand(mode)
+        assert parse_command(f"/queue {mode}") == SetOptionCommand("queue_mode", mode)

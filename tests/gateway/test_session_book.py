@@ -21,7 +21,7 @@ def book(sessions: int = 100) -> SessionTable:
 
 
 def use(sessions: SessionTable, key: str, at: float = 0.0, *, transcript: str | None = None) -> SessionEntry:
-    entry, _ = sessions.ensure(key, "main", "default", wall_now=at)
+    entry, _ = sessions.use(key, "main", "default", wall_now=at)
     if transcript is not None:
         sessions.set_transcript(key, transcript)
     return entry
@@ -95,11 +95,11 @@ def test_the_one_without_a_transcript_that_was_used_longest_ago_goes_first() -> 
     bare = use(sessions, "bare")
     later = use(sessions, "later")
     use(sessions, "bare")
-    assert sessions.ensure("new", "main", "default", wall_now=9.0)[1] == [later]
-    assert sessions.ensure("newer", "main", "default", wall_now=9.0)[1] == [bare]
+    assert sessions.use("new", "main", "default", wall_now=9.0)[1] == [later]
+    assert sessions.use("newer", "main", "default", wall_now=9.0)[1] == [bare]
     for key in ("new", "newer"):
         sessions.set_transcript(key, "t")
-    assert sessions.ensure("newest", "main", "default", wall_now=9.0)[1] == [told]
+    assert sessions.use("newest", "main", "default", wall_now=9.0)[1] == [told]
     assert keys(sessions) == ["newest", "new", "newer"]
 
 
@@ -122,7 +122,7 @@ def test_a_lower_limit_holds_from_the_next_new_session_on() -> None:
     sessions._settings.value = GatewaySettings(sessions=2)
     use(sessions, "a")
     assert len(sessions) == 4
-    assert [entry.key for entry in sessions.ensure("e", "main", "default", wall_now=0.0)[1]] == ["b", "c", "d"]
+    assert [entry.key for entry in sessions.use("e", "main", "default", wall_now=0.0)[1]] == ["b", "c", "d"]
     assert keys(sessions) == ["a", "e"]
 
 
@@ -138,7 +138,7 @@ def test_any_history_keeps_the_bound_and_forgets_only_what_is_idle(history: list
                 with pytest.raises(PoolSaturated):
                     use(sessions, key)
             case "use":
-                made, forgotten = sessions.ensure(key, "writer", "editor", wall_now=1.0)
+                made, forgotten = sessions.use(key, "writer", "editor", wall_now=1.0)
                 assert (made.agent, made.role, made is entry) == ("writer", "editor", entry is not None)
                 assert all(each in victims and each.key not in sessions for each in forgotten)
             case "tell" | "reset":
