@@ -26,8 +26,8 @@ from errors import PoolError, unwrap_exception_groups
 from gateway.autonomy import Autonomy, open_autonomy
 from gateway.events import EventBus
 from gateway.gateway import Gateway, open_gateway
-from gateway.hook_runner import HookRunner, installed_hooks, load_hooks
-from gateway.hooks import GatewayLifecycle
+from gateway.hook_types import GatewayLifecycle
+from gateway.hooks import HookRunner, installed_hooks, load_hooks
 from gateway.methods.operator import LogPage
 from gateway.methods.table import MethodTable
 from pool import LocalLauncher, Pool

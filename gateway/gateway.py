@@ -12,7 +12,7 @@ import trio
 from errors import UsageError
 from gateway.events import EventBus
 from gateway.front_ends.attachments import Attachments
-from gateway.hook_runner import HookRunner
+from gateway.hooks import HookRunner
 from gateway.runs.delegation import Delegation, TaskSessions
 from gateway.runs.intake import Intake
 from gateway.runs.registry import RunRegistry

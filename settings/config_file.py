@@ -74,7 +74,7 @@ def check_config(path: Path | None) -> list[str]:
 def _hooks_problems(settings: Settings) -> list[Problem]:
     if not settings.gateway.hooks:
         return []
-    from gateway.hook_runner import load_hooks  # noqa: PLC0415  # only this command needs it
+    from gateway.hooks import load_hooks  # noqa: PLC0415  # only this command needs it
 
     try:
         load_hooks(Path(settings.gateway.hooks))

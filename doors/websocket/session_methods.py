@@ -8,7 +8,7 @@ import msgspec
 from doors.websocket.frames import milliseconds
 from doors.websocket.method_request import MethodRequest, Params
 from errors import UsageError
-from gateway.runs.requests import Label, ModelName, SessionKeyText
+from gateway.requests import Label, ModelName, SessionKeyText
 from gateway.sessions.admin import SessionView
 from gateway.settings import QueueMode
 from profiles.settings import ThinkingLevel

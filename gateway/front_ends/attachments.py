@@ -16,8 +16,8 @@ from gateway.front_ends.attachment import Attachment
 from gateway.front_ends.lookup import ConversationLookup
 from gateway.front_ends.protocol import FRONT_ENDS, raw_object
 from gateway.front_ends.session import AttachedSession
+from gateway.requests import AttachRequest, SendRequest
 from gateway.runs.intake import Intake
-from gateway.runs.requests import AttachRequest, SendRequest
 from gateway.runs.run import Run
 from gateway.sessions.admin import SessionAdmin
 from gateway.sessions.agent_profiles import ProfileCache

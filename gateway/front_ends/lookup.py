@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from errors import UsageError
-from gateway.runs.requests import AttachRequest
+from gateway.requests import AttachRequest
 from gateway.sessions.sessions import Sessions
 from profiles import AgentSettings
 from profiles.command_line import AgentFlags

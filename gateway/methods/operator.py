@@ -7,7 +7,7 @@ import msgspec
 from gateway.autonomy import Autonomy
 from gateway.caller import Caller
 from gateway.gateway import Gateway
-from gateway.runs.requests import DrainRequest, EmptyRequest, ExplainRequest, LogTailRequest, WorkerRequest
+from gateway.requests import DrainRequest, EmptyRequest, ExplainRequest, LogTailRequest, WorkerRequest
 from gateway.status import GatewayStats, StatusDocument
 from pool import stimuli
 from pool.snapshot import SessionSnapshot

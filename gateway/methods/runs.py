@@ -7,7 +7,7 @@ import trio
 from errors import SubscriberBehind, UsageError
 from gateway.caller import Caller
 from gateway.gateway import Gateway
-from gateway.runs.requests import (
+from gateway.requests import (
     AbortRequest,
     AgentRequest,
     ApprovalRequest,

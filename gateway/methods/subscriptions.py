@@ -8,7 +8,7 @@ import trio
 from errors import SubscriberBehind, UsageError
 from gateway.caller import Caller
 from gateway.events import EventBus, EventCursor
-from gateway.runs.requests import SubscribeRequest, UnsubscribeRequest
+from gateway.requests import SubscribeRequest, UnsubscribeRequest
 from router.keys import normalize_session_key
 from store.records import StoreUnusable
 from wire.events import EventChannel, EventType

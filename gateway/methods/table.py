@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from errors import PoolClosed, UsageError
+from gateway import requests
 from gateway.autonomy import Autonomy
 from gateway.caller import NO_RESPONSE, Caller
 from gateway.gateway import Gateway
 from gateway.methods.operator import OperatorMethods, SupervisorPort
 from gateway.methods.runs import RunMethods
 from gateway.methods.subscriptions import SubscriptionMethods
-from gateway.runs import requests
-from gateway.runs.requests import (
+from gateway.requests import (
     AttachmentRequest,
     EmptyRequest,
     HeartbeatRunRequest,

@@ -9,12 +9,12 @@ import msgspec
 import trio
 
 from errors import PoolClosed, PoolError, RunAborted, UsageError
-from gateway.hook_runner import HookRunner
-from gateway.hooks import Drop, HookMessage
+from gateway.hook_types import Drop, HookMessage
+from gateway.hooks import HookRunner
+from gateway.requests import AgentRequest
 from gateway.runs.arrivals import Dedupe, SessionOrder
 from gateway.runs.index import hash_body
 from gateway.runs.registry import RunRegistry
-from gateway.runs.requests import AgentRequest
 from gateway.runs.run import Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.sessions.admin import SlashCommands
 from gateway.sessions.agent_profiles import ProfileCache

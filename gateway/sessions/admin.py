@@ -11,9 +11,9 @@ import trio
 
 from errors import PoolError, UsageError
 from gateway.events import EventBus
-from gateway.hook_runner import HookRunner
-from gateway.hooks import CommandReceived, HookName, SessionLifecycle
-from gateway.runs.requests import PatchRequest
+from gateway.hook_types import CommandReceived, HookName, SessionLifecycle
+from gateway.hooks import HookRunner
+from gateway.requests import PatchRequest
 from gateway.runs.run import RunRequest
 from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.commands import (

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from gateway.hook_runner import HookRunner
-from gateway.hooks import AgentBootstrap
+from gateway.hook_types import AgentBootstrap
+from gateway.hooks import HookRunner
 from gateway.sessions.sessions import SessionEntry
 from gateway.settings import GatewayPrompts, build_gateway_prompt
 from profiles import CapabilityProfile, ProfilesSettings, build_profile, with_soft

@@ -11,8 +11,8 @@ import msgspec
 
 from errors import PoolSaturated, UsageError
 from gateway.events import EventBus
-from gateway.hook_runner import HookRunner
-from gateway.hooks import SessionLifecycle
+from gateway.hook_types import SessionLifecycle
+from gateway.hooks import HookRunner
 from gateway.settings import CurrentSettings, QueueMode
 from pool import Pool
 from pool.stimuli import SessionKnown

@@ -12,8 +12,8 @@ from errors import AcquireTimeout, InternalError, PoolSaturated
 from gateway.events import EventBus, TextKind
 from gateway.events.translate import TextPieces, TurnOutput
 from gateway.events.worker_events import PublishedEvent
-from gateway.hook_runner import HookRunner
-from gateway.hooks import Drop, HookMessage
+from gateway.hook_types import Drop, HookMessage
+from gateway.hooks import HookRunner
 from gateway.runs.registry import RunRegistry
 from gateway.runs.run import DoneReason, Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.sessions.agent_profiles import ProfileCache

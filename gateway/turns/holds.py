@@ -8,7 +8,7 @@ import trio
 
 from errors import PoolClosed, PoolError, UsageError
 from gateway.caller import Caller
-from gateway.runs.requests import AcquireRequest
+from gateway.requests import AcquireRequest
 from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.sessions import SessionEntry, Sessions
 from gateway.turns.scheduler import TurnScheduler

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 import cli
 from doors.control.server import ControlServer
 from errors import AcquireTimeout, PoolClosed, PoolError, PoolSaturated, UsageError
+from gateway import requests
 from gateway.caller import Caller
-from gateway.runs import requests
 from profiles import ProfilesSettings
 from router.route import route
 from router.settings import RouterSettings

@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from errors import Conflict, PoolSaturated, UsageError
-from gateway.hooks import AgentBootstrap, Drop, ExcludeFiles, HookMessage
+from gateway.hook_types import AgentBootstrap, Drop, ExcludeFiles, HookMessage
 from profiles import AgentSettings, ProfilesSettings
 from router.settings import Binding, RoleTables, RouterSettings, TelegramRoles
 from tests.gateway.world import World, telegram

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.hooks import Drop, HookMessage
+from gateway.hook_types import Drop, HookMessage
 from tests.gateway.workers import GatewayWorker
 from tests.gateway.world import World, open_world, telegram
 

@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from errors import PoolError
-from gateway.hooks import HookMessage
+from gateway.hook_types import HookMessage
 from gateway.runs.run import Run
 from profiles import ProfilesSettings
 from tests.gateway.workers import GatewayWorker

@@ -8,8 +8,8 @@ import pytest
 
 import gateway.hooks
 from errors import UsageError
-from gateway.hook_runner import ENTRY_POINT_GROUP, installed_hooks, load_hooks
-from gateway.hooks import HOOK_NAMES, HookMessage, hook, names_of
+from gateway.hook_types import HOOK_NAMES, HookMessage, hook, names_of
+from gateway.hooks import ENTRY_POINT_GROUP, installed_hooks, load_hooks
 
 HEAD = "from gateway.hooks import Drop, hook\n"
 

@@ -10,8 +10,8 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from gateway.hook_runner import HookRunner
-from gateway.hooks import AgentBootstrap, Drop, ExcludeFiles, GatewayLifecycle, HookMessage, HookName
+from gateway.hook_types import AgentBootstrap, Drop, ExcludeFiles, GatewayLifecycle, HookMessage, HookName
+from gateway.hooks import HookRunner
 
 HELLO = HookMessage(session="s", text="hello")
 START = GatewayLifecycle(data_dir="/d")

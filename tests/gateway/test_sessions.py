@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
-from gateway.hooks import SessionLifecycle
+from gateway.hook_types import SessionLifecycle
 from tests.gateway.world import WholeStore, World, open_world, telegram
 
 # --- looking ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from errors import PoolSaturated, UsageError
-from gateway.hooks import CommandReceived, SessionLifecycle
+from gateway.hook_types import CommandReceived, SessionLifecycle
 from gateway.sessions.commands import COMMANDS
 from profiles import AgentSettings, ProfilesSettings
 from tests.gateway.world import World, telegram

@@ -12,8 +12,8 @@ from trio.testing import wait_all_tasks_blocked
 from gateway.autonomy import Autonomy, AutonomySettings, open_autonomy
 from gateway.events import EventBus
 from gateway.gateway import Gateway, Recovery, open_gateway
-from gateway.hook_runner import HookRunner
-from gateway.hooks import HookTable
+from gateway.hook_types import HookTable
+from gateway.hooks import HookRunner
 from gateway.methods.operator import LogPage
 from gateway.methods.table import MethodTable
 from gateway.runs.run import Run, RunOutcome
