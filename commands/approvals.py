@@ -1,6 +1,5 @@
 """``pool approvals``: list the pending tool calls; show one in full, page by page."""
 
-import sys
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -36,7 +35,12 @@ def approvals(ctx: click.Context, /, **options: str | bool | None) -> None:
 @with_client
 def list_approvals(client: ControlClient, *, as_json: bool) -> None:
     """List the pending tool calls, with the command to type for each."""
-    show_approvals(client, as_json=as_json, place=connection_flags())
+    asked = client.call("approvals.list")
+    if as_json:
+        print_json(asked)
+    else:
+        lines = Group(*approval_lines(asked, connection_flags(), margin=6))
+        open_console().print(lines if asked else "no tool call waits for approval")
 
 
 @approvals.command("show")
@@ -49,7 +53,21 @@ def show(client: ControlClient, call_id: str, session: str | None, *, as_json: b
 
     Line breaks are line breaks; runs of spaces, tabs and control characters are marked; a change of a file is a diff.
     """
-    show_approval(client, call_id, session, as_json=as_json, place=connection_flags())
+    if as_json:
+        for shown in _pages(client, call_id, session):
+            click.echo(msgspec.json.encode(shown))
+        return
+    console, pages, place = open_console(), _pages(client, call_id, session), connection_flags()
+    shown = first = next(pages)
+    title = f"{clean(first.call['name'])} in session {short_key(first.session)}"
+    _print(console, Text.assemble((title, "bold"), reason_text({"call": first.call})))
+    for shown in chain([first], pages):
+        _print(console, *page_texts(shown.page, console.width, margin=_MARGIN))
+    if shown.is_partial:
+        _print(console, Text("its agent shows no more than this of its calls", "yellow"))
+    about = {"call": shown.call}
+    approve = approve_command(about, shown.session, place, seen=shown.page.seen)
+    _print_commands(console, approve, deny_command(about, shown.session, place))
 
 
 _MARGIN = 2
@@ -65,38 +83,6 @@ class _ApprovalPage(msgspec.Struct):
     is_partial: bool = False
 
 
-def show_approvals(client: ControlClient, *, as_json: bool, place: str) -> None:
-    """List the calls that wait, with what to type about each."""
-    asked = client.call("approvals.list")
-    if as_json:
-        print_json(asked)
-        return
-    console = open_console()
-    console.print(Group(*approval_lines(asked, place, margin=6)) if asked else "no tool call waits for approval")
-
-
-def show_approval(client: ControlClient, call_id: str, session: str | None, *, as_json: bool, place: str) -> None:
-    """Print all of one call, page by page as it is asked for, and how to decide about it at its end."""
-    if as_json:
-        for shown in _pages(client, call_id, session):
-            sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
-        return
-    console, pages = open_console(), _pages(client, call_id, session)
-    shown = first = next(pages)
-    title = f"{clean(first.call['name'])} in session {short_key(first.session)}"
-    _print(console, Text.assemble((title, "bold"), reason_text({"call": first.call})))
-    for shown in chain([first], pages):
-        _print(console, *page_texts(shown.page, console.width, margin=_MARGIN))
-    if shown.is_partial:
-        _print(console, Text("its agent shows no more than this of its calls", "yellow"))
-    about = {"call": shown.call}
-    for command in (
-        approve_command(about, shown.session, place, seen=shown.page.seen),
-        deny_command(about, shown.session, place),
-    ):
-        _print(console, Text(command, "bold", no_wrap=True, overflow="ignore"))
-
-
 def show_session(client: ControlClient, key: str, *, as_json: bool, place: str) -> None:
     """All that is known of a session, and in full what it asks people."""
     document = client.call("sessions.get", {"session": key})
@@ -105,32 +91,29 @@ def show_session(client: ControlClient, key: str, *, as_json: bool, place: str) 
         return
     console = open_console()
     _print(console, session_view(document))
-    for call in document.get("pending_permissions", ())[:_MAX_APPROVALS_SHOWN]:
-        _print(console, *_session_approval(client, call, str(document["key"]), console.width, place))
-    more = len(document.get("pending_permissions", ())) - _MAX_APPROVALS_SHOWN
-    if more > 0:
+    pending = document.get("pending_permissions", ())
+    for call in pending[:_MAX_APPROVALS_SHOWN]:
+        _print_approval(client, console, call, str(document["key"]), place)
+    if (more := len(pending) - _MAX_APPROVALS_SHOWN) > 0:
         _print(console, Text(f"and {more} more; pool approvals has all of them", "dim"))
 
 
-def _session_approval(
-    client: ControlClient, call: dict[str, Any], session: str, width: int, place: str
-) -> Iterator[Text]:
+def _print_approval(client: ControlClient, console: Console, call: dict[str, Any], session: str, place: str) -> None:
+    """A session's pending call: its first page, and the commands to type."""
     about = {"call": call}
-    yield Text.assemble(("asks  ", "yellow"), clean(call["name"]), (reason_text(about), "dim"))
+    _print(console, Text.assemble(("asks  ", "yellow"), clean(call["name"]), (reason_text(about), "dim")))
     try:
-        shown = next(_pages(client, call["id"], session))
+        page = next(_pages(client, call["id"], session)).page
     except PoolError as exc:  # it may have been decided meanwhile
-        yield Text(clean(exc.message), "yellow")
+        _print(console, Text(clean(exc.message), "yellow"))
         return
-    page = shown.page
-    yield from page_texts(page, width, margin=_MARGIN)
+    _print(console, *page_texts(page, console.width, margin=_MARGIN))
     if page.hidden:
-        yield Text(f"… {describe_hidden(page)}; this shows all of it, and how to approve it:", "yellow")
-    first = (
-        show_command(about, session, place) if page.hidden else approve_command(about, session, place, seen=page.seen)
-    )
-    for command in (first, deny_command(about, session, place)):
-        yield Text(command, "bold", no_wrap=True, overflow="ignore")
+        _print(console, Text(f"… {describe_hidden(page)}; this shows all of it, and how to approve it:", "yellow"))
+        first = show_command(about, session, place)
+    else:
+        first = approve_command(about, session, place, seen=page.seen)
+    _print_commands(console, first, deny_command(about, session, place))
 
 
 def _pages(client: ControlClient, call_id: str, session: str | None) -> Iterator[_ApprovalPage]:
@@ -147,3 +130,8 @@ def _pages(client: ControlClient, call_id: str, session: str | None) -> Iterator
 def _print(console: Console, *lines: RenderableType) -> None:
     for line in lines:
         console.print(line, crop=False)
+
+
+def _print_commands(console: Console, *commands: str) -> None:
+    """Commands to be copied: in bold, never broken."""
+    _print(console, *(Text(command, "bold", no_wrap=True, overflow="ignore") for command in commands))

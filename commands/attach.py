@@ -13,30 +13,22 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 import click
 import msgspec
 
-from commands.attach_lines import (
-    AttachEnded,
-    AttachMessage,
-    StderrWriter,
-    encode_send,
-    read_message,
-)
+from commands.attach_lines import AttachEnded, AttachMessage, StderrWriter, encode_send, read_message
 from commands.options import connection_options, find_socket, working_directory
 from doors.control.client_socket import connect
 from doors.control.protocol import MessageReader, decode_with, encode_request
-from errors import NoSupervisor, PoolError, UsageError, error_from_wire
+from errors import NoSupervisor, UsageError, error_from_wire
 from wire.framing import LineFramer
 
-_CONTEXT_SETTINGS = {"ignore_unknown_options": True}
-"""Unknown options are the agent's."""
 
-
-@click.command(context_settings=_CONTEXT_SETTINGS)
+@click.command(context_settings={"ignore_unknown_options": True})  # unknown options are the agent's
 @click.option("--mode", type=click.Choice(["rpc"]), required=True, help="The agent's mode; only rpc is supported.")
 @click.option("--session", metavar="KEY", help="A session's key, id or transcript (default: a new session).")
 @click.option("--agent", metavar="NAME", help="Agent definition (default: main).")
@@ -167,7 +159,7 @@ class AttachProgram:
 
     def _read_early_input(self) -> bool:
         """Keep at most one block of stdin until the worker is there; False when stdin has ended."""
-        self._early_input = bytes(self._buffer[: os.readv(self._stdin, [self._buffer])])
+        self._early_input = self._read_stdin()
         self._set_events(self._stdin, None)
         return bool(self._early_input)
 
@@ -216,27 +208,23 @@ class AttachProgram:
 
     def _handle(self, fd: int, flags: int) -> None:
         if fd == self._stdin:
-            self._stdin_ready()
+            self._forward_input(self._read_stdin())
         elif fd == self._stdout:
-            self._stdout_ready(flags)
+            if flags & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
+                raise BrokenPipeError(errno.EPIPE, "stdout is closed")
+            self._write_stdout()
         elif fd != self._stderr.fd:
-            self._socket_ready(flags)
-
-    def _stdout_ready(self, flags: int) -> None:
-        if flags & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
-            raise BrokenPipeError(errno.EPIPE, "stdout is closed")
-        self._write_stdout()
-
-    def _socket_ready(self, flags: int) -> None:
-        if flags & select.POLLOUT:
-            self._write_socket()
-        if flags & _READABLE:
-            self._read_socket()
+            if flags & select.POLLOUT:
+                self._write_socket()
+            if flags & _READABLE:
+                with suppress(BlockingIOError):
+                    self._read_block()
+                    self._write_stdout()
 
     # --- from the front end -------------------------------------------------------------------------------------------
 
-    def _stdin_ready(self) -> None:
-        self._forward_input(bytes(self._buffer[: os.readv(self._stdin, [self._buffer])]))
+    def _read_stdin(self) -> bytes:
+        return bytes(self._buffer[: os.readv(self._stdin, [self._buffer])])
 
     def _forward_input(self, data: bytes) -> None:
         lines = self._from_stdin.feed(data) if data else [self._from_stdin.rest()]
@@ -262,20 +250,15 @@ class AttachProgram:
 
     # --- from the supervisor ------------------------------------------------------------------------------------------
 
-    def _read_socket(self) -> None:
-        try:
-            self._read_block()
-        except BlockingIOError:
-            return
-        self._write_stdout()
-
     def _read_block(self) -> None:
         try:
             size = self._sock.recv_into(self._buffer)
         except ConnectionResetError:
             size = 0
+        if not size and self._to_stdout:
+            raise UsageError("the supervisor has ended the attachment: the agent's output is not read")
         if not size:
-            raise self._disconnect_error()
+            raise NoSupervisor(f"the supervisor on {self._path} closed the connection")
         for message in self._from_socket.feed(bytes(self._buffer[:size])):
             self._on_message(read_message(message))
 
@@ -299,11 +282,6 @@ class AttachProgram:
 
     def _write_stdout(self) -> None:
         self._unread -= _write_available(self._to_stdout, lambda data: os.write(self._stdout, data))
-
-    def _disconnect_error(self) -> PoolError:
-        if self._to_stdout:
-            return UsageError("the supervisor has ended the attachment: the agent's output is not read")
-        return NoSupervisor(f"the supervisor on {self._path} closed the connection")
 
 
 def _write_available(waiting: deque[bytes], write: Callable[[bytes | memoryview], int]) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from commands.autonomy_view import beat_text, job_started_text
-from commands.options import connection_options, json_option, print_json, with_client
+from commands.options import connection_options, json_option, print_answer, print_json, with_client
 from commands.output import open_console, show_result
 from commands.prompt import read_text
 from doors.control.client import ControlClient
@@ -143,17 +143,13 @@ def add(
     **said: Any,
 ) -> None:
     """Add a job that sends TEXT (- reads stdin) to an agent on a schedule: one of --cron, --every, --at."""
-    said |= {"mode": "isolated" if isolated else None, "replace": replace or None}
-    said |= {"keep": keep_conversation or None}
-    said |= {"delete_after_run": None if keep is None else not keep}
     said |= {"id": said.pop("name"), "cron": said.pop("expression"), "text": read_text(text, sys.stdin.buffer)}
+    said |= {"mode": "isolated" if isolated else None, "keep": keep_conversation or None}
+    said |= {"replace": replace or None, "delete_after_run": None if keep is None else not keep}
     added = client.call("cron.add", omit_none(**said))
-    if as_json:
-        print_json(added)
-    else:
-        click.echo(f"{clean(added['id'])}: {clean(added['when'])}")
-        if added["problem"] is not None:
-            click.echo(f"warning: {clean(added['problem'])}", err=True)
+    print_answer(added, f"{clean(added['id'])}: {clean(added['when'])}", as_json=as_json)
+    if added["problem"] is not None and not as_json:
+        click.echo(f"warning: {clean(added['problem'])}", err=True)
 
 
 @cron.command("remove", short_help="Remove a job that was added.")
@@ -163,10 +159,7 @@ def add(
 def remove(client: ControlClient, job: str, *, as_json: bool) -> None:
     """Remove a job that was added; a run in progress ends normally."""
     removed = client.call("cron.remove", {"id": job})
-    if as_json:
-        print_json(removed)
-    else:
-        click.echo(f"{clean(removed['id'])} is removed")
+    print_answer(removed, f"{clean(removed['id'])} is removed", as_json=as_json)
 
 
 @cron.command("run", short_help="Run a job now, whether it is due or not.")
@@ -179,7 +172,4 @@ def run_job_now(client: ControlClient, job: str, *, as_json: bool) -> None:
     Prints whether its run begins, is queued, or wakes the agent. Exits with 1 when it is refused.
     """
     started = client.call("cron.run", {"id": job})
-    if as_json:
-        print_json(started)
-    else:
-        click.echo(job_started_text(started))
+    print_answer(started, job_started_text(started), as_json=as_json)

@@ -46,6 +46,18 @@ class Check(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
+def _ok(name: str, found: str) -> Check:
+    return Check(name, CheckVerdict.OK, found)
+
+
+def _warn(name: str, found: str, fix: str) -> Check:
+    return Check(name, CheckVerdict.WARNING, found, fix)
+
+
+def _missing(name: str, found: str, fix: str) -> Check:
+    return Check(name, CheckVerdict.MISSING, found, fix)
+
+
 class AgentFacts(msgspec.Struct, frozen=True):
     """One agent definition: its program, where that was found (None: nowhere), or why it cannot even be described."""
 
@@ -121,7 +133,12 @@ def diagnose(facts: MachineFacts) -> list[Check]:
     """Judge the facts, what is needed most first."""
     return [
         _python(facts),
-        _supervisor(facts.supervisor),
+        _ok(
+            "supervisor",
+            "none runs here; `pool run` starts one"
+            if facts.supervisor is None
+            else f"pid {facts.supervisor} serves this data directory",
+        ),
         *(check for agent in facts.agents for check in _agent(agent)),
         *_workspaces(facts.workspaces),
         *_node(facts),
@@ -130,7 +147,7 @@ def diagnose(facts: MachineFacts) -> list[Check]:
         _pipes(facts),
         _data_dir(facts),
         _socket(facts),
-        Check("attach", CheckVerdict.OK, "pool attach --mode rpc, in place of an agent's own program"),
+        _ok("attach", "pool attach --mode rpc, in place of an agent's own program"),
         _http(facts.http),
         *_port_services(facts.http),
         *_orphans(facts),
@@ -140,37 +157,31 @@ def diagnose(facts: MachineFacts) -> list[Check]:
 def _python(facts: MachineFacts) -> Check:
     found = ".".join(map(str, facts.python))
     if facts.python >= _MIN_PYTHON:
-        return Check("python", CheckVerdict.OK, found)
-    return Check("python", CheckVerdict.MISSING, found, "install Python 3.11 or newer and recreate the environment")
-
-
-def _supervisor(pid: int | None) -> Check:
-    if pid is None:
-        return Check("supervisor", CheckVerdict.OK, "none runs here; `pool run` starts one")
-    return Check("supervisor", CheckVerdict.OK, f"pid {pid} serves this data directory")
+        return _ok("python", found)
+    return _missing("python", found, "install Python 3.11 or newer and recreate the environment")
 
 
 def _agent(agent: AgentFacts) -> Iterator[Check]:
     name = f"agent {agent.name}"
     if agent.problem is not None:
-        yield Check(name, CheckVerdict.MISSING, agent.problem, "mend the settings")
+        yield _missing(name, agent.problem, "mend the settings")
     elif agent.path is not None:
-        yield Check(name, CheckVerdict.OK, f"{agent.path} ({agent.dialect})")
+        yield _ok(name, f"{agent.path} ({agent.dialect})")
     else:
         fix = f"install {agent.program}, or set agents.{agent.name}.command to where it is"
-        yield Check(name, CheckVerdict.MISSING, f"{agent.program} is not found", fix)
+        yield _missing(name, f"{agent.program} is not found", fix)
     if agent.keyless_server is not None:
         fix = f"set OPENAI_API_KEY in [agents.{agent.name}.env]; a worker does not get that of this terminal"
-        yield Check(f"key of {agent.name}", CheckVerdict.WARNING, f"none for {agent.keyless_server}", fix)
+        yield _warn(f"key of {agent.name}", f"none for {agent.keyless_server}", fix)
 
 
 def _workspaces(workspaces: Sequence[WorkspaceFacts]) -> Iterator[Check]:
     wrong = [place for place in workspaces if place.problem is not None]
     for place in wrong:
         fix = f"make it, or name another directory ({place.source})"
-        yield Check("workspace", CheckVerdict.MISSING, f"{place.path}: {place.problem}", fix)
+        yield _missing("workspace", f"{place.path}: {place.problem}", fix)
     if workspaces and not wrong:
-        yield Check("workspaces", CheckVerdict.OK, ", ".join(map(_shown_workspace, workspaces[:_SHOWN_WORKSPACES])))
+        yield _ok("workspaces", ", ".join(map(_shown_workspace, workspaces[:_SHOWN_WORKSPACES])))
 
 
 def _shown_workspace(place: WorkspaceFacts) -> str:
@@ -182,10 +193,10 @@ def _node(facts: MachineFacts) -> Iterator[Check]:
         return
     number = re.match(r"v(\d+)\.", facts.node or "")
     if number and int(number[1]) >= _MIN_NODE:
-        yield Check("node", CheckVerdict.OK, str(facts.node))
+        yield _ok("node", str(facts.node))
     else:
         fix = f"agents of dialect pi run on node {_MIN_NODE} or newer; install it"
-        yield Check("node", CheckVerdict.MISSING, facts.node or "not found", fix)
+        yield _missing("node", facts.node or "not found", fix)
 
 
 def _memory(facts: MachineFacts) -> Check:
@@ -196,10 +207,10 @@ def _memory(facts: MachineFacts) -> Check:
     )
     if wanted > facts.memory:
         fits = facts.memory // max(facts.worker_memory, 1)
-        return Check("memory", CheckVerdict.MISSING, found, f"set pool.max to {fits} or less")
+        return _missing("memory", found, f"set pool.max to {fits} or less")
     if wanted > facts.memory * 0.8:
-        return Check("memory", CheckVerdict.WARNING, found, "little is left for anything else; lower pool.max")
-    return Check("memory", CheckVerdict.OK, found)
+        return _warn("memory", found, "little is left for anything else; lower pool.max")
+    return _ok("memory", found)
 
 
 def _open_files(facts: MachineFacts) -> Check:
@@ -207,61 +218,53 @@ def _open_files(facts: MachineFacts) -> Check:
     wanted = facts.max_workers * _FILES_PER_WORKER + _BASE_FILES + connections
     found = f"{facts.open_files} allowed, up to {wanted} used by {facts.max_workers} workers"
     if facts.open_files >= wanted:
-        return Check("open files", CheckVerdict.OK, found)
-    return Check(
-        "open files", CheckVerdict.MISSING, found, f"raise the hard limit (ulimit -Hn {wanted}), or lower pool.max"
-    )
+        return _ok("open files", found)
+    return _missing("open files", found, f"raise the hard limit (ulimit -Hn {wanted}), or lower pool.max")
 
 
 def _pipes(facts: MachineFacts) -> Check:
     limit = facts.pipe_pages_soft
     wanted = facts.max_workers * _PAGES_PER_WORKER
     if limit is None:
-        return Check("pipe quota", CheckVerdict.OK, "this system has none")
+        return _ok("pipe quota", "this system has none")
     if limit == 0 or facts.is_root or wanted <= limit:
-        return Check("pipe quota", CheckVerdict.OK, f"{wanted} of {limit or 'unlimited'} pages")
+        return _ok("pipe quota", f"{wanted} of {limit or 'unlimited'} pages")
     fix = f"slower pipes of one page each; sudo sysctl fs.pipe-user-pages-soft={2 * wanted}"
-    return Check(
-        "pipe quota", CheckVerdict.WARNING, f"{limit} pages, {wanted} used by {facts.max_workers} workers", fix
-    )
+    return _warn("pipe quota", f"{limit} pages, {wanted} used by {facts.max_workers} workers", fix)
 
 
 def _data_dir(facts: MachineFacts) -> Check:
     if facts.data_dir_problem is None:
-        return Check("data directory", CheckVerdict.OK, facts.data_dir)
+        return _ok("data directory", facts.data_dir)
     found = f"{facts.data_dir}: {facts.data_dir_problem}"
-    return Check(
-        "data directory", CheckVerdict.MISSING, found, "name another with --data-dir or `data_dir` in the settings"
-    )
+    return _missing("data directory", found, "name another with --data-dir or `data_dir` in the settings")
 
 
 def _socket(facts: MachineFacts) -> Check:
     length = len(os.fsencode(facts.socket))
     if length <= MAX_SOCKET_PATH_BYTES:
-        return Check("socket path", CheckVerdict.OK, facts.socket)
+        return _ok("socket path", facts.socket)
     found = f"{facts.socket} has {length} bytes, {MAX_SOCKET_PATH_BYTES} are possible"
-    return Check("socket path", CheckVerdict.MISSING, found, "name a shorter one with --socket or $POOL_SOCKET")
+    return _missing("socket path", found, "name a shorter one with --socket or $POOL_SOCKET")
 
 
 def _http(http: HttpFacts | None) -> Check:
     """How programs and browsers come in, and with what."""
     if http is None:
-        return Check("http", CheckVerdict.OK, 'off; http.bind = "127.0.0.1:8765" in the settings opens it')
+        return _ok("http", 'off; http.bind = "127.0.0.1:8765" in the settings opens it')
     if http.port_problem is not None:
         fix = "choose another port in http.bind, or end what listens there"
-        return Check("http", CheckVerdict.MISSING, f"{http.url}: {http.port_problem}", fix)
+        return _missing("http", f"{http.url}: {http.port_problem}", fix)
     found = f"{http.url}, token: {http.token}"
     if http.token_problem is not None:
-        return Check(
-            "http", CheckVerdict.MISSING, f"{http.url}: {http.token_problem}", "mend the token, or name another"
-        )
+        return _missing("http", f"{http.url}: {http.token_problem}", "mend the token, or name another")
     if http.is_local:
-        return Check("http", CheckVerdict.OK, found)
+        return _ok("http", found)
     if http.is_token_made:
         fix = "other machines can reach this address: set http.token_file to a token of your choice, or bind 127.0.0.1"
-        return Check("http", CheckVerdict.MISSING, found, fix)
+        return _missing("http", found, fix)
     fix = "other machines can reach this address, and what they send is not encrypted: put a TLS proxy before it"
-    return Check("http", CheckVerdict.WARNING, found, fix)
+    return _warn("http", found, fix)
 
 
 def _port_services(http: HttpFacts | None) -> Iterator[Check]:
@@ -271,24 +274,17 @@ def _port_services(http: HttpFacts | None) -> Iterator[Check]:
     is_known = http.url.startswith("http")
     for name, scheme, path, what in _PORT_SERVICES:
         place = http.url.replace("http", scheme, 1) + path if is_known else f"{path} on that port"
-        yield Check(name, CheckVerdict.OK, f"{place}{what}")
+        yield _ok(name, f"{place}{what}")
 
 
 def _orphans(facts: MachineFacts) -> Iterator[Check]:
     """What the clean-up after a worker's stray children rests on; the pool works without, with a lesser guarantee."""
     if facts.platform != "linux":
-        yield Check(
-            "orphans", CheckVerdict.WARNING, facts.platform, "only Linux lets the pool find every stray process"
-        )
+        yield _warn("orphans", facts.platform, "only Linux lets the pool find every stray process")
         return
     for name, is_there, fix in (
         ("pidfd", facts.pidfd, "needs Linux 5.3 and a Python built for it; exits are noticed by SIGCHLD instead"),
         ("subreaper", facts.subreaper, "the system refuses it; strays are looked for in /proc instead"),
-        (
-            "cgroup",
-            facts.cgroup,
-            "run in a delegated cgroup v2, e.g. systemd-run --user -p Delegate=yes",
-        ),
+        ("cgroup", facts.cgroup, "run in a delegated cgroup v2, e.g. systemd-run --user -p Delegate=yes"),
     ):
-        found = "available" if is_there else "not available"
-        yield Check(name, CheckVerdict.OK if is_there else CheckVerdict.WARNING, found, "" if is_there else fix)
+        yield _ok(name, "available") if is_there else _warn(name, "not available", fix)

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from commands.event_lines import open_events_view
-from commands.options import connection_flags, current_command, json_option, print_json, session_option, with_client
+from commands.options import connection_flags, current_command, json_option, print_answer, session_option, with_client
 from commands.prompt import read_text
 from doors.control.client import ControlClient
 from errors import NoSupervisor, PoolClosed, PoolError, PoolSaturated
@@ -82,12 +82,9 @@ def inject(client: ControlClient, session: str, kind: str | None, text: str, *, 
     """
     params = omit_none(session=session, kind=kind, text=read_text(text, sys.stdin.buffer))
     result = client.call("events.inject", params)
-    if as_json:
-        print_json(result)
-    elif result["event"] is None:
-        click.echo(f"the same event is already queued for {clean(result['session'])}; nothing was added")
-    else:
-        click.echo(f"the event is queued for {clean(result['session'])}")
+    where = clean(result["session"])
+    is_same = f"the same event is already queued for {where}; nothing was added"
+    print_answer(result, is_same if result["event"] is None else f"the event is queued for {where}", as_json=as_json)
 
 
 @events.command("peek")

@@ -53,6 +53,14 @@ json_option = click.option(
 )
 
 
+def print_answer(answer: Any, text: str, *, as_json: bool) -> None:
+    """The answer of a method as JSON where that is asked for, else the line ``text``."""
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(text)
+
+
 def print_json(value: Any) -> None:
     """One JSON document on stdout, indented."""
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")

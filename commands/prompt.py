@@ -5,13 +5,20 @@ import os
 import sys
 import time
 import uuid
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
 from commands.event_text import command_line, show_command
-from commands.options import as_seconds, connection_flags, json_option, print_json, session_option, with_client
+from commands.options import (
+    as_seconds,
+    connection_flags,
+    json_option,
+    print_answer,
+    print_json,
+    session_option,
+    with_client,
+)
 from commands.prompt_view import PromptJsonView, PromptTextView, PromptView
 from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
 from errors import (
@@ -75,7 +82,8 @@ def prompt(client: ControlClient, text: str, *, detach: bool, thinking: bool, as
     params = run_params(read_text(text, sys.stdin.buffer), **options)
     place = connection_flags()
     if detach:
-        show_started(client, params, as_json=as_json)
+        accepted = client.call("agent", params)
+        print_answer(accepted, accepted["run_id"], as_json=as_json)
     elif as_json:
         follow_prompt(client, params, PromptJsonView(sys.stdout), place=place)
     else:
@@ -91,8 +99,7 @@ def prompt(client: ControlClient, text: str, *, detach: bool, thinking: bool, as
 @with_client
 def wait(client: ControlClient, run_id: str, session: str | None, timeout: float | None, *, as_json: bool) -> None:
     """Wait for a run to end and print its answer; fails as the run failed."""
-    outcome = wait_for_run(client, run_id, session, timeout, place=connection_flags())
-    show_outcome(outcome, as_json=as_json)
+    _show_outcome(wait_for_run(client, run_id, session, timeout, place=connection_flags()), as_json=as_json)
 
 
 @click.command()
@@ -171,8 +178,21 @@ def _decide(
 @with_client
 def delegate(client: ControlClient, task: str, *, detach: bool, as_json: bool, **options: Any) -> None:
     """Delegate TASK (- reads stdin) of a session to another agent and print its answer."""
-    mode = "async" if detach else "sync"
-    show_delegated(client, omit_none(**options, task=read_text(task, sys.stdin.buffer), mode=mode), as_json=as_json)
+    params = omit_none(**options, task=read_text(task, sys.stdin.buffer), mode="async" if detach else "sync")
+    if detach:
+        answer = client.call("delegate", params)
+        print_answer(answer, answer["run_id"], as_json=as_json)
+    else:
+        _show_outcome(client.call("delegate", params, timeout=None), as_json=as_json)
+
+
+def _show_outcome(outcome: dict[str, Any], *, as_json: bool) -> None:
+    """Print how a run ended. Raises PoolError of the kind that it failed with."""
+    if as_json:
+        print_json(outcome)
+    else:
+        PromptTextView(sys.stdout, sys.stderr, {}).end(outcome)
+    check_outcome(outcome)
 
 
 _ABORT_TIMEOUT = 5.0
@@ -193,7 +213,8 @@ def follow_prompt(
     ``params`` of the method ``prompt``; its ``run`` is what the run is called. Ctrl-C aborts this run, then goes on
     its way. ``place``: the options by which shown commands find the supervisor.
     """
-    stream = client.stream("prompt", params, timeout=_client_timeout(params.get("timeout")))
+    timeout = params.get("timeout")  # enforced by the supervisor; only one that is stopped exceeds the grace
+    stream = client.stream("prompt", params, timeout=timeout + _ANSWER_GRACE if timeout else None)
     is_known = has_begun = False
     try:
         for batch in stream:
@@ -205,7 +226,9 @@ def follow_prompt(
                     stream.remove_deadline()  # the run's clock stands still until the question is answered
     except KeyboardInterrupt:
         view.close()
-        _abort(client.path, params)
+        with ControlClient(client.path) as other:  # the interrupted connection may have stopped in mid-line
+            run = {"session": params["session"], "run": params["run"]}
+            other.call("abort", run, timeout=_ABORT_TIMEOUT)
         raise
     except PoolError as exc:
         is_gone = _is_supervisor_lost(exc, is_known=is_known)
@@ -254,40 +277,28 @@ def check_outcome(outcome: dict[str, Any]) -> None:
     error = outcome.get("error")
     if error:
         raise error_from_wire(error["code"], error.get("message") or "the run failed", error.get("data"))
-    match outcome.get("stop_reason"):
-        case "error":
-            raise WorkerError("the agent ended the turn with an error", **_error_details(outcome))
-        case "timeout":
-            raise RequestTimeout("the turn took longer than its timeout and was ended", **_error_details(outcome))
-        case "aborted":
-            raise RunAborted("the turn was aborted", **_error_details(outcome))
-        case "max_steps":
-            raise RunCutShort(
-                "the agent was not done: it has made all model calls that one run may (max_steps); prompt the session "
-                "again to let it go on",
-                **_error_details(outcome),
-            )
-        case "length":
-            raise RunCutShort(
-                "the answer is cut off: it has reached the model's limit; prompt the session again to let it go on",
-                **_error_details(outcome),
-            )
+    kind, text = _BAD_ENDS.get(outcome.get("stop_reason", ""), (None, ""))
+    if kind is not None:
+        raise kind(text, worker=outcome.get("worker"), session=outcome.get("session"))
 
 
-def _client_timeout(timeout: float | None) -> float | None:
-    """How long to listen. The supervisor enforces the timeout itself; only a stopped one exceeds the grace."""
-    return None if not timeout else timeout + _ANSWER_GRACE
+_MORE = "; prompt the session again to let it go on"
+_BAD_ENDS: dict[str, tuple[type[PoolError] | None, str]] = {
+    "error": (WorkerError, "the agent ended the turn with an error"),
+    "timeout": (RequestTimeout, "the turn took longer than its timeout and was ended"),
+    "aborted": (RunAborted, "the turn was aborted"),
+    "max_steps": (
+        RunCutShort,
+        "the agent was not done: it has made all model calls that one run may (max_steps)" + _MORE,
+    ),
+    "length": (RunCutShort, "the answer is cut off: it has reached the model's limit" + _MORE),
+}
+"""Reasons why a turn ended other than well, each with its error."""
 
 
 def _awaits_person(events: bytes) -> bool:
     """Whether one of these envelopes is a question; inside a text, quotation marks are escaped."""
     return b'"type":"permission_required"' in events or b'"type":"ui_request"' in events
-
-
-def _abort(path: Path, params: dict[str, Any]) -> None:
-    """Uses a connection of its own: the interrupted one may have stopped in the middle of a line."""
-    with ControlClient(path) as client:
-        client.call("abort", {"session": params["session"], "run": params["run"]}, timeout=_ABORT_TIMEOUT)
 
 
 def _is_supervisor_lost(error: PoolError, *, is_known: bool) -> bool:
@@ -310,37 +321,3 @@ def _lost_run_error(run_id: str, session: str | None, place: str, *, has_begun: 
         run_id=run_id,
         session=session,
     )
-
-
-def _error_details(outcome: dict[str, Any]) -> dict[str, Any]:
-    return {"worker": outcome.get("worker"), "session": outcome.get("session")}
-
-
-def show_started(client: ControlClient, params: dict[str, Any], *, as_json: bool) -> None:
-    """Start a run without following it; print its id, or the whole acceptance."""
-    accepted = client.call("agent", params)
-    if as_json:
-        print_json(accepted)
-    else:
-        sys.stdout.write(f"{accepted['run_id']}\n")
-
-
-def show_outcome(outcome: dict[str, Any], *, as_json: bool) -> None:
-    """Print how a run ended. Raises PoolError of the kind that it failed with."""
-    if as_json:
-        print_json(outcome)
-    else:
-        PromptTextView(sys.stdout, sys.stderr, {}).end(outcome)
-    check_outcome(outcome)
-
-
-def show_delegated(client: ControlClient, params: dict[str, Any], *, as_json: bool) -> None:
-    """Delegate a task; print its answer, or the run's id in the mode ``async``."""
-    if params["mode"] == "async":
-        answer = client.call("delegate", params)
-        if as_json:
-            print_json(answer)
-        else:
-            sys.stdout.write(f"{answer['run_id']}\n")
-    else:
-        show_outcome(client.call("delegate", params, timeout=None), as_json=as_json)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from commands.options import as_seconds, connection_options, json_option, load_with_flags, print_json, with_client
+from commands.options import as_seconds, connection_options, json_option, load_with_flags, print_answer, with_client
 from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
 from errors import RequestTimeout
 from wire.terminal import clean
@@ -92,9 +92,7 @@ def drain(client: ControlClient, timeout: float | None) -> None:
 def reload(client: ControlClient, *, as_json: bool) -> None:
     """Reload the settings file. A file with an error is refused as a whole."""
     result = client.call("reload", timeout=SLOW_ANSWER_SECONDS)
-    if as_json:
-        print_json(result)
-        return
-    click.echo(f"changed: {clean(', '.join(result['changed']) or 'nothing')}")
+    text = f"changed: {clean(', '.join(result['changed']) or 'nothing')}"
     if result["needs_restart"]:
-        click.echo(f"takes effect at the next start: {clean(', '.join(result['needs_restart']))}")
+        text += f"\ntakes effect at the next start: {clean(', '.join(result['needs_restart']))}"
+    print_answer(result, text, as_json=as_json)

@@ -7,13 +7,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from doors.websocket.frames import milliseconds
-from doors.websocket.method_request import MethodRequest, Params
+from doors.websocket.method_request import MethodRequest, NoMethodParams, Params
 from gateway.status import StatusDocument
 from router.keys import main_session_key
-
-
-class NoMethodParams(msgspec.Struct):
-    """A method without parameters."""
 
 
 class ModelsParams(msgspec.Struct):

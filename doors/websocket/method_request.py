@@ -3,11 +3,17 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from doors.http.access import TokenIdentity
 from doors.http.services import HttpCaller, HttpServices
 from doors.websocket.peer import SocketSubscriptions
 
 Params = dict[str, Any]
+
+
+class NoMethodParams(msgspec.Struct):
+    """A method without parameters."""
 
 
 class ConnectionContext(NamedTuple):

@@ -1,6 +1,7 @@
 """The methods of the protocol: scope, parameters and function of each."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from doors.websocket import cron_methods as cron
 from doors.websocket import gateway_methods as gateway
 from doors.websocket import run_methods as runs
 from doors.websocket import session_methods as sessions
-from doors.websocket.method_request import MethodRequest
+from doors.websocket.method_request import MethodRequest, NoMethodParams
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
 
@@ -40,26 +41,26 @@ METHODS: Mapping[str, Method] = {
     "sessions.list": Method(Scope.READ, sessions.SessionListParams, sessions.list_sessions, _LIST_IGNORED),
     "sessions.get": Method(Scope.READ, sessions.SessionGetParams, sessions.get),
     "sessions.resolve": Method(Scope.READ, sessions.SessionResolveParams, sessions.resolve, _RESOLVE_IGNORED),
-    "sessions.describe": Method(Scope.READ, sessions.SessionDescribeParams, sessions.describe, _DESCRIBE_IGNORED),
+    "sessions.describe": Method(Scope.READ, sessions.SessionKeyParams, sessions.describe, _DESCRIBE_IGNORED),
     "sessions.patch": Method(Scope.WRITE, sessions.SessionPatchParams, sessions.patch),
-    "sessions.subscribe": Method(Scope.READ, sessions.SessionsSubscribeParams, sessions.subscribe),
-    "sessions.unsubscribe": Method(Scope.READ, sessions.SessionsSubscribeParams, sessions.unsubscribe),
-    "sessions.messages.subscribe": Method(Scope.READ, sessions.MessagesSubscribeParams, sessions.subscribe_messages),
+    "sessions.subscribe": Method(Scope.READ, NoMethodParams, sessions.subscribe),
+    "sessions.unsubscribe": Method(Scope.READ, NoMethodParams, partial(sessions.subscribe, wanted=False)),
+    "sessions.messages.subscribe": Method(Scope.READ, sessions.SessionKeyParams, sessions.subscribe_messages),
     "sessions.messages.unsubscribe": Method(
-        Scope.READ, sessions.MessagesSubscribeParams, sessions.unsubscribe_messages
+        Scope.READ, sessions.SessionKeyParams, partial(sessions.subscribe_messages, wanted=False)
     ),
     "sessions.reset": Method(Scope.WRITE, sessions.SessionResetParams, sessions.reset, frozenset({"reason"})),
     "sessions.delete": Method(Scope.ADMIN, sessions.SessionDeleteParams, sessions.delete),
     "sessions.compact": Method(Scope.WRITE, sessions.SessionCompactParams, sessions.compact),
-    "health": Method(Scope.READ, gateway.NoMethodParams, gateway.health, frozenset({"probe"})),
-    "status": Method(Scope.READ, gateway.NoMethodParams, gateway.status),
+    "health": Method(Scope.READ, NoMethodParams, gateway.health, frozenset({"probe"})),
+    "status": Method(Scope.READ, NoMethodParams, gateway.status),
     "wake": Method(Scope.WRITE, gateway.WakeParams, gateway.wake),
-    "agents.list": Method(Scope.READ, gateway.NoMethodParams, gateway.agents),
+    "agents.list": Method(Scope.READ, NoMethodParams, gateway.agents),
     "models.list": Method(Scope.READ, gateway.ModelsParams, gateway.models),
-    "system-presence": Method(Scope.READ, gateway.NoMethodParams, gateway.presence),
+    "system-presence": Method(Scope.READ, NoMethodParams, gateway.presence),
     "cron.list": Method(Scope.READ, cron.CronParams, cron.list_jobs, _CRON_IGNORED),
     "logs.tail": Method(Scope.ADMIN, gateway.LogParams, gateway.logs),
-    "config.get": Method(Scope.ADMIN, gateway.NoMethodParams, gateway.config),
+    "config.get": Method(Scope.ADMIN, NoMethodParams, gateway.config),
     "exec.approval.resolve": Method(None, gateway.ApprovalResolveParams, gateway.resolve),
 }
 

@@ -91,12 +91,6 @@ class SocketSubscriptions:
 
     def includes(self, audience: Audience, session: str) -> bool:
         """Whether this connection gets the event."""
-        match audience:
-            case Audience.ALL:
-                return True
-            case Audience.APPROVERS:
-                return self.approves
-            case Audience.SESSIONS:
-                return self.sessions
-            case Audience.MESSAGES:
-                return session in self._messages
+        if audience is Audience.MESSAGES:
+            return session in self._messages
+        return {Audience.ALL: True, Audience.APPROVERS: self.approves, Audience.SESSIONS: self.sessions}[audience]

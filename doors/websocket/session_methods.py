@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from doors.websocket.frames import milliseconds
-from doors.websocket.method_request import MethodRequest, Params
+from doors.websocket.method_request import MethodRequest, NoMethodParams, Params
 from errors import UsageError
 from gateway.requests import Label, ModelName, SessionKeyText
 from gateway.sessions.admin import SessionView
@@ -46,8 +46,8 @@ class SessionResolveParams(msgspec.Struct, rename="camel"):
     allow_missing: bool = False
 
 
-class SessionDescribeParams(msgspec.Struct, rename="camel"):
-    """``sessions.describe``."""
+class SessionKeyParams(msgspec.Struct):
+    """``sessions.describe``, and the subscriptions to the messages of a session."""
 
     key: SessionKeyText
 
@@ -144,7 +144,7 @@ async def _find_by_label(request: MethodRequest, label: str | None) -> SessionVi
     return next((view for view in views if view.label == label), None)
 
 
-async def describe(request: MethodRequest, params: SessionDescribeParams) -> Params:
+async def describe(request: MethodRequest, params: SessionKeyParams) -> Params:
     """One session as ``sessions.list`` shows it; null where there is none."""
     view = await _find_by_key(request, params.key)
     return {"session": None if view is None else _row(view)}
@@ -218,37 +218,17 @@ def _row(view: SessionView) -> dict[str, Any]:
     }
 
 
-class SessionsSubscribeParams(msgspec.Struct):
-    """``sessions.subscribe`` and ``sessions.unsubscribe``: all sessions."""
+async def subscribe(request: MethodRequest, _params: NoMethodParams, *, wanted: bool = True) -> Params:
+    """Send ``sessions.changed`` to the connection from now on, or no more where not ``wanted``."""
+    request.subscriptions.sessions = wanted
+    return {"subscribed": wanted}
 
 
-class MessagesSubscribeParams(msgspec.Struct):
-    """``sessions.messages.subscribe`` and ``.unsubscribe``: one session, which need not be there yet."""
+async def subscribe_messages(request: MethodRequest, params: SessionKeyParams, *, wanted: bool = True) -> Params:
+    """The same for ``session.message`` of one session, which need not be there yet.
 
-    key: SessionKeyText
-
-
-async def subscribe(request: MethodRequest, _params: SessionsSubscribeParams) -> Params:
-    """Send ``sessions.changed`` to the connection from now on."""
-    request.subscriptions.sessions = True
-    return {"subscribed": True}
-
-
-async def unsubscribe(request: MethodRequest, _params: SessionsSubscribeParams) -> Params:
-    """Stop sending it."""
-    request.subscriptions.sessions = False
-    return {"subscribed": False}
-
-
-async def subscribe_messages(request: MethodRequest, params: MessagesSubscribeParams) -> Params:
-    """Send ``session.message`` of a session from now on. Raises PoolSaturated at ``MOST_SESSIONS``."""
+    Raises PoolSaturated at ``MOST_SESSIONS``.
+    """
     key = normalize_session_key(params.key)
-    request.subscriptions.subscribe_messages(key)
-    return {"subscribed": True, "key": key}
-
-
-async def unsubscribe_messages(request: MethodRequest, params: MessagesSubscribeParams) -> Params:
-    """Stop sending them."""
-    key = normalize_session_key(params.key)
-    request.subscriptions.unsubscribe_messages(key)
-    return {"subscribed": False, "key": key}
+    (request.subscriptions.subscribe_messages if wanted else request.subscriptions.unsubscribe_messages)(key)
+    return {"subscribed": wanted, "key": key}

@@ -75,7 +75,7 @@ class FakePool:
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
         self.fixed: dict[str, Any] = {}
-        """What methods answer instead of the usual, an error included."""
+        """What methods answer instead of the usual, an error included; ``approvals.show`` one after the other."""
         self.waits: list[str] = []
         """Answers of ``agent.wait`` before the last one: ``timeout``, or ``cut short``, as by one that stops."""
         self.events: list[Any] = []
@@ -85,10 +85,7 @@ class FakePool:
         asked = msgspec.json.decode(params) or {}
         self.calls.append((method, asked))
         if method in self.fixed:
-            answer = self.fixed[method]
-            if isinstance(answer, PoolError):
-                raise answer
-            return answer
+            return self.fixed_answer(method)
         requests.decode_params(_PARAMS.get(method, requests.EmptyRequest), method, params)
         match method:
             case "prompt":
@@ -107,6 +104,12 @@ class FakePool:
             case "workers.stop":
                 raise UsageError(f"there is no worker {asked['worker']}")
         return self.answers(asked).get(method, {})
+
+    def fixed_answer(self, method: str) -> Any:
+        answer = self.fixed[method].pop(0) if method == "approvals.show" else self.fixed[method]
+        if isinstance(answer, PoolError):
+            raise answer
+        return answer
 
     def answers(self, asked: Any) -> dict[str, Any]:
         """What the plain methods answer."""
