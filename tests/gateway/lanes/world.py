@@ -151,6 +151,10 @@ class World:
         assert (snapshot.running, snapshot.waiting) == (len(self.turns), len(self.open))
         for session, waiting in Counter(self.open.values()).items():
             assert sessions[session].waiting + sessions[session].summarized == waiting
+        states = {paper.start.session: "aborting" if paper.aborted else "running" for paper in self.turns.values()}
+        idle = Counter(figures.state for session, figures in sessions.items() if session not in states)
+        assert all(sessions[session].state == state for session, state in states.items())
+        assert idle == Counter(queued=sum(lane.waiting for lane in snapshot.lanes), gathering=idle["gathering"])
         running = Counter(paper.start.lane for paper in self.turns.values())
         for lane in snapshot.lanes:
             assert lane.running == running.pop(lane.name, 0)
