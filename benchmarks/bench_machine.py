@@ -15,11 +15,11 @@ from benchmarks.promises import Promise
 from pool import stimuli
 from pool import stimuli as actions
 from pool.machine import PoolMachine
-from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord
+from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord, Waiter
 from pool.settings import PoolSettings
 from pool.stimuli import WorkerHold
 from pool.transitions import WaiterState
-from pool.waiting_list import Waiter, WaitingList
+from pool.waiting_list import WaitingList
 from profiles.profile import CapabilityProfile
 
 CROWDS = (100, 1_000, 10_000, 50_000)

@@ -5,12 +5,11 @@ from collections.abc import Callable
 from errors import PoolSaturated
 from pool import rejections
 from pool.binding import SessionBinder
-from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord, WorkerRecord
+from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord, Waiter, WorkerRecord, in_order
 from pool.spawning import Spawner
 from pool.state import PoolState
 from pool.stimuli import SpawnPolicy, StopReason
 from pool.transitions import PoolMode, SessionState, WaiterState
-from pool.waiting_list import Waiter
 from pool.workers import Workers
 from profiles.profile import CapabilityProfile
 
@@ -108,7 +107,7 @@ class Admission:
     def _retry_parking(self, session: SessionRecord, worker: WorkerRecord) -> None:
         """A parking session whose old worker is free: back to it, or if it does not fit, away with it."""
         state = self._state
-        for waiter in session.waiters_in_order():
+        for waiter in in_order(session.waiting):
             if self._serve_on_own(waiter):
                 return
             if worker.drifted or not worker.profile_record.serves(waiter.profile_record):

@@ -1,11 +1,10 @@
 """From a chosen worker to a grant and back: Reset, Reconcile, Grant, Release, and what each may fail with."""
 
 from errors import PoolError, UsageError
-from pool.records import HoldRecord, SessionRecord, WorkerPreparation, WorkerRecord
+from pool.records import HoldRecord, SessionRecord, Waiter, WorkerPreparation, WorkerRecord, in_order
 from pool.state import PoolState
 from pool.stimuli import Cancel, FailureKind, Grant, Reconcile, Release, Reset, StopReason, WorkerHold
 from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
-from pool.waiting_list import Waiter
 from pool.workers import Workers
 from profiles.matching import MatchLevel
 
@@ -42,7 +41,7 @@ class SessionBinder:
             waiter.profile_record.profile.soft, level, resetting=True, resume_from=session.transcript
         )
         self._join(worker, waiter)
-        for other in session.waiters_in_order():
+        for other in in_order(session.waiting):
             if other.state is WaiterState.QUEUED:
                 state.waiting.transition(other, WaiterState.BLOCKED)
             self.serve_bound(other)
@@ -78,7 +77,7 @@ class SessionBinder:
         worker = session.worker
         if worker is None or session.state is not SessionState.ACTIVE:
             return
-        for waiter in session.waiters_in_order():
+        for waiter in in_order(session.waiting):
             if self.serve_bound(waiter):
                 continue
             if not worker.serves(waiter.profile_record):
@@ -156,7 +155,7 @@ class SessionBinder:
         if preparation is None or preparation.resetting or worker.session is None:
             raise UsageError(f"worker {worker.id} is not being reconciled", worker=worker.id)
         worker.soft = None
-        for waiter in _waiters_in_order(preparation):
+        for waiter in in_order(preparation.waiters):
             self._state.reject(waiter, error)
         self._finish_preparation(worker)
 
@@ -169,7 +168,7 @@ class SessionBinder:
         preparation, session = worker.preparation, worker.session
         if preparation is None or session is None or not preparation.resetting:
             raise UsageError(f"worker {worker.id} is not being reset", worker=worker.id)
-        for waiter in _waiters_in_order(preparation):
+        for waiter in in_order(preparation.waiters):
             self._state.reject(waiter, error)
         if preparation.resume_from is not None:
             self._workers.stop(worker, StopReason.RETIRED)
@@ -184,7 +183,7 @@ class SessionBinder:
         if preparation is None or session is None:
             raise RuntimeError(f"worker {worker.id} is not being prepared")
         level = preparation.level
-        for waiter in _waiters_in_order(preparation):
+        for waiter in in_order(preparation.waiters):
             if state.mode is PoolMode.PAUSED:
                 state.remove_from_preparation(waiter)
                 state.enqueue(waiter, WaiterState.BLOCKED)
@@ -252,7 +251,3 @@ class SessionBinder:
         self._workers.stop(worker, StopReason.FAILED, force=kind is not FailureKind.STALLED)
         if kind is FailureKind.RESUME and session is not None:
             self._workers.resume_failed(session, error)
-
-
-def _waiters_in_order(preparation: WorkerPreparation) -> list[Waiter]:
-    return sorted(preparation.waiters.values(), key=lambda waiter: waiter.rank)

@@ -2,10 +2,9 @@
 
 from collections import Counter
 
-from pool.records import ProfileRecord, SessionRecord, WorkerRecord
+from pool.records import ProfileRecord, SessionRecord, Waiter, WorkerRecord
 from pool.state import PoolState
 from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
-from pool.waiting_list import Waiter
 
 
 def check(state: PoolState) -> None:

@@ -1,18 +1,162 @@
-"""What the machine remembers: one mutable record per profile, agent, worker and session. Facts, little behaviour."""
+"""What the machine remembers: a mutable record for each profile, agent, worker, session and waiter; lines of waiters."""
 
+import heapq
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
 
 from errors import PoolError
 from pool.budget import StartBudget
-from pool.stimuli import FailureKind, StopReason, WorkerHold
-from pool.transitions import SessionState, WorkerState
-from pool.waiting_list import ConditionQueue, ProfileQueue, Waiter
-from profiles.matching import MatchLevel
+from pool.stimuli import Acquire, FailureKind, StopReason, WorkerHold
+from pool.transitions import SessionState, WaiterState, WorkerState
+from profiles.matching import MatchLevel, can_reconcile
 from profiles.profile import CapabilityProfile, SoftArgs
+from wire.timers import Timer
 
-if TYPE_CHECKING:
-    from wire.timers import Timer
+PRIVILEGED_PRIORITY = 10
+"""Requests of at least this base priority may use the reserve."""
+_COMPACT_FROM = 64
+_QUEUED = WaiterState.QUEUED
+
+
+class Waiter:
+    """One request on its way to a worker."""
+
+    __slots__ = (
+        *("bounded", "deadline", "deferred", "enqueued_at", "nested", "priority", "privileged", "profile_record"),
+        *("request", "room_only", "sequence", "session", "sort_key", "state", "timer", "was_enqueued"),
+    )
+
+    def __init__(
+        self, acquire: Acquire, session: "SessionRecord", kind: "ProfileRecord", now: float, number: int
+    ) -> None:
+        self.request = acquire.request
+        self.session = session
+        self.profile_record = kind
+        self.priority = acquire.priority
+        self.nested = acquire.nested
+        self.room_only = acquire.spawn == "room"
+        self.bounded = acquire.bounded
+        self.privileged = acquire.nested or acquire.priority >= PRIVILEGED_PRIORITY
+        self.enqueued_at = now
+        self.sequence = number
+        self.deadline = now
+        self.sort_key = float("-inf")
+        self.state = WaiterState.NEW
+        self.timer: Timer | None = None
+        self.deferred = False
+        self.was_enqueued = False
+        """Whether it was ever put on the waiting list."""
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Smaller is served first."""
+        return self.sort_key, self.sequence
+
+
+def in_order(waiters: dict[str, Waiter]) -> list[Waiter]:
+    """Waiters by request, the privileged and the best first."""
+    return sorted(waiters.values(), key=lambda waiter: (not waiter.privileged, waiter.rank))
+
+
+class ProfileQueue:
+    """The queued waiters of one kind and privilege, best first."""
+
+    __slots__ = ("_heap", "condition", "condition_rank", "privileged", "profile_record", "size")
+
+    def __init__(self, kind: "ProfileRecord", *, privileged: bool) -> None:
+        self.profile_record = kind
+        self.privileged = privileged
+        self.size = 0
+        self.condition: ConditionQueue | None = None
+        self.condition_rank: tuple[float, int] = (0.0, 0)
+        self._heap: list[tuple[float, int, Waiter]] = []
+
+    def push(self, waiter: Waiter) -> None:
+        """Add a waiter that has just become QUEUED."""
+        self.size += 1
+        heapq.heappush(self._heap, (waiter.sort_key, waiter.sequence, waiter))
+        if len(self._heap) > _COMPACT_FROM and len(self._heap) > 2 * self.size:
+            self._heap = [(w.sort_key, w.sequence, w) for w in {entry[2] for entry in self._heap} if w.state is _QUEUED]
+            heapq.heapify(self._heap)
+
+    def head(self) -> Waiter | None:
+        """The best waiter; None when there is none."""
+        heap = self._heap
+        while heap:
+            waiter = heap[0][2]
+            if waiter.state is _QUEUED:
+                return waiter
+            heapq.heappop(heap)
+        return None
+
+    def __iter__(self) -> Iterator[Waiter]:
+        """All queued waiters in order; O(n log n), for reports."""
+        unique = {entry[2] for entry in self._heap if entry[2].state is _QUEUED}
+        return iter(sorted(unique, key=lambda waiter: waiter.rank))
+
+
+class ConditionQueue:
+    """Lines that wait for the same thing (``why``, in words), the best head first. A line is in one at most."""
+
+    __slots__ = ("_heap", "count", "reason")
+
+    def __init__(self, why: str) -> None:
+        self.reason = why
+        self.count = 0
+        self._heap: list[tuple[float, int, ProfileQueue]] = []
+
+    def add(self, line: ProfileQueue) -> None:
+        """Put a line here (from wherever it was), or renew its place after its head became better."""
+        head = line.head()
+        if head is None:
+            self.remove(line)
+            return
+        if line.condition is not self:
+            self.remove(line)
+            line.condition = self
+            self.count += 1
+        line.condition_rank = head.rank
+        heapq.heappush(self._heap, (head.sort_key, head.sequence, line))
+        if len(self._heap) > _COMPACT_FROM and len(self._heap) > 2 * self.count:
+            self._heap = [(*each.condition_rank, each) for each in {e[2] for e in self._heap} if each.condition is self]
+            heapq.heapify(self._heap)
+
+    def peek(self) -> ProfileQueue | None:
+        """The line whose head is the best, with its place renewed where the head has changed."""
+        heap = self._heap
+        while heap:
+            key, sequence, line = heap[0]
+            if line.condition is not self or line.condition_rank != (key, sequence):
+                heapq.heappop(heap)
+                continue
+            head = line.head()
+            if head is None:
+                heapq.heappop(heap)
+                self.remove(line)
+            elif head.rank == line.condition_rank:
+                return line
+            else:
+                line.condition_rank = head.rank
+                heapq.heapreplace(heap, (head.sort_key, head.sequence, line))
+        return None
+
+    def pop(self) -> ProfileQueue | None:
+        """Remove and return the best line."""
+        line = self.peek()
+        if line is not None:
+            heapq.heappop(self._heap)
+            self.remove(line)
+        return line
+
+    @staticmethod
+    def remove(line: ProfileQueue) -> None:
+        """Take a line from whatever gate it is at."""
+        if line.condition is not None:
+            line.condition.count -= 1
+            line.condition = None
 
 
 class AgentWorkers:
@@ -45,27 +189,12 @@ class ProfileRecord:
     """One profile signature with its workers, its lines of waiters and its budget."""
 
     __slots__ = (
-        "agent",
-        "budget",
-        "claims",
-        "condition",
-        "group",
-        "live",
-        "pending_restarts",
-        "prewarm_target",
-        "profile",
-        "prune_timer",
-        "queues",
-        "quiescent",
-        "resource_count",
-        "resources",
-        "retry_timer",
-        "unbound",
-        "waiters",
+        *("agent", "budget", "claims", "condition", "group", "live", "pending_restarts", "prewarm_target"),
+        *("profile", "prune_timer", "queues", "quiescent", "resource_count", "resources", "retry_timer"),
+        *("unbound", "waiters"),
     )
 
     def __init__(self, profile: CapabilityProfile, group: HardGroup, agent: AgentWorkers) -> None:
-        resources = profile.resources
         self.profile = profile
         self.group = group
         self.agent = agent
@@ -75,23 +204,20 @@ class ProfileRecord:
         self.quiescent: OrderedDict[WorkerRecord, None] = OrderedDict()
         """Idle workers bound to a quiescent session, least recently used first."""
         self.live = 0
-        self.claims = 0
-        """Waiters for whom a worker is on its way: starting, or stopping to make room."""
+        self.claims = 0  # waiters for whom a worker is on its way: starting, or stopping to make room
         self.pending_restarts = 0
         """Workers lost to failures (or retired without a replacement) that are to be started again."""
-        self.waiters = 0
-        """Requests that want this kind, wherever they wait."""
-        self.prewarm_target = 0
-        """Idle workers to keep warm."""
+        self.waiters = 0  # requests that want this kind, wherever they wait
+        self.prewarm_target = 0  # idle workers to keep warm
         self.queues = (ProfileQueue(self, privileged=False), ProfileQueue(self, privileged=True))
         self.condition = ConditionQueue(
             "its profile has all workers that it may have, or starting one has failed and is tried again"
         )
         self.retry_timer: Timer | None = None
         self.prune_timer: Timer | None = None
-        self.resource_count = resources.count()
+        self.resource_count = profile.resources.count()
         self.resources = frozenset(
-            (field, name) for field in resources.__struct_fields__ for name in getattr(resources, field)
+            (kind, name) for kind, names in msgspec.structs.asdict(profile.resources).items() for name in names
         )
 
     def serves(self, wanted: "ProfileRecord") -> bool:
@@ -121,35 +247,13 @@ class ProfileRecord:
         return not (self.live or self.waiters or self.prewarm_target or self.pending_restarts)
 
 
-def can_reconcile(have: SoftArgs | None, want: SoftArgs) -> bool:
-    """Whether ``have`` can be brought to ``want``: a default (None) that was changed cannot be restored.
-
-    Nor can the default model of another provider be asked for. ``have`` None means unknown.
-    """
-    if have == want:
-        return True
-    if have is not None and want.model is None and have.provider != want.provider:
-        return False
-    return all(
-        new is not None or (have is not None and old is None)
-        for old, new in (
-            (have and have.provider, want.provider),
-            (have and have.model, want.model),
-            (have and have.thinking, want.thinking),
-        )
-    )
-
-
-class HoldRecord:
+class HoldRecord(NamedTuple):
     """One hold in force."""
 
-    __slots__ = ("hold", "privileged", "session", "worker")
-
-    def __init__(self, hold: WorkerHold, session: "SessionRecord", worker: "WorkerRecord", *, privileged: bool) -> None:
-        self.hold = hold
-        self.session = session
-        self.worker = worker
-        self.privileged = privileged
+    hold: WorkerHold
+    session: "SessionRecord"
+    worker: "WorkerRecord"
+    privileged: bool
 
 
 class WorkerPreparation:
@@ -169,34 +273,10 @@ class WorkerRecord:
     """One process, from Spawn to WorkerExited."""
 
     __slots__ = (
-        "age_timer",
-        "background",
-        "claimed_for",
-        "closing_session",
-        "failure",
-        "id",
-        "idle_since",
-        "idle_timer",
-        "is_restart",
-        "modified",
-        "ordinary_holds",
-        "outdated",
-        "preparation",
-        "profile_record",
-        "proven",
-        "ready_at",
-        "replaced",
-        "replaces",
-        "retire_reason",
-        "rss",
-        "session",
-        "soft",
-        "spawned_at",
-        "state",
-        "stop_reason",
-        "successor",
-        "turns",
-        "was_leased",
+        *("age_timer", "background", "claimed_for", "closing_session", "failure", "id", "idle_since", "idle_timer"),
+        *("is_restart", "modified", "ordinary_holds", "outdated", "preparation", "profile_record", "proven"),
+        *("ready_at", "replaced", "replaces", "retire_reason", "rss", "session", "soft", "spawned_at", "state"),
+        *("stop_reason", "successor", "turns", "was_leased"),
     )
 
     def __init__(self, name: str, kind: ProfileRecord, now: float) -> None:
@@ -279,16 +359,8 @@ class SessionRecord:
     """One conversation, by key."""
 
     __slots__ = (
-        "busy",
-        "failed",
-        "holds",
-        "key",
-        "last_profile",
-        "resume_failures",
-        "state",
-        "transcript",
-        "waiting",
-        "worker",
+        *("busy", "failed", "holds", "key", "last_profile", "resume_failures", "state", "transcript"),
+        *("waiting", "worker"),
     )
 
     def __init__(self, key: str) -> None:
@@ -325,12 +397,4 @@ class SessionRecord:
             and not self.waiting
             and self.failed is None
             and self.resume_failures == 0
-        )
-
-    def waiters_in_order(self) -> list[Waiter]:
-        """Its queued and blocked waiters, the best first."""
-        if len(self.waiting) <= 1:
-            return list(self.waiting.values())
-        return sorted(
-            self.waiting.values(), key=lambda waiter: (not waiter.privileged, waiter.sort_key, waiter.sequence)
         )

@@ -12,9 +12,8 @@ from errors import (
     ProfileBroken,
     ResumeFailed,
 )
-from pool.records import ProfileRecord, SessionRecord
+from pool.records import ProfileRecord, SessionRecord, Waiter
 from pool.snapshot import PoolCounts
-from pool.waiting_list import Waiter
 
 _MAX_NAMED_SESSIONS = 5
 """Sessions that an error names; its details have them all."""

@@ -3,7 +3,7 @@
 import math
 
 from errors import UsageError
-from pool.records import ProfileRecord, SessionRecord, WorkerRecord
+from pool.records import ProfileRecord, SessionRecord, Waiter, WorkerRecord
 from pool.snapshot import (
     CounterSnapshot,
     MachineSnapshot,
@@ -16,7 +16,6 @@ from pool.snapshot import (
 )
 from pool.state import PoolState
 from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
-from pool.waiting_list import Waiter
 from profiles.matching import MatchLevel, first_difference, match
 from profiles.profile import CapabilityProfile
 

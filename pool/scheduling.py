@@ -13,12 +13,11 @@ from pool.admission import Admission
 from pool.available import EVICTION_ORDER
 from pool.binding import SessionBinder
 from pool.budget import BreakerState
-from pool.records import ProfileRecord, WorkerRecord
+from pool.records import ConditionQueue, ProfileQueue, ProfileRecord, Waiter, WorkerRecord
 from pool.spawning import Spawner
 from pool.state import PoolState
 from pool.stimuli import StopReason
 from pool.transitions import PoolMode, SessionState, WaiterState
-from pool.waiting_list import ConditionQueue, ProfileQueue, Waiter
 from pool.workers import Workers
 from profiles.profile import CapabilityProfile
 

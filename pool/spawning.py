@@ -7,11 +7,10 @@ for a spawn of that kind.
 
 from errors import PoolError
 from pool.budget import BreakerState
-from pool.records import ProfileRecord, WorkerRecord
+from pool.records import ConditionQueue, ProfileRecord, WorkerRecord
 from pool.state import PoolState
 from pool.stimuli import FailureKind, Spawn
 from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
-from pool.waiting_list import ConditionQueue
 
 
 class Spawner:

@@ -9,12 +9,22 @@ from errors import PoolError, UsageError
 from pool import rejections
 from pool.available import EVICTION_ORDER, AvailableIndex
 from pool.budget import TokenBucket
-from pool.records import AgentWorkers, HardGroup, HoldRecord, ProfileRecord, SessionRecord, WorkerRecord
+from pool.records import (
+    AgentWorkers,
+    ConditionQueue,
+    HardGroup,
+    HoldRecord,
+    ProfileRecord,
+    SessionRecord,
+    Waiter,
+    WorkerRecord,
+    in_order,
+)
 from pool.settings import PoolSettings
 from pool.snapshot import Counters, PoolCounts
 from pool.stimuli import Acquire, Action, Notify, Reject
 from pool.transitions import SESSION_TRANSITIONS, WORKER_TRANSITIONS, PoolMode, SessionState, WaiterState, WorkerState
-from pool.waiting_list import ConditionQueue, Waiter, WaitingList
+from pool.waiting_list import WaitingList
 from profiles.profile import CapabilityProfile
 from wire.states import transition
 from wire.timers import Timers
@@ -278,7 +288,7 @@ class PoolState:
         """Let the best waiter of a parked session stand in its line; the others wait behind it."""
         if session.state is not SessionState.PARKED:
             return
-        waiters = session.waiters_in_order()
+        waiters = in_order(session.waiting)
         if not waiters:
             self.forget_if_empty(session)
             return

@@ -5,7 +5,7 @@ import math
 from errors import PoolError
 from pool import rejections
 from pool.available import EVICTION_ORDER
-from pool.records import SessionRecord, WorkerRecord
+from pool.records import SessionRecord, WorkerRecord, in_order
 from pool.spawning import Spawner
 from pool.state import PoolState
 from pool.stimuli import FailureKind, Stop, StopReason, TurnStalled
@@ -314,7 +314,7 @@ class Workers:
             return
         session.failed = rejections.resume_failed(session, error)
         state.notify("session_failed", session=session.key, error=str(error))
-        for waiter in session.waiters_in_order():
+        for waiter in in_order(session.waiting):
             state.reject(waiter, session.failed)
 
     def _crashed(self, worker: WorkerRecord, error: PoolError) -> None:

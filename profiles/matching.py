@@ -35,7 +35,7 @@ def match(have: CapabilityProfile, have_soft: SoftArgs, want: CapabilityProfile)
     """
     if have.hard_signature != want.hard_signature or not have.resources.contains(want.resources):
         return MatchLevel.NONE
-    if have_soft != want.soft and _unreconcilable(have_soft, want.soft) is not None:
+    if not can_reconcile(have_soft, want.soft):
         return MatchLevel.NONE
     if have.resources != want.resources:
         return MatchLevel.SOFT_SUPERSET
@@ -106,6 +106,16 @@ def _resource_pairs(have: Resources, want: Resources) -> Iterator[tuple[str, tup
     yield "skills", have.skills, want.skills
     yield "extensions", have.extensions, want.extensions
     yield "prompt templates", have.prompt_templates, want.prompt_templates
+
+
+def can_reconcile(have: SoftArgs | None, want: SoftArgs) -> bool:
+    """Whether a worker with ``have`` (None = unknown) can be brought to ``want``.
+
+    A default (None) that was changed cannot be restored, nor can the default model of another provider be asked for.
+    """
+    if have is None:
+        return all(getattr(want, name) is not None for name in SoftArgs.__struct_fields__)
+    return have == want or _unreconcilable(have, want) is None
 
 
 def _unreconcilable(have: SoftArgs, want: SoftArgs) -> str | None:

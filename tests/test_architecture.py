@@ -43,6 +43,7 @@ WITHOUT_A_CLOCK = (
     ),
     "pool/machine",
     "pool/transitions",
+    "pool/records",
     "pool/waiting_list",
     "gateway/lanes",
     "gateway/sessions/commands",

@@ -6,6 +6,7 @@ A check receives each fact once, in order, and returns violations. The shared st
 import itertools
 import math
 import sys
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Literal, NamedTuple
@@ -364,7 +365,7 @@ class Violation(NamedTuple):
     harm: Harm | None = None
 
 
-class InvariantCheck:
+class InvariantCheck(ABC):
     """Judges one invariant. ``checked``: how often it could have been found broken; ``note``: what limits it."""
 
     invariant: ClassVar[str]
@@ -374,6 +375,6 @@ class InvariantCheck:
         self.checked = 0
         self.note = ""
 
+    @abstractmethod
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
         """What is wrong, judging by this fact and by the book as it was before it."""
-        raise NotImplementedError

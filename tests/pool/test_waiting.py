@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord
+from pool.records import AgentWorkers, ConditionQueue, HardGroup, ProfileRecord, SessionRecord, Waiter
 from pool.stimuli import Acquire
 from pool.transitions import WaiterState
-from pool.waiting_list import ConditionQueue, Waiter, WaitingList
+from pool.waiting_list import WaitingList
 from tests.pool.world import make_profile
 from wire.states import IllegalTransition
 
