@@ -17,7 +17,7 @@ import psutil
 import trio
 
 from errors import ResumeFailed, WorkerStartFailed
-from pool.worker_port import ProcessFacts, redacted
+from pool.worker_interface import ProcessFacts, redacted
 from profiles import DIALECTS, CapabilityProfile, allows_tool, worker_argv
 from rpc.cgroup import Cgroup, OrphanGuarantee, orphan_guarantee
 from rpc.children import ChildRegistry

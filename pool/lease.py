@@ -8,7 +8,7 @@ import trio
 
 from errors import PoolError, WorkerError, WorkerExited
 from pool.stimuli import Grant, Reject, WorkerHold
-from pool.worker_port import PoolWorker
+from pool.worker_interface import PoolWorker
 from profiles import MatchLevel
 from rpc.passthrough import RawRequest
 from rpc.requests import RpcRequest, copy_error

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from errors import UsageError
-from pool import invariants, rejections, report, stimuli
+from pool import invariants, rejections, status, stimuli
 from pool.admission import Admission
 from pool.binding import SessionBinder
 from pool.records import SessionRecord, WorkerRecord
@@ -117,7 +117,7 @@ class PoolMachine:
 
     def placement(self, session: str) -> SessionPlacement:
         """Where a session is, and what it waits for; of an unknown one nothing."""
-        return report.placement(self._state, session)
+        return status.placement(self._state, session)
 
     def is_quiescent(self, session: str) -> bool:
         """Whether nothing is held, in flight or running in the background for the session."""
@@ -156,11 +156,11 @@ class PoolMachine:
 
     def snapshot(self, now: float) -> MachineSnapshot:
         """A frozen picture, consistent with itself."""
-        return report.snapshot(self._state, now)
+        return status.snapshot(self._state, now)
 
     def explain(self, session: str | None, profile: CapabilityProfile | None = None) -> list[WorkerExplanation]:
         """How well every worker fits ``profile``, or what ``session`` asked for last; else UsageError."""
-        return report.explain(self._state, session, profile)
+        return status.explain(self._state, session, profile)
 
     def validate(self) -> None:
         """Check every invariant over the whole state; raises AssertionError. A test aid, O(everything)."""

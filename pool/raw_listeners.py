@@ -4,7 +4,7 @@ from typing import Protocol
 
 from errors import PoolError
 from pool.stimuli import FailureKind, WorkerFailed, WorkerReconciled
-from pool.worker_port import reconcile
+from pool.worker_interface import reconcile
 from pool.worker_task import WorkerTask
 from profiles.profile import SoftArgs
 from rpc.client import RpcClient

@@ -1,4 +1,4 @@
-"""What the machine remembers: a mutable record for each profile, agent, worker, session and waiter; lines of waiters."""
+"""What the machine remembers: mutable records of profiles, agents, workers, sessions and waiters, and their queues."""
 
 import heapq
 from collections import OrderedDict

@@ -24,7 +24,7 @@ from pool.raw_listeners import RawListener, RawListeners
 from pool.settings import PoolSettings, check_memory
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import Action, FailureKind, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stimulus, Stop
-from pool.worker_port import WorkerLauncher, is_disk_full, load_conversation
+from pool.worker_interface import WorkerLauncher, is_disk_full, load_conversation
 from pool.worker_task import BackgroundCallbacks, WorkerTask, rss_by_worker
 from profiles import CapabilityProfile
 from wire.messages import SessionResult

@@ -19,7 +19,7 @@ from pool.snapshot import (
     WaiterSnapshot,
     WorkerSnapshot,
 )
-from pool.worker_port import ProcessFacts
+from pool.worker_interface import ProcessFacts
 from pool.worker_task import WorkerTask
 from rpc.cgroup import OrphanGuarantee
 from wire.units import ByteCount, Seconds

@@ -12,7 +12,7 @@ from pool.health import Health, HealthDecision, Observation
 from pool.lease import Lease
 from pool.settings import PoolSettings
 from pool.stimuli import BackgroundCount, FailureKind, Stimulus, StopReason, TurnStalled, WorkerFailed
-from pool.worker_port import PoolWorker, ProcessFacts, WorkerLauncher
+from pool.worker_interface import PoolWorker, ProcessFacts, WorkerLauncher
 from profiles import CapabilityProfile
 from wire.messages import BackgroundProcesses as BackgroundTold
 from wire.messages import ExecExit

@@ -12,9 +12,9 @@ from typing import Any
 
 import trio
 
+from stress.arrivals import Arrival
 from stress.connection import PushMessage, ReconnectingClient
 from stress.facts import DirectViolation, Fact, OutcomeReceived, RequestAnswered, SupervisorStarted, WaitingEnded
-from stress.loads import Arrival
 from stress.plan import Plan
 from stress.request_tracker import EVENT_KINDS, RequestTracker
 from wire.messages import ErrorBody

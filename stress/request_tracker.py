@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from stress.arrivals import Arrival
 from stress.facts import (
     DirectViolation,
     Fact,
@@ -22,7 +23,6 @@ from stress.facts import (
     RequestRefused,
     RequestStarted,
 )
-from stress.loads import Arrival
 from wire.messages import ErrorBody, EventEnvelope
 
 _NONCE = re.compile(r"\bn(\d{7,10})x([0-9a-f]{8})\b")

@@ -15,14 +15,15 @@ import psutil
 import trio
 
 from errors import PoolError, RequestTimeout, UsageError
-from stress.attached import AttachedTarget, PoolLimits, fetch_limits
+from stress.arrivals import Arrival
+from stress.attached_target import AttachedTarget, PoolLimits, fetch_limits
 from stress.connection import ReconnectingClient
 from stress.driver import LoadDriver, SimulatedFrontEnds
 from stress.facts import DirectViolation, PoolDrained
 from stress.faults import Fault, faults_of
 from stress.faults.base import FaultSetup, SettlingFault
-from stress.loads import Arrival
 from stress.outcome import StressResult
+from stress.own_target import OwnTarget
 from stress.plan import StressOptions, make_plan
 from stress.recorder import RunRecorder
 from stress.request_tracker import Nonces, RequestTracker
@@ -39,7 +40,6 @@ from stress.schedule import (
     rng_of,
     settings_text,
 )
-from stress.target import OwnTarget
 from stress.transcripts import read_transcripts
 
 _DRAIN_SECONDS = 40.0

@@ -8,11 +8,11 @@ from typing import Any
 
 import tomli_w
 
-from stress.attached import PoolLimits
+from stress.arrivals import Arrival, arrivals, mix_in_faulty
+from stress.attached_target import PoolLimits
 from stress.checker import TIMED_OUT, CheckRules
 from stress.faults import Fault
 from stress.faults.base import FaultEvent, FaultSetup
-from stress.loads import Arrival, arrivals, mix_in_faulty
 from stress.plan import Plan
 
 _MIN_WORKERS_TO_COMPARE = 16

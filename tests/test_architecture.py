@@ -55,7 +55,7 @@ WITHOUT_A_CLOCK = (
     *(f"heartbeat/delivery/{name}" for name in ("outbox", "settings", "targets")),
     *(
         f"stress/{name}"
-        for name in ("checker", "facts", "loads", "metrics", "outcome", "plan", "request_tracker", "schedule")
+        for name in ("arrivals", "checker", "facts", "metrics", "outcome", "plan", "request_tracker", "schedule")
     ),
     "stress/table",
 )

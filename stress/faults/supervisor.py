@@ -1,7 +1,7 @@
 """Faults of the supervisor: shortages (F4), ends (F5), changed clocks and reused pids (F7).
 
 F4: the supervisor runs out of files, processes or disk space for a while, and a worker dies at that moment. No more
-files: its RLIMIT_NOFILE becomes what it has open. No more processes: a seam of ``stress.fault_injection``, since root
+files: its RLIMIT_NOFILE becomes what it has open. No more processes: a seam of ``stress.fault_switches``, since root
 has no limit of processes. No more disk: its RLIMIT_FSIZE becomes 0, so that every write to a file fails (EFBIG, where a
 full disk reports ENOSPC; the store and the logs treat both alike).
 
@@ -21,7 +21,7 @@ from random import Random
 import trio
 
 from stress.facts import ALL_WORKERS, DAMAGED_TRANSCRIPT, DirectViolation, ObservedProcess, ReusedPid
-from stress.fault_injection import WRAPPER, FaultSwitches
+from stress.fault_switches import WRAPPER, FaultSwitches
 from stress.faults.base import (
     FaultEvent,
     FaultSetup,

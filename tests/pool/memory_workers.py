@@ -11,7 +11,7 @@ import trio
 from errors import ResumeFailed, WorkerStartFailed
 from pool.settings import PoolSettings
 from pool.shell import Pool
-from pool.worker_port import ProcessFacts
+from pool.worker_interface import ProcessFacts
 from profiles import CapabilityProfile, make_profile
 from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from pool import worker_port as module
+from pool import worker_interface as module
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, say

@@ -17,7 +17,7 @@ from gateway.events.worker_events import READERS, PublishedEvent
 from gateway.turns.approvals import PendingPermissions
 from pool.launcher import LocalWorker
 from pool.stimuli import Reset
-from pool.worker_port import PoolWorker, load_conversation
+from pool.worker_interface import PoolWorker, load_conversation
 from profiles import AgentSettings, ProfilesSettings, build_profile
 from rpc.client import RpcClient
 from rpc.dialect import Dialect, Step

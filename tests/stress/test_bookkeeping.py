@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from stress.attached import PoolLimits
+from stress.arrivals import Arrival
+from stress.attached_target import PoolLimits
 from stress.checker.base import ObservedState
 from stress.facts import (
     DirectViolation,
@@ -19,15 +20,14 @@ from stress.facts import (
     RequestStarted,
     SupervisorStarted,
 )
-from stress.loads import Arrival
 from stress.metrics import RunMetrics
+from stress.own_target import OwnTarget
 from stress.plan import StressOptions, make_plan
 from stress.recorder import RunRecorder
 from stress.request_tracker import Nonces, RequestTracker
 from stress.run import _StressRun
 from stress.sampler import read_status
 from stress.schedule import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, check_rules, settings_text
-from stress.target import OwnTarget
 from stress.transcripts import read_transcripts
 from tests.stress.story import Story
 from wire.events import EventChannel

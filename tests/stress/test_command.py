@@ -298,7 +298,7 @@ async def test_where_no_supervisor_listens_there_is_nothing_to_attach_to(tmp_pat
 async def test_a_supervisor_that_is_stopped_is_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stress.attached._ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("stress.attached_target._ANSWER_SECONDS", 0.2)
     with socket.socket(socket.AF_UNIX) as stopped, trio.fail_after(10):
         stopped.bind(str(tmp_path / "s"))
         stopped.listen()  # the kernel connects, and no program accepts or answers

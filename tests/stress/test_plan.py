@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from commands.stress import stress
 from errors import UsageError
-from stress.attached import PoolLimits
+from stress.arrivals import Arrival, mix_in_faulty, zipf_weights
+from stress.attached_target import PoolLimits
 from stress.faults import faults_of
 from stress.faults.base import FaultSetup
-from stress.loads import Arrival, mix_in_faulty, zipf_weights
 from stress.plan import _BOUNDS, FAULTS, LOADS, LoadName, Plan, StressOptions, make_plan, read_scale
 from stress.schedule import all_arrivals, all_fault_events, check_rules
 

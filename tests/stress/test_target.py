@@ -11,8 +11,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from stress.facts import DirectViolation, Fact, LeftoverProcesses, SupervisorEnded, SupervisorStarted
 from stress.faults.base import FaultSetup
+from stress.own_target import OwnTarget, _SupervisorProcess
 from stress.sampler import ProcessTree
-from stress.target import OwnTarget, _SupervisorProcess
 
 WORKER = 7
 
@@ -95,8 +95,8 @@ exec sleep 60
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("stress.target._LEFTOVER_SECONDS", 0.05)
-    monkeypatch.setattr("stress.target._FORCE_SECONDS", 0.2)
+    monkeypatch.setattr("stress.own_target._LEFTOVER_SECONDS", 0.05)
+    monkeypatch.setattr("stress.own_target._FORCE_SECONDS", 0.2)
     return tmp_path
 
 

@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from stress.attached import AttachedTarget
+from stress.attached_target import AttachedTarget
 from stress.facts import DirectViolation, Fact, FaultInjected
 from stress.faults import FaultEvent
 from stress.faults.base import uninterrupted

@@ -30,14 +30,14 @@ from stress.facts import (
     SupervisorEnded,
     SupervisorStarted,
 )
-from stress.fault_injection import FaultSwitches
+from stress.fault_switches import FaultSwitches
 from stress.faults import FaultEvent, FaultSetup, faults_of
 from stress.faults.front_ends import FrontEndKills, expect_outcome
 from stress.faulty_agent import fault_word
+from stress.own_target import OwnTarget
 from stress.pid_reuse import unavailable_reason
 from stress.plan import StressOptions, make_plan
 from stress.schedule import settings_text
-from stress.target import OwnTarget
 from tests.stress.story import RULES
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]

@@ -1,6 +1,6 @@
 """Runs ``pool run`` in this process with a wall clock and a fork that faults control from outside.
 
-python -m stress.fault_injection [any program] -m cli run --data-dir DIR ...
+python -m stress.fault_switches [any program] -m cli run --data-dir DIR ...
 
 A fault writes into a file that both processes map; the supervisor reads it each time it reads the clock or starts a
 process. The monotonic clock cannot be set, so it stays; workers have the real wall clock.
@@ -60,7 +60,7 @@ class FaultSwitches:
         self._memory[_NO_PROCESSES_OFFSET] = full
 
 
-WRAPPER = (sys.executable, "-P", "-m", "stress.fault_injection")
+WRAPPER = (sys.executable, "-P", "-m", "stress.fault_switches")
 _MODULE = "cli"
 
 
