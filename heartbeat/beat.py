@@ -166,8 +166,6 @@ class BeatRunner:
         member = self._schedule.get(agent)
         return HeartbeatSettings() if member is None else member.settings
 
-    # --- before -------------------------------------------------------------------------------------------------------
-
     def _skip(self, target: BeatTarget, reason: WakeReason, refused: BeatRejected) -> BeatResult:
         wall = self._ports.wall()
         report = unrun_beat(target, reason, wall, skipped=refused.reason, problem=refused.problem)
@@ -209,8 +207,6 @@ class BeatRunner:
             problem=admitted.problem,
         )
 
-    # --- the run ------------------------------------------------------------------------------------------------------
-
     async def _run(self, begun: BeatInProgress) -> BeatResult:
         events, session = self._ports.events, begun.request.session
         events.claim(session, begun.events)
@@ -230,8 +226,6 @@ class BeatRunner:
             except PoolError as exc:
                 return BeatAnswer(ok=False, code=exc.code, message=exc.message, started=False)
         return BeatAnswer(ok=False, code=RequestTimeout.code, message=f"the beat had not ended after {limit:g} s")
-
-    # --- after --------------------------------------------------------------------------------------------------------
 
     def _handle_failure(self, begun: BeatInProgress, answer: BeatAnswer) -> BeatResult:
         if (

@@ -59,8 +59,6 @@ class BeatStore:
         for target in [target for target in self._in_progress if target.agent not in known]:
             self.delete_in_progress(target)
 
-    # --- reports ------------------------------------------------------------------------------------------------------
-
     def agent_record(self, agent: str) -> AgentRecord:
         """The kept state of the agent."""
         return self._records.get(agent, _EMPTY_RECORD)
@@ -96,8 +94,6 @@ class BeatStore:
         self._records[agent] = record
         self._documents.put(AGENT_KIND, agent, _encode(record))
 
-    # --- shown alerts -------------------------------------------------------------------------------------------------
-
     def alert_dedupe(self, agent: str) -> AlertDedupe:
         """The agent's recently shown alerts."""
         return self._dedupes.get(agent) or AlertDedupe()
@@ -106,8 +102,6 @@ class BeatStore:
         """Keep the agent's shown alerts."""
         self._dedupes[agent] = shown
         self._documents.put(DEDUPE_KIND, agent, _encode(shown.shown_at))
-
-    # --- begun beats --------------------------------------------------------------------------------------------------
 
     def in_progress(self, target: BeatTarget) -> BeatInProgress | None:
         """The target's beat with events that has not succeeded."""

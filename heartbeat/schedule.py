@@ -186,8 +186,6 @@ class BeatSchedule:
         """The agent; None where it is not configured."""
         return self._agents.get(agent)
 
-    # --- time ---------------------------------------------------------------------------------------------------------
-
     def next_due(self) -> float | None:
         """When to call ``pop_due``; None = never."""
         return self._timers.next_due()
@@ -219,8 +217,6 @@ class BeatSchedule:
         if since is not None and member is not None:
             due = since + member.every
             self._plan(member, due if due > now else now + member.every, now, wall)
-
-    # --- settings -----------------------------------------------------------------------------------------------------
 
     def reconfigure(
         self, agents: Mapping[str, HeartbeatSettings], now: float, wall: float, last: Mapping[str, float]

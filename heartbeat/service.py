@@ -57,14 +57,11 @@ class Heartbeat:
         self._machine = WakeMachine()
         self._runner = BeatRunner(ports, store, self._schedule)
         self._waiters: dict[BeatTarget, list[_Waiter]] = {}
-        self._running: dict[str, dict[str, None]] = {}
-        """Sessions in which a beat runs, by agent."""
+        self._running: list[BeatTarget] = []
         self._published_skips: dict[str, tuple[object, ...]] = {}
         self._log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
         self._wake = trio.Event()
         self._armed_for = math.inf
-
-    # --- asking for beats ---------------------------------------------------------------------------------------------
 
     def wake(self, agent: str, reason: WakeReason = WakeReason.WAKE, session: str | None = None) -> bool:
         """Request a beat soon, in the agent's main conversation unless another is named. Never blocks.
@@ -96,7 +93,7 @@ class Heartbeat:
         target, waiter = _target(member, session), _Waiter(now + float(member.settings.timeout))
         self._machine.request(target, reason, now)
         if self._machine.is_held(target):
-            return self._held_report(target, reason)
+            return unrun_beat(target, reason, self._ports.wall(), skipped=SkipReason.FLOOD_GUARD)
         self._waiters.setdefault(target, []).append(waiter)
         self._rearm()
         try:
@@ -133,8 +130,6 @@ class Heartbeat:
             return math.inf
         return start if start > wall else None
 
-    # --- status -------------------------------------------------------------------------------------------------------
-
     def status(self) -> list[HeartbeatStatus]:
         """The state of every agent, in the order of the settings."""
         return [self._status(member) for member in self._schedule.agents().values()]
@@ -142,7 +137,7 @@ class Heartbeat:
     def stats(self) -> tuple[int, int]:
         """The number of agents that beat by the clock, and of running beats."""
         by_the_clock = sum(member.settings.every > 0 for member in self._schedule.agents().values())
-        return by_the_clock, sum(map(len, self._running.values()))
+        return by_the_clock, len(self._running)
 
     def _find(self, agent: str) -> AgentSchedule:
         member = self._schedule.get(agent)
@@ -159,15 +154,13 @@ class Heartbeat:
             every=member.every,
             wake=member.settings.wake,
             next_due=None if due is None else wall + due - trio.current_time(),
-            running=tuple(self._running.get(agent, ())),
+            running=tuple(target.session for target in self._running if target.agent == agent),
             last_beat=record.last,
             last_skip=self._store.last_skip(agent),
             counts=dict(self._store.counts(agent)),
             paused={session: until for session, until in record.paused.items() if until > wall},
             warning=member.window.warning,
         )
-
-    # --- keeping time -------------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Start due beats until cancelled; running beats are then aborted, and the next supervisor continues them."""
@@ -189,7 +182,7 @@ class Heartbeat:
         for action in self._machine.begin_due(now):
             match action:
                 case Begin(target, reason):
-                    self._running.setdefault(target.agent, {})[target.session] = None
+                    self._running.append(target)
                     waiters = self._waiters.pop(target, [])
                     nursery.start_soon(self._beat, target, reason, waiters, name=f"beat of {target.agent}")
                 case Paused(target, until):
@@ -214,24 +207,27 @@ class Heartbeat:
         self._rearm()
         return True
 
-    # --- a beat -------------------------------------------------------------------------------------------------------
-
     async def _beat(self, target: BeatTarget, reason: WakeReason, waiters: list[_Waiter]) -> None:
         try:
             performed = await self._runner.perform(target, reason)
         except Exception:  # noqa: BLE001 - a defect in one beat must not end the others
             self._log.exception("heartbeat_defect", agent=target.agent, session=target.session)
-            performed = self._internal_error(target, reason)
+            settings = self._runner.settings_of(target.agent)
+            error = "a defect of the supervisor; its log has the traceback"
+            report = unrun_beat(target, reason, self._ports.wall(), error=error)
+            self._store.save_report(report)
+            performed = BeatResult(report, BeatFailed(settings.max_retries, float(settings.retry_delay)))
         self._finish(target, reason, performed, waiters)
 
     def _finish(self, target: BeatTarget, reason: WakeReason, performed: BeatResult, waiters: list[_Waiter]) -> None:
         now = trio.current_time()
-        self._remove_running(target)
+        self._running.remove(target)
         is_answered = not performed.is_resumed or reason is WakeReason.RETRY
         if not is_answered:
             self._machine.request(target, reason, now)
         self._machine.ended(target, performed.end, now)
-        self._advance(target, now)
+        if self._is_due(target) and self._machine.pending(target) is None:
+            self._schedule.mark_done(target.agent, now, self._ports.wall())
         self._publish(performed.report)
         comes_later = isinstance(performed.end, BeatBusy) or not is_answered
         for waiter in waiters:
@@ -241,32 +237,12 @@ class Heartbeat:
                 waiter.answer(performed.report)
         self._rearm()
 
-    def _advance(self, target: BeatTarget, now: float) -> None:
-        """Start the agent's next interval, unless its beat is still to come."""
-        if self._is_due(target) and self._machine.pending(target) is None:
-            self._schedule.mark_done(target.agent, now, self._ports.wall())
-
-    def _internal_error(self, target: BeatTarget, reason: WakeReason) -> BeatResult:
-        settings = self._runner.settings_of(target.agent)
-        error = "a defect of the supervisor; its log has the traceback"
-        report = unrun_beat(target, reason, self._ports.wall(), error=error)
-        self._store.save_report(report)
-        return BeatResult(report, BeatFailed(settings.max_retries, float(settings.retry_delay)))
-
-    def _remove_running(self, target: BeatTarget) -> None:
-        sessions = self._running[target.agent]
-        del sessions[target.session]
-        if not sessions:
-            del self._running[target.agent]
-
     def _remove_waiter(self, target: BeatTarget, waiter: _Waiter) -> None:
         waiters = self._waiters.get(target, [])
         if waiter in waiters:
             waiters.remove(waiter)
         if not waiters:
             self._waiters.pop(target, None)
-
-    # --- the flood guard ----------------------------------------------------------------------------------------------
 
     def _pause(self, target: BeatTarget, until: float, now: float) -> None:
         wall = self._ports.wall()
@@ -278,20 +254,14 @@ class Heartbeat:
             f"events wake it again in {until - now:.0f} s",
         )
         for waiter in self._waiters.pop(target, []):
-            waiter.answer(self._held_report(target, WakeReason.WAKE))
+            waiter.answer(unrun_beat(target, WakeReason.WAKE, wall, skipped=SkipReason.FLOOD_GUARD))
         if self._is_due(target):
             self._request(target, WakeReason.INTERVAL)  # the interval is not held
-
-    def _held_report(self, target: BeatTarget, reason: WakeReason) -> BeatReport:
-        """The report of a beat that the flood guard holds."""
-        return unrun_beat(target, reason, self._ports.wall(), skipped=SkipReason.FLOOD_GUARD)
 
     def _is_due(self, target: BeatTarget) -> bool:
         """Whether the schedule waits for the target's beat."""
         member = self._schedule.get(target.agent)
         return member is not None and member.main_target == target and self._schedule.is_due(target.agent)
-
-    # --- publishing ---------------------------------------------------------------------------------------------------
 
     def _publish(self, report: BeatReport) -> None:
         """Publish the monitor event ``heartbeat``; not for alerts (the dispatcher does), nor for a repeated skip."""
@@ -310,8 +280,6 @@ class Heartbeat:
     def _publish_error(self, target: BeatTarget, message: str) -> None:
         data = {"severity": "error", "phase": "system", "message": message, "agent": target.agent}
         self._ports.monitor.publish(target.session, EventType.ERROR, data)
-
-    # --- the previous supervisor --------------------------------------------------------------------------------------
 
     def resume(self) -> None:
         """Continue what the previous supervisor left: pauses, beats in progress, events whose wakes it lost."""

@@ -104,8 +104,6 @@ class SystemEventQueue:
         self._chars = 0
         self._injected = self._ignored = self._evicted = self._expired = 0
 
-    # --- in -----------------------------------------------------------------------------------------------------------
-
     def inject(
         self, session: str, text: str, *, kind: SystemEventKind, now: float, wall_now: float, context: str | None = None
     ) -> SystemEvent | None:
@@ -173,8 +171,6 @@ class SystemEventQueue:
         for event in events:
             self._drop(event)
 
-    # --- looking ------------------------------------------------------------------------------------------------------
-
     def peek(self, session: str, now: float) -> list[SystemEvent]:
         """The session's events, the oldest first."""
         self.gc(now)
@@ -206,8 +202,6 @@ class SystemEventQueue:
             evicted=self._evicted,
             expired=self._expired,
         )
-
-    # --- out ----------------------------------------------------------------------------------------------------------
 
     def consume(self, session: str, ids: Collection[str]) -> int:
         """Delete events the session has reported; ids of other sessions and unknown ones are ignored."""
@@ -242,8 +236,6 @@ class SystemEventQueue:
         pending.events.remove(event)
         if not pending.events:
             del self.by_session[event.session]
-
-    # --- keeping ------------------------------------------------------------------------------------------------------
 
     def pop_changed(self) -> dict[str, list[SystemEvent]]:
         """The sessions whose events changed since the last call, with their current events.

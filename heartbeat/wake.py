@@ -221,8 +221,6 @@ class WakeMachine:
         self._max_running = most_running
         self._max_targets = most_targets
 
-    # --- asking -----------------------------------------------------------------------------------------------------
-
     def __len__(self) -> int:
         return len(self._states)
 
@@ -246,8 +244,6 @@ class WakeMachine:
         urgent = self._urgent.next_due()
         due = self._due.next_due() if self._has_room() else None
         return min((time for time in (urgent, due) if time is not None), default=None)
-
-    # --- stimuli ----------------------------------------------------------------------------------------------------
 
     def request(self, target: BeatTarget, reason: WakeReason, now: float) -> None:
         """Request a beat soon. Raises PoolSaturated when too many targets wait already."""
@@ -287,8 +283,6 @@ class WakeMachine:
             state.record_beat(reason)
         self._conclude(state, reason, end, now)
         self._reschedule(target, state, now)
-
-    # --- inside -----------------------------------------------------------------------------------------------------
 
     def _begin(self, target: BeatTarget, now: float, actions: list[WakeAction]) -> None:
         state = self._states[target]

@@ -121,8 +121,6 @@ class CronMachine:
     def __contains__(self, name: str) -> bool:
         return name in self._entries
 
-    # --- looking ------------------------------------------------------------------------------------------------------
-
     def status(self, name: str) -> JobStatus:
         """One job. Raises UsageError where there is none of that name."""
         entry = self._find(name)
@@ -145,8 +143,6 @@ class CronMachine:
     def next_wakeup(self) -> float | None:
         """When the next ``tick`` is needed; None = not before something else happens."""
         return self._due.next_due()
-
-    # --- what happens -------------------------------------------------------------------------------------------------
 
     def put(self, job: CronJob, state: JobState | None, now: float) -> list[CronAction]:
         """Add or replace a job; ``state`` is its kept state.
@@ -213,8 +209,6 @@ class CronMachine:
         self._max_running = max_running
         return self._start_waiting(now)
 
-    # --- coming due ---------------------------------------------------------------------------------------------------
-
     def _arm(self, entry: _JobEntry, now: float) -> None:
         due = self._next_due(entry, now)
         if due is None:
@@ -274,8 +268,6 @@ class CronMachine:
             )
         self._in_flight[entry.job.id] = ticket.run
         return [StartRun(entry.job, ticket, is_resumed=True, earlier=_run_ids(entry.state))]
-
-    # --- coming to an end ---------------------------------------------------------------------------------------------
 
     def _conclude(self, entry: _JobEntry, ticket: ActiveRun, result: CronRunResult, now: float) -> list[CronAction]:
         job, before = entry.job, entry.state

@@ -81,8 +81,6 @@ class CronRunner:
             self._is_performing = False
             self._rearm()
 
-    # --- keeping time -------------------------------------------------------------------------------------------------
-
     async def _keep_time(self) -> None:
         while True:
             self._wake = trio.Event()
@@ -97,8 +95,6 @@ class CronRunner:
         due = self._machine.next_wakeup()
         if due is not None and due < self._next_wakeup:
             self._wake.set()
-
-    # --- performing ---------------------------------------------------------------------------------------------------
 
     def _perform_all(self, nursery: trio.Nursery) -> list[Awaitable[None]]:
         kept: dict[str, Awaitable[None]] = {}
@@ -153,8 +149,6 @@ class CronRunner:
     def _conclude(self, job: CronJob, ticket: ActiveRun, result: CronRunResult) -> None:
         self._publish_monitor(job, ticket, result.status.value, result.error)
         self.perform(self._machine.ended(job.id, ticket.run, result, self._ports.wall()))
-
-    # --- reporting ----------------------------------------------------------------------------------------------------
 
     def _deliver(self, job: CronJob, ticket: ActiveRun, answer: BeatAnswer) -> None:
         verdict = classify_answer(answer.text, kind=BeatKind.CRON, ack_max_chars=0, has_media=bool(answer.media))
@@ -271,8 +265,6 @@ class CronService:
                 self._put_job(job, None)
         self._runner.perform(self._machine.set_max_running(settings.max_running, self._ports.wall()))
 
-    # --- methods ------------------------------------------------------------------------------------------------------
-
     async def add(self, params: CronAdd) -> CronJobView:
         """Add a job; returns once it is durable. Raises UsageError, or Conflict for an existing id."""
         job = self._make_job(params)
@@ -323,8 +315,6 @@ class CronService:
             next_due=machine.next_wakeup(),
             problems=self._store.problems,
         )
-
-    # --- parts --------------------------------------------------------------------------------------------------------
 
     def _put_job(self, job: CronJob, state: JobState | None) -> None:
         now = self._ports.wall()

@@ -112,8 +112,6 @@ class AlertDispatcher:
                     continue
                 self._perform_all(self._outbox.tick(trio.current_time()))
 
-    # --- performing ---------------------------------------------------------------------------------------------------
-
     def _perform_all(self, actions: Sequence[OutboxAction]) -> None:
         """Perform actions and their follow-ups in one store transaction."""
         todo = deque(actions)

@@ -158,8 +158,6 @@ class AlertOutbox:
         self._timers: KeyedTimers[str] = KeyedTimers()
         self._accepted = self._delivered = self._forgotten = 0
 
-    # --- stimuli ------------------------------------------------------------------------------------------------------
-
     def restore(self, records: Iterable[AlertRecord], now: float, wall: float) -> list[OutboxAction]:
         """Restore the previous supervisor's records; running pauses continue."""
         for record in records:
@@ -216,8 +214,6 @@ class AlertOutbox:
         """When to call ``tick``; None = not before another stimulus."""
         return self._timers.next_due()
 
-    # --- figures ------------------------------------------------------------------------------------------------------
-
     def statistics(self) -> DeliveryStatistics:
         """Waiting and undeliverable alerts. Iterates over all records."""
         return DeliveryStatistics(
@@ -239,8 +235,6 @@ class AlertOutbox:
             next_try=min(record.next_try for record in records),
             error=latest.error,
         )
-
-    # --- lanes --------------------------------------------------------------------------------------------------------
 
     def _enqueue(self, record: AlertRecord, alert: Alert, due: float) -> None:
         self._waiting[record.id] = (record, alert)
@@ -286,8 +280,6 @@ class AlertOutbox:
         why = f"more than {self._limits.waiting} alerts waited for {place}"
         error = f"{why}; the last error: {record.error}" if record.error else why
         return self._give_up(msgspec.structs.replace(record, error=error), alert)
-
-    # --- ends ---------------------------------------------------------------------------------------------------------
 
     def _finish(self, record: AlertRecord) -> list[OutboxAction]:
         self._delivered += 1

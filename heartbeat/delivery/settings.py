@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
@@ -33,7 +34,13 @@ class SigningKey:
 
         Raises ValueError, whose message does not hold the secret.
         """
-        self._key = _decode_secret(secret)
+        self._key = secret.encode()
+        if secret.startswith(_BASE64_PREFIX):
+            try:
+                self._key = base64.b64decode(secret.removeprefix(_BASE64_PREFIX), validate=True)
+            except binascii.Error:
+                msg = f'the secret begins with "{_BASE64_PREFIX}", but what follows is not base64'
+                raise ValueError(msg) from None
         if len(self._key) < MIN_SECRET_LENGTH:
             msg = f"the secret is too short: {MIN_SECRET_LENGTH} characters at least"
             raise ValueError(msg)
@@ -55,16 +62,6 @@ def signature_headers(key: SigningKey, alert_id: str, timestamp: int, body: byte
         "webhook-signature": f"v1,{signed}",
         "idempotency-key": alert_id,
     }
-
-
-def _decode_secret(secret: str) -> bytes:
-    if not secret.startswith(_BASE64_PREFIX):
-        return secret.encode()
-    try:
-        return base64.b64decode(secret.removeprefix(_BASE64_PREFIX), validate=True)
-    except binascii.Error:
-        msg = f'the secret begins with "{_BASE64_PREFIX}", but what follows is not base64'
-        raise ValueError(msg) from None
 
 
 _NAME = re.compile(r"[a-z0-9_-]{1,64}")
@@ -107,7 +104,8 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     @property
     def origin(self) -> str:
         """The part of the URL that may be shown: scheme, host and port."""
-        return _origin_of(self.url)
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -140,33 +138,22 @@ def signing_key(name: str, settings: WebhookSettings, environment: Mapping[str, 
         raise UsageError(f"{where}: {exc}") from None
 
 
-def _origin_of(url: str) -> str:
-    """Scheme, host and port of an URL."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-
-
 def _check_url(url: str) -> None:
     """Raises ValueError that does not quote the URL."""
-    parts = _split(url)
-    problem = None
-    if parts is None or len(url) > _LONGEST_URL or not (url.isascii() and url.isprintable() and " " not in url):
-        problem = f"cannot be read; it must be ASCII (a host in its xn-- form) of at most {_LONGEST_URL} characters"
-    elif parts.scheme not in {"http", "https"} or not parts.hostname:
-        problem = "must begin with https://HOST or http://HOST"
-    elif parts.username is not None or parts.password is not None:
-        problem = "may not hold a user name or password; requests are signed with the secret"
-    elif parts.fragment:
-        problem = "may not hold a fragment"
+    problem = f"cannot be read; it must be ASCII (a host in its xn-- form) of at most {_LONGEST_URL} characters"
+    with suppress(ValueError):  # raised also for a port that is no number
+        parts = urlsplit(url)
+        _ = parts.port
+        if len(url) <= _LONGEST_URL and url.isascii() and url.isprintable() and " " not in url:
+            problem = _url_problem(parts)
     if problem:
         msg = f"url {problem}"
         raise ValueError(msg)
 
 
-def _split(url: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises for one that is no number
-    except ValueError:
-        return None
-    return parts
+def _url_problem(parts: SplitResult) -> str:
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        return "must begin with https://HOST or http://HOST"
+    if parts.username is not None or parts.password is not None:
+        return "may not hold a user name or password; requests are signed with the secret"
+    return "may not hold a fragment" if parts.fragment else ""

@@ -142,7 +142,9 @@ def blocked_reason(address: str, *, allow_private: bool) -> str | None:
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return "no IP address"
-    meant = _embedded_ipv4(parsed)
+    meant: IPAddress = parsed
+    if parsed.version == 6 and any(parsed in carrier for carrier in _IPV4_PREFIXES):
+        meant = ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)
     return _range_kind(meant, _BLOCKED) or _not_public(meant, allow_private=allow_private)
 
 
@@ -150,12 +152,6 @@ def _not_public(address: IPAddress, *, allow_private: bool) -> str | None:
     if private := _range_kind(address, _PRIVATE):
         return None if allow_private else private
     return "reserved" if address.version == 6 and address not in _PUBLIC_IPV6 else None
-
-
-def _embedded_ipv4(address: IPAddress) -> IPAddress:
-    if address.version == 6 and any(address in carrier for carrier in _IPV4_PREFIXES):
-        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address
 
 
 def _range_kind(address: IPAddress, networks: Iterable[tuple[Network, str]]) -> str | None:
