@@ -150,11 +150,8 @@ def _before_opening(text: str, start: int, at: int, tail: int) -> int:
 
 
 def _has_media_line(text: str) -> bool:
-    return _MEDIA in text and any(_names_a_file(line.strip()) for line in text.split("\n"))
-
-
-def _names_a_file(line: str) -> bool:
-    return line.startswith(_MEDIA) and line != _MEDIA
+    lines = map(str.strip, text.split("\n")) if _MEDIA in text else ()
+    return any(line.startswith(_MEDIA) and line != _MEDIA for line in lines)
 
 
 HEARTBEAT_PROMPT = """\

@@ -49,7 +49,7 @@ class ActiveWindow(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_active(self, wall: float) -> bool:
         """Whether the window is open at ``wall`` (Unix time, seconds)."""
-        now = _local(wall, self.zone)
+        now = datetime.fromtimestamp(wall, UTC).astimezone(self.zone)
         second = now.hour * 3600 + now.minute * 60 + now.second
         if self.start <= self.end:
             return self.start <= second < self.end
@@ -128,10 +128,6 @@ def _parse_zone(name: str) -> tzinfo | None:
 
 def _quoted(text: str) -> str:
     return repr(text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…")
-
-
-def _local(wall: float, zone: tzinfo | None) -> datetime:
-    return datetime.fromtimestamp(wall, UTC).astimezone(zone)
 
 
 _TICK = 1.0

@@ -6,6 +6,7 @@ bounded. Results of what the agent started itself (a command, a delegated task) 
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
 from operator import itemgetter
@@ -74,14 +75,12 @@ class SystemEventStats(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
 
 
+@dataclass(slots=True)
 class _SessionEvents:
     """One session's events, the oldest first. ``shown``: the last one that a turn has been shown."""
 
-    __slots__ = ("events", "shown")
-
-    def __init__(self) -> None:
-        self.events: deque[SystemEvent] = deque()
-        self.shown: str | None = None
+    events: deque[SystemEvent] = field(default_factory=deque)
+    shown: str | None = None
 
 
 class SystemEventQueue:

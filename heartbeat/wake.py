@@ -7,6 +7,7 @@ performs each ``Begin`` and reports the result with ``ended``.
 import math
 from collections import OrderedDict, deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, assert_never
 
@@ -138,36 +139,23 @@ class BeatFailed(msgspec.Struct, frozen=True):
 BeatEnd: TypeAlias = BeatRan | BeatSkipped | BeatBusy | BeatPostponed | BeatFailed
 
 
+@dataclass(slots=True, eq=False)
 class _TargetState:
     """One target. ``pending`` waits for its time, ``held`` for the end of a pause, ``running`` has begun."""
 
-    __slots__ = (
-        "began_at",
-        "failures",
-        "for_events",
-        "held",
-        "last",
-        "latest",
-        "paused_until",
-        "pending",
-        "ready_at",
-        "running",
-    )
-
-    def __init__(self) -> None:
-        self.pending: WakeReason | None = None
-        self.ready_at = 0.0
-        self.held: WakeReason | None = None
-        self.paused_until = -math.inf
-        self.running: WakeReason | None = None
-        self.began_at = -math.inf
-        self.last = -math.inf
-        """Start of the last beat that was not skipped."""
-        self.latest: deque[float] = deque(maxlen=FLOOD_BEATS)
-        """Starts of the latest beats that no operator requested; only these count as a flood."""
-        self.for_events: deque[float] = deque(maxlen=MAX_EVENT_BEATS_PER_HOUR)
-        """Starts of the latest beats requested by events."""
-        self.failures = 0
+    pending: WakeReason | None = None
+    ready_at: float = 0.0
+    held: WakeReason | None = None
+    paused_until: float = -math.inf
+    running: WakeReason | None = None
+    began_at: float = -math.inf
+    last: float = -math.inf
+    """Start of the last beat that was not skipped."""
+    latest: deque[float] = field(default_factory=lambda: deque(maxlen=FLOOD_BEATS))
+    """Starts of the latest beats that no operator requested; only these count as a flood."""
+    for_events: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_EVENT_BEATS_PER_HOUR))
+    """Starts of the latest beats requested by events."""
+    failures: int = 0
 
     def spaced_at(self) -> float:
         """When the next beat that no caller awaits may start."""

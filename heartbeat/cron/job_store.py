@@ -74,15 +74,11 @@ class JobStore:
 
     def check_name(self, name: str, *, replace: bool) -> None:
         """Raise UsageError or Conflict where a job of that name cannot be added."""
-        self._reject_configured(name, "change")
+        self.reject_configured(name, "change")
         if name in self._added and not replace:
             raise Conflict(f"there is a job {name} already; remove it, or add this one in its place (replace)")
         if name not in self._added and len(self.jobs()) >= MAX_JOBS:
             raise UsageError(f"there are {MAX_JOBS} jobs already, as many as are possible; remove some")
-
-    def check_removal(self, name: str) -> None:
-        """Raise UsageError where the job is not one that was added."""
-        self._reject_configured(name, "remove")
 
     def save(self, job: CronJob) -> Awaitable[None]:
         """Keep an added job; await the result until it is durable."""
@@ -103,7 +99,8 @@ class JobStore:
         """Delete the state of a job."""
         return self._ports.documents.put(STATE_KIND, name, None)
 
-    def _reject_configured(self, name: str, verb: str) -> None:
+    def reject_configured(self, name: str, verb: str) -> None:
+        """Raise UsageError where the job is not one that was added."""
         if name in self._configured:
             raise UsageError(f"job {name} is defined by [cron.jobs.{name}] of the settings file; {verb} it there")
 

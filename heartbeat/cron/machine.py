@@ -272,11 +272,12 @@ class CronMachine:
     def _conclude(self, entry: _JobEntry, ticket: ActiveRun, result: CronRunResult, now: float) -> list[CronAction]:
         job, before = entry.job, entry.state
         outcome = _run_record(ticket, result, now)
+        missed = None if ticket.due is None else next_due(job.schedule, ticket.started_at, entry.zone)
         state = msgspec.structs.replace(
             before,
             running=None,
             reached=_reached_after(before, ticket, result.status, now),
-            overlapped=before.overlapped + self._has_overlapped(entry, ticket, now),
+            overlapped=before.overlapped + (missed is not None and missed <= now),
             history=(*before.history, outcome)[-MAX_HISTORY:],
         )
         if result.status is CronRunStatus.OK:
@@ -301,12 +302,6 @@ class CronMachine:
             return self.remove(entry.job.id)
         entry.state = msgspec.structs.replace(state, spent=True)
         return [SaveState(entry.job.id, entry.state)]
-
-    def _has_overlapped(self, entry: _JobEntry, ticket: ActiveRun, now: float) -> bool:
-        if ticket.due is None:
-            return False
-        missed = next_due(entry.job.schedule, ticket.started_at, entry.zone)
-        return missed is not None and missed <= now
 
     def _find(self, name: str) -> _JobEntry:
         entry = self._entries.get(name)

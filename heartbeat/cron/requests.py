@@ -113,24 +113,20 @@ class CronStats(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
+_SHARED = ("mode", "agent", "session", "keep", "delete_after_run", "enabled")
+_SAME_AS_SETTINGS = (*_SHARED, "text", "cron", "tz", "delivery")
+_SAME_AS_JOB = (*_SHARED, "id", "schedule", "timeout", "source")
+
+
 def job_settings_from(add: CronAdd, *, now: float) -> CronJobSettings:
     """What an operator says, as the settings would say it. Raises UsageError for what cannot be read."""
     try:
         return CronJobSettings(
-            text=add.text,
-            cron=add.cron,
             every=_span("every", add.every),
             at=_moment("at", add.at, now),
-            tz=add.tz,
             anchor=_moment("anchor", add.anchor, now),
-            mode=add.mode,
-            agent=add.agent,
-            session=add.session,
-            delivery=add.delivery,
             timeout=_span("timeout", add.timeout),
-            keep=add.keep,
-            delete_after_run=add.delete_after_run,
-            enabled=add.enabled,
+            **{name: getattr(add, name) for name in _SAME_AS_SETTINGS},
         )
     except ValueError as exc:
         raise UsageError(str(exc)) from exc
@@ -148,19 +144,10 @@ def job_view(
     job, state = standing.job, standing.state
     cut = len(job.text) > _EXCERPT_LENGTH and not whole
     return CronJobView(
-        id=job.id,
-        schedule=job.schedule,
+        **{name: getattr(job, name) for name in _SAME_AS_JOB},
         when=format_schedule(job.schedule, local),
         text=f"{job.text[: _EXCERPT_LENGTH - 1]}…" if cut else job.text,
-        mode=job.mode,
-        agent=job.agent,
-        session=job.session,
         delivery=job.target,
-        timeout=job.timeout,
-        keep=job.keep,
-        delete_after_run=job.delete_after_run,
-        enabled=job.enabled,
-        source=job.source,
         next_due=standing.next_due,
         running_since=None if state.running is None else state.running.started_at,
         is_waiting=standing.is_waiting,

@@ -276,7 +276,7 @@ class CronService:
     async def remove(self, params: CronName) -> CronJobView:
         """Delete an added job and return it once that is durable. Its running run finishes."""
         view = self._view(params.id)
-        self._store.check_removal(params.id)
+        self._store.reject_configured(params.id, "remove")
         await _await_all(self._runner.perform(self._machine.remove(params.id)))
         return view
 

@@ -5,7 +5,7 @@ schedule of its own and does not delay others of its target.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -293,21 +293,19 @@ class AlertOutbox:
     def _prune(self) -> list[OutboxAction]:
         """Drop the oldest ended alerts: first the text, much later the id."""
         actions: list[OutboxAction] = []
-        for alert_id in _excess(self._undeliverable, self._limits.undeliverable):
-            actions.append(self._record_end(self._undeliverable.pop(alert_id)[0]))
+        while len(self._undeliverable) > self._limits.undeliverable:
+            record, _ = self._undeliverable.pop(next(iter(self._undeliverable)))
+            actions.append(self._record_end(record))
             self._forgotten += 1
-        for alert_id in _excess(self._ended, self._limits.ended):
-            del self._ended[alert_id]
-            actions.append(SaveRecord(alert_id, None))
+        while len(self._ended) > self._limits.ended:
+            oldest = next(iter(self._ended))
+            del self._ended[oldest]
+            actions.append(SaveRecord(oldest, None))
         return actions
 
     def _record_end(self, record: AlertRecord) -> SaveRecord:
         self._ended[record.id] = None
         return SaveRecord(record.id, AlertRecord(id=record.id, place=record.place, state=AlertState.ENDED))
-
-
-def _excess(kept: Mapping[str, object], limit: int) -> list[str]:
-    return [alert_id for alert_id, _ in zip(kept, range(len(kept) - limit), strict=False)]
 
 
 def _undelivered(record: AlertRecord, alert: Alert) -> UndeliveredAlert:
