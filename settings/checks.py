@@ -26,17 +26,20 @@ def check_settings(settings: Settings) -> list[Problem]:
 
 
 def _pool_problems(pool: PoolSettings) -> Iterator[Problem]:
-    if pool.min > pool.max:
-        yield Problem(("pool", "min"), f"is {pool.min}, more than pool.max = {pool.max}")
-    if pool.reserve >= pool.max:
-        text = f"is {pool.reserve}, but pool.max = {pool.max} must leave a worker for ordinary requests"
-        yield Problem(("pool", "reserve"), text)
-    if pool.max_pinned >= pool.max:
-        text = f"is {pool.max_pinned}, but background commands must leave one of pool.max = {pool.max} workers"
-        yield Problem(("pool", "max_pinned"), text)
-    if pool.backoff_min > pool.backoff_max:
-        text = f"is {pool.backoff_min}, more than pool.backoff_max = {pool.backoff_max}"
-        yield Problem(("pool", "backoff_min"), text)
+    ordinary = f"pool.max = {pool.max} must leave a worker for ordinary requests"
+    pinned = f"background commands must leave one of pool.max = {pool.max} workers"
+    for key, is_wrong, text in (
+        ("min", pool.min > pool.max, f"is {pool.min}, more than pool.max = {pool.max}"),
+        ("reserve", pool.reserve >= pool.max, f"is {pool.reserve}, but {ordinary}"),
+        ("max_pinned", pool.max_pinned >= pool.max, f"is {pool.max_pinned}, but {pinned}"),
+        (
+            "backoff_min",
+            pool.backoff_min > pool.backoff_max,
+            f"is {pool.backoff_min}, more than pool.backoff_max = {pool.backoff_max}",
+        ),
+    ):
+        if is_wrong:
+            yield Problem(("pool", key), text)
 
 
 def _prewarm_problems(settings: Settings) -> Iterator[Problem]:

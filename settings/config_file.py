@@ -63,23 +63,15 @@ def check_config(path: Path | None) -> list[str]:
     try:
         text = "" if path is None else read_settings_file(path)
         settings = parse_settings(text, path, machine=os.environ)
-        problems = _hooks_problems(settings)
-        if problems:
-            raise settings_error(problems, text, path)
+        if settings.gateway.hooks:
+            from gateway.hooks import load_hooks  # noqa: PLC0415  # only this command needs it
+
+            try:
+                load_hooks(Path(settings.gateway.hooks))
+            except UsageError as exc:
+                raise settings_error([Problem(("gateway", "hooks"), exc.message)], text, path) from exc
     except SettingsError as exc:
         return str(exc).splitlines()
-    return []
-
-
-def _hooks_problems(settings: Settings) -> list[Problem]:
-    if not settings.gateway.hooks:
-        return []
-    from gateway.hooks import load_hooks  # noqa: PLC0415  # only this command needs it
-
-    try:
-        load_hooks(Path(settings.gateway.hooks))
-    except UsageError as exc:
-        return [Problem(("gateway", "hooks"), exc.message)]
     return []
 
 
@@ -110,7 +102,9 @@ def set_config(path: Path, key: str, value: str) -> ConfigChange:
         backup = path.with_name(f"{path.name}.bak")
         _replace(backup, text)
     _replace(path, edited.text)
-    shown = _redacted(_nested(keys, taken))
+    for name in reversed(keys):
+        taken = {name: taken}
+    shown = _redacted(taken)
     for name in keys:
         shown = shown[name]
     return ConfigChange(path, ".".join(inline_key(name) for name in keys), inline_value(shown), backup)
@@ -128,12 +122,6 @@ def _first_usable(path: Path, text: str, keys: tuple[str, ...], values: list[Any
         else:
             return edited, value
     raise errors[0]
-
-
-def _nested(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
-    for name in reversed(keys):
-        value = {name: value}
-    return dict(value)
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------

@@ -41,10 +41,7 @@ def parse_key(key: str) -> tuple[str, ...]:
 
 def value_candidates(text: str) -> list[Any]:
     """What a value on the command line may mean, the likeliest first: as TOML where it is, else as a text."""
-    try:
-        table = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        return [text]
+    table = _content_of(f"value = {text}") or {}
     return [text] if set(table) != {"value"} else [table["value"], text]
 
 
@@ -52,7 +49,7 @@ def edit_text(text: str, path: tuple[str, ...], value: Any) -> EditResult:
     """The text with the key set. Raises UsageError where the key lies inside something that is no table."""
     wanted = _with_value(tomllib.loads(text), path, value)
     for candidate in _candidates(text, path, wanted):
-        if _parses_to(candidate, wanted):
+        if _content_of(candidate) == wanted:
             return EditResult(candidate, in_place=True)
     return EditResult(tomli_w.dumps(wanted), in_place=False)
 
@@ -67,11 +64,12 @@ def _with_value(table: dict[str, Any], path: tuple[str, ...], value: Any) -> dic
     return {**table, name: value}
 
 
-def _parses_to(text: str, wanted: dict[str, Any]) -> bool:
+def _content_of(text: str) -> dict[str, Any] | None:
+    """What the text says as TOML; None where it is none."""
     try:
-        return tomllib.loads(text) == wanted
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
-        return False
+        return None
 
 
 # --- candidates -------------------------------------------------------------------------------------------------------
@@ -133,7 +131,7 @@ def _replaced(lines: list[str], statement: Statement, source: str) -> list[str]:
 def _left_side(statement: str) -> str:
     """Everything up to the equals sign, which may also be a character of the key."""
     ends = (found.start() for found in re.finditer("=", statement))
-    return next(statement[:end] for end in ends if _parses(f"{statement[:end]}= 0"))
+    return next(statement[:end] for end in ends if _content_of(f"{statement[:end]}= 0"))
 
 
 def _trailing_comment(statement: str) -> str:
@@ -143,16 +141,9 @@ def _trailing_comment(statement: str) -> str:
     content = tomllib.loads(statement)
     for found in re.finditer("#", statement):
         before = statement[: found.start()]
-        if _parses_to(before, content):
+        if _content_of(before) == content:
             return statement[len(before.rstrip()) :] + ending
     return ending
-
-
-def _parses(text: str) -> bool:
-    try:
-        return bool(tomllib.loads(text))
-    except tomllib.TOMLDecodeError:
-        return False
 
 
 class _Section(NamedTuple):

@@ -13,7 +13,7 @@ import msgspec
 from doors.http.settings import with_token_files
 from profiles import AgentSettings, RoleSettings
 from settings.checks import check_settings
-from settings.machine_checks import exposure_problems
+from settings.machine_checks import exposure_problems, machine_problems
 from settings.problems import KeyPath, Problem, SettingsError, lines_of_keys, suggestion, type_problems
 from settings.schema import DOTTED_TABLES, Settings, file_key_path, struct_shape
 from wire.files import foreign_write_access, open_regular
@@ -36,8 +36,8 @@ def with_prompt_files(settings: Settings, place: Callable[[str], str]) -> tuple[
     def read(tables: Mapping[str, Table], kind: str) -> dict[str, Table]:
         return {name: _with_texts(table, (kind, name), place, problems) for name, table in tables.items()}
 
-    agents, roles = read(settings.agents, "agents"), read(settings.roles, "roles")
-    return msgspec.structs.replace(settings, agents=agents, roles=roles), problems
+    changed = {"agents": read(settings.agents, "agents"), "roles": read(settings.roles, "roles")}
+    return msgspec.structs.replace(settings, **changed), problems
 
 
 def _with_texts(table: Table, path: tuple[str, str], place: Callable[[str], str], problems: list[Problem]) -> Table:
@@ -76,23 +76,15 @@ def find_settings_file(explicit: str | None, env: Mapping[str, str], cwd: Path) 
         return cwd / Path(named).expanduser()
     config_home = env.get("XDG_CONFIG_HOME") or "~/.config"
     here, users = cwd / "pool.toml", Path(config_home).expanduser() / "pool" / "pool.toml"
-    if here.is_file():
-        _reject_foreign_file(here)
-        return here
-    return users if users.is_file() else None
-
-
-def _reject_foreign_file(path: Path) -> None:
-    """Settings name programs to run, so a file of another user in the working directory is never picked up."""
-    problem = foreign_write_access(path)
-    if problem is not None:
+    if not here.is_file():
+        return users if users.is_file() else None
+    problem = foreign_write_access(here)
+    if problem is not None:  # settings name programs to run
         raise SettingsError(
-            f"{path} {problem}, who can have any program run with it: it is not used without being named; "
-            f"--config {path} says that it is wanted"
+            f"{here} {problem}, who can have any program run with it: it is not used without being named; "
+            f"--config {here} says that it is wanted"
         )
-
-
-_LIMITS = {"min": "min_workers", "max": "max_workers"}
+    return here
 
 
 class Overrides(TypedDict, total=False):
@@ -115,13 +107,14 @@ def load_settings(path: Path | None, **overrides: Unpack[Overrides]) -> Settings
 
 def parse_settings(text: str, path: Path | None, **overrides: Unpack[Overrides]) -> Settings:
     """``load_settings`` for the text of a file that stands (or is to stand) at ``path``."""
-    limits = {key: value for key, flag in _LIMITS.items() if (value := overrides.get(flag)) is not None}
+    flags = {"min": overrides.get("min_workers"), "max": overrides.get("max_workers")}
+    limits = {key: value for key, value in flags.items() if value is not None}
     given = {("pool", name) for name in limits}
     table = parse_toml(text, path)
     if limits and isinstance(table.setdefault("pool", {}), dict):
         table["pool"] |= limits
     problems = [
-        *_misplaced(table),
+        *(Problem((name,), f"is one key as quoted; write [{name}]") for name in DOTTED_TABLES if name in table),
         *(Problem(file_key_path(found.path), found.text) for found in type_problems(struct_shape(table), Settings)),
     ]
     if problems:
@@ -132,15 +125,14 @@ def parse_settings(text: str, path: Path | None, **overrides: Unpack[Overrides])
     problems = [
         *check_settings(settings),
         *unread,
-        *_missing_files(settings),
         *exposure_problems(settings, None if path is None else path.absolute()),
         *_job_problems(settings),
         *_hours_problems(settings),
     ]
+    if (hooks := settings.gateway.hooks) and not Path(hooks).is_file():
+        problems.append(Problem(("gateway", "hooks"), f"there is no file {hooks}"))
     machine = overrides.get("machine")
     if not problems and machine is not None:
-        from settings.machine_checks import machine_problems  # noqa: PLC0415  # clients need not wait for it
-
         problems = list(machine_problems(settings, machine))
     if problems:
         raise settings_error(problems, text, path, given)
@@ -198,32 +190,22 @@ def _readable_part(text: str) -> dict[str, Any]:
     return {}
 
 
-def _misplaced(table: dict[str, Any]) -> list[Problem]:
-    """Quoted dotted names, which TOML reads as one key."""
-    return [Problem((name,), f"is one key as quoted; write [{name}]") for name in DOTTED_TABLES if name in table]
-
-
 # --- paths and the command line ---------------------------------------------------------------------------------------
 
 
 def _with_absolute_paths(settings: Settings, path: Path | None, data_dir: str | None) -> Settings:
-    hooks, http = settings.gateway.hooks, settings.http
+    gateway = settings.gateway
+    if gateway.hooks:
+        gateway = msgspec.structs.replace(gateway, hooks=_resolve_path(path, gateway.hooks))
     return msgspec.structs.replace(
         settings,
         data_dir=_absolute_data_dir(data_dir, settings.data_dir, path),
-        gateway=msgspec.structs.replace(settings.gateway, hooks=_resolve_path(path, hooks))
-        if hooks
-        else settings.gateway,
-        agents={name: _with_hooks(agent, path) for name, agent in settings.agents.items()},
-        http=with_token_files(http, lambda name: _resolve_path(path, name)),
-    )
-
-
-def _with_hooks(agent: AgentSettings, file: Path | None) -> AgentSettings:
-    return (
-        msgspec.structs.replace(agent, hooks=[_resolve_path(file, name) for name in agent.hooks])
-        if agent.hooks
-        else agent
+        gateway=gateway,
+        agents={
+            name: msgspec.structs.replace(agent, hooks=[_resolve_path(path, file) for file in agent.hooks])
+            for name, agent in settings.agents.items()
+        },
+        http=with_token_files(settings.http, lambda name: _resolve_path(path, name)),
     )
 
 
@@ -241,12 +223,6 @@ def _resolve_path(file: Path | None, name: str) -> str:
     """A path as the file (or, without one, the command line) means it, made absolute."""
     place = Path() if file is None else file.parent
     return os.path.abspath(place / Path(name).expanduser())  # noqa: PTH100  # also folds "..", which absolute() keeps
-
-
-def _missing_files(settings: Settings) -> list[Problem]:
-    hooks = settings.gateway.hooks
-    missing = hooks and not Path(hooks).is_file()
-    return [Problem(("gateway", "hooks"), f"there is no file {hooks}")] if missing else []
 
 
 def _hours_problems(settings: Settings) -> list[Problem]:
@@ -279,8 +255,8 @@ def _job_problems(settings: Settings) -> list[Problem]:
         lambda target: target_problem(target, settings.delivery.webhooks),
         lambda: settings.router.default_agent,
     )
-    found = cron_problems(settings.cron, now=time.time(), local=machine_zone(), names=names)
-    return [Problem(path, text) for path, text in found]
+    problems = cron_problems(settings.cron, now=time.time(), local=machine_zone(), names=names)
+    return [Problem(path, text) for path, text in problems]
 
 
 # --- what a refusal looks like ----------------------------------------------------------------------------------------
@@ -294,13 +270,11 @@ def settings_error(
     ``given``: keys whose values are the command line's, whatever the file says.
     """
     lines = lines_of_keys(text)
-    shown = [
-        f"--{problem.path[-1]}: {problem}"
-        if problem.path in given
-        else f"{_location(problem.path, lines, path)}{problem}"
-        for problem in problems
-    ]
-    return SettingsError("\n".join(shown), problems)
+
+    def place(key: KeyPath) -> str:
+        return f"--{key[-1]}: " if key in given else _location(key, lines, path)
+
+    return SettingsError("\n".join(f"{place(problem.path)}{problem}" for problem in problems), problems)
 
 
 def _location(key: KeyPath, lines: dict[KeyPath, int], path: Path | None) -> str:

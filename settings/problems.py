@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 import msgspec
 
@@ -150,9 +150,9 @@ def _bound_problems(value: Any, kind: Any) -> Iterator[str]:
 
 
 def _inner_problems(value: Any, kind: Any, path: KeyPath) -> Iterator[Problem]:
-    kind = _unwrap(kind)
+    kind = unwrap(kind)
     origin = get_origin(kind)
-    if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+    if isinstance(value, dict) and is_struct(kind):
         types = _types(kind)
         for key, item in value.items():
             if key in types:
@@ -173,14 +173,19 @@ def _types(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
     return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
 
 
-def _unwrap(kind: Any) -> Any:
+def unwrap(kind: Any) -> Any:
     """The type without what surrounds it: ``Annotated[X, ...]`` and ``X | None`` are X."""
     if get_origin(kind) is Annotated:
-        return _unwrap(get_args(kind)[0])
+        return unwrap(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
         options = [option for option in get_args(kind) if option is not type(None)]
-        return _unwrap(options[0]) if len(options) == 1 else kind
+        return unwrap(options[0]) if len(options) == 1 else kind
     return kind
+
+
+def is_struct(kind: Any) -> TypeGuard[type[msgspec.Struct]]:
+    """Whether values of the type are tables with keys of their own."""
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def _blame_entry(value: Any, kind: Any, whole: Problem) -> Problem | None:
@@ -199,9 +204,8 @@ def _blame_entry(value: Any, kind: Any, whole: Problem) -> Problem | None:
 
 def _needs_something(kind: Any) -> bool:
     """Whether a table of that type has keys that cannot be left out, so that one entry alone says nothing."""
-    kind = _unwrap(kind)
-    is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-    return is_struct and any(field.required for field in msgspec.structs.fields(kind))
+    kind = unwrap(kind)
+    return is_struct(kind) and any(field.required for field in msgspec.structs.fields(kind))
 
 
 def _parts(value: Any) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
@@ -224,7 +228,7 @@ def _problem(exc: msgspec.ValidationError, path: KeyPath, value: Any, kind: Any)
 
 def _choices(kind: Any) -> list[str]:
     """The words that a value may be, where only certain ones may."""
-    kind = _unwrap(kind)
+    kind = unwrap(kind)
     if get_origin(kind) is Literal:
         return [choice for choice in get_args(kind) if isinstance(choice, str)]
     if isinstance(kind, type) and issubclass(kind, enum.Enum):

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 import tomli_w
 
+from settings.problems import is_struct, unwrap
 from wire.units import ByteCount, Seconds
 
 _WIDTH = 100
@@ -84,7 +85,7 @@ def _tables(kind: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[tuple
     """Every table below one, with its struct."""
     for field in msgspec.structs.fields(kind):
         place = (*path, field.encode_name)
-        inner = _unwrap(field.type)
+        inner = unwrap(field.type)
         if _is_table(field):
             yield place, inner
             yield from _tables(inner, place)
@@ -96,7 +97,7 @@ def _keys(kind: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[str]:
     """The lines of the keys that stand in the table itself."""
     texts = _texts(kind)
     for field in msgspec.structs.fields(kind):
-        inner = _unwrap(field.type)
+        inner = unwrap(field.type)
         if _is_table(field) or _has_sample(field) or _is_per_entry(field):
             continue
         yield ""
@@ -142,10 +143,10 @@ def _example(kind: Any) -> Any:
     least = _minimum(kind)
     if least is not None:
         return least
-    kind = _unwrap(kind)
+    kind = unwrap(kind)
     if get_origin(kind) is Literal:
         return get_args(kind)[0]
-    if _is_struct(kind):
+    if is_struct(kind):
         return {field.encode_name: _example(field.type) for field in msgspec.structs.fields(kind)}
     if get_origin(kind) in (list, dict):
         return [] if get_origin(kind) is list else {}
@@ -164,15 +165,6 @@ def _example(kind: Any) -> Any:
 # --- types ------------------------------------------------------------------------------------------------------------
 
 
-def _unwrap(kind: Any) -> Any:
-    """The type without what surrounds it: ``Annotated[X, ...]`` and ``X | None`` are X."""
-    if get_origin(kind) is Annotated:
-        return _unwrap(get_args(kind)[0])
-    if get_origin(kind) in (Union, UnionType):
-        return _unwrap(next(option for option in get_args(kind) if option is not type(None)))
-    return kind
-
-
 def _minimum(kind: Any) -> Any:
     """The smallest number that a type with a bound takes; None where there is no such bound."""
     options = get_args(kind)
@@ -185,12 +177,12 @@ def _minimum(kind: Any) -> Any:
 
 def _is_table(field: msgspec.structs.FieldInfo) -> bool:
     """Whether the field has a table of its own; a struct that is unset by default has none."""
-    return _is_struct(_unwrap(field.type)) and field.default is not None
+    return is_struct(unwrap(field.type)) and field.default is not None
 
 
 def _has_sample(field: msgspec.structs.FieldInfo) -> bool:
     """Whether the field holds tables by name, one of which can be shown without changing anything."""
-    return field.encode_name in _SAMPLE_NAMES and _entry_of(_unwrap(field.type), dict) is not None
+    return field.encode_name in _SAMPLE_NAMES and _entry_of(unwrap(field.type), dict) is not None
 
 
 def _is_per_entry(field: msgspec.structs.FieldInfo) -> bool:
@@ -202,14 +194,10 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
-def _is_struct(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
 def _entry_of(kind: Any, container: type) -> type[msgspec.Struct] | None:
     """The struct that a list or the values of a table hold; None where they hold something else."""
-    entry = _unwrap(get_args(kind)[-1]) if get_origin(kind) is container else None
-    return entry if _is_struct(entry) else None
+    entry = unwrap(get_args(kind)[-1]) if get_origin(kind) is container else None
+    return entry if is_struct(entry) else None
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
@@ -218,13 +206,12 @@ def _entry_of(kind: Any, container: type) -> type[msgspec.Struct] | None:
 def _prose(text: str, indent: str = "") -> list[str]:
     """Comment lines; an empty text has none."""
     paragraphs = re.sub(r"``([^`]*)``", r"\1", text).split("\n\n")
-    wrapped = [
-        textwrap.wrap(" ".join(each.split()), _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")
-        if indent
-        else textwrap.wrap(" ".join(each.split()), _WIDTH)
+    hanging = f"{indent}  " if indent else ""
+    return [
+        f"# {line}"
         for each in paragraphs
+        for line in textwrap.wrap(" ".join(each.split()), _WIDTH, initial_indent=indent, subsequent_indent=hanging)
     ]
-    return [f"# {line}" for lines in wrapped for line in lines]
 
 
 def _first_paragraph(kind: type) -> str:
@@ -235,28 +222,19 @@ def _texts(kind: type) -> dict[str, str]:
     """The text below each field of a class, those of its bases included; Python itself does not keep them."""
     found: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
-        if _is_project_class(owner):
+        if owner.__module__.partition(".")[0] not in ("builtins", "enum", "msgspec"):
             found |= _texts_in(ast.parse(textwrap.dedent(inspect.getsource(owner))))
     return found
-
-
-def _is_project_class(owner: type) -> bool:
-    return owner.__module__.partition(".")[0] not in ("builtins", "enum", "msgspec")
 
 
 def _texts_in(tree: ast.Module) -> dict[str, str]:
     found = {}
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-    for field, text in itertools.pairwise(body):
-        name = _field_name(field)
-        if name and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-            found[name] = inspect.cleandoc(str(text.value.value))
+    for pair in itertools.pairwise(body):
+        match pair:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=text)),
+            ):
+                found[name] = inspect.cleandoc(str(text))
     return found
-
-
-def _field_name(node: ast.stmt) -> str | None:
-    match node:
-        case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
-            return name
-        case _:
-            return None
