@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Self, TextIO
 
 import structlog
@@ -81,17 +80,8 @@ _ROUTINE_EVENTS = frozenset({"worker_spawned", "worker_ready", "worker_evicted",
 """On a terminal the status line shows these already."""
 _WARNING_EVENTS = frozenset(
     {"breaker_opened", "error", "guard_lost", "session_failed", "state_file_set_aside", "worker_contaminated"}
-    | {
-        "hook_failed",
-        "prewarm_failed",
-        "previous_workers_left",
-        "reload_refused",
-        "service_manager_unreachable",
-        "sessions_damaged",
-        "socket_lost",
-        "turn_stalled",
-    }
-    | {"store_degraded", "store_rows_refused", "store_set_aside"}
+    | {"hook_failed", "prewarm_failed", "previous_workers_left", "reload_refused", "service_manager_unreachable"}
+    | {"sessions_damaged", "socket_lost", "turn_stalled", "store_degraded", "store_rows_refused", "store_set_aside"}
 )
 """Events that need attention."""
 _RESERVED_FIELDS = frozenset({"event", "level", "logger", "ts"})
@@ -128,12 +118,14 @@ class ConsoleLog:
         self._logger: structlog.typing.FilteringBoundLogger = structlog.get_logger()
         self._queue: queue.Queue[tuple[str, str] | None] = queue.Queue(_QUEUED_LINES)
         self._dropped = 0
-        self._thread = OutputThread(self._queue, self._write_all, "narrator")
+        self._thread = OutputThread(self._queue, self._write_all, "console")
 
     def __enter__(self) -> Self:
-        self._logger = self._log.enter_context(
-            opened_log(self._settings, self._receive_line, self._render, self._redactor)
-        )
+        def receive(line: str) -> None:
+            self.tail.add(line)
+            self.write(line)
+
+        self._logger = self._log.enter_context(opened_log(self._settings, receive, self._render, self._redactor))
         self._thread.start()
         return self
 
@@ -150,22 +142,13 @@ class ConsoleLog:
         fields = {f"{key}_" if key in _RESERVED_FIELDS else key: value for key, value in data.items()}
         getattr(self._logger, self._level(event, data))(event, **fields)
 
-    def _receive_line(self, line: str) -> None:
-        self.tail.add(line)
-        self.write(line)
-
     def write(self, line: str) -> None:
         """Write a line as it is, above the figures; never blocks."""
         self._put("line", line)
 
-    def ready(self, socket: Path, data_dir: Path) -> None:
-        """Log that clients can connect."""
-        self.log("ready", {"socket": str(socket), "data_dir": str(data_dir)})
-
     def _level(self, event: str, data: Mapping[str, Any]) -> str:
-        if event == "worker_exited" and data.get("cause") not in _EXPECTED_EXITS:
-            return "warning"
-        if event in _WARNING_EVENTS:
+        is_unexpected_exit = event == "worker_exited" and data.get("cause") not in _EXPECTED_EXITS
+        if is_unexpected_exit or event in _WARNING_EVENTS:
             return "warning"
         return "debug" if event in _DEBUG_EVENTS or (self._live and event in _ROUTINE_EVENTS) else "info"
 
@@ -182,7 +165,8 @@ class ConsoleLog:
     def _put(self, kind: str, text: str) -> None:
         try:
             if self._dropped:
-                self._queue.put_nowait(("line", self._render(_dropped_event(self._dropped))))
+                dropped = {"ts": time.time(), "level": "warning", "event": "lines_dropped", "count": self._dropped}
+                self._queue.put_nowait(("line", self._render(dropped)))
                 self._dropped = 0
             self._queue.put_nowait((kind, text))
         except queue.Full:
@@ -205,19 +189,12 @@ class ConsoleLog:
             return  # the terminal or the log is gone; the supervisor goes on without
 
     def _write(self, kind: str, text: str, figures: str) -> str:
+        """Returns the figures that stand in the last line now."""
         clear = _CLEAR if self._live else ""
-        if kind == "figures":
-            figures = text
-            self._out.write(clear + text)
-        else:
-            self._out.write(f"{clear}{text}\n{figures}")
+        is_figures = kind == "figures"
+        self._out.write(clear + text if is_figures else f"{clear}{text}\n{figures}")
         self._out.flush()
-        return figures
-
-
-def _dropped_event(count: int) -> dict[str, Any]:
-    """The event that reports dropped lines."""
-    return {"ts": time.time(), "level": "warning", "event": "lines_dropped", "count": count}
+        return text if is_figures else figures
 
 
 def render_status_line(figures: PoolStatistics, width: int) -> str:
@@ -225,7 +202,8 @@ def render_status_line(figures: PoolStatistics, width: int) -> str:
     pool = figures.pool
     parts = [
         f"pool {pool.total}/{pool.max}",
-        *(f"{count} {name}" for name, count in (("leased", pool.leased), ("idle", pool.idle))),
+        f"{pool.leased} leased",
+        f"{pool.idle} idle",
         *(f"{count} {name}" for name, count in (("starting", pool.starting), ("stopping", pool.stopping)) if count),
         f"{pool.waiting} waiting",
         f"{len(figures.sessions)} sessions",

@@ -72,14 +72,10 @@ class _Handler(logging.Handler):
         try:
             line = self.format(record)
         except Exception as exc:  # noqa: BLE001  # who logs is not to fail for it; the log says what it lacks
-            line = self.format(_substitute(record, exc))
+            message = f"a line for the log could not be made: {record.msg!r}: {type(exc).__name__}: {exc}"
+            fields = {"name": record.name, "levelno": logging.ERROR, "levelname": "ERROR", "msg": message}
+            line = self.format(logging.makeLogRecord(fields))
         self._sink(line)
-
-
-def _substitute(record: logging.LogRecord, error: Exception) -> logging.LogRecord:
-    message = f"a line for the log could not be made: {record.msg!r}: {type(error).__name__}: {error}"
-    fields = {"name": record.name, "levelno": logging.ERROR, "levelname": "ERROR", "msg": message}
-    return logging.makeLogRecord(fields)
 
 
 def _formatter(render: Renderer, redactor: Redactor) -> logging.Formatter:
@@ -161,22 +157,18 @@ class ErrorLog:
         """Runs with a logged error, the latest last."""
 
     def record(self, event: EventEnvelope) -> None:
-        """An error has happened; what concerns no session has been told already by whom it concerns."""
-        if event.session and not self._was_logged(event):
-            facts = msgspec.json.decode(event.data, type=dict[str, Any])
-            self._log("error", {**facts, "session": event.session, "run": event.run_id})
-
-    def _was_logged(self, event: EventEnvelope) -> bool:
-        """Whether the run's error is in the log already; an error of no run is logged each time."""
-        if event.run_id is None:
-            return False
-        run = (event.session, event.run_id)
-        if run in self._logged:
-            return True
-        self._logged[run] = None
-        if len(self._logged) > _MAX_RUNS:
-            self._logged.popitem(last=False)
-        return False
+        """Log an error of a session, each where it is of no run; others were logged where they happened."""
+        if not event.session:
+            return
+        if event.run_id is not None:
+            run = (event.session, event.run_id)
+            if run in self._logged:
+                return
+            self._logged[run] = None
+            if len(self._logged) > _MAX_RUNS:
+                self._logged.popitem(last=False)
+        facts = msgspec.json.decode(event.data, type=dict[str, Any])
+        self._log("error", {**facts, "session": event.session, "run": event.run_id})
 
 
 KEPT_BYTES = 1024 * 1024

@@ -15,10 +15,6 @@ _SHORTEST_WATCHDOG = 0.01
 """Seconds; below, the pings would be all that we do."""
 
 
-def _ignore_trouble(event: str, data: dict[str, Any]) -> None:
-    """The default report: none."""
-
-
 class ServiceManager:
     """The way to the service manager; without ``NOTIFY_SOCKET`` every method does nothing. A context manager.
 
@@ -31,7 +27,7 @@ class ServiceManager:
     """
 
     def __init__(
-        self, env: Mapping[str, str], on_trouble: Callable[[str, dict[str, Any]], None] = _ignore_trouble
+        self, env: Mapping[str, str], on_trouble: Callable[[str, dict[str, Any]], None] = lambda _event, _data: None
     ) -> None:
         self._address = _address(env.get("NOTIFY_SOCKET", ""))
         self._interval = watchdog_interval(env, os.getpid())
@@ -54,9 +50,9 @@ class ServiceManager:
             self._socket.close()
             self._socket = None
 
-    def ready(self, status: str = "") -> None:
-        """We serve: at the start, and again after every ``reloading``. ``status`` is a line for people."""
-        self._send("READY=1", *([f"STATUS={' '.join(status.split())}"] if status else []))
+    def ready(self) -> None:
+        """We serve: at the start, and again after every ``reloading``."""
+        self._send("READY=1")
 
     def reloading(self) -> None:
         """Notify that settings are reloading; ``ready`` must follow in any case."""

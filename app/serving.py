@@ -46,7 +46,7 @@ class RunningServices:
         autonomy: Autonomy,
         launcher: LocalLauncher,
         reread: Callable[[], Settings],
-        tell: Callable[[str, dict[str, Any]], None],
+        emit: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self.pool = pool
         self.gateway = gateway
@@ -55,7 +55,7 @@ class RunningServices:
         """Those that hold now."""
         self._launcher = launcher
         self._read_settings = reread
-        self._emit = tell
+        self._emit = emit
         self._reload_lock = trio.Lock()
         self.prepare_http: Callable[[HttpSettings], Callable[[], None]] = _prepare_nothing
         """Looks at other settings of the HTTP door, and may raise PoolError; what it returns makes them hold."""
@@ -66,9 +66,9 @@ class RunningServices:
         wanted = [(warm.agent, warm.role, warm.count) for warm in settings.prewarm]
         if not wanted and settings.min:
             wanted = [(self.settings.router.default_agent, "default", settings.min)]
-        shelf = self.gateway.profile_cache  # no worker fits a session whose directory is not known yet
-        wanted = [each for each in wanted if not shelf.parts.profiles.has_workspace_per_session(each[0])]
-        self.pool.submit(SetPrewarm(tuple([(await shelf.get(agent, role), count) for agent, role, count in wanted])))
+        cache = self.gateway.profile_cache  # no worker fits a session whose directory is not known yet
+        wanted = [each for each in wanted if not cache.parts.profiles.has_workspace_per_session(each[0])]
+        self.pool.submit(SetPrewarm(tuple([(await cache.get(agent, role), count) for agent, role, count in wanted])))
 
     async def reload(self) -> dict[str, Any]:
         """Read the settings again and go by them; on any error the ones that hold stay. Raises SettingsError."""
@@ -113,11 +113,11 @@ class RunningServices:
         return found
 
     def _profile_keys(self) -> Iterable[tuple[str, str, str | None, str | None, str | None]]:
-        shelf = self.gateway.profile_cache
-        agents, roles = shelf.parts.profiles.agent_names(), shelf.parts.profiles.role_names()
+        cache = self.gateway.profile_cache
+        agents, roles = cache.parts.profiles.agent_names(), cache.parts.profiles.role_names()
         yield from ((agent, role, None, None, None) for agent in agents for role in roles)
         for entry in self.gateway.sessions:
-            if shelf.parts.profiles.has_workspace_per_session(entry.agent):
+            if cache.parts.profiles.has_workspace_per_session(entry.agent):
                 if self.pool.placement(entry.key).worker is not None:
                     yield entry.agent, entry.role, entry.model, entry.thinking, entry.key
             elif entry.model is not None or entry.thinking is not None:

@@ -62,18 +62,18 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
     """
     with (
         DataDirLock(data_dir, socket),
-        ConsoleLog(live=live, settings=settings.log) as narrator,
-        ServiceManager(os.environ, narrator.log) as manager,
+        ConsoleLog(live=live, settings=settings.log) as console,
+        ServiceManager(os.environ, console.log) as manager,
     ):
 
         def read_again() -> Settings:
             fresh = reread()
-            narrator.hide(_secrets(fresh))
+            console.hide(_secrets(fresh))
             return fresh
 
-        narrator.hide(_secrets(settings))
+        console.hide(_secrets(settings))
         supervisor = Supervisor(
-            settings, data_dir=data_dir, socket=socket, live=live, narrator=narrator, manager=manager, reread=read_again
+            settings, data_dir=data_dir, socket=socket, live=live, console=console, manager=manager, reread=read_again
         )
         set_switch_interval()
         gc.freeze()  # what was imported stays: nothing that each collection has to look at again
@@ -101,7 +101,7 @@ class Supervisor:
         data_dir: Path,
         socket: Path,
         live: bool,
-        narrator: ConsoleLog,
+        console: ConsoleLog,
         manager: ServiceManager,
         reread: Callable[[], Settings],
     ) -> None:
@@ -109,7 +109,7 @@ class Supervisor:
         self._data_dir = data_dir
         self._socket = socket
         self._live = live
-        self._console = narrator
+        self._console = console
         self._service_manager = manager
         self._read_settings = reread
         self._started_at = time.time()
@@ -158,11 +158,12 @@ class Supervisor:
     async def _keep_guard(
         self, launcher: LocalLauncher, *, task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        def report_loss(reason: str) -> None:
-            self._emit("guard_lost", {"reason": reason})
-
         await supervise_guard(
-            launcher.instance, launcher.cgroup, launcher.children, on_lost=report_loss, task_status=task_status
+            launcher.instance,
+            launcher.cgroup,
+            launcher.children,
+            on_lost=lambda reason: self._emit("guard_lost", {"reason": reason}),
+            task_status=task_status,
         )
 
     # --- serving ------------------------------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ class Supervisor:
                 autonomy=autonomy,
                 launcher=launcher,
                 reread=self._read_settings,
-                tell=self._emit,
+                emit=self._emit,
             )
             methods = self._methods = MethodTable(gateway, self, autonomy)
             await self._run_until_stopped(serving, methods, hooks)
@@ -229,7 +230,7 @@ class Supervisor:
             nursery.start_soon(self._await_shutdown_request, serving.gateway)
             nursery.start_soon(self._service_manager.keep_alive)
             await hooks.notify("gateway:start", GatewayLifecycle(data_dir=str(self._data_dir)))
-            self._console.ready(self._socket, self._data_dir)
+            self._console.log("ready", {"socket": str(self._socket), "data_dir": str(self._data_dir)})
             self._service_manager.ready()
             nursery.start_soon(self._console.run_status_line, serving.pool.statistics)
             await serving.gateway.resume_runs()
@@ -255,11 +256,8 @@ class Supervisor:
     def _emit_stopping(self, gateway: Gateway) -> None:
         data: dict[str, Any] = {"turns_in_flight": len(gateway.scheduler.turns)}
         if waits_for := gateway.shutdown_blockers():
-            limit = float(
-                self._settings.pool.drain_timeout
-                if self._services is None
-                else self._services.settings.pool.drain_timeout
-            )
+            settings = self._settings if self._services is None else self._services.settings
+            limit = float(settings.pool.drain_timeout)
             data |= {"waits_for": waits_for, "at_most": limit, "hint": "a second signal ends them now"}
         self._emit("stopping", data)
 
@@ -268,10 +266,8 @@ class Supervisor:
             self._emit("store_set_aside", {"reason": loaded.quarantined})
         recovery = gateway.recover(loaded)
         if recovery.resumed or recovery.interrupted or not loaded.was_clean:
-            self._emit(
-                "recovered",
-                {"sessions": recovery.sessions, "resumed": recovery.resumed, "interrupted": recovery.interrupted},
-            )
+            counts = {name: getattr(recovery, name) for name in ("sessions", "resumed", "interrupted")}
+            self._emit("recovered", counts)
         if recovery.damaged:
             self._emit("sessions_damaged", {"sessions": recovery.damaged})
 
@@ -287,11 +283,8 @@ class Supervisor:
         self._emit(event, data)
         if self._bus is not None and event == "store_degraded":
             message = f"the store cannot be written and keeps everything in memory: {data['error']}"
-            self._bus.publish(
-                _NO_SESSION,
-                EventType.ERROR,
-                {"severity": "error", "phase": "system", "message": message},
-            )
+            error = {"severity": "error", "phase": "system", "message": message}
+            self._bus.publish(_NO_SESSION, EventType.ERROR, error)
 
     def _emit_hook_failure(self, message: str, facts: dict[str, Any]) -> None:
         self._emit("hook_failed", {"message": message, **facts})

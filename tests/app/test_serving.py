@@ -43,7 +43,7 @@ class Place:
             autonomy=world.autonomy,
             launcher=self.launcher,  # type: ignore[arg-type]  # as much of a launcher as a reload needs
             reread=self._read,
-            tell=lambda event, data: self.told.append((event, data)),
+            emit=lambda event, data: self.told.append((event, data)),
         )
 
     def _read(self) -> Settings:

@@ -18,7 +18,7 @@ from settings.schema import Settings
 def supervisor(tmp_path: Path) -> Supervisor:
     console, manager = ConsoleLog(live=False), ServiceManager({})
     places = {"data_dir": tmp_path, "socket": tmp_path / "s"}
-    return Supervisor(Settings(), **places, live=False, narrator=console, manager=manager, reread=Settings)
+    return Supervisor(Settings(), **places, live=False, console=console, manager=manager, reread=Settings)
 
 
 async def test_what_an_earlier_supervisor_left_and_would_not_die_is_told(
