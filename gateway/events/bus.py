@@ -12,42 +12,13 @@ import msgspec
 import trio
 
 from errors import UsageError
-from gateway.events.cursor import EventCursor, EventFilter, EventNotifier, EventStore
+from gateway.events.cursor import CommitBarrier, EventCursor, EventFilter, EventStore, ReadableStream
 from gateway.events.ring import Item, Ring, TextPieceBlock, first_of
 from gateway.events.snapshots import blocks_between, compact, with_other_form
 from gateway.settings import EventSettings
 from store.records import EventRow, encode_compact
 from wire.events import EVENT_TYPES, EventChannel, channel_of
 from wire.messages import EMPTY, EventEnvelope
-
-
-class CommitBarrier:
-    """Keeps readers from events that follow an uncommitted durable one. Pure.
-
-    ``last`` is the last seq given out, ``head`` the last one that readers may see.
-    """
-
-    def __init__(self, first_seq: int) -> None:
-        self.last = self.head = first_seq - 1
-        self.uncommitted: deque[int] = deque()
-        """The seqs that wait for a commit, ascending; readers stop short of them."""
-
-    def allocate(self, count: int = 1, *, hold: bool = False) -> int:
-        """Give out ``count`` seqs, return the first; with ``hold`` nothing from it on is seen before ``commit``."""
-        first = self.last + 1
-        self.last += count
-        if hold:
-            self.uncommitted.append(first)
-        elif not self.uncommitted:
-            self.head = self.last
-        return first
-
-    def commit(self, upto: int) -> None:
-        """Everything up to this seq is durable, or never will be."""
-        while self.uncommitted and self.uncommitted[0] <= upto:
-            self.uncommitted.popleft()
-        self.head = self.uncommitted[0] - 1 if self.uncommitted else self.last
-
 
 EventHandler: TypeAlias = Callable[[EventEnvelope], None]
 
@@ -154,16 +125,15 @@ class EventBus:
     ) -> None:
         """``first_seq`` is above every seq that was ever given out; ``clock`` gives Unix time in seconds."""
         self.store = store
-        self.notifier = EventNotifier()
         self.ring = Ring(settings.ring, first_seq - 1)
         self._clock = clock
         self._barrier = CommitBarrier(first_seq)
+        self._stream = ReadableStream(store, self.ring, self._barrier)
         self._listeners = Listeners()
         self._unseen: deque[Item] = deque()
         self._visibility_waiters: list[tuple[int, int, trio.Event]] = []
         self._waiter_ids = count()
         self._commit_requested = trio.lowlevel.ParkingLot()
-        self._oldest = 0
         self._is_closed = False
         self._events = self._text_pieces = self._snapshots = 0
 
@@ -175,7 +145,7 @@ class EventBus:
         Events that come during one commit share the next. Has started once it knows what retention has left.
         """
         try:
-            self._oldest = await self.store.oldest_seq()
+            self._stream.oldest = await self.store.oldest_seq()
             task_status.started()
             while True:
                 while not self._barrier.uncommitted:
@@ -183,7 +153,7 @@ class EventBus:
                 upto = self._barrier.last
                 is_durable = await self.store.flush()
                 self._commit(upto if is_durable else self._barrier.last)
-                self._oldest = max(self._oldest, await self.store.oldest_seq())
+                self._stream.oldest = max(self._stream.oldest, await self.store.oldest_seq())
         finally:
             self.close()
 
@@ -210,7 +180,7 @@ class EventBus:
         self._barrier.commit(upto)
         while self._unseen and self._unseen[0].seq <= self._barrier.head:
             item = self._unseen.popleft()
-            self.notifier.notify(item.session, first_of(item))
+            self._stream.notifier.notify(item.session, first_of(item))
             if item.type in self._listeners.handlers and isinstance(item, EventEnvelope):
                 self._listeners.notify(item)
         while self._visibility_waiters and self._visibility_waiters[0][0] <= self._barrier.head:
@@ -307,13 +277,9 @@ class EventBus:
         """
         position = self.head if since is None else max(0, min(since, self.head))
         is_ours = since is None or since <= self.head
-        complete = is_ours and position + 1 >= self._oldest
+        complete = is_ours and position + 1 >= self._stream.oldest
         event_filter = EventFilter(session, run_id, channels, kinds and with_other_form(kinds))
-        return EventCursor(self, event_filter, position, complete=complete)
-
-    def mark_discarded_below(self, seq: int) -> None:
-        """Retention has dropped what lies below ``seq``."""
-        self._oldest = max(self._oldest, seq)
+        return EventCursor(self._stream, event_filter, position, complete=complete)
 
     def statistics(self) -> BusStatistics:
         """Figures of this moment."""
@@ -324,7 +290,7 @@ class EventBus:
             ring_bytes=self.ring.bytes,
             ring_sessions=self.ring.sessions,
             unseen=len(self._unseen),
-            sleeping=self.notifier.waiter_count,
+            sleeping=self._stream.notifier.waiter_count,
             handlers=len(self._listeners),
             handler_failures=self._listeners.failures,
             events=self._events,

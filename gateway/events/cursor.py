@@ -2,20 +2,17 @@
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 import trio
 
 from errors import SubscriberBehind
-from gateway.events.ring import EncodedEvents, EventBatch, Item, TextPieceBlock
+from gateway.events.ring import EncodedEvents, EventBatch, Item, Ring, TextPieceBlock
 from gateway.events.snapshots import expand, window_of
 from store.records import EventRow
 from wire.events import EventChannel, EventType
 from wire.messages import EventEnvelope
-
-if TYPE_CHECKING:
-    from gateway.events.bus import EventBus
 
 _SESSION_WIDE_TYPES = frozenset(type_ for type_ in EventType if type_.is_session_wide)
 """What happens in a session between its runs, or beside them: the followers of each run see it too."""
@@ -150,6 +147,46 @@ class EventNotifier:
                 waiters.lot.unpark_all()
 
 
+class CommitBarrier:
+    """Keeps readers from events that follow an uncommitted durable one. Pure.
+
+    ``last`` is the last seq given out, ``head`` the last one that readers may see.
+    """
+
+    def __init__(self, first_seq: int) -> None:
+        self.last = self.head = first_seq - 1
+        self.uncommitted: deque[int] = deque()
+        """The seqs that wait for a commit, ascending; readers stop short of them."""
+
+    def allocate(self, count: int = 1, *, hold: bool = False) -> int:
+        """Give out ``count`` seqs, return the first; with ``hold`` nothing from it on is seen before ``commit``."""
+        first = self.last + 1
+        self.last += count
+        if hold:
+            self.uncommitted.append(first)
+        elif not self.uncommitted:
+            self.head = self.last
+        return first
+
+    def commit(self, upto: int) -> None:
+        """Everything up to this seq is durable, or never will be."""
+        while self.uncommitted and self.uncommitted[0] <= upto:
+            self.uncommitted.popleft()
+        self.head = self.uncommitted[0] - 1 if self.uncommitted else self.last
+
+
+class ReadableStream:
+    """What cursors read: the recent events in memory, the older ones in the store, and how far readers may see."""
+
+    def __init__(self, store: EventStore, ring: Ring, barrier: CommitBarrier) -> None:
+        self.store = store
+        self.ring = ring
+        self.barrier = barrier
+        self.notifier = EventNotifier()
+        self.oldest = 0
+        """Retention has dropped what lies below."""
+
+
 class EventCursor:
     """A position, for one task at a time. It holds nothing of the stream but the rest of a page it replays.
 
@@ -159,10 +196,10 @@ class EventCursor:
         complete: False once events behind the position it began at turn out to have been discarded by retention.
     """
 
-    def __init__(self, bus: "EventBus", event_filter: EventFilter, position: int, *, complete: bool) -> None:
+    def __init__(self, stream: ReadableStream, event_filter: EventFilter, position: int, *, complete: bool) -> None:
         self.position = position
         self.complete = complete
-        self._bus = bus
+        self._stream = stream
         self.event_filter = event_filter
         self._replayed: deque[EventEnvelope] = deque()
         self._replay_end_seq = position
@@ -179,9 +216,9 @@ class EventCursor:
         while True:
             if self._replayed:
                 return self._read_replayed(max_bytes)
-            if self.position < self._bus.ring.floor and self.position < self._bus.head:
+            if self.position < self._stream.ring.floor and self.position < self._stream.barrier.head:
                 await self._replay()
-            elif self.position < self._bus.head:
+            elif self.position < self._stream.barrier.head:
                 taken = self._read_live(max_bytes)
                 if taken.count:
                     return taken
@@ -191,14 +228,14 @@ class EventCursor:
     async def _wait(self) -> None:
         """Until something happens here; meanwhile the ring may have moved far, which is not this reader's delay."""
         self._had_caught_up = True
-        news = await self._bus.notifier.wait(self.event_filter.session)
+        news = await self._stream.notifier.wait(self.event_filter.session)
         self.position = max(self.position, news - 1)
 
     # --- live ---------------------------------------------------------------------------------------------------------
 
     def _read_live(self, max_bytes: int) -> EncodedEvents:
-        batch, upto = EventBatch(max_bytes), self._bus.head
-        for item in self._bus.ring.read(self.event_filter.session, self.position, upto):
+        batch, upto = EventBatch(max_bytes), self._stream.barrier.head
+        for item in self._stream.ring.read(self.event_filter.session, self.position, upto):
             if not self.event_filter.admits(item):
                 continue
             if not batch.add(item, self.position):
@@ -212,13 +249,13 @@ class EventCursor:
 
     async def _replay(self) -> None:
         """Read a page, up to a seq that no snapshot crosses."""
-        store, event_filter, end = self._bus.store, self.event_filter, min(self._bus.ring.floor, self._bus.head)
+        store, event_filter, end = self._stream.store, self.event_filter, min(self._stream.ring.floor, self._stream.barrier.head)
         rows = await store.read_events(self.position, end + 1, session=event_filter.session, limit=_PAGE_ROWS)
         if len(rows) == _PAGE_ROWS:
             rows, end = await _whole_windows(store, event_filter, rows, end)
         events = list(expand(filter(event_filter.admits, rows), self.position))
         oldest = await store.oldest_seq()
-        self._bus.mark_discarded_below(oldest)
+        self._stream.oldest = max(self._stream.oldest, oldest)
         if self.position + 1 < oldest:
             self.complete = False
         if events and self._had_caught_up:

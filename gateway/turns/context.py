@@ -1,19 +1,21 @@
 """What a turn needs from the gateway: a worker, durable steps, published output, hooks and the outcomes of its runs."""
 
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import trio
 
-from errors import AcquireTimeout, InternalError, PoolSaturated
+from errors import AcquireTimeout, InternalError, PoolError, PoolSaturated
 from gateway.events import EventBus, TextKind
 from gateway.events.translate import TextPieces, TurnOutput
 from gateway.events.worker_events import PublishedEvent
 from gateway.hook_types import Drop, HookMessage
 from gateway.hooks import HookRunner
+from gateway.lanes.messages import StartTurn
 from gateway.runs.registry import RunRegistry
 from gateway.runs.run import DoneReason, Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.sessions.agent_profiles import ProfileCache
@@ -22,15 +24,20 @@ from gateway.sessions.system_events import SystemEvents
 from gateway.settings import CurrentSettings
 from gateway.turns.approvals import PERMISSION_EVENTS, PendingPermissions
 from gateway.turns.media import check_media
-from gateway.turns.replies import FinalReply, ReplyContent, ReplyPart, ReplyStyle, attach_media
+from gateway.turns.replies import (
+    FinalReply,
+    NoReplyFilter,
+    ReplyContent,
+    ReplyPart,
+    ReplyShaper,
+    ReplyStyle,
+    attach_media,
+)
 from heartbeat.system_events import SystemEvent
 from pool import Lease, Pool
 from store.store import Store
 from wire.events import EventType
 from wire.messages import ErrorBody, PromptResult
-
-if TYPE_CHECKING:
-    from gateway.turns.turn import Turn
 
 _REASONS = {
     "stop": DoneReason.COMPLETED,
@@ -46,6 +53,72 @@ _FAILED_REASONS = frozenset({"error", "timeout", "aborted"})
 _REPLY_EVENTS = ("tool:", "compaction:")
 """Prefixes of the events that a reply may show something of."""
 _decode = msgspec.json.Decoder(str).decode
+
+
+class EndReason(StrEnum):
+    """Why a turn is ended early."""
+
+    ABORTED = "aborted"
+    """A caller aborted it."""
+    INTERRUPTED = "interrupted"
+    """A newer message took its place."""
+    TIMEOUT = "timeout"
+    """Its deadline passed."""
+    STOPPED = "stopped"
+    """The supervisor stops, and the turn waits for a person."""
+
+
+class TurnState:
+    """One turn as the gateway's services see it: what it answers, on which worker, and what has come of it."""
+
+    is_steerable = False
+    lease: Lease | None = None
+    """The hold on its worker while it has one."""
+    worker: str | None = None
+    """The worker it has, or had last."""
+    level: str | None = None
+    waited: float | None = None
+    result: PromptResult | None = None
+    error: PoolError | None = None
+    end_error: PoolError | None = None
+    """Where it was to be ended early, the error for that, also if it completed before."""
+    end_reason: EndReason | None = None
+
+    def __init__(self, start: StartTurn, runs: list[Run], held: Lease | None) -> None:
+        """``held``: a lease that its caller took and will give back."""
+        self.id = start.turn
+        self.session = start.session
+        self.priority = start.priority
+        self.text = start.text
+        self.held = held
+        self.runs = runs
+        """The runs that it answers for; steered ones are added."""
+        self.leader = runs[0]
+        self.deadline = max(run.deadline for run in runs)
+        self.event_ids: list[str] = []
+        """The system events in its prompt, by their ids."""
+        self.unconsumed: list[Run] = []
+        """Steered runs that it never saw; they need a turn of their own."""
+        self.discarded: list[Run] = []
+        """Steered runs that it never saw and that end with it, because it was to be ended early."""
+        self.settled = trio.Event()
+        """Set when its runs have their outcomes."""
+        self._wait_scope = trio.CancelScope()
+        self.begin_reply(ReplyStyle())
+
+    def begin_reply(self, style: ReplyStyle) -> None:
+        """Begin its answer, in this style."""
+        self.style = style
+        self.shaper = ReplyShaper(style)
+        self.no_reply_filter = NoReplyFilter()
+
+    @contextmanager
+    def cancel_when_ending(self) -> Iterator[None]:
+        """For what may take its time while the worker is listened to: cut short where the turn is to be ended."""
+        with trio.CancelScope() as self._wait_scope:
+            if self.end_reason is not None:
+                self._wait_scope.cancel()
+            yield
 
 
 class TurnContext:
@@ -78,7 +151,7 @@ class TurnContext:
 
     # --- before the prompt --------------------------------------------------------------------------------------------
 
-    def on_begun(self, turn: "Turn") -> None:
+    def on_begun(self, turn: TurnState) -> None:
         """The session is in its turn."""
         request = turn.leader.request
         entry = self._sessions.get(turn.session) or self._recreate_session(request)
@@ -96,7 +169,7 @@ class TurnContext:
             return None
 
     @asynccontextmanager
-    async def lease(self, turn: "Turn") -> AsyncGenerator[Lease, None]:
+    async def lease(self, turn: TurnState) -> AsyncGenerator[Lease, None]:
         """A worker for the turn, within its time; the one that its caller holds, where there is one."""
         if turn.held is not None:
             yield turn.held
@@ -123,12 +196,12 @@ class TurnContext:
         ) as lease:
             yield lease
 
-    async def mark_started(self, runs: list[Run], turn: "Turn", worker: str) -> None:
+    async def mark_started(self, runs: list[Run], turn: TurnState, worker: str) -> None:
         """Make durable that these runs may reach the worker from now on, and the session's transcript with it."""
         self._sessions.record_transcript(turn.session)
         await self._run_registry.start(runs, worker=worker, turn=turn.id, leader=turn.leader)
 
-    def history_turns(self, turn: "Turn") -> int | None:
+    def history_turns(self, turn: TurnState) -> int | None:
         """Number of user messages that the model is shown; None = all.
 
         For a message without a source the session's latest source counts.
@@ -139,7 +212,7 @@ class TurnContext:
             of_channel = self._settings.value.dm_history_limit.get(source.channel)
         return self._profile_cache.parts.profiles.history_turns_of(request.agent, of_channel)
 
-    def claim_events(self, turn: "Turn") -> list[SystemEvent]:
+    def claim_events(self, turn: TurnState) -> list[SystemEvent]:
         """The system events for the turn's prompt; no other turn gets them.
 
         None for a command of the agent, which must begin its prompt, and for results of tools, which must be alone.
@@ -156,7 +229,7 @@ class TurnContext:
 
     # --- while the worker answers -------------------------------------------------------------------------------------
 
-    async def publish(self, turn: "Turn", steps: list[TurnOutput]) -> None:
+    async def publish(self, turn: TurnState, steps: list[TurnOutput]) -> None:
         """Publish what the worker said, in order; waits only for hooks.
 
         A caller that asked for parts gets each as a progress event ``reply`` of ``{kind, text, media?}`` as soon as it
@@ -172,21 +245,21 @@ class TurnContext:
                     if step.type in PERMISSION_EVENTS:
                         self._pending_permissions.observe(turn.session, step)
 
-    def set_awaiting_person(self, turn: "Turn", over: str | None) -> None:
+    def set_awaiting_person(self, turn: TurnState, over: str | None) -> None:
         """The turn waits for a person from now on (``over`` None), or no longer; ``over``: why."""
         if over is None:
             self._sessions.set_status(turn.session, SessionStatus.PAUSED, "awaiting a person's answer")
         else:
             self._sessions.set_status(turn.session, SessionStatus.WORKING, over)
 
-    async def _publish_pieces(self, turn: "Turn", said: TextPieces) -> None:
+    async def _publish_pieces(self, turn: TurnState, said: TextPieces) -> None:
         is_text, shaper = said.type == "text_chunk", turn.shaper
         self._publish_text(turn, said.type, turn.no_reply_filter.push(said.pieces) if is_text else said.pieces)
         if shaper.wants_text if is_text else shaper.wants_reasoning:
             piece = "".join(map(_decode, said.pieces))
             await self._deliver(turn, shaper.add_text(piece) if is_text else shaper.add_reasoning(piece))
 
-    async def _publish_event(self, turn: "Turn", event: PublishedEvent) -> None:
+    async def _publish_event(self, turn: TurnState, event: PublishedEvent) -> None:
         parts: list[ReplyPart] = []
         if event.type.startswith(_REPLY_EVENTS):
             self._publish_text(turn, "text_chunk", turn.no_reply_filter.end())
@@ -197,14 +270,14 @@ class TurnContext:
         self._publish(turn, event.type, event.data)
         await self._deliver(turn, parts)
 
-    def _publish_text(self, turn: "Turn", type_: TextKind, pieces: list[msgspec.Raw]) -> None:
+    def _publish_text(self, turn: TurnState, type_: TextKind, pieces: list[msgspec.Raw]) -> None:
         if pieces and not turn.leader.request.is_quiet:
             self._bus.publish_text(turn.session, type_, pieces, run_id=turn.leader.request.run_id)
 
-    def _publish(self, turn: "Turn", type_: str, data: Any) -> None:
+    def _publish(self, turn: TurnState, type_: str, data: Any) -> None:
         self._bus.publish(turn.session, type_, data, run_id=turn.leader.request.run_id)
 
-    async def _deliver(self, turn: "Turn", parts: Iterable[ReplyPart]) -> None:
+    async def _deliver(self, turn: TurnState, parts: Iterable[ReplyPart]) -> None:
         """Hooks may take their time here, which holds the reading of the worker up, but not the end of the turn."""
         for part in parts:
             with turn.cancel_when_ending():
@@ -217,7 +290,7 @@ class TurnContext:
 
     # --- at the end ---------------------------------------------------------------------------------------------------
 
-    async def final_reply(self, turn: "Turn") -> FinalReply | None:
+    async def final_reply(self, turn: TurnState) -> FinalReply | None:
         """What of the turn's answer is shown, with the files it hands over; None without an answer. Waits for hooks."""
         self._publish_text(turn, "text_chunk", turn.no_reply_filter.end())
         if turn.result is None:
@@ -228,7 +301,7 @@ class TurnContext:
             return FinalReply(rest, rest)
         return FinalReply(rest, await self._apply_hooks(turn, answer.full))
 
-    def outcome(self, turn: "Turn", answer: FinalReply | None, run: Run) -> RunOutcome:
+    def outcome(self, turn: TurnState, answer: FinalReply | None, run: Run) -> RunOutcome:
         """The outcome of one of the turn's runs. The leader was given the parts, so it gets what remains."""
         facts: dict[str, Any] = {"worker": turn.worker, "level": turn.level, "waited": turn.waited}
         now, result = self._run_registry.clock(), turn.result
@@ -259,7 +332,7 @@ class TurnContext:
             **facts,
         )
 
-    def on_ended(self, turn: "Turn") -> None:
+    def on_ended(self, turn: TurnState) -> None:
         """The session's turn is over, however it ended."""
         if turn.event_ids:
             if turn.result is not None and turn.result.stop_reason not in _FAILED_REASONS:
@@ -271,14 +344,14 @@ class TurnContext:
         reason = "run completed" if turn.error is None else f"run ended: {turn.error.code}"
         self._sessions.set_status(turn.session, SessionStatus.READY, reason)
 
-    async def after_delivery(self, turn: "Turn", answer: FinalReply) -> None:
+    async def after_delivery(self, turn: TurnState, answer: FinalReply) -> None:
         """The turn's runs have their outcomes."""
         if not (answer.remainder.silent or turn.leader.request.is_quiet):
             await self._notify_sent(turn, answer.remainder)
 
     # --- hooks and files ----------------------------------------------------------------------------------------------
 
-    async def _apply_hooks(self, turn: "Turn", reply: ReplyContent) -> ReplyContent:
+    async def _apply_hooks(self, turn: TurnState, reply: ReplyContent) -> ReplyContent:
         """The reply as hooks leave it, with its files beside the text."""
         if not reply.silent and "message:sending" in self._hooks.table:
             heard = await self._hooks.filter("message:sending", _hook_message(turn, reply))
@@ -286,11 +359,11 @@ class TurnContext:
             reply = ReplyContent(text=text, silent=not text.strip())
         return await self._with_media(turn, reply) if "MEDIA:" in reply.text else reply
 
-    async def _notify_sent(self, turn: "Turn", reply: ReplyContent) -> None:
+    async def _notify_sent(self, turn: TurnState, reply: ReplyContent) -> None:
         if "message:sent" in self._hooks.table:
             await self._hooks.notify("message:sent", _hook_message(turn, reply))
 
-    async def _with_media(self, turn: "Turn", reply: ReplyContent) -> ReplyContent:
+    async def _with_media(self, turn: TurnState, reply: ReplyContent) -> ReplyContent:
         request = turn.leader.request
         try:
             workspace = Path((await self._profile_cache.get(request.agent, request.role, session=turn.session)).cwd)
@@ -301,7 +374,7 @@ class TurnContext:
             return reply
 
 
-def _hook_message(turn: "Turn", reply: ReplyContent) -> HookMessage:
+def _hook_message(turn: TurnState, reply: ReplyContent) -> HookMessage:
     request = turn.leader.request
     return HookMessage(session=turn.session, text=reply.text, source=request.source, run_id=request.run_id)
 

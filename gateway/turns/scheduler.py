@@ -31,10 +31,10 @@ from gateway.lanes.messages import (
 from gateway.runs.registry import RunRegistry
 from gateway.runs.run import Run, RunOutcome, interrupted_error
 from gateway.settings import CurrentSettings
-from gateway.turns.context import TurnContext
+from gateway.turns.context import EndReason, TurnContext
 from gateway.turns.exclusive import ExclusiveAccess
 from gateway.turns.replies import FinalReply
-from gateway.turns.turn import EndReason, Turn
+from gateway.turns.turn import Turn
 from pool.lease import Lease
 from wire.timers import Timer, Timers
 
@@ -208,8 +208,7 @@ class TurnScheduler:
                 for name in action.runs:
                     self._pop_run(name)
             case StartTurn():
-                turn = Turn(action, [self._pop_run(name) for name in action.runs], self._context, self)
-                self._turns[turn.id] = turn
+                turn = self._add_turn(action, [self._pop_run(name) for name in action.runs])
                 self._nursery.start_soon(self._run_turn, turn)
             case Steer():
                 self._steer(self._turns[action.turn], self._pop_run(action.run))
@@ -276,13 +275,18 @@ class TurnScheduler:
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
-    def set_steerable(self, turn: Turn, *, now: bool) -> None:
-        """The turn takes steers from now on, or no longer."""
-        turn.is_steerable = now
-        if turn.held is None:
-            self._handle(TurnSteerable(turn.id, now))
+    def _add_turn(self, start: StartTurn, runs: list[Run], held: Lease | None = None) -> Turn:
+        turn = self._turns[start.turn] = Turn(
+            start, runs, self._context, held=held, requeue_steer=self._requeue_steer, on_steerable=self._on_steerable
+        )
+        return turn
 
-    def requeue_steer(self, turn: Turn, run: Run) -> None:
+    def _on_steerable(self, turn: Turn) -> None:
+        """The turn takes steers from now on, or no longer."""
+        if turn.held is None:
+            self._handle(TurnSteerable(turn.id, turn.is_steerable))
+
+    def _requeue_steer(self, turn: Turn, run: Run) -> None:
         """The worker did not take the steer: the run waits for a turn of its own."""
         self._cancel_timer(run)
         self._requeue(run)
@@ -299,8 +303,7 @@ class TurnScheduler:
             runs=(run.name,),
             text=run.request.text,
         )
-        turn = self._turns[start.turn] = Turn(start, [run], self._context, self, held=lease)
-        await self._run_turn(turn)
+        await self._run_turn(self._add_turn(start, [run], held=lease))
 
     async def _run_turn(self, turn: Turn) -> None:
         clear_contextvars()  # of the request, of any session, in whose task the turn was begun

@@ -2,10 +2,8 @@
 
 import math
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from enum import StrEnum
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import suppress
 
 import trio
 
@@ -21,53 +19,24 @@ from errors import (
 from gateway.events.translate import Translator
 from gateway.lanes.messages import StartTurn
 from gateway.runs.run import Run, interrupted_error, prompt_params
-from gateway.turns.context import TurnContext
-from gateway.turns.replies import NoReplyFilter, ReplyShaper, ReplyStyle
+from gateway.turns.context import EndReason, TurnContext, TurnState
 from heartbeat.answers import with_events
 from pool.lease import Lease, PromptStream
-from wire.messages import Message, PromptResult
-
-if TYPE_CHECKING:
-    from gateway.turns.scheduler import TurnScheduler
+from wire.messages import Message
 
 _MAX_RETRIES = 2
 _ANSWER_EVENTS = frozenset({"permission_decided", "ui_resolved"})
 
 
-class EndReason(StrEnum):
-    """Why a turn is ended early."""
-
-    ABORTED = "aborted"
-    """A caller aborted it."""
-    INTERRUPTED = "interrupted"
-    """A newer message took its place."""
-    TIMEOUT = "timeout"
-    """Its deadline passed."""
-    STOPPED = "stopped"
-    """The supervisor stops, and the turn waits for a person."""
-
-
-class Turn:
+class Turn(TurnState):
     """One turn of one session. ``execute`` runs it; everything else may be called meanwhile, from any task.
 
     Once it has run, it has a ``result``, an ``error``, or both where it was ended early.
     """
 
-    is_steerable = False
-    lease: Lease | None = None
-    """The hold on its worker while it has one."""
-    worker: str | None = None
-    """The worker it has, or had last."""
-    level: str | None = None
-    waited: float | None = None
-    result: PromptResult | None = None
-    error: PoolError | None = None
-    end_error: PoolError | None = None
-    """Where it was to be ended early, the error for that, also if it completed before."""
     _nursery: trio.Nursery | None = None
     _is_prompting = False
     _paused_at: float | None = None
-    _end_reason: EndReason | None = None
     _consumed_steers = 0
     """Number of sent steers, from the first, that the worker looked at before the turn was to be ended."""
 
@@ -76,35 +45,22 @@ class Turn:
         start: StartTurn,
         runs: list[Run],
         context: TurnContext,
-        scheduler: "TurnScheduler",
         *,
+        requeue_steer: "Callable[[Turn, Run], None]",
+        on_steerable: "Callable[[Turn], None]",
         held: Lease | None = None,
     ) -> None:
-        """``held``: a lease that the caller took and will give back; without one the turn takes its own."""
-        self.id = start.turn
-        self.session = start.session
-        self.priority = start.priority
-        self.text = start.text
-        self.held = held
-        self.runs = runs
-        """The runs that it answers for; steered ones are added."""
-        self.leader = runs[0]
-        self.deadline = max(run.deadline for run in runs)
-        self.event_ids: list[str] = []
-        """The system events in its prompt, by their ids."""
-        self.unconsumed: list[Run] = []
-        """Steered runs that it never saw; they need a turn of their own."""
-        self.discarded: list[Run] = []
-        """Steered runs that it never saw and that end with it, because it was to be ended early."""
-        self.settled = trio.Event()
-        """Set when its runs have their outcomes."""
-        self.begin_reply(ReplyStyle())
+        """``held``: a lease that the caller took and will give back; without one the turn takes its own.
+
+        ``requeue_steer``: a steered run was not taken by the worker. ``on_steerable``: ``is_steerable`` has been set.
+        """
+        super().__init__(start, runs, held)
         self._context = context
-        self._scheduler = scheduler
+        self._requeue_steer = requeue_steer
+        self._on_steerable = on_steerable
         self._initial_runs = len(runs)
         self._translator = Translator()
         self._scope = trio.CancelScope()
-        self._wait_scope = trio.CancelScope()
         self._prompt_ended = trio.Event()
         self._deadline_changed = trio.Event()
         self._steer_queue: deque[Run] = deque()
@@ -112,27 +68,13 @@ class Turn:
         self._steered: list[Run] = []
         """Sent to the worker, in this order."""
 
-    def begin_reply(self, style: ReplyStyle) -> None:
-        """Begin its answer, in this style."""
-        self._style = style
-        self.shaper = ReplyShaper(style)
-        self.no_reply_filter = NoReplyFilter()
-
-    @contextmanager
-    def cancel_when_ending(self) -> Iterator[None]:
-        """For what may take its time while the worker is listened to: cut short where the turn is to be ended."""
-        with trio.CancelScope() as self._wait_scope:
-            if self._end_reason is not None:
-                self._wait_scope.cancel()
-            yield
-
     # --- from outside ---------------------------------------------------------------------------------------
 
     def end(self, ending: EndReason) -> None:
         """End it early: a running prompt is aborted, with a deadline. The first reason counts."""
-        if self._end_reason is not None:
+        if self.end_reason is not None:
             return
-        self._end_reason = ending
+        self.end_reason = ending
         self._wait_scope.cancel()
         if self.lease is not None and self._is_prompting and self._nursery is not None:
             self._nursery.start_soon(self._abort, self.lease)
@@ -141,8 +83,8 @@ class Turn:
 
     def steer(self, run: Run) -> None:
         """Put a run's text into the turn; the run waits again where the worker does not take it."""
-        if self._nursery is None or not self._is_prompting or self._end_reason is not None:
-            self._scheduler.requeue_steer(self, run)
+        if self._nursery is None or not self._is_prompting or self.end_reason is not None:
+            self._requeue_steer(self, run)
             return
         self.runs.append(run)  # it ends with the turn, unless the worker turns out never to have taken it
         self._steer_queue.append(run)
@@ -169,14 +111,14 @@ class Turn:
             self.error = InternalError(
                 f"the supervisor failed to run this prompt: {type(exc).__name__}: {exc}", session=self.session
             )
-        if self._end_reason is None:
+        if self.end_reason is None:
             self.unconsumed = self._take_unconsumed()
         else:
             seen = self._steered[: self._consumed_steers]
             self.discarded = [run for run in self.runs[self._initial_runs :] if run not in seen]
-            self.end_error = self._end_error(self._end_reason)
+            self.end_error = self._end_error(self.end_reason)
         result = self.result
-        if result is None or (self._end_reason is not None and result.stop_reason == "aborted"):
+        if result is None or (self.end_reason is not None and result.stop_reason == "aborted"):
             self.error = self.error or self.end_error or self._end_error(None)
 
     async def _lease_and_run(self) -> None:
@@ -187,7 +129,7 @@ class Turn:
             except WorkerExited as exc:
                 attempts += 1
                 may_repeat = not exc.sent or all(run.request.retry_safe for run in self.runs)
-                if not may_repeat or attempts > _MAX_RETRIES or self._end_reason is not None:
+                if not may_repeat or attempts > _MAX_RETRIES or self.end_reason is not None:
                     raise
                 self._reset_for_retry()
 
@@ -198,7 +140,7 @@ class Turn:
         self._steered.clear()
         self._consumed_steers = 0
         self._translator = Translator()
-        self.begin_reply(self._style)
+        self.begin_reply(self.style)
 
     async def _run_once(self) -> None:
         async with self._context.lease(self) as lease:
@@ -226,11 +168,12 @@ class Turn:
                     finally:
                         self._is_prompting = False
                         self._prompt_ended.set()
-                        self._scheduler.set_steerable(self, now=False)
+                        self.is_steerable = False
+                        self._on_steerable(self)
                         if self._paused_at is not None:
                             self._toggle_pause(over)
                         self._deadline_changed.set()
-                        if self._end_reason is not None:
+                        if self.end_reason is not None:
                             nursery.cancel_scope.cancel()  # a steer without an answer ends with the turn
         finally:
             self._nursery = None
@@ -256,17 +199,18 @@ class Turn:
         is_first = True
         while (batch := await stream.next_batch()) is not None:
             await self._context.publish(self, self._translator.translate(batch))
-            if self._end_reason is None:
+            if self.end_reason is None:
                 self._consumed_steers = self._translator.consumed_steers
             if is_first or self._translator.compaction_changed:
-                self._scheduler.set_steerable(self, now=not self._translator.is_compacting)
+                self.is_steerable = not self._translator.is_compacting
+                self._on_steerable(self)
                 is_first = False
             if lease.awaits_person != (self._paused_at is not None):
                 self._toggle_pause("answered" if _has_answer(batch) else "the turn is over")
             await self._context.wait_store_room()
         self.result = result = stream.result
         was_aborted = result is not None and result.stop_reason == "aborted"
-        if was_aborted and lease.stalled_for is not None and self._end_reason is None:
+        if was_aborted and lease.stalled_for is not None and self.end_reason is None:
             text = f"worker {self.worker} was silent for {lease.stalled_for:g} s in the turn (pool.turn_stall)"
             self.error = WorkerStalled(f"{text}, which was aborted", session=self.session, worker=self.worker)
 
@@ -336,7 +280,7 @@ class Turn:
             self._steered.append(run)
             await lease.steer(run.request.text)
         except PoolError as exc:
-            ends_with_the_turn = self._end_reason is not None or (_may_have_acted(exc) and not run.request.retry_safe)
+            ends_with_the_turn = self.end_reason is not None or (_may_have_acted(exc) and not run.request.retry_safe)
             if not ends_with_the_turn:
                 if run in self._steered and not _may_be_queued(exc):
                     self._steered.remove(run)
@@ -344,7 +288,7 @@ class Turn:
 
     def _return_steer(self, run: Run) -> None:
         if self.detach_run(run):
-            self._scheduler.requeue_steer(self, run)
+            self._requeue_steer(self, run)
 
     def _take_unconsumed(self) -> list[Run]:
         """Remove the steers that the worker took and never saw."""

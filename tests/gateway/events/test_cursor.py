@@ -24,7 +24,7 @@ async def test_only_readers_that_an_event_concerns_are_woken(bus: EventBus) -> N
     woken: list[str | None] = []
 
     async def sleep(session: str | None) -> None:
-        await bus.notifier.wait(session)
+        await bus._stream.notifier.wait(session)
         woken.append(session)
 
     async with trio.open_nursery() as nursery:
@@ -51,7 +51,7 @@ async def test_a_reader_that_gives_up_leaves_no_trace_and_the_others_wait_on(bus
         for session in "ab":
             with trio.move_on_after(0.01):
                 await bus.open_cursor(session=session).read()
-        assert (bus.statistics().sleeping, list(bus.notifier._waiters), found) == (1, ["a"], [])
+        assert (bus.statistics().sleeping, list(bus._stream.notifier._waiters), found) == (1, ["a"], [])
         bus.publish("a", "note")
         await settle()
         assert [each["type"] for each in found] == ["note"]

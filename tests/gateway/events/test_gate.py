@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.events.bus import CommitBarrier
+from gateway.events.cursor import CommitBarrier
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.floats(0, 1)), max_size=50))
