@@ -28,14 +28,17 @@ class PriorityDecision(msgspec.Struct, frozen=True):
     reason: str
 
 
+_NO_SOURCE = PriorityDecision(_OTHER, "a message without a source")
+
+
 def find_priority(
     settings: RouterSettings, source: MessageSource | None, session: str, *, said: int | None = None
 ) -> PriorityDecision:
     """The priority that the caller has ``said``, else that of the source; without one that of the session's key."""
     if said is not None:
         return PriorityDecision(said, "as its caller says")
-    if source is None:
-        return _session_priority(session)
+    if source is None:  # only a structured key has a colon, and says more
+        return _session_priority(session) if ":" in session else _NO_SOURCE
     found = _source_priority(source)
     listed = find_identity({"": settings.priority_senders}, source.channel, source.sender_id)
     if listed.link is None:
@@ -66,7 +69,7 @@ def _session_priority(session: str) -> PriorityDecision:
         case HookKey():
             return PriorityDecision(_WEBHOOK, "a message in a webhook's conversation")
         case _:
-            return PriorityDecision(_OTHER, "a message without a source")
+            return _NO_SOURCE
 
 
 class RouteReasons(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any, assert_never
 
@@ -67,6 +68,9 @@ class TurnScheduler:
         self.acquire_session = self._exclusive_access.acquire
         self._held_turns = count(1)
         self._turns: dict[str, Turn] = {}
+        self._make_turn = partial(
+            Turn, context=context, requeue_steer=self._requeue_steer, on_steerable=self._on_steerable
+        )
         self._rejected: dict[str, RejectRun] = {}
         self._is_closing = False
 
@@ -208,7 +212,8 @@ class TurnScheduler:
                 for name in action.runs:
                     self._pop_run(name)
             case StartTurn():
-                turn = self._add_turn(action, [self._pop_run(name) for name in action.runs])
+                turn = self._make_turn(action, [self._pop_run(name) for name in action.runs])
+                self._turns[turn.id] = turn
                 self._nursery.start_soon(self._run_turn, turn)
             case Steer():
                 self._steer(self._turns[action.turn], self._pop_run(action.run))
@@ -275,12 +280,6 @@ class TurnScheduler:
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
-    def _add_turn(self, start: StartTurn, runs: list[Run], held: Lease | None = None) -> Turn:
-        turn = self._turns[start.turn] = Turn(
-            start, runs, self._context, held=held, requeue_steer=self._requeue_steer, on_steerable=self._on_steerable
-        )
-        return turn
-
     def _on_steerable(self, turn: Turn) -> None:
         """The turn takes steers from now on, or no longer."""
         if turn.held is None:
@@ -303,7 +302,8 @@ class TurnScheduler:
             runs=(run.name,),
             text=run.request.text,
         )
-        await self._run_turn(self._add_turn(start, [run], held=lease))
+        turn = self._turns[start.turn] = self._make_turn(start, [run], held=lease)
+        await self._run_turn(turn)
 
     async def _run_turn(self, turn: Turn) -> None:
         clear_contextvars()  # of the request, of any session, in whose task the turn was begun
