@@ -249,7 +249,11 @@ class EventCursor:
 
     async def _replay(self) -> None:
         """Read a page, up to a seq that no snapshot crosses."""
-        store, event_filter, end = self._stream.store, self.event_filter, min(self._stream.ring.floor, self._stream.barrier.head)
+        store, event_filter, end = (
+            self._stream.store,
+            self.event_filter,
+            min(self._stream.ring.floor, self._stream.barrier.head),
+        )
         rows = await store.read_events(self.position, end + 1, session=event_filter.session, limit=_PAGE_ROWS)
         if len(rows) == _PAGE_ROWS:
             rows, end = await _whole_windows(store, event_filter, rows, end)
