@@ -9,65 +9,60 @@ import trio
 from agent.tools import file_state as module
 from agent.tools.file_state import FileTracker, FileVersion
 from agent.tools.read import ReadTool
+from agent.tools.write import WriteTool
 from tests.agent.tools.using import Bench
 
 
-async def read(bench: Bench, name: str) -> str:
-    await bench.use(ReadTool(), path=name)
-    return f"{bench.context.cwd}/{name}"
+async def read(bench: Bench, workspace: Path, text: str = "one") -> str:
+    """Write a file as someone else would, and read it; its path."""
+    (workspace / "file").write_text(text)
+    await bench.use(ReadTool(), path="file")
+    return f"{bench.context.cwd}/file"
 
 
-async def test_a_change_by_someone_else_is_told_once(bench: Bench, workspace: Path) -> None:
-    (workspace / "file").write_text("one")
-    path = await read(bench, "file")
+async def test_a_change_by_someone_else_is_told_once_and_the_agents_own_never(bench: Bench, workspace: Path) -> None:
+    path = await read(bench, workspace)
     assert await bench.files.find_changed() == []
-    (workspace / "file").write_text("two")
-    assert await bench.files.find_changed() == [path]
-    assert await bench.files.find_changed() == []
-    (workspace / "file").write_text("six")
-    assert await bench.files.find_changed() == [path]
-    await read(bench, "file")
-    assert await bench.files.find_changed() == []
+    for text in ("two", "six"):
+        (workspace / "file").write_text(text)
+        assert await bench.files.find_changed() == [path]
+        assert await bench.files.find_changed() == []
+    for content in ("seven", "eight"):
+        await bench.use(ReadTool(), path="file")
+        await bench.use(WriteTool(), path="file", content=content)
+        assert await bench.files.find_changed() == []
 
 
-async def test_a_new_time_on_the_same_content_is_no_change(bench: Bench, workspace: Path) -> None:
-    (workspace / "file").write_text("one")
-    await read(bench, "file")
+async def test_what_counts_is_the_content_not_its_time_size_or_inode(bench: Bench, workspace: Path) -> None:
+    path = await read(bench, workspace)
     os.utime(workspace / "file", (1, 1))
     (workspace / "file").chmod(0o600)
     assert await bench.files.find_changed() == []
     (workspace / "other").write_text("one")
     (workspace / "other").replace(workspace / "file")
     assert await bench.files.find_changed() == []
-
-
-async def test_a_change_of_the_same_size_and_time_is_seen(bench: Bench, workspace: Path) -> None:
-    (workspace / "file").write_text("one")
-    os.utime(workspace / "file", ns=(10**18, 10**18))
-    path = await read(bench, "file")
-    (workspace / "file").write_text("two")
-    os.utime(workspace / "file", ns=(10**18, 10**18))
-    assert await bench.files.find_changed() == [path]
+    for text, told in (("one", []), ("two", [path])):
+        (workspace / "file").write_text(text)
+        os.utime(workspace / "file", ns=(10**18, 10**18))
+        assert await bench.files.find_changed() == told
 
 
 async def test_removing_and_putting_back_are_told(bench: Bench, workspace: Path) -> None:
-    (workspace / "file").write_text("one")
-    path = await read(bench, "file")
-    (workspace / "file").unlink()
-    assert await bench.files.find_changed() == [path]
+    path, file = await read(bench, workspace), workspace / "file"
+    file.unlink()
+    assert [await bench.files.find_changed() for _ in range(2)] == [[path], []]
+    file.write_text("one")
     assert await bench.files.find_changed() == []
-    (workspace / "file").write_text("one")
-    assert await bench.files.find_changed() == []
-    (workspace / "file").write_text("two")
+    file.write_text("two")
     assert await bench.files.find_changed() == [path]
-    (workspace / "file").unlink()
-    os.mkfifo(workspace / "file")
+    file.unlink()
+    os.mkfifo(file)
     assert await bench.files.find_changed() == [path]
-    (workspace / "file").unlink()
-    (workspace / "file").symlink_to("/etc/passwd")
+    file.unlink()
+    file.symlink_to("/etc/passwd")
     assert await bench.files.find_changed() == []  # still no file
-    (workspace / "file").unlink()
-    (workspace / "file").write_text("three")
+    file.unlink()
+    file.write_text("three")
     assert await bench.files.find_changed() == [path]
 
 
@@ -76,8 +71,7 @@ async def test_large_files_are_told_apart_by_time_and_size(
 ) -> None:
     monkeypatch.setattr(module, "HASHED_BYTES", 10)
     monkeypatch.setattr("agent.tools.read.HASHED_BYTES", 10)
-    (workspace / "file").write_text("more than ten")
-    path = await read(bench, "file")
+    path = await read(bench, workspace, "more than ten")
     known = bench.files.last_seen(path)
     assert known is not None
     assert known.digest is None
@@ -89,9 +83,8 @@ async def test_large_files_are_told_apart_by_time_and_size(
 
 async def test_only_the_files_used_last_are_tracked(workspace: Path) -> None:
     files = FileTracker(tracked=2)
-    stamp = FileVersion(0, 0, 0, 0, settled=True, digest=b"")
     for name in ("a", "b", "a", "c"):
-        files.record(str(workspace / name), stamp)
+        files.record(str(workspace / name), FileVersion(0, 0, 0, 0, settled=True, digest=b""))
     assert [files.last_seen(str(workspace / name)) is not None for name in "abc"] == [True, False, True]
     files.clear()
     assert files.last_seen(str(workspace / "a")) is None
@@ -99,8 +92,7 @@ async def test_only_the_files_used_last_are_tracked(workspace: Path) -> None:
 
 
 async def test_one_writer_at_a_time_and_in_order(autojump_clock: trio.testing.MockClock) -> None:
-    files = FileTracker()
-    order: list[str] = []
+    files, order = FileTracker(), list[str]()
 
     async def work(name: str, path: str, seconds: float) -> None:
         async with files.write_lock(path):
