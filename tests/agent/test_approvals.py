@@ -58,13 +58,6 @@ def test_a_call_that_was_shown_in_part_is_allowed_only_with_the_word_from_its_en
     assert (long.page(0).seen, long.shown.seen, long.page(99_000).seen) == (None, None, long.seen)
 
 
-async def test_a_decision_reaches_who_waits_for_it() -> None:
-    questions = Questions()
-    question = questions.ask("c")
-    questions.approvals.decide("c", "deny", "no", "ann")
-    assert await question.wait() == ApprovalVerdict("deny", "no", "ann")
-
-
 def test_each_reason_for_being_closed_has_its_own_code() -> None:
     questions = Questions("decided", "ended", "sealed")
     questions.approvals.decide("decided", "allow")

@@ -284,20 +284,17 @@ def before_tool_call(_call: ToolUseBlock) -> Ask:
     return Ask("from a package")
 
 
-async def test_packages_offer_hooks_and_are_looked_through_when_the_first_one_is_due(
+async def test_packages_offer_hooks_and_while_one_cannot_be_loaded_no_tool_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = offer(monkeypatch, mine=__name__)
     hooks = load_hooks([], lambda *_: None)
-    assert asked == []
+    assert asked == []  # they are looked for when the first one is due
     async with trio.open_nursery() as nursery:
         for _ in range(3):
             nursery.start_soon(hooks.before_tool_call, CALL)
     assert await hooks.before_tool_call(CALL) == Ask("from a package")
     assert asked == ["agent.hooks"]
-
-
-async def test_while_a_packages_hooks_cannot_be_loaded_no_tool_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, gone="no.such.module", mine=__name__)
     warnings: list[tuple[str, str]] = []
     hooks = load_hooks([], lambda *told: warnings.append(told))

@@ -18,29 +18,6 @@ async def ran() -> int:
     return len((await trio.Path("log").read_text()).split()) if await trio.Path("log").exists() else 0
 
 
-async def test_an_allowed_call_runs_once_and_a_second_decision_runs_nothing() -> None:
-    async with worker(*ASKED) as client:
-        request, call_id = await asked(client, EXEC)
-        status = (await client.call("get_state"))["status"]
-        assert (status["state"], status["pending_permissions"]) == ("PAUSED", [call_id])
-        decided = await client.call("decide", call_id=call_id, decision="allow", by="ann")
-        assert decided == {"call_id": call_id, "decision": "allow"}
-        assert await client.refused("decide", call_id=call_id, decision="deny") == "already_decided"
-        assert (await client.answer(request))["result"]["stop_reason"] == "stop"
-        assert await ran() == 1
-        assert (await client.event("permission_decided"))["by"] == "ann"
-        assert (await client.call("get_state"))["status"]["state"] == "READY"
-
-
-async def test_the_note_of_a_denial_reaches_the_model() -> None:
-    async with worker(*ASKED) as client:
-        request, call_id = await asked(client, EXEC)
-        await client.call("decide", call_id=call_id, decision="deny", note="not on a Friday")
-        await client.answer(request)
-        (result,) = await client.results()
-        assert (result["error_type"], result["note"], await ran()) == ("denied", "not on a Friday", 0)
-
-
 async def test_a_call_that_waited_when_its_worker_died_is_sealed_and_cannot_be_decided(sessions: str) -> None:
     async with worker("--session-dir", sessions, "--require-approval", "exec") as client:
         _, call_id = await asked(client, EXEC)

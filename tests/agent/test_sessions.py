@@ -138,16 +138,6 @@ async def test_what_is_no_session_is_refused_and_never_overwritten(
             pass
 
 
-async def test_a_torn_end_is_cut_and_the_rest_remembered(sessions: str) -> None:
-    path = await one_session(sessions, "alpha", "beta")
-    content = Path(path).read_bytes()  # noqa: ASYNC240
-    Path(path).write_bytes(content[:-20])  # noqa: ASYNC240
-    async with worker("--session", path) as client:
-        assert (await client.call("get_state"))["message_count"] == 3
-        assert (await client.prompt("RECALL")).text == 'Earlier you said: ["alpha","beta"]'
-    assert Path(f"{path}.torn-1").read_bytes() == content.splitlines(keepends=True)[-1][:-20]  # noqa: ASYNC240
-
-
 async def test_a_compaction_keeps_the_last_turns_and_survives_a_resume(sessions: str) -> None:
     async with worker("--session-dir", sessions) as client:
         await client.prompt("one")

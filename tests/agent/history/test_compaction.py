@@ -1,5 +1,6 @@
 """Where a conversation is cut, and what is asked of whoever summarises it."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,23 +9,26 @@ from tests.agent.history.building import called, prompt, resulted, said
 from wire.entries import ToolResultBlock, TranscriptMessage
 
 TURN = [called("a"), resulted("a"), said("done")]
+LONG = [prompt("1"), said("x" * 4000), prompt("2"), said("y")]
+OPEN = [called("a", "b"), resulted("b"), said("meanwhile"), resulted("a")]
 
 
-def test_the_last_two_turns_are_kept() -> None:
-    history = [prompt("1"), *TURN, prompt("2"), *TURN, prompt("3", "follow_up"), *TURN]
-    cut = plan_cut(history)
-    assert cut is not None
-    assert history[cut] == prompt("2")
-
-
-def test_two_turns_are_nothing_to_compact() -> None:
-    assert plan_cut([prompt("1"), prompt("2")]) is None
-
-
-def test_turns_that_are_too_long_to_be_kept_are_cut_at_the_last_one() -> None:
-    history = [prompt("1"), said("x" * 4000), prompt("2"), said("y")]
-    assert plan_cut(history) is None
-    assert plan_cut(history, keep_tokens=100) == 2
+@pytest.mark.parametrize(
+    ("history", "keep_tokens", "cut"),
+    [
+        ([prompt("1"), *TURN, prompt("2"), *TURN, prompt("3", "follow_up"), *TURN], None, 4),  # two turns are kept
+        ([prompt("1"), prompt("2")], None, None),
+        (LONG, None, None),
+        (LONG, 100, 2),  # turns that are too long to be kept are cut at the last one
+        ([prompt("x" * 4000)], 1, None),
+        ([prompt("old", "summary"), prompt("x" * 4000)], 1, None),
+        ([prompt("1"), said("x" * 400), *OPEN, said("y" * 40)], 30, 6),  # while a call is open there is no cut
+    ],
+)
+def test_where_a_conversation_is_cut(
+    history: list[TranscriptMessage], keep_tokens: int | None, cut: int | None
+) -> None:
+    assert plan_cut(history, keep_tokens) == cut
 
 
 def test_a_single_turn_is_cut_between_its_steps() -> None:
@@ -33,11 +37,6 @@ def test_a_single_turn_is_cut_between_its_steps() -> None:
     assert cut is not None
     assert history[cut].role == "assistant"
     assert estimate_tokens(history[cut:]) <= 20
-
-
-def test_nothing_is_left_to_be_cut_when_only_a_prompt_is_there() -> None:
-    assert plan_cut([prompt("x" * 4000)], keep_tokens=1) is None
-    assert plan_cut([prompt("old", "summary"), prompt("x" * 4000)], keep_tokens=1) is None
 
 
 @given(st.lists(st.sampled_from(["prompt", "step", "said"]), max_size=20), st.none() | st.integers(0, 60))
@@ -53,12 +52,6 @@ def test_a_cut_never_parts_a_call_from_its_result(shape: list[str], keep_tokens:
     if cut is not None:
         assert 0 < cut < len(history)
         assert not any(isinstance(block, ToolResultBlock) for block in history[cut].content)
-
-
-def test_while_a_call_is_open_there_is_no_cut() -> None:
-    open_for_long = [called("a", "b"), resulted("b"), said("meanwhile"), resulted("a")]
-    history = [prompt("1"), said("x" * 400), *open_for_long, said("y" * 40)]
-    assert plan_cut(history, keep_tokens=30) == len(history) - 1
 
 
 def test_the_question_for_a_summary_holds_the_conversation_in_lines() -> None:

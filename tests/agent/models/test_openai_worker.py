@@ -35,26 +35,6 @@ async def client(endpoint: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         await model.aclose()
 
 
-@pytest.mark.parametrize("compat", ["", "no-answer-options"])
-async def test_what_an_answer_is_to_be_is_passed_on_or_told_in_words(
-    server: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, compat: str
-) -> None:
-    monkeypatch.setenv("OPENAI_COMPAT", compat)
-    tool = {"name": "read", "description": "the client's"}
-    schema = {"type": "object", "required": ["city"]}
-    wanted = {"instructions": "Speak Dutch.", "json": {"schema": schema}, "must_call": ["read"]}
-    async with worker(*ARGUMENTS) as client:
-        await client.prompt("hello", client_tools=[tool], answer=wanted)
-    body = server.seen[-1].body
-    assert [tool["function"]["description"] for tool in body["tools"] if tool["function"]["name"] == "read"] == [
-        "the client's"
-    ]
-    assert "Speak Dutch." in body["messages"][0]["content"]
-    is_passed_on = not compat
-    assert ("response_format" in body, "tool_choice" in body) == (is_passed_on, is_passed_on)
-    assert ("city" in body["messages"][0]["content"]) == (not is_passed_on)
-
-
 @pytest.mark.parametrize(
     ("text", "message", "kept"),
     [

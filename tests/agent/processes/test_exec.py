@@ -58,13 +58,6 @@ async def let_pass_once_it_has_spoken(bench: Bench, clock: MockClock, seconds: f
     clock.jump(seconds)
 
 
-async def test_what_timed_out_is_a_failure(bench: Bench, mock_clock: MockClock) -> None:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(let_pass_once_it_has_spoken, bench, mock_clock, 1)
-        with pytest.raises(ToolError, match=r"begun\n\n\(Command timed out after 0.2 s\)"):
-            await bench.use(EXEC, command="echo begun; sleep 60", timeout=0.2)
-
-
 async def test_long_output_is_cut_to_its_end_and_kept_in_a_file(bench: Bench) -> None:
     text = await bench.text(EXEC, command="seq 30000")
     note, _, shown = text.partition("\n")
@@ -203,7 +196,7 @@ async def test_an_aborted_call_ends_its_command_and_not_what_is_in_the_backgroun
     ids=["ignores", "floods", "forks-away", "forks-late"],
 )
 async def test_a_timeout_ends_the_whole_tree_whatever_it_does(bench: Bench, command: str) -> None:
-    with pytest.raises(ToolError, match="timed out"):
+    with pytest.raises(ToolError, match=r"\(Command timed out after 0.3 s\)"):
         await bench.use(EXEC, command=command, timeout=0.3, env={"MARK": bench.mark})
     assert processes_with(f"MARK={bench.mark}") == []
 
