@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from pathlib import PurePath
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -37,24 +38,15 @@ def load_assets(folder: Traversable | None = None) -> Mapping[str, Asset]:
     there = folder or files("doors.dashboard") / "static"
     bodies = {entry.name: entry.read_bytes() for entry in there.iterdir() if entry.is_file()}
     if folder is None:
-        bodies["event_displays.js"] = _event_displays()
-    return MappingProxyType(
-        {name: _asset(name, body) for name, body in bodies.items() if _suffix(name) in _MEDIA_TYPES}
-    )
-
-
-def _asset(name: str, body: bytes) -> Asset:
-    return Asset(body, _MEDIA_TYPES[_suffix(name)], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
-
-
-def _event_displays() -> bytes:
-    """A module of the table in ``wire.events``."""
-    displays = msgspec.json.encode({str(type_): type_.display for type_ in EventType})
-    return b"// How each type of event is shown.\n\nexport const DISPLAYS = %b;\n" % displays
-
-
-def _suffix(name: str) -> str:
-    return name[name.rfind(".") :] if "." in name else ""
+        displays = msgspec.json.encode({str(type_): type_.display for type_ in EventType})
+        text = b"// How each type of event is shown.\n\nexport const DISPLAYS = %b;\n"
+        bodies["event_displays.js"] = text % displays
+    assets = {}
+    for name, body in bodies.items():
+        media_type = _MEDIA_TYPES.get(PurePath(name).suffix)
+        if media_type is not None:
+            assets[name] = Asset(body, media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return MappingProxyType(assets)
 
 
 PAGE = "index.html"
@@ -92,12 +84,7 @@ def _answer(request: Request, assets: Mapping[str, Asset], name: str) -> Respons
     if found is None:
         raise HttpError(HTTPStatus.NOT_FOUND, "the dashboard has no such file")
     headers = {**_HEADERS, "etag": found.etag}
-    if _matches_etag(request.headers.get("if-none-match", ""), found.etag):
+    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    if found.etag in known or "*" in known:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(found.body, headers=headers, media_type=found.media_type)
-
-
-def _matches_etag(if_none_match: str, etag: str) -> bool:
-    """Whether the browser has this content already; a tag may be marked as a weak one."""
-    tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
-    return etag in tags or "*" in tags

@@ -43,7 +43,7 @@ class AuthMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or answer with the refusal."""
         connection = HTTPConnection(scope)
-        visit = RequestState(scope.setdefault("state", {}).get("peer"), InputShare(self._services.body_budget))
+        visit = RequestState(scope.setdefault("state", {}).get("peer"), self._services.new_body_share())
         scope["state"]["visit"] = visit
         send = self._wrap_send(connection, send)
         try:
@@ -51,7 +51,8 @@ class AuthMiddleware:
         except HttpError as exc:
             await _send_response(render_error(exc), scope, receive, send)
         else:
-            if scope["type"] == "http" and _is_preflight(connection, scope):
+            is_preflight = scope["type"] == "http" and scope["method"] == "OPTIONS"
+            if is_preflight and "access-control-request-method" in connection.headers:
                 await Response(status_code=HTTPStatus.NO_CONTENT, headers=_PREFLIGHT_HEADERS)(scope, receive, send)
             else:
                 await self._app(scope, receive, send)
@@ -63,7 +64,8 @@ class AuthMiddleware:
     def _check(self, connection: HTTPConnection, visit: RequestState) -> None:
         self._check_host(connection)
         self._identify(connection, visit)
-        self._check_rate(connection, visit)
+        address = connection.client.host if connection.client else ""
+        self._services.check_rate(visit.identity.rate_key if visit.identity else f"address {address}")
 
     def _check_host(self, connection: HTTPConnection) -> None:
         settings = self._services.settings
@@ -83,10 +85,6 @@ class AuthMiddleware:
             visit.auth_error = exc
         if visit.peer is not None:
             visit.peer.identity = visit.identity
-
-    def _check_rate(self, connection: HTTPConnection, visit: RequestState) -> None:
-        address = connection.client.host if connection.client else ""
-        self._services.check_rate(visit.identity.rate_key if visit.identity else f"address {address}")
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
@@ -119,11 +117,6 @@ class AuthMiddleware:
         if status in (401, 403, 421, 429):
             client = connection.client.host if connection.client else None
             self._services.warnings.warn(HTTPStatus(status).phrase, path=path, peer=client)
-
-
-def _is_preflight(connection: HTTPConnection, scope: Scope) -> bool:
-    """Whether a browser asks if a page of an allowed site may call."""
-    return scope["method"] == "OPTIONS" and "access-control-request-method" in connection.headers
 
 
 async def _send_response(response: Response, scope: Scope, receive: Receive, send: Send) -> None:

@@ -116,7 +116,7 @@ class HttpConnection:
         """``addresses``: the peer's and ours. ``on_rank`` hears how the connection stands whenever that changes."""
         self._sock = sock
         self._cost = expense
-        self._settings = context.settings
+        self._settings = context.services.settings
         self._on_rank = on_rank
         self._identity: TokenIdentity | None = None
         self._is_busy = False

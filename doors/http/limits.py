@@ -61,16 +61,15 @@ _MOST_KEYS = 4096
 class RateLimiter:
     """``rate`` requests a second and key; a key that was quiet may have ``2 * rate`` at once. 0 = as many as come."""
 
-    def __init__(self, rate: int) -> None:
-        self.rate = rate
+    def __init__(self) -> None:
         self._full_at: OrderedDict[str, float] = OrderedDict()
         """When a bucket is full again: all that there is to know of it."""
 
-    def acquire(self, key: str, now: float) -> float:
+    def acquire(self, key: str, rate: int, now: float) -> float:
         """Count a request of ``key``; the seconds after which it may be made, 0.0 = now. Else it is not counted."""
-        if not self.rate:
+        if not rate:
             return 0.0
-        full_at = max(self._full_at.get(key, now), now) + 1 / self.rate
+        full_at = max(self._full_at.get(key, now), now) + 1 / rate
         excess = full_at - now - 2.0
         if excess > 0:
             return excess

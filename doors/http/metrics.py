@@ -5,7 +5,7 @@ No figure has a session as its label: there may be 100,000 of them.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -57,7 +57,8 @@ class _Metric(NamedTuple):
 _POOL_METRICS = (
     _Metric("gauge", "pool_up", "1 while the pool grants workers, 0 while it is paused, draining or closed.",
             lambda now: float(now.pool.mode == "running")),
-    _Metric("gauge", "pool_workers", "Workers by state.", lambda now: _count_by(now.workers, "state"), "state"),
+    _Metric("gauge", "pool_workers", "Workers by state.",
+            lambda now: Counter(worker.state for worker in now.workers), "state"),
     _Metric("gauge", "pool_workers_max", "Worker processes at most.", lambda now: now.pool.max),
     _Metric("gauge", "pool_worker_rss_bytes", "Resident memory of all workers.",
             lambda now: sum(worker.rss or 0 for worker in now.workers)),
@@ -143,10 +144,6 @@ def _http_families(http: HttpStats) -> Iterator[Metric]:
         yield _family("counter", f"pool_http_{name}", text, value)
     answers = {str(status): float(count) for status, count in sorted(http.requests.items())}
     yield _family("counter", "pool_http_requests", "Requests answered, by status.", answers, "status")
-
-
-def _count_by(records: Sequence[Any], field: str) -> dict[str, float]:
-    return dict(Counter(getattr(record, field) for record in records))
 
 
 def _family(kind: str, name: str, text: str, value: float | Mapping[str, float], label: str = "") -> Metric:

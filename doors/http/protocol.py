@@ -16,7 +16,7 @@ from wsproto.connection import ConnectionState
 from wsproto.events import TextMessage
 
 from doors.http.errors import HttpError, render_error
-from doors.http.settings import HttpSettings
+from doors.http.services import HttpServices
 
 _ERROR_TEXTS = {
     431: "the request's line and headers are too large (http.max_headers)",
@@ -39,22 +39,10 @@ class _AmbiguousLength(h11.RemoteProtocolError):
 class ServerContext(WorkerContext):
     """What all connections of a server share with Hypercorn: the application, its limits, and the server's end."""
 
-    def __init__(self, app: ASGIApp, settings: HttpSettings) -> None:
+    def __init__(self, app: ASGIApp, services: HttpServices) -> None:
         super().__init__(max_requests=None)
         self.app = app
-        self.settings = settings
-        """Those that hold now."""
-
-
-def make_config(settings: HttpSettings) -> Config:
-    """The limits as Hypercorn's settings. Its own logs are off."""
-    config = Config()
-    config.accesslog = config.errorlog = None
-    config.include_server_header = False
-    config.h11_max_incomplete_size = int(settings.max_headers)
-    config.keep_alive_max_requests = 2**63
-    config.websocket_max_message_size = FIRST_MESSAGE_BYTES
-    return config
+        self.services = services
 
 
 class HttpProtocol(H11Protocol):
@@ -71,7 +59,12 @@ class HttpProtocol(H11Protocol):
         send: Callable[[Any], Awaitable[None]],
     ) -> None:
         client, server = addresses
-        config = make_config(context.settings)
+        config = Config()
+        config.accesslog = config.errorlog = None
+        config.include_server_header = False
+        config.h11_max_incomplete_size = int(context.services.settings.max_headers)
+        config.keep_alive_max_requests = 2**63
+        config.websocket_max_message_size = FIRST_MESSAGE_BYTES
         super().__init__(context.app, config, context, tasks, state, False, client, server, send)  # type: ignore[arg-type]  # noqa: FBT003  # no TLS
 
     @property
@@ -102,21 +95,19 @@ class HttpProtocol(H11Protocol):
             text = _AMBIGUOUS_LENGTH_TEXT if isinstance(exc, _AmbiguousLength) else ""
             await self._send_error_response(exc.error_status_hint, text)
             await self.send(Closed())
-        if self._has_refused_message or self._has_refused_handshake:
+        if self._has_refused:
             await self.send(Closed())  # Hypercorn would wait, for ever, until the peer agrees
 
     @property
-    def _has_refused_message(self) -> bool:
-        """Whether a WebSocket was closed because of a message that was too large: its endpoint has closed nothing."""
+    def _has_refused(self) -> bool:
+        """Whether Hypercorn itself has refused a WebSocket's handshake, or a message that was too large."""
         stream = self.stream
-        is_open = isinstance(stream, WSStream) and stream.state is ASGIWebsocketState.CONNECTED
-        return is_open and stream.connection.state is ConnectionState.LOCAL_CLOSING
-
-    @property
-    def _has_refused_handshake(self) -> bool:
-        """Whether Hypercorn itself has answered what is no handshake: it has never come to an endpoint."""
-        stream = self.stream
-        return isinstance(stream, WSStream) and stream.closed and stream.state is ASGIWebsocketState.HANDSHAKE
+        if not isinstance(stream, WSStream):
+            return False
+        if stream.state is ASGIWebsocketState.HANDSHAKE:
+            return stream.closed
+        is_closing = stream.connection.state is ConnectionState.LOCAL_CLOSING  # and its endpoint has closed nothing
+        return stream.state is ASGIWebsocketState.CONNECTED and is_closing
 
     @property
     def _is_in_handshake(self) -> bool:
@@ -134,7 +125,8 @@ class HttpProtocol(H11Protocol):
             raise h11.RemoteProtocolError("the headers are too large", error_status_hint=431)
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
             raise _AmbiguousLength
-        if _is_websocket_upgrade(event) and self.connection.trailing_data[0]:
+        is_upgrade = any(name == b"upgrade" and value.lower() == b"websocket" for name, value in event.headers)
+        if is_upgrade and self.connection.trailing_data[0]:
             raise h11.RemoteProtocolError("frames came before the handshake was answered", error_status_hint=400)
 
     async def _send_error_response(self, status_code: int, text: str = "") -> None:
@@ -155,7 +147,3 @@ class HttpProtocol(H11Protocol):
             version = request.http_version
             request = h11.Request(method=request.method, headers=kept, target=request.target, http_version=version)
         await super()._create_stream(request)
-
-
-def _is_websocket_upgrade(request: h11.Request) -> bool:
-    return any(name == b"upgrade" and value.lower() == b"websocket" for name, value in request.headers)

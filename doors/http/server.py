@@ -4,7 +4,7 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from doors.http.anonymous import ACCEPT_COST_SECONDS, AnonymousThrottle, Connect
 from doors.http.app import build_app
 from doors.http.binding import bind, require_loopback, set_socket_options, url_of
 from doors.http.connection import HttpConnection
-from doors.http.limits import ConnectionLimiter, Rank
+from doors.http.limits import ConnectionLimiter
 from doors.http.protocol import ServerContext
 from doors.http.routes import route_specs
 from doors.http.services import HttpServices
@@ -68,17 +68,15 @@ class HttpServer:
         self._throttle: AnonymousThrottle
         self._token_source = find_token_source(settings, env, data_dir)
         self.services = HttpServices(methods, settings, TokenRegistry(self._load_grants(settings)))
-        self._context = ServerContext(build_app(self.services, route_specs(self.services)), settings)
+        self._context = ServerContext(build_app(self.services, route_specs(self.services)), self.services)
         self._host = ""
         self.url = ""
         """Where it can be reached, once it serves."""
 
     def status_fields(self) -> dict[str, Any]:
         """For the supervisor's status: where the server is, and where its token."""
-        return {
-            "url": self.url,
-            "token_path": None if self._token_source.file is None else str(self._token_source.file),
-        }
+        file = self._token_source.file
+        return {"url": self.url, "token_path": None if file is None else str(file)}
 
     def prepare(self, settings: HttpSettings) -> Callable[[], None]:
         """Look at other settings; what is returned makes them hold. Raises UsageError for tokens that cannot be used.
@@ -92,8 +90,7 @@ class HttpServer:
 
         def commit() -> None:
             self._token_source = find_token_source(settings, self._env, self._data_dir)
-            self.services.reconfigure(settings)
-            self._context.settings = settings
+            self.services.settings = settings
             self.services.access.set_grants(grants)
             for connection in self._limiter.members():
                 if connection.identity is not None and not self.services.access.is_valid(connection.identity):
@@ -166,9 +163,12 @@ class HttpServer:
             except OSError:
                 return  # it left while it waited to be let in
             if self._make_room():
-                await self._serve(HttpConnection(sock, addresses, self._context, expense, on_rank=self._set_rank))
-            else:
-                self._reject(sock)
+                set_rank = self._limiter.set_rank
+                await self._serve(HttpConnection(sock, addresses, self._context, expense, on_rank=set_rank))
+                return
+            self.services.stats.turned_away += 1
+            with contextlib.suppress(OSError):  # it may have left already
+                sock.send(_CAPACITY_RESPONSE)
 
     def _make_room(self) -> bool:
         if len(self._limiter) < self.services.settings.max_connections:
@@ -181,28 +181,14 @@ class HttpServer:
         victim.abort()
         return True
 
-    def _reject(self, sock: socket.socket) -> None:
-        self.services.stats.turned_away += 1
-        with contextlib.suppress(OSError):  # it may have left already
-            sock.send(_CAPACITY_RESPONSE)
-
     async def _serve(self, connection: HttpConnection) -> None:
+        stats = self.services.stats
+        stats.connections += 1
         try:
-            with self._tracked(connection):
-                await connection.run()
+            await connection.run()
         except Exception:  # a defect met on one connection must not end the others
             _logger.exception("a connection failed")
-
-    @contextlib.contextmanager
-    def _tracked(self, connection: HttpConnection) -> Iterator[None]:
-        figures = self.services.stats
-        figures.connections += 1
-        try:
-            yield
         finally:
             self._limiter.remove(connection)
-            figures.connections -= 1
-            figures.stalled += connection.has_stalled
-
-    def _set_rank(self, connection: HttpConnection, rank: Rank) -> None:
-        self._limiter.set_rank(connection, rank)
+            stats.connections -= 1
+            stats.stalled += connection.has_stalled

@@ -212,8 +212,8 @@ class HttpServices:
         self.access = access
         self.shutdown = Shutdown()
         self.stats = HttpStats()
-        self.body_budget = InputBudget(settings.body_bytes)
-        self.rate_limiter = RateLimiter(settings.rate)
+        self._body_budget = InputBudget(settings.body_bytes)
+        self._rate_limiter = RateLimiter()
         self.warnings = ThrottledWarnings(_logger, trio.current_time)
         self.background_tasks: list[BackgroundTask] = []
         """Run for as long as the server serves; each door adds its own in ``routes``."""
@@ -221,11 +221,10 @@ class HttpServices:
         self._status: StatusDocument | None = None
         self._status_at = -_STATUS_SECONDS
 
-    def reconfigure(self, settings: HttpSettings) -> None:
-        """Replace the settings."""
-        self.settings = settings
-        self.body_budget.limit = settings.body_bytes
-        self.rate_limiter.rate = settings.rate
+    def new_body_share(self) -> InputShare:
+        """What one request's body takes of the budget for all."""
+        self._body_budget.limit = self.settings.body_bytes
+        return InputShare(self._body_budget)
 
     async def call(self, method: str, params: Any, caller: Caller) -> Any:
         """Run a method of the control socket; ``params``: anything that encodes to a JSON object, or a ``Raw``."""
@@ -234,9 +233,10 @@ class HttpServices:
 
     def check_rate(self, key: str) -> None:
         """Count a request of ``key``. Raises TooManyRequests above ``http.rate``."""
-        wait = self.rate_limiter.acquire(key, trio.current_time())
+        rate = self.settings.rate
+        wait = self._rate_limiter.acquire(key, rate, trio.current_time())
         if wait:
-            raise TooManyRequests(f"too many requests: {self.rate_limiter.rate} a second are allowed (http.rate)", wait)
+            raise TooManyRequests(f"too many requests: {rate} a second are allowed (http.rate)", wait)
 
     async def status(self) -> StatusDocument:
         """The status document, at most a second old: peers without a token may ask often."""

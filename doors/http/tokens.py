@@ -100,18 +100,11 @@ def _load_primary_token(settings: HttpSettings, env: Mapping[str, str], data_dir
     place = find_token_source(settings, env, data_dir)
     if place.file is None:
         return _validated(env.get(TOKEN_VARIABLE) or settings.token, place.description)
-    if place.is_made:
-        _create_token_file(place.file)
+    if place.is_made and not os.path.lexists(place.file):  # a dangling link is there, too
+        import secrets  # noqa: PLC0415  # commands that only look at the settings need not pay for it
+
+        replace_file(place.file, f"{secrets.token_urlsafe(32)}\n".encode())
     return read_token(place.file)
-
-
-def _create_token_file(path: Path) -> None:
-    """Write a new token unless the file exists; no reader ever sees half of one."""
-    if os.path.lexists(path):  # also a dangling link
-        return
-    import secrets  # noqa: PLC0415  # commands that only look at the settings need not pay for it
-
-    replace_file(path, f"{secrets.token_urlsafe(32)}\n".encode())
 
 
 def read_token(path: Path) -> str:
@@ -152,38 +145,33 @@ _SettingPath = tuple[str | int, ...]
 
 def http_problems(settings: HttpSettings) -> Iterator[tuple[_SettingPath, str]]:
     """Every problem: the path of its setting, as ``("http", "bind")``, and what is wrong with it."""
-    for path, text in (
-        *_bind_problems(settings),
-        *_primary_token_problems(settings),
-        *_further_token_problems(settings),
-        *_allowlist_problems(settings),
-    ):
-        yield ("http", *path), text
-
-
-def _bind_problems(settings: HttpSettings) -> Iterator[tuple[_SettingPath, str]]:
     if settings.bind:
         try:
             parse_bind(settings.bind)
         except UsageError as exc:
-            yield ("bind",), exc.message
-
-
-def _primary_token_problems(settings: HttpSettings) -> Iterator[tuple[_SettingPath, str]]:
+            yield ("http", "bind"), exc.message
     if settings.token and settings.token_file:
-        yield ("token_file",), "there is a token too; keep one of them"
+        yield ("http", "token_file"), "there is a token too; keep one of them"
     elif settings.token and (problem := token_problem(settings.token)):
-        yield ("token",), problem
-
-
-def _further_token_problems(settings: HttpSettings) -> Iterator[tuple[_SettingPath, str]]:
+        yield ("http", "token"), problem
     seen = {settings.token} - {""}
     for name, each in settings.tokens.items():
-        place = ("tokens", name)
+        place = ("http", "tokens", name)
         if name == PRIMARY_TOKEN_NAME:
             yield place, "is what the token that may do everything is called; choose another name"
         yield from (((*place, *path), text) for path, text in _token_table_problems(each, seen))
         seen.add(each.token)
+    yield from _allowlist_problems(settings)
+
+
+def _allowlist_problems(settings: HttpSettings) -> Iterator[tuple[_SettingPath, str]]:
+    for index, host in enumerate(settings.allowed_hosts):
+        if host_name(host) is None or (":" in host and not host.startswith("[")):
+            yield ("http", "allowed_hosts", index), f"must be a name without scheme and port, not {host!r}"
+    for index, origin in enumerate(settings.allowed_origins):
+        if not is_origin(origin):
+            text = f'must be a site such as "https://ops.example", not {origin!r}'
+            yield ("http", "allowed_origins", index), text
 
 
 def _token_table_problems(token: HttpToken, seen: set[str]) -> Iterator[tuple[_SettingPath, str]]:
@@ -193,12 +181,3 @@ def _token_table_problems(token: HttpToken, seen: set[str]) -> Iterator[tuple[_S
         yield ("token",), problem
     elif token.token in seen - {""}:
         yield ("token",), "is the same as another one; each name needs its own"
-
-
-def _allowlist_problems(settings: HttpSettings) -> Iterator[tuple[_SettingPath, str]]:
-    for index, host in enumerate(settings.allowed_hosts):
-        if host_name(host) is None or (":" in host and not host.startswith("[")):
-            yield ("allowed_hosts", index), f"must be a name without scheme and port, not {host!r}"
-    for index, origin in enumerate(settings.allowed_origins):
-        if not is_origin(origin):
-            yield ("allowed_origins", index), f'must be a site such as "https://ops.example", not {origin!r}'

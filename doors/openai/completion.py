@@ -91,11 +91,7 @@ class CompletionRun:
         self._unanswered = unanswered
         self._request, self._session_ref, self._identity = question
         self._run_id = self._session_ref.run
-
-    @property
-    def answer_options(self) -> AnswerOptions:
-        """The options of the answer."""
-        return self._request.answer
+        self.answer_options: AnswerOptions = self._request.answer
 
     async def answer(self, receive: Receive, take: PushHandler | None = None) -> RunOutcome | None:
         """The outcome of a run that has ended well; None where the peer has left. ``take`` gets its events.
@@ -108,7 +104,8 @@ class CompletionRun:
             outcome = await self._follow(receive, take, knows=knows)
         except PoolError as exc:
             self._record_unanswered()
-            self._finish_refused(exc, knows=knows)
+            if not isinstance(exc, Conflict):  # a key that stands for another request: the session is that one's
+                self._finish(is_kept=knows)
             raise
         except BaseException:  # the connection is cut, whatever goes on on it
             self._finish_abandoned()
@@ -116,10 +113,11 @@ class CompletionRun:
         if outcome is None:
             self._finish_abandoned()
             return None
-        self._finish(outcome)
+        self._finish(is_kept=is_stored(self._session_ref.session) or outcome.reason is DoneReason.TOOL_CALLS)
         if outcome.error is not None:
             self._record_unanswered()
-        return _raise_failure(outcome)
+            raise error_from_wire(outcome.error.code, outcome.error.message, msgspec.to_builtins(outcome.error.data))
+        return outcome
 
     async def _knows_conversation(self) -> bool:
         """Whether the session knows the conversation so far. Raises UsageError where it is another agent's."""
@@ -211,22 +209,12 @@ class CompletionRun:
 
     # --- afterwards -------------------------------------------------------------------------------------------------
 
-    def _finish(self, outcome: RunOutcome) -> None:
-        if not self._session_ref.is_ours:
-            return
-        if is_stored(self._session_ref.session) or outcome.reason is DoneReason.TOOL_CALLS:
-            self._ephemeral_sessions.delete_later(self._session_ref.session)
-        else:
-            self._ephemeral_sessions.delete_soon(self._session_ref.session)
-
-    def _finish_refused(self, error: PoolError, *, knows: bool) -> None:
-        """Nothing was begun. Of a key that stands for another request, the session is that one's."""
-        if not self._session_ref.is_ours or isinstance(error, Conflict):
-            return
-        if knows:
-            self._ephemeral_sessions.delete_later(self._session_ref.session)
-        else:
-            self._ephemeral_sessions.delete_soon(self._session_ref.session)
+    def _finish(self, *, is_kept: bool) -> None:
+        session = self._session_ref.session
+        if self._session_ref.is_ours and is_kept:
+            self._ephemeral_sessions.delete_later(session)
+        elif self._session_ref.is_ours:
+            self._ephemeral_sessions.delete_soon(session)
 
     def _record_unanswered(self) -> None:
         if self._session_ref.continues is not None:
@@ -250,23 +238,13 @@ class CompletionRun:
                 pass
 
 
-def _raise_failure(outcome: RunOutcome) -> RunOutcome:
-    """Raises what the run failed with."""
-    if outcome.error is not None:
-        raise error_from_wire(outcome.error.code, outcome.error.message, msgspec.to_builtins(outcome.error.data))
-    return outcome
-
-
-Headers = dict[str, str]
-
-
 class AnswerStreamResponse:
     """One answer, held one piece at a time: a slow reader delays its stream, not the run.
 
     An answer of a given form comes in one piece, once it is known to fit.
     """
 
-    def __init__(self, asking: CompletionRun, chunks: Chunks | ResponseEvents, headers: Headers) -> None:
+    def __init__(self, asking: CompletionRun, chunks: Chunks | ResponseEvents, headers: dict[str, str]) -> None:
         self._run = asking
         self._encoder = chunks
         self._headers = [*STREAM_HEADERS, *((name.encode(), value.encode()) for name, value in headers.items())]

@@ -29,13 +29,12 @@ def completion_body(outcome: RunOutcome, place: SessionRef, *, model: str, creat
     said: Json = {"role": "assistant", "content": outcome.text if outcome.text or not calls else None, "refusal": None}
     if calls:
         said["tool_calls"] = calls
-    choice = {"index": 0, "message": said, "logprobs": None, "finish_reason": finish_reason(outcome)}
+    choice = {"index": 0, "message": said, "logprobs": None, "finish_reason": _finish_reason(outcome)}
     head = {"id": f"chatcmpl-{place.run}", "object": "chat.completion", "created": created, "model": model}
     return {**head, "choices": [choice], "usage": _usage(outcome.usage)}
 
 
-def finish_reason(outcome: RunOutcome) -> str:
-    """Why it ends."""
+def _finish_reason(outcome: RunOutcome) -> str:
     return _FINISH_REASONS.get(outcome.reason, "stop")
 
 
@@ -44,12 +43,8 @@ class Chunks:
 
     def __init__(self, place: SessionRef, *, model: str, created: int, includes_usage: bool) -> None:
         self._session_ref = place
-        self._head: Json = {
-            "id": f"chatcmpl-{place.run}",
-            "object": "chat.completion.chunk",
-            "created": created,
-            "model": model,
-        }
+        head = {"id": f"chatcmpl-{place.run}", "object": "chat.completion.chunk"}
+        self._head: Json = {**head, "created": created, "model": model}
         self._includes_usage = includes_usage
         self._has_begun = False
 
@@ -65,7 +60,7 @@ class Chunks:
         """The last messages."""
         calls = [{"index": index, **call} for index, call in enumerate(client_calls(outcome.calls, self._session_ref))]
         messages = [self._chunk({"tool_calls": calls})] if calls else []
-        messages.append(self._chunk({}, finish_reason(outcome)))
+        messages.append(self._chunk({}, _finish_reason(outcome)))
         if self._includes_usage:
             messages.append(sse_message(_encode({**self._head, "choices": [], "usage": _usage(outcome.usage)})))
         return b"".join([*messages, DONE])

@@ -86,23 +86,16 @@ def error_fields(error: PoolError) -> dict[str, Any]:
         "message": error.message,
         "type": _TYPES.get(status, usual),
         "param": param if isinstance(param, str) else None,
-        "code": _code(error, status),
+        "code": _ERROR_CODES.get(type(error)) or _CODES.get(status) or code_of(error),
     }
 
 
 def _status(error: PoolError) -> HTTPStatus:
     if isinstance(error, PoolSaturated):
         return HTTPStatus.TOO_MANY_REQUESTS
-    return HTTPStatus.BAD_REQUEST if _is_caller_error(error) else status_of(error)
-
-
-def _code(error: PoolError, status: HTTPStatus) -> str:
-    return _ERROR_CODES.get(type(error)) or _CODES.get(status) or code_of(error)
-
-
-def _is_caller_error(error: PoolError) -> bool:
-    """The agent has looked at tools, or at results of tools, and found them wrong."""
-    return isinstance(error, WorkerRefused) and error.details.get("worker_code") == "invalid_params"
+    if isinstance(error, WorkerRefused) and error.details.get("worker_code") == "invalid_params":
+        return HTTPStatus.BAD_REQUEST  # the agent has looked at tools, or at results of tools, and found them wrong
+    return status_of(error)
 
 
 def _is_retryable(error: PoolError) -> bool:

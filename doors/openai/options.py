@@ -19,7 +19,7 @@ _MOST_STOP_CHARS = 200
 _MOST_SCHEMA_BYTES = 256 * 1024
 _MOST_LEVELS = 100
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NO_TOOL = "there is no tool of that name among tools"
+_CHOICES = "auto, none, required, a function or allowed_tools"
 
 
 class FunctionTool(msgspec.Struct, frozen=True):
@@ -74,7 +74,10 @@ def apply_tool_choice(tools: Sequence[FunctionTool], choice: Any) -> ToolSelecti
             return ToolSelection(tools, [tool.name for tool in tools])
         case "required":
             raise _tool_choice_error("a call is required, and there are no tools")
-    wanted = _read_choice(choice)
+    try:
+        wanted = msgspec.convert(choice, _ToolChoice)
+    except msgspec.ValidationError as exc:
+        raise _tool_choice_error(f"{_CHOICES} ({exc})") from exc
     match wanted.type:
         case "function":
             return ToolSelection(tools, [_known_tool(wanted.tool, tools)])
@@ -84,19 +87,12 @@ def apply_tool_choice(tools: Sequence[FunctionTool], choice: Any) -> ToolSelecti
             return ToolSelection(
                 [tool for tool in tools if tool.name in names], names if allowed.mode == "required" else []
             )
-    raise _tool_choice_error("auto, none, required, a function or allowed_tools")
-
-
-def _read_choice(choice: Any) -> _ToolChoice:
-    try:
-        return msgspec.convert(choice, _ToolChoice)
-    except msgspec.ValidationError as exc:
-        raise _tool_choice_error(f"auto, none, required, a function or allowed_tools ({exc})") from exc
+    raise _tool_choice_error(_CHOICES)
 
 
 def _known_tool(name: str | None, tools: Sequence[FunctionTool]) -> str:
     if not any(tool.name == name for tool in tools):
-        raise _tool_choice_error(f"{_NO_TOOL}: {(name or '')[:100]!r}")
+        raise _tool_choice_error(f"there is no tool of that name among tools: {(name or '')[:100]!r}")
     return name or ""
 
 

@@ -7,7 +7,7 @@ instructions, the conversation so far, and the message to answer.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from doors.openai.requests import ChatMessage, ImageCollector, LocatedMessage, ModelInput, message_text
 from errors import UsageError
@@ -72,7 +72,7 @@ def full_prompt(request: ModelInput) -> RunPrompt:
     pictures = ImageCollector()
     if not instructions and not past and not any(_is_tool_result(message) for _, message in new):
         return incremental_prompt(request)
-    calls = _call_names(message for _, message in past)
+    calls = {call.id: call.function.name for _, message in past for call in message.tool_calls or ()}
     tools = [pair for pair in new if _is_tool_result(pair[1])]
     said = [text for at, message in (*past, *tools) for text in _describe_message(message, at, pictures, calls)]
     asked = [message_text(message, at, pictures) for at, message in new if not _is_tool_result(message)]
@@ -95,13 +95,8 @@ def _parts(request: ModelInput) -> _ConversationParts:
     new = rest[begin:]
     if not any(message.role in ("user", "tool") for _, message in new):
         text = "there is nothing to answer: the last message must be one of the user, or the result of a tool"
-        raise UsageError(text, param=_list_param(request))
+        raise UsageError(text, param=request.messages[0][0].partition("[")[0] if request.messages else "input")
     return _ConversationParts(instructions, rest[:begin], new)
-
-
-def _list_param(request: ModelInput) -> str:
-    """The request's name for its list of messages."""
-    return request.messages[0][0].partition("[")[0] if request.messages else "input"
 
 
 def _reject_past_messages(past: Iterable[LocatedMessage]) -> None:
@@ -122,10 +117,6 @@ def _answered_call_id(message: ChatMessage, at: str) -> str:
     return message.tool_call_id
 
 
-def _call_names(messages: Iterable[ChatMessage]) -> dict[str, str]:
-    return {call.id: call.function.name for message in messages for call in message.tool_calls or ()}
-
-
 def _describe_message(message: ChatMessage, at: str, pictures: ImageCollector, calls: dict[str, str]) -> Iterator[str]:
     """A message as a report of it: who said it, what was called, what came of it."""
     if _is_tool_result(message):
@@ -135,9 +126,5 @@ def _describe_message(message: ChatMessage, at: str, pictures: ImageCollector, c
     text = message_text(message, at, pictures if message.role == "user" else None)
     if text:
         yield f"{who}: {text}"
-    yield from _describe_calls(message.tool_calls or ())
-
-
-def _describe_calls(calls: Sequence[Any]) -> Iterator[str]:
-    for call in calls:
+    for call in message.tool_calls or ():
         yield f"Assistant called {call.function.name} with {call.function.arguments or '{}'}"

@@ -67,10 +67,6 @@ class FunctionDefinition(msgspec.Struct, frozen=True):
     description: str | None = None
     parameters: dict[str, Any] | None = None
 
-    def as_tool(self) -> FunctionTool:
-        """As both interfaces have it."""
-        return FunctionTool(self.name, self.description or "", self.parameters)
-
 
 class ChatTool(msgspec.Struct, frozen=True):
     """A tool of the client."""
@@ -146,7 +142,8 @@ def decode_body(body: bytes, decoder: "msgspec.json.Decoder[_Body]", what: str) 
     understood = {*request.__struct_fields__} - {"ignored"}
     ignored = [name for name, value in fields.items() if name not in understood and bytes(value) != _JSON_NULL]
     reject_conversation_params(ignored)
-    return msgspec.structs.replace(request, ignored=_header_safe(ignored))
+    shown = sorted(name for name in ignored if _NAME.fullmatch(name))  # they go back in a header
+    return msgspec.structs.replace(request, ignored=tuple(shown[:_MAX_IGNORED_SHOWN]))
 
 
 def reject_conversation_params(names: Iterable[str]) -> None:
@@ -162,11 +159,6 @@ def reject_unsupported(reasons: Mapping[str, str | None]) -> None:
     for param, reason in reasons.items():
         if reason is not None:
             raise UsageError(f"{param}: {reason}", param=param)
-
-
-def _header_safe(names: Iterable[str]) -> tuple[str, ...]:
-    """The names that look like a parameter's, sorted and bounded: they go back in a header."""
-    return tuple(sorted(name for name in names if _NAME.fullmatch(name))[:_MAX_IGNORED_SHOWN])
 
 
 MOST_IMAGES = 32
@@ -242,7 +234,9 @@ class ModelInput(NamedTuple):
 
 def chat_input(chat: ChatRequest) -> ModelInput:
     """The input of a request for a completion. Raises UsageError."""
-    choice = apply_tool_choice([tool.function.as_tool() for tool in chat.tools or ()], chat.tool_choice)
+    functions = [tool.function for tool in chat.tools or ()]
+    tools = [FunctionTool(each.name, each.description or "", each.parameters) for each in functions]
+    choice = apply_tool_choice(tools, chat.tool_choice)
     answer = AnswerOptions(
         json=parse_response_format(chat.response_format, "response_format"),
         must_call=choice.must_call,

@@ -31,14 +31,11 @@ def _problem(question: dict[str, Any]) -> str | None:
         if "value" in question:
             validator.validate(question["value"])
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as exc:
-        return _problem_text(exc)
+        path = getattr(exc, "instance_path", ())
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+        message = getattr(exc, "message", None) or str(exc)
+        return (f"at ${where}: {message}" if where else message)[:_MOST_CHARS]
     return None
-
-
-def _problem_text(exc: Exception) -> str:
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in getattr(exc, "instance_path", ()))
-    message = getattr(exc, "message", None) or str(exc)
-    return (f"at ${where}: {message}" if where else message)[:_MOST_CHARS]
 
 
 def _reject_reference(uri: str) -> Any:

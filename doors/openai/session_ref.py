@@ -21,7 +21,7 @@ _MOST_CHARS = 2000
 
 
 class SessionRun(NamedTuple):
-    """The session and run of an id."""
+    """The session and run of a response's id."""
 
     session: str
     run: str
@@ -39,11 +39,10 @@ def read_response_id(given: str) -> SessionRun | None:
     if text == given or len(given) > _MOST_CHARS:
         return None
     try:
-        session, newline, run = (
-            base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True).decode().partition("\n")
-        )
+        decoded = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         return None
+    session, newline, run = decoded.partition("\n")
     return SessionRun(session, run) if session and newline and run and "\n" not in run else None
 
 
@@ -80,7 +79,7 @@ class SessionRef(NamedTuple):
 
 def retry_run_id(run: str) -> str:
     """The id of the run that asks again for what this one was to answer."""
-    return hashlib.sha256(f"{run}\nagain".encode()).hexdigest()[:32]
+    return _digest(f"{run}\nagain")
 
 
 def find_session_ref(
@@ -93,7 +92,8 @@ def find_session_ref(
     if named is not None or user:
         session = _checked_session(user or "", "user") if named is None else _checked_session(named, "X-Pool-Session")
         return SessionRef(session, run, is_ours=False, is_keyed=key is not None)
-    mark = _calling_session_id(answered) or (_derived_id(principal, key) if key else uuid.uuid4().hex)
+    new = _digest(f"{principal}\n{key}") if key else uuid.uuid4().hex  # sent again, a request finds its session
+    mark = _calling_session_id(answered) or new
     return SessionRef(f"openai:{mark}", run, is_ours=True, is_keyed=key is not None)
 
 
@@ -109,14 +109,13 @@ def find_response_session_ref(
     """The same for a request for a response. ``previous``: its ``previous_response_id``. Raises UsageError."""
     place = find_session_ref(headers, user, answered, principal)
     if previous is None:
-        is_new = place.is_ours and not is_stored(place.session)
-        kept = (
-            place.session.replace(":", ":r", 1)
-            if is_new and is_kept and not _calling_session_id(answered)
-            else place.session
-        )
-        return place._replace(session=kept)
-    before = _previous_run(previous)
+        is_new = place.is_ours and not is_stored(place.session) and not _calling_session_id(answered)
+        return place._replace(session=place.session.replace(":", ":r", 1)) if is_new and is_kept else place
+    before = read_response_id(previous)
+    if before is None:
+        text = f"previous_response_id: there is no response {previous[:200]!r} here"
+        raise UsageError(text, param="previous_response_id")
+    before = before._replace(session=_checked_session(before.session, "previous_response_id"))
     if not place.is_ours and place.session != before.session:
         text = f"the response belongs to session {before.session}, the request names {place.session}"
         raise UsageError(f"previous_response_id: {text}", param="previous_response_id")
@@ -128,14 +127,6 @@ def is_stored(session: str) -> bool:
     """Whether this door made the session and keeps it for ``previous_response_id``."""
     own = OWN_SESSION.fullmatch(session)
     return own is not None and own[1].startswith("r")
-
-
-def _previous_run(given: str) -> SessionRun:
-    before = read_response_id(given)
-    if before is None:
-        text = f"there is no response {given[:200]!r} here"
-        raise UsageError(f"previous_response_id: {text}", param="previous_response_id")
-    return before._replace(session=_checked_session(before.session, "previous_response_id"))
 
 
 def _checked_idempotency_key(given: str | None) -> str | None:
@@ -164,9 +155,8 @@ def _checked_session(session: str, param: str) -> str:
         raise UsageError(f"{param}: {exc.message}", param=param) from exc
 
 
-def _derived_id(principal: str, key: str) -> str:
-    """The same request finds the same session, where it is sent again."""
-    return hashlib.sha256(f"{principal}\n{key}".encode()).hexdigest()[:32]
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _calling_session_id(answered: Iterable[str]) -> str | None:

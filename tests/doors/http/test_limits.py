@@ -52,30 +52,30 @@ def test_the_crowd_is_as_large_as_those_who_came_and_have_not_gone(steps: list[t
 
 
 def test_a_burst_has_twice_the_rate_and_then_the_rate_holds() -> None:
-    rates = RateLimiter(10)
-    assert [rates.acquire("a", 100.0) for _ in range(20)] == [0.0] * 20
-    assert rates.acquire("a", 100.0) == pytest.approx(0.1)
-    assert rates.acquire("b", 100.0) == 0.0
-    assert rates.acquire("a", 100.11) == 0.0
-    assert rates.acquire("a", 100.11) > 0
-    assert {RateLimiter(0).acquire("a", 0.0) for _ in range(1000)} == {0.0}, "without a rate all may be done"
+    rates = RateLimiter()
+    assert [rates.acquire("a", 10, 100.0) for _ in range(20)] == [0.0] * 20
+    assert rates.acquire("a", 10, 100.0) == pytest.approx(0.1)
+    assert rates.acquire("b", 10, 100.0) == 0.0
+    assert rates.acquire("a", 10, 100.11) == 0.0
+    assert rates.acquire("a", 10, 100.11) > 0
+    assert {RateLimiter().acquire("a", 0, 0.0) for _ in range(1000)} == {0.0}, "without a rate all may be done"
 
 
 @given(st.lists(st.floats(0, 0.5), max_size=200), st.integers(1, 20))
 def test_no_second_has_more_than_the_burst_and_the_rate(pauses: list[float], rate: int) -> None:
-    rates, now, taken = RateLimiter(rate), 0.0, []
+    rates, now, taken = RateLimiter(), 0.0, []
     for pause in pauses:
         now += pause
-        if not rates.acquire("a", now):
+        if not rates.acquire("a", rate, now):
             taken.append(now)
     for begin in taken:
         assert sum(begin <= at < begin + 1 for at in taken) <= 3 * rate + 1
 
 
 def test_keys_are_forgotten_when_there_are_too_many() -> None:
-    rates = RateLimiter(1)
+    rates = RateLimiter()
     for number in range(10_000):
-        rates.acquire(f"address {number}", 0.0)
+        rates.acquire(f"address {number}", 1, 0.0)
     assert len(rates._full_at) <= 4096
 
 
