@@ -14,7 +14,6 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from doors.budgets import InputShare
 from doors.http.errors import HttpError, as_pool_error, render_error
 from doors.http.services import HttpServices, RequestState, RouteSpec, identity_of
 from doors.http.settings import is_host_allowed, is_origin_allowed
