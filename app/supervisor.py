@@ -23,7 +23,7 @@ from doors.control.server import ControlServer
 from doors.data_dir_lock import DataDirLock
 from doors.http.server import HttpServer
 from errors import PoolError, unwrap_exception_groups
-from gateway.autonomy import Autonomy, open_autonomy
+from gateway.autonomy import Autonomy
 from gateway.events import EventBus
 from gateway.gateway import Gateway, open_gateway
 from gateway.hook_types import GatewayLifecycle
@@ -215,7 +215,7 @@ class Supervisor:
         """Open autonomy, with alerts on the terminal or on standard output."""
         printer = stack.enter_context(Printer(sys.stdout))
         write = self._console.write if self._live and sys.stdout.isatty() else printer.write
-        return await open_autonomy(gateway, autonomy_settings(self._settings), write=write, environ=os.environ)
+        return await Autonomy.open(gateway, autonomy_settings(self._settings), write=write, environ=os.environ)
 
     def _detach_bus(self) -> None:
         """Send later events to the log alone."""

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping
+from typing import Self
 
 import msgspec
 import trio
@@ -178,14 +179,27 @@ class Autonomy:
     _dispatcher: AlertDispatcher
 
     def __init__(self, gateway: Gateway, settings: AutonomySettings, environ: Mapping[str, str]) -> None:
-        """Use ``open_autonomy``."""
+        """Use ``open``."""
         self._gateway = gateway
         self._settings = settings
         self._environ = environ
 
-    async def open(self, write: Callable[[str], None], clock: Callable[[], float]) -> None:
-        """Build the parts and load what the previous supervisor left."""
-        gateway, settings = self._gateway, self._settings
+    @classmethod
+    async def open(
+        cls,
+        gateway: Gateway,
+        settings: AutonomySettings,
+        *,
+        write: Callable[[str], None],
+        environ: Mapping[str, str],
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Open autonomy as the previous supervisor left it: after system events are restored, before the first turn.
+
+        ``write`` takes lines for standard output (``StdoutOutlet``), ``environ`` holds the secrets of webhooks,
+        ``clock`` gives Unix time. Raises UsageError, StoreUnusable.
+        """
+        self = cls(gateway, settings, environ)
         documents, runs = StoredDocuments(gateway.store), GatewayRuns(gateway)
         self._dispatcher = AlertDispatcher(
             documents,
@@ -207,7 +221,13 @@ class Autonomy:
         )
         self.heartbeat = await open_heartbeat(documents, ports, settings.heartbeats)
         gateway.system_events.on_queued(self.heartbeat.wake_for)
-        cron_ports = CronPorts(
+        self.cron = self._make_cron(documents, runs, clock)
+        await self.cron.load()
+        return self
+
+    def _make_cron(self, documents: StoredDocuments, runs: GatewayRuns, clock: Callable[[], float]) -> CronService:
+        gateway = self._gateway
+        ports = CronPorts(
             documents=documents,
             runs=runs,
             waker=SystemEventSink(gateway.system_events, runs, self.heartbeat),
@@ -217,8 +237,7 @@ class Autonomy:
             wall=clock,
             local=machine_zone(self._environ),
         )
-        self.cron = CronService(settings.cron, cron_ports)
-        await self.cron.load()
+        return CronService(self._settings.cron, ports)
 
     async def run(self) -> None:
         """Beat, run due jobs and deliver alerts until cancelled."""
@@ -270,21 +289,3 @@ class Autonomy:
         entry = self._gateway.sessions.get(session)
         source = None if entry is None else entry.source
         return None if source is None else f"{source.channel}:{peer_of(source).id}"
-
-
-async def open_autonomy(
-    gateway: Gateway,
-    settings: AutonomySettings,
-    *,
-    write: Callable[[str], None],
-    environ: Mapping[str, str],
-    clock: Callable[[], float] = time.time,
-) -> Autonomy:
-    """Open autonomy as the previous supervisor left it: after system events are restored, before the first turn.
-
-    ``write`` takes lines for standard output (``StdoutOutlet``), ``environ`` holds the secrets of webhooks, ``clock``
-    gives Unix time. Raises UsageError, StoreUnusable.
-    """
-    autonomy = Autonomy(gateway, settings, environ)
-    await autonomy.open(write, clock)
-    return autonomy

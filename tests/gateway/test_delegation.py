@@ -24,12 +24,8 @@ async def test_a_task_is_done_in_a_session_of_its_own_and_its_outcome_told_to_bo
     (told,) = await world.events("delegate_done")
     assert (told["session"], told["channel"]) == ("alice", "monitor")
     assert told["data"] == {name: outcome[name] for name in ("run_id", "session", "status", "text")}
-
-
-async def test_who_does_not_wait_is_told_the_run_at_once_and_the_outcome_as_an_event(world: World) -> None:
     accepted = await delegate(world, "hang", mode="async")
-    assert accepted["status"] == "accepted"
-    assert await world.events("delegate_done") == []
+    assert (accepted["status"], await world.events("delegate_done")) == ("accepted", [])
     world.launcher.running("hang").finish("late")
     (told,) = await world.events("delegate_done")
     assert (told["data"]["run_id"], told["data"]["text"]) == (accepted["run_id"], "late")

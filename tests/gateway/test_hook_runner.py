@@ -232,10 +232,3 @@ async def test_what_goes_wrong_while_the_caller_is_cancelled_does_not_reach_it(w
     assert scope.cancelled_caught
     assert len(warnings) == 1
     assert "boom" in warnings[0]
-
-
-async def test_new_hooks_take_the_place_of_the_old_ones(warnings: Warnings) -> None:
-    hooks = runner(warnings, "message:received", lambda _message: "old")
-    hooks.replace({"message:sending": (lambda _message: "new",)})
-    assert await hooks.filter("message:received", HELLO) is HELLO
-    assert await hooks.filter("message:sending", HELLO) == HookMessage(session="s", text="new")

@@ -9,7 +9,7 @@ import msgspec
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from gateway.autonomy import Autonomy, AutonomySettings, open_autonomy
+from gateway.autonomy import Autonomy, AutonomySettings
 from gateway.events import EventBus
 from gateway.gateway import Gateway, Recovery, open_gateway
 from gateway.hook_types import HookTable
@@ -274,7 +274,7 @@ async def open_world(
             trio.open_nursery() as connections,
         ):
             recovery = gateway.recover(loaded) if loaded.runs or loaded.sessions else None
-            alone = await open_autonomy(
+            alone = await Autonomy.open(
                 gateway, autonomy or AutonomySettings(), write=printed.append, environ=environ or {}, clock=wall
             )
             await gateway.resume_runs()

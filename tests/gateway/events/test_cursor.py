@@ -11,7 +11,7 @@ from errors import SubscriberBehind
 from gateway.events import cursor as replay
 from gateway.events.bus import EventBus
 from gateway.events.cursor import EventFilter
-from tests.gateway.events.stand_in import MemoryStore, flood, open_bus, raws, take, take_all
+from tests.gateway.events.stand_in import MemoryStore, flood, open_bus, take, take_all
 from wire.events import EventChannel
 from wire.messages import EventEnvelope
 
@@ -85,36 +85,6 @@ async def test_a_cursor_that_sleeps_is_not_overtaken_by_others(small_bus: EventB
 
 
 # --- filters ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("place", ["ring", "store"])
-@pytest.mark.parametrize(
-    ("wanted", "seqs"),
-    [
-        ({"session": "a", "run_id": "r1"}, [2, 3]),
-        ({"channels": frozenset({MONITOR, PROGRESS}), "session": "a"}, [1, 2, 3, 5]),
-        ({"kinds": frozenset({"note", "ui_request"})}, [1, 4]),
-        ({"kinds": frozenset({"text_snapshot", "think_chunk"})}, [2, 3, 6]),
-        ({"kinds": frozenset({"other"})}, []),
-    ],
-)
-async def test_a_reader_gets_what_its_filter_lets_through(
-    bus: EventBus, wanted: dict[str, Any], seqs: list[int], place: str, autojump_clock: trio.abc.Clock
-) -> None:
-    bus.publish("a", "note")
-    bus.publish_text("a", "text_chunk", raws("x", "y"), run_id="r1")
-    bus.publish("b", "ui_request")
-    bus.publish("a", "tool:start", run_id="r2")
-    bus.publish_text("b", "think_chunk", raws("z"), run_id="r1")
-    await settle()
-    if place == "store":
-        bus.close()
-    cursor = bus.open_cursor(**wanted, since=0)
-    found: list[int] = []
-    for each in await take_all(cursor):
-        first = each["data"]["from_seq"] if each["type"].endswith("_snapshot") else each["seq"]
-        found += range(first, each["seq"] + 1)
-    assert (found, cursor.position) == (seqs, 6)
 
 
 @pytest.mark.parametrize(

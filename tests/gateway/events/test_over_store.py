@@ -1,8 +1,7 @@
 """The bus over the real store: text comes back from the file as it was, over lives and through a refusing disk."""
 
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,19 +82,6 @@ async def test_text_is_read_back_whole_from_file_and_memory_and_by_the_next_life
         for event in first[:: len(first) // 7]:
             taken = first[: first.index(event) + 1]
             assert heard(taken + await read_to(bus, head, event["seq"])) == said
-
-
-async def test_one_commit_serves_all_that_wait(tmp_path: Path) -> None:
-    async with life(tmp_path / "pool.db") as (bus, _):
-        seqs = [bus.publish("a", "ui_request", {"n": number}) for number in range(500)]
-        with trio.fail_after(20):
-            async with trio.open_nursery() as nursery:
-                for seq in seqs:
-                    nursery.start_soon(bus.wait_visible, seq)
-        with closing(sqlite3.connect(tmp_path / "pool.db")) as reader:  # the file itself, while the supervisor lives
-            (count,) = reader.execute("SELECT count(*) FROM events").fetchone()
-        reader.close()
-        assert count == 500
 
 
 async def test_a_reader_that_comes_after_retention_is_incomplete(tmp_path: Path) -> None:

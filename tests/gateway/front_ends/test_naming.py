@@ -3,14 +3,15 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from errors import UsageError
 from gateway.front_ends.lookup import IdPattern, find_transcripts, looks_like_id
 from tests.gateway.front_ends.front_end import attached
-from tests.gateway.world import World, open_world
+from tests.gateway.world import World
 
 ID = "019a3f00-1111-7abc-8def-0123456789ab"
 
@@ -123,26 +124,23 @@ async def test_a_conversation_that_an_earlier_front_end_has_left_goes_on_in_anot
     assert world.gateway.pool.owner_of("/t/0") == second.view["session"]
 
 
-async def test_a_conversation_that_a_front_end_is_attached_to_or_that_is_at_work_is_left_where_it_is(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world, attached(world, None) as second:
+async def test_a_conversation_of_an_attached_front_end_or_with_work_in_it_is_left_where_it_is(world: World) -> None:
+    async with attached(world, None) as second:
+
+        async def take(number: int, file: str) -> dict[str, Any]:
+            await second.request("switch_session", number, session_file=file)
+            return second.answer(number)
+
         async with attached(world, None) as first:
             await first.prompt("hang")
-            await second.request("switch_session", 1, session_file="/t/1")
-        await second.request("switch_session", 2, session_file="/t/1")
+            answers = [await take(1, "/t/1")]
+        answers.append(await take(2, "/t/1"))
         world.launcher.running("hang").finish()
         await wait_all_tasks_blocked()
-        for number in (1, 2):
-            assert first.view["session"] in second.answer(number)["error"]["message"]
-        await second.request("switch_session", 3, session_file="/t/1")
-        assert "error" not in second.answer(3)
-
-
-async def test_a_conversation_with_a_command_in_the_background_is_left_where_it_is(world: World) -> None:
-    async with attached(world, None) as first:
-        await first.prompt("background")
-    await wait_all_tasks_blocked()
-    async with attached(world, None) as second:
-        await second.request("switch_session", 1, session_file="/t/0")
-        assert first.view["session"] in second.answer(1)["error"]["message"]
+        assert all(first.view["session"] in answer["error"]["message"] for answer in answers)
+        assert "error" not in await take(3, "/t/1")
+        async with attached(world, None) as third:
+            await third.prompt("background")
+        await wait_all_tasks_blocked()
+        file = (await world.call("sessions.get", session=third.view["session"]))["transcript"]
+        assert third.view["session"] in (await take(4, file))["error"]["message"]
