@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import psutil
 
+from app.child import SupervisorProcess
 from benchmarks import stream_worker
-from commands.demo import SupervisorProcess
 
 STREAMING_AGENT = f"""
 [agents.main]

@@ -5,13 +5,13 @@ import functools
 import os
 import signal
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import trio
 
+from app.child import child_environment, run_command
 from errors import PoolError
 from rpc.state_file import StateFileCorrupt, read_state
 from stress.cleanup import COMMAND as KEEPER
@@ -70,7 +70,7 @@ class OwnTarget:
         self.restart_lock = trio.Lock()
         (folder / "pool.toml").write_text(settings, encoding="utf-8")
         self._wrapper = [word for preparation in preparations for word in preparation.wrapper]
-        self._env = {name: value for name, value in os.environ.items() if not name.startswith("POOL_")}
+        self._env = child_environment()
         self._clock = clock
         self._record = tell
         self._current: _SupervisorProcess | None = None
@@ -103,7 +103,7 @@ class OwnTarget:
         if self._is_closed.is_set():
             return
         process = await trio.lowlevel.open_process(
-            [*self._wrapper, sys.executable, "-P", "-m", "cli", "run", *self._connection_flags()],
+            [*self._wrapper, *run_command(self.data_dir, self.socket), "--config", str(self.folder / "pool.toml")],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -215,10 +215,6 @@ class OwnTarget:
         return "".join(self._log_tail)
 
     # --- inside -------------------------------------------------------------------------------------------------------
-
-    def _connection_flags(self) -> list[str]:
-        places = {"--config": self.folder / "pool.toml", "--data-dir": self.data_dir, "--socket": self.socket}
-        return [word for flag, path in places.items() for word in (flag, str(path))]
 
     async def _read_log(self, life: _SupervisorProcess) -> None:
         """Until the supervisor and all that share its stderr are gone."""

@@ -15,7 +15,7 @@ import psutil
 from click.testing import CliRunner
 
 import cli
-from commands.demo import SupervisorProcess
+from app.child import SupervisorProcess
 from wire.messages import EventEnvelope
 
 POOL = (str(Path(sys.executable).parent / "pool"),)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from app.child import run_command
 from doors.control.client import ControlClient
 from errors import NoSupervisor, PoolClosed, PoolError
 from settings.problems import SettingsError
@@ -114,7 +115,7 @@ def test_a_log_that_nobody_reads_does_not_keep_a_supervisor_from_its_end(tmp_pat
             """Until it is full."""
     os.set_blocking(writing, True)
     socket = tmp_path / "s"
-    command = [sys.executable, "-P", "-m", "cli", "run", "--data-dir", str(tmp_path), "--socket", str(socket)]
+    command = run_command(tmp_path, socket)
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=writing, env=buffered) as process:
         os.close(writing)

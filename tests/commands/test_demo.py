@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from app.child import SupervisorProcess
 from commands import demo
 from errors import PoolError
 
@@ -31,7 +32,7 @@ def test_a_demo_whose_supervisor_does_not_start_says_why_and_fails(monkeypatch: 
 def test_a_start_that_fails_beside_the_socket_of_one_that_was_killed_is_reported(short_dir: Path) -> None:
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(short_dir / "s"))
-    refused = demo.SupervisorProcess(short_dir, "[pool]\nmax = 0\n")
+    refused = SupervisorProcess(short_dir, "[pool]\nmax = 0\n")
     with pytest.raises(PoolError, match="did not start"), refused:
         pass
     assert "pool.max: must be 1 or more" in refused.log_tail()

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from commands.demo import SupervisorProcess
+from app.child import SupervisorProcess
 
 pytestmark = pytest.mark.process
 

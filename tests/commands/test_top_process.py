@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from commands.demo import SupervisorProcess
+from app.child import SupervisorProcess
 
 pytestmark = pytest.mark.process
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 import trio
 
-from commands.demo import SupervisorProcess
+from app.child import SupervisorProcess
 from errors import NoSupervisor, PoolError, UsageError
 from stress.facts import DirectViolation, Fact, RequestAnswered, SupervisorStarted
 from stress.outcome import StressResult

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
-from commands.demo import SupervisorProcess
+from app.child import SupervisorProcess
 
 TOKEN = "a-token-of-the-tests-0123456789"
 
