@@ -110,6 +110,19 @@ async def test_the_next_run_of_a_session_begins_without_waiting_for_the_disk(wor
     assert (await world.run("k2").wait()).text == "hang|next"
 
 
+async def test_a_run_whose_start_waits_for_the_disk_can_be_aborted(world: World) -> None:
+    await world.hanging(run="k1")
+    await world.begin("next", run="k2", queue="followup")
+    world.store.hold_commits()
+    world.launcher.running("hang").finish()
+    await wait_all_tasks_blocked()
+    assert (await world.call("abort", session="alice", run="k2"))["aborted"] is True
+    world.store.let_commit()
+    assert (await world.run("k2").wait()).reason == "interrupted"
+    assert world.launcher.prompts == ["hang"]
+    world.assert_at_rest()
+
+
 async def test_with_a_disk_that_refuses_everything_goes_on_in_memory(world: World) -> None:
     store = world.store
     store.degrade(now=True)

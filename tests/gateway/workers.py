@@ -5,6 +5,8 @@ from typing import Any, cast
 
 from tests.pool.memory_workers import MemoryLauncher, MemoryWorker
 
+_WORDS = {"hang", "stubborn", "mute", "ask", "dialog", "fail", "refuse", "wrong", "say", "think", "tool", "many"}
+
 
 class GatewayWorker(MemoryWorker):
     """The first word of a prompt says what becomes of it; any other is answered as ``MemoryWorker`` does.
@@ -47,61 +49,43 @@ class GatewayWorker(MemoryWorker):
         text = request["params"]["text"]
         message = text.rpartition("\n\n")[2] if text.startswith("[SYSTEM] ") else text
         word, _, rest = message.partition(" ")
-        begin = self._begin_hang if self.home.slow else getattr(self, f"_begin_{word}", None)
-        if begin is None:
+        if not self.home.slow and word not in _WORDS:
             return super().prompt(request)
         self.home.prompts.append(text)
         self.running, self.text = request["id"], message
-        begin(rest)
+        self._begin("hang" if self.home.slow else word, rest)
         return None
 
-    def _begin_hang(self, _: str) -> None:
-        self.tell("run_start")
-        self.tell("assistant_message", partial="well ")
-
-    def _begin_stubborn(self, _: str) -> None:
-        self.tell("run_start")
-
-    def _begin_mute(self, _: str) -> None:
-        """Not a word."""
-
-    def _begin_ask(self, call: str) -> None:
-        self.tell("run_start")
-        asked = {"id": call or "c1", "name": "bash", "input_preview": "rm -rf"}
-        self.tell("permission_required", call=asked, reason="every call needs approval")
-
-    def _begin_dialog(self, _: str) -> None:
-        self.tell("run_start")
-        self.tell("ui_request", id="d1", method="confirm", fields={"title": "Sure?"})
-
-    def _begin_fail(self, _: str) -> None:
-        self.end_turn({"text": "half", "stop_reason": "error", "error": "the model is ill"})
-
-    def _begin_refuse(self, _: str) -> None:
-        self.refuse({"id": self.running}, "no_model", "there is no model")
-
-    def _begin_wrong(self, _: str) -> None:
-        self.end_turn({"text": 7})
-
-    def _begin_say(self, rest: str) -> None:
-        self.end_turn({"text": rest, "stop_reason": "stop"})
-
-    def _begin_think(self, rest: str) -> None:
-        self.tell("run_start")
-        self.tell("thinking", partial=rest)
-        self.finish("thought")
-
-    def _begin_tool(self, rest: str) -> None:
-        self.tell("run_start")
-        call = {"id": "t1", "name": "bash", "input_preview": rest, "state": "ERROR"}
-        self.tell("tool", phase="start", call={**call, "state": "RUNNING"})
-        self.tell("tool", phase="error", call=call, error="no such file")
-        self.end_turn({"text": "", "stop_reason": "stop"})
-
-    def _begin_many(self, rest: str) -> None:
-        for number in range(int(rest)):
-            self.tell("assistant_message", partial=f"{number},")
-        self.finish("told")
+    def _begin(self, word: str, rest: str) -> None:
+        asked = {"id": rest or "c1", "name": "bash", "input_preview": "rm -rf"}
+        failed = {"id": "t1", "name": "bash", "input_preview": rest, "state": "ERROR"}
+        events: dict[str, list[tuple[str, dict[str, Any]]]] = {
+            "hang": [("assistant_message", {"partial": "well "})],
+            "ask": [("permission_required", {"call": asked, "reason": "every call needs approval"})],
+            "dialog": [("ui_request", {"id": "d1", "method": "confirm", "fields": {"title": "Sure?"}})],
+            "think": [("thinking", {"partial": rest})],
+            "tool": [
+                ("tool", {"phase": "start", "call": {**failed, "state": "RUNNING"}}),
+                ("tool", {"phase": "error", "call": failed, "error": "no such file"}),
+            ],
+        }
+        results: dict[str, dict[str, Any]] = {
+            "fail": {"text": "half", "stop_reason": "error", "error": "the model is ill"},
+            "wrong": {"text": 7},
+            "say": {"text": rest, "stop_reason": "stop"},
+            "tool": {"text": "", "stop_reason": "stop"},
+        }
+        if word in {"stubborn", *events}:
+            self.tell("run_start")
+        pieces = [f"{number}," for number in range(int(rest))] if word == "many" else []
+        for event, data in events.get(word, [("assistant_message", {"partial": piece}) for piece in pieces]):
+            self.tell(event, **data)
+        if word == "refuse":
+            self.refuse({"id": self.running}, "no_model", "there is no model")
+        elif word in results:
+            self.end_turn(results[word])
+        elif word in {"think", "many"}:
+            self.finish("thought" if word == "think" else "told")
 
     # --- what the test has it do --------------------------------------------------------------------------------------
 
