@@ -219,12 +219,8 @@ def _session_directory(options: Options) -> Path | None:
         return None
     if options.session_dir is not None:
         return Path.cwd() / options.session_dir
-    return _state_directory() / "sessions"
-
-
-def _state_directory() -> Path:
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "agent")
-    return Path(_checked_path("the directory for what it keeps (XDG_STATE_HOME, HOME)", str(state)))
+    return Path(_checked_path("the directory for what it keeps (XDG_STATE_HOME, HOME)", str(state)), "sessions")
 
 
 def _first_conversation(options: Options, store: SessionStore) -> Conversation:

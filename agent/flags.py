@@ -97,12 +97,11 @@ _HELP_COLUMN = 28
 
 def help_text(models: str) -> str:
     """The text of ``--help``; ``models`` describes what models there are."""
-    groups = [f"{title}:\n{_rows(group)}" for title, group in _GROUPS.items()]
+    groups = []
+    for title, group in _GROUPS.items():
+        rows = [_row(f"  {name} {flag.metavar}".rstrip(), flag.help) for name, flag in group.items()]
+        groups.append("".join([f"{title}:\n", *rows]))
     return "\n".join([_USAGE, *groups, _EXIT_CODES, f"{models.strip()}\n"])
-
-
-def _rows(group: Mapping[str, Flag]) -> str:
-    return "".join(_row(f"  {name} {flag.metavar}".rstrip(), flag.help) for name, flag in group.items())
 
 
 def _row(left: str, text: str) -> str:

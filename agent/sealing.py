@@ -53,9 +53,10 @@ def plan_sealing(
         return None
     found = [_normalized(records.get(call.id)) or new_record(call, now) for call in calls]
     ends = [record if is_final(record.state) else _sealed(record, now) for record in found]
+    results = [ToolResultBlock(end.id, end.result, is_error=end.error is not None, images=end.images) for end in ends]
     return SealingPlan(
         records=[end for end, record in zip(ends, found, strict=True) if end is not record],
-        message=TranscriptMessage("user", [_result_block(end) for end in ends], origin="tool"),
+        message=TranscriptMessage("user", [*results], origin="tool"),
         sealed=[end.id for end in ends if end.state is CallState.SEALED],
         restored=[end.id for end in ends if end.state is not CallState.SEALED],
     )
@@ -66,11 +67,6 @@ def _normalized(record: CallRecord | None) -> CallRecord | None:
     if record is not None and is_final(record.state) and not isinstance(record.result, dict):
         return msgspec.structs.replace(record, state=CallState.RUNNING)
     return record
-
-
-def _result_block(record: CallRecord) -> ToolResultBlock:
-    result = record.result
-    return ToolResultBlock(record.id, result, is_error=record.error is not None, images=record.images)
 
 
 def _sealed(record: CallRecord, now: float) -> CallRecord:

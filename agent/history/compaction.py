@@ -65,17 +65,17 @@ def plan_cut(messages: Sequence[TranscriptMessage], keep_tokens: int | None = No
     it; a cut never lies between a tool call and its result.
     """
     first = 1 if messages and messages[0].origin == "summary" else 0
-    starts = [index for index, message in enumerate(messages) if _begins_turn(message)]
+    starts = [
+        index
+        for index, message in enumerate(messages)
+        if message.role == "user" and message.origin in {"prompt", "follow_up"}
+    ]
     if keep_tokens is None:
         return starts[-KEPT_TURNS] if len(starts) > KEPT_TURNS else None
     turns = starts[-KEPT_TURNS:]
     inside = [index for index in _inner_cuts(messages) if not turns or index > turns[-1]]
     cuts = [index for index in [*turns, *inside] if index > first]
     return next((cut for cut in cuts if estimate_tokens(messages[cut:]) <= keep_tokens), cuts[-1] if cuts else None)
-
-
-def _begins_turn(message: TranscriptMessage) -> bool:
-    return message.role == "user" and message.origin in {"prompt", "follow_up"}
 
 
 def _inner_cuts(messages: Sequence[TranscriptMessage]) -> Iterator[int]:

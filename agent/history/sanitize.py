@@ -273,7 +273,7 @@ class IncrementalSanitizer:
             rules == self._rules
             and rules.turns is None
             and not rules.alternate
-            and all(map(_is_text, added))
+            and all(isinstance(block, TextBlock) for message in added for block in message.content)
             and messages[:old] == self._seen
         ):
             more = [message for message in map(with_sender_note, added) if message.content]
@@ -286,7 +286,3 @@ class IncrementalSanitizer:
             self._seen = [*messages]
             self._rules = rules
         return [*self._sanitized], self._tokens
-
-
-def _is_text(message: TranscriptMessage) -> bool:
-    return all(isinstance(block, TextBlock) for block in message.content)

@@ -48,7 +48,10 @@ class OpenAIModel(Model):
         try:
             async with aclosing(self._stream_answer(request, names)) as pieces:
                 async for piece in pieces:
-                    yield _with_original_name(piece, names)
+                    if isinstance(piece, CallPiece):
+                        yield CallPiece(names.from_server(piece.name), piece.input)
+                    else:
+                        yield piece
         except ModelError as exc:
             raise self._redacted(exc) from exc.__cause__
 
@@ -121,7 +124,3 @@ async def _read_chunk(reply: "ResponseStream", answer: _AnswerParser, until: flo
         if answer.complete:
             return None  # only the count of its tokens is missing
         raise
-
-
-def _with_original_name(piece: Piece, names: ToolNameMap) -> Piece:
-    return CallPiece(names.from_server(piece.name), piece.input) if isinstance(piece, CallPiece) else piece

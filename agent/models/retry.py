@@ -48,12 +48,9 @@ async def stream_with_retries(
             delay = next_delay(policy, failures, exc, shown=shown)
             if delay is None:
                 raise
-            emit("error", _warning(exc, failures, delay, len(policy.delays)))
+            message = f"{exc}; trying again in {delay:g} s ({failures} of {len(policy.delays)})"
+            facts = {"message": message, "attempt": failures, "delay": delay}
+            emit("error", {"severity": "warn", "phase": "model", **facts})
         else:
             return
         await trio.sleep(delay)
-
-
-def _warning(error: ModelError, failures: int, delay: float, retries: int) -> dict[str, Any]:
-    message = f"{error}; trying again in {delay:g} s ({failures} of {retries})"
-    return {"severity": "warn", "phase": "model", "message": message, "attempt": failures, "delay": delay}

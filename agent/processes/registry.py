@@ -225,8 +225,9 @@ class ProcessRegistry:
         if len(self._running) >= self._limits.running:
             raise SpawnFailed(f"{self._limits.running} commands run already; end one of them first")
         child = spawn(command)
+        finished = {session.id for session in self._finished.all(trio.current_time())}
         session = ExecSession(
-            self._new_id(),
+            new_session_name(self._running.keys() | finished),
             command,
             pid=child.shell.pid,
             stdin=Stdin(child.stdin, is_terminal=child.is_terminal),
@@ -330,10 +331,6 @@ class ProcessRegistry:
                 session
             )  # before the change event, at which the pool may give the conversation to another worker
             self._on_change(self.background_count)
-
-    def _new_id(self) -> str:
-        finished = {session.id for session in self._finished.all(trio.current_time())}
-        return new_session_name(self._running.keys() | finished)
 
 
 async def _wait_exit_or_timeout(session: ExecSession, child: SpawnedShell) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import trio
 
-from agent.processes.exec_session import ExecSession, InputClosed, ProcessInput
+from agent.processes.exec_session import INPUT_ACTIONS, ExecSession, InputClosed, ProcessInput
 from agent.processes.keys import UnknownKey, encode_key, encode_paste
 from agent.processes.registry import ProcessRegistry
 from agent.tools.base import Report, Tool, ToolContext, ToolOutput
@@ -160,38 +160,28 @@ async def _log(request: _ActionRequest) -> ToolOutput:
     return ToolOutput(f"{shown}\n{what}".lstrip("\n"), {**session.details(), "total_lines": len(lines)})
 
 
-async def _write(request: _ActionRequest) -> ToolOutput:
-    return await _send(request, request.arguments.data)
-
-
-async def _submit(request: _ActionRequest) -> ToolOutput:
-    return await _send(request, request.arguments.data + _enter(request.session))
-
-
-async def _send_keys(request: _ActionRequest) -> ToolOutput:
-    if not request.session.stdin.is_terminal:
-        raise UnknownKey("the command has no terminal (pty: true), so there are no keys; use write or submit")
-    return await _send(request, "".join(encode_key(key) for key in request.arguments.keys))
-
-
-async def _paste(request: _ActionRequest) -> ToolOutput:
-    return await _send(request, encode_paste(request.arguments.data, bracketed=request.session.stdin.is_terminal))
-
-
-async def _send(request: _ActionRequest, text: str) -> ToolOutput:
-    session = request.session
+async def _send(request: _ActionRequest) -> ToolOutput:
+    """Give the command the input that the action stands for."""
+    arguments, session = request.arguments, request.session
+    is_terminal = session.stdin.is_terminal
+    text = arguments.data
+    match arguments.action:
+        case "submit":
+            text += "\r" if is_terminal else "\n"
+        case "send_keys":
+            if not is_terminal:
+                raise UnknownKey("the command has no terminal (pty: true), so there are no keys; use write or submit")
+            text = "".join(encode_key(key) for key in arguments.keys)
+        case "paste":
+            text = encode_paste(text, bracketed=is_terminal)
     data = text.encode(errors="replace")
     written = await session.stdin.write(data)
     if written < len(data):
         return _failure(f"the command does not read its input: it took {written} of {len(data)} bytes", session)
-    if request.arguments.eof:
+    if arguments.eof:
         await session.stdin.end()
-    end = ", and ended its input" if request.arguments.eof else ""
+    end = ", and ended its input" if arguments.eof else ""
     return ToolOutput(f"Wrote {written} bytes to session {session.id}{end}.", session.details())
-
-
-def _enter(session: ExecSession) -> str:
-    return "\r" if session.stdin.is_terminal else "\n"
 
 
 async def _kill(request: _ActionRequest) -> ToolOutput:
@@ -230,10 +220,7 @@ def _clear_all(registry: ProcessRegistry, scope_key: str) -> ToolOutput:
 _ACTIONS: dict[str, Callable[[_ActionRequest], Awaitable[ToolOutput]]] = {
     "poll": _poll,
     "log": _log,
-    "write": _write,
-    "submit": _submit,
-    "send_keys": _send_keys,
-    "paste": _paste,
+    **dict.fromkeys(INPUT_ACTIONS, _send),
     "kill": _kill,
     "clear": _clear,
     "remove": _remove,

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+_CLASS = re.compile(r"\[[!^]?(?:\\.|[^\\])(?:\\.|[^\]\\])*\]", re.DOTALL)
+"""A class of characters; a bracket that comes first in it, or is escaped, is one of them."""
+
 
 def translate(pattern: str, *, braces: bool) -> str:
     """The source of a regular expression (DOTALL) that matches what the pattern does, from start to end."""
@@ -22,9 +25,9 @@ def translate(pattern: str, *, braces: bool) -> str:
         if char == "*":
             index = _stars(pattern, index, parts)
             continue
-        if char == "[" and (end := _class_end(pattern, index)) > 0:
-            parts.append(_class(pattern[index + 1 : end]))
-            index = end + 1
+        if char == "[" and (found := _CLASS.match(pattern, index)):
+            parts.append(_class(found.group()[1:-1]))
+            index = found.end()
             continue
         if char == "\\" and index + 1 < len(pattern):
             index += 1
@@ -54,15 +57,6 @@ def _stars(pattern: str, start: int, parts: list[str]) -> int:
         return end
     parts.append("(?:.*/)?")
     return end + 1
-
-
-_CLASS = re.compile(r"\[[!^]?(?:\\.|[^\\])(?:\\.|[^\]\\])*\]", re.DOTALL)
-
-
-def _class_end(pattern: str, start: int) -> int:
-    """The index of the bracket that closes a class, -1: none; one that comes first or is escaped is part of it."""
-    found = _CLASS.match(pattern, start)
-    return found.end() - 1 if found else -1
 
 
 def _class(content: str) -> str:

@@ -49,7 +49,8 @@ class Walk:
                 for entry in entries
             )
         if ignoring is not None and any(name == ".gitignore" for name, _, _ in found):
-            ignoring = _with_own_rules(ignoring, directory, path)
+            rules = read_text_at(directory, ".gitignore")
+            ignoring = ignoring if rules is None else ignoring.with_rules_of(path, parse_rules(rules))
         for name, is_directory, is_file in found:
             here = path + name
             if name in _SKIPPED_DIRECTORIES or name.endswith(OUTPUTS_SUFFIX):
@@ -74,11 +75,6 @@ class Walk:
             yield from self._directory(directory, path + "/", ignoring, depth)
         finally:
             os.close(directory)
-
-
-def _with_own_rules(ignoring: IgnoreStack, directory: int, path: str) -> IgnoreStack:
-    text = read_text_at(directory, ".gitignore")
-    return ignoring if text is None else ignoring.with_rules_of(path, parse_rules(text))
 
 
 def read_text_at(directory: int, name: str) -> str | None:
