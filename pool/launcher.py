@@ -22,8 +22,7 @@ from profiles import DIALECTS, CapabilityProfile, allows_tool, worker_argv
 from rpc.cgroup import Cgroup, OrphanGuarantee, orphan_guarantee
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
-from rpc.dialect import Dialect
-from rpc.dialects import make_dialect
+from rpc.dialect import Dialect, make_dialect
 from rpc.pi.agent_dir import AGENT_DIR_VARIABLE, PrivateAgentDir
 from rpc.process import WorkerProcess
 from rpc.rlimit_mark import can_mark_by_rlimit

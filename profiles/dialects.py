@@ -12,7 +12,7 @@ _MAX_NAME_BYTES = 255
 
 
 class DialectTraits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the programs of one dialect understand and need. ``rpc.dialects`` has its translator."""
+    """What the programs of one dialect understand and need. ``rpc.dialect`` makes its translator."""
 
     default_command: tuple[str, ...]
     """The program of an agent whose definition names none."""

@@ -1,15 +1,19 @@
-"""The dialect interface: a sans-IO translator between native messages and what one worker program speaks.
+"""Dialects: sans-IO translators between native messages and what one worker program speaks, made by name.
 
 One instance per worker process. It takes native requests (``prompt``, ``abort``, ``new_session`` ...) and raw blocks of
 complete lines from the worker, and returns what to write and what happened. It reads no clock, awaits nothing and
 touches no file, so that a recorded conversation replays in microseconds.
 """
 
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from errors import UsageError
 from rpc.passthrough import RawLine, RawObject
+from rpc.settings import RpcSettings
 from wire.framing import DecodedBlock
 from wire.messages import Message
 
@@ -104,3 +108,29 @@ class Dialect(Protocol):
     def expire(self, now: float) -> Step:
         """A deadline of the dialect's own has passed (an unanswered dialog, a boot question to repeat)."""
         ...
+
+
+def no_listener() -> bool:
+    """No listener is there to answer a dialog."""
+    return False
+
+
+def make_dialect(
+    name: str,
+    *,
+    settings: RpcSettings,
+    allow_bash: bool,
+    attended: Callable[[], bool] = no_listener,
+    in_memory: bool = False,
+) -> Dialect:
+    """A fresh dialect for one worker process.
+
+    ``allow_bash`` says whether the worker's profile has the tool ``bash``, ``in_memory`` whether it was started to
+    keep no conversation; ``attended`` is asked whether a front end is there to answer dialogs. Raises UsageError for an
+    unknown name.
+    """
+    try:
+        make: Callable[..., Dialect] = import_module(f"rpc.{name}").make
+    except (ImportError, AttributeError) as exc:
+        raise UsageError(f"there is no dialect {name!r}") from exc
+    return make(settings, allow_bash=allow_bash, attended=attended, in_memory=in_memory)

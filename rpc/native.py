@@ -141,7 +141,7 @@ class NativeDialect:
 
 
 def make(_settings: RpcSettings, **_of_others: object) -> NativeDialect:
-    """The dialect of one worker; see ``rpc.dialects.make_dialect``."""
+    """The dialect of one worker; see ``rpc.dialect.make_dialect``."""
     return NativeDialect()
 
 

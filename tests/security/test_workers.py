@@ -20,8 +20,7 @@ from pool.stimuli import Reset
 from pool.worker_interface import PoolWorker, load_conversation
 from profiles import AgentSettings, ProfilesSettings, build_profile
 from rpc.client import RpcClient
-from rpc.dialect import Dialect, Step
-from rpc.dialects import make_dialect
+from rpc.dialect import Dialect, Step, make_dialect
 from rpc.native import NativeDialect
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings

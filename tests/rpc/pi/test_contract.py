@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import UsageError
-from rpc.dialect import Dialect
-from rpc.dialects import make_dialect
+from rpc.dialect import Dialect, make_dialect
 from rpc.native import NativeDialect
 from rpc.pi import PiDialect
 from rpc.settings import RpcSettings
