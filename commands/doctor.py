@@ -7,7 +7,7 @@ import shutil
 import socket as socket_of
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,12 +25,11 @@ from doors.http.settings import HttpSettings, is_loopback
 from doors.http.tokens import TokenSource, find_token_source, read_token
 from doors.socket_path import is_listening, socket_path
 from errors import UsageError
-from pool.settings import PoolSettings
 from profiles import AgentSettings, ProfilesSettings, build_profile
-from router.settings import RouterSettings
 from router.workspaces import find_workspace, workspace_problem
 from rpc.cgroup import Cgroup
 from rpc.orphans import become_subreaper
+from settings.schema import Settings
 
 
 @click.command()
@@ -44,16 +43,7 @@ def doctor(
     settings = load_with_flags(config, data_dir)
     where = Path(settings.data_dir)
     path = socket_path(socket, os.environ, settings.socket, where)
-    facts = gather_facts(
-        settings.pool,
-        settings,
-        settings.http,
-        router=settings.router,
-        passed=settings.rpc.env_passthrough,
-        data_dir=where,
-        socket=path,
-    )
-    checks = diagnose(facts)
+    checks = diagnose(gather_facts(settings, where, path))
     records = msgspec.to_builtins(checks)
     if as_json:
         print_json(records)
@@ -65,28 +55,16 @@ def doctor(
 _PROBE_TIMEOUT = 10.0
 
 
-def gather_facts(
-    pool: PoolSettings,
-    profiles: ProfilesSettings,
-    http: HttpSettings,
-    *,
-    router: RouterSettings,
-    passed: Collection[str],
-    data_dir: Path,
-    socket: Path,
-) -> MachineFacts:
-    """Look at this machine. Makes and removes one cgroup, starts ``node --version`` where an agent needs node.
-
-    ``passed``: the supervisor's variables that workers inherit.
-    """
-    inherited = {name: os.environ[name] for name in passed if name in os.environ}
-    agents = tuple(_agent(profiles, name, inherited) for name in profiles.agent_names())
+def gather_facts(settings: Settings, data_dir: Path, socket: Path) -> MachineFacts:
+    """Look at this machine. Makes and removes one cgroup, starts ``node --version`` where an agent needs node."""
+    inherited = {name: os.environ[name] for name in settings.rpc.env_passthrough if name in os.environ}
+    agents = tuple(_agent(settings, name, inherited) for name in settings.agent_names())
     supervisor = _running_supervisor(data_dir)
     return MachineFacts(
         python=(sys.version_info.major, sys.version_info.minor),
         platform=sys.platform,
-        max_workers=pool.max,
-        worker_memory=pool.worker_memory,
+        max_workers=settings.pool.max,
+        worker_memory=settings.pool.worker_memory,
         agents=agents,
         node=_node_version() if any(agent.needs_node for agent in agents) else None,
         cgroup=_can_make_cgroups(),
@@ -99,9 +77,9 @@ def gather_facts(
         data_dir=str(data_dir),
         data_dir_problem=_write_problem(data_dir),
         socket=str(socket),
-        http=_http(http, data_dir, supervisor) if http.bind else None,
+        http=_http(settings.http, data_dir, supervisor) if settings.http.bind else None,
         supervisor=supervisor,
-        workspaces=tuple(_workspaces(router, profiles, data_dir)),
+        workspaces=tuple(_workspaces(settings, data_dir)),
     )
 
 
@@ -160,19 +138,19 @@ def _running_supervisor(data_dir: Path) -> int | None:
     return holder.pid if holder is not None and is_listening(Path(holder.socket)) else None
 
 
-def _workspaces(router: RouterSettings, profiles: ProfilesSettings, data_dir: Path) -> Iterator[WorkspaceFacts]:
+def _workspaces(settings: Settings, data_dir: Path) -> Iterator[WorkspaceFacts]:
     """Every directory that a setting names, once; those that the pool makes itself lie in the data directory."""
     seen = set()
-    for agent in profiles.agent_names():
-        for role in profiles.role_names():
+    for agent in settings.agent_names():
+        for role in settings.role_names():
             try:
-                found = find_workspace(router, profiles, agent, role, data_dir)
+                found = find_workspace(settings.router, settings, agent, role, data_dir)
             except UsageError as exc:
                 yield WorkspaceFacts(f"of {agent}/{role}", f"agents.{agent}", exc.message)
                 continue
             if found.source != "default" and found.path not in seen:
                 seen.add(found.path)
-                is_shared = not profiles.has_workspace_per_session(agent)
+                is_shared = not settings.has_workspace_per_session(agent)
                 yield WorkspaceFacts(found.path, found.source, workspace_problem(found), is_shared)
 
 

@@ -26,7 +26,7 @@ Record = dict[str, Any]
 
 
 class TopModel:
-    """Everything that is drawn. ``trouble``: why the supervisor cannot be asked, while it cannot."""
+    """Everything that is drawn. ``error``: why the supervisor cannot be asked, while it cannot."""
 
     def __init__(self) -> None:
         self.status: Record | None = None
@@ -234,9 +234,8 @@ def _quantiles(latency: Record) -> str:
 def _approval_lines(frame: _DrawContext, width: int, room: int) -> list[Text]:
     """As many as leave two thirds of the room. What is asked is cut at the edge; what is to be typed is not."""
     asked = (frame.model.status or {})["gateway"]["permissions"]
-    beside = (
-        3 * _MIN_TABLE_LINES
-    )  # workers, waiters, sessions; a question has two lines, and a blank one is below the last
+    beside = 3 * _MIN_TABLE_LINES  # workers, waiters, sessions
+    # a question has two lines, and a blank one is below the last
     most = max(1, min(len(asked), room // 6, (room - beside - 1) // 2))
     lines = list(approval_lines(asked[:most], frame.connection_flags, columns=width))
     for line in lines:

@@ -166,26 +166,15 @@ class ControlSocket:
             try:
                 return self._receive_block(look)
             except TimeoutError:
-                is_suspended = self._is_suspended()
+                pid, _uid = peer_credentials(self._socket)
+                is_suspended = _is_suspended(pid)
                 if is_suspended and was_suspended:
-                    raise self._suspended_error() from None
+                    who = f"the supervisor on {self.path} (pid {pid})"
+                    text = (
+                        f"is suspended by a signal and does not answer; `kill -CONT {pid}` resumes it, and the request"
+                    )
+                    raise RequestTimeout(f"{who} {text}") from None
                 was_suspended = is_suspended
-
-    def _is_suspended(self) -> bool:
-        """Whether a signal (or a debugger) has stopped the supervisor's process; False where the system cannot tell."""
-        pid, _uid = peer_credentials(self._socket)
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_bytes()
-        except OSError:
-            return False
-        return stat.rpartition(b")")[2].split()[:1] in ([b"T"], [b"t"])
-
-    def _suspended_error(self) -> RequestTimeout:
-        pid, _uid = peer_credentials(self._socket)
-        return RequestTimeout(
-            f"the supervisor on {self.path} (pid {pid}) is suspended by a signal and does not answer; "
-            f"`kill -CONT {pid}` resumes it, and the request"
-        )
 
     def _receive_block(self, deadline: float | None) -> bytes:
         self._socket.settimeout(_remaining(deadline))
@@ -224,6 +213,15 @@ def peer_credentials(connection: socket.socket) -> tuple[int, int]:
         return -1, os.geteuid()
     pid, uid, _gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return pid, uid
+
+
+def _is_suspended(pid: int) -> bool:
+    """Whether a signal (or a debugger) has stopped the process; False where the system does not show it."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b")")[2].split()[:1] in ([b"T"], [b"t"])
 
 
 def _set_send_timeout(connection: socket.socket, seconds: int) -> None:

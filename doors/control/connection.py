@@ -16,7 +16,7 @@ import socket
 import time
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import trio
 from structlog.contextvars import bind_contextvars
@@ -69,12 +69,11 @@ _TIME_SLICE_SECONDS = 0.001
 _logger = logging.getLogger("pool.control")
 
 
-class Budgets:
+class Budgets(NamedTuple):
     """What all connections of one door share."""
 
-    def __init__(self, limits: ControlLimits) -> None:
-        self.input = InputBudget(limits.input_bytes)
-        self.output = OutputBudget(limits.output_bytes)
+    input: InputBudget
+    output: OutputBudget
 
 
 class ControlConnection:

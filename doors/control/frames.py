@@ -64,7 +64,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode_request(line: bytes) -> ControlRequest:
-    """Read one line. Raises RefusedFrame, whose text says what a request looks like, for anything else."""
+    """Read one line. Raises InvalidFrame, whose text says what a request looks like, for anything else."""
     try:
         request = _requests.decode(line)
         if not line.isascii():

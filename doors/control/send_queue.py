@@ -103,7 +103,7 @@ class SendQueue:
             self._writer.unpark()
 
     async def send_forever(self) -> None:
-        """Be the writer: write what comes; raises PeerGone. A cancelled send is taken up again by ``flush``."""
+        """Be the writer: write what comes; raises PeerDisconnected. A cancelled send is taken up again by ``flush``."""
         try:
             while True:
                 await self.flush()
@@ -113,7 +113,7 @@ class SendQueue:
             self._room.unpark_all()
 
     async def flush(self) -> None:
-        """Write all that waits now; raises PeerGone."""
+        """Write all that waits now; raises PeerDisconnected."""
         while not self._send_some():
             try:
                 with trio.fail_after(self._stall):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import trio
 
+from doors.budgets import InputBudget, OutputBudget
 from doors.control.connection import Budgets, ControlConnection
 from doors.control.frames import encode_error
 from doors.control.limits import ControlLimits
@@ -132,7 +133,7 @@ class _ConnectionAcceptor:
     def __init__(self, methods: MethodDispatcher, limits: ControlLimits) -> None:
         self._methods = methods
         self._limits = limits
-        self._budgets = Budgets(limits)
+        self._budgets = Budgets(InputBudget(limits.input_bytes), OutputBudget(limits.output_bytes))
         self._names = {uid: account_name(uid) for uid in (0, os.geteuid())}  # asked once: it may be a network's answer
         self._open = 0
 

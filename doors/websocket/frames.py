@@ -42,7 +42,7 @@ _read_id = msgspec.json.Decoder(_FrameId)
 
 
 def read_frame(text: str) -> RequestFrame:
-    """A frame of the peer. Raises BadFrame."""
+    """A frame of the peer. Raises MalformedFrame."""
     try:
         frame = _read.decode(text)
     except DECODE_ERRORS as exc:
@@ -68,7 +68,7 @@ def encode_answer(request_id: str, payload: Any) -> bytes:
 
 
 def encode_error(request_id: str, error: dict[str, Any]) -> bytes:
-    """A request has failed; ``error`` as ``refusals.error_shape`` makes it."""
+    """A request has failed; ``error`` as ``error_shape`` makes it."""
     return b'{"type":"res","id":%b,"ok":false,"error":%b}' % (_encode(request_id), _encode(error))
 
 

@@ -115,9 +115,10 @@ async def agent(request: MethodRequest, params: AgentParams) -> Params:
     await request.send_interim(
         request.with_ignored({**run, "status": "accepted", "acceptedAt": milliseconds(accepted["accepted_at"])})
     )
-    outcome = await _outcome(request, accepted["run_id"], accepted["session"])
-    if outcome.error is not None:
-        error = outcome.error
+    wish = {"run_id": accepted["run_id"], "session": accepted["session"], "timeout_ms": _LONGEST_WAIT_MS}
+    while not isinstance(outcome := await request.call("agent.wait", wish), RunOutcome):
+        pass  # it takes longer than one wait
+    if (error := outcome.error) is not None:
         raise error_from_wire(error.code, error.message, {**error.data, "runId": outcome.run_id})
     return {**run, "status": "ok", "summary": "completed", "result": _result(outcome)}
 
@@ -126,14 +127,6 @@ def _model(params: AgentParams) -> str | None:
     if params.provider is not None and params.model is None:
         raise UsageError("provider names no model; give model, too")
     return params.model if params.provider is None else f"{params.provider}/{params.model}"
-
-
-async def _outcome(request: MethodRequest, run_id: str, session: str) -> RunOutcome:
-    while True:
-        params = {"run_id": run_id, "session": session, "timeout_ms": _LONGEST_WAIT_MS}
-        outcome = await request.call("agent.wait", params)
-        if isinstance(outcome, RunOutcome):
-            return outcome
 
 
 def _result(outcome: RunOutcome) -> Params:

@@ -100,8 +100,7 @@ async def list_sessions(request: MethodRequest, params: SessionListParams) -> Pa
 
 async def get(request: MethodRequest, params: SessionGetParams) -> Params:
     """One session, with what was said last in it."""
-    key = params.key or params.session_key
-    if key is None:
+    if (key := params.key or params.session_key) is None:
         raise UsageError("sessions.get needs a key")
     view = await request.call("sessions.get", {"session": key})
     messages = []
@@ -123,8 +122,11 @@ async def resolve(request: MethodRequest, params: SessionResolveParams) -> Param
 async def _find(request: MethodRequest, params: SessionResolveParams) -> SessionView | None:
     if sum(given is not None for given in (params.key, params.session_id, params.label)) != 1:
         raise UsageError("sessions.resolve needs exactly one of key, sessionId and label")
-    name = params.key or params.session_id
-    view = await _find_by_label(request, params.label) if name is None else await _find_by_key(request, name)
+    if name := params.key or params.session_id:
+        view = await _find_by_key(request, name)
+    else:
+        views: list[SessionView] = await request.call("sessions.list")
+        view = next((each for each in views if each.label == params.label), None)
     is_others = view is not None and params.agent_id is not None and view.agent != params.agent_id.lower()
     return None if is_others else view
 
@@ -137,11 +139,6 @@ async def _find_by_key(request: MethodRequest, name: str) -> SessionView | None:
     except UsageError:
         return None
     return view
-
-
-async def _find_by_label(request: MethodRequest, label: str | None) -> SessionView | None:
-    views: list[SessionView] = await request.call("sessions.list")
-    return next((view for view in views if view.label == label), None)
 
 
 async def describe(request: MethodRequest, params: SessionKeyParams) -> Params:
@@ -185,14 +182,8 @@ async def compact(request: MethodRequest, params: SessionCompactParams) -> Param
 
 
 _SWITCH_SETTINGS = ("verbose", "reasoning")
-_SETTING_MEMBERS = {
-    "label": "label",
-    "model": "model",
-    "thinking": "thinking_level",
-    "verbose": "verbose_level",
-    "reasoning": "reasoning_level",
-    "queue_mode": "queue_mode",
-}
+_SETTING_MEMBERS = {name: name for name in ("label", "model", "queue_mode")}
+_SETTING_MEMBERS |= {name: f"{name}_level" for name in ("thinking", *_SWITCH_SETTINGS)}
 """Our names of the settings, with the protocol's."""
 
 

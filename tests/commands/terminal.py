@@ -1,10 +1,6 @@
-"""A terminal, or a file, as a view writes to it; and what a renderable looks like on it."""
+"""What a renderable looks like on a terminal."""
 
 from rich.console import Console, RenderableType
-
-from tests.wire.terminals import Terminal
-
-__all__ = ["Terminal", "draw"]
 
 
 def draw(view: RenderableType, width: int = 140, *, crop: bool = True) -> str:

@@ -14,8 +14,8 @@ from commands.doctor_checks import AgentFacts, Check, CheckVerdict, HttpFacts, M
 from doors.data_dir_lock import LockHolder
 from doors.http.settings import HttpSettings
 from pool.settings import PoolSettings
-from profiles import AgentSettings, ProfilesSettings
-from router.settings import RouterSettings
+from profiles import AgentSettings
+from rpc.settings import RpcSettings
 from settings.schema import Settings
 
 HEALTHY = MachineFacts(
@@ -36,16 +36,8 @@ def checks(**changes: Any) -> dict[str, Check]:
     return {check.name: check for check in diagnose(msgspec.structs.replace(HEALTHY, **changes))}
 
 
-def gathered(
-    profiles: ProfilesSettings = ProfilesSettings(),  # noqa: B008  # frozen
-    *,
-    data_dir: Path,
-    pool: PoolSettings = PoolSettings(),  # noqa: B008  # the same
-    http: HttpSettings = HttpSettings(),  # noqa: B008  # the same
-    router: RouterSettings = RouterSettings(),  # noqa: B008  # the same
-    passed: tuple[str, ...] = (),
-) -> MachineFacts:
-    return gather_facts(pool, profiles, http, router=router, passed=passed, data_dir=data_dir, socket=Path("/s"))
+def gathered(data_dir: Path, **settings: Any) -> MachineFacts:
+    return gather_facts(Settings(**settings), data_dir, Path("/s"))
 
 
 def test_a_machine_that_has_everything_is_told_so() -> None:
@@ -101,17 +93,15 @@ def test_what_is_found_is_said_with_the_arithmetic_and_node_only_where_an_agent_
 
 
 def test_the_facts_of_this_machine_can_be_gathered(tmp_path: Path) -> None:
-    profiles = Settings(
-        agents={
-            "pi": AgentSettings(dialect="pi", command=["/no/such/pi"]),
-            "here": AgentSettings(command=["tool"], env={"PATH": str(tmp_path)}),
-            "wrong": AgentSettings(tools=["no-such-tool"], extra_args=["--mode", "text"]),
-        }
-    )
+    defined = {
+        "pi": AgentSettings(dialect="pi", command=["/no/such/pi"]),
+        "here": AgentSettings(command=["tool"], env={"PATH": str(tmp_path)}),
+        "wrong": AgentSettings(tools=["no-such-tool"], extra_args=["--mode", "text"]),
+    }
     tool = tmp_path / "tool"
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
-    facts = gathered(profiles, data_dir=tmp_path / "a" / "b", pool=PoolSettings(max=3))
+    facts = gathered(tmp_path / "a" / "b", agents=defined, pool=PoolSettings(max=3))
     agents = {agent.name: agent for agent in facts.agents}
     assert agents["main"].path == sys.executable
     assert agents["pi"].path is None
@@ -122,7 +112,7 @@ def test_the_facts_of_this_machine_can_be_gathered(tmp_path: Path) -> None:
     assert facts.data_dir_problem is None
     assert not (tmp_path / "a").exists()
     (tmp_path / "file").touch()
-    assert gathered(data_dir=tmp_path / "file" / "d").data_dir_problem == f"{tmp_path}/file is no directory"
+    assert gathered(tmp_path / "file" / "d").data_dir_problem == f"{tmp_path}/file is no directory"
 
 
 def http(**changes: Any) -> HttpFacts:
@@ -167,7 +157,7 @@ def test_each_door_is_shown_with_where_it_is_and_none_of_a_port_that_is_not_open
 
 def test_the_http_door_is_looked_at_as_the_settings_have_it(tmp_path: Path) -> None:
     def found(**settings: Any) -> HttpFacts | None:
-        return gathered(data_dir=tmp_path, http=HttpSettings(**settings)).http
+        return gathered(tmp_path, http=HttpSettings(**settings)).http
 
     assert found() is None
     made = found(bind="127.0.0.1:0")
@@ -183,7 +173,7 @@ def test_the_http_door_is_looked_at_as_the_settings_have_it(tmp_path: Path) -> N
 
 def test_a_port_of_another_process_is_a_problem_and_that_of_the_supervisor_that_runs_is_none(tmp_path: Path) -> None:
     def facts() -> tuple[int | None, str | None]:
-        found = gathered(data_dir=tmp_path, http=HttpSettings(bind=bind))
+        found = gathered(tmp_path, http=HttpSettings(bind=bind))
         assert found.http is not None
         return found.supervisor, found.http.port_problem
 
@@ -205,7 +195,7 @@ def test_workspaces_are_looked_at_and_not_made(tmp_path: Path) -> None:
         "file": AgentSettings(workspace=str(tmp_path / "file")),
         "gone": AgentSettings(workspace="/nowhere/at/all"),
     }
-    facts = gathered(ProfilesSettings(agents=agents), data_dir=tmp_path / "data")
+    facts = gathered(tmp_path / "data", agents=agents)
     assert {place.source: place.problem for place in facts.workspaces} == {
         "agents.good.workspace": None,
         "agents.file.workspace": "is no directory",
@@ -231,8 +221,8 @@ def test_an_agent_that_would_ask_a_server_without_a_key_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: AgentSettings, server: str | None
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "that-of-the-terminal")
-    profiles = ProfilesSettings(agents={"x": agent})
-    found = {each.name: each for each in gathered(profiles, data_dir=tmp_path).agents}
+    agents = {"x": agent}
+    found = {each.name: each for each in gathered(tmp_path, agents=agents).agents}
     assert found["x"].keyless_server == server
-    passed = gathered(profiles, data_dir=tmp_path, passed=("OPENAI_API_KEY",)).agents
+    passed = gathered(tmp_path, agents=agents, rpc=RpcSettings(env_passthrough=["OPENAI_API_KEY"])).agents
     assert [each.keyless_server for each in passed] == [None, None]

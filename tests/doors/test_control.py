@@ -240,6 +240,7 @@ async def test_a_peer_that_said_all_loses_its_subscriptions_but_no_answer(
     await peer.ask("w", "wait")
     await methods.hanging.wait()
     await peer.stream.send_eof()
+    await wait_all_tasks_blocked(0.01)
     methods.release.set()
     end = {"subscription": 1, "bookmark": 0, "reason": "closing"}
     assert await peer.rest() == [{"id": "w", "result": "released"}, {"event": "subscription_ended", "data": end}]

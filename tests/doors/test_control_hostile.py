@@ -63,7 +63,7 @@ def flood(path: Path, times: int) -> int:
 async def test_a_flood_of_small_requests_is_answered_whole_while_others_are_served(
     short_dir: Path, nursery: trio.Nursery
 ) -> None:
-    many, ahead = 100_000, 10_000  # ``ahead`` may be served before one of another peer; not held back, all of them are
+    many, ahead = 50_000, 5_000  # ``ahead`` may be served before one of another peer; not held back, all of them are
     path: Path = await nursery.start(ControlServer(AtOnce(), short_dir / "s").serve)
     other = await Peer.connect(path)
     answers: list[int] = []

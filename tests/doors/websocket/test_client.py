@@ -159,14 +159,6 @@ def test_the_result_of_a_tool_call_is_sent_once_whether_it_succeeds_or_fails(poo
             assert (result["isError"], words in result["result"]) == (is_error, True)
 
 
-def test_the_log_of_a_real_supervisor_is_read_on_from_its_cursor_at_any_path(pool: Pool) -> None:
-    with Client.connect(pool.url.removesuffix("/ws") + "/gateway/v4") as client:
-        page = client.call("logs.tail")
-        assert any("ready" in line for line in page["lines"])
-        assert TOKEN not in json.dumps(page)
-        assert not set(page["lines"]) & set(client.call("logs.tail", cursor=page["cursor"])["lines"])
-
-
 def test_two_clients_and_the_command_line_agree_on_what_happened(pool: Pool) -> None:
     with Client.connect(pool.url) as asking, Client.connect(pool.url, READER) as looking:
         assert "You said" in pool.supervisor.prompt("shared", "from the terminal")
