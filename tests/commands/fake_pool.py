@@ -77,7 +77,7 @@ class FakePool:
         self.fixed: dict[str, Any] = {}
         """What methods answer instead of the usual, an error included; ``approvals.show`` one after the other."""
         self.waits: list[str] = []
-        """Answers of ``agent.wait`` before the last one: ``timeout``, or ``cut short``, as by one that stops."""
+        """Answers of ``agent.wait`` before the last one."""
         self.events: list[Any] = []
         """What a subscription pushes before the supervisor ends it."""
 
@@ -92,8 +92,6 @@ class FakePool:
                 return await self.answer(asked, caller)
             case "subscribe":
                 return await self.subscribe(caller)
-            case "agent.wait" if self.waits == ["cut short"]:
-                raise PoolClosed("the supervisor closed the connection", cut_short=True)
             case "agent.wait" if self.waits:
                 return {"run_id": asked["run_id"], "status": self.waits.pop(0)}
             case "route":

@@ -1,4 +1,4 @@
-"""A prompt on the terminal: how its answer looks while it comes, how its run is followed, ends and is waited for."""
+"""A prompt on the terminal: how its answer looks while it comes, how its run is followed and ends."""
 
 import io
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any, Self
 import msgspec
 import pytest
 
-from commands.prompt import check_outcome, follow_prompt, read_text, run_params, wait_for_run
+from commands.prompt import check_outcome, follow_prompt, read_text, run_params
 from commands.prompt_view import PromptJsonView, PromptTextView
 from doors.control.client_socket import PushData, ReceivedPush
 from errors import (
@@ -305,53 +305,3 @@ def test_a_run_has_the_name_that_was_given_or_one_of_its_own() -> None:
     assert run_params("hi", key="")["run"] == ""  # to be refused: a variable that was never set is no key
     names = {run_params("hi")["run"] for _ in range(10)}
     assert [len(name) for name in names] == [32] * 10
-
-
-# --- how a run is waited for -----------------------------------------------------------------------------------------
-
-
-class WaitingClient:
-    """Answers ``agent.wait`` one after the other."""
-
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
-        self.asked: list[Any] = []
-
-    def call(self, method: str, params: Any, timeout: float) -> Any:
-        assert (method, timeout > params["timeout_ms"] / 1000) == ("agent.wait", True)
-        self.asked.append(params)
-        answer = self.answers.pop(0)
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    def wait(self, session: str | None, seconds: float | None) -> Any:
-        return wait_for_run(self, "r", session, seconds, place=" --socket /s")  # type: ignore[arg-type]  # a fake
-
-
-def test_a_run_is_waited_for_in_steps_until_it_has_ended_and_never_in_one_long_request() -> None:
-    client = WaitingClient({"status": "timeout"}, {"status": "timeout"}, OUTCOME)
-    assert client.wait(None, None) == OUTCOME
-    assert client.asked == [{"run_id": "r", "timeout_ms": 600_000}] * 3
-    client = WaitingClient(OUTCOME)
-    client.wait("s", 100_000.0)
-    assert client.asked == [{"run_id": "r", "session": "s", "timeout_ms": 600_000}]
-
-
-KEPT = "a run that still waits is kept and goes on when"
-
-
-@pytest.mark.parametrize(
-    ("answer", "error", "words"),
-    [
-        ({"status": "timeout"}, RequestTimeout, "the run r has not ended yet; it goes on"),
-        (PoolClosed("cut short", cut_short=True), RunInterrupted, f"{KEPT}.*pool wait --socket /s -s s r$"),
-        (NoSupervisor("gone"), RunInterrupted, f"{KEPT}.*pool wait --socket /s -s s r$"),
-        (UsageError("no run"), UsageError, "no run"),
-    ],
-)
-def test_a_wait_that_ends_before_its_run_says_what_becomes_of_it(
-    answer: Any, error: type[Exception], words: str
-) -> None:
-    with pytest.raises(error, match=words):
-        WaitingClient(answer).wait("s", 0)

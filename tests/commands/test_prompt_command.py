@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from commands import prompt
+from errors import NoSupervisor, PoolClosed, PoolError, UsageError
 from tests.commands.fake_pool import OUTCOME, Bench
 
 ASKS = '? needs your approval: exec ls -la\n  pool approve{0} -s ada c1\n  pool deny{0} -s ada c1 --note "why not"\n'
@@ -90,22 +91,34 @@ def test_waiting_prints_the_answer_of_the_run(bench: Bench, monkeypatch: pytest.
     assert bench.json("wait", "r1") == OUTCOME
 
 
+KEPT = "a run that still waits is kept and goes on when the supervisor is back"
+STEP = {"run_id": "r1", "timeout_ms": 600_000}
+"""Of a long wait each request is a short one."""
+
+
 @pytest.mark.parametrize(
-    ("waits", "options", "code", "stdout", "words"),
+    ("answers", "options", "code", "words", "calls"),
     [
-        (["timeout", "timeout"], "", 0, "done so\n", ""),
-        (["timeout"], "--timeout 0", 4, "", "pool: the run r1 has not ended yet; it goes on\n"),
-        (["cut short"], "-s ada", 1, "", "pool wait --socket {socket} -s ada r1\n"),
+        (["timeout", "timeout"], "", 0, "", [STEP] * 3),
+        ([], "--timeout 100000s", 0, "", [STEP]),
+        (["timeout"], "--timeout 0", 4, "the run r1 has not ended yet; it goes on\n", [{**STEP, "timeout_ms": 0}]),
+        (PoolClosed("stopped", cut_short=True), "-s ada", 1, KEPT, [{**STEP, "session": "ada"}]),
+        (NoSupervisor("gone"), "-s ada", 1, KEPT, [{**STEP, "session": "ada"}]),
+        (UsageError("no run r1"), "", 2, "pool: no run r1\n", [STEP]),
     ],
 )
-def test_a_wait_asks_again_until_the_run_has_ended_or_says_that_it_goes_on(  # noqa: PLR0917  # columns of the table
-    bench: Bench, waits: list[str], options: str, code: int, stdout: str, words: str
+def test_a_wait_asks_again_until_the_run_has_ended_or_says_what_becomes_of_it(  # noqa: PLR0917  # columns of the table
+    bench: Bench, answers: Any, options: str, code: int, words: str, calls: list[Any]
 ) -> None:
-    bench.pool.waits = list(waits)
+    if isinstance(answers, PoolError):
+        bench.pool.fixed = {"agent.wait": answers}
+    else:
+        bench.pool.waits = list(answers)
     result = bench.run("wait", "r1", *options.split(), "--socket", str(bench.socket))
-    assert (result.exit_code, result.stdout) == (code, stdout)
-    assert result.stderr.endswith(words.format(socket=bench.socket))
-    assert len(bench.pool.calls) == max(1, len(waits) + (not words))
+    assert (result.exit_code, result.stdout, words in result.stderr) == (code, "" if code else "done so\n", True)
+    assert [asked for _, asked in bench.pool.calls] == calls
+    look = f"pool wait --socket {bench.socket} -s ada r1\n"
+    assert result.stderr.endswith(look) == (words == KEPT), "how to wait on"
 
 
 @pytest.mark.parametrize(("options", "printed", "mode"), [([], "done so\n", "sync"), (["--detach"], "d1\n", "async")])

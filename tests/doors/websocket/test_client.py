@@ -133,21 +133,6 @@ def test_an_answer_streams_in_both_versions(pool: Pool, protocol: int) -> None:
         assert events[-1]["message"]["content"][0]["text"] == whole
 
 
-def test_conversations_are_named_by_key_id_or_recipient_and_kept_apart(pool: Pool) -> None:
-    with Client.connect(pool.url) as client:
-        for member in ("sessionId", "to"):
-            client.run(f"the {member} secret of a", **{member: f"{member} a"})
-            for name, knows in (("b", False), ("a", True)):
-                recalled = client.run("RECALL", **{member: f"{member} {name}"})["result"]["payloads"][0]["text"]
-                assert (f"the {member} secret of a" in recalled) is knows
-        sent = client.call("chat.send", sessionId="by-id", message="ECHO:here")
-        assert (sent["sessionKey"], client.events("final", runId=sent["runId"])[-1]["sessionKey"]) == ("by-id",) * 2
-        key = "agent:careful:project:docs"  # any tail is a named session of its agent
-        assert client.run("ECHO:here", sessionKey=key)["status"] == "ok"
-        rows = client.call("sessions.list", agentId="careful", search="project")["sessions"]
-        assert [(row["key"], row["sessionId"], row["agentId"]) for row in rows] == [(key, key, "careful")]
-
-
 def test_the_result_of_a_tool_call_is_sent_once_whether_it_succeeds_or_fails(pool: Pool) -> None:
     with Client.connect(pool.url) as client:
         calls = ('TOOL:exec {"command": "echo from the tool"}', False, "from the tool")
