@@ -11,8 +11,9 @@ import trio
 from doors.control.client_socket import connect
 from errors import RequestTimeout, UsageError
 from stress.connection import ReconnectingClient
-from stress.facts import Fact, FaultInjected, ObservedProcess, SupervisorStarted
-from stress.sampler import ProcessTree, signal_process
+from stress.facts import Fact, SupervisorStarted
+from stress.faults.base import FaultTarget
+from stress.sampler import ProcessTree
 
 _ANSWER_SECONDS = 10.0
 """As long as ``pool status`` waits."""
@@ -65,17 +66,18 @@ async def check_listening(socket: Path) -> Path:
     return socket
 
 
-class AttachedTarget:
-    """Implements ``faults.port.Target``, but for what would end the supervisor."""
+class AttachedTarget(FaultTarget):
+    """It refuses what would end the supervisor."""
 
     def __init__(self, socket: Path, *, clock: Callable[[], float], tell: Callable[[Fact], None]) -> None:
-        self.socket = socket
-        self.data_dir = Path()
-        self.restart_lock = trio.Lock()
-        self.process_tree: ProcessTree | None = None
+        super().__init__(socket, Path(), clock=clock, tell=tell)
+        self.identified: ProcessTree | None = None
         self.life = 1
-        self._clock = clock
-        self._record = tell
+
+    @property
+    def process_tree(self) -> ProcessTree | None:
+        """None before it was identified."""
+        return self.identified
 
     async def wait_ready(self) -> Path:
         """The socket. Raises NoSupervisor where none listens any more: this run cannot start one."""
@@ -86,22 +88,9 @@ class AttachedTarget:
         document = await connection.request("status")
         supervisor = msgspec.convert(document, _AttachedStatus).supervisor
         self.data_dir = Path(supervisor.data_dir)
-        self.process_tree = ProcessTree(supervisor.pid)
-        self._record(SupervisorStarted(t=self._clock(), life=1, supervisor=supervisor.pid))
+        self.identified = ProcessTree(supervisor.pid)
+        self.record(SupervisorStarted(t=self.now(), life=1, supervisor=supervisor.pid))
         return document
-
-    @property
-    def supervisor(self) -> int | None:
-        """Its pid; None before it was met."""
-        return None if self.process_tree is None else self.process_tree.supervisor
-
-    def workers(self) -> list[ObservedProcess]:
-        """Its live workers now."""
-        return [] if self.process_tree is None else list(self.process_tree.scan().workers)
-
-    def signal(self, process: ObservedProcess, number: int) -> bool:
-        """Signal that very process; whether it was there."""
-        return signal_process(process, number)
 
     async def kill(self, number: int) -> int:
         """Refused: the program that started it ends it."""
@@ -114,20 +103,3 @@ class AttachedTarget:
     async def wait_stored(self) -> None:
         """At once: its log cannot be read here, and no fault takes its disk away."""
         await trio.lowlevel.checkpoint()
-
-    def now(self) -> float:
-        """Seconds since the run began."""
-        return self._clock()
-
-    def record_fault(
-        self, fault: str, action: str, *, worker: str = "", pid: int = 0, seconds: float = 0.0, hurts: bool = True
-    ) -> None:
-        """Write down what is injected."""
-        now = self._clock()
-        self._record(
-            FaultInjected(t=now, fault=fault, action=action, worker=worker, pid=pid, seconds=seconds, hurts=hurts)
-        )
-
-    def record(self, fact: Fact) -> None:
-        """Write down what somebody else has seen."""
-        self._record(fact)

@@ -16,16 +16,13 @@ from errors import PoolError
 from rpc.state_file import StateFileCorrupt, read_state
 from stress.cleanup import COMMAND as KEEPER
 from stress.facts import (
-    DirectViolation,
     Fact,
-    FaultInjected,
     LeftoverProcesses,
-    ObservedProcess,
     SupervisorEnded,
     SupervisorStarted,
 )
-from stress.faults.base import FaultSetup, helper_process
-from stress.sampler import ProcessTree, find_supervisor, signal_process
+from stress.faults.base import FaultSetup, FaultTarget, helper_process
+from stress.sampler import ProcessTree, find_supervisor
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
@@ -50,8 +47,8 @@ class _SupervisorProcess:
         self.process_tree: ProcessTree | None = None
 
 
-class OwnTarget:
-    """One data directory and the supervisors that live on it, one after the other; a ``faults.port.Target``."""
+class OwnTarget(FaultTarget):
+    """One data directory and the supervisors that live on it, one after the other."""
 
     def __init__(
         self,
@@ -63,16 +60,12 @@ class OwnTarget:
         tell: Callable[[Fact], None],
     ) -> None:
         """``folder`` must exist and have a short path; ``settings`` is the text of the settings file."""
+        super().__init__(folder / "s", folder / "data", clock=clock, tell=tell)
         self.folder = folder
-        self.data_dir = folder / "data"
-        self.socket = folder / "s"
         self.log = folder / "log.jsonl"
-        self.restart_lock = trio.Lock()
         (folder / "pool.toml").write_text(settings, encoding="utf-8")
         self._wrapper = [word for preparation in preparations for word in preparation.wrapper]
         self._env = child_environment()
-        self._clock = clock
-        self._record = tell
         self._current: _SupervisorProcess | None = None
         self._started_count = 0
         self._is_closed = trio.Event()
@@ -126,9 +119,9 @@ class OwnTarget:
             what = f"the supervisor did not start: {self.log_tail().strip() or 'it said nothing'}"
             if life.number == 1:
                 raise PoolError(what)
-            self._record(DirectViolation(t=self._clock(), what=what))
+            self.record_violation(what)
             return
-        self._record(SupervisorStarted(t=self._clock(), life=life.number, supervisor=life.process_tree.supervisor))
+        self.record(SupervisorStarted(t=self.now(), life=life.number, supervisor=life.process_tree.supervisor))
         self._has_started.set()
         self._has_started = trio.Event()
 
@@ -152,7 +145,7 @@ class OwnTarget:
                 await self.kill(number)
             if scope.cancelled_caught:
                 what = f"the supervisor runs {seconds:g} s after it was told to end"
-                self._record(DirectViolation(t=self._clock(), what=what))
+                self.record_violation(what)
                 await self.kill(signal.SIGKILL)
 
     async def wait_ready(self) -> Path:
@@ -168,12 +161,6 @@ class OwnTarget:
     # --- what a fault may ask -----------------------------------------------------------------------------------------
 
     @property
-    def supervisor(self) -> int | None:
-        """Its pid; None while there is none."""
-        household = self.process_tree
-        return None if household is None else household.supervisor
-
-    @property
     def process_tree(self) -> ProcessTree | None:
         """Its processes; None while there is none."""
         life = self._current
@@ -183,32 +170,6 @@ class OwnTarget:
     def life(self) -> int:
         """How many supervisors there have been."""
         return self._started_count
-
-    def workers(self) -> list[ObservedProcess]:
-        """Its live workers now."""
-        return [] if self.process_tree is None else list(self.process_tree.scan().workers)
-
-    def signal(self, process: ObservedProcess, number: int) -> bool:
-        """Signal that very process; whether it was there."""
-        return signal_process(process, number)
-
-    def now(self) -> float:
-        """Seconds since the run began."""
-        return self._clock()
-
-    def record_fault(
-        self, fault: str, action: str, *, worker: str = "", pid: int = 0, seconds: float = 0.0, hurts: bool = True
-    ) -> None:
-        """Write down what is injected."""
-        self._record(
-            FaultInjected(
-                t=self._clock(), fault=fault, action=action, worker=worker, pid=pid, seconds=seconds, hurts=hurts
-            )
-        )
-
-    def record(self, fact: Fact) -> None:
-        """Write down what somebody else has seen."""
-        self._record(fact)
 
     def log_tail(self) -> str:
         """The last lines that a supervisor wrote."""
@@ -251,7 +212,7 @@ class OwnTarget:
         try:
             state = read_state(self.data_dir / "workers.json")
         except StateFileCorrupt as exc:
-            self._record(DirectViolation(t=self._clock(), what=str(exc)))
+            self.record_violation(str(exc))
             return ""
         return "" if state is None else state.instance
 
@@ -261,7 +222,7 @@ class OwnTarget:
         if life.process_tree is None:
             return
         code = life.process.returncode or 0
-        self._record(SupervisorEnded(t=self._clock(), life=life.number, code=code, signals=tuple(life.signals)))
+        self.record(SupervisorEnded(t=self.now(), life=life.number, code=code, signals=tuple(life.signals)))
         self._nursery.start_soon(self._record_leftovers, life.number, life.process_tree)
         if not life.signals:
             await self._restart_after(life)
@@ -276,7 +237,7 @@ class OwnTarget:
         with trio.CancelScope(shield=True):
             seconds = await self._wait_grace()
             left = await trio.to_thread.run_sync(functools.partial(household.leftovers))
-            self._record(LeftoverProcesses(t=self._clock(), life=life, seconds=round(seconds, 1), pids=tuple(left)))
+            self.record(LeftoverProcesses(t=self.now(), life=life, seconds=round(seconds, 1), pids=tuple(left)))
 
     @staticmethod
     async def _wait_grace() -> float:

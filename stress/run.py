@@ -21,7 +21,7 @@ from stress.connection import ReconnectingClient
 from stress.driver import LoadDriver, SimulatedFrontEnds
 from stress.facts import DirectViolation, PoolDrained
 from stress.faults import Fault, faults_of
-from stress.faults.base import FaultSetup, SettlingFault
+from stress.faults.base import FaultSetup
 from stress.outcome import StressResult
 from stress.own_target import OwnTarget
 from stress.plan import StressOptions, make_plan
@@ -220,8 +220,7 @@ class _StressRun:
         """No more strokes; what came of the last ones may be known later than what came of the load."""
         self._injecting.cancel()
         for fault in self._faults:
-            if isinstance(fault, SettlingFault):
-                await fault.settle()
+            await fault.settle()
 
     async def _request(self, method: str, params: dict[str, Any] | None = None) -> Any:
         """Ask something at the end, when the supervisor may long be gone. Raises PoolError."""

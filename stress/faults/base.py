@@ -4,19 +4,22 @@ A fault chooses beforehand and purely (``schedule``), so that one seed gives one
 come (which pids live) only resolves that choice.
 """
 
+import math
 import signal
 import subprocess
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import msgspec
 import trio
 
-from stress.facts import DirectViolation, Fact, ObservedProcess
+from stress.facts import DirectViolation, Fact, FaultInjected, ObservedProcess
 from stress.plan import Plan
+from stress.sampler import ProcessTree
 
 
 class FaultEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,68 +51,99 @@ class FaultSetup(msgspec.Struct, frozen=True, kw_only=True):
     ends: bool = False
 
 
-class FaultTarget(Protocol):
-    """The pool that is driven, from outside."""
+class FaultTarget(ABC):
+    """The pool that is driven, from outside. ``tell`` takes the facts; ``clock``: seconds since the run began."""
 
-    data_dir: Path
-    socket: Path
-    restart_lock: trio.Lock
-    """Held by the fault that ends the supervisor and starts the next one."""
+    def __init__(
+        self, socket: Path, data_dir: Path, *, clock: Callable[[], float], tell: Callable[[Fact], None]
+    ) -> None:
+        self.socket = socket
+        self.data_dir = data_dir
+        self.restart_lock = trio.Lock()
+        """Held by the fault that ends the supervisor and starts the next one."""
+        self.now = clock
+        self.record = tell
+
+    @property
+    @abstractmethod
+    def process_tree(self) -> ProcessTree | None:
+        """The processes of its supervisor; None while there is none, or it is not known."""
 
     @property
     def supervisor(self) -> int | None:
         """Its pid; None while there is none."""
+        return None if self.process_tree is None else self.process_tree.supervisor
 
     def workers(self) -> list[ObservedProcess]:
         """Its live workers as ``/proc`` has them now, ordered by start."""
+        return [] if self.process_tree is None else list(self.process_tree.scan().workers)
 
-    def signal(self, process: ObservedProcess, number: int) -> bool:
-        """Send a signal to that very process, never to another one that got its pid; whether it was there."""
-
+    @abstractmethod
     async def kill(self, number: int) -> int:
         """Send the supervisor a signal and wait for its end; its exit code. It is no violation that it ends."""
 
+    @abstractmethod
     async def restart(self) -> None:
         """Start the next supervisor on the same data directory, and wait until it is ready."""
 
+    @abstractmethod
     async def wait_stored(self) -> None:
         """Wait until its store keeps nothing back that a disk has refused; at once where none did, or it has ended."""
-
-    def now(self) -> float:
-        """Seconds since the run began."""
 
     def record_fault(
         self, fault: str, action: str, *, worker: str = "", pid: int = 0, seconds: float = 0.0, hurts: bool = True
     ) -> None:
-        """Write down what has been injected (``stress.facts.Injected``); to be called just before it is done."""
+        """Write down what is injected; to be called just before it is done."""
+        now = self.now()
+        self.record(
+            FaultInjected(t=now, fault=fault, action=action, worker=worker, pid=pid, seconds=seconds, hurts=hurts)
+        )
 
-    def record(self, fact: Fact) -> None:
-        """Write down what only the fault can see."""
+    def record_violation(self, what: str) -> None:
+        """Write down a broken promise that no other fact shows."""
+        self.record(DirectViolation(t=self.now(), what=what))
 
 
-class Fault(Protocol):
-    """One kind of fault, by the name under which it is asked for."""
+class Fault:
+    """One kind of fault, by the name under which it is asked for.
 
-    name: str
-    explains: frozenset[str]
-    """Codes of errors that requests may end with because of it."""
+    ``explains``: codes of errors that requests may end with because of it. ``setup``: what it needs beforehand.
+    ``kinds``: what it does, with the least and the greatest amount, one each ``every`` seconds on average.
+    """
 
-    def prepare(self, plan: Plan) -> FaultSetup:
+    name: ClassVar[str]
+    explains: ClassVar[frozenset[str]] = frozenset()
+    setup: ClassVar[FaultSetup] = FaultSetup()
+    kinds: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    every: ClassVar[float] = math.inf
+
+    def prepare(self, plan: Plan) -> FaultSetup:  # noqa: ARG002 - the settings of some follow from the plan
         """What it needs beforehand. Raises UsageError where this machine cannot do it."""
+        return self.setup
 
     def schedule(self, plan: Plan, rng: Random) -> Sequence[FaultEvent]:
-        """All that it is going to do, in order of time; between ``plan.calm`` and ``plan.longest``."""
+        """All that it is going to do, in order of time, between ``plan.calm`` and ``plan.longest``: each kind as often.
+
+        Nothing, where it is the prompts that do it.
+        """
+        if not self.kinds:
+            return ()
+        room = max(0.0, plan.longest - plan.calm)
+        count = max(len(self.kinds), round(room / self.every))
+        times = sorted(plan.calm + room * rng.random() for _ in range(count))
+        names = [
+            name for _ in range(count // len(self.kinds) + 1) for name in rng.sample(list(self.kinds), len(self.kinds))
+        ]
+        return [
+            FaultEvent(at=at, kind=name, pick=rng.random(), amount=rng.uniform(*self.kinds[name]))
+            for at, name in zip(times, names, strict=False)
+        ]
 
     async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
         """Do it; may last as long as the fault does. Cancelled at the end of the run, when it undoes what it can."""
 
-
-@runtime_checkable
-class SettlingFault(Protocol):
-    """A fault of whose strokes it is known only later what came of them."""
-
     async def settle(self) -> None:
-        """Wait until that is known, or it is clear that it is wrong; no stroke begins any more."""
+        """Wait until it is known what came of its strokes; no stroke begins any more."""
 
 
 _READ_BYTES = 4096
@@ -167,28 +201,9 @@ async def uninterrupted(target: FaultTarget, seconds: float = _MAX_SECONDS) -> A
         yield
     if scope.cancelled_caught:
         what = f"a supervisor was ended, and {seconds:g} s later that and what had to follow was not done"
-        target.record(DirectViolation(t=target.now(), what=what))
+        target.record_violation(what)
         with trio.move_on_after(seconds, shield=True) as last:
             await target.kill(signal.SIGKILL)
             await target.restart()
         if last.cancelled_caught:
-            target.record(
-                DirectViolation(t=target.now(), what="the supervisor was killed, and the next one did not begin")
-            )
-
-
-def spread_events(
-    plan: Plan, rng: Random, kinds: Mapping[str, tuple[float, float]], *, every: float
-) -> Sequence[FaultEvent]:
-    """Strokes between the calm and the end, one each ``every`` seconds on average, and each kind at least once.
-
-    ``kinds``: between which two values the amount of each lies.
-    """
-    room = max(0.0, plan.longest - plan.calm)
-    count = max(len(kinds), round(room / every))
-    times = sorted(plan.calm + room * rng.random() for _ in range(count))
-    names = [name for _ in range(count // len(kinds) + 1) for name in rng.sample(list(kinds), len(kinds))]
-    return [
-        FaultEvent(at=at, kind=name, pick=rng.random(), amount=rng.uniform(*kinds[name]))
-        for at, name in zip(times, names, strict=False)
-    ]
+            target.record_violation("the supervisor was killed, and the next one did not begin")

@@ -2,20 +2,18 @@
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from random import Random
+from typing import ClassVar
 
 import trio
 
 from errors import PoolError, UsageError
 from stress.connection import ReconnectingClient
 from stress.facts import DirectViolation, OrphanedRunEnded
-from stress.faults.base import FaultEvent, FaultSetup, FaultTarget, helper_process, spread_events
+from stress.faults.base import Fault, FaultEvent, FaultTarget, helper_process
 from stress.front_end_process import COMMAND, GRANTED
-from stress.plan import Plan
 
-_EVERY = 5.0
 _TURN_MS = 500
 """So long the run takes; the front end dies within it, counted from the grant."""
 _GRANT_SECONDS = 60.0
@@ -23,25 +21,19 @@ _OUTCOME_SECONDS = 90.0
 _PAUSE = 0.1
 
 
-class FrontEndKills:
+class FrontEndKills(Fault):
     """Each is a process of its own with a session of its own; the load's requests are none of its business."""
 
     name = "F6"
-    explains: frozenset[str] = frozenset()
+    kinds: ClassVar[Mapping[str, tuple[float, float]]] = {"kill_front_end": (0.0, _TURN_MS / 1000)}
+    """The amount: seconds from the grant to the death."""
+    every = 5.0
 
     def __init__(self) -> None:
         self._name = f"lost-front-end-{os.urandom(4).hex()}"  # a supervisor that is attached to knows earlier runs
         self._numbers = itertools.count(1)
         self._open: set[str] = set()
         self._changed = trio.Event()
-
-    def prepare(self, plan: Plan) -> FaultSetup:  # noqa: ARG002 - the port's signature
-        """Nothing: this can be done to any pool."""
-        return FaultSetup()
-
-    def schedule(self, plan: Plan, rng: Random) -> Sequence[FaultEvent]:
-        """The amount: seconds from the grant to the death."""
-        return spread_events(plan, rng, {"kill_front_end": (0.0, _TURN_MS / 1000)}, every=_EVERY)
 
     async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
         """Says so, and does nothing, where the supervisor ends before the grant, or is too busy for one."""

@@ -13,26 +13,26 @@ pid needs a capability; where it is missing, each such fault says so and does no
 
 import resource
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from random import Random
+from typing import ClassVar
 
 import trio
 
-from stress.facts import ALL_WORKERS, DAMAGED_TRANSCRIPT, DirectViolation, ObservedProcess, ReusedPid
+from stress.facts import ALL_WORKERS, DAMAGED_TRANSCRIPT, ObservedProcess, ReusedPid
 from stress.fault_switches import WRAPPER, FaultSwitches
 from stress.faults.base import (
+    Fault,
     FaultEvent,
     FaultSetup,
     FaultTarget,
     HelperProcess,
     helper_process,
-    spread_events,
     uninterrupted,
 )
 from stress.pid_reuse import COMMAND, SIGNALLED, THERE, unavailable_reason
-from stress.plan import Plan
+from stress.sampler import signal_process
 from wire.procfs import children_of
 
 _EVERY = 20.0
@@ -42,19 +42,14 @@ _SPAWN_SECONDS = 0.5
 """For so long after its start, with work waiting for it, a supervisor certainly starts workers."""
 
 
-class SupervisorKills:
+class SupervisorKills(Fault):
     """The next supervisor is started as soon as the last one has ended."""
 
     name = "F5"
     explains = frozenset({"interrupted", "pool_closed", "worker_exited", DAMAGED_TRANSCRIPT, "request_timeout"})
-
-    def prepare(self, plan: Plan) -> FaultSetup:  # noqa: ARG002 - the port's signature
-        """Nothing, but that the supervisor must be ours."""
-        return FaultSetup(ends=True)
-
-    def schedule(self, plan: Plan, rng: Random) -> Sequence[FaultEvent]:
-        """Each way to end as often as the others."""
-        return spread_events(plan, rng, _END_KINDS, every=_EVERY)
+    setup = FaultSetup(ends=True)
+    kinds: ClassVar[Mapping[str, tuple[float, float]]] = _END_KINDS
+    every = _EVERY
 
     async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
         """One end and the next start: completed once begun, or no supervisor would be left to ask."""
@@ -104,22 +99,17 @@ _CLOCK_KINDS = {
 _MAX_REUSED_PIDS = 4
 
 
-class ClockAndPidFaults:
+class ClockAndPidFaults(Fault):
     """``pid``: of a worker that is killed; ``pids_of_a_life``: of the workers of a supervisor that is killed."""
 
     name = "F7"
     explains = frozenset({"interrupted", "worker_exited", DAMAGED_TRANSCRIPT, "request_timeout"})
+    setup = FaultSetup(wrapper=WRAPPER)
+    kinds: ClassVar[Mapping[str, tuple[float, float]]] = _CLOCK_KINDS
+    every = _EVERY
 
     def __init__(self) -> None:
         self._clock_lock = trio.Lock()
-
-    def prepare(self, plan: Plan) -> FaultSetup:  # noqa: ARG002 - the port's signature
-        """A supervisor whose wall clock can be set."""
-        return FaultSetup(wrapper=WRAPPER)
-
-    def schedule(self, plan: Plan, rng: Random) -> Sequence[FaultEvent]:
-        """Each of them as often as the others."""
-        return spread_events(plan, rng, _CLOCK_KINDS, every=_EVERY)
 
     async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
         """One of them; says so where this machine does not allow it."""
@@ -149,7 +139,7 @@ class ClockAndPidFaults:
         victim = victims[int(stroke.pick * len(victims))]
         async with helper_process(_pid_reuse_command(victim)) as stranger:
             target.record_fault(self.name, "kill", worker=victim.name, pid=victim.pid)
-            target.signal(victim, signal.SIGKILL)
+            signal_process(victim, signal.SIGKILL)
             if await self._wait_started(stranger, victim, target):
                 await trio.sleep(stroke.amount)
                 await _record_outcome(stranger, victim, target)
@@ -201,22 +191,17 @@ _NOTICE_SECONDS = 2.0
 """What was refused at the last moment is in the supervisor's log, and read there, by then: nothing else tells of it."""
 
 
-class ResourceShortages:
+class ResourceShortages(Fault):
     """What is short is short for ``amount`` seconds; the killed worker cannot be replaced before."""
 
     name = "F4"
     explains = frozenset({"worker_error", "worker_exited", "worker_start_failed", DAMAGED_TRANSCRIPT})
+    setup = FaultSetup(wrapper=WRAPPER, settings={"store": {"retry": _STORE_RETRY}})
+    kinds: ClassVar[Mapping[str, tuple[float, float]]] = dict.fromkeys(_SHORTAGE_KINDS, _SECONDS)
+    every = _EVERY
 
     def __init__(self) -> None:
         self._shortage_lock = trio.Lock()
-
-    def prepare(self, plan: Plan) -> FaultSetup:  # noqa: ARG002 - the port's signature
-        """A supervisor that can be told that there are no more processes, and soon sees that there is disk again."""
-        return FaultSetup(wrapper=WRAPPER, settings={"store": {"retry": _STORE_RETRY}})
-
-    def schedule(self, plan: Plan, rng: Random) -> Sequence[FaultEvent]:
-        """Each shortage as often as the others."""
-        return spread_events(plan, rng, dict.fromkeys(_SHORTAGE_KINDS, _SECONDS), every=_EVERY)
 
     async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
         """One shortage, and one worker less."""
@@ -242,7 +227,7 @@ class ResourceShortages:
         if victims:
             victim = victims[int(pick * len(victims))]
             target.record_fault(self.name, "kill", worker=victim.name, pid=victim.pid)
-            target.signal(victim, signal.SIGKILL)
+            signal_process(victim, signal.SIGKILL)
 
 
 async def _wait_stored(target: FaultTarget) -> None:
@@ -252,7 +237,7 @@ async def _wait_stored(target: FaultTarget) -> None:
         await target.wait_stored()
     if scope.cancelled_caught:
         what = f"there was disk again, and {_STORED_SECONDS:g} s later the store had not written what it had kept back"
-        target.record(DirectViolation(t=target.now(), what=what))
+        target.record_violation(what)
 
 
 def _shortage(kind: str, target: FaultTarget, supervisor: int) -> AbstractContextManager[None]:

@@ -13,9 +13,10 @@ from typing import ClassVar
 import trio
 
 from stress.facts import DAMAGED_TRANSCRIPT
-from stress.faults.base import FaultEvent, FaultSetup, FaultTarget
+from stress.faults.base import Fault, FaultEvent, FaultSetup, FaultTarget
 from stress.faulty_agent import COMMAND, fault_word
 from stress.plan import Plan
+from stress.sampler import signal_process
 
 _EVERY = 1.0
 """One a second on average, for 64 workers; fewer for fewer."""
@@ -25,15 +26,11 @@ _SHORTEST, _LONGEST = 0.1, 60.0
 _MIN_RATE = 1 / 5
 
 
-class WorkerKills:
+class WorkerKills(Fault):
     """Any live worker, whatever it does at that moment: starting, being reset, in a turn, idle, stopping."""
 
     name = "F1"
     explains = frozenset({"worker_exited", "worker_stalled", "request_timeout", "acquire_timeout", DAMAGED_TRANSCRIPT})
-
-    def prepare(self, plan: Plan) -> FaultSetup:  # noqa: ARG002 - the port's signature
-        """Nothing: this can be done to any pool."""
-        return FaultSetup()
 
     def schedule(self, plan: Plan, rng: Random) -> Sequence[FaultEvent]:
         """At random times; the lengths of suspensions are spread evenly over their orders of magnitude."""
@@ -57,13 +54,13 @@ class WorkerKills:
         victim = victims[int(stroke.pick * len(victims))]
         target.record_fault(self.name, stroke.kind, worker=victim.name, pid=victim.pid, seconds=stroke.amount)
         if stroke.kind == "kill":
-            target.signal(victim, signal.SIGKILL)
+            signal_process(victim, signal.SIGKILL)
             return
-        target.signal(victim, signal.SIGSTOP)
+        signal_process(victim, signal.SIGSTOP)
         try:
             await trio.sleep(stroke.amount)
         finally:
-            target.signal(victim, signal.SIGCONT)
+            signal_process(victim, signal.SIGCONT)
 
 
 _AGENT, _ROLE = "faulty", "default"
@@ -72,10 +69,9 @@ _LONGEST_LINE = "32MiB"
 """Above the longest legal line that is written here; an endless one must not cost more than it has to."""
 
 
-class _FaultyWorkers:
+class _FaultyWorkers(Fault):
     """What F2 and F3 have in common: an agent of their own, and words for what it is to do."""
 
-    explains: frozenset[str] = frozenset()
     words: ClassVar[tuple[str, ...]]
     share: ClassVar[float]
 
@@ -89,13 +85,6 @@ class _FaultyWorkers:
             share=self.share,
             prompts=tuple(f"{word} " for word in words),
         )
-
-    def schedule(self, plan: Plan, rng: Random) -> Sequence[FaultEvent]:  # noqa: ARG002 - the port's signature
-        """Nothing: it is the prompts that do it."""
-        return ()
-
-    async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
-        """There are no strokes."""
 
 
 class FaultyOutput(_FaultyWorkers):

@@ -104,7 +104,7 @@ async def test_a_shortage_may_find_a_supervisor_that_has_just_ended(
     monkeypatch.setattr("stress.faults.supervisor._NOTICE_SECONDS", 0.0)
     facts: list[Fact] = []
     target = AttachedTarget(tmp_path / "s", clock=trio.current_time, tell=facts.append)
-    target.process_tree = ProcessTree(zombie)
+    target.identified = ProcessTree(zombie)
     for kind in ("no_files", "no_disk"):
         await ResourceShortages().inject(FaultEvent(at=0.0, kind=kind), target)
     assert injected(facts) == [
