@@ -69,8 +69,8 @@ async def check_listening(socket: Path) -> Path:
 class AttachedTarget(FaultTarget):
     """It refuses what would end the supervisor."""
 
-    def __init__(self, socket: Path, *, clock: Callable[[], float], tell: Callable[[Fact], None]) -> None:
-        super().__init__(socket, Path(), clock=clock, tell=tell)
+    def __init__(self, socket: Path, *, clock: Callable[[], float], record: Callable[[Fact], None]) -> None:
+        super().__init__(socket, Path(), clock=clock, record=record)
         self.identified: ProcessTree | None = None
         self.life = 1
 

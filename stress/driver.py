@@ -41,7 +41,7 @@ class LoadDriver:
         *,
         ready: Callable[[], Awaitable[Path]],
         clock: Callable[[], float],
-        tell: Callable[[Fact], None],
+        record: Callable[[Fact], None],
     ) -> None:
         self.request_client = ReconnectingClient(ready)
         self.event_client = ReconnectingClient(
@@ -50,7 +50,7 @@ class LoadDriver:
         self._plan = plan
         self._tracker = ledger
         self._clock = clock
-        self._record = tell
+        self._record = record
         self._changed = trio.Event()
         self._is_subscribed = trio.Event()
 
@@ -200,13 +200,13 @@ class SimulatedFrontEnds:
         *,
         ready: Callable[[], Awaitable[Path]],
         clock: Callable[[], float],
-        tell: Callable[[Fact], None],
+        record: Callable[[Fact], None],
         some_are_slow: bool,
     ) -> None:
         """``some_are_slow``: one in ten follows everything that happens, and reads 1 KB of it a second."""
         self._tracker = ledger
         self._clock = clock
-        self._record = tell
+        self._record = record
         self._answered: dict[int, float] = {}
         self._changed = trio.Event()
         self._all = {

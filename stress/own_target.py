@@ -57,10 +57,10 @@ class OwnTarget(FaultTarget):
         preparations: Iterable[FaultSetup],
         *,
         clock: Callable[[], float],
-        tell: Callable[[Fact], None],
+        record: Callable[[Fact], None],
     ) -> None:
         """``folder`` must exist and have a short path; ``settings`` is the text of the settings file."""
-        super().__init__(folder / "s", folder / "data", clock=clock, tell=tell)
+        super().__init__(folder / "s", folder / "data", clock=clock, record=record)
         self.folder = folder
         self.log = folder / "log.jsonl"
         (folder / "pool.toml").write_text(settings, encoding="utf-8")
@@ -233,10 +233,10 @@ class OwnTarget(FaultTarget):
             if self._current is life:
                 await self.restart()
 
-    async def _record_leftovers(self, life: int, household: ProcessTree) -> None:
+    async def _record_leftovers(self, life: int, process_tree: ProcessTree) -> None:
         with trio.CancelScope(shield=True):
             seconds = await self._wait_grace()
-            left = await trio.to_thread.run_sync(functools.partial(household.leftovers))
+            left = await trio.to_thread.run_sync(functools.partial(process_tree.leftovers))
             self.record(LeftoverProcesses(t=self.now(), life=life, seconds=round(seconds, 1), pids=tuple(left)))
 
     @staticmethod
@@ -272,10 +272,10 @@ class OwnTarget(FaultTarget):
         life.ended.set()
 
 
-async def _wait_gone(household: ProcessTree) -> None:
+async def _wait_gone(process_tree: ProcessTree) -> None:
     """Of one that was killed: its workers end with it, a moment later."""
     left: list[int] | None = None
     with trio.move_on_after(_FORCE_SECONDS):
         while left != []:
-            left = await trio.to_thread.run_sync(functools.partial(household.leftovers))
+            left = await trio.to_thread.run_sync(functools.partial(process_tree.leftovers))
             await trio.sleep(_POLL_SECONDS)

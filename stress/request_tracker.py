@@ -92,13 +92,13 @@ class RequestTracker:
     ``bookmark``: the last event that was heard; None = there was none, and the position of the stream is unknown.
     """
 
-    def __init__(self, nonces: Nonces, tell: Callable[[Fact], None], *, prefix: str) -> None:
+    def __init__(self, nonces: Nonces, record: Callable[[Fact], None], *, prefix: str) -> None:
         """``prefix``: what the ids of this run's requests begin with, which no other run's do."""
         self.open: dict[int, str] = {}
         self.accepted_numbers: dict[int, None] = {}
         self.bookmark: int | None = None
         self._nonces = nonces
-        self._record = tell
+        self._record = record
         self._prefix = f"{prefix}-"
 
     def run_id(self, number: int) -> str:

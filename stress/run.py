@@ -75,7 +75,7 @@ async def drive_own(
     log = ""
     try:
         text = settings_text(plan, preparations) if settings is None else settings
-        target = OwnTarget(folder, text, preparations, clock=recorder.clock, tell=recorder.record)
+        target = OwnTarget(folder, text, preparations, clock=recorder.clock, record=recorder.record)
         async with trio.open_nursery() as nursery:
             await nursery.start(target.run)
             await _StressRun(recorder, faults, preparations, target).run_and_stop(target)
@@ -105,7 +105,7 @@ async def drive_attached(wish: StressOptions, socket: Path, *, show: Show = lamb
         raise UsageError(f"{','.join(plan.faults)} need a supervisor of our own; leave --attach out")
     recorder = RunRecorder(plan, check_rules(plan, faults, limits))
     show(recorder)
-    target = AttachedTarget(socket, clock=recorder.clock, tell=recorder.record)
+    target = AttachedTarget(socket, clock=recorder.clock, record=recorder.record)
     await _StressRun(recorder, faults, preparations, target).run(target.identify)
     recorder.finish()
     return recorder.result()
@@ -133,21 +133,21 @@ class _StressRun:
         self._is_unresponsive = False
         self._tracker = RequestTracker(self._nonces, recorder.record, prefix=self._token)
         self._driver = LoadDriver(
-            self._plan, self._tracker, ready=target.wait_ready, clock=recorder.clock, tell=recorder.record
+            self._plan, self._tracker, ready=target.wait_ready, clock=recorder.clock, record=recorder.record
         )
         self._sampler = SupervisorSampler(
             self._driver.request_client,
-            household=lambda: target.process_tree,
+            process_tree=lambda: target.process_tree,
             life=lambda: target.life,
             clock=recorder.clock,
-            tell=recorder.record,
+            record=recorder.record,
         )
         self._front_ends = SimulatedFrontEnds(
             [self._session_key(f"s{number:05}") for number in range(self._plan.front_ends)],
             self._tracker,
             ready=target.wait_ready,
             clock=recorder.clock,
-            tell=recorder.record,
+            record=recorder.record,
             some_are_slow=self._plan.load == "L6",
         )
         recorder.listeners += [self._driver.on_fact, self._front_ends.on_fact]
@@ -254,18 +254,18 @@ class _StressRun:
             return
         except PoolError:
             pass  # what was not drained is seen below
-        household = self._target.process_tree
-        if household is None:
+        process_tree = self._target.process_tree
+        if process_tree is None:
             return
-        look = household.scan()
+        look = process_tree.scan()
         self._recorder.record(
             PoolDrained(
                 t=self._recorder.clock(),
-                fds=open_files(household.supervisor),
+                fds=open_files(process_tree.supervisor),
                 fds_before=fds_before,
                 workers=len(look.workers),
                 zombies=len(look.zombies),
-                rss=resident_bytes(household.supervisor),
+                rss=resident_bytes(process_tree.supervisor),
             )
         )
 

@@ -203,22 +203,22 @@ def read_status(document: Any, *, t: float, life: int, before: tuple[int, ...], 
 
 
 class SupervisorSampler:
-    """``tell`` is told what is seen; ``household`` and ``life`` say whose processes are looked at now."""
+    """``record`` is told what is seen; ``process_tree`` and ``life`` say whose processes are looked at now."""
 
     def __init__(
         self,
         connection: ReconnectingClient,
         *,
-        household: Callable[[], ProcessTree | None],
+        process_tree: Callable[[], ProcessTree | None],
         life: Callable[[], int],
         clock: Callable[[], float],
-        tell: Callable[[Fact], None],
+        record: Callable[[Fact], None],
     ) -> None:
         self._connection = connection
-        self._process_tree = household
+        self._process_tree = process_tree
         self._life = life
         self._clock = clock
-        self._record = tell
+        self._record = record
         self._last: ProcessScan | None = None
         self._measured = -_MEASURE_SECONDS
 
@@ -230,16 +230,16 @@ class SupervisorSampler:
 
     def sample_processes(self) -> None:
         """Once."""
-        household = self._process_tree()
-        if household is None:
+        process_tree = self._process_tree()
+        if process_tree is None:
             self._last = None
             return
-        look, now = household.scan(), self._clock()
+        look, now = process_tree.scan(), self._clock()
         measures = now - self._measured >= _MEASURE_SECONDS
         if look == self._last and not measures:
             return
         self._last = look
-        pid = household.supervisor
+        pid = process_tree.supervisor
         size = {"rss": resident_bytes(pid), "fds": open_files(pid)} if measures else {}
         self._measured = now if measures else self._measured
         self._record(
@@ -281,9 +281,9 @@ class SupervisorSampler:
                 self._record(MachineDelay(t=told, seconds=max(worst, queued - before)))
 
     def _run_queue_seconds(self) -> float:
-        household = self._process_tree()
-        return 0.0 if household is None else run_queue_seconds(household.supervisor)
+        process_tree = self._process_tree()
+        return 0.0 if process_tree is None else run_queue_seconds(process_tree.supervisor)
 
     def _pids(self) -> tuple[int, ...]:
-        household = self._process_tree()
-        return () if household is None else tuple(worker.pid for worker in household.scan().workers)
+        process_tree = self._process_tree()
+        return () if process_tree is None else tuple(worker.pid for worker in process_tree.scan().workers)

@@ -52,17 +52,17 @@ class FaultSetup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultTarget(ABC):
-    """The pool that is driven, from outside. ``tell`` takes the facts; ``clock``: seconds since the run began."""
+    """The pool that is driven, from outside. ``record`` takes the facts; ``clock``: seconds since the run began."""
 
     def __init__(
-        self, socket: Path, data_dir: Path, *, clock: Callable[[], float], tell: Callable[[Fact], None]
+        self, socket: Path, data_dir: Path, *, clock: Callable[[], float], record: Callable[[Fact], None]
     ) -> None:
         self.socket = socket
         self.data_dir = data_dir
         self.restart_lock = trio.Lock()
         """Held by the fault that ends the supervisor and starts the next one."""
         self.now = clock
-        self.record = tell
+        self.record = record
 
     @property
     @abstractmethod

@@ -56,7 +56,7 @@ def test_of_a_session_with_many_requests_its_name_is_kept_once(tmp_path: Path) -
     plan = make_plan(StressOptions(sessions=20, requests=200))
     limits = PoolLimits(max=4, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
     recorder = RunRecorder(plan, check_rules(plan, [], limits))
-    target = OwnTarget(tmp_path, "", [], clock=recorder.clock, tell=recorder.record)
+    target = OwnTarget(tmp_path, "", [], clock=recorder.clock, record=recorder.record)
     run = _StressRun(recorder, [], [], target)
     arrivals = list(run._all_arrivals())
     assert len(run._sessions) == len(arrivals) == 200

@@ -78,7 +78,7 @@ async def test_whoever_has_lost_its_subscription_begins_another_from_its_bookmar
     facts: list[Fact] = []
     heard = trio.Event()
 
-    def tell(fact: Fact) -> None:
+    def record(fact: Fact) -> None:
         facts.append(fact)
         if isinstance(fact, RequestAnswered):
             heard.set()
@@ -89,8 +89,8 @@ async def test_whoever_has_lost_its_subscription_begins_another_from_its_bookmar
     async def ready() -> Path:
         return socket
 
-    ledger = RequestTracker(Nonces(7), tell, prefix="mine")
-    driver = LoadDriver(make_plan(StressOptions()), ledger, ready=ready, clock=trio.current_time, tell=tell)
+    ledger = RequestTracker(Nonces(7), record, prefix="mine")
+    driver = LoadDriver(make_plan(StressOptions()), ledger, ready=ready, clock=trio.current_time, record=record)
     async with supervisor(socket, answer) as asked, trio.open_nursery() as nursery:
         nursery.start_soon(driver.event_client.run)
         await heard.wait()
@@ -113,7 +113,7 @@ async def test_a_front_end_that_was_cut_off_goes_on_reading(socket: Path, *, is_
         return socket
 
     ledger = RequestTracker(Nonces(7), lambda _fact: None, prefix="mine")
-    tools = {"ready": ready, "clock": trio.current_time, "tell": lambda _fact: None}
+    tools = {"ready": ready, "clock": trio.current_time, "record": lambda _fact: None}
     front_ends = SimulatedFrontEnds(["s0"], ledger, **tools, some_are_slow=is_slow)  # type: ignore[arg-type]
     async with supervisor(socket, answer) as asked, trio.open_nursery() as nursery:
         nursery.start_soon(partial(front_ends.run, Random(7), come_and_go=False))

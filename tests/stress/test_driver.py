@@ -23,7 +23,7 @@ class Soak:
         self.plan = make_plan(StressOptions(load="L5", sessions=2, workers=2, **wish))
         self._ledger = RequestTracker(Nonces(7), self.facts.append, prefix="mine")
         self._driver = LoadDriver(
-            self.plan, self._ledger, ready=self._nobody, clock=trio.current_time, tell=self.facts.append
+            self.plan, self._ledger, ready=self._nobody, clock=trio.current_time, record=self.facts.append
         )
 
     async def drive(self) -> None:

@@ -101,10 +101,10 @@ async def test_a_delay_of_the_last_moment_is_recorded_when_the_watch_ends(
     seen: list[Fact] = []
     sampler = SupervisorSampler(
         ReconnectingClient(ready),
-        household=lambda: ProcessTree(7),
+        process_tree=lambda: ProcessTree(7),
         life=lambda: 1,
         clock=trio.current_time,
-        tell=seen.append,
+        record=seen.append,
     )
     began = trio.current_time()
     async with trio.open_nursery() as nursery:

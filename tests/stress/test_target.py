@@ -48,7 +48,7 @@ class StubbornProcess:
 
 
 def target_in(folder: Path, seen: list[Fact]) -> OwnTarget:
-    return OwnTarget(folder, "", [], clock=trio.current_time, tell=seen.append)
+    return OwnTarget(folder, "", [], clock=trio.current_time, record=seen.append)
 
 
 @pytest.mark.parametrize(("late", "left"), [(0.7, ()), (0.0, (WORKER,))])
@@ -102,7 +102,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def target_with_process(folder: Path, seen: list[Fact]) -> OwnTarget:
     wrapper = ("sh", "-c", SUPERVISOR.replace("{folder}", str(folder)))
-    return OwnTarget(folder, "", [FaultSetup(wrapper=wrapper)], clock=trio.current_time, tell=seen.append)
+    return OwnTarget(folder, "", [FaultSetup(wrapper=wrapper)], clock=trio.current_time, record=seen.append)
 
 
 @pytest.mark.process

@@ -24,8 +24,8 @@ from stress.sampler import ProcessTree
 class UnwillingTarget(AttachedTarget):
     """Its store never recovers, and no supervisor follows unless ``has_next``."""
 
-    def __init__(self, tell: Callable[[Fact], None], *, has_next: bool = True) -> None:
-        super().__init__(Path("nobody"), clock=trio.current_time, tell=tell)
+    def __init__(self, record: Callable[[Fact], None], *, has_next: bool = True) -> None:
+        super().__init__(Path("nobody"), clock=trio.current_time, record=record)
         self.done: list[str] = []
         self.asked_at = 0.0
         self._has_next = has_next
@@ -103,7 +103,7 @@ async def test_a_shortage_may_find_a_supervisor_that_has_just_ended(
 ) -> None:
     monkeypatch.setattr("stress.faults.supervisor._NOTICE_SECONDS", 0.0)
     facts: list[Fact] = []
-    target = AttachedTarget(tmp_path / "s", clock=trio.current_time, tell=facts.append)
+    target = AttachedTarget(tmp_path / "s", clock=trio.current_time, record=facts.append)
     target.identified = ProcessTree(zombie)
     for kind in ("no_files", "no_disk"):
         await ResourceShortages().inject(FaultEvent(at=0.0, kind=kind), target)
@@ -116,7 +116,7 @@ async def test_a_shortage_may_find_a_supervisor_that_has_just_ended(
 @pytest.mark.process
 async def test_a_front_end_that_is_granted_nothing_is_recorded(tmp_path: Path) -> None:
     facts: list[Fact] = []
-    target = AttachedTarget(tmp_path / "nobody", clock=trio.current_time, tell=facts.append)
+    target = AttachedTarget(tmp_path / "nobody", clock=trio.current_time, record=facts.append)
     await FrontEndKills().inject(FaultEvent(at=0.0, kind="kill_front_end", amount=0.1), target)
     assert injected(facts) == ["kill_front_end: unavailable, its front end said nothing, and ended"]
 
@@ -141,7 +141,7 @@ async def test_the_end_of_the_load_waits_for_a_front_end_that_was_just_started(
 
     monkeypatch.setattr("stress.faults.front_ends.helper_process", slow)
     facts: list[Fact] = []
-    fault, target = FrontEndKills(), AttachedTarget(tmp_path / "s", clock=trio.current_time, tell=facts.append)
+    fault, target = FrontEndKills(), AttachedTarget(tmp_path / "s", clock=trio.current_time, record=facts.append)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fault.inject, FaultEvent(at=0.0, kind="kill_front_end"), target)
         await wait_all_tasks_blocked()

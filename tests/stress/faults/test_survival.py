@@ -70,7 +70,7 @@ class Driven:
         self.faults = {fault.name: fault for fault in faults_of(plan.faults)}
         setups = [*(fault.prepare(plan) for fault in self.faults.values()), _PATIENT]
         self.target = OwnTarget(
-            folder, settings_text(plan, setups), setups, clock=trio.current_time, tell=self.facts.append
+            folder, settings_text(plan, setups), setups, clock=trio.current_time, record=self.facts.append
         )
         self.connection = ReconnectingClient(self.target.wait_ready)
         self._last = 0
