@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
@@ -152,6 +152,7 @@ HISTORY = st.lists(
 
 
 @given(script=HISTORY)
+@example(script=[("fail", 0.0), ("exec", 0.0), ("sleep", 31.0), ("end", 0.0), ("work", 0.0)])
 @settings(max_examples=30)
 def test_each_event_is_reported_once_in_any_history(script: Script) -> None:
     trio.run(partial(Story().to_the_end, script), clock=MockClock(autojump_threshold=0))

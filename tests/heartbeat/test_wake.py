@@ -160,6 +160,15 @@ def test_retries_are_counted_from_the_last_success_or_final_failure(wakes: Wakes
         assert wakes.pending(A) is None
 
 
+@pytest.mark.parametrize(("first", "second"), [(EXEC, MANUAL), (MANUAL, EXEC)])
+def test_the_earlier_of_an_operators_and_another_wake_is_due_next(
+    wakes: Wakes, first: WakeReason, second: WakeReason
+) -> None:
+    wakes.ask(0.0, first)
+    wakes.ask(0.1, second, target=B)
+    assert wakes.next_due() == 0.25
+
+
 def test_a_new_wake_does_not_wait_for_a_retry(wakes: Wakes) -> None:
     wakes.beat(CRON, 0.0, BeatFailed(max_retries=2, delay=60.0))
     wakes.ask(1.0, EXEC)

@@ -142,24 +142,6 @@ def test_what_waits_already_is_brought_under_the_limit_when_it_begins_to_count()
     assert len(backlog.events()) == 20
 
 
-def test_nothing_is_given_up_while_the_disk_takes_what_is_written() -> None:
-    backlog = WriteBacklog(1000)
-    backlog.put_events(events(1, 100))
-    assert (len(backlog.events()), backlog.lost) == (99, 0)
-
-
-def test_sessions_and_runs_stay_whatever_their_number_each_with_its_last_row() -> None:
-    backlog = full(5000)
-    for number in range(100):
-        backlog.put_events([event(number)])
-        backlog.put_session(session(f"s{number % 7}", updated_at=float(number)))
-        backlog.put_run(run(f"r{number % 5}", accepted_at=float(number)))
-    (batch,) = written(backlog)
-    assert sorted(row.updated_at for row in batch.sessions.rows.values()) == [93, 94, 95, 96, 97, 98, 99]
-    assert sorted(row.accepted_at for row in batch.runs.rows.values()) == [95, 96, 97, 98, 99]
-    assert backlog.lost + len(batch.events) == 100
-
-
 def test_deletions_of_runs_are_given_up_last_and_those_of_sessions_and_documents_never() -> None:
     backlog = full(2000)
     backlog.put_events([event(1)])

@@ -2,8 +2,6 @@
 
 from itertools import pairwise
 
-import pytest
-
 from heartbeat.cron.jobs import MAX_HISTORY, CronRunStatus
 from heartbeat.cron.machine import BACKOFF
 from heartbeat.cron.schedule import At, Cron, Every
@@ -12,27 +10,6 @@ from tests.heartbeat.cron.machines import BEGIN, Paper, make_cron_job
 
 DAY = 86_400.0
 HOUR = 3600.0
-
-
-@pytest.mark.parametrize("mode", [JobMode.ISOLATED, JobMode.MAIN])
-def test_what_was_missed_is_caught_up_once(mode: JobMode) -> None:
-    paper = Paper.with_job(mode=mode)
-    paper.run_through(60.0)
-    paper.restart(after=10 * HOUR + 30.0)
-    assert paper.run_through(10 * HOUR + 240.0)[:3] == [10 * HOUR + 90.0, 10 * HOUR + 120.0, 10 * HOUR + 180.0]
-    assert paper.begun[1][1].due == BEGIN + 120.0
-
-
-def test_a_run_of_an_earlier_life_is_taken_up_and_not_run_again() -> None:
-    paper = Paper.with_job()
-    paper.tick(60.0)
-    (before,) = paper.open.values()
-    paper.restart(after=HOUR)
-    (after,) = paper.open.values()
-    assert (after.active_run, after.is_resumed) == (before.active_run, True)
-    paper.end()
-    assert paper.history() == [CronRunStatus.OK]
-    assert len(paper.begun) == 1
 
 
 def test_an_interrupted_run_is_told_costs_no_back_off_and_what_was_missed_since_is_caught_up() -> None:
@@ -107,14 +84,6 @@ def test_the_history_keeps_the_latest_runs() -> None:
     paper.run_through(100 * 60.0)
     assert len(paper.history()) == MAX_HISTORY
     assert paper.outcomes()[-1].due == BEGIN + 6000.0
-
-
-def test_a_clock_set_back_a_little_runs_nothing_twice() -> None:
-    paper = Paper.with_job(schedule=Every(HOUR, BEGIN))
-    paper.run_through(5 * HOUR)
-    paper.tick(-HOUR - 10.0)
-    paper.tick(2 * HOUR)
-    assert [ticket.due for _, ticket in paper.begun] == [BEGIN + hour * HOUR for hour in (1, 2, 3, 4, 5)]
 
 
 def test_a_job_that_waits_while_the_clock_is_set_back_by_years_begins_once() -> None:
