@@ -76,12 +76,33 @@ async def test_requests_that_come_at_once_are_answered_in_order(door: Door) -> N
     assert answer.count(b"HTTP/1.1 200") == 3
 
 
-async def test_headers_that_come_a_byte_at_a_time_have_no_more_time_than_others(open_door: Open) -> None:
-    door = await open_door(header_timeout=Seconds(0.1))
-    for sent in (b"", GET[:-2]):
-        assert await answer_to(await door.connect(), sent) == b""
+REQUEST = GET + b"\r\n"
+SHORT = Seconds(0.1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "sent", "answers"),
+    [
+        *(
+            ("header_timeout", b"", []),
+            ("header_timeout", GET[:-2], []),
+        ),
+        *(("idle_timeout", REQUEST, [200]), ("body_timeout", POST + b"Content-Length: 50\r\n\r\n{", [408])),
+    ],
+    ids=["no headers", "half of them", "silence", "half a body"],
+)
+async def test_what_does_not_arrive_in_time_is_not_waited_for(
+    open_door: Open, methods: FakeMethods, limit: str, sent: bytes, answers: list[int]
+) -> None:
+    door = await open_door(**{limit: SHORT})
+    said = await answer_to(await door.connect(), sent)
+    assert [int(line[9:12]) for line in said.split(b"\r\n") if line.startswith(b"HTTP/1.1 ")] == answers
     await settle(lambda: door.figures.connections == 0)
-    peer, count = await door.connect(), 0
+    assert methods.calls == []
+
+
+async def test_headers_that_come_a_byte_at_a_time_have_no_more_time_than_others(open_door: Open) -> None:
+    peer, count = await (await open_door(header_timeout=SHORT)).connect(), 0
     with trio.fail_after(20), contextlib.suppress(trio.BrokenResourceError):
         while True:
             await peer.send_raw(b"X")
@@ -91,23 +112,11 @@ async def test_headers_that_come_a_byte_at_a_time_have_no_more_time_than_others(
 
 
 async def test_the_headers_of_a_later_request_have_no_more_time_than_those_of_the_first(open_door: Open) -> None:
-    peer = await (await open_door(header_timeout=Seconds(0.2), idle_timeout=Seconds(3600))).connect()
+    peer = await (await open_door(header_timeout=SHORT, idle_timeout=Seconds(3600))).connect()
     assert (await peer.call("GET", "/health")).status == 200
     await wait_all_tasks_blocked()  # the server rests, too
     await peer.send_raw(b"GET /health HTTP/1.1\r\n")
     assert await peer.is_closed()
-
-
-async def test_a_connection_without_a_request_is_closed_after_a_while(open_door: Open) -> None:
-    peer = await (await open_door(idle_timeout=Seconds(0.1))).connect()
-    assert (await peer.call("GET", "/health")).status == 200
-    assert await peer.is_closed()
-
-
-async def test_a_body_that_does_not_arrive_is_not_waited_for(open_door: Open, methods: FakeMethods) -> None:
-    peer = await (await open_door(body_timeout=Seconds(0.1))).connect()
-    assert (await answer_to(peer, POST + b"Content-Length: 50\r\n\r\n{")).startswith(b"HTTP/1.1 408")
-    assert methods.calls == []
 
 
 async def test_a_request_may_take_longer_than_all_that_waits_for_the_peer(

@@ -1,14 +1,13 @@
 """The official client against a real pool, chat completions: it need not know that there is one."""
 
-import asyncio
 import base64
 from typing import Any
 
 import openai
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from openai import OpenAI
 
-from tests.doors.openai.conftest import READER, TOKEN, Ask, Pool, text_of, wait_until_forgotten
+from tests.doors.openai.conftest import READER, Ask, Pool, text_of, wait_until_forgotten
 
 pytestmark = pytest.mark.process
 
@@ -66,17 +65,6 @@ def test_it_says_what_it_cost_and_in_a_stream_only_if_asked(ask: Ask) -> None:
 def test_an_answer_that_was_cut_off_says_so(ask: Ask) -> None:
     assert ask("LENGTH PIECES=2").choices[0].finish_reason == "length"
     assert list(ask("LENGTH PIECES=2", stream=True))[-1].choices[0].finish_reason == "length"
-
-
-def test_the_asynchronous_client_works_as_well(pool: Pool) -> None:
-    async def ask_both() -> list[str]:
-        async with AsyncOpenAI(base_url=f"{pool.url}/v1", api_key=TOKEN, max_retries=0, timeout=20) as client:
-            messages: Any = [{"role": "user", "content": "PIECES=2"}]
-            whole = await client.chat.completions.create(model="main", messages=messages)
-            stream = await client.chat.completions.create(model="main", messages=messages, stream=True)
-            return [text_of(whole), text_of([chunk async for chunk in stream])]
-
-    assert asyncio.run(ask_both()) == ["piece 0 piece 1 "] * 2
 
 
 @pytest.mark.parametrize("by", ["user", "header"])

@@ -43,12 +43,6 @@ def test_json_that_was_asked_for_comes_without_anything_around_it(
         assert fake.seen[-1].body["response_format"] == form, "passed on to a server that takes it"
 
 
-def test_the_client_parses_an_answer_into_a_class(client: OpenAI) -> None:
-    messages: Any = [{"role": "user", "content": f"ECHO:{BONN}"}]
-    parsed = client.chat.completions.parse(model="main", messages=messages, response_format=City)
-    assert parsed.choices[0].message.parsed == City(city="Bonn", people=337000)
-
-
 def test_another_model_is_told_of_the_form_for_this_answer_only(pool: Pool, session: str) -> None:
     told = pool.call("prompt", session=session, text="SYSTEM", answer={"json": {"schema": SCHEMA}})["text"]
     assert json.dumps(SCHEMA, separators=(",", ":")) in told
