@@ -115,6 +115,13 @@ def test_a_busy_session_is_never_forgotten() -> None:
     assert sorted(keys(sessions)) == ["new", "paused"]
 
 
+def test_a_busy_session_that_was_used_longest_ago_hides_no_idle_one() -> None:
+    sessions = book(sessions=3)
+    for key in ("busy", "too", "idle"):
+        use(sessions, key).status = SessionStatus.READY if key == "idle" else SessionStatus.WORKING
+    assert [entry.key for entry in sessions.use("new", "main", "default", wall_now=0.0)[1]] == ["idle"]
+
+
 def test_a_lower_limit_holds_from_the_next_new_session_on() -> None:
     sessions = book()
     for key in "abcd":

@@ -108,7 +108,9 @@ async def test_commands_that_end_with_the_supervisor_are_told_once_in_its_next_l
         assert await pending(world) == []
 
 
-@pytest.mark.parametrize("how", ["ended", "reset", "deleted", "worker died", "worker changed"])
+@pytest.mark.parametrize(
+    "how", ["ended", "ended, one without a name", "reset", "deleted", "worker died", "worker changed"]
+)
 async def test_commands_that_are_over_are_not_told_as_killed(
     tmp_path: Path, autojump_clock: MockClock, how: str
 ) -> None:
@@ -116,10 +118,10 @@ async def test_commands_that_are_over_are_not_told_as_killed(
     async with open_world(tmp_path, store=store) as world:
         await world.ask("hello")
         worker = world.launcher.workers[0]
-        worker.tell("background", running=1, names=["calm-fox"])
+        worker.tell("background", running=1, **({} if "without" in how else {"names": ["calm-fox"]}))
         await wait_all_tasks_blocked()
         match how:
-            case "ended":
+            case "ended" | "ended, one without a name":
                 worker.tell("exec_exit", session_id="calm-fox", summary="it ended", session_key=worker.file)
             case "reset":
                 await world.call("sessions.reset", session="alice", force=True)
