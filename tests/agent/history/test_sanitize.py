@@ -62,6 +62,7 @@ ABCD = [ImageBlock(f"aGk{letter}") for letter in "abcd"]
         ({}, [prompt("1"), model(*NO_SENSE), resulted("c", "")],
          [prompt("1"), model(ToolUseBlock("c", "read", {"invalid_arguments": '{"path'})), resulted("c")]),
         ({}, [prompt("1"), resulted("c")], [prompt("1")]),
+        ({}, [called("a", "a"), resulted("a")], [called("a"), resulted("a")]),
         ({}, [called("a", "b"), resulted("b"), resulted("a", "a")], [called("a", "b"), resulted("a", "b")]),
         ({}, [called("a"), prompt("and?"), resulted("a")], [called("a"), resulted("a"), prompt("and?")]),
         ({}, [called("a"), resulted("a"), called("a"), result("a", "second")],
