@@ -195,5 +195,7 @@ def test_a_killed_supervisor_leaves_no_worker_and_no_tool_of_theirs_and_the_next
         assert marked_processes(instance) == []
         front_end.communicate(timeout=20)
         assert front_end.returncode in (1, 3)
+    (tmp_path / "workers.json").write_text("this is no record of processes")
     with running_supervisor(tmp_path) as supervisor:
+        assert "workers.json.damaged" in supervisor.logged("state_file_set_aside")[0]["kept_as"]
         assert "hello" in supervisor.prompt("alice", "hello")
