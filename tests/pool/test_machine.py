@@ -312,6 +312,14 @@ def test_the_session_is_warm_exactly_while_an_acquire_would_be_granted_at_once()
     assert not world.machine.is_warm("s", A)
 
 
+@pytest.mark.parametrize(
+    ("transcript", "is_quiescent"),
+    [("", True), ("hold r1 s", False), ("use s; busy s", False), ("use s; background w1 1", False), ("use s", True)],
+)
+def test_a_session_is_quiescent_without_hold_delivery_and_command(transcript: str, *, is_quiescent: bool) -> None:
+    assert play(transcript).world.machine.is_quiescent("s") == is_quiescent
+
+
 def test_no_worker_is_foretold_that_is_being_brought_to_another_model() -> None:
     world = play("pool max=1; ask r1 s a/small; ready w1").world
     other = make_profile("a", model="large")
