@@ -12,10 +12,10 @@ pytestmark = pytest.mark.process
 
 SETTINGS = """
 [agents.main]
-workspace = "{folder}/work"
+workspace = "{folder}/shared"
 workspace_per = "session"
 [agents.together]
-workspace = "{folder}/work/together"
+workspace = "{folder}/shared/together"
 [agents.reader]
 workspace = "{folder}"
 permission_mode = "readonly"
