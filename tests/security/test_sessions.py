@@ -30,7 +30,7 @@ def using(tool: str, **arguments: Any) -> str:
 
 
 def test_s56_s84_sessions_apart_read_neither_files_nor_outputs_of_each_other(tmp_path: Path) -> None:
-    work, settings = tmp_path / "work", tmp_path / "pool.toml"
+    work, settings = tmp_path / "shared", tmp_path / "pool.toml"
     (work / "together").mkdir(parents=True)
     settings.write_text(SETTINGS.format(folder=tmp_path))  # the data directory lies in the workspace of ``reader``
     with running_supervisor(tmp_path / "data", "--config", str(settings), "--max", "3") as supervisor:
