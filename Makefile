@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+# One more than there are cores: tests wait for processes. In the order of their folders the long files come first.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST_JOBS = --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 PYTHONS ?= python3.11 python3.12 python3.13
 PI_VERSIONS := 0.73.1 0.87.1
 PIS := $(PI_VERSIONS:%=.cache/pi-%/bin/pi)
@@ -33,7 +35,7 @@ demo: $(STAMP) ## Start a supervisor, run prompts over several sessions, kill a 
 	$(BIN)/pool demo
 
 test: $(STAMP) pi ## Run the whole suite, the tests against the real pi included where node and npm are there
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest $(PYTEST_JOBS)
 
 lint: $(STAMP) ## ruff, ruff format, mypy --strict
 	$(BIN)/ruff check .
@@ -71,7 +73,7 @@ bench: $(STAMP) ## Measure all that is promised, beside baselines of the same ru
 	$(BIN)/python -m benchmarks --json docs/benchmarks.json --chart docs/benchmarks.svg
 
 test-pi: $(STAMP) $(PIS) ## Install each supported version of the real pi from npm and run every test that drives it on each
-	$(BIN)/python -m pytest -m real_pi --each-pi --numprocesses $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -m real_pi --each-pi $(PYTEST_JOBS)
 
 # Without node 20 and npm the tests against the real pi are skipped at home, and say so; in CI that is a failure.
 pi:
