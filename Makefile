@@ -16,6 +16,9 @@ UV_VERSION := 0.13.9
 PIP_AUDIT_VERSION := 2.10.1
 LOCK := requirements.lock
 
+# Tests start hundreds of processes: without bytecode each of them compiles the project again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-system test-pythons check lint soak sim mutants stress bench pi test-pi lock audit clean
 
