@@ -125,6 +125,7 @@ class Gateway:
         self.scheduler = TurnScheduler(current, self.run_registry, turn_context, nursery)
         self.decisions = ApprovalDecisions(self.pending_permissions, self.scheduler.lease_of)
         self._open_services(hooks, data_dir, nursery.start_soon)
+        self._open_delegation(nursery.start_soon)
 
     def _open_services(self, hooks: HookRunner, data_dir: Path, start_soon: Callable[..., None]) -> None:
         """The parts that begin runs, and those that look after sessions."""
@@ -165,8 +166,11 @@ class Gateway:
             data_dir=data_dir,
             start_soon=start_soon,
         )
+
+    def _open_delegation(self, start_soon: Callable[..., None]) -> None:
+        """Tasks that agents give to others."""
         self.task_sessions = TaskSessions(
-            pool=pool,
+            pool=self.pool,
             scheduler=self.scheduler,
             sessions=self.sessions,
             session_admin=self.session_admin,
