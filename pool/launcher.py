@@ -78,7 +78,7 @@ class LocalWorker:
 
     def record_transcript(self, transcript: str) -> None:
         """Remember a transcript that exists: it must not be missing later."""
-        with suppress(OSError, ValueError):  # what is wrong with it is told when it is resumed
+        with suppress(OSError, ValueError):  # its next resume reports what is wrong with it
             if _transcript_size(transcript) is not None:
                 self.known_transcripts.add(transcript)
 

@@ -203,7 +203,7 @@ def read_status(document: Any, *, t: float, life: int, before: tuple[int, ...], 
 
 
 class SupervisorSampler:
-    """``record`` is told what is seen; ``process_tree`` and ``life`` say whose processes are looked at now."""
+    """``record`` gets each fact; ``process_tree`` and ``life`` name the processes that are sampled now."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ A check at once would blame the pool for a delay that the machine reports a mome
 
 
 class FactBuffer:
-    """``book`` is told of delays as soon as they are known, of all else by the checks."""
+    """``book`` gets delays as soon as they are known; the checks give it all else."""
 
     def __init__(self, book: ObservedState) -> None:
         self._state = book

@@ -51,7 +51,7 @@ class Break(NamedTuple):
 
 
 def breaks_of(kills: int, rng: random.Random) -> list[Break]:
-    """So many kills after each kind of sign in turn, and as often the front end hangs up of its own accord."""
+    """Number of kills after each kind of sign in turn, and of front ends that hang up by themselves."""
     offset = rng.randrange(len(_SIGNS))
     found = [Break(_SIGNS[(offset + n) % len(_SIGNS)], rng.randint(1, 12), kills=True) for n in range(kills)]
     found += [Break(rng.choice(_SIGNS), rng.randint(1, 12), kills=False) for _ in range(kills)]

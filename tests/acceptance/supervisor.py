@@ -116,7 +116,7 @@ class Supervisor(SupervisorProcess):
             continue
 
     def told(self, kind: str) -> list[dict[str, Any]]:
-        """Every event of this type that its stream has told so far, in all lives."""
+        """Every event of this type in its stream so far, in all lives."""
         found: list[dict[str, Any]] = []
         with self.connect() as client:
             subscription = client.subscribe({"since": 0, "kinds": [kind, "pool_running"]})
@@ -130,7 +130,7 @@ class Supervisor(SupervisorProcess):
 
     @contextmanager
     def following(self, *kinds: str, since: int | None = 0) -> Iterator[Iterator[dict[str, Any]]]:
-        """All events of these types from the first one on (None: from now on), as they are told."""
+        """All events of these types from the first one on (None: from now on), as they arrive."""
         with self.connect() as client:
             subscription = client.subscribe({"kinds": list(kinds), **({} if since is None else {"since": since})})
             yield (_opened(event) for events in subscription.batches() for event in events)

@@ -51,7 +51,7 @@ def test_the_end_of_a_build_is_told_with_the_next_turn_of_its_session_and_with_n
         assert pending(supervisor, "alice") == []
         assert "SYSTEM" not in supervisor.prompt("alice", "ECHO:and now?")
         assert (told(supervisor), told(supervisor, "bob"), background(supervisor)) == ([f"[SYSTEM] {summary}"], [], {})
-        # one that ends within a turn is told after it, and an abort of that turn spares it
+        # one that ends within a turn is reported after it, and an abort of that turn spares it
         begin(supervisor, second)
         run = supervisor.begin("alice", "HANG")
         supervisor.wait_for_turn("alice")

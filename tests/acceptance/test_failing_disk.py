@@ -69,7 +69,7 @@ class KeepingDisk(Disk):
         self.committed = threading.Condition()
 
     def after(self, sql: str) -> None:
-        """Nobody else writes meanwhile: this is the only writer's own thread."""
+        """Nothing else writes meanwhile: this is the only writer's own thread."""
         if sql == "COMMIT":
             copy_store(self.directory, self.directory / "kept" / str(self.commits))
             with self.committed:

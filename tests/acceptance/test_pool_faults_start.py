@@ -1,4 +1,4 @@
-"""A real pool whose workers cannot be started, or resume no session: a clear error, and nobody else pays for it."""
+"""A real pool whose workers cannot start, or resume no session: a clear error, and no other session suffers."""
 
 import os
 import sys
@@ -206,7 +206,7 @@ async def test_a_transcript_that_cannot_be_resumed_fails_its_session_until_that_
         assert (type(error), "alice" in str(error)) == (ResumeFailed, True)
         assert await world.say("bob", profile, "b2") == "echo: b2 | before: b1"
         world.pool.submit(ForgetSession("alice"))
-        assert await world.say("alice", profile, "anew") == "echo: anew"
+        assert await world.say("alice", profile, "again") == "echo: again"
 
 
 async def test_a_torn_last_line_is_mended_and_the_whole_turns_before_it_are_kept(tmp_path: Path) -> None:

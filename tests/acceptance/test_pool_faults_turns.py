@@ -127,7 +127,7 @@ async def test_a_worker_that_says_it_has_resumed_a_session_and_has_not_is_never_
         assert world.exits == {"resume": 2}
         assert await world.say("carol", profile, "c1") == "echo: c1"
         world.pool.submit(ForgetSession("alice"))
-        assert await world.say("alice", profile, "anew") == "echo: anew"
+        assert await world.say("alice", profile, "again") == "echo: again"
 
 
 def kill(world: HostilePool) -> None:

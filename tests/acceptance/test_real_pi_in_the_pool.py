@@ -50,7 +50,7 @@ class Place:
         return Path(self.supervisor.call("sessions.get", session=session)["transcript"])
 
     def refusal(self, session: str, *flags: str) -> tuple[int, str]:
-        """A prompt whose transcript nothing may change: the exit code, and what is told."""
+        """A prompt whose transcript nothing may change: the exit code, and what is printed."""
         transcript = self.transcript_of(session)
         before = transcript.read_bytes()
         done = self.supervisor.pool("prompt", "-s", session, *flags, "hello")
