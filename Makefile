@@ -102,7 +102,7 @@ lock: .cache/uv-$(UV_VERSION)/bin/uv ## Bring requirements.lock, with a hash of 
 	$< pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		$(UPGRADE) --extra dev --output-file $(LOCK) pyproject.toml
 
-audit: .cache/pip-audit-$(PIP_AUDIT_VERSION)/bin/pip-audit ## Ask whether what is locked has known vulnerabilities; fails where nobody can be asked
+audit: .cache/pip-audit-$(PIP_AUDIT_VERSION)/bin/pip-audit ## Ask whether what is locked has known vulnerabilities; fails where the service cannot be reached
 	$< --strict --progress-spinner off --disable-pip --require-hashes --requirement $(LOCK)
 
 .cache/uv-$(UV_VERSION)/bin/uv:

@@ -69,7 +69,7 @@ _SLOW_WRITER = (
 
 
 def _caller(registry: ProcessRegistry) -> Callable[[str], Awaitable[tuple[float, int]]]:
-    """A call of the tool; seconds, and how many updates it told."""
+    """A call of the tool; seconds, and the number of its updates."""
 
     async def call(command: str) -> tuple[float, int]:
         updates: list[object] = []

@@ -69,7 +69,7 @@ def _wakes(path: Path) -> list[Result]:
         beats = _Beats(client.subscribe({"kinds": ["run:start"]}))
         times = [_wake(client, beats, f"s{number}") for number in range(_WAKES)]
     baseline = median(pings)
-    name = "from an event to the turn that tells it"
+    name = "from an event to the turn that reports it"
     return [
         result(f"{name}, p50", median(times), "ms", baseline=baseline, baseline_name="ms ping"),
         result(f"{name}, p99", percentile(times, 0.99), "ms", baseline=baseline, baseline_name="ms ping", at_most=300),
@@ -77,7 +77,7 @@ def _wakes(path: Path) -> list[Result]:
 
 
 class _Beats:
-    """Turns as they start: each is told once it is durable, just before the worker is prompted."""
+    """Turns as they start: each is published once it is durable, just before the worker is prompted."""
 
     def __init__(self, subscription: EventSubscription) -> None:
         self._batches = subscription.batches()
@@ -141,7 +141,7 @@ async def _simulate(house: "_House") -> None:
 
 
 class _House:
-    """All that heartbeats ask of the house: it has free workers, nothing to tell, and agents that find nothing."""
+    """The services that heartbeats use: workers are free, no events wait, and agents find nothing to do."""
 
     def __init__(self) -> None:
         self.beats = 0
@@ -164,7 +164,7 @@ class _House:
         return None
 
     def mark_active(self, session: str) -> None:
-        """Nobody looks."""
+        """Does nothing: no status page is open."""
 
     def pending_sessions(self) -> Sequence[str]:
         return ()
@@ -185,7 +185,7 @@ class _House:
         """There are none."""
 
     def publish(self, session: str, type_: str, data: Any = None) -> None:
-        """Nobody listens."""
+        """Does nothing: there are no subscribers."""
 
     async def load(self, kind: str) -> dict[str, bytes]:  # noqa: ARG002
         await trio.lowlevel.checkpoint()
@@ -199,4 +199,4 @@ class _Kept:
     """It is, at once."""
 
     def __await__(self) -> Generator[Any, Any, None]:
-        return trio.lowlevel.checkpoint().__await__()  # noqa: ASYNC105  # awaited by whoever awaits this
+        return trio.lowlevel.checkpoint().__await__()  # noqa: ASYNC105  # the caller awaits it

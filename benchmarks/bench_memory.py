@@ -68,7 +68,7 @@ def _workers(supervisor: Supervisor) -> int:
 
 
 def _stream(supervisor: Supervisor, sessions: int) -> None:
-    """Put a million events through, in an answer to each of so many sessions."""
+    """Put a million events through, as the answers of this number of sessions."""
     with ControlClient(supervisor.socket) as listener:
         seen = _Seen(listener)
         text = f"PIECES={_EVENTS // sessions}"
@@ -91,7 +91,7 @@ def _prompt(supervisor: Supervisor, prompts: Iterable[tuple[str, str]]) -> None:
 
 def _finish(stream: RequestStream) -> None:
     for _ in stream:
-        """Nothing is told but the outcome."""
+        """Only the outcome is published."""
     if stream.result["status"] != "ok":
         raise AssertionError(stream.result)
 

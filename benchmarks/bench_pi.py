@@ -1,6 +1,6 @@
 """The real pi behind a real supervisor: what of all that pi says about an answer leaves the gateway.
 
-pi repeats the whole answer with every piece; the gateway tells each piece once. Where no pi is installed
+pi repeats the whole answer with every piece; the gateway publishes each piece once. Where no pi is installed
 (``make test-pi`` does), nothing is measured, and the table says so.
 """
 
@@ -34,14 +34,14 @@ def run() -> list[Result]:
         with running(Path(place, "data"), settings) as supervisor:
             _prompt(supervisor, "hello")
             before = said.stat().st_size
-            told = _told(supervisor)
-            return [_judge(told / 1024, (said.stat().st_size - before) / 1024)]
+            published = _published_bytes(supervisor)
+            return [_judge(published / 1024, (said.stat().st_size - before) / 1024)]
 
 
-def _judge(told: float, said: float) -> Result:
+def _judge(published: float, said: float) -> Result:
     name = "bytes that one subscriber of everything reads"
     return result(
-        name, told, "KiB", promise=Promise.PI_BYTES, baseline=said, baseline_name="KiB from pi", ratio_at_most=0.02
+        name, published, "KiB", promise=Promise.PI_BYTES, baseline=said, baseline_name="KiB from pi", ratio_at_most=0.02
     )
 
 
@@ -59,7 +59,7 @@ def _prompt(supervisor: Supervisor, text: str) -> None:
         client.call("prompt", {"session": "pi", "text": text}, timeout=_LIMIT)
 
 
-def _told(supervisor: Supervisor) -> int:
+def _published_bytes(supervisor: Supervisor) -> int:
     """Bytes that a subscriber of everything reads off its socket while an answer of many pieces is given."""
     with socket.socket(socket.AF_UNIX) as subscriber:
         subscriber.connect(str(supervisor.socket))

@@ -30,7 +30,7 @@ def run() -> list[Result]:
 
 
 async def _acquire_idle(profile: CapabilityProfile) -> list[Result]:
-    """Every session is new and takes a worker that is idle, warm, bound to nobody and of exactly its profile."""
+    """Every session is new and takes a worker that is idle, warm, unbound and of exactly its profile."""
     taken: list[float] = []
     bare: list[float] = []
     made: list[float] = []

@@ -67,7 +67,7 @@ async def _time_flushes(store: Store, times: int) -> list[float]:
 
 async def _never_rest() -> None:
     while True:
-        sum(range(20_000))  # a round of a busy supervisor, in which nobody else gets the interpreter
+        sum(range(20_000))  # a round of a busy supervisor, in which no other thread gets the interpreter
         await trio.lowlevel.checkpoint()
 
 

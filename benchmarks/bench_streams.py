@@ -120,9 +120,9 @@ def _count(blocks: Iterator[bytes]) -> int:
 
 @contextmanager
 def _websocket_reader(supervisor: Supervisor) -> Iterator[Callable[[], int]]:
-    """Pieces that come at once are told as one event, so that it is their text that is counted.
+    """Pieces that arrive together are published as one event, so their text is counted, not the events.
 
-    A reader that is too slow for all of them loses some, and is told how the run has ended even so.
+    A reader that is too slow loses some, and still receives the end of the run.
     """
     with _websocket(supervisor) as websocket:
         yield lambda: _count_text(websocket)
@@ -131,16 +131,16 @@ def _websocket_reader(supervisor: Supervisor) -> Iterator[Callable[[], int]]:
 def _count_text(websocket: ClientConnection) -> int:
     seen = 0
     while True:
-        told = json.loads(websocket.recv(_PATIENCE))
-        if told.get("event") == "agent":
-            data = told["payload"]["data"]
-            if told["payload"]["stream"] == "lifecycle" and data.get("phase") == "end":
+        event = json.loads(websocket.recv(_PATIENCE))
+        if event.get("event") == "agent":
+            data = event["payload"]["data"]
+            if event["payload"]["stream"] == "lifecycle" and data.get("phase") == "end":
                 return seen // len(_PIECE)
             seen += len(data.get("delta", ""))
 
 
 def _cat() -> float:
-    """The same worker, read by somebody who does nothing with it."""
+    """Baseline: the same worker, read by a client that discards the lines."""
     command = (sys.executable, "-P", str(Path(stream_worker.__file__)))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as worker:
         assert worker.stdin is not None
@@ -161,7 +161,7 @@ def _cat() -> float:
 
 
 def _idle(supervisor: Supervisor) -> list[Result]:
-    """Let in, and told of nothing; the first one makes what all share."""
+    """Connect without a subscription; the first connection creates the shared parts."""
     with ExitStack() as stack:
         stack.enter_context(_websocket(supervisor))
         before = supervisor.memory()

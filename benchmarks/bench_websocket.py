@@ -46,8 +46,8 @@ def run() -> list[Result]:
 def events(server: DoorServer) -> list[Result]:
     """The same events to one reader of each door.
 
-    Pieces of text that come at once are told as one event, which repeats the answer so far: what is counted are the
-    pieces that a reader has got. Of tool calls each is an event of its own.
+    Pieces of text that arrive together are published as one event, which repeats the answer so far: the pieces that
+    a reader received are counted. Each tool call is an event of its own.
     """
     found = []
     for what, name, count in (
@@ -137,7 +137,7 @@ def _frame(content: dict[str, Any]) -> bytes:
 
 
 class _Handlers:
-    """``pour`` pushes events, encoded already, to whoever has subscribed last over that door."""
+    """``pour`` pushes events, encoded already, to the client that has subscribed last over that door."""
 
     def __init__(self) -> None:
         self._callers: dict[bool, Caller] = {}

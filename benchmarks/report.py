@@ -15,11 +15,11 @@ from benchmarks.harness import Result
 from benchmarks.promises import Promise
 
 _WIDTH = 160
-"""Columns of the table where nobody says how many there are."""
+"""Columns of the table where the terminal does not report its width."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody needs to know to compare the figures with theirs."""
+    """Facts of the machine that are needed to compare the figures with those of another one."""
 
     time: str
     cpu: str

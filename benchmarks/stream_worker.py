@@ -39,7 +39,7 @@ def _prompt(request: dict[str, object], blocks: dict[int, bytes]) -> None:
     _say({"event": "run_start", "data": {}})
     for first in range(0, count, _BLOCK):
         size = min(_BLOCK, count - first)
-        if size not in blocks:  # the numbers begin anew with each block: what they are is nobody's concern here
+        if size not in blocks:  # the numbers restart with each block; no reader here looks at them
             blocks[size] = "".join(_PIECE % ("r1", number) for number in range(size)).encode()
         _write(blocks[size])
     _answer(request, {"text": text if not count else "", "stop_reason": "stop"})

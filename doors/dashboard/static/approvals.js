@@ -10,7 +10,7 @@ const MOST = 20;
 export class ApprovalsView {
   #model;
   #app;
-  #told = new Set();
+  #announced = new Set();
   /** Questions that were answered on this page. */
   #answered = new Set();
 
@@ -28,13 +28,13 @@ export class ApprovalsView {
     setText(byId("approvals-title"), asked.length > 1 ? `${asked.length} calls wait for your approval` : "Waiting for your approval");
     document.title = asked.length > 0 ? `(${asked.length}) pool` : "pool";
     if (hadFocus && document.activeElement === document.body) this.focus();
-    for (const { key, session, call } of asked) if (!this.#told.has(key)) announce(`Approval needed: ${call.name} in session ${session}`);
-    for (const key of this.#told) this.#tellClosed(key);
-    this.#told = new Set(this.#model.permissions.keys());
+    for (const { key, session, call } of asked) if (!this.#announced.has(key)) announce(`Approval needed: ${call.name} in session ${session}`);
+    for (const key of this.#announced) this.#announceClosed(key);
+    this.#announced = new Set(this.#model.permissions.keys());
   }
 
   /** A question that was on the page and is gone, without an answer from here: say why. */
-  #tellClosed(key) {
+  #announceClosed(key) {
     const why = this.#model.closed.get(key);
     if (why === undefined || this.#model.permissions.has(key)) return;
     this.#model.closed.delete(key);

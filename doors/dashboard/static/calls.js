@@ -30,7 +30,7 @@ export class CallInFull {
     this.load(1);
   }
 
-  /** Show so many pages more. */
+  /** Show more pages, this number of them. */
   async load(pages = PAGES_AT_ONCE) {
     this.element.querySelector(".hidden-part")?.remove();
     let shown = null;

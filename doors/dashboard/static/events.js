@@ -50,7 +50,7 @@ export class EventsView {
     if (!isAtTop && fresh.length > 0) list.scrollTop += list.scrollHeight - height;
   }
 
-  /** The latest events that were not shown and that somebody wants, oldest first, no more than there are rows. */
+  /** The latest events that pass the filter and were not shown yet, oldest first, at most one for each row. */
   #fresh() {
     const { events, eventCount } = this.#model;
     const news = events.slice(-Math.min(events.length, eventCount - this.#seen) || events.length);

@@ -7,7 +7,7 @@ import { Spark } from "./series.js";
 const STATES = ["leased", "idle", "starting", "stopping"];
 const FREE = "free";
 const TONES = { running: "good", paused: "warn", draining: "warn", closed: "bad" };
-const WINDOW = 60; // seconds that rates are told over
+const WINDOW = 60; // seconds that rates are averaged over
 const STEP = 2;
 
 export class FiguresView {

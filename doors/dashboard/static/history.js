@@ -11,7 +11,7 @@ const inside = (text) => JSON.stringify(text.trim()).slice(1, -1);
 export class History {
   #root = byId("history");
   /** The transcript, then what it does not have yet of the turn, then messages that no answer belongs to yet. */
-  #told = h("div", { class: "group" });
+  #transcript = h("div", { class: "group" });
   #turn = h("div", { class: "group" });
   #waiting = h("div", { class: "group" });
   /** The transcript's messages: `{text, said, elements, isMatched}`. `text`: as JSON; `said`: a user's words; `elements`: with what was put behind it. */
@@ -31,8 +31,8 @@ export class History {
     this.#settled.clear();
     this.#live = null;
     this.#hasFailed = false;
-    for (const group of [this.#told, this.#turn, this.#waiting]) group.replaceChildren();
-    this.#root.replaceChildren(this.#told, this.#turn, this.#waiting);
+    for (const group of [this.#transcript, this.#turn, this.#waiting]) group.replaceChildren();
+    this.#root.replaceChildren(this.#transcript, this.#turn, this.#waiting);
   }
 
   /** Make a change; a reader at the end stays there, one further up is not moved. */
@@ -123,7 +123,7 @@ export class History {
       const said = message.role === "user" ? JSON.stringify(message.content) : null;
       this.#messages.push({ text: texts[same + index], said, elements: messageElements(message), isMatched: false });
     }
-    this.#told.append(...this.#messages.slice(same).flatMap((each) => each.elements));
+    this.#transcript.append(...this.#messages.slice(same).flatMap((each) => each.elements));
     this.#settleMessages(this.#messages.slice(same));
     if (live === "") this.#settleLive(fresh);
     if (isOver) this.#settleTurn();
@@ -174,7 +174,7 @@ export class History {
     const last = this.#messages.findLast((each) => each.elements.length > 0);
     if (last === undefined) return;
     const rest = [...this.#turn.children].filter((element) => element !== this.#live && !("pending" in element.dataset));
-    this.#told.append(...rest);
+    this.#transcript.append(...rest);
     last.elements.push(...rest);
   }
 }

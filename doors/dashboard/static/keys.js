@@ -1,4 +1,4 @@
-// Keys of the page: single letters where nobody writes, and a switch that turns them off.
+// Keys of the page: single letters outside text fields, and a switch that turns them off.
 
 import { byId, h } from "./dom.js";
 import { show } from "./dialogs.js";
@@ -19,7 +19,7 @@ const WORDS = [
 
 const areOn = () => localStorage.getItem(KEY) !== "off";
 
-/** `actions`: functions by key. Escape works anywhere, the others where nobody writes and letters are switched on. */
+/** `actions`: functions by key. Escape works anywhere, the others outside text fields while letters are switched on. */
 export function prepareKeys(actions) {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || byId("dialog").open) return;

@@ -2,7 +2,7 @@
 
 const STEPS = { ArrowDown: "down", ArrowUp: "up", ArrowRight: "right", ArrowLeft: "left", Home: "home", End: "end" };
 
-/** Make a list's main buttons (`[data-item]`) one stop of the tab key; call `settle` after it was drawn anew. */
+/** Make a list's main buttons (`[data-item]`) one stop of the tab key; call `settle` after each redraw. */
 export class ItemList {
   #root;
 

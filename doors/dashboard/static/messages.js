@@ -19,7 +19,7 @@ export function messageElements({ role, content, origin }) {
   return said.filter((each) => each !== null);
 }
 
-/** A text somebody said; `who`: user or assistant; `by`: who that is, in words. */
+/** A message; `who`: user or assistant; `by`: its sender's name as shown. */
 export function bubble(who, text, by = who === "user" ? "You" : "Agent") {
   return h("div", { class: `said ${who}` }, h("span", { class: "by", text: by }), whole(h("div", { class: "text" }), text));
 }

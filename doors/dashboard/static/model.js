@@ -78,7 +78,7 @@ export class Model {
   #runs = new Map();
   /** Sessions whose next turn has no worker yet: what they wait for, in words. */
   #waits = new Map();
-  /** Seqs of decisions that no status document has been told of yet, by session and call id. */
+  /** Seqs of decisions that no status document contains yet, by session and call id. */
   #decided = new Map();
 
   /** Take a status document that came at `now`. */
@@ -130,7 +130,7 @@ export class Model {
     return changed;
   }
 
-  /** The sessions, those that need somebody first, then those at work, then by the time of their last turn. */
+  /** The sessions, those that wait for a person first, then those at work, then by the time of their last turn. */
   sortedSessions() {
     const rank = { PAUSED: 0, WORKING: 1 };
     const order = (a, b) => (rank[a.state] ?? 2) - (rank[b.state] ?? 2) || b.updatedAt - a.updatedAt || (a.key < b.key ? -1 : 1);
@@ -149,7 +149,7 @@ export class Model {
     this.permissions = asked;
   }
 
-  /** A worker tells the processor seconds it has used so far; of one that is new nothing can be said yet. */
+  /** A worker reports the processor seconds it has used so far; a new one has no rate yet. */
   #takeLoad(before, status) {
     const seconds = before === null ? 0 : status.supervisor.uptime - before.supervisor.uptime;
     if (before !== null && seconds < 0.2) return; // too short a time to tell

@@ -127,7 +127,7 @@ export class EventStream {
   }
 }
 
-/** Calls `bark` when it was not touched for too long: a connection may be dead without anybody saying so. */
+/** Calls `bark` when it was not touched for too long: a connection may be dead without either side noticing. */
 class Watchdog {
   #bark;
   #timer;

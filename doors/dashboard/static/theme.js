@@ -1,4 +1,4 @@
-// Dark or light: as the system says, until somebody chooses; the choice is kept.
+// Dark or light: as the system says, until the user chooses; the choice is kept.
 
 const KEY = "pool-theme";
 const NEXT = { auto: "light", light: "dark", dark: "auto" };

@@ -7,7 +7,7 @@ import { ItemList } from "./lists.js";
 
 const MOST_WAITING = 100;
 
-/** A worker's state as it is told: a stopped process is no idle one. */
+/** A worker's state as shown: a stopped process is not an idle one. */
 const stateOf = (worker) => (worker.suspended ? "suspended" : worker.state);
 
 export class WorkersView {
