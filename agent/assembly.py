@@ -27,9 +27,8 @@ from agent.output import WorkerOutput
 from agent.policy import Policy, runs_unapproved, tool_environment
 from agent.processes.registry import ProcessRegistry
 from agent.runs import ActiveRunTracker, InputQueue
-from agent.toolbox import Toolbox
+from agent.toolbox import TOOL_NAMES, Toolbox, open_tools
 from agent.tools.base import ToolContext
-from agent.tools.catalogue import TOOL_NAMES, open_tools
 from agent.tools.todo import TodoTool
 from agent.worker import AgentWorker
 from wire.files import real_paths

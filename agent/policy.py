@@ -17,8 +17,7 @@ import msgspec
 from agent.processes.exec_session import INPUT_ACTIONS, ProcessInput
 from agent.processes.tree import MARK_VARIABLE
 from agent.results import CallResult, denied, failure, of_error
-from agent.tools.base import Tool, ToolError
-from agent.tools.schema import decode_arguments
+from agent.tools.base import Tool, ToolError, decode_arguments
 from wire.entries import CallState, ToolUseBlock
 
 PolicyMode = Literal["auto", "approval", "readonly"]

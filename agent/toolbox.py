@@ -1,6 +1,7 @@
 """Model, tools and rules of a worker: changeable between model calls, shared by all its runs."""
 
 from collections.abc import Callable
+from importlib import import_module
 
 import msgspec
 
@@ -12,6 +13,30 @@ from agent.models.base import Model, ToolDefinition
 from agent.policy import Policy
 from agent.tools.base import Report, Tool, ToolContext
 from wire.entries import ToolUseBlock
+
+_CLASS_NAMES = {
+    "read": "ReadTool",
+    "write": "WriteTool",
+    "edit": "EditTool",
+    "ls": "LsTool",
+    "grep": "GrepTool",
+    "find": "FindTool",
+    "exec": "ExecTool",
+    "process": "ProcessTool",
+}
+"""Module and class; imported when first needed. ``todo`` belongs to a worker."""
+
+TOOL_NAMES = (*_CLASS_NAMES, "todo")
+
+
+def open_tools(names: frozenset[str], todo: Tool) -> dict[str, Tool]:
+    """These tools by name, in the order of ``TOOL_NAMES``."""
+    tools: dict[str, Tool] = {
+        name: getattr(import_module(f"agent.tools.{name}"), kind)()
+        for name, kind in _CLASS_NAMES.items()
+        if name in names
+    }
+    return tools | ({"todo": todo} if "todo" in names else {})
 
 
 class Toolbox(msgspec.Struct, eq=False, kw_only=True):

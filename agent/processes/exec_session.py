@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -79,6 +80,7 @@ ProcessStatus: TypeAlias = Literal["running", "completed", "failed"]
 
 TAIL_CHARS = 2_000
 """Characters of a command's output in its facts, and in its record for the next worker."""
+_REPORT_INTERVAL = 0.05
 _NOT_RUN_CODES = frozenset({126, 127})
 """Exit codes of a shell that cannot execute or find the command."""
 
@@ -108,7 +110,7 @@ class ExecSession:
         self.stdin = stdin
         self.warning = warning
         self.has_output = trio.Event()
-        """Set when there is output; a waiter replaces it."""
+        """Set when there is output."""
         self.ended = trio.Event()
         """Set when the whole tree is gone."""
         self.stop_scope = trio.CancelScope()
@@ -155,10 +157,6 @@ class ExecSession:
         """Ask it to end; ``ended`` is set when it has. Harmless when repeated."""
         self.stop_scope.cancel()
 
-    def mark_output(self) -> None:
-        """Set ``has_output``, which waiters replace."""
-        self.has_output.set()
-
     def end(self, returncode: int) -> None:
         """Record the end; ``returncode`` as ``Popen`` has it."""
         if returncode < 0:
@@ -168,6 +166,33 @@ class ExecSession:
         self.ended_at = time.time()
         self.stdin.close("the command has ended")
         self.ended.set()
+
+    def mark_output(self) -> None:
+        """Set ``has_output``, which ``wait_ended`` replaces."""
+        self.has_output.set()
+
+    async def wait_ended(self, report: Callable[[dict[str, Any]], None], seconds: float) -> None:
+        """Wait for the end, at most ``seconds``; report the facts at most 20 times a second, and once more at the end.
+
+        A cancellation may arrive as an exception group.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._report_progress, report)
+            with trio.move_on_after(seconds):
+                await self.ended.wait()
+            nursery.cancel_scope.cancel()
+        if self.has_output.is_set():
+            self._report_now(report)
+
+    async def _report_progress(self, report: Callable[[dict[str, Any]], None]) -> None:
+        while True:
+            await self.has_output.wait()
+            self._report_now(report)
+            await trio.sleep(_REPORT_INTERVAL)
+
+    def _report_now(self, report: Callable[[dict[str, Any]], None]) -> None:
+        self.has_output = trio.Event()
+        report(self.details())
 
     def details(self) -> dict[str, Any]:
         """Facts for programs. ``started_at`` is Unix time in seconds."""

@@ -14,7 +14,6 @@ from agent.processes.spawn import ShellCommand, SpawnFailed
 from agent.tools.base import Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.pages import shorten
 from agent.tools.paths import resolve_path
-from agent.tools.progress import wait_for_end
 from wire.call_page import CallPart
 
 _DEFAULT_TIMEOUT = 1800.0
@@ -140,7 +139,7 @@ def _warnings(arguments: ExecInput, session: ExecSession, registry: ProcessRegis
 async def _wait_or_stop(session: ExecSession, context: ToolContext, window: float) -> None:
     """Wait for the end, or for the window to pass, telling progress meanwhile. Cancelled, it ends the command first."""
     try:
-        await wait_for_end(session, context.report, window)
+        await session.wait_ended(context.report, window)
     except BaseException:  # a nursery makes a group of what cancels it
         session.stop()
         with trio.CancelScope(shield=True):  # its registry bounds it

@@ -10,11 +10,9 @@ import msgspec
 import trio
 
 from agent.processes.exec_session import INPUT_ACTIONS, ExecSession, InputClosed, ProcessInput
-from agent.processes.keys import UnknownKey, encode_key, encode_paste
 from agent.processes.registry import ProcessRegistry
 from agent.tools.base import Report, Tool, ToolContext, ToolOutput
 from agent.tools.pages import shorten
-from agent.tools.progress import wait_for_end
 from wire.call_page import CallPart
 
 _MAX_WAIT = 30.0
@@ -138,7 +136,7 @@ async def _wait_for_end(request: _ActionRequest) -> None:
     session = request.session
     session.watchers += 1
     try:
-        await wait_for_end(session, request.report, _wait_seconds(request))
+        await session.wait_ended(request.report, _wait_seconds(request))
     except BaseException:  # a cancellation, or a group of them
         session.watchers -= 1
         request.registry.notify_exit(session)
@@ -241,3 +239,74 @@ def _status_line(session: ExecSession) -> str:
 def _short_command(session: ExecSession) -> str:
     line = " ".join(session.command.line.split())
     return line if len(line) <= _COMMAND_CHARS else f"{line[: _COMMAND_CHARS - 3]}..."
+
+
+_NAMED = {
+    "enter": "\r",
+    "tab": "\t",
+    "btab": "\x1b[Z",
+    "space": " ",
+    "escape": "\x1b",
+    "esc": "\x1b",
+    "backspace": "\x7f",
+    "bspace": "\x7f",
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "right": "\x1b[C",
+    "left": "\x1b[D",
+    "home": "\x1b[H",
+    "end": "\x1b[F",
+    "insert": "\x1b[2~",
+    "delete": "\x1b[3~",
+    "pageup": "\x1b[5~",
+    "pagedown": "\x1b[6~",
+    "f1": "\x1bOP",
+    "f2": "\x1bOQ",
+    "f3": "\x1bOR",
+    "f4": "\x1bOS",
+    "f5": "\x1b[15~",
+    "f6": "\x1b[17~",
+    "f7": "\x1b[18~",
+    "f8": "\x1b[19~",
+    "f9": "\x1b[20~",
+    "f10": "\x1b[21~",
+    "f11": "\x1b[23~",
+    "f12": "\x1b[24~",
+}
+_CONTROL = ("c-", "ctrl-", "ctrl+", "^")
+_META = ("m-", "alt-", "alt+", "meta-")
+
+
+class UnknownKey(ValueError):
+    """An unknown key; the message names it."""
+
+
+def encode_key(key: str) -> str:
+    """What a terminal sends for the key. Raises UnknownKey."""
+    name = key.lower()
+    if len(key) == 1:
+        return key
+    if name in _NAMED:
+        return _NAMED[name]
+    for prefix in _CONTROL:
+        if name.startswith(prefix) and name != prefix:
+            return _with_control(name.removeprefix(prefix), key)
+    for prefix in _META:
+        if name.startswith(prefix) and name != prefix:
+            return "\x1b" + encode_key(key[len(prefix) :])
+    raise UnknownKey(f"there is no key {key!r}; use names such as Enter, C-c, Up, F5, or single characters")
+
+
+def encode_paste(text: str, *, bracketed: bool) -> str:
+    """A pasted text; bracketed, a program can distinguish it from typing, and nothing in it ends it early."""
+    return f"\x1b[200~{text.replace(chr(27), '')}\x1b[201~" if bracketed else text
+
+
+def _with_control(rest: str, key: str) -> str:
+    if rest == "space":
+        return "\x00"
+    if rest == "?":
+        return "\x7f"
+    if len(rest) == 1 and "@" <= rest.upper() <= "_":
+        return chr(ord(rest.upper()) & 0x1F)
+    raise UnknownKey(f"there is no key {key!r}: control goes with a letter or one of @[\\]^_?")

@@ -20,7 +20,7 @@ import msgspec
 import agent.rpc
 import agent.run_executor  # noqa: F401 - a worker imports it when it first needs it
 from agent.cli import main
-from agent.tools.catalogue import TOOL_NAMES, open_tools
+from agent.toolbox import TOOL_NAMES, open_tools
 from agent.tools.todo import TodoTool
 from rpc.orphans import become_subreaper
 from wire.transcript import TranscriptWriter

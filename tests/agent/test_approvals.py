@@ -8,8 +8,8 @@ import pytest
 from agent.approvals import Approvals, ApprovalVerdict, CallDescription, NotDecidable, PendingApproval
 from agent.policy import ApprovalNeeded, Policy, evaluate
 from agent.processes.registry import ProcessRegistry
+from agent.toolbox import TOOL_NAMES, open_tools
 from agent.tools.base import ToolContext
-from agent.tools.catalogue import TOOL_NAMES, open_tools
 from agent.tools.todo import TodoTool
 from tests.agent.calling import Bench, answer
 from wire.call_page import CallPart

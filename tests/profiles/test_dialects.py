@@ -2,7 +2,7 @@
 
 import typing
 
-from agent.tools.catalogue import TOOL_NAMES
+from agent.toolbox import TOOL_NAMES
 from gateway.front_ends.protocol import FRONT_ENDS
 from profiles.dialects import DIALECTS, DialectName
 from rpc.dialect import make_dialect

@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 
 from agent.processes.exec_session import ExecSession
-from agent.processes.keys import UnknownKey, encode_key, encode_paste
 from agent.processes.registry import FinishedLimits, FinishedSessions, new_session_name
+from agent.tools.process import UnknownKey, encode_key, encode_paste
 
 HALF_AN_HOUR = 1800.0
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.base import Tool, ToolContext, ToolError
-from agent.tools.schema import decode_arguments
+from agent.tools.base import Tool, ToolContext, ToolError, decode_arguments
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

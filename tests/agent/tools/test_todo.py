@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.tools.base import ToolError
-from agent.tools.schema import decode_arguments
+from agent.tools.base import ToolError, decode_arguments
 from agent.tools.todo import TodoTool, latest_todos
 from tests.agent.tools.using import Bench
 from wire.entries import TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
