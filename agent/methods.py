@@ -1,4 +1,9 @@
-"""The methods of the native dialect: runs, the conversation, state and settings."""
+"""The methods of the native dialect: runs, the conversation, state and settings.
+
+A prompt waits in the queue for an aborted run to end; during any other run it is refused. A method that needs the
+conversation to itself is refused while a run is in progress. Those about the state are answered at once, also during a
+run; settings hold from the next model call on.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,32 +25,43 @@ from agent.requests import (
     SetThinkingParams,
     SwitchSessionParams,
 )
-from agent.runs import AgentRun, InputQueueFull
+from agent.runs import AgentRun, InputKind, InputQueueFull
 from agent.worker import AgentWorker
 from wire.call_page import CallPage
 from wire.entries import TranscriptMessage
 from wire.messages import AbortParams, CompactParams, PromptParams, PromptResult, SessionResult, StateResult, TextParams
 
 
-class WorkerRunMethods:
-    """A prompt waits in the queue for an aborted run to end; during any other run it is refused."""
+class WorkerMethods:
+    """``by_name``: takes parameters and the request's id; returns the result, or DEFERRED."""
 
     def __init__(self, worker: AgentWorker, queue: ConversationQueue) -> None:
         self._worker = worker
         self._conversation_queue = queue
         self.by_name: dict[str, Callable[[Any, RequestId], Any]] = {
             "prompt": self._prompt,
-            "steer": self._steer,
-            "follow_up": self._follow_up,
+            "steer": lambda params, _: self._queue("steer", params),
+            "follow_up": lambda params, _: self._queue("follow_up", params),
             "abort": self._abort,
             "decide": self._decide,
             "describe_call": self._describe_call,
+            "new_session": self._new_session,
+            "switch_session": self._switch_session,
+            "compact": self._compact,
+            "ping": lambda *_: {},
+            "get_state": self._get_state,
+            "get_messages": lambda *_: {"messages": worker.conversation.messages},
+            "get_commands": self._get_commands,
+            "set_model": self._set_model,
+            "set_thinking": self._set_thinking,
         }
 
     def _prompt(self, params: PromptParams, request_id: RequestId) -> Any:
         worker = self._worker
         if worker.runs.busy:
-            return self._while_running(params)
+            if params.streaming_behavior is None:
+                raise RequestRejected("busy", "a run is in progress; pass streaming_behavior")
+            return self._queue(params.streaming_behavior, TextParams(params.text, params.images))
         try:
             tools = definitions_of(params.client_tools)
             check_must_call(params.answer.must_call if params.answer else (), tools)
@@ -64,15 +80,6 @@ class WorkerRunMethods:
         later = self._conversation_queue.put(request_id, lambda: self._run_prompt(run))
         worker.runs.set_active_run(run)
         return later
-
-    def _while_running(self, params: PromptParams) -> Any:
-        match params.streaming_behavior:
-            case None:
-                raise RequestRejected("busy", "a run is in progress; pass streaming_behavior")
-            case "steer":
-                return self._steer(TextParams(params.text, params.images), None)
-            case "follow_up":
-                return self._follow_up(TextParams(params.text, params.images), None)
 
     async def _run_prompt(self, run: AgentRun) -> PromptResult:
         worker = self._worker
@@ -98,17 +105,11 @@ class WorkerRunMethods:
         if results:
             conversation.add(TranscriptMessage("user", [*results], origin="tool"))
 
-    def _steer(self, params: TextParams, _request_id: RequestId) -> Any:
-        return self._queue("steer", self._worker.input_queue.steer, params)
-
-    def _follow_up(self, params: TextParams, _request_id: RequestId) -> Any:
-        return self._queue("follow_up", self._worker.input_queue.follow_up, params)
-
-    def _queue(self, name: str, put: Callable[[TextParams], None], params: TextParams) -> Any:
+    def _queue(self, name: InputKind, params: TextParams) -> Any:
         if not self._worker.runs.busy:
             raise RequestRejected("not_running", f"no run is in progress that could take a {name}; send a prompt")
         try:
-            put(params)
+            self._worker.input_queue.put(name, params)
         except InputQueueFull:
             raise RequestRejected("queue_full", f"{self._worker.limits.queued_inputs} inputs wait already") from None
         return {"queued": name}
@@ -135,19 +136,6 @@ class WorkerRunMethods:
             return self._worker.toolbox.approvals.page(params.call_id, params.offset)
         except NotDecidable as exc:
             raise RequestRejected(exc.code, str(exc), call_id=params.call_id) from exc
-
-
-class WorkerSessionMethods:
-    """Each needs the conversation to itself: refused while a run is in progress."""
-
-    def __init__(self, worker: AgentWorker, queue: ConversationQueue) -> None:
-        self._worker = worker
-        self._conversation_queue = queue
-        self.by_name: dict[str, Callable[[Any, RequestId], Any]] = {
-            "new_session": self._new_session,
-            "switch_session": self._switch_session,
-            "compact": self._compact,
-        }
 
     def _new_session(self, params: NewSessionParams, request_id: RequestId) -> Any:
         async def work() -> SessionResult:
@@ -191,21 +179,6 @@ class WorkerSessionMethods:
         if self._worker.runs.busy:
             raise RequestRejected("busy", "a run is in progress; abort it first")
         return self._conversation_queue.put(request_id, work)
-
-
-class WorkerStateMethods:
-    """Look at a worker, or set what holds from the next model call on; answered at once, also during a run."""
-
-    def __init__(self, worker: AgentWorker) -> None:
-        self._worker = worker
-        self.by_name: dict[str, Callable[[Any, RequestId], Any]] = {
-            "ping": lambda *_: {},
-            "get_state": self._get_state,
-            "get_messages": lambda *_: {"messages": worker.conversation.messages},
-            "get_commands": self._get_commands,
-            "set_model": self._set_model,
-            "set_thinking": self._set_thinking,
-        }
 
     def _get_state(self, _params: Any, _request_id: RequestId) -> StateResult:
         worker = self._worker

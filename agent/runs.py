@@ -3,7 +3,7 @@
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import trio
@@ -75,6 +75,10 @@ class InputQueueFull(Exception):
     """Too many inputs wait already."""
 
 
+InputKind: TypeAlias = Literal["steer", "follow_up"]
+"""For the next model call; for when the turn would have ended."""
+
+
 class InputQueue:
     """Two bounded queues; every change is a ``queue_update`` event."""
 
@@ -87,13 +91,13 @@ class InputQueue:
     def __len__(self) -> int:
         return len(self._steers) + len(self._follow_ups)
 
-    def steer(self, text: TextParams) -> None:
-        """For the next model call. Raises InputQueueFull."""
-        self._put(self._steers, text)
-
-    def follow_up(self, text: TextParams) -> None:
-        """For when the turn would have ended. Raises InputQueueFull."""
-        self._put(self._follow_ups, text)
+    def put(self, kind: InputKind, text: TextParams) -> None:
+        """Raises InputQueueFull."""
+        queue = self._steers if kind == "steer" else self._follow_ups
+        if len(queue) >= self._limit:
+            raise InputQueueFull
+        queue.append(text)
+        self._emit_update()
 
     def pop_steers(self) -> list[TextParams]:
         """All that wait, oldest first."""
@@ -123,12 +127,6 @@ class InputQueue:
         if count:
             self._emit_update()
         return count
-
-    def _put(self, queue: deque[TextParams], text: TextParams) -> None:
-        if len(queue) >= self._limit:
-            raise InputQueueFull
-        queue.append(text)
-        self._emit_update()
 
     def _emit_update(self) -> None:
         self._output.emit("queue_update", {"steers": len(self._steers), "follow_ups": len(self._follow_ups)})

@@ -1,6 +1,11 @@
-"""The parts of a worker, shared by its methods; how it takes up a conversation and closes it."""
+"""The parts of a worker, shared by its methods; how it takes up a conversation and closes it.
+
+A call that a former worker left open gets exactly one result. One whose end is on record keeps its result: only the
+message with the results was lost. Any other is sealed with an error that says how far it had come.
+"""
 
 import time
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -11,11 +16,12 @@ from agent.hooks import SessionInfo
 from agent.limits import WorkerLimits
 from agent.models.catalogue import ModelCache
 from agent.output import WorkerOutput
+from agent.results import CallResult, failure
 from agent.runs import ActiveRunTracker, InputQueue
-from agent.sealing import plan_sealing
+from agent.tool_call import is_final, new_record, with_result
 from agent.toolbox import Toolbox
 from agent.tools.todo import TodoTool
-from wire.entries import ExecRecord
+from wire.entries import CallRecord, CallState, ExecRecord, ToolResultBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import AgentStatus
 from wire.transcript_repair import TranscriptError
 
@@ -90,7 +96,7 @@ class AgentWorker(msgspec.Struct, eq=False, kw_only=True):
     async def _seal_open_calls(self) -> list[str]:
         """Seal open tool calls; restore the task list and background commands. Returns the ids of sealed calls."""
         conversation = self.conversation
-        plan = plan_sealing(conversation.messages, conversation.records, time.time())
+        plan = plan_sealing(conversation.open_calls.values(), conversation.records, time.time())
         if plan is not None:
             for record in plan.records:
                 conversation.record_call(record)
@@ -106,3 +112,78 @@ class AgentWorker(msgspec.Struct, eq=False, kw_only=True):
 
     def _info(self, reason: str) -> SessionInfo:
         return SessionInfo(self.conversation.header.id, self.conversation.session_file, reason)
+
+
+class SealingPlan(msgspec.Struct, frozen=True):
+    """What to write: ``records``, then ``message`` with all results in call order.
+
+    ``sealed`` and ``restored``: ids of calls that were cut short, and of those that had ended.
+    """
+
+    records: list[CallRecord]
+    message: TranscriptMessage
+    sealed: list[str]
+    restored: list[str]
+
+
+def plan_sealing(
+    open_calls: Iterable[ToolUseBlock], records: Mapping[str, CallRecord], now: float
+) -> SealingPlan | None:
+    """What to write when a conversation is resumed; None when there is nothing to seal.
+
+    ``records`` are the last ones by call id; a call without one had not begun. ``now`` is Unix time. The client's calls
+    stay open: its next prompt brings their results.
+    """
+    found = [_normalized(records.get(call.id)) or new_record(call, now) for call in open_calls]
+    found = [record for record in found if is_final(record.state) or not record.client]
+    if not found:
+        return None
+    ends = [record if is_final(record.state) else _sealed(record, now) for record in found]
+    results = [ToolResultBlock(end.id, end.result, is_error=end.error is not None, images=end.images) for end in ends]
+    return SealingPlan(
+        records=[end for end, record in zip(ends, found, strict=True) if end is not record],
+        message=TranscriptMessage("user", [*results], origin="tool"),
+        sealed=[end.id for end in ends if end.state is CallState.SEALED],
+        restored=[end.id for end in ends if end.state is not CallState.SEALED],
+    )
+
+
+def _normalized(record: CallRecord | None) -> CallRecord | None:
+    """The record; a final one without a result counts as running."""
+    if record is not None and is_final(record.state) and not isinstance(record.result, dict):
+        return msgspec.structs.replace(record, state=CallState.RUNNING)
+    return record
+
+
+def _sealed(record: CallRecord, now: float) -> CallRecord:
+    return with_result(record, CallState.SEALED, now, _sealed_result(record), note="the session was resumed")
+
+
+def _sealed_result(record: CallRecord) -> CallResult:
+    again = "It had no effects: call it again if it is still needed"
+    approval = record.approval
+    match record.state, approval and approval.decision:
+        case CallState.RUNNING, _:
+            advice = "Check for side effects before calling it again: it may have run in part or to its end."
+            return _sealed_failure(record, "was running when", advice)
+        case CallState.AWAITING_APPROVAL, "allow":
+            return _sealed_failure(record, "was approved and had not begun when", f"{again}.")
+        case CallState.AWAITING_APPROVAL, "deny":
+            return _sealed_failure(record, "was denied by the user, and then", "Do not repeat the call as it is.")
+        case CallState.AWAITING_APPROVAL, _:
+            return _sealed_failure(record, "was awaiting approval when", f"{again}; a person will be asked again.")
+        case _:
+            return _sealed_failure(record, "had not begun when", f"{again}.")
+
+
+def _sealed_failure(record: CallRecord, how: str, advice: str) -> CallResult:
+    approval = record.approval
+    denied = approval is not None and approval.decision == "deny"
+    return failure(
+        f"The call of {record.name} {how} the session was interrupted; sealed automatically.",
+        "denied" if denied else "aborted",
+        retryable=not denied,
+        note=approval.note if approval is not None else None,
+        recommendations=[advice],
+        _autoSealed=True,
+    )

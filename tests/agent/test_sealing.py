@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from agent.conversation import Conversation, SessionStore
 from agent.output import WorkerOutput
 from agent.policy import Policy
-from agent.sealing import SealingPlan, open_calls, plan_sealing
 from agent.tool_call import is_final, new_record, with_decision, with_result, with_state
+from agent.worker import SealingPlan, plan_sealing
 from tests.agent.calling import Bench, FakeTool, answer
 from wire.entries import CallRecord, CallState, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
 CALL = ToolUseBlock("c", "exec", {"command": "ls"})
-ASKED = [TranscriptMessage("user", [TextBlock("go")]), TranscriptMessage("assistant", [CALL])]
 PENDING = new_record(CALL, 1.0)
 WAITING = with_state(PENDING, CallState.AWAITING_APPROVAL, 2.0, "listed")
 ALLOWED = with_decision(WAITING, "allow", 3.0, None, "ann")
@@ -25,7 +24,7 @@ REFUSED = with_decision(WAITING, "deny", 3.0, "not on a Friday", "ann")
 
 
 def sealed(record: CallRecord | None) -> SealingPlan:
-    plan = plan_sealing(ASKED, {} if record is None else {"c": written(record)}, 9.0)
+    plan = plan_sealing([CALL], {} if record is None else {"c": written(record)}, 9.0)
     assert plan is not None
     return plan
 
@@ -85,15 +84,12 @@ def test_a_seal_is_made_once_an_end_without_result_is_not_believed_and_nothing_o
     assert (second.message, second.records, second.sealed) == (first.message, [], ["c"])
     broken = msgspec.structs.replace(PENDING, state=CallState.COMPLETED)
     assert "was running" in result_of(sealed(broken))["error"]
-    answered = [*ASKED, TranscriptMessage("user", [ToolResultBlock("c", {"ok": True})], origin="tool")]
-    assert plan_sealing(answered, {"c": written(WAITING)}, 9.0) is plan_sealing([], {}, 9.0) is None
+    assert plan_sealing([], {"c": written(WAITING)}, 9.0) is None
 
 
-@given(st.lists(st.sampled_from([None, PENDING, WAITING, ALLOWED, REFUSED, "answered", "ended"]), max_size=8))
+@given(st.lists(st.sampled_from([None, PENDING, WAITING, ALLOWED, REFUSED, "ended"]), max_size=8))
 def test_after_sealing_every_call_has_exactly_one_result_in_call_order(stages: list[Any]) -> None:
     calls = [ToolUseBlock(f"c{number}", "exec", {}) for number in range(len(stages))]
-    answered = [ToolResultBlock(c.id, {"ok": True}) for c, s in zip(calls, stages, strict=True) if s == "answered"]
-    history = [TranscriptMessage("assistant", [*calls]), TranscriptMessage("user", [*answered], origin="tool")]
     records: dict[str, CallRecord] = {}
     for call, stage in zip(calls, stages, strict=True):
         if isinstance(stage, CallRecord):
@@ -101,14 +97,13 @@ def test_after_sealing_every_call_has_exactly_one_result_in_call_order(stages: l
         elif stage == "ended":
             running = with_state(new_record(call, 1.0), CallState.RUNNING, 2.0)
             records[call.id] = with_result(running, CallState.COMPLETED, 3.0, {"ok": True, "data": ""})
-    expected = [call.id for call in open_calls(history)]
-    plan = plan_sealing(history, records, 9.0)
+    expected = [call.id for call in calls]
+    plan = plan_sealing(calls, records, 9.0)
     if plan is None:
         assert expected == []
         return
     blocks = [block for block in plan.message.content if isinstance(block, ToolResultBlock)]
     assert [block.tool_use_id for block in blocks] == expected
-    assert open_calls([*history, plan.message]) == []
     assert sorted([*plan.sealed, *plan.restored]) == sorted(expected)
     assert all(is_final(record.state) for record in plan.records)
 
@@ -143,7 +138,7 @@ def resumed(directory: Path, lines: list[bytes]) -> Conversation:
 
 
 def seal(conversation: Conversation) -> list[ToolResultBlock]:
-    plan = plan_sealing(conversation.messages, conversation.records, 9.0)
+    plan = plan_sealing(conversation.open_calls.values(), conversation.records, 9.0)
     if plan is None:
         return []
     for record in plan.records:
@@ -185,5 +180,5 @@ async def test_a_sealing_that_was_cut_itself_is_finished_by_the_next_worker(tmp_
     for count in range(len(lines), len(whole) + 1):
         again = resumed(tmp_path, whole[:count])
         assert seal(again) == (first if count < len(whole) else [])
-        assert open_calls(again.messages) == []
+        assert again.open_calls == {}
         again.close()
