@@ -5,7 +5,7 @@ for approval holds up no other. On disk before a tool with effects begins: that 
 wait, shared by calls that begin together). The caller syncs the results before the next model call.
 """
 
-from collections import deque
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, NoReturn, TypeAlias
 
@@ -23,34 +23,12 @@ from wire.entries import CallRecord, CallState, ImageBlock, ToolResultBlock, Too
 from wire.messages import Breakpoint
 from wire.transcript_repair import TranscriptError
 
-
-class FifoLimiter:
-    """Bounds concurrency; grants in the order of ``acquire``, which does not wait, unlike a semaphore."""
-
-    def __init__(self, places: int) -> None:
-        self._free = places
-        self._waiting: deque[trio.Event] = deque()
-
-    def acquire(self) -> trio.Event:
-        """An event that is set when the slot is granted; give it back with ``release``."""
-        granted = trio.Event()
-        self._waiting.append(granted)
-        self._grant()
-        return granted
-
-    def release(self) -> None:
-        """Grant the slot to the next."""
-        self._free += 1
-        self._grant()
-
-    def _grant(self) -> None:
-        while self._free and self._waiting:
-            self._free -= 1
-            self._waiting.popleft().set()
-
-
 ContextFor: TypeAlias = Callable[[ToolUseBlock, Report], ToolContext]
 """What a call may use; the second argument is its ``report``."""
+
+
+_Job: TypeAlias = tuple[ToolCallTracker, Allowed]
+_Jobs: TypeAlias = trio.MemorySendChannel[_Job]
 
 
 class _CallOutcome(NamedTuple):
@@ -89,11 +67,14 @@ class CallRunner:
 
     async def run(self, parallel: int) -> None:
         """Run all calls, at most ``parallel`` at a time. Raises TranscriptError; ``close`` is to be called even so."""
-        slots = FifoLimiter(parallel)
+        sender, jobs = trio.open_memory_channel[_Job](math.inf)
         try:
             async with trio.open_nursery() as nursery:
-                for tracker in self._distinct():
-                    await self._prepare(tracker, slots, nursery)
+                for _ in range(parallel):
+                    nursery.start_soon(self._run_jobs, jobs)
+                with sender:
+                    for tracker in self._distinct():
+                        await self._prepare(tracker, sender, nursery)
         except BaseExceptionGroup as group:
             _raise_transcript_error(group)
             raise
@@ -121,7 +102,7 @@ class CallRunner:
                 tracker.end(CallState.FAILED, failure("another call of this answer has the same id", "validation"))
         return list(first.values())
 
-    async def _prepare(self, tracker: ToolCallTracker, slots: FifoLimiter, nursery: trio.Nursery) -> None:
+    async def _prepare(self, tracker: ToolCallTracker, jobs: _Jobs, nursery: trio.Nursery) -> None:
         tracker.start()
         match await self._check_rules_and_hooks(tracker):
             case _CallOutcome() as outcome:
@@ -130,9 +111,9 @@ class CallRunner:
                 context = self._context_for(tracker.call, tracker.progress)
                 description = CallDescription(await needed.tool.describe(needed.arguments, context))
                 question = self._request_approval(tracker, needed.reason, description)
-                nursery.start_soon(self._await_approval, tracker, needed, question, slots)
+                nursery.start_soon(self._await_approval, tracker, needed, question, jobs.clone())
             case Allowed() as allowed:
-                nursery.start_soon(self._run_one, tracker, allowed, slots, slots.acquire())
+                jobs.send_nowait((tracker, allowed))
 
     async def _check_rules_and_hooks(self, tracker: ToolCallTracker) -> Allowed | ApprovalNeeded | _CallOutcome:
         verdict = evaluate(tracker.call, self._tools, self._policy)
@@ -162,25 +143,25 @@ class CallRunner:
         return question
 
     async def _await_approval(
-        self, tracker: ToolCallTracker, needed: ApprovalNeeded, question: PendingApproval, slots: FifoLimiter
+        self, tracker: ToolCallTracker, needed: ApprovalNeeded, question: PendingApproval, jobs: _Jobs
     ) -> None:
-        decided = await question.wait()
-        if decided.decision == "deny":
-            await self._finish(tracker, _CallOutcome(CallState.DENIED, _user_denial(tracker, decided.note)))
-        else:
-            await self._run_one(tracker, Allowed(needed.tool, needed.arguments), slots, slots.acquire())
+        with jobs:
+            decided = await question.wait()
+            if decided.decision == "deny":
+                await self._finish(tracker, _CallOutcome(CallState.DENIED, _user_denial(tracker, decided.note)))
+            else:
+                jobs.send_nowait((tracker, Allowed(needed.tool, needed.arguments)))
 
-    async def _run_one(
-        self, tracker: ToolCallTracker, allowed: Allowed, slots: FifoLimiter, granted: trio.Event
-    ) -> None:
-        await granted.wait()
-        try:
-            tracker.begin()
-            if allowed.tool.effects not in HARMLESS_EFFECTS:
-                await self._log.sync()
-            await self._finish(tracker, await self._run_with_hooks(tracker, allowed))
-        finally:
-            slots.release()
+    async def _run_jobs(self, jobs: trio.MemoryReceiveChannel[_Job]) -> None:
+        """Run calls one after the other, in the order in which they were allowed, until no more can come."""
+        async for tracker, allowed in jobs:
+            await self._run_one(tracker, allowed)
+
+    async def _run_one(self, tracker: ToolCallTracker, allowed: Allowed) -> None:
+        tracker.begin()
+        if allowed.tool.effects not in HARMLESS_EFFECTS:
+            await self._log.sync()
+        await self._finish(tracker, await self._run_with_hooks(tracker, allowed))
 
     async def _run_with_hooks(self, tracker: ToolCallTracker, allowed: Allowed) -> _CallOutcome:
         outcome = await self._run_tool(tracker, allowed)
