@@ -16,7 +16,6 @@ import msgspec
 from agent.compactor import Compactor
 from agent.context import Skill, SkillError, environment_of, load_context
 from agent.conversation import Conversation, SessionStore
-from agent.history.sanitize import SanitizeRules
 from agent.hook_runner import Hooks, load_hooks
 from agent.hooks import HookFailed
 from agent.limits import WorkerLimits
@@ -27,6 +26,7 @@ from agent.output import WorkerOutput
 from agent.policy import Policy, runs_unapproved, tool_environment
 from agent.processes.registry import ProcessRegistry
 from agent.runs import ActiveRunTracker, InputQueue
+from agent.sanitize import SanitizeRules
 from agent.toolbox import TOOL_NAMES, Toolbox, open_tools
 from agent.tools.base import ToolContext
 from agent.tools.todo import TodoTool

@@ -8,7 +8,6 @@ import msgspec
 
 from agent.client_tools import merge_tools
 from agent.compactor import CompactionFailed, CompactionReason
-from agent.history.compaction import estimate_overhead, estimate_tokens
 from agent.models.base import (
     CallPiece,
     ModelError,
@@ -23,6 +22,7 @@ from agent.models.base import (
 from agent.models.retry import stream_with_retries
 from agent.output import RunEvents, WorkerOutput
 from agent.runs import AgentRun
+from agent.sanitize import estimate_overhead, estimate_tokens
 from agent.worker import AgentWorker
 from wire.entries import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import TokenUsage

@@ -7,10 +7,10 @@ import msgspec
 
 from agent.approvals import Approvals
 from agent.conversation import Conversation
-from agent.history.sanitize import IncrementalSanitizer, SanitizeRules
 from agent.hook_runner import Hooks
 from agent.models.base import Model, ToolDefinition
 from agent.policy import Policy
+from agent.sanitize import IncrementalSanitizer, SanitizeRules
 from agent.tools.base import Report, Tool, ToolContext
 from wire.entries import ToolUseBlock
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from agent.history.sanitize import SanitizeRules, sanitize
+from agent.sanitize import SanitizeRules, sanitize
 from benchmarks.harness import Result, result
 from wire.entries import MessageEntry, SessionHeader, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 from wire.transcript import TranscriptWriter, read_entries

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from agent.history.sanitize import SanitizeRules
+from agent.sanitize import SanitizeRules
 from wire.entries import (
     ContentBlock,
     ImageBlock,

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.history.compaction import estimate_tokens, plan_cut, summary_of, summary_prompt
+from agent.compactor import plan_cut, summary_of, summary_prompt
+from agent.sanitize import estimate_tokens
 from tests.agent.history.building import called, prompt, resulted, said
 from wire.entries import ToolResultBlock, TranscriptMessage
 

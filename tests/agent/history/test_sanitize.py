@@ -8,8 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.history.compaction import estimate_tokens
-from agent.history.sanitize import IncrementalSanitizer, SanitizeRules, limit_history_turns, merge_roles, sanitize
+from agent.sanitize import (
+    IncrementalSanitizer,
+    SanitizeRules,
+    estimate_tokens,
+    limit_history_turns,
+    merge_roles,
+    sanitize,
+)
 from tests.agent.history.building import called, prompt, resulted, said
 from tests.agent.history.drawing import messages, rules
 from wire.entries import (

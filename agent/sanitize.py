@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from agent.history.compaction import estimate_tokens
+from agent.models.base import ToolDefinition
 from agent.results import failure
 from wire.entries import (
     ContentBlock,
@@ -23,6 +23,36 @@ from wire.entries import (
     ToolUseBlock,
     TranscriptMessage,
 )
+
+_CHARS_PER_TOKEN = 4
+_IMAGE_TOKENS = 1_600
+_MESSAGE_TOKENS = 4
+
+
+def estimate_tokens(messages: Iterable[TranscriptMessage]) -> int:
+    """Tokens of the messages: a quarter of their characters, and a round number for each image."""
+    return sum(_MESSAGE_TOKENS + sum(map(_block_chars, message.content)) for message in messages)
+
+
+def estimate_overhead(system_prompt: str, tools: Sequence[ToolDefinition]) -> int:
+    """Tokens of what is sent with every call."""
+    return (len(system_prompt) + len(msgspec.json.encode(tools))) // _CHARS_PER_TOKEN
+
+
+def _block_chars(block: ContentBlock) -> int:
+    match block:
+        case TextBlock(text) | ThinkingBlock(text):
+            return len(text) // _CHARS_PER_TOKEN
+        case ImageBlock():
+            return _IMAGE_TOKENS
+        case ToolUseBlock():
+            return (len(block.name) + _json_chars(block.input)) // _CHARS_PER_TOKEN
+        case ToolResultBlock():
+            return _json_chars(block.content) // _CHARS_PER_TOKEN + _IMAGE_TOKENS * len(block.images)
+
+
+def _json_chars(value: object) -> int:
+    return len(value) if isinstance(value, str) else len(msgspec.json.encode(value))
 
 
 def pair_results(messages: Sequence[TranscriptMessage]) -> list[TranscriptMessage]:
