@@ -20,8 +20,8 @@ from app.service_manager import ServiceManager
 from app.serving import RunningServices, agent_parts, autonomy_settings
 from app.signals import handled_signals, receive_signals
 from doors.control.server import ControlServer
-from doors.data_dir_lock import DataDirLock
 from doors.http.server import HttpServer
+from doors.locations import DataDirLock
 from errors import PoolError, unwrap_exception_groups
 from gateway.autonomy import Autonomy
 from gateway.events import EventBus

@@ -22,8 +22,7 @@ import msgspec
 
 from commands.attach_lines import AttachEnded, AttachMessage, StderrWriter, encode_send, read_message
 from commands.options import connection_options, find_socket, working_directory
-from doors.control.client_socket import connect
-from doors.control.protocol import MessageReader, decode_with, encode_request
+from doors.control.client_socket import MessageReader, connect, decode_with, encode_request
 from errors import NoSupervisor, UsageError, error_from_wire
 from wire.framing import LineFramer
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from doors.control.protocol import decode_with, encode_request
+from doors.control.client_socket import decode_with, encode_request
 from wire.framing import DECODE_ERRORS
 from wire.messages import EMPTY, ErrorBody, Message
 from wire.terminal import clean_stream

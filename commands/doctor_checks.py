@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from doors.socket_path import MAX_SOCKET_PATH_BYTES
+from doors.locations import MAX_SOCKET_PATH_BYTES
 
 _MIN_PYTHON = (3, 11)
 _MIN_NODE = 20

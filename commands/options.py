@@ -147,7 +147,7 @@ def _is_text(name: str) -> bool:
 
 def find_socket(socket: str | None, config: str | None, data_dir: str | None) -> Path:
     """The path of the supervisor's control socket."""
-    from doors.socket_path import find_supervisor_socket, resolve_socket
+    from doors.locations import find_supervisor_socket, resolve_socket
 
     if socket or os.environ.get("POOL_SOCKET"):
         return resolve_socket(socket, os.environ, None, Path())
@@ -174,7 +174,7 @@ def _configured_location(config: str | None, data_dir: str | None) -> tuple[Path
 
 
 def _salvaged_location(config: str | None, data_dir: str | None) -> tuple[Path, str] | None:
-    from doors.socket_path import find_supervisor_socket, is_listening, socket_path
+    from doors.locations import find_supervisor_socket, is_listening, socket_path
     from settings.load import find_settings_file, load_settings, salvage_paths
 
     found, configured = salvage_paths(find_settings_file(config, os.environ, working_directory()))

@@ -26,7 +26,7 @@ def run(
     from app import supervisor
     from app.console import exit_if_output_blocked
     from app.hardening import bound_heap, harden
-    from doors.socket_path import resolve_socket
+    from doors.locations import resolve_socket
 
     harden()
     bound_heap(os.environ)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import trio
 
-from doors.control.protocol import MessageReader, encode_request
+from doors.control.client_socket import MessageReader, encode_request
 from errors import PoolClosed, PoolError
 from wire.messages import EMPTY, ErrorBody, EventEnvelope, Message
 

@@ -148,15 +148,12 @@ class RequestStream:
 
 
 def _pop_pushes(arrived: ReceivedQueue) -> Iterator[ReceivedPush]:
-    """Those before the answer."""
     while arrived and isinstance(first := arrived[0], ReceivedPush):
         arrived.popleft()
         yield first
 
 
 class _SubscribeResult(msgspec.Struct, frozen=True):
-    """What ``subscribe`` answers."""
-
     subscription: str | int
     head: int = 0
     complete: bool = True

@@ -1,4 +1,7 @@
-"""A blocking connection to the control socket: sends requests, sorts what arrives by request and subscription."""
+"""The client's side of the control socket: its lines, and a blocking connection that sorts what arrives.
+
+Everything that arrives belongs to a request or a subscription.
+"""
 
 import collections
 import contextlib
@@ -9,19 +12,49 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from doors.control.protocol import MessageReader, decode_with, encode_request
-from errors import NoSupervisor, PoolError, RequestTimeout, UsageError, error_from_wire
-from wire.messages import EMPTY, Message
+from errors import NoSupervisor, PoolError, ProtocolViolation, RequestTimeout, UsageError, error_from_wire
+from wire.framing import DECODE_ERRORS, LineFramer
+from wire.messages import EMPTY, Message, RequestMessage
 
 _CONNECT_SECONDS = 5
 _SUSPENDED_CHECK_SECONDS = 5.0
 """How often a waiting request checks whether the supervisor is suspended; twice in a row ends the wait."""
 _CHUNK_BYTES = 256 * 1024
 _UCRED = struct.Struct("3i")
+T = TypeVar("T")
+_messages = msgspec.json.Decoder(Message)
+
+
+def encode_request(request_id: str, method: str, params: Any) -> bytes:
+    """A request as a whole line. Raises UsageError for parameters that are not UTF-8 text."""
+    try:
+        return msgspec.json.encode(RequestMessage(request_id, method, params)) + b"\n"
+    except UnicodeEncodeError as exc:  # bytes of a command line that are no text
+        raise UsageError(f"the request is not UTF-8 text: {exc}") from exc
+
+
+def decode_with(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
+    """Decode what a supervisor sent. Raises ProtocolViolation for what no supervisor of this version sends."""
+    try:
+        return decoder.decode(data)
+    except DECODE_ERRORS as exc:
+        raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
+
+
+class MessageReader:
+    """Reads the messages of one connection."""
+
+    def __init__(self) -> None:
+        self._framer = LineFramer()
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """The messages that ``data`` completes. Raises ProtocolViolation."""
+        for line in self._framer.feed(data):
+            yield decode_with(_messages, line)
 
 
 class PushData(msgspec.Struct, frozen=True, gc=False):
@@ -120,7 +153,7 @@ class ControlSocket:
         return mine
 
     def wait_closed(self, timeout: float | None) -> bool:
-        """Wait until the supervisor has closed the connection and, where the system can tell, its process has ended."""
+        """The same as ``ControlClient.wait_closed``."""
         deadline = None if timeout is None else time.monotonic() + timeout
         process = _open_peer_pidfd(self._socket)
         try:
@@ -157,7 +190,7 @@ class ControlSocket:
         return waiting is not None
 
     def _receive_answer(self, deadline: float | None) -> bytes:
-        """The same, but not from a suspended supervisor. Raises RequestTimeout."""
+        """Receive, but not from a suspended supervisor. Raises RequestTimeout."""
         was_suspended = False
         while True:
             look = time.monotonic() + _SUSPENDED_CHECK_SECONDS
@@ -169,11 +202,10 @@ class ControlSocket:
                 pid, _uid = peer_credentials(self._socket)
                 is_suspended = _is_suspended(pid)
                 if is_suspended and was_suspended:
-                    who = f"the supervisor on {self.path} (pid {pid})"
-                    text = (
-                        f"is suspended by a signal and does not answer; `kill -CONT {pid}` resumes it, and the request"
-                    )
-                    raise RequestTimeout(f"{who} {text}") from None
+                    raise RequestTimeout(
+                        f"the supervisor on {self.path} (pid {pid}) is suspended by a signal and does not answer; "
+                        f"`kill -CONT {pid}` resumes it, and the request"
+                    ) from None
                 was_suspended = is_suspended
 
     def _receive_block(self, deadline: float | None) -> bytes:
@@ -208,7 +240,7 @@ def connect(path: Path) -> socket.socket:
 
 
 def peer_credentials(connection: socket.socket) -> tuple[int, int]:
-    """Process id and user of the listener; -1 and our own user where the system cannot tell."""
+    """Process id and user of the other side; -1 and our own user where the system cannot tell."""
     if not hasattr(socket, "SO_PEERCRED"):
         return -1, os.geteuid()
     pid, uid, _gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))

@@ -18,6 +18,7 @@ import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import trio
 from structlog.contextvars import bind_contextvars
 
@@ -31,11 +32,11 @@ from doors.control.frames import (
     encode_raw_push,
     encode_result,
 )
-from doors.control.limits import ControlLimits
 from doors.control.send_queue import PeerDisconnected, SendQueue
 from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError, single_cause
 from gateway.caller import NO_RESPONSE, MethodDispatcher
 from wire.framing import LineFramer
+from wire.units import ByteCount, Seconds
 
 T = TypeVar("T")
 
@@ -67,6 +68,29 @@ _CHUNK_BYTES = 64 * 1024
 _TIME_SLICE_SECONDS = 0.001
 """How long one connection's requests are begun in a row before the others have their turn."""
 _logger = logging.getLogger("pool.control")
+
+
+class ControlLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one peer, and all peers together, may make the supervisor hold."""
+
+    max_connections: int = 512
+    max_frame_bytes: ByteCount = ByteCount(8 * 1024 * 1024)
+    max_requests: int = 64
+    """Requests of one connection in flight; further ones are not read until one has ended."""
+    max_tasks: int = 256
+    """Subscriptions and other tasks of one connection that outlive the request which started them."""
+    max_refused: int = 100
+    """Lines in a row which are no request; one more ends the connection."""
+    input_bytes: ByteCount = ByteCount(64 * 1024 * 1024)
+    """All connections' unfinished lines and requests in flight, beyond the first 64 KiB of each."""
+    out_buffer_bytes: ByteCount = ByteCount(256 * 1024)
+    """Bytes that wait for one peer; its requests wait when there are more."""
+    output_bytes: ByteCount = ByteCount(256 * 1024 * 1024)
+    """What waits for all peers, answers of requests that wait included, beyond ``out_buffer_bytes`` of each."""
+    write_stall: Seconds = Seconds(30)
+    """A peer that takes no byte for this long, while some wait for it, is cut off."""
+    flush_grace: Seconds = Seconds(1)
+    """How long the last words of a closing connection may take."""
 
 
 class Budgets(NamedTuple):
@@ -132,7 +156,7 @@ class ControlConnection:
             self._nursery.cancel_scope.cancel()
 
     def _cut_off(self, waiting: int) -> None:
-        """Most of what waits for all peers waits for this one: it is cut off, so that there is room for the others."""
+        """Most of what waits for all peers waits for this one."""
         _logger.warning("a peer was cut off: %d bytes waited for it, the most of all peers", waiting)
         self.send_queue.discard()
         self._nursery.cancel_scope.cancel()
@@ -170,7 +194,6 @@ class ControlConnection:
         self._nursery.cancel_scope.cancel()
 
     async def _yield_turn(self) -> None:
-        """Let the other connections have a turn."""
         self.send_queue.send_now()
         await trio.lowlevel.checkpoint()
         self._slice_ends = time.perf_counter() + _TIME_SLICE_SECONDS
@@ -242,7 +265,8 @@ class ControlConnection:
             is_answered = True
         finally:
             if not is_answered:
-                self.send_queue.put_nowait(answer or encode_error(request.request_id, _closed_early_error()))
+                error = PoolClosed("the supervisor closed the connection before the request had ended", cut_short=True)
+                self.send_queue.put_nowait(answer or encode_error(request.request_id, error))
             if request.keeps_task:
                 del self._in_flight[request.request_id]
                 self._bytes_in_flight -= request.size
@@ -285,8 +309,8 @@ class ControlConnection:
 
     def start_task(self, task: Callable[[], Awaitable[None]]) -> None:
         """Run it beside the requests. Raises PoolSaturated when too many run already."""
-        if self._tasks >= self._limits.max_tasks:
-            limit = self._limits.max_tasks
+        limit = self._limits.max_tasks
+        if self._tasks >= limit:
             raise PoolSaturated(f"{limit} subscriptions are open on this connection, which is the limit")
         self._tasks += 1
         self._nursery.start_soon(self._run_task, task)
@@ -336,7 +360,3 @@ class _InFlightRequest:
 
     def start(self, task: Callable[[], Awaitable[None]]) -> None:
         self._connection.start_task(task)
-
-
-def _closed_early_error() -> PoolClosed:
-    return PoolClosed("the supervisor closed the connection before the request had ended", cut_short=True)

@@ -5,24 +5,21 @@ import os
 import pwd
 import socket
 import stat
-import struct
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import trio
 
 from doors.budgets import InputBudget, OutputBudget
-from doors.control.connection import Budgets, ControlConnection
+from doors.control.client_socket import peer_credentials
+from doors.control.connection import Budgets, ControlConnection, ControlLimits
 from doors.control.frames import encode_error
-from doors.control.limits import ControlLimits
-from doors.data_dir_lock import AlreadyRunning, make_private_dir
-from doors.socket_path import check_socket_path
-from errors import PoolSaturated, UsageError
+from doors.locations import AlreadyRunning, check_socket_path, make_private_dir
+from errors import PoolError, PoolSaturated, UsageError
 from gateway.caller import MethodDispatcher
 
 _BACKLOG = 128
-_UCRED = struct.Struct("3i")
 _logger = logging.getLogger("pool.control")
 
 
@@ -30,8 +27,12 @@ class ControlServer:
     """Serves ``methods`` on the socket ``path``. The caller holds the data directory's lock."""
 
     def __init__(self, methods: MethodDispatcher, path: Path, *, limits: ControlLimits | None = None) -> None:
+        self._methods = methods
         self._path = path
-        self._acceptor = _ConnectionAcceptor(methods, limits or ControlLimits())
+        self._limits = limits or ControlLimits()
+        self._budgets = Budgets(InputBudget(self._limits.input_bytes), OutputBudget(self._limits.output_bytes))
+        self._names = {uid: _account_name(uid) for uid in (0, os.geteuid())}  # asked once: it may be a network's answer
+        self._open = 0
         self._sockets = ExitStack()
         self._identity: tuple[int, int] | None = None
         self._listening = trio.CancelScope()
@@ -73,7 +74,30 @@ class ControlServer:
     async def _listen(self, bound: socket.socket, scope: trio.CancelScope) -> None:
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
         with scope:
-            await trio.serve_listeners(self._acceptor.admit, [listener], handler_nursery=self._nursery)
+            await trio.serve_listeners(self._admit, [listener], handler_nursery=self._nursery)
+
+    async def _admit(self, stream: trio.SocketStream) -> None:
+        self._open += 1
+        try:
+            with socket.socket(fileno=stream.socket.detach()) as sock:
+                sock.settimeout(0)
+                await self._serve(sock)
+        except Exception:  # a defect met on one connection must not end the others
+            _logger.exception("a connection failed")
+        finally:
+            self._open -= 1
+
+    async def _serve(self, sock: socket.socket) -> None:
+        _pid, uid = peer_credentials(sock)  # where the system cannot tell, the socket's mode keeps others out
+        if uid not in self._names:
+            _logger.warning("refused a connection of uid %s", uid)
+            _refuse(sock, UsageError("this supervisor serves another user"))
+        elif self._open > self._limits.max_connections:
+            text = f"{self._limits.max_connections} connections are open, which is the limit"
+            _refuse(sock, PoolSaturated(text, retry_after=1.0))
+        else:
+            who = {"principal": f"uid:{uid}", "name": self._names[uid]}
+            await ControlConnection(sock, self._methods, self._limits, self._budgets, **who).run()
 
 
 @contextmanager
@@ -127,57 +151,12 @@ def _remove_stale(path: Path) -> None:
     raise AlreadyRunning(f"another supervisor listens on {path}; stop it, or name another path with --socket")
 
 
-class _ConnectionAcceptor:
-    """Decides who may come in, and counts who is in."""
-
-    def __init__(self, methods: MethodDispatcher, limits: ControlLimits) -> None:
-        self._methods = methods
-        self._limits = limits
-        self._budgets = Budgets(InputBudget(limits.input_bytes), OutputBudget(limits.output_bytes))
-        self._names = {uid: account_name(uid) for uid in (0, os.geteuid())}  # asked once: it may be a network's answer
-        self._open = 0
-
-    async def admit(self, stream: trio.SocketStream) -> None:
-        """Serve one accepted connection, or answer with the refusal."""
-        self._open += 1
-        try:
-            await self._admit(stream)
-        except Exception:  # a defect met on one connection must not end the others
-            _logger.exception("a connection failed")
-        finally:
-            self._open -= 1
-            stream.socket.close()
-
-    async def _admit(self, stream: trio.SocketStream) -> None:
-        uid: int | None = None  # where the system cannot tell, the socket's mode keeps others out
-        if hasattr(socket, "SO_PEERCRED"):
-            _pid, uid, _gid = _UCRED.unpack(
-                stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-            )
-        if uid not in (None, 0, os.geteuid()):
-            _logger.warning("refused a connection of uid %s", uid)
-            await self._reject(stream, encode_error(None, UsageError("this supervisor serves another user")))
-        elif self._open > self._limits.max_connections:
-            text = f"{self._limits.max_connections} connections are open, which is the limit"
-            await self._reject(stream, encode_error(None, PoolSaturated(text, retry_after=1.0)))
-        else:
-            await self._serve(stream, os.geteuid() if uid is None else uid)
-
-    async def _serve(self, stream: trio.SocketStream, uid: int) -> None:
-        with socket.socket(fileno=stream.socket.detach()) as sock:
-            sock.settimeout(0)
-            who = {"principal": f"uid:{uid}", "name": self._names[uid]}
-            await ControlConnection(sock, self._methods, self._limits, self._budgets, **who).run()
-
-    async def _reject(self, stream: trio.SocketStream, words: bytes) -> None:
-        with trio.move_on_after(self._limits.flush_grace):
-            try:
-                await stream.send_all(words)
-            except trio.BrokenResourceError:
-                return  # it left by itself
+def _refuse(sock: socket.socket, error: PoolError) -> None:
+    with suppress(OSError):  # the peer may have left
+        sock.send(encode_error(None, error))
 
 
-def account_name(uid: int) -> str:
+def _account_name(uid: int) -> str:
     """What the account is called; ``uid:N`` where the system knows no name for it."""
     try:
         return pwd.getpwuid(uid).pw_name

@@ -12,7 +12,7 @@ import pytest
 
 from commands.attach import AttachProgram
 from commands.attach_lines import MOST_LINE_BYTES, AttachMessage, StderrWriter, encode_send, read_message
-from doors.control.protocol import MessageReader
+from doors.control.client_socket import MessageReader
 from errors import NoSupervisor, PoolError, PoolSaturated, ProtocolViolation, UsageError
 
 OPENED = b'{"id":"1","result":{"attachment":"a1","session":"s","worker":"w1","greeting":[{"g":1}]}}\n'

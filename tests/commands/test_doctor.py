@@ -11,8 +11,8 @@ import pytest
 
 from commands.doctor import gather_facts
 from commands.doctor_checks import AgentFacts, Check, CheckVerdict, HttpFacts, MachineFacts, WorkspaceFacts, diagnose
-from doors.data_dir_lock import LockHolder
 from doors.http.settings import HttpSettings
+from doors.locations import LockHolder
 from pool.settings import PoolSettings
 from profiles import AgentSettings
 from rpc.settings import RpcSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from doors.control.limits import ControlLimits
+from doors.control.connection import ControlLimits
 from doors.control.server import ControlServer
 from tests.doors.methods import FakeMethods
 from tests.doors.peer import Peer

@@ -3,14 +3,13 @@
 import socket
 import stat
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import trio
 
 from doors.control import server
 from doors.control.server import ControlServer, bind_control_socket
-from doors.data_dir_lock import AlreadyRunning
+from doors.locations import AlreadyRunning
 from errors import UsageError
 from tests.doors.conftest import Connect
 from tests.doors.methods import FakeMethods
@@ -24,8 +23,7 @@ async def test_only_the_owner_may_use_the_socket(path: Path) -> None:
 async def test_a_peer_of_another_user_is_turned_away(
     connect: Connect, methods: FakeMethods, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    credentials = SimpleNamespace(size=server._UCRED.size, unpack=lambda _bytes: (1, 54_321, 1))
-    monkeypatch.setattr(server, "_UCRED", credentials)
+    monkeypatch.setattr(server, "peer_credentials", lambda _socket: (1, 54_321))
     peer = await connect()
     assert "another user" in (await peer.refusal())[2]
     assert await peer.hear() is None

@@ -9,8 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from doors.data_dir_lock import AlreadyRunning, DataDirLock, LockHolder, make_private_dir, read_lock_holder
-from doors.socket_path import MAX_SOCKET_PATH_BYTES, check_socket_path, resolve_socket
+from doors.locations import (
+    MAX_SOCKET_PATH_BYTES,
+    AlreadyRunning,
+    DataDirLock,
+    LockHolder,
+    check_socket_path,
+    make_private_dir,
+    read_lock_holder,
+    resolve_socket,
+)
 from errors import UsageError
 
 DATA = Path("/data")
@@ -118,7 +126,7 @@ def test_a_data_directory_that_cannot_be_written_is_refused_and_leaves_no_lock_b
         DataDirLock(tmp_path, Path("/run/a.sock"))
 
 
-HOLD = "import os, sys; from pathlib import Path; from doors.data_dir_lock import DataDirLock\n"
+HOLD = "import os, sys; from pathlib import Path; from doors.locations import DataDirLock\n"
 HOLD += 'lock = DataDirLock(Path(sys.argv[1]), Path("/run/first.sock")); print(flush=True); sys.stdin.read()'
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from doors.control.client_socket import connect
-from doors.data_dir_lock import make_private_dir
 from doors.http.settings import HttpSettings
 from doors.http.tokens import TOKEN_FILE, load_grants, read_token
+from doors.locations import make_private_dir
 from errors import UsageError
 from tests.acceptance.supervisor import running_supervisor
 from tests.security.people import NOBODY, as_nobody, needs_root, run_python

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doors.data_dir_lock import AlreadyRunning
+from doors.locations import AlreadyRunning
 from errors import (
     AcquireTimeout,
     NestedSaturated,

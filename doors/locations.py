@@ -1,8 +1,11 @@
-"""The lock of a data directory, which dies with its holder, and private directories."""
+"""Where a supervisor lives: private directories, its data directory with the lock on it, and its control socket."""
 
 import fcntl
+import hashlib
 import os
+import socket
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
@@ -61,19 +64,20 @@ class DataDirLock:
         UsageError: the directory cannot be made or written.
     """
 
-    def __init__(self, data_dir: Path, socket: Path) -> None:
+    def __init__(self, data_dir: Path, control_socket: Path) -> None:
         make_private_dir(data_dir)
-        self._fd = _open_lock(data_dir / _LOCK_NAME)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = -1
         try:
+            self._fd = os.open(data_dir / _LOCK_NAME, flags, 0o600)
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._fd)
-            raise _already_running(data_dir) from None
-        try:
-            self._write(msgspec.json.encode(LockHolder(os.getpid(), str(socket))))
+            self._write(msgspec.json.encode(LockHolder(os.getpid(), str(control_socket))))
         except OSError as exc:
-            os.close(self._fd)
-            raise UsageError(f"cannot write to the data directory {data_dir}: {exc.strerror}") from exc
+            if self._fd >= 0:
+                os.close(self._fd)
+            if isinstance(exc, BlockingIOError):
+                raise _already_running(data_dir) from None
+            raise UsageError(f"cannot write to the data directory {data_dir}: {_LOCK_NAME}: {exc.strerror}") from exc
 
     def close(self) -> None:
         """Give the directory back."""
@@ -102,13 +106,6 @@ def read_lock_holder(data_dir: Path) -> LockHolder | None:
         return None  # a courtesy to people and a hint to clients; the lock itself never depends on it
 
 
-def _open_lock(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as exc:
-        raise UsageError(f"cannot write to the data directory: {path}: {exc.strerror}") from exc
-
-
 def _already_running(data_dir: Path) -> AlreadyRunning:
     holder = read_lock_holder(data_dir)
     if holder is None:
@@ -121,3 +118,61 @@ def _already_running(data_dir: Path) -> AlreadyRunning:
         pid=holder.pid,
         socket=holder.socket,
     )
+
+
+# --- the control socket -----------------------------------------------------------------------------------------------
+
+MAX_SOCKET_PATH_BYTES = 107
+"""``sun_path`` of Linux holds 108 bytes, the last one a NUL."""
+
+
+def resolve_socket(flag: str | None, env: Mapping[str, str], configured: str | None, data_dir: Path) -> Path:
+    """Where the supervisor of ``data_dir`` listens: flag, ``$POOL_SOCKET``, settings, runtime or data directory.
+
+    An empty text counts as absent. Raises UsageError for a path that no socket can have.
+    """
+    path = socket_path(flag, env, configured, data_dir)
+    check_socket_path(path)
+    return path
+
+
+def socket_path(flag: str | None, env: Mapping[str, str], configured: str | None, data_dir: Path) -> Path:
+    """The same without looking at the path's length."""
+    named = flag or env.get("POOL_SOCKET") or configured
+    if named:
+        return Path(named).expanduser().absolute()
+    if runtime := env.get("XDG_RUNTIME_DIR"):
+        digest = hashlib.sha256(os.fsencode(data_dir.resolve())).hexdigest()[:16]
+        return Path(runtime) / "pool" / f"{digest}.sock"
+    return data_dir / "control.sock"
+
+
+def check_socket_path(path: Path) -> None:
+    """Raise UsageError when the kernel would refuse the path for its length."""
+    size = len(os.fsencode(path))
+    if size > MAX_SOCKET_PATH_BYTES:
+        raise UsageError(
+            f"the socket path {path} has {size} bytes and sockets allow {MAX_SOCKET_PATH_BYTES}; "
+            "name a shorter one with --socket, $POOL_SOCKET or `socket` in the settings"
+        )
+
+
+def is_listening(path: Path) -> bool:
+    """Whether a process accepts connections at this socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def find_supervisor_socket(expected: Path, data_dir: Path) -> Path:
+    """The socket to connect to: the expected one, or, where there is none, the one the directory's holder names.
+
+    They differ when the supervisor was started with another environment, say without a runtime directory.
+    """
+    if expected.exists():
+        return expected
+    holder = read_lock_holder(data_dir)
+    return expected if holder is None else Path(holder.socket)
