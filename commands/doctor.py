@@ -19,8 +19,7 @@ from commands.doctor_checks import AgentFacts, CheckVerdict, HttpFacts, MachineF
 from commands.options import connection_options, json_option, load_with_flags, print_json
 from commands.output import open_console
 from commands.tables import checks_table
-from doors.http.binding import parse_bind, url_of
-from doors.http.settings import HttpSettings, is_loopback
+from doors.http.settings import HttpSettings, is_loopback, parse_bind, url_of
 from doors.http.tokens import TokenSource, find_token_source, read_token
 from doors.locations import is_listening, read_lock_holder, socket_path
 from errors import UsageError

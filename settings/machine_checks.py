@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from doors.http.binding import parse_bind
-from doors.http.settings import is_loopback
+from doors.http.settings import is_loopback, parse_bind
 from doors.http.tokens import TOKEN_VARIABLE, find_token_source, read_token, token_problem
 from errors import UsageError
 from heartbeat.delivery.settings import signing_key

@@ -3,8 +3,8 @@
 **Adding a door.** Write a module with ``routes(services) -> Sequence[RouteSpec]`` and name it in
 ``doors.http.routes.DOORS``. A ``RouteSpec`` has the path, the endpoint, its methods, and the ``Scope`` that a caller
 needs; None opens it to everyone, and the door asks ``services.access`` itself. An endpoint is Starlette's:
-``async (Request) -> Response``, or ``async (WebSocket) -> None`` with ``is_socket=True``. The route's ``render``
-answers its errors. Endpoints work with ``doors.http.services.HttpServices``:
+``async (Request) -> Response``, or ``async (WebSocket) -> None`` with ``is_socket=True`` and no scope. The route's
+``render`` answers its errors. Endpoints work with ``doors.http.services.HttpServices``:
 
 - ``services.call(method, params, caller)`` runs a method of the control socket; ``caller`` is an ``HttpCaller`` or the
   door's own. It raises PoolError, whose status ``doors.http.errors`` defines.

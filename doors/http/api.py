@@ -17,7 +17,6 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as ConnectionScope
 
 from doors.budgets import InputShare
-from doors.http import tokens
 from doors.http.access import TokenIdentity
 from doors.http.errors import HttpError, as_pool_error, json_response, render_error
 from doors.http.services import HttpCaller, HttpServices, RouteSpec, cancel_on_disconnect, identity_of, request_state
@@ -29,7 +28,7 @@ from wire.sse import STREAM_HEADERS, STREAM_TYPE, event_message
 async def read_body(request: Request, services: HttpServices) -> bytes:
     """All of the body. It counts in the budget of all bodies until the request ends.
 
-    Raises Refusal (413, 408, 400 where the peer has left) and PoolSaturated (503).
+    Raises HttpError (413, 408, 400 where the peer has left) and PoolSaturated (503).
     """
     settings = services.settings
     limit = int(settings.max_body)
@@ -70,7 +69,7 @@ def routes(services: HttpServices) -> Sequence[RouteSpec]:
     async def call(request: Request) -> Any:
         return await _call(request, services)
 
-    return [RouteSpec("/api/{method}", call, tokens.Scope.READ, ("POST",))]
+    return [RouteSpec("/api/{method}", call, Scope.READ, ("POST",))]
 
 
 async def _call(request: Request, services: HttpServices) -> Any:

@@ -135,7 +135,7 @@ def build_app(services: HttpServices, openings: Sequence[RouteSpec]) -> ASGIApp:
 
 def _route(opening: RouteSpec) -> BaseRoute:
     if opening.is_socket:
-        return WebSocketRoute(opening.path, _socket_endpoint(opening))
+        return WebSocketRoute(opening.path, opening.endpoint)
     return Route(opening.path, _endpoint(opening), methods=list(opening.methods))
 
 
@@ -148,19 +148,6 @@ def _endpoint(opening: RouteSpec) -> Callable[[Request], Awaitable[Response]]:
         except Exception as exc:  # noqa: BLE001  # whatever goes wrong is answered
             return opening.render(as_pool_error(exc, request.url.path))
         return answer
-
-    return endpoint
-
-
-def _socket_endpoint(opening: RouteSpec) -> Callable[[WebSocket], Awaitable[None]]:
-    async def endpoint(websocket: WebSocket) -> None:
-        if opening.scope is not None:
-            try:
-                identity_of(websocket).require_scope(opening.scope)
-            except HttpError as exc:
-                await websocket.send_denial_response(opening.render(exc))
-                return
-        await opening.endpoint(websocket)
 
     return endpoint
 

@@ -16,8 +16,7 @@ from hypercorn.events import Closed, Event, RawData, Updated
 from starlette.types import ASGIApp
 
 from doors.http.access import TokenIdentity
-from doors.http.anonymous import ConnectionCost, run_metered
-from doors.http.limits import Rank
+from doors.http.limits import ConnectionCost, Rank, run_metered
 from doors.http.protocol import HttpProtocol, ServerContext
 
 _DISCONNECT_TYPES = frozenset({"http.disconnect", "websocket.disconnect"})

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -25,23 +24,30 @@ def routes(services: HttpServices) -> Sequence[RouteSpec]:
 
     async def metrics(request: Request) -> Response:
         status = await services.call("status", {}, HttpCaller(identity_of(request), "metrics"))
-        registry = CollectorRegistry()
-        registry.register(_StaticCollector(families(status, services.stats)))
         encode, kind = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(registry), headers={"content-type": kind})
+        return Response(encode(_StatusCollector(status, services.stats)), headers={"content-type": kind})
 
     return [RouteSpec("/metrics", metrics, Scope.READ)]
 
 
-class _StaticCollector(Collector):
-    """Families that have been made already."""
-
-    def __init__(self, made: Iterator[Metric]) -> None:
-        self._families = list(made)
+class _StatusCollector(Collector):
+    def __init__(self, status: StatusDocument, http: HttpStats) -> None:
+        self._status = status
+        self._http = http
 
     def collect(self) -> Iterator[Metric]:
-        """Implements ``Collector.collect``."""
-        return iter(self._families)
+        """Every family with its samples."""
+        for figure in (*_POOL_METRICS, *_GATEWAY_METRICS):
+            yield _family(figure.kind, figure.name, figure.text, figure.read(self._status), figure.label)
+        for name, what in (
+            ("acquire", "From a request to its worker"),
+            ("reset", "Making a worker ready for another session"),
+            ("spawn", "From a worker's start to its readiness"),
+            ("turn", "A turn"),
+        ):
+            latency = getattr(self._status.latency, name)
+            yield _summary(f"pool_{name}_seconds", f"{what}; of the latest 1,024.", latency)
+        yield from _http_families(self._http)
 
 
 class _Metric(NamedTuple):
@@ -105,20 +111,6 @@ _GATEWAY_METRICS = (
     _Metric("gauge", "pool_uptime_seconds", "Since the supervisor's start.",
             lambda now: float(now.supervisor["uptime"])),
 )  # fmt: skip
-
-
-def families(status: StatusDocument, http: HttpStats) -> Iterator[Metric]:
-    """Every family with its samples."""
-    for figure in (*_POOL_METRICS, *_GATEWAY_METRICS):
-        yield _family(figure.kind, figure.name, figure.text, figure.read(status), figure.label)
-    for name, what in (
-        ("acquire", "From a request to its worker"),
-        ("reset", "Making a worker ready for another session"),
-        ("spawn", "From a worker's start to its readiness"),
-        ("turn", "A turn"),
-    ):
-        yield _summary(f"pool_{name}_seconds", f"{what}; of the latest 1,024.", getattr(status.latency, name))
-    yield from _http_families(http)
 
 
 def _http_families(http: HttpStats) -> Iterator[Metric]:

@@ -32,9 +32,6 @@ FIRST_MESSAGE_BYTES = 64 * 1024
 class _AmbiguousLength(h11.RemoteProtocolError):
     """Request smuggling: a body with two lengths, of which a proxy may believe the other."""
 
-    def __init__(self) -> None:
-        super().__init__("two lengths", error_status_hint=400)
-
 
 class ServerContext(WorkerContext):
     """What all connections of a server share with Hypercorn: the application, its limits, and the server's end."""
@@ -124,7 +121,7 @@ class HttpProtocol(H11Protocol):
         if size > self.config.h11_max_incomplete_size:  # h11 looks at what is incomplete only
             raise h11.RemoteProtocolError("the headers are too large", error_status_hint=431)
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
-            raise _AmbiguousLength
+            raise _AmbiguousLength("two lengths", error_status_hint=400)
         is_upgrade = any(name == b"upgrade" and value.lower() == b"websocket" for name, value in event.headers)
         if is_upgrade and self.connection.trailing_data[0]:
             raise h11.RemoteProtocolError("frames came before the handshake was answered", error_status_hint=400)

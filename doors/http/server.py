@@ -11,25 +11,64 @@ from typing import Any
 import trio
 
 from doors.http.access import TokenRegistry
-from doors.http.anonymous import ACCEPT_COST_SECONDS, AnonymousThrottle, ConnectionCost, run_metered
 from doors.http.app import build_app
-from doors.http.binding import bind, require_loopback, set_socket_options, url_of
 from doors.http.connection import HttpConnection
-from doors.http.limits import ConnectionLimiter
+from doors.http.limits import ACCEPT_COST_SECONDS, AnonymousThrottle, ConnectionCost, ConnectionLimiter, run_metered
 from doors.http.protocol import ServerContext
 from doors.http.routes import route_specs
 from doors.http.services import HttpServices
-from doors.http.settings import HttpSettings
+from doors.http.settings import HttpSettings, parse_bind, require_loopback, url_of
 from doors.http.tokens import TokenGrant, find_token_source, load_grants
+from errors import UsageError
 from gateway.caller import MethodDispatcher
 
 _BACKLOG = 256
+_SEND_BUFFER_BYTES = 512 * 1024
+"""The kernel doubles it. What it would hold by itself for a peer that does not read are some megabytes."""
+_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+"""A peer whose machine has gone is noticed after a minute."""
 _CAPACITY_RESPONSE = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
     b"content-length: 78\r\n\r\n"
     b'{"error":{"code":"saturated","message":"too many connections are open here"}}\n'
 )
 _logger = logging.getLogger("pool.http")
+
+
+def bind(text: str, token_was_made: bool) -> socket.socket:  # noqa: FBT001  # it is what the name says
+    """A socket bound there; to an address that other machines reach only where a token was chosen for it.
+
+    Raises UsageError.
+    """
+    host, port = parse_bind(text)
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as exc:
+        raise UsageError(f"http.bind: there is no address {host!r}: {exc.strerror}") from exc
+    if token_was_made:
+        require_loopback(str(address[0]), text)
+    bound = socket.socket(family, kind)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        bound.bind(address)
+    except OSError as exc:
+        bound.close()
+        raise UsageError(f"cannot listen on {text} (http.bind): {exc.strerror}") from exc
+    return bound
+
+
+def set_socket_options(sock: socket.socket, settings: HttpSettings) -> None:
+    """A connection's: answers leave at once, a peer that is there no more is noticed. Raises OSError."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE:
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    timeout = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if timeout is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, timeout, max(1, int(settings.write_stall * 1000)))
 
 
 class _ThrottledListener(trio.abc.Listener[trio.SocketStream]):

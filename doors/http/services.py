@@ -162,31 +162,22 @@ class ThrottledWarnings:
         self._logger.warning("refused: %s%s%s", kind.lower(), shown, f" (and {more} more before)" if more else "")
 
 
-class HttpStats:
-    """Counters of the HTTP port; ``/metrics`` shows them."""
+class HttpStats(msgspec.Struct):
+    """Counters of the HTTP port; ``doors.http.metrics`` says what each counts."""
 
-    def __init__(self) -> None:
-        self.connections = 0
-        """Open."""
-        self.accepted = 0
-        self.turned_away = 0
-        self.evicted = 0
-        """Connections without a token that gave way to others."""
-        self.stalled = 0
-        """Peers cut off because they did not read."""
-        self.streams = 0
-        """Open streams of events."""
-        self.streams_behind = 0
-        """Streams that were cut off with a bookmark."""
-        self.events_bytes = 0
-        self.sockets = 0
-        """Open WebSockets."""
-        self.sockets_slow = 0
-        """Those that were closed because they did not read."""
-        self.events_dropped = 0
-        """Events that slow WebSockets have lost."""
-        self.requests: Counter[int] = Counter()
-        """By status."""
+    connections: int = 0
+    accepted: int = 0
+    turned_away: int = 0
+    evicted: int = 0
+    stalled: int = 0
+    streams: int = 0
+    streams_behind: int = 0
+    events_bytes: int = 0
+    sockets: int = 0
+    sockets_slow: int = 0
+    events_dropped: int = 0
+    requests: dict[int, int] = msgspec.field(default_factory=Counter)
+    """By status."""
 
 
 _STATUS_SECONDS = 1.0
@@ -271,13 +262,13 @@ class RequestState:
 
 
 def request_state(connection: HTTPConnection) -> RequestState:
-    """The visit that a request belongs to."""
+    """What is known of a request."""
     visit: RequestState = connection.scope["state"]["visit"]
     return visit
 
 
 def identity_of(connection: HTTPConnection) -> TokenIdentity:
-    """Who asks. Raises Refusal (401) where no token was shown."""
+    """Who asks. Raises HttpError (401) where no token was shown."""
     visit = request_state(connection)
     if visit.identity is None:
         assert visit.auth_error is not None  # noqa: S101  # the gate leaves one of the two
@@ -298,7 +289,7 @@ Endpoint = Callable[[Any], Awaitable[Any]]
 
 
 class RouteSpec(NamedTuple):
-    """One route. ``scope`` None: no token is needed."""
+    """One route. ``scope`` None: no token is needed; a WebSocket has none, and looks at tokens itself."""
 
     path: str
     endpoint: Endpoint

@@ -1,4 +1,4 @@
-"""The ``[http]`` settings, and which host names and origins the server accepts. Pure.
+"""The ``[http]`` settings, addresses, and which host names and origins the server accepts. Pure.
 
 A page of another site that points its own name at this server (DNS rebinding) sends that name as the host; a page that
 calls across sites sends its own as the origin. Neither can choose what the browser writes there.
@@ -7,10 +7,11 @@ calls across sites sends its own as the origin. Neither can choose what the brow
 import ipaddress
 import re
 from collections.abc import Callable, Collection
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from errors import UsageError
 from wire.units import AtLeastKiB, ByteCount, NonNegativeInt, PositiveInt, PositiveSeconds, Seconds
 
 
@@ -128,9 +129,35 @@ def _parse_origin(text: str) -> tuple[str, str, str] | None:
     return scheme, match[1].rstrip("."), match[2] or _DEFAULT_PORTS[scheme]
 
 
+def parse_bind(text: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT`` or ``[IPV6]:PORT``. Raises UsageError."""
+    host, colon, port = text.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    inner = host[1:-1] if is_bracketed else host
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
+    if not (colon and inner and is_port) or (":" in inner) is not is_bracketed:
+        raise UsageError(f'must be an address and a port such as "127.0.0.1:8765" or "[::1]:8765", not {text!r}')
+    return inner, int(port)
+
+
 def is_loopback(address: str) -> bool:
     """Whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
         return address == "localhost"
+
+
+def require_loopback(host: str, text: str) -> None:
+    """Raise UsageError where other machines reach ``host``, which ``text`` in the settings names."""
+    if not is_loopback(host):
+        raise UsageError(
+            f"http.bind is {text}, which other machines can reach: set http.token_file (or http.token) to a token "
+            "of your choice first, or bind 127.0.0.1"
+        )
+
+
+def url_of(address: tuple[Any, ...]) -> str:
+    """What to type into a browser for a socket's address."""
+    host, port = address[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -7,8 +7,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from doors.http.binding import parse_bind
-from doors.http.settings import HttpSettings, HttpToken, host_name, is_origin
+from doors.http.settings import HttpSettings, HttpToken, host_name, is_origin, parse_bind
 from errors import UsageError
 from wire.files import replace_file
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from doors.http import anonymous, api, events, metrics, routes
+from doors.http import api, events, limits, metrics, routes
 from doors.http.server import HttpServer
 from doors.http.settings import HttpSettings
 from gateway.caller import MethodDispatcher
@@ -77,8 +77,8 @@ async def open_door(
 
     Connections without a token may cost as much as the test makes of them: ``test_limits`` holds what they may.
     """
-    monkeypatch.setattr(anonymous, "BURST_SECONDS", 1000.0)
-    monkeypatch.setattr(anonymous, "FREE_READS", 10**6)
+    monkeypatch.setattr(limits, "BURST_SECONDS", 1000.0)
+    monkeypatch.setattr(limits, "FREE_READS", 10**6)
     monkeypatch.setattr(routes, "DOORS", (api.health_routes, metrics.routes, api.routes, events.routes))
 
     async def open_it(stands_behind: MethodDispatcher | None = None, **changes: Any) -> Door:

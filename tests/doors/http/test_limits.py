@@ -9,17 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from doors.http.anonymous import (
+from doors.http.connection import ReceiveQueue
+from doors.http.limits import (
     BURST_SECONDS,
     CPU_SHARE,
     FREE_READS,
     READ_PAUSE_SECONDS,
     AnonymousThrottle,
     ConnectionCost,
+    ConnectionLimiter,
+    CpuBudget,
+    Rank,
+    RateLimiter,
     run_metered,
 )
-from doors.http.connection import ReceiveQueue
-from doors.http.limits import ConnectionLimiter, CpuBudget, Rank, RateLimiter
 
 
 def test_strangers_give_way_before_those_who_rest_and_the_busy_never() -> None:

@@ -11,9 +11,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from doors.http.binding import bind, parse_bind, url_of
-from doors.http.server import HttpServer
-from doors.http.settings import HttpSettings
+from doors.http.server import HttpServer, bind
+from doors.http.settings import HttpSettings, parse_bind, url_of
 from errors import UsageError
 from tests.doors.http.conftest import Door, Open
 from tests.doors.http.peer import GET, POST, TOKEN, HttpPeer, answer_to
