@@ -17,6 +17,7 @@ from doors.websocket.events import OutboundEvent
 from doors.websocket.frames import RequestFrame, SocketLimits, encode_answer, encode_error, encode_event, error_shape
 from doors.websocket.gateway_methods import health_summary
 from doors.websocket.handshake import (
+    ROLE,
     Accept,
     Action,
     CloseCode,
@@ -27,9 +28,8 @@ from doors.websocket.handshake import (
     SocketMachine,
 )
 from doors.websocket.hub import EventHub
-from doors.websocket.method_request import ConnectionContext, MethodRequest
 from doors.websocket.methods import METHODS, dispatch
-from doors.websocket.peer import SocketSubscriptions, presence_entry
+from doors.websocket.peer import MethodRequest, SocketSubscriptions, presence_entry
 from doors.websocket.sender import FrameSender
 from doors.websocket.translator import EVENT_NAMES
 from errors import PoolError, PoolSaturated
@@ -62,7 +62,6 @@ class SocketConnection:
         self._sender = FrameSender(peer.send_messages, socket.send, int(limits.buffered_bytes), share)
         self._handshake: HandshakeResult | None = None
         self._subscriptions = SocketSubscriptions()
-        self._context = ConnectionContext(services, hub.presence, self._subscriptions)
         self.presence: dict[str, Any] = {}
         """Implements ``HubListener.presence``."""
         self._event_seq = 0
@@ -150,7 +149,7 @@ class SocketConnection:
                 "stateVersion": {"presence": 0, "health": 0},
                 "uptimeMs": int((time.time() - self._services.started_at) * 1000),
             },
-            "auth": {"role": admission.role, "scopes": admission.scopes},
+            "auth": {"role": ROLE, "scopes": admission.scopes},
             "policy": {
                 "maxPayload": int(self._services.settings.max_body),
                 "maxBufferedBytes": int(self._limits.buffered_bytes),
@@ -179,7 +178,14 @@ class SocketConnection:
         try:
             self._charge(len(frame.params))
             self._services.check_rate(self._handshake.owner.rate_key)
-            request = MethodRequest(self._context, self._handshake.identity, frame.id, say)
+            request = MethodRequest(
+                self._services,
+                self._handshake.identity,
+                frame.id,
+                presence=self._hub.presence,
+                subscriptions=self._subscriptions,
+                send_interim=say,
+            )
             return encode_answer(frame.id, await dispatch(frame.method, frame.params, request))
         except PoolError as exc:
             return encode_error(frame.id, error_shape(exc))

@@ -19,11 +19,11 @@ from doors.websocket.frames import (
 )
 from errors import PoolError, PoolSaturated, UsageError
 from wire.framing import DECODE_ERRORS
-from wire.states import IllegalTransition
 
 PROTOCOLS = (4, 3)
 """The best first."""
-_ROLE = "operator"
+ROLE = "operator"
+"""What every peer is to the gateway."""
 _SCOPE_NAMES = {"operator.read": Scope.READ, "operator.write": Scope.WRITE, "operator.admin": Scope.ADMIN}
 _APPROVALS_SCOPE = "operator.approvals"
 
@@ -73,11 +73,6 @@ class HandshakeResult(NamedTuple):
     client: ClientInfo
 
     @property
-    def role(self) -> str:
-        """What the peer is to the gateway."""
-        return _ROLE
-
-    @property
     def scopes(self) -> list[str]:
         """What it may do, in the protocol's words."""
         granted = [name for name, scope in _SCOPE_NAMES.items() if scope <= self.identity.scope]
@@ -97,7 +92,7 @@ class _Connect(msgspec.Struct, rename="camel"):
 
     min_protocol: int
     max_protocol: int
-    role: str = _ROLE
+    role: str = ROLE
     scopes: list[str] = []
     auth: _Auth | None = None
     device: _Device | None = None
@@ -117,8 +112,8 @@ def accept_connect(
     except DECODE_ERRORS as exc:
         raise ConnectRefused(f"bad parameters for connect: {exc}") from exc
     protocol = _choose_protocol(wish)
-    if wish.role != _ROLE:
-        raise ConnectRefused(f"there is nothing here for the role {wish.role[:50]!r}; connect as {_ROLE}")
+    if wish.role != ROLE:
+        raise ConnectRefused(f"there is nothing here for the role {wish.role[:50]!r}; connect as {ROLE}")
     if wish.device is not None and wish.device.nonce not in (None, nonce):
         raise ConnectRefused("the device's nonce is not this connection's; sign the one of connect.challenge")
     owner = _identify(wish.auth or _Auth(), known, authenticate)
@@ -167,35 +162,6 @@ class SocketPhase(Enum):
     """It makes requests and hears of runs."""
     ENDED = auto()
     """Nothing it sends counts any more."""
-
-
-class SocketStimulus(Enum):
-    """What moves it."""
-
-    ACCEPTED = auto()
-    REFUSED = auto()
-    REQUEST = auto()
-    PROTOCOL_ERROR = auto()
-    """What came is no request, or cannot be answered."""
-    CONNECT_TIMEOUT = auto()
-    """No ``connect`` in time."""
-    GOING_AWAY = auto()
-    """The server ends."""
-
-
-_TRANSITIONS = {
-    (SocketPhase.CHALLENGED, SocketStimulus.ACCEPTED): SocketPhase.OPEN,
-    (SocketPhase.CHALLENGED, SocketStimulus.REFUSED): SocketPhase.ENDED,
-    (SocketPhase.CHALLENGED, SocketStimulus.PROTOCOL_ERROR): SocketPhase.ENDED,
-    (SocketPhase.CHALLENGED, SocketStimulus.CONNECT_TIMEOUT): SocketPhase.ENDED,
-    (SocketPhase.CHALLENGED, SocketStimulus.GOING_AWAY): SocketPhase.ENDED,
-    (SocketPhase.OPEN, SocketStimulus.REQUEST): SocketPhase.OPEN,
-    (SocketPhase.OPEN, SocketStimulus.PROTOCOL_ERROR): SocketPhase.ENDED,
-    (SocketPhase.OPEN, SocketStimulus.CONNECT_TIMEOUT): SocketPhase.OPEN,
-    (SocketPhase.OPEN, SocketStimulus.GOING_AWAY): SocketPhase.ENDED,
-    (SocketPhase.ENDED, SocketStimulus.CONNECT_TIMEOUT): SocketPhase.ENDED,
-    (SocketPhase.ENDED, SocketStimulus.GOING_AWAY): SocketPhase.ENDED,
-}
 
 
 class SendFrame(NamedTuple):
@@ -253,46 +219,34 @@ class SocketMachine:
         if self.phase is SocketPhase.ENDED:
             return []
         if text is None:
-            return self._close(SocketStimulus.PROTOCOL_ERROR, CloseCode.NO_TEXT, "frames are JSON text")
+            return self._close(CloseCode.NO_TEXT, "frames are JSON text")
         return self._connect(text) if self.phase is SocketPhase.CHALLENGED else self._request(text)
 
     def on_connect_timeout(self) -> list[Action]:
         """The time for ``connect`` is over."""
-        if self.phase is SocketPhase.CHALLENGED:
-            return self._close(SocketStimulus.CONNECT_TIMEOUT, CloseCode.POLICY, "no connect in time")
-        self._transition(SocketStimulus.CONNECT_TIMEOUT)
-        return []
+        return self._close(CloseCode.POLICY, "no connect in time") if self.phase is SocketPhase.CHALLENGED else []
 
     def on_shutdown(self) -> list[Action]:
         """The server ends."""
-        was_open, is_over = self.phase is SocketPhase.OPEN, self.phase is SocketPhase.ENDED
-        self._transition(SocketStimulus.GOING_AWAY)
+        if self.phase is SocketPhase.ENDED:
+            return []
         word = SendFrame(encode_event("shutdown", b'{"reason":"the supervisor ends"}'))
-        return (
-            [] if is_over else [*([word] if was_open else []), CloseSocket(CloseCode.GOING_AWAY, "the supervisor ends")]
-        )
+        words = [word] if self.phase is SocketPhase.OPEN else []
+        return [*words, *self._close(CloseCode.GOING_AWAY, "the supervisor ends")]
 
     def answered(self, request_id: str) -> None:
         """A request has had its last answer: its id may be used again."""
         self._in_flight.remove(request_id)
 
-    # --- moves --------------------------------------------------------------------------------------------------------
-
-    def _transition(self, stimulus: SocketStimulus) -> None:
-        after = _TRANSITIONS.get((self.phase, stimulus))
-        if after is None:
-            raise IllegalTransition(f"{stimulus.name} in {self.phase.name}")
-        self.phase = after
-
-    def _close(self, stimulus: SocketStimulus, code: int, reason: str) -> list[Action]:
-        self._transition(stimulus)
+    def _close(self, code: int, reason: str) -> list[Action]:
+        self.phase = SocketPhase.ENDED
         return [CloseSocket(code, reason)]
 
     # --- the first frame ----------------------------------------------------------------------------------------------
 
     def _connect(self, text: str) -> list[Action]:
         if len(text) > self._limits.first_frame_bytes or len(text.encode()) > self._limits.first_frame_bytes:
-            return self._close(SocketStimulus.PROTOCOL_ERROR, CloseCode.TOO_LARGE, "the first frame is too large")
+            return self._close(CloseCode.TOO_LARGE, "the first frame is too large")
         try:
             frame = read_frame(text)
         except MalformedFrame as exc:
@@ -305,12 +259,11 @@ class SocketMachine:
             )
         except ConnectRefused as exc:
             return self._reject_connect(frame.id, exc)
-        self._transition(SocketStimulus.ACCEPTED)
+        self.phase = SocketPhase.OPEN
         return [Accept(frame.id, admission)]
 
     def _reject_connect(self, request_id: str | None, refusal: ConnectRefused) -> list[Action]:
-        ending = self._close(SocketStimulus.REFUSED, refusal.close_code, refusal.message)
-        return [*_error_reply(request_id, refusal), *ending]
+        return [*_error_reply(request_id, refusal), *self._close(refusal.close_code, refusal.message)]
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -319,7 +272,6 @@ class SocketMachine:
             frame = read_frame(text)
         except MalformedFrame as exc:
             return self._reject_frame(exc)
-        self._transition(SocketStimulus.REQUEST)
         try:
             self._check(frame)
         except PoolError as exc:
@@ -341,8 +293,7 @@ class SocketMachine:
         self._consecutive_invalid += 1
         answer = _error_reply(refusal.request_id, refusal)
         if not answer or self._consecutive_invalid > self._limits.max_refused:
-            return [*answer, *self._close(SocketStimulus.PROTOCOL_ERROR, CloseCode.POLICY, refusal.message)]
-        self._transition(SocketStimulus.REQUEST)
+            return [*answer, *self._close(CloseCode.POLICY, refusal.message)]
         return answer
 
 

@@ -9,11 +9,10 @@ import msgspec
 
 from doors.http.errors import HttpError
 from doors.http.tokens import Scope
-from doors.websocket import cron_methods as cron
 from doors.websocket import gateway_methods as gateway
 from doors.websocket import run_methods as runs
 from doors.websocket import session_methods as sessions
-from doors.websocket.method_request import MethodRequest, NoMethodParams
+from doors.websocket.peer import MethodRequest, NoMethodParams
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
 
@@ -58,7 +57,7 @@ METHODS: Mapping[str, Method] = {
     "agents.list": Method(Scope.READ, NoMethodParams, gateway.agents),
     "models.list": Method(Scope.READ, gateway.ModelsParams, gateway.models),
     "system-presence": Method(Scope.READ, NoMethodParams, gateway.presence),
-    "cron.list": Method(Scope.READ, cron.CronParams, cron.list_jobs, _CRON_IGNORED),
+    "cron.list": Method(Scope.READ, gateway.CronParams, gateway.list_jobs, _CRON_IGNORED),
     "logs.tail": Method(Scope.ADMIN, gateway.LogParams, gateway.logs),
     "config.get": Method(Scope.ADMIN, NoMethodParams, gateway.config),
     "exec.approval.resolve": Method(None, gateway.ApprovalResolveParams, gateway.resolve),

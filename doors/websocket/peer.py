@@ -1,12 +1,16 @@
-"""One connection's entry in ``system-presence``, and its event subscriptions. Pure."""
+"""One connection as the methods of the protocol see it: its presence, its event subscriptions, a request of it."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum, auto
 from itertools import islice
 from typing import Any
 
+import msgspec
+
+from doors.http.access import TokenIdentity
+from doors.http.services import HttpCaller, HttpServices
 from doors.websocket.frames import milliseconds
-from doors.websocket.handshake import HandshakeResult
+from doors.websocket.handshake import ROLE, HandshakeResult
 from errors import PoolSaturated
 from wire.messages import omit_none
 
@@ -17,14 +21,14 @@ def presence_entry(admission: HandshakeResult, connected_at: float) -> dict[str,
     """The entry of one connection. A client's facts about itself are unchecked, and bounded."""
     client = admission.client
     host = client.display_name or client.id or "a client"
-    mode = client.mode or "operator"
+    mode = client.mode or ROLE
     return {
         "host": host,
         "mode": mode,
         "reason": "connect",
         "text": f"{host} ({mode})",
         "ts": milliseconds(connected_at),
-        "roles": [admission.role],
+        "roles": [ROLE],
         "scopes": admission.scopes,
         **omit_none(
             version=client.version,
@@ -94,3 +98,54 @@ class SocketSubscriptions:
         if audience is Audience.MESSAGES:
             return session in self._messages
         return {Audience.ALL: True, Audience.APPROVERS: self.approves, Audience.SESSIONS: self.sessions}[audience]
+
+
+Params = dict[str, Any]
+
+
+class NoMethodParams(msgspec.Struct):
+    """A method without parameters."""
+
+
+class MethodRequest:
+    """One request of a WebSocket as the protocol's methods get it.
+
+    ``presence``: the entries of all connections; ``send_interim`` sends an answer before the last one; ``ignored``:
+    parameters that have no effect here.
+    """
+
+    def __init__(
+        self,
+        services: HttpServices,
+        identity: TokenIdentity,
+        request_id: str,
+        *,
+        presence: Callable[[], list[dict[str, Any]]],
+        subscriptions: SocketSubscriptions,
+        send_interim: Callable[[Any], Awaitable[None]],
+    ) -> None:
+        self.services = services
+        self.presence = presence
+        self.subscriptions = subscriptions
+        self.identity = identity
+        self.ignored: list[str] = []
+        self.send_interim = send_interim
+        self._caller = HttpCaller(identity, request_id)
+
+    async def call(self, method: str, params: Params | None = None) -> Any:
+        """Run a method of the control socket, whose parameters that are None are left out. Raises PoolError."""
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        return await self.call_with_nulls(method, given)
+
+    async def call_with_nulls(self, method: str, params: Params) -> Any:
+        """The same for a method whose parameters give None a meaning."""
+        return await self.services.call(method, params, self._caller)
+
+    async def default_agent(self) -> str:
+        """Which agent a message is for that names none."""
+        agents = await self.call("agents.list")
+        return next(str(agent.name) for agent in agents if agent.is_default)
+
+    def with_ignored(self, payload: Params) -> Params:
+        """The payload, with what was asked for in vain."""
+        return {**payload, "ignored": self.ignored} if self.ignored else payload

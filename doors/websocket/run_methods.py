@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from doors.websocket.frames import milliseconds
-from doors.websocket.method_request import MethodRequest, Params
+from doors.websocket.peer import MethodRequest, Params
 from doors.websocket.session_ref import ConversationMembers, named_session, resolve_conversation
 from errors import UsageError, error_from_wire
 from gateway.runs.registry import UnknownRun

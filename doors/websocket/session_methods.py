@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from doors.websocket.frames import milliseconds
-from doors.websocket.method_request import MethodRequest, NoMethodParams, Params
+from doors.websocket.peer import MethodRequest, NoMethodParams, Params
 from errors import UsageError
 from gateway.requests import Label, ModelName, SessionKeyText
 from gateway.sessions.admin import SessionView

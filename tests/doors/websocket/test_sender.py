@@ -15,10 +15,9 @@ from doors.budgets import OutputBudget, OutputShare
 from doors.http.services import HttpServices
 from doors.websocket import hub as hub_module
 from doors.websocket.events import OutboundEvent
-from doors.websocket.frame_queue import EnqueueResult, FrameQueue
 from doors.websocket.frames import SocketLimits
 from doors.websocket.hub import EventHub
-from doors.websocket.sender import FrameSender
+from doors.websocket.sender import EnqueueResult, FrameQueue, FrameSender
 
 # --- the queue -------------------------------------------------------------------------------------------------------
 
