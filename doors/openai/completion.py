@@ -66,14 +66,6 @@ class UnansweredRuns:
 _LONGEST_WAIT_MS = 86_400_000
 
 
-class CompletionJob(NamedTuple):
-    """What is asked, by whom, and where."""
-
-    request: ModelInput
-    session_ref: SessionRef
-    identity: TokenIdentity
-
-
 class CompletionRun:
     """One answer; used once."""
 
@@ -83,15 +75,20 @@ class CompletionRun:
         forgetting: EphemeralSessions,
         schemas: SchemaChecker,
         unanswered: UnansweredRuns,
-        question: CompletionJob,
+        *,
+        request: ModelInput,
+        session_ref: SessionRef,
+        identity: TokenIdentity,
     ) -> None:
         self._services = services
         self._ephemeral_sessions = forgetting
         self._schemas = schemas
         self._unanswered = unanswered
-        self._request, self._session_ref, self._identity = question
-        self._run_id = self._session_ref.run
-        self.answer_options: AnswerOptions = self._request.answer
+        self._request = request
+        self._session_ref = session_ref
+        self._identity = identity
+        self._run_id = session_ref.run
+        self.answer_options: AnswerOptions = request.answer
 
     async def answer(self, receive: Receive, take: PushHandler | None = None) -> RunOutcome | None:
         """The outcome of a run that has ended well; None where the peer has left. ``take`` gets its events.

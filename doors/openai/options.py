@@ -6,7 +6,7 @@ same holds for choices and formats.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -25,14 +25,14 @@ _CHOICES = "auto, none, required, a function or allowed_tools"
 class FunctionTool(msgspec.Struct, frozen=True):
     """A function of the client; ``parameters`` is a JSON schema."""
 
-    name: str
-    description: str = ""
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    description: str | None = None
     parameters: dict[str, Any] | None = None
 
     def as_client_tool(self) -> dict[str, Any]:
         """As the method ``prompt`` takes it."""
         schema = self.parameters or {"type": "object", "properties": {}}
-        return {"name": self.name, "description": self.description, "parameters": schema}
+        return {"name": self.name, "description": self.description or "", "parameters": schema}
 
 
 class ToolSelection(NamedTuple):

@@ -60,18 +60,10 @@ class ChatMessage(msgspec.Struct, frozen=True):
     tool_call_id: str = ""
 
 
-class FunctionDefinition(msgspec.Struct, frozen=True):
-    """A function for the model; ``parameters`` is a JSON schema."""
-
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-
-
 class ChatTool(msgspec.Struct, frozen=True):
     """A tool of the client."""
 
-    function: FunctionDefinition
+    function: FunctionTool
     type: Literal["function"] = "function"
 
 
@@ -234,9 +226,7 @@ class ModelInput(NamedTuple):
 
 def chat_input(chat: ChatRequest) -> ModelInput:
     """The input of a request for a completion. Raises UsageError."""
-    functions = [tool.function for tool in chat.tools or ()]
-    tools = [FunctionTool(each.name, each.description or "", each.parameters) for each in functions]
-    choice = apply_tool_choice(tools, chat.tool_choice)
+    choice = apply_tool_choice([tool.function for tool in chat.tools or ()], chat.tool_choice)
     answer = AnswerOptions(
         json=parse_response_format(chat.response_format, "response_format"),
         must_call=choice.must_call,

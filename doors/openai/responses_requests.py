@@ -159,4 +159,4 @@ def _tool(given: ResponseTool, number: int) -> FunctionTool:
         raise UsageError(f"{where}: {text}", param=f"{where}.type")
     if not given.name:
         raise UsageError(f"{where}: a function has a name", param=f"{where}.name")
-    return FunctionTool(given.name, given.description or "", given.parameters)
+    return FunctionTool(given.name, given.description, given.parameters)
