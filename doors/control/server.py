@@ -5,6 +5,7 @@ import os
 import pwd
 import socket
 import stat
+import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -12,7 +13,6 @@ from pathlib import Path
 import trio
 
 from doors.budgets import InputBudget, OutputBudget
-from doors.control.client_socket import peer_credentials
 from doors.control.connection import Budgets, ControlConnection, ControlLimits
 from doors.control.frames import encode_error
 from doors.locations import AlreadyRunning, check_socket_path, make_private_dir
@@ -20,6 +20,7 @@ from errors import PoolError, PoolSaturated, UsageError
 from gateway.caller import MethodDispatcher
 
 _BACKLOG = 128
+_UCRED = struct.Struct("3i")
 _logger = logging.getLogger("pool.control")
 
 
@@ -88,7 +89,9 @@ class ControlServer:
             self._open -= 1
 
     async def _serve(self, sock: socket.socket) -> None:
-        _pid, uid = peer_credentials(sock)  # where the system cannot tell, the socket's mode keeps others out
+        uid = os.geteuid()  # where the system cannot tell, the socket's mode keeps others out
+        if hasattr(socket, "SO_PEERCRED"):
+            _pid, uid, _gid = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
         if uid not in self._names:
             _logger.warning("refused a connection of uid %s", uid)
             _refuse(sock, UsageError("this supervisor serves another user"))

@@ -3,6 +3,7 @@
 import socket
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -23,7 +24,8 @@ async def test_only_the_owner_may_use_the_socket(path: Path) -> None:
 async def test_a_peer_of_another_user_is_turned_away(
     connect: Connect, methods: FakeMethods, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "peer_credentials", lambda _socket: (1, 54_321))
+    credentials = SimpleNamespace(size=server._UCRED.size, unpack=lambda _bytes: (1, 54_321, 1))
+    monkeypatch.setattr(server, "_UCRED", credentials)
     peer = await connect()
     assert "another user" in (await peer.refusal())[2]
     assert await peer.hear() is None
