@@ -1,20 +1,20 @@
 """What the bundled worker costs: to the first ping, to resume a long session, a prompt, fifty commands that wait."""
 
 import contextlib
-import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 import psutil
 
 from agent.sanitize import SanitizeRules, sanitize
-from benchmarks.harness import Result, result
+from benchmarks.harness import Result, median, result, timed
+from benchmarks.programs import AGENT, Program, program
+from benchmarks.promises import Promise
 from wire.entries import MessageEntry, SessionHeader, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 from wire.transcript import TranscriptWriter, read_entries
 
@@ -23,13 +23,14 @@ _ROUNDS = 7
 _PROMPTS = 100
 _COMMANDS = 50
 _IDLE_SECONDS = 3.0
+_ON_DISK = (*AGENT[:-1], "--session-dir")
 
 
 def run() -> list[Result]:
     with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
         path = Path(place, "long.jsonl")
         _write_long_transcript(path)
-        first_ping("--no-session")  # bytecode, and the disk's cache
+        _first_ping()  # bytecode, and the disk's cache
         return [*_starting(path), *_answering(place), _idling()]
 
 
@@ -37,54 +38,29 @@ def run() -> list[Result]:
 
 
 def _starting(path: Path) -> list[Result]:
-    bare = _median_ms(_bare_imports)
+    bare = (_median_ms(_bare_imports), "ms python importing trio and msgspec")
+    read = (_median_ms(lambda: timed(lambda: list(read_entries(path)))), "ms reading the transcript")
+    switch = _median_ms(lambda: _switch(path))
     messages = [entry.message for entry in read_entries(path) if isinstance(entry, MessageEntry)]
+    clean = _median_ms(lambda: timed(lambda: sanitize(messages, SanitizeRules())))
     return [
-        result(
-            "agent: spawn to first ping",
-            _median_ms(lambda: first_ping("--no-session")),
-            "ms",
-            baseline=bare,
-            baseline_name="ms python importing trio and msgspec",
-            at_most=150.0,
-        ),
-        result(
-            f"agent: switch to a session of {_MESSAGES:,} messages",
-            _median_ms(lambda: _switch(path)),
-            "ms",
-            baseline=_median_ms(lambda: _timed(lambda: list(read_entries(path)))),
-            baseline_name="ms reading the transcript",
-            at_most=300.0,
-        ),
-        result(
-            f"agent: cleaning {_MESSAGES:,} messages for a model",
-            _median_ms(lambda: _timed(lambda: sanitize(messages, SanitizeRules()))),
-            "ms",
-        ),
+        result("p50", _median_ms(_first_ping), "ms", promise=Promise.FIRST_PING, beside=bare, at_most=150.0),
+        result(f"agent: switch to a session of {_MESSAGES:,} messages", switch, "ms", beside=read, at_most=300.0),
+        result(f"agent: cleaning {_MESSAGES:,} messages for a model", clean, "ms"),
     ]
 
 
 def _answering(place: str) -> list[Result]:
-    memory, disk = (
-        statistics.median(prompts(*flags) * 1000 for _ in range(3))
-        for flags in (("--no-session",), ("--session-dir", place))
-    )
-    return [
-        result(
-            "agent: a prompt with one tool call, on disk",
-            disk,
-            "ms",
-            baseline=memory,
-            baseline_name="ms without a transcript",
-        )
-    ]
+    memory, disk = (median([_prompt(command) * 1000 for _ in range(3)]) for command in (AGENT, (*_ON_DISK, place)))
+    name = "agent: a prompt with one tool call, on disk"
+    return [result(name, disk, "ms", beside=(memory, "ms without a transcript"))]
 
 
 def _idling() -> Result:
     """Of a worker with many commands in the background that say nothing: nothing may be asked again and again."""
     call = 'TOOL:exec {"command":"exec sleep 600","background":true} '
-    with worker("--no-session") as process:
-        ask(process, "prompt", text=f"{call * _COMMANDS} PARALLEL ECHO:begun")
+    with program(AGENT) as process:
+        _ask(process, "prompt", text=f"{call * _COMMANDS} PARALLEL ECHO:begun")
         assert len(psutil.Process(process.pid).children()) == _COMMANDS
         before = _processor_seconds(process.pid)
         time.sleep(_IDLE_SECONDS)
@@ -103,66 +79,42 @@ def _processor_seconds(pid: int) -> float:
 
 
 def _switch(path: Path) -> float:
-    with worker("--session-dir", str(path.parent)) as process:
-        ask(process, "ping")
-        return _timed(lambda: ask(process, "switch_session", session_file=str(path)))
+    with program((*_ON_DISK, str(path.parent))) as process:
+        _ask(process, "ping")
+        return timed(lambda: _ask(process, "switch_session", session_file=str(path)))
 
 
 def _bare_imports() -> float:
-    return _timed(lambda: subprocess.run([sys.executable, "-P", "-c", "import trio, msgspec"], check=True))
-
-
-def _timed(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
+    return timed(lambda: subprocess.run([sys.executable, "-P", "-c", "import trio, msgspec"], check=True))
 
 
 def _median_ms(once: Callable[[], float]) -> float:
-    return statistics.median(once() * 1000 for _ in range(_ROUNDS))
+    return median([once() * 1000 for _ in range(_ROUNDS)])
 
 
 # --- talking to one ---------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def worker(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
-    command = [sys.executable, "-P", "-m", "agent", "--mode", "rpc", *arguments]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    ) as process:
-        yield process
-        assert process.stdin
-        process.stdin.close()
-        process.wait(10)
+def _ask(process: Program, method: str, **params: object) -> None:
+    process.say(msgspec.json.encode({"id": "1", "method": method, "params": params}) + b"\n")
+    answer = process.wait_for(b'{"id":"1"')
+    assert b'"error":{' not in answer, answer
 
 
-def ask(process: "subprocess.Popen[bytes]", method: str, **params: object) -> None:
-    assert process.stdin
-    assert process.stdout
-    process.stdin.write(msgspec.json.encode({"id": "1", "method": method, "params": params}) + b"\n")
-    process.stdin.flush()
-    for line in process.stdout:
-        if line.startswith(b'{"id":"1"'):
-            assert b'"error":{' not in line, line
-            return
-    raise AssertionError("the worker ended")
-
-
-def first_ping(*arguments: str) -> float:
+def _first_ping() -> float:
     begun = time.perf_counter()
-    with worker(*arguments) as process:
-        ask(process, "ping")
+    with program(AGENT) as process:
+        _ask(process, "ping")
         return time.perf_counter() - begun
 
 
-def prompts(*arguments: str) -> float:
+def _prompt(command: Sequence[str]) -> float:
     """Seconds that one prompt takes."""
-    with worker(*arguments) as process:
-        ask(process, "prompt", text="warm")
+    with program(command) as process:
+        _ask(process, "prompt", text="warm")
         begun = time.perf_counter()
         for _ in range(_PROMPTS):
-            ask(process, "prompt", text='TOOL:read {"path":"none"}')
+            _ask(process, "prompt", text='TOOL:read {"path":"none"}')
         return (time.perf_counter() - begun) / _PROMPTS
 
 

@@ -51,8 +51,7 @@ async def _measure(command: str, slow_command: str, size: float) -> list[Result]
             f"exec: {_LINES:,} lines ({size:.1f} MiB)",
             median(ours) * 1000,
             "ms",
-            baseline=median(bare) * 1000,
-            baseline_name="ms bare read of the same command",
+            beside=(median(bare) * 1000, "ms bare read of the same command"),
             ratio_at_most=2.0,
         ),
         result("exec: growth of RSS by all that", grown, "MiB", at_most=5.0),
@@ -83,10 +82,8 @@ def _caller(registry: ProcessRegistry) -> Callable[[str], Awaitable[tuple[float,
 
 def _bare(command: str) -> float:
     start = time.perf_counter()
-    process = subprocess.Popen(["/bin/bash", "-c", command], stdout=subprocess.PIPE, bufsize=0)
-    assert process.stdout is not None
-    while os.read(process.stdout.fileno(), _READ_BYTES):
-        pass
-    process.wait()
-    process.stdout.close()
+    with subprocess.Popen(["/bin/bash", "-c", command], stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdout is not None
+        while os.read(process.stdout.fileno(), _READ_BYTES):
+            pass
     return time.perf_counter() - start

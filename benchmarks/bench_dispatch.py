@@ -5,13 +5,13 @@ session and sends it a ``ping``, which a bare loop answers, as a bare loop calls
 so that all see the same machine. What of ours is the choice of the worker shows beside calls to one that is held.
 """
 
-import os
 import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -23,6 +23,7 @@ import trio_parallel  # type: ignore[import-untyped]  # it has no types
 
 from benchmarks import stream_worker
 from benchmarks.harness import Result, median, result
+from benchmarks.programs import on_one_cpu
 from benchmarks.promises import Promise
 from pool import LocalLauncher, Pool, PoolSettings
 from profiles import AgentSettings, CapabilityProfile, ProfilesSettings, build_profile
@@ -32,6 +33,8 @@ _ROUNDS = 20
 _CALLS = 50
 _OURS = "pool"
 _HELD = "pool, worker held"
+_OTHERS = ("anyio.to_process", "trio-parallel", "loky", "concurrent.futures")
+_judge = partial(result, promise=Promise.DISPATCH)
 _WORKER = [sys.executable, "-P", str(Path(stream_worker.__file__))]
 
 
@@ -44,57 +47,31 @@ class _Figures(NamedTuple):
 
 def run() -> list[Result]:
     free = trio.run(_measure)
-    cpus = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cpus)})
-    try:
+    with on_one_cpu():
         pinned = trio.run(_measure)
-    finally:
-        os.sched_setaffinity(0, cpus)
+    held = (pinned[_HELD].microseconds, "us worker held")
+    name = "a call, one CPU, p50, beside the worker held all the time"
     return [
         *_calls("a call, free CPUs, p50", free),
         *_calls("a call, one CPU, p50", pinned),
-        _beside_held(pinned),
+        _judge(name, pinned[_OURS].microseconds, "us", beside=held),
         *_rates(free),
     ]
 
 
 def _calls(name: str, figures: Mapping[str, _Figures]) -> list[Result]:
-    ours = figures[_OURS].microseconds
+    ours, others = figures[_OURS].microseconds, {other: figures[other].microseconds for other in _OTHERS}
     return [
-        result(
-            f"{name}, beside {other}",
-            ours,
-            "us",
-            promise=Promise.DISPATCH,
-            baseline=theirs.microseconds,
-            baseline_name=f"us {other}",
-            ratio_at_most=1.0,
-        )
-        for other, theirs in figures.items()
-        if other not in (_OURS, _HELD)
+        _judge(f"{name}, beside {other}", ours, "us", beside=(theirs, f"us {other}"), ratio_at_most=1.0)
+        for other, theirs in others.items()
     ]
 
 
-def _beside_held(figures: Mapping[str, _Figures]) -> Result:
-    name = "a call, one CPU, p50, beside the worker held all the time"
-    ours, bare = figures[_OURS].microseconds, figures[_HELD].microseconds
-    return result(name, ours, "us", promise=Promise.DISPATCH, baseline=bare, baseline_name="us worker held")
-
-
 def _rates(figures: Mapping[str, _Figures]) -> list[Result]:
-    ours = figures[_OURS].rate
+    ours, others = figures[_OURS].rate, {other: figures[other].rate for other in _OTHERS}
     return [
-        result(
-            f"calls, two at a time, beside {other}",
-            ours,
-            "/s",
-            promise=Promise.DISPATCH,
-            baseline=theirs.rate,
-            baseline_name=f"/s {other}",
-            ratio_at_least=1.0,
-        )
-        for other, theirs in figures.items()
-        if other not in (_OURS, _HELD)
+        _judge(f"calls, two at a time, beside {other}", ours, "/s", beside=(theirs, f"/s {other}"), ratio_at_least=1.0)
+        for other, theirs in others.items()
     ]
 
 
@@ -105,10 +82,7 @@ async def _measure() -> dict[str, _Figures]:
             pools: dict[str, _Pool] = {
                 _OURS: ours,
                 _HELD: held,
-                "anyio.to_process": _Awaited(_anyio_call()),
-                "trio-parallel": _Awaited(_trio_parallel_call()),
-                "loky": lokys,
-                "concurrent.futures": futures,
+                **dict(zip(_OTHERS, (_anyio(), _trio_parallel(), lokys, futures), strict=True)),
             }
             return await _take_turns(pools)
 
@@ -222,11 +196,11 @@ async def _held(profile: CapabilityProfile) -> AsyncIterator[_Awaited]:
         yield _Awaited(lambda number: leases[number].request("ping"))
 
 
-def _anyio_call() -> Callable[[int], Awaitable[object]]:
+def _anyio() -> _Awaited:
     limiter = anyio.CapacityLimiter(_WORKERS)
-    return lambda number: anyio.to_process.run_sync(abs, number, limiter=limiter)
+    return _Awaited(lambda number: anyio.to_process.run_sync(abs, number, limiter=limiter))
 
 
-def _trio_parallel_call() -> Callable[[int], Awaitable[object]]:
+def _trio_parallel() -> _Awaited:
     limiter = trio.CapacityLimiter(_WORKERS)
-    return lambda number: trio_parallel.run_sync(abs, number, limiter=limiter)
+    return _Awaited(lambda number: trio_parallel.run_sync(abs, number, limiter=limiter))

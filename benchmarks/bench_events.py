@@ -4,13 +4,13 @@ import json
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 import trio
 
-from benchmarks.harness import Result, best_of, median, percentile, result
+from benchmarks.harness import Result, best_of, median, percentile, result, timed
 from gateway.events.bus import EventBus
 from gateway.events.translate import TextPieces, Translator
 from gateway.settings import EventSettings
@@ -29,18 +29,11 @@ _DURABLE = 300
 
 def run() -> list[Result]:
     lines = [_line(number) for number in range(_PIECES)]
-    loads = _PIECES / best_of(1, lambda: _timed(lambda: [json.loads(line) for line in lines]))
+    loads = (_PIECES / timed(lambda: [json.loads(line) for line in lines]), "/s json.loads a line")
     batches = [msgspec.json.Decoder(Message).decode_lines(b"".join(batch)) for batch in _in(lines, _BATCH)]
-    name = "/s json.loads a line"
+    rate = _PIECES / best_of(3, lambda: trio.run(_stream, batches))
     return [
-        result(
-            "text pieces, worker to subscriber",
-            _PIECES / best_of(3, lambda: trio.run(_stream, batches)),
-            "/s",
-            baseline=loads,
-            baseline_name=name,
-            at_least=1_000_000,
-        ),
+        result("text pieces, worker to subscriber", rate, "/s", beside=loads, at_least=1_000_000),
         result("the same, translated only", _PIECES / best_of(3, lambda: _translate(batches)), "/s"),
         result("single events, published and read", _EVENTS / best_of(3, lambda: trio.run(_singles)), "/s"),
         *_reads(),
@@ -54,12 +47,6 @@ def _line(number: int) -> bytes:
 
 def _in(lines: list[bytes], size: int) -> Iterator[list[bytes]]:
     return (lines[start : start + size] for start in range(0, len(lines), size))
-
-
-def _timed(work: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
 
 
 class _NoStore:
@@ -97,9 +84,7 @@ async def _stream(batches: list[list[Message]]) -> float:
     begin = time.perf_counter()
     seen = 0
     for batch in batches:
-        for step in translator.translate(batch):
-            assert isinstance(step, TextPieces)
-            bus.publish_text("s", step.type, step.pieces, run_id="r1")
+        _publish(bus, translator, batch)
         while cursor.position < bus.head:
             seen += (await cursor.read()).count
     took = time.perf_counter() - begin
@@ -108,9 +93,15 @@ async def _stream(batches: list[list[Message]]) -> float:
     return took
 
 
+def _publish(bus: EventBus, translator: Translator, batch: list[Message]) -> None:
+    for step in translator.translate(batch):
+        assert isinstance(step, TextPieces)
+        bus.publish_text("s", step.type, step.pieces, run_id="r1")
+
+
 def _translate(batches: list[list[Message]]) -> float:
     translator = Translator()
-    return _timed(lambda: [translator.translate(batch) for batch in batches])
+    return timed(lambda: [translator.translate(batch) for batch in batches])
 
 
 async def _singles() -> float:
@@ -129,16 +120,8 @@ async def _singles() -> float:
 def _reads() -> list[Result]:
     """The last event of one session, with few others beside it and with very many."""
     few, many = best_of(5, lambda: trio.run(_read_one, 10)), best_of(5, lambda: trio.run(_read_one, _SESSIONS))
-    return [
-        result(
-            f"reading one session of {_SESSIONS:,}",
-            many * 1e6,
-            "us",
-            baseline=few * 1e6,
-            baseline_name="us of 10",
-            ratio_at_most=3.0,
-        )
-    ]
+    name = f"reading one session of {_SESSIONS:,}"
+    return [result(name, many * 1e6, "us", beside=(few * 1e6, "us of 10"), ratio_at_most=3.0)]
 
 
 async def _read_one(sessions: int) -> float:
@@ -161,16 +144,10 @@ def _over_store(batches: list[list[Message]]) -> list[Result]:
         commits = _commits(Path(folder, "plain.db"))
         waits, replay, rows = trio.run(_store_and_replay, Path(folder, "pool.db"), batches)
     name = "us a commit of one row by hand"
+    usual, most = (median(commits), name), (percentile(commits, 0.99), name)
     return [
-        result("durable event, seen, p50", median(waits), "us", baseline=median(commits), baseline_name=name),
-        result(
-            "durable event, seen, p99",
-            percentile(waits, 0.99),
-            "us",
-            baseline=percentile(commits, 0.99),
-            baseline_name=name,
-            at_most=20_000,
-        ),
+        result("durable event, seen, p50", median(waits), "us", beside=usual),
+        result("durable event, seen, p99", percentile(waits, 0.99), "us", beside=most, at_most=20_000),
         result("text pieces, replayed from the store", _PIECES / replay, "/s", at_least=500_000),
         result("pieces to a row of the store", _PIECES / rows, "pieces", at_least=100),
     ]
@@ -179,11 +156,7 @@ def _over_store(batches: list[list[Message]]) -> list[Result]:
 def _commits(path: Path) -> list[float]:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; CREATE TABLE t (n INTEGER)")
-    times = []
-    for number in range(_DURABLE):
-        begin = time.perf_counter()
-        connection.execute("INSERT INTO t VALUES (?)", (number,))
-        times.append((time.perf_counter() - begin) * 1e6)
+    times = [timed(lambda: connection.execute("INSERT INTO t VALUES (1)")) * 1e6 for _ in range(_DURABLE)]
     connection.close()
     return times
 
@@ -196,9 +169,7 @@ async def _store_and_replay(path: Path, batches: list[list[Message]]) -> tuple[l
             waits = [await _settle_one(bus) for _ in range(_DURABLE)]
             begin, translator = bus.head, Translator()
             for batch in batches:
-                for step in translator.translate(batch):
-                    assert isinstance(step, TextPieces)
-                    bus.publish_text("s", step.type, step.pieces, run_id="r1")
+                _publish(bus, translator, batch)
             nursery.cancel_scope.cancel()
         await store.flush()
         return waits, await _replay(bus, begin), bus.statistics().snapshots

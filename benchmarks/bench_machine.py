@@ -9,8 +9,9 @@ import heapq
 import random
 import time
 from collections.abc import Iterable
+from functools import partial
 
-from benchmarks.harness import Result, best_of, median, percentile, result
+from benchmarks.harness import Result, best_of, median, percentile, result, timed
 from benchmarks.promises import Promise
 from pool import stimuli
 from pool import stimuli as actions
@@ -30,13 +31,7 @@ FAR = 1e9
 
 PROFILES = [
     CapabilityProfile(
-        agent="main",
-        role="default",
-        dialect="native",
-        command=("agent",),
-        cwd=f"/{name}",
-        signature=name,
-        hard_signature=name,
+        agent="main", role="default", dialect="native", command=("agent",), cwd="/", signature=name, hard_signature=name
     )
     for name in "abcdefgh"
 ]
@@ -55,14 +50,12 @@ def _heap_round_trip() -> float:
     """Microseconds of heappush + heappop on a heap of 10,000."""
     heap = [(float(number), number) for number in range(10_000)]
 
-    def measure() -> float:
-        started = time.perf_counter()
+    def push_and_pop() -> None:
         for number in range(SAMPLES):
             heapq.heappush(heap, (number + 0.5, number))
             heapq.heappop(heap)
-        return time.perf_counter() - started
 
-    return best_of(3, measure) / SAMPLES * 1e6
+    return best_of(3, lambda: timed(push_and_pop)) / SAMPLES * 1e6
 
 
 def _acquire_beside(crowd: int, pushed: float) -> list[Result]:
@@ -72,17 +65,11 @@ def _acquire_beside(crowd: int, pushed: float) -> list[Result]:
         started = time.perf_counter()
         machine.handle(acquire, 10.0)
         costs.append((time.perf_counter() - started) * 1e6)
+    judge = partial(result, promise=Promise.ACQUIRE)
+    beside = (pushed, "us heapq push + pop")
     return [
-        result(
-            f"beside {crowd:,}, p50",
-            median(costs),
-            "us",
-            promise=Promise.ACQUIRE,
-            baseline=pushed,
-            baseline_name="us heapq push + pop",
-            at_most=10.0,
-        ),
-        result(f"beside {crowd:,}, p99", percentile(costs, 0.99), "us", promise=Promise.ACQUIRE),
+        judge(f"beside {crowd:,}, p50", median(costs), "us", beside=beside, at_most=10.0),
+        judge(f"beside {crowd:,}, p99", percentile(costs, 0.99), "us"),
     ]
 
 
@@ -133,18 +120,11 @@ def _finish_resets(machine: PoolMachine, decided: list[actions.Action], now: flo
 
 def _lists_alone() -> list[Result]:
     """Twice as many waiters are to take twice the time, so that the half of them is measured beside them."""
-    half, whole = _list_alone(25_000), _list_alone(50_000)
+    half, whole = (_list_alone(25_000), "s half as many"), _list_alone(50_000)
+    judge = partial(result, promise=Promise.DRAIN)
     return [
-        result("the waiting list", whole, "s", promise=Promise.DRAIN, at_most=0.3),
-        result(
-            "the waiting list, of twice as many",
-            whole,
-            "s",
-            promise=Promise.DRAIN,
-            baseline=half,
-            baseline_name="s half as many",
-            ratio_at_most=2.5,
-        ),
+        judge("the waiting list", whole, "s", at_most=0.3),
+        judge("the waiting list, of twice as many", whole, "s", beside=half, ratio_at_most=2.5),
     ]
 
 

@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.harness import Result, result
@@ -40,25 +41,12 @@ def run() -> list[Result]:
         before = supervisor.memory()
         _stream(supervisor, _WORKERS)
         later = supervisor.memory()
+    judge = partial(result, promise=Promise.MEMORY)
+    most = f"the most with {workers} workers, {_SESSIONS:,} sessions, {_EVENTS:,} events"
+    beside = (before, f"MiB after {3 * _EVENTS:,}")
     return [
-        result(
-            f"the most with {workers} workers, {_SESSIONS:,} sessions, {_EVENTS:,} events",
-            through,
-            "MiB",
-            promise=Promise.MEMORY,
-            baseline=at_start,
-            baseline_name="MiB at start",
-            at_most=150,
-        ),
-        result(
-            f"after {4 * _EVENTS:,} events",
-            later,
-            "MiB",
-            promise=Promise.MEMORY,
-            baseline=before,
-            baseline_name=f"MiB after {3 * _EVENTS:,}",
-            ratio_at_most=1.05,
-        ),
+        judge(most, through, "MiB", beside=(at_start, "MiB at start"), at_most=150),
+        judge(f"after {4 * _EVENTS:,} events", later, "MiB", beside=beside, ratio_at_most=1.05),
     ]
 
 

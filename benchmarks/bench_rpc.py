@@ -3,19 +3,19 @@
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import trio
 
-from benchmarks import echo_worker
-from benchmarks.harness import Result, best_of, median, percentile, result
+from benchmarks.harness import Result, best_of, median, percentile, result, timed
+from benchmarks.programs import ECHO, Program, on_one_cpu, program
 from benchmarks.promises import Promise
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
@@ -30,7 +30,6 @@ from wire.messages import Message
 _PIECES = 400_000
 _ROUNDS = 20
 _TRIPS = 200
-_ECHO = (sys.executable, "-P", str(Path(echo_worker.__file__)))
 _SETTINGS = RpcSettings()
 
 
@@ -60,77 +59,38 @@ async def _client_of(
 
 
 def _round_trips() -> list[Result]:
-    # Where the scheduler puts the two ends decides more than the code does (five times, here): so they are placed.
-    cpus = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, cpus[:1])
-    try:
+    with on_one_cpu() as cpus:
         base, ours = _measure_round_trips(worker_cpu=cpus[-1])
         pinned_base, pinned_ours = _measure_round_trips(worker_cpu=cpus[0])
-    finally:
-        os.sched_setaffinity(0, cpus)
     name = "us blocking ping-pong"
+    judge = partial(result, promise=Promise.ROUND_TRIP)
+    usual, most, pinned = (median(base), name), (percentile(base, 0.99), name), (median(pinned_base), name)
+    above = median(pinned_ours) - median(pinned_base)
     return [
-        result(
-            "two CPUs, p50",
-            median(ours),
-            "us",
-            promise=Promise.ROUND_TRIP,
-            baseline=median(base),
-            baseline_name=name,
-            ratio_at_most=2.0,
-        ),
-        result(
-            "two CPUs, p99",
-            percentile(ours, 0.99),
-            "us",
-            promise=Promise.ROUND_TRIP,
-            baseline=percentile(base, 0.99),
-            baseline_name=name,
-        ),
-        result(
-            "one CPU, p50 above the ping-pong's",
-            median(pinned_ours) - median(pinned_base),
-            "us",
-            promise=Promise.ROUND_TRIP,
-            baseline=median(pinned_base),
-            baseline_name=name,
-            at_most=60.0,
-        ),
+        judge("two CPUs, p50", median(ours), "us", beside=usual, ratio_at_most=2.0),
+        judge("two CPUs, p99", percentile(ours, 0.99), "us", beside=most),
+        judge("one CPU, p50 above the ping-pong's", above, "us", beside=pinned, at_most=60.0),
     ]
 
 
 def _measure_round_trips(worker_cpu: int) -> tuple[list[float], list[float]]:
     """Microseconds of the blocking baseline and of the client, each with a worker of its own."""
-    with subprocess.Popen(_ECHO, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as plain:
-        assert plain.stdin is not None
-        assert plain.stdout is not None
+    with program(ECHO) as plain:
         os.sched_setaffinity(plain.pid, {worker_cpu})
-        os.read(plain.stdout.fileno(), 65536)
-        samples = trio.run(_take_turns, plain.stdin.fileno(), plain.stdout.fileno(), worker_cpu)
-        plain.stdin.close()
-    return samples
+        plain.wait_for(b'{"event":"ready"')
+        return trio.run(_take_turns, plain, worker_cpu)
 
 
-async def _take_turns(stdin: int, stdout: int, worker_cpu: int) -> tuple[list[float], list[float]]:
+async def _take_turns(plain: Program, worker_cpu: int) -> tuple[list[float], list[float]]:
     """In turns, so that both see the same machine."""
     base: list[float] = []
     ours: list[float] = []
-    async with _client_of(*_ECHO, cpu=worker_cpu) as client:
+    async with _client_of(*ECHO, cpu=worker_cpu) as client:
         await client.wait_ready(10)
         for _ in range(_ROUNDS):
-            base += _ping_pong(stdin, stdout)
+            base += plain.ping_pong(_TRIPS)
             ours += await _requests(client)
     return base[_TRIPS:], ours[_TRIPS:]
-
-
-def _ping_pong(stdin: int, stdout: int) -> list[float]:
-    times = []
-    for number in range(_TRIPS):
-        begin = time.perf_counter()
-        os.write(stdin, b'{"id":"%d","method":"ping","params":{}}\n' % number)
-        os.read(stdout, 65536)
-        times.append((time.perf_counter() - begin) * 1e6)
-    return times
 
 
 async def _requests(client: RpcClient) -> list[float]:
@@ -149,37 +109,15 @@ def _streams() -> list[Result]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "pieces.jsonl")
         path.write_bytes(b"".join(map(_piece, range(_PIECES))))
-        cat = _PIECES / best_of(3, lambda: _read_cat(path))
-        loads = _PIECES / best_of(1, lambda: _load_lines(path))
+        cat = _PIECES / best_of(3, lambda: timed(lambda: _read_cat(path)))
+        loads = _PIECES / timed(lambda: _load_lines(path))
         batches = _PIECES / best_of(3, lambda: trio.run(_consume, path, _in_batches))
         singly = _PIECES / best_of(3, lambda: trio.run(_consume, path, _one_by_one))
+    judge, unread = partial(result, promise=Promise.EVENTS), (cat, "/s cat, unread")
     return [
-        result(
-            "in batches",
-            batches,
-            "/s",
-            promise=Promise.EVENTS,
-            baseline=cat,
-            baseline_name="/s cat, unread",
-            at_least=1_800_000,
-        ),
-        result(
-            "one by one",
-            singly,
-            "/s",
-            promise=Promise.EVENTS,
-            baseline=cat,
-            baseline_name="/s cat, unread",
-            at_least=500_000,
-        ),
-        result(
-            "in batches",
-            batches,
-            "/s",
-            promise=Promise.EVENTS,
-            baseline=loads,
-            baseline_name="/s json.loads a line",
-        ),
+        judge("in batches", batches, "/s", beside=unread, at_least=1_800_000),
+        judge("one by one", singly, "/s", beside=unread, at_least=500_000),
+        judge("in batches", batches, "/s", beside=(loads, "/s json.loads a line")),
     ]
 
 
@@ -187,22 +125,18 @@ def _piece(number: int) -> bytes:
     return b'{"event":"assistant_message","data":{"partial":"word ","run_id":"r1","seq":%d}}\n' % number
 
 
-def _read_cat(path: Path) -> float:
-    begin = time.perf_counter()
+def _read_cat(path: Path) -> None:
     with subprocess.Popen(["/bin/cat", str(path)], stdout=subprocess.PIPE, bufsize=0) as child:
         assert child.stdout is not None
         while os.read(child.stdout.fileno(), 65536):
             pass
-    return time.perf_counter() - begin
 
 
-def _load_lines(path: Path) -> float:
-    begin = time.perf_counter()
+def _load_lines(path: Path) -> None:
     with subprocess.Popen(["/bin/cat", str(path)], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         for line in child.stdout:
             json.loads(line)
-    return time.perf_counter() - begin
 
 
 async def _consume(path: Path, count: Callable[[WorkerSubscription], Awaitable[int]]) -> float:
@@ -234,16 +168,10 @@ async def _one_by_one(events: WorkerSubscription) -> int:
 
 
 def _long_lines() -> list[Result]:
-    small, large = best_of(5, lambda: _frame(1 << 20)), best_of(5, lambda: _frame(16 << 20))
+    small, large = (best_of(5, partial(timed, partial(_read, _chunks(mib << 20)))) for mib in (1, 16))
+    beside = (small * 1e3, "ms a line of 1 MiB")
     return [
-        result(
-            "a line of 16 MiB, per MiB",
-            large / 16 * 1e3,
-            "ms",
-            baseline=small * 1e3,
-            baseline_name="ms a line of 1 MiB",
-            ratio_at_most=3.0,
-        ),
+        result("a line of 16 MiB, per MiB", large / 16 * 1e3, "ms", beside=beside, ratio_at_most=3.0),
         result("copies of a line of 16 MiB at the peak", _copies(16 << 20), "copies", at_most=3.0),
     ]
 
@@ -253,27 +181,20 @@ def _chunks(size: int) -> list[bytes]:
     return [line[start : start + 65536] for start in range(0, len(line), 65536)]
 
 
-def _frame(size: int) -> float:
-    chunks, decoder = _chunks(size), msgspec.json.Decoder(Message)
-    begin = time.perf_counter()
-    framer = LineFramer()
+def _read(chunks: Iterable[bytes]) -> None:
+    framer, decoder = LineFramer(), msgspec.json.Decoder(Message)
     for chunk in chunks:
         block = framer.feed_block(chunk)
         if block:
             assert len(decode_block(block, decoder).messages) == 1
-    return time.perf_counter() - begin
 
 
 def _copies(size: int) -> float:
     tracemalloc.start()
     chunks = _chunks(size)
-    framer, decoder = LineFramer(), msgspec.json.Decoder(Message)
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
-    for chunk in chunks:
-        block = framer.feed_block(chunk)
-        if block:
-            assert len(decode_block(block, decoder).messages) == 1
+    _read(chunks)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return (peak - before) / size

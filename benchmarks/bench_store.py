@@ -51,7 +51,7 @@ async def _commits(path: Path) -> list[Result]:
     return [
         result("commit of one event, p50", bare, "ms"),
         result("commit of one event, p99", percentile(idle, 0.99), "ms", at_most=5),
-        result("the same on a busy loop, p50", median(busy), "ms", baseline=bare, baseline_name="ms idle"),
+        result("the same on a busy loop, p50", median(busy), "ms", beside=(bare, "ms idle")),
     ]
 
 
@@ -83,9 +83,7 @@ async def _batches(path: Path) -> list[Result]:
         started = time.perf_counter()
         await _put_all(store, _ROWS)
         rate = _ROWS / (time.perf_counter() - started)
-    return [
-        result("events written", rate, "rows/s", baseline=bare, baseline_name="rows/s executemany", at_least=40_000)
-    ]
+    return [result("events written", rate, "rows/s", beside=(bare, "rows/s executemany"), at_least=40_000)]
 
 
 async def _put_all(store: Store, rows: int) -> None:
@@ -117,7 +115,7 @@ def _opening(path: Path) -> list[Result]:
     size = path.stat().st_size / 1024**2
     return [
         result("opening after a clean stop, 1,000,000 events", clean * 1e3, "ms", at_most=1000),
-        result("the same after a crash, checked", crashed * 1e3, "ms", baseline=size, baseline_name="MiB of file"),
+        result("the same after a crash, checked", crashed * 1e3, "ms", beside=(size, "MiB of file")),
     ]
 
 

@@ -6,7 +6,6 @@ A reader looks no closer at what it gets than it must to count the pieces.
 import json
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from benchmarks import stream_worker
 from benchmarks.harness import Result, result
+from benchmarks.programs import program
 from benchmarks.promises import Promise
 from benchmarks.supervisor import STREAMING_AGENT, Supervisor, running
 from doors.control.client import ControlClient
@@ -63,8 +63,7 @@ def _streams(supervisor: Supervisor) -> list[Result]:
             max(_rate(supervisor, reader) for _ in range(_ROUNDS)),
             "/s",
             promise=Promise.DOORS,
-            baseline=bare,
-            baseline_name="/s the worker's bytes, unread",
+            beside=(bare, "/s the worker's bytes, unread"),
             at_least=at_least,
         )
         for door, reader, at_least in (
@@ -141,19 +140,15 @@ def _count_text(websocket: ClientConnection) -> int:
 
 def _cat() -> float:
     """Baseline: the same worker, read by a client that discards the lines."""
-    command = (sys.executable, "-P", str(Path(stream_worker.__file__)))
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as worker:
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        taken = 0.0  # of the second prompt; the first one warms the worker
+    taken = 0.0  # of the second prompt; the first one warms the worker
+    with program((sys.executable, "-P", str(Path(stream_worker.__file__)))) as worker:
         for number in range(2):
             started = time.perf_counter()
-            worker.stdin.write(b'{"id":"%d","method":"prompt","params":{"text":"%d"}}\n' % (number, _PIECES))
+            worker.say(b'{"id":"%d","method":"prompt","params":{"text":"%d"}}\n' % (number, _PIECES))
             tail = b""
             while b'"id":"%d"' % number not in tail:
                 tail = tail[-20:] + os.read(worker.stdout.fileno(), 1 << 20)
             taken = time.perf_counter() - started
-        worker.stdin.close()
     return _PIECES / taken
 
 

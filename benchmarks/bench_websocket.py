@@ -4,7 +4,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -14,20 +14,24 @@ from typing import Any
 import msgspec
 import trio
 
-from benchmarks.door_server import DoorServer, control, door_server, read_until, request_beside_ping
+from benchmarks.door_server import (
+    IDLE,
+    TOKEN,
+    DoorServer,
+    control,
+    cost,
+    door_server,
+    read_until,
+    request_beside_ping,
+    serve,
+)
 from benchmarks.harness import Result, best_of, result
-from doors.control.server import ControlServer
-from doors.http.server import HttpServer
-from doors.http.settings import HttpSettings
 from gateway.caller import Caller
 
-_TOKEN = "a-token-of-the-benchmarks"
 _PIECES = 400_000
 _PIECES_OF_A_RUN = 2000
 _CALLS = 100_000
 _BATCH = 500
-_IDLE = 500
-_MODULE = "benchmarks.bench_websocket"
 _END = b"the last word"
 _HANDSHAKE = (
     b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -36,14 +40,11 @@ _HANDSHAKE = (
 
 
 def run() -> list[Result]:
-    with door_server(_MODULE) as server:
-        return [*events(server), *idle(server), *ping(server)]
+    with door_server("benchmarks.bench_websocket") as server:
+        return [*_events(server), _idle(server), _ping(server)]
 
 
-# --- events -----------------------------------------------------------------------------------------------------------
-
-
-def events(server: DoorServer) -> list[Result]:
+def _events(server: DoorServer) -> list[Result]:
     """The same events to one reader of each door.
 
     Pieces of text that arrive together are published as one event, which repeats the answer so far: the pieces that
@@ -58,7 +59,7 @@ def events(server: DoorServer) -> list[Result]:
             plain = count / best_of(2, partial(_drain, server, control, f"{what} to control"))
         with _websocket(server) as reader:
             ours = count / best_of(2, partial(_drain, server, reader, f"{what} to websocket"))
-        found.append(result(name, ours, "/s", baseline=plain, baseline_name="/s control socket", at_least=20_000))
+        found.append(result(name, ours, "/s", beside=(plain, "/s control socket"), at_least=20_000))
     return found
 
 
@@ -70,43 +71,20 @@ def _drain(server: DoorServer, reader: socket.socket, what: str) -> float:
         return time.perf_counter() - begin
 
 
-# --- idle connections -------------------------------------------------------------------------------------------------
+# --- connections ------------------------------------------------------------------------------------------------------
 
 
-def idle(server: DoorServer) -> list[Result]:
+def _idle(server: DoorServer) -> Result:
     """Those that have said connect, and hear of nothing."""
     with ExitStack() as stack:
-        plain = _cost(server, stack, _subscriber)
-        ours = _cost(server, stack, _websocket)
-    return [
-        result(
-            f"each of {_IDLE} idle WebSockets",
-            ours,
-            "kB",
-            baseline=plain,
-            baseline_name="kB control socket",
-            at_most=40.0,
-        )
-    ]
+        plain = cost(server, stack, lambda: _subscriber(server))
+        ours = cost(server, stack, lambda: _websocket(server))
+    return result(f"each of {IDLE} idle WebSockets", ours, "kB", beside=(plain, "kB control socket"), at_most=40.0)
 
 
-def _cost(server: DoorServer, stack: ExitStack, connect: Callable[[DoorServer], socket.socket]) -> float:
-    """Kilobytes of the server's memory for each connection; they stay open until ``stack`` ends."""
-    before = server.process.memory_info().rss
-    for _ in range(_IDLE):
-        stack.enter_context(connect(server))
-    return (server.process.memory_info().rss - before) / _IDLE / 1000
-
-
-# --- round trips ------------------------------------------------------------------------------------------------------
-
-
-def ping(server: DoorServer) -> list[Result]:
+def _ping(server: DoorServer) -> Result:
     asked = _frame({"type": "req", "id": "1", "method": "health"})
-    return [request_beside_ping("a request over WebSocket, p50", server, _websocket(server), asked)]
-
-
-# --- clients ----------------------------------------------------------------------------------------------------------
+    return request_beside_ping("a request over WebSocket, p50", server, _websocket(server), asked)
 
 
 def _subscriber(server: DoorServer) -> socket.socket:
@@ -119,7 +97,7 @@ def _subscriber(server: DoorServer) -> socket.socket:
 def _websocket(server: DoorServer) -> socket.socket:
     """One that has been let in."""
     sock = socket.create_connection(("127.0.0.1", server.port))
-    connect = {"minProtocol": 4, "maxProtocol": 4, "auth": {"token": _TOKEN}}
+    connect = {"minProtocol": 4, "maxProtocol": 4, "auth": {"token": TOKEN}}
     sock.sendall(_HANDSHAKE)
     read_until(sock, b"connect.challenge")
     sock.sendall(_frame({"type": "req", "id": "1", "method": "connect", "params": connect}))
@@ -202,15 +180,5 @@ def _batches(items: Iterator[bytes]) -> Iterator[list[bytes]]:
     yield batch
 
 
-async def _serve(path: Path) -> None:
-    handlers = _Handlers()
-    settings = HttpSettings(bind="127.0.0.1:0", token=_TOKEN, rate=0, max_connections=2 * _IDLE + 10)
-    server = HttpServer(handlers, settings, path.parent, hide=lambda _: None, env={})
-    async with trio.open_nursery() as nursery:
-        await nursery.start(ControlServer(handlers, path).serve)
-        await nursery.start(server.serve)
-        print(server.url.rpartition(":")[2], flush=True)
-
-
 if __name__ == "__main__":
-    trio.run(_serve, Path(sys.argv[1]))
+    trio.run(serve, _Handlers(), Path(sys.argv[1]))

@@ -1,21 +1,30 @@
-"""What benchmarks of the doors share: a server in a process of its own, its control socket, round trips beside it."""
+"""What benchmarks of the doors share: a server in a process of its own, its control socket, what connections cost."""
 
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+import trio
 
 from benchmarks.harness import Result, median, result
+from doors.control.server import ControlServer
+from doors.http.server import HttpServer
+from doors.http.settings import HttpSettings
+from gateway.caller import Caller, MethodDispatcher
 
+TOKEN = "a-token-of-the-benchmarks"
+IDLE = 500
+"""Connections whose cost is measured."""
 _TRIPS = 2000
 _TURNS = 4
+_BATCH = 500
 
 
 class DoorServer(NamedTuple):
@@ -28,7 +37,7 @@ class DoorServer(NamedTuple):
 
 @contextmanager
 def door_server(module: str) -> Iterator[DoorServer]:
-    """``python -m module PATH``, which prints its port as soon as it serves; it ends with the block."""
+    """``python -m module PATH``, which calls ``serve``; it ends with the block."""
     with tempfile.TemporaryDirectory(prefix="pool-") as folder:
         path = Path(folder, "s")
         command = (sys.executable, "-P", "-m", module, str(path))
@@ -57,6 +66,23 @@ def read_until(reader: socket.socket, end: bytes) -> None:
         tail = tail[-len(end) :] + chunk
 
 
+def drain(sock: socket.socket, request: bytes, end: bytes) -> float:
+    """Seconds from a request to the end of what it brings; the connection is closed."""
+    begin = time.perf_counter()
+    with sock:
+        sock.sendall(request)
+        read_until(sock, end)
+    return time.perf_counter() - begin
+
+
+def cost(server: DoorServer, stack: ExitStack, connect: Callable[[], socket.socket]) -> float:
+    """Kilobytes of the server's memory for each of ``IDLE`` connections; they stay open until ``stack`` ends."""
+    before = server.process.memory_info().rss
+    for _ in range(IDLE):
+        stack.enter_context(connect())
+    return (server.process.memory_info().rss - before) / IDLE / 1000
+
+
 def request_beside_ping(name: str, server: DoorServer, connection: socket.socket, request: bytes) -> Result:
     """Its round trip beside a ping through the control socket; in turns, so that both see the same machine."""
     plain: list[float] = []
@@ -65,8 +91,7 @@ def request_beside_ping(name: str, server: DoorServer, connection: socket.socket
         for _ in range(_TURNS):
             plain += _trips(beside, b'{"id":1,"method":"ping"}\n')
             ours += _trips(connection, request)
-    baseline = median(plain)
-    return result(name, median(ours), "us", baseline=baseline, baseline_name="us control socket", at_most=2000)
+    return result(name, median(ours), "us", beside=(median(plain), "us control socket"), at_most=2000)
 
 
 def _trips(sock: socket.socket, request: bytes) -> list[float]:
@@ -78,3 +103,32 @@ def _trips(sock: socket.socket, request: bytes) -> list[float]:
             raise AssertionError("the server has hung up")
         times.append((time.perf_counter() - begin) * 1e6)
     return times
+
+
+# --- in the server's process ------------------------------------------------------------------------------------------
+
+
+async def serve(methods: MethodDispatcher, path: Path) -> None:
+    """A control socket at ``path`` and an HTTP port, which is printed."""
+    settings = HttpSettings(bind="127.0.0.1:0", token=TOKEN, rate=0, max_connections=2 * IDLE + 10)
+    server = HttpServer(methods, settings, path.parent, hide=lambda _: None, env={})
+    async with trio.open_nursery() as nursery:
+        await nursery.start(ControlServer(methods, path).serve)
+        await nursery.start(server.serve)
+        print(server.url.rpartition(":")[2], flush=True)
+
+
+PUSHED_END = b'"reason":"behind"}'
+
+
+async def push_pieces(caller: Caller, events: int) -> None:
+    """Push batches of text pieces, encoded already, then the end of the subscription."""
+    envelope = (
+        b'{"seq":%d,"ts":1700000000.123,"session":"alice","channel":"progress","type":"text_chunk",'
+        b'"data":{"delta":"word "},"run_id":"r1"}'
+    )
+    batch = b",".join(envelope % number for number in range(_BATCH))
+    data = b'{"subscription":"1","events":[%b]}' % batch
+    for _ in range(events // _BATCH):
+        await caller.push_encoded("events", data)
+    await caller.push("subscription_ended", {"subscription": "1", "bookmark": events, "reason": "behind"})

@@ -5,6 +5,7 @@ own. It measures its baseline in the same run: a figure without one says more ab
 """
 
 import statistics
+import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -41,18 +42,18 @@ def result(
     unit: str,
     *,
     promise: Promise | None = None,
-    baseline: float | None = None,
-    baseline_name: str = "",
+    beside: tuple[float, str] | None = None,
     at_most: float | None = None,
     at_least: float | None = None,
     ratio_at_most: float | None = None,
     ratio_at_least: float | None = None,
 ) -> Result:
-    """Put a figure beside its baseline and judge it by the bars that are given.
+    """Put a figure ``beside`` its baseline (the value, its unit and name) and judge it by the bars that are given.
 
     Raises:
         ValueError: something is to be compared with a baseline or to reach a number, and is nothing at all.
     """
+    baseline, baseline_name = beside or (None, "")
     ratio = value / baseline if baseline else None
     demands = [
         (at_most, value, "<=", f" {unit}"),
@@ -82,6 +83,13 @@ def _share(name: str, limit: float, measured: float | None, sign: str) -> float:
     if measured <= 0:
         raise ValueError(f"{name}: {measured} cannot be held against a bar that is to be reached")
     return limit / measured
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
 
 
 def percentile(samples: Sequence[float], share: float) -> float:

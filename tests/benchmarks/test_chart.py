@@ -48,8 +48,8 @@ def test_a_missed_bar_looks_and_reads_like_one() -> None:
 
 def test_a_ratio_is_told_where_it_is_what_is_judged() -> None:
     drawn = picture(
-        result("one", 3, "us", promise=Promise.PING, baseline=2, ratio_at_most=2),
-        result("two", 3, "us", promise=Promise.PING, baseline=2, at_most=4),
+        result("one", 3, "us", promise=Promise.PING, beside=(2, "us bare"), ratio_at_most=2),
+        result("two", 3, "us", promise=Promise.PING, beside=(2, "us bare"), at_most=4),
     )
     assert "3 us, 1.5 x (<= 2 x)" in words(drawn)
     assert "3 us (<= 4 us)" in words(drawn)

@@ -6,7 +6,7 @@ from benchmarks.harness import percentile, result
 
 
 def test_a_figure_without_a_bar_is_neither_met_nor_missed() -> None:
-    found = result("x", 5, "us", baseline=2)
+    found = result("x", 5, "us", beside=(2, "us bare"))
     assert (found.met, found.share, found.bar, found.ratio) == (None, None, "", 2.5)
 
 
@@ -23,13 +23,13 @@ def test_a_figure_without_a_bar_is_neither_met_nor_missed() -> None:
     ],
 )
 def test_the_share_of_a_bar_tells_met_from_missed(value: float, bars: dict[str, float], share: float) -> None:
-    found = result("x", value, "us", baseline=2, **bars)  # type: ignore[arg-type]  # the bars are keywords of numbers
+    found = result("x", value, "us", beside=(2, "us bare"), **bars)  # type: ignore[arg-type]  # the bars are keywords of numbers
     assert found.share == share
     assert found.met is (share <= 1)
 
 
 def test_of_several_bars_the_worst_counts_and_all_are_named() -> None:
-    found = result("x", 5, "us", baseline=1, at_most=10, ratio_at_most=2)
+    found = result("x", 5, "us", beside=(1, "us bare"), at_most=10, ratio_at_most=2)
     assert found.share == 2.5
     assert found.met is False
     assert found.bar == "<= 10 us, <= 2 x"

@@ -11,7 +11,7 @@ from benchmarks.promises import Promise
 from benchmarks.report import Report, show, this_machine
 from tests.benchmarks.reports import report_of
 
-GOOD = result("p50", 5, "us", promise=Promise.PING, baseline=4, baseline_name="us bare", at_most=10)
+GOOD = result("p50", 5, "us", promise=Promise.PING, beside=(4, "us bare"), at_most=10)
 BAD = result("p99", 50, "us", promise=Promise.PING, at_most=10)
 BESIDE = result("something else", 1_234_567, "/s")
 
