@@ -190,8 +190,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The progress of a job. It belongs to ``schedule``; another schedule resets it.
 
     ``reached``: every due time up to there is settled. ``failures`` in a row; the next run is not before
-    ``hold_until``. ``told_at``: when a failure was last reported. ``spent``: it has run for good. ``overlapped``: runs
-    that lasted beyond the next due time, which passed without a run.
+    ``hold_until``. ``reported_at``: when a failure was last reported. ``spent``: it has run for good.
+    ``overlapped``: runs that lasted beyond the next due time, which passed without a run.
     """
 
     schedule: Schedule
@@ -199,7 +199,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     running: ActiveRun | None = None
     failures: int = 0
     hold_until: float = 0.0
-    told_at: float = 0.0
+    reported_at: float = 0.0
     spent: bool = False
     overlapped: int = 0
     history: tuple[CronRunRecord, ...] = ()

@@ -281,20 +281,19 @@ class CronMachine:
             history=(*before.history, outcome)[-MAX_HISTORY:],
         )
         if result.status is CronRunStatus.OK:
-            state = msgspec.structs.replace(state, failures=0, hold_until=0.0, told_at=0.0)
+            state = msgspec.structs.replace(state, failures=0, hold_until=0.0, reported_at=0.0)
             if job.delete_after_run and ticket.due is not None:
                 return self._finish(entry, state)
             entry.state = state
             return [SaveState(job.id, state)]
-        state = _after_failure(state, result.status, now)
-        is_told = (
-            ticket.due is None
-            or result.status is CronRunStatus.INTERRUPTED
-            or now - before.told_at >= _FAILURE_ALERT_INTERVAL
-        )
-        entry.state = msgspec.structs.replace(state, told_at=now) if is_told else state
-        telling = [ReportFailure(job, outcome, state.failures)] if is_told else []
-        return [SaveState(job.id, entry.state), *telling]
+        if result.status is CronRunStatus.INTERRUPTED:  # it costs no back-off, and a failure after it is reported
+            is_reported = True
+        else:
+            is_reported = ticket.due is None or now - before.reported_at >= _FAILURE_ALERT_INTERVAL
+            state = _after_failure(state, now, is_reported=is_reported)
+        entry.state = state
+        report = [ReportFailure(job, outcome, state.failures)] if is_reported else []
+        return [SaveState(job.id, state), *report]
 
     def _finish(self, entry: _JobEntry, state: JobState) -> list[CronAction]:
         """Retire a job: an added one is removed, a configured one stays and is never due again."""
@@ -327,12 +326,12 @@ def _reached_after(state: JobState, ticket: ActiveRun, status: CronRunStatus, no
     return ticket.since if status is CronRunStatus.REFUSED else max(_trusted_reached(state, now), now)
 
 
-def _after_failure(state: JobState, status: CronRunStatus, now: float) -> JobState:
-    """Count a failure and set the back-off; an interruption costs nothing."""
-    if status is CronRunStatus.INTERRUPTED:
-        return state
+def _after_failure(state: JobState, now: float, *, is_reported: bool) -> JobState:
+    """Count a failure and set the back-off."""
     hold = BACKOFF[min(state.failures, len(BACKOFF) - 1)]
-    return msgspec.structs.replace(state, failures=state.failures + 1, hold_until=now + hold)
+    return msgspec.structs.replace(
+        state, failures=state.failures + 1, hold_until=now + hold, reported_at=now if is_reported else state.reported_at
+    )
 
 
 def _run_ids(state: JobState) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class Paper:
         self.open: dict[str, StartRun] = {}
         """Isolated runs under way, by their ids."""
         self.begun: list[tuple[str, ActiveRun]] = []
-        self.told: list[ReportFailure] = []
+        self.reported: list[ReportFailure] = []
         self.machine = self._build()
 
     @classmethod
@@ -137,4 +137,4 @@ class Paper:
                     self.begun.append((job.id, ticket))
                     self._perform(self.machine.ended(job.id, ticket.run, OK, self.now))
                 case ReportFailure():
-                    self.told.append(action)
+                    self.reported.append(action)

@@ -125,7 +125,7 @@ def test_a_run_by_hand_within_the_back_off_leaves_what_is_owed() -> None:
     paper.end(CronRunStatus.FAILED)
     paper.run_through(2 * HOUR - 1.0)
     assert [ticket.due for _, ticket in paper.begun] == [BEGIN + HOUR, None, BEGIN + HOUR]
-    assert len(paper.told) == 2, "who asks by hand is told in any case"
+    assert len(paper.reported) == 2, "a failure of a run by hand is reported in any case"
 
 
 def test_a_second_run_by_hand_is_refused_while_the_first_is_under_way_or_waits() -> None:

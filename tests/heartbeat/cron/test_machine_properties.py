@@ -247,10 +247,10 @@ class CronHistory(RuleBasedStateMachine):
                 assert not owed or standing.next_due == book.hold, name
 
     @invariant()
-    def only_what_went_wrong_is_told(self) -> None:
-        for tell in self.paper.told:
-            assert isinstance(tell, ReportFailure)
-            assert tell.outcome.status is not CronRunStatus.OK
+    def only_what_went_wrong_is_reported(self) -> None:
+        for report in self.paper.reported:
+            assert isinstance(report, ReportFailure)
+            assert report.outcome.status is not CronRunStatus.OK
         assert all(isinstance(start, StartRun) for start in self.paper.open.values())
 
 

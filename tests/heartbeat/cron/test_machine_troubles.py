@@ -12,12 +12,12 @@ DAY = 86_400.0
 HOUR = 3600.0
 
 
-def test_an_interrupted_run_is_told_costs_no_back_off_and_what_was_missed_since_is_caught_up() -> None:
+def test_an_interrupted_run_is_reported_costs_no_back_off_and_what_was_missed_since_is_caught_up() -> None:
     paper = Paper.with_job(schedule=Every(HOUR, BEGIN))
     paper.tick(HOUR)
     paper.restart(after=90 * 60.0)
     paper.end(CronRunStatus.INTERRUPTED)
-    assert [tell.outcome.status for tell in paper.told] == [CronRunStatus.INTERRUPTED]
+    assert [report.outcome.status for report in paper.reported] == [CronRunStatus.INTERRUPTED]
     assert paper.state().failures == 0
     paper.tick()
     assert paper.begun[-1][1].due == BEGIN + 2 * HOUR
@@ -56,20 +56,21 @@ def test_a_run_that_never_began_is_tried_again_for_the_same_due_time() -> None:
     assert len({ticket.run for _, ticket in paper.begun}) == len(begun), "each is a run of its own"
 
 
-def test_a_failure_is_told_at_first_and_again_each_day() -> None:
+def test_a_failure_is_reported_at_first_and_again_each_day() -> None:
     paper = Paper.with_job()
     paper.run_through(2 * DAY, CronRunStatus.FAILED)
     assert len(paper.begun) > 40
-    assert len(paper.told) == 3
-    assert paper.told[0].failures == 1
+    assert len(paper.reported) == 3
+    assert paper.reported[0].failures == 1
 
 
-def test_interruptions_and_failures_after_a_success_are_reported_each_time() -> None:
+def test_interruptions_and_failures_after_a_success_or_an_interruption_are_reported() -> None:
     paper = Paper.with_job()
-    for status in ("failed", "ok", "failed", "interrupted", "interrupted"):
+    for status in ("interrupted", "failed", "failed", "ok", "failed", "interrupted", "interrupted"):
         paper.tick(3600.0)
         paper.end(CronRunStatus(status))
-    assert len(paper.told) == 4
+    reported = [report.outcome.status.value for report in paper.reported]
+    assert reported == ["interrupted", "failed", "failed", "interrupted", "interrupted"]
 
 
 def test_a_long_error_is_kept_in_part() -> None:
