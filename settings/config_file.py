@@ -111,14 +111,17 @@ def set_config(path: Path, key: str, value: str) -> ConfigChange:
 
 
 def _first_usable(path: Path, text: str, keys: tuple[str, ...], values: list[Any]) -> tuple[EditResult, Any]:
-    """The first reading of the value with which the settings hold; else the error of the likeliest one."""
+    """The first reading of the value with which the settings hold.
+
+    Raises the error of the likeliest one, with the lines of the file as it is.
+    """
     errors = []
     for value in values:
         edited = edit_text(text, keys, value)
         try:
             parse_settings(edited.text, path)
         except SettingsError as exc:
-            errors.append(exc)
+            errors.append(settings_error(exc.problems, text, path))
         else:
             return edited, value
     raise errors[0]

@@ -255,7 +255,6 @@ class CronService:
     def reconfigure(self, settings: CronSettings) -> None:
         """Apply other settings. Unchanged jobs keep their state."""
         before = {standing.job.id: standing.job for standing in self._machine.statuses()}
-        self._settings = settings
         self._store.apply_settings(settings)
         jobs = self._store.jobs()
         for name in before.keys() - jobs.keys():

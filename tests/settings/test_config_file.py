@@ -164,6 +164,25 @@ def test_what_would_make_the_file_unusable_is_refused_and_the_file_stays(
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param(None, "", id="no file"),
+        pytest.param("#\n[pool]\nmin = 1\n", "{path}:2: ", id="the table"),
+        pytest.param("#\n[pool]\nmax = 4\n", "{path}:3: ", id="the key"),
+    ],
+)
+def test_a_refused_value_is_reported_with_the_line_of_the_file_as_it_is(
+    text: str | None, line: str, path: Path
+) -> None:
+    if text is not None:
+        path.parent.mkdir()
+        path.write_text(text)
+    with pytest.raises(SettingsError) as refusal:
+        set_config(path, "pool.max", "0")
+    assert str(refusal.value) == f"{line.format(path=path)}pool.max: must be 1 or more, not 0"
+
+
 def test_a_file_that_is_no_toml_is_not_touched(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("pool = [")
