@@ -66,7 +66,7 @@ _MARKUP_PAIRS = (
 
 
 class SilentAnswer(msgspec.Struct, frozen=True):
-    """Nothing to tell. ``rest``: text beside the token, for diagnosis."""
+    """Nothing to report. ``remainder``: text beside the token, for diagnosis."""
 
     remainder: str = ""
 
@@ -95,19 +95,19 @@ def classify_answer(
     Args:
         text: the answer, as the agent gave it.
         kind: what the beat was about.
-        ack_max_chars: as much may stand beside the token without being told; a scheduled task's report always is.
-        has_media: files have been taken out of the answer already. Files are never kept back.
-        exec_always_deliver: a beat about ended work tells what stands beside the token, or the ``summary``.
+        ack_max_chars: this many characters beside the token are no alert; a scheduled task's report always is one.
+        has_media: files have been taken out of the answer already. Files are always delivered.
+        exec_always_deliver: of a beat about ended work deliver what stands beside the token, or the ``summary``.
         summary: what the beat's events say of the ended work.
     """
     rest, is_acknowledged = strip_token(text)
-    is_exec_told = exec_always_deliver and BeatKind.EXEC in kind
+    is_exec_delivered = exec_always_deliver and BeatKind.EXEC in kind
     if has_media or _has_media_line(rest):
         return AlertAnswer(rest, has_media=True)
     if not rest or (is_acknowledged and _TRAILING_MARKUP.fullmatch(rest)):
-        return AlertAnswer(summary.strip()) if is_exec_told and summary.strip() else SilentAnswer(rest)
-    is_kept_back = is_acknowledged and len(rest) <= ack_max_chars and BeatKind.CRON not in kind and not is_exec_told
-    return SilentAnswer(rest) if is_kept_back else AlertAnswer(rest)
+        return AlertAnswer(summary.strip()) if is_exec_delivered and summary.strip() else SilentAnswer(rest)
+    is_silent = is_acknowledged and len(rest) <= ack_max_chars and BeatKind.CRON not in kind and not is_exec_delivered
+    return SilentAnswer(rest) if is_silent else AlertAnswer(rest)
 
 
 def strip_token(text: str) -> tuple[str, bool]:
@@ -194,7 +194,7 @@ def compose_prompt(
 
 
 def with_events(events: Iterable[SystemEvent], *texts: str) -> str:
-    """A prompt that tells the events first, a line ``[SYSTEM] text`` each, then what of the texts is not empty.
+    """A prompt with the events first, a line ``[SYSTEM] text`` each, then what of the texts is not empty.
 
     An event of several lines becomes one: it cannot pass for two events.
     """

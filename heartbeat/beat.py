@@ -11,13 +11,12 @@ import trio
 
 from errors import PoolError, PoolSaturated, RequestTimeout, UsageError
 from heartbeat.answers import AlertAnswer, BeatKind, classify_answer, compose_prompt
-from heartbeat.beat_store import BeatStore
 from heartbeat.checklist import Checklist, ChecklistState, read_checklist
 from heartbeat.delivery.channel import TEXT_LIMIT, Alert, EventPublisher
 from heartbeat.delivery.targets import EVENTS
 from heartbeat.gates import GateFacts, SkipReason, first_shut_gate
 from heartbeat.ports import AlertPort, BeatAnswer, BeatRequest, BeatRunPort, EventPort, TransactionFactory
-from heartbeat.records import BeatInProgress, BeatOutcome, BeatReport, unrun_beat
+from heartbeat.records import BeatInProgress, BeatOutcome, BeatReport, BeatStore, unrun_beat
 from heartbeat.schedule import BeatSchedule
 from heartbeat.settings import HeartbeatSettings
 from heartbeat.system_events import RESULT_KINDS, SystemEvent

@@ -114,7 +114,7 @@ class EventPort(Protocol):
         ...
 
     def unclaimed(self, session: str) -> Sequence[SystemEvent]:
-        """The session's events that no turn is telling, the oldest first; bounded."""
+        """The session's events that no turn has claimed, the oldest first; bounded."""
         ...
 
     def claim(self, session: str, ids: Collection[str]) -> None:

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from heartbeat.cron.wall_clock import offset_change, utc_offset
+from heartbeat.cron.schedule import offset_change, utc_offset
 from heartbeat.settings import HeartbeatSettings
 from heartbeat.wake import BeatTarget
 from router.keys import main_session_key

@@ -10,10 +10,9 @@ import trio
 
 from errors import PoolError, UsageError
 from heartbeat.beat import BeatPorts, BeatResult, BeatRunner
-from heartbeat.beat_store import BeatStore
 from heartbeat.gates import SkipReason
 from heartbeat.ports import Documents
-from heartbeat.records import BeatOutcome, BeatReport, HeartbeatStatus, unrun_beat
+from heartbeat.records import BeatOutcome, BeatReport, BeatStore, HeartbeatStatus, unrun_beat
 from heartbeat.schedule import AgentSchedule, BeatSchedule
 from heartbeat.settings import HeartbeatSettings
 from heartbeat.system_events import SystemEvent
@@ -75,7 +74,7 @@ class Heartbeat:
         return self._request(_target(member, session), reason)
 
     def wake_for(self, event: SystemEvent) -> None:
-        """Wake the owner of the event's session; with ``wake = false`` its next turn tells the event."""
+        """Wake the owner of the event's session; with ``wake = false`` its next turn reports the event."""
         agent = self._ports.runs.agent_of(event.session)
         if agent is not None:
             self.wake(agent, reason_of(event.kind), event.session)

@@ -12,8 +12,7 @@ import msgspec
 
 from doors.http.settings import with_token_files
 from profiles import AgentSettings, RoleSettings
-from settings.checks import check_settings
-from settings.machine_checks import exposure_problems, machine_problems
+from settings.checks import check_settings, exposure_problems, machine_problems
 from settings.problems import KeyPath, Problem, SettingsError, lines_of_keys, suggestion, type_problems
 from settings.schema import DOTTED_TABLES, Settings, file_key_path, struct_shape
 from wire.files import foreign_write_access, open_regular

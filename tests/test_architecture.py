@@ -51,7 +51,7 @@ WITHOUT_A_CLOCK = (
     "gateway/events/translate",
     "gateway/events/ring",
     *(f"heartbeat/{name}" for name in ("answers", "gates", "records", "schedule", "settings", "system_events", "wake")),
-    *(f"heartbeat/cron/{name}" for name in ("jobs", "machine", "schedule", "settings", "wall_clock")),
+    *(f"heartbeat/cron/{name}" for name in ("jobs", "machine", "schedule", "settings")),
     *(f"heartbeat/delivery/{name}" for name in ("outbox", "settings", "targets")),
     *(
         f"stress/{name}"

@@ -45,7 +45,7 @@ class StartRun(msgspec.Struct, frozen=True):
 
 
 class InjectEvent(msgspec.Struct, frozen=True):
-    """Tell the job's text to the conversation it belongs to, and say at once what came of that."""
+    """Queue the job's text as an event of its conversation; ``ended`` follows at once."""
 
     job: CronJob
     active_run: ActiveRun

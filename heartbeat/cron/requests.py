@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from errors import UsageError
-from heartbeat.cron.jobs import CronRunRecord, JobSource
+from heartbeat.cron.jobs import CronRunRecord, JobSource, WakePort
 from heartbeat.cron.machine import JobStatus
 from heartbeat.cron.schedule import Schedule, format_schedule
 from heartbeat.cron.settings import CronJobSettings, JobMode
@@ -132,16 +132,11 @@ def job_settings_from(add: CronAdd, *, now: float) -> CronJobSettings:
         raise UsageError(str(exc)) from exc
 
 
-def job_view(
-    standing: JobStatus,
-    local: tzinfo,
-    *,
-    whole: bool,
-    problem: str | None = None,
-    heard_at: float | None = None,
-) -> CronJobView:
+def job_view(standing: JobStatus, local: tzinfo, waker: WakePort, *, whole: bool) -> CronJobView:
     """One job; ``whole`` with all its text and its history."""
     job, state = standing.job, standing.state
+    place = {"agent": job.agent, "session": job.session}
+    is_main = job.mode is JobMode.MAIN
     cut = len(job.text) > _EXCERPT_LENGTH and not whole
     return CronJobView(
         **{name: getattr(job, name) for name in _SAME_AS_JOB},
@@ -156,8 +151,8 @@ def job_view(
         overlapped=state.overlapped,
         last=state.history[-1] if state.history else None,
         history=state.history if whole else (),
-        problem=problem,
-        heard_at=heard_at,
+        problem=waker.wake_problem(**place) if is_main else None,
+        heard_at=waker.wakes_at(**place) if is_main else None,
     )
 
 

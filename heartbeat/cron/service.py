@@ -333,17 +333,8 @@ class CronService:
         return job
 
     def _view(self, name: str, *, whole: bool = True) -> CronJobView:
-        standing, voice = self._machine.status(name), self._ports.waker
-        job = standing.job
-        if job.mode is JobMode.ISOLATED:
-            return job_view(standing, self._ports.local, whole=whole)
-        return job_view(
-            standing,
-            self._ports.local,
-            whole=whole,
-            problem=voice.wake_problem(agent=job.agent, session=job.session),
-            heard_at=voice.wakes_at(agent=job.agent, session=job.session),
-        )
+        standing = self._machine.status(name)
+        return job_view(standing, self._ports.local, self._ports.waker, whole=whole)
 
 
 async def _await_all(kept: Iterable[Awaitable[None]]) -> None:

@@ -69,7 +69,7 @@ class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeliveryStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """The courier's figures. Counts are since the start, but for what waits and what is kept."""
+    """Figures of deliveries. Counts are since the start, but for what waits and what is kept."""
 
     accepted: int
     delivered: int
@@ -122,7 +122,7 @@ class DeliveryAttempt(msgspec.Struct, frozen=True):
 
 
 class PublishUndeliverable(msgspec.Struct, frozen=True):
-    """Tell that the alert could not be delivered."""
+    """Publish that the alert could not be delivered."""
 
     alert: Alert
     record: AlertRecord
@@ -174,12 +174,12 @@ class AlertOutbox:
         if alert.id in self._waiting or alert.id in self._undeliverable or alert.id in self._ended:
             return []
         self._accepted += 1
-        tell = PublishAlert(alert, place)
+        publish = PublishAlert(alert, place)
         if place.is_carried:
-            return [tell, *self._finish(AlertRecord(id=alert.id, place=place))]
+            return [publish, *self._finish(AlertRecord(id=alert.id, place=place))]
         record = AlertRecord(id=alert.id, place=place, alert=alert, next_try=wall)
         self._enqueue(record, alert, now)
-        return [tell, SaveRecord(alert.id, record), *self._evict_oldest(place)]
+        return [publish, SaveRecord(alert.id, record), *self._evict_oldest(place)]
 
     def tick(self, now: float) -> list[OutboxAction]:
         """Start due attempts; call it at ``next_due``."""

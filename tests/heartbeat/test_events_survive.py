@@ -11,9 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from heartbeat.beat_store import IN_PROGRESS_KIND, BeatStore
 from heartbeat.ports import BeatAnswer, BeatRequest
-from heartbeat.records import BeatInProgress
+from heartbeat.records import IN_PROGRESS_KIND, BeatInProgress, BeatStore
 from heartbeat.service import Heartbeat
 from heartbeat.wake import BeatTarget, WakeReason
 from tests.heartbeat.worlds import EPOCH, MAIN, ON, Killed, World, fails, report_all, wake

@@ -81,7 +81,7 @@ async def test_what_is_kept_of_an_agent_is_removed_with_it(world: World) -> None
         for text in events:
             world.inject(text)
         await heartbeat.run_now("main")
-    assert all(world.disk.documents[kind] for kind in ("beat", "beat_told", "beat_begun"))
+    assert all(world.disk.documents[kind] for kind in ("beat", "beat_alerts", "beat_begun"))
     heartbeat.reconfigure({})
     assert not any(world.disk.documents.values())
 
@@ -97,7 +97,7 @@ async def test_a_restart_keeps_the_interval(world: World) -> None:
 
 
 async def test_an_unreadable_record_is_skipped(world: World) -> None:
-    world.disk.documents = {"beat": {"main": b"{"}, "beat_told": {"main": b"[1]"}, "beat_begun": {"main x": b"null"}}
+    world.disk.documents = {"beat": {"main": b"{"}, "beat_alerts": {"main": b"[1]"}, "beat_begun": {"main x": b"null"}}
     heartbeat = await world.serve()
     assert status_of(heartbeat).last_beat is None
     assert (await heartbeat.run_now("main")).outcome is BeatOutcome.SILENT
