@@ -126,6 +126,8 @@ LIMITS = {
         next 0.5; wait 0.5; spawned 4; wait 0.5; spawned 5; wait 0.5; spawned 5""",
     "while the bucket is empty a quiet worker is rebound instead": """
         pool max=5 spawn_burst=1 spawn_rate=0.1; use one; ask r1 two; settle; held r1@w1; spawned 1""",
+    "an eviction is an event that names the worker and the profile it makes room for": """
+        pool max=1; use s; ask r1 t b => stop w1 evicted; event worker_evicted worker=w1 wanted=b|main|d""",
     "no worker is evicted for a start that is not allowed yet": """
         pool max=2 spawn_burst=2 spawn_rate=0.1; use a; use b; ask r1 c b => nothing; wait 9.9 => nothing
         wait 0.2 => stop w1 evicted; settle; held r1""",

@@ -8,13 +8,13 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from errors import PoolClosed, PoolError, UsageError, WorkerError, WorkerExited
+from errors import AcquireTimeout, PoolClosed, PoolError, UsageError, WorkerError, WorkerExited
 from pool import stimuli
 from pool.lease import PromptStream
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from pool.stimuli import StopReason
-from tests.pool.memory_workers import DEFAULT, MemoryLauncher, make_pool, say
+from tests.pool.memory_workers import DEFAULT, MemoryLauncher, MemoryWorker, make_pool, say
 from wire.units import Seconds
 
 
@@ -168,3 +168,18 @@ async def test_closing_ends_every_waiter_and_every_worker(autojump_clock: MockCl
         await trio.testing.wait_all_tasks_blocked()
     assert outcomes == ["closed"]
     assert launcher.live == {}
+
+
+async def test_closing_does_not_wait_for_a_worker_that_never_becomes_ready(autojump_clock: MockClock) -> None:
+    class Silent(MemoryWorker):
+        async def serve(self) -> None:
+            await trio.sleep_forever()
+
+    launcher = MemoryLauncher()
+    launcher.kind = Silent
+    started = trio.current_time()
+    async with make_pool(launcher, min=1) as pool:
+        with pytest.raises(AcquireTimeout):
+            await pool.acquire("s", DEFAULT, timeout=1)
+    assert trio.current_time() - started == pytest.approx(1, abs=0.05)
+    assert launcher.stops == ["w1"]

@@ -98,6 +98,21 @@ def test_the_error_counts_even_where_rolling_back_fails_too(database: Database, 
     assert seqs(database) == [2]
 
 
+def test_a_file_that_cannot_be_opened_leaves_no_connection_behind(tmp_path: Path, disk: Disk) -> None:
+    disk.refused = ("PRAGMA journal_mode",)
+    disk.error = sqlite3.OperationalError("disk I/O error")
+    opened: list[sqlite3.Connection] = []
+
+    def connect(uri: str) -> sqlite3.Connection:
+        opened.append(disk.connect(uri))
+        return opened[-1]
+
+    with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
+        Database(tmp_path / "pool.db", connect)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].interrupt()
+
+
 def test_rows_that_no_database_can_hold_do_not_keep_the_others_out(database: Database) -> None:
     batch = batch_of(event(1), event(2**63), event(3, session="\ud800"), event(4))
     with pytest.raises(OverflowError):
