@@ -306,10 +306,8 @@ class PoolMachine:
         limit = self._state.settings.max_rss
         for name, rss in usage.rss.items():
             worker = self._state.workers.get(name)
-            if worker is not None:
-                worker.rss = rss
-                if limit and rss > limit:
-                    self._workers.schedule_retirement(worker, "rss")
+            if worker is not None and limit and rss > limit:
+                self._workers.schedule_retirement(worker, "rss")
 
     def _stop_worker(self, stop: stimuli.StopWorker) -> None:
         self._workers.stop(self._live_worker(stop.worker), StopReason.OPERATOR)

@@ -275,7 +275,7 @@ class WorkerRecord:
     __slots__ = (
         *("age_timer", "background", "claimed_for", "closing_session", "failure", "id", "idle_since", "idle_timer"),
         *("is_restart", "modified", "ordinary_holds", "outdated", "preparation", "profile_record", "proven"),
-        *("ready_at", "replaced", "replaces", "retire_reason", "rss", "session", "soft", "spawned_at", "state"),
+        *("ready_at", "replaced", "replaces", "retire_reason", "session", "soft", "spawned_at", "state"),
         *("stop_reason", "successor", "turns", "was_leased"),
     )
 
@@ -303,7 +303,6 @@ class WorkerRecord:
         self.idle_timer: Timer | None = None
         self.age_timer: Timer | None = None
         self.turns = 0
-        self.rss = 0
         self.proven = False
         """Whether it ever served a conversation."""
         self.retire_reason: str | None = None

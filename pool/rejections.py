@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import asdict
+
 from errors import (
     AcquireTimeout,
     NestedSaturated,
@@ -24,7 +26,7 @@ def saturated(figures: PoolCounts, why: str, retry_after: float, pins: Sequence[
     return PoolSaturated(
         f"{why}; try again in {retry_after:.1f} s ({figures}){_pinned(pins)}",
         retry_after=retry_after,
-        figures=_as_dict(figures),
+        figures=asdict(figures),
         pinned=list(pins),
     )
 
@@ -42,7 +44,7 @@ def spawn_not_allowed(figures: PoolCounts, session: str) -> NoWorker:
         f"no worker that runs now fits session {session!r}, and the request may start none, although there is room "
         f"(spawn = false); ask with spawn = true ({figures})",
         session=session,
-        figures=_as_dict(figures),
+        figures=asdict(figures),
     )
 
 
@@ -50,7 +52,7 @@ def nested_saturated(figures: PoolCounts, pins: Sequence[str]) -> NestedSaturate
     """A nested run must not wait for what its own ancestor may hold."""
     return NestedSaturated(
         f"every worker is in use, and a nested run does not wait for its ancestors ({figures}){_pinned(pins)}",
-        figures=_as_dict(figures),
+        figures=asdict(figures),
         pinned=list(pins),
     )
 
@@ -61,14 +63,14 @@ def timed_out(figures: PoolCounts, waiter: Waiter, pins: Sequence[str]) -> Acqui
     return AcquireTimeout(
         f"no worker for session {waiter.session.key!r} within {waited:.1f} s ({figures}){_pinned(pins)}",
         session=waiter.session.key,
-        figures=_as_dict(figures),
+        figures=asdict(figures),
         pinned=list(pins),
     )
 
 
 def closed(figures: PoolCounts, mode: str) -> PoolClosed:
     """The pool takes nothing new."""
-    return PoolClosed(f"the pool is {mode} and takes no new work ({figures})", figures=_as_dict(figures))
+    return PoolClosed(f"the pool is {mode} and takes no new work ({figures})", figures=asdict(figures))
 
 
 def broken(figures: PoolCounts, kind: ProfileRecord, now: float) -> ProfileBroken:
@@ -90,7 +92,7 @@ def _broken(figures: PoolCounts, kind: ProfileRecord, then: str, retry_after: fl
         retry_after=retry_after,
         stderr_tail=last.stderr_tail if last else None,
         profile=kind.profile.short,
-        figures=_as_dict(figures),
+        figures=asdict(figures),
     )
 
 
@@ -109,7 +111,3 @@ def _pinned(sessions: Sequence[str]) -> str:
         return ""
     named, more = ", ".join(sessions[:_MAX_NAMED_SESSIONS]), len(sessions) - _MAX_NAMED_SESSIONS
     return f"; background commands keep workers for {named}" + (f" and {more} more sessions" if more > 0 else "")
-
-
-def _as_dict(figures: PoolCounts) -> dict[str, int]:
-    return {name: getattr(figures, name) for name in figures.__struct_fields__}

@@ -24,34 +24,34 @@ class PoolCounts(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class CounterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums since start; ``sum(grants) == releases + lost + active``."""
+class Counters(msgspec.Struct, kw_only=True):
+    """Sums since start; in a snapshot ``sum(grants) == releases + lost + active``."""
 
-    spawned: int
-    exits: dict[str, int]
-    """By cause: why we stopped it, what it failed at, or ``crashed``."""
-    evicted: int
-    parked: int
-    resumed: int
-    grants: dict[str, int]
+    spawned: int = 0
+    exits: dict[str, int] = msgspec.field(default_factory=Counter)
+    """Reaped processes by cause: why we stopped it (StopReason), what it failed at (FailureKind), or ``crashed``."""
+    evicted: int = 0
+    parked: int = 0
+    resumed: int = 0
+    grants: dict[str, int] = msgspec.field(default_factory=Counter)
     """By match level."""
-    releases: int
-    lost: int
+    releases: int = 0
+    lost: int = 0
     """Holds that ended with their worker's death."""
-    active: int
-    """Holds in force now."""
-    enqueued: int
-    served: int
+    active: int = 0
+    """Holds in force; a snapshot counts them."""
+    enqueued: int = 0
+    served: int = 0
     """Requests that had to wait and were granted."""
-    expired: int
-    refused: int
-    cancelled: int
-    stalled: int
+    expired: int = 0
+    refused: int = 0
+    cancelled: int = 0
+    stalled: int = 0
     """Turns that were aborted because nothing happened in them."""
 
 
 class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker process."""
+    """What the machine knows of one worker process."""
 
     id: str
     profile: str
@@ -60,15 +60,10 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     state: str
     session: str | None
-    preparing: bool
-    """Whether it is being reset or reconciled right now."""
     holds: int
     background: int
     turns: int
     age: float
-    idle_for: float | None
-    rss: int
-    """Bytes as last reported; 0 = not reported."""
     retiring: str | None
 
 
@@ -134,7 +129,7 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: str
     counts: PoolCounts
-    counters: CounterSnapshot
+    counters: Counters
     workers: tuple[WorkerSnapshot, ...]
     waiters: tuple[WaiterSnapshot, ...]
     sessions: tuple[SessionSnapshot, ...]
@@ -150,45 +145,3 @@ class WorkerExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """The first thing that sets it apart, in words; empty where nothing does."""
     state: str
     session: str | None
-
-
-class Counters:
-    """Plain sums; ``grants == releases + lost + active holds`` at any moment."""
-
-    __slots__ = (
-        "cancelled",
-        "enqueued",
-        "evicted",
-        "exits",
-        "expired",
-        "grants",
-        "lost",
-        "parked",
-        "refused",
-        "releases",
-        "resumed",
-        "served",
-        "spawned",
-        "stalled",
-    )
-
-    def __init__(self) -> None:
-        self.spawned = 0
-        self.exits: Counter[str] = Counter()
-        """Reaped processes by cause: a StopReason, a FailureKind or ``crashed``."""
-        self.evicted = 0
-        self.parked = 0
-        self.resumed = 0
-        self.grants: Counter[str] = Counter()
-        """Grants by match level."""
-        self.releases = 0
-        self.lost = 0
-        """Holds that ended with their worker's death."""
-        self.enqueued = 0
-        self.served = 0
-        """Requests that had to wait and were granted."""
-        self.expired = 0
-        self.refused = 0
-        self.cancelled = 0
-        self.stalled = 0
-        """Turns that were aborted because nothing happened in them."""

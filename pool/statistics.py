@@ -12,8 +12,9 @@ import msgspec
 
 from pool.settings import PoolSettings
 from pool.snapshot import (
-    CounterSnapshot,
+    Counters,
     MachineSnapshot,
+    PoolCounts,
     ProfileSnapshot,
     SessionSnapshot,
     WaiterSnapshot,
@@ -65,43 +66,25 @@ class LatencyRecorder:
         self.turn = RecentLatencies()
 
 
-class PoolSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The pool in a few numbers and its limits. ``mode``: ``running``, ``paused``, ``draining`` or ``closed``."""
+class PoolSummary(PoolCounts, frozen=True, kw_only=True):
+    """The pool's numbers with its mode (``running``, ``paused``, ``draining``, ``closed``) and limits."""
 
-    total: int
-    idle: int
-    leased: int
-    starting: int
-    stopping: int
-    waiting: int
-    max: int
     min: int
     mode: str
     limits: dict[str, Any]
 
 
-class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker: what the machine knows and what its process tells. None = not known (yet)."""
+class WorkerStatus(WorkerSnapshot, frozen=True, kw_only=True):
+    """One worker with the facts of its process. None = not known (yet)."""
 
-    id: str
     pid: int | None
-    profile: str
-    role: str
-    agent: str
-    state: str
-    session: str | None
-    holds: int
     turn_age: float | None
-    turns: int
-    age: float
-    background: int
     rss: int | None
     cpu: float | None
     suspended: bool
     last_ping: float | None
     stray_lines: int
     """Lines on its stdout that were no message, so far."""
-    retiring: str | None
 
 
 class PoolLatencies(msgspec.Struct, frozen=True):
@@ -124,7 +107,7 @@ class PoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """The whole picture. ``latency`` covers the last 1,024 of each kind."""
 
     pool: PoolSummary
-    counters: CounterSnapshot
+    counters: Counters
     workers: tuple[WorkerStatus, ...]
     waiting: tuple[WaiterSnapshot, ...]
     sessions: tuple[SessionSnapshot, ...]
@@ -143,19 +126,9 @@ def assemble_statistics(
     now: float,
 ) -> PoolStatistics:
     """Put the machine's snapshot and the processes' facts together."""
-    figures = snapshot.counts
     return PoolStatistics(
         pool=PoolSummary(
-            total=figures.total,
-            idle=figures.idle,
-            leased=figures.leased,
-            starting=figures.starting,
-            stopping=figures.stopping,
-            waiting=figures.waiting,
-            max=figures.max,
-            min=settings.min,
-            mode=snapshot.mode,
-            limits=_limits(settings),
+            **msgspec.structs.asdict(snapshot.counts), min=settings.min, mode=snapshot.mode, limits=_limits(settings)
         ),
         counters=snapshot.counters,
         workers=tuple(_worker(worker, lives.get(worker.id), now) for worker in snapshot.workers),
@@ -187,22 +160,12 @@ def _plain(value: Any) -> Any:
 def _worker(worker: WorkerSnapshot, life: WorkerTask | None, now: float) -> WorkerStatus:
     facts = life.facts() if life else ProcessFacts()
     return WorkerStatus(
-        id=worker.id,
+        **msgspec.structs.asdict(worker),
         pid=life.pid if life else None,
-        profile=worker.profile,
-        role=worker.role,
-        agent=worker.agent,
-        state=worker.state,
-        session=worker.session,
-        holds=worker.holds,
         turn_age=life.turn_age(now) if life else None,
-        turns=worker.turns,
-        age=worker.age,
-        background=worker.background,
         rss=facts.rss,
         cpu=facts.cpu,
         suspended=facts.suspended,
         last_ping=None if life is None or life.health.last_ping is None else now - life.health.last_ping,
         stray_lines=0 if life is None else life.stray_lines,
-        retiring=worker.retiring,
     )

@@ -2,10 +2,11 @@
 
 import math
 
+import msgspec
+
 from errors import UsageError
 from pool.records import ProfileRecord, SessionRecord, Waiter, WorkerRecord
 from pool.snapshot import (
-    CounterSnapshot,
     MachineSnapshot,
     ProfileSnapshot,
     SessionPlacement,
@@ -15,7 +16,7 @@ from pool.snapshot import (
     WorkerSnapshot,
 )
 from pool.state import PoolState
-from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
+from pool.transitions import PoolMode, SessionState, WaiterState
 from profiles.matching import MatchLevel, first_difference, match
 from profiles.profile import CapabilityProfile
 
@@ -26,7 +27,12 @@ def snapshot(state: PoolState, now: float) -> MachineSnapshot:
     return MachineSnapshot(
         mode=state.mode.value,
         counts=state.counts(),
-        counters=_counters(state),
+        counters=msgspec.structs.replace(
+            state.counters,
+            exits=dict(state.counters.exits),
+            grants=dict(state.counters.grants),
+            active=len(state.holds),
+        ),
         workers=tuple(_worker(worker, now) for worker in state.workers.values()),
         waiters=tuple(_waiter(state, waiter, position, now) for position, waiter in enumerate(ranked, start=1)),
         sessions=tuple(_session(session) for session in state.sessions.values()),
@@ -60,27 +66,6 @@ def _explanation(worker: WorkerRecord, session: SessionRecord | None, wanted: Ca
     )
 
 
-def _counters(state: PoolState) -> CounterSnapshot:
-    counters = state.counters
-    return CounterSnapshot(
-        spawned=counters.spawned,
-        exits=dict(counters.exits),
-        evicted=counters.evicted,
-        parked=counters.parked,
-        resumed=counters.resumed,
-        grants=dict(counters.grants),
-        releases=counters.releases,
-        lost=counters.lost,
-        active=len(state.holds),
-        enqueued=counters.enqueued,
-        served=counters.served,
-        expired=counters.expired,
-        refused=counters.refused,
-        cancelled=counters.cancelled,
-        stalled=counters.stalled,
-    )
-
-
 def _worker(worker: WorkerRecord, now: float) -> WorkerSnapshot:
     session = worker.session
     return WorkerSnapshot(
@@ -90,13 +75,10 @@ def _worker(worker: WorkerRecord, now: float) -> WorkerSnapshot:
         role=worker.profile_record.profile.role,
         state=worker.state.value,
         session=session.key if session else None,
-        preparing=worker.preparation is not None,
         holds=len(session.holds) if session else 0,
         background=worker.background,
         turns=worker.turns,
         age=now - worker.spawned_at,
-        idle_for=now - worker.idle_since if worker.state is WorkerState.IDLE else None,
-        rss=worker.rss,
         retiring=worker.retire_reason,
     )
 
