@@ -17,14 +17,13 @@ import trio
 
 from errors import PoolError, WorkerError, WorkerExited
 from pool import stimuli
-from pool.background_events import BackgroundEvent, BackgroundEvents, LoadedConversation
 from pool.lease import AcquireTicket, Lease
 from pool.machine import PoolMachine
-from pool.raw_listeners import RawListener, RawListeners
 from pool.settings import PoolSettings, check_memory
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import Action, FailureKind, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stimulus, Stop
-from pool.worker_interface import WorkerLauncher, is_disk_full, load_conversation
+from pool.worker_interface import LoadedConversation, WorkerLauncher, is_disk_full, load_conversation
+from pool.worker_output import BackgroundEvent, BackgroundEvents, RawListener, RawListeners
 from pool.worker_task import BackgroundCallbacks, WorkerTask, rss_by_worker
 from profiles import CapabilityProfile
 from wire.messages import SessionResult
@@ -202,7 +201,7 @@ class Pool:
         life = self._workers.get(lease.hold.worker)
         if life is not None:
             life.leases.discard(lease)
-            transcript = life.conversation and life.conversation.result.session_file
+            transcript = life.transcript
             if transcript is not None and transcript not in life.worker.known_transcripts:
                 life.worker.record_transcript(transcript)
         if life is not None and lease.is_tainted:
@@ -333,17 +332,14 @@ class Pool:
         finally:
             life.report_invalid_lines(self._on_event)
             self._raw_listeners.worker_lost(life)
-            self._background.worker_exited(life.id, life.conversation, life.commands, str(life.error))
+            self._background.worker_exited(life)
             try:
                 self._apply(stimuli.ProcessExited(life.id, life.error or WorkerError(f"worker {life.id} was stopped")))
             finally:
-                self._remove(life)
-
-    def _remove(self, life: WorkerTask) -> None:
-        del self._workers[life.id]
-        if not self._workers:
-            self._emptied.set()
-            self._emptied = trio.Event()
+                del self._workers[life.id]
+                if not self._workers:
+                    self._emptied.set()
+                    self._emptied = trio.Event()
 
     def _on_ready(self, life: WorkerTask) -> None:
         self._latencies.spawn.add(trio.current_time() - life.spawned_at)

@@ -7,7 +7,7 @@ can tell besides (pid, memory, whether it was stopped by a signal) is optional.
 import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import trio
@@ -33,6 +33,13 @@ class ProcessFacts(msgspec.Struct, frozen=True):
     """CPU seconds used so far."""
     suspended: bool = False
     """Stopped by a signal (SIGSTOP, a debugger): it cannot answer, but it has not failed by itself."""
+
+
+class LoadedConversation(NamedTuple):
+    """A session's conversation, as the worker holds it."""
+
+    session: str
+    result: SessionResult
 
 
 class PoolWorker(Protocol):

@@ -6,23 +6,22 @@ from typing import Any, NamedTuple, assert_never
 import trio
 
 from errors import PoolError, ProtocolViolation, RequestTimeout, WorkerExited, WorkerStalled, WorkerStartFailed
-from pool.background_events import LoadedConversation
 from pool.budget import TokenBucket
 from pool.health import Health, HealthDecision, Observation
 from pool.lease import Lease
 from pool.settings import PoolSettings
 from pool.stimuli import BackgroundCount, FailureKind, Stimulus, StopReason, TurnStalled, WorkerFailed
-from pool.worker_interface import PoolWorker, ProcessFacts, WorkerLauncher
+from pool.worker_interface import LoadedConversation, PoolWorker, ProcessFacts, WorkerLauncher
 from profiles import CapabilityProfile
 from wire.messages import BackgroundProcesses as BackgroundTold
 from wire.messages import ExecExit
 
 
 class BackgroundCallbacks(NamedTuple):
-    """Told the worker, its conversation, and which of that one's commands run, or which has ended."""
+    """Which background commands a worker runs, and which has ended."""
 
-    running: Callable[[str, LoadedConversation | None, BackgroundTold], None]
-    exited: Callable[[str, LoadedConversation | None, ExecExit], None]
+    running: "Callable[[WorkerTask, BackgroundTold], None]"
+    exited: "Callable[[WorkerTask, ExecExit], None]"
 
 
 _ABORT_DEADLINE = 5.0
@@ -176,12 +175,12 @@ class WorkerTask:
             now = trio.current_time()
             if self._exit_limit.has_token(now):
                 self._exit_limit.consume(now)
-                on_exec.exited(self.id, self.conversation, ended)
+                on_exec.exited(self, ended)
             else:
                 self.exits_dropped += 1
 
         def tell_running(commands: BackgroundTold) -> None:
-            on_exec.running(self.id, self.conversation, commands)
+            on_exec.running(self, commands)
             on_fact(BackgroundCount(self.id, commands.running))
 
         worker.client.on_background(tell_running, tell_end)

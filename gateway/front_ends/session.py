@@ -101,7 +101,7 @@ _MAX_PROMPT_CHARS = 2_000
 
 
 class AttachedSession:
-    """Implements ``pool.raw_listeners.SessionPort``.
+    """Implements ``pool.worker_output.RawListener``.
 
     Attributes:
         attached: who hears the session's worker.

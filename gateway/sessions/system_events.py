@@ -14,7 +14,7 @@ import trio
 
 from gateway.events import EventBus
 from heartbeat.system_events import SystemEvent, SystemEventKind, SystemEventLimits, SystemEventQueue, SystemEventStats
-from pool.background_events import BackgroundEvent, BackgroundExited, BackgroundLost, BackgroundRunning
+from pool.worker_output import BackgroundEvent, BackgroundExited, BackgroundLost, BackgroundRunning
 from store.store import Store, StoredDocuments
 from wire.events import EventType
 from wire.framing import DECODE_ERRORS

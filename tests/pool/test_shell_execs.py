@@ -9,8 +9,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pool import stimuli
-from pool.background_events import BackgroundEvent, BackgroundExited, BackgroundLost, BackgroundRunning
 from pool.shell import Pool
+from pool.worker_output import BackgroundEvent, BackgroundExited, BackgroundLost, BackgroundRunning
 from tests.pool.memory_workers import DEFAULT, MemoryLauncher, MemoryWorker, make_pool, say
 from wire.messages import BackgroundProcesses
 

@@ -1,6 +1,13 @@
-"""Raw-line listeners: front ends that read a session's worker output unchanged (``pool attach``)."""
+"""What workers say outside their turns, by session: background commands, and raw lines for attached front ends.
 
+A background command belongs to the conversation that started it. The worker stays bound to that conversation's
+session while the command runs: the owner is read from the conversation it was given last, not from its next session.
+"""
+
+from collections.abc import Callable
 from typing import Protocol
+
+import msgspec
 
 from errors import PoolError
 from pool.stimuli import FailureKind, WorkerFailed, WorkerReconciled
@@ -9,6 +16,77 @@ from pool.worker_task import WorkerTask
 from profiles.profile import SoftArgs
 from rpc.client import RpcClient
 from rpc.passthrough import RawLine
+from wire.messages import BackgroundProcesses, ExecExit
+
+
+class BackgroundExited(msgspec.Struct, frozen=True, kw_only=True):
+    """One has ended. ``session`` None: the conversation it belonged to is no longer that of any session."""
+
+    worker: str
+    session: str | None
+    exit: ExecExit
+
+
+class BackgroundLost(msgspec.Struct, frozen=True, kw_only=True):
+    """These ended with their worker (None: of an earlier life), which told nothing; ``reason`` says why it ended."""
+
+    worker: str | None
+    session: str
+    commands: BackgroundProcesses
+    reason: str
+
+
+class BackgroundRunning(msgspec.Struct, frozen=True, kw_only=True):
+    """These run on the worker now. ``session`` None: they are not, or no longer, of any session's conversation."""
+
+    worker: str
+    session: str | None
+    commands: BackgroundProcesses
+
+
+BackgroundEvent = BackgroundExited | BackgroundLost | BackgroundRunning
+_NO_COMMANDS = BackgroundProcesses()
+
+
+def _ignore_event(news: BackgroundEvent) -> None:
+    """The default listener."""
+
+
+class BackgroundEvents:
+    """``session_of`` a worker and ``transcript_of`` a session are what the pool knows at the moment of the call."""
+
+    def __init__(self, session_of: Callable[[str], str | None], transcript_of: Callable[[str], str | None]) -> None:
+        self.listener: Callable[[BackgroundEvent], None] = _ignore_event
+        self._session_of = session_of
+        self._transcript_of = transcript_of
+
+    def exited(self, life: WorkerTask, ended: ExecExit) -> None:
+        """A worker tells that a command has ended."""
+        owner, conversation = self._owner(life), life.conversation
+        if conversation is not None and ended.session_key not in (None, conversation.result.session_id):
+            owner = None
+        self.listener(BackgroundExited(worker=life.id, session=owner, exit=ended))
+
+    def running(self, life: WorkerTask, commands: BackgroundProcesses) -> None:
+        """A worker tells which commands it runs."""
+        self.listener(BackgroundRunning(worker=life.id, session=self._owner(life), commands=commands))
+
+    def worker_exited(self, life: WorkerTask) -> None:
+        """A worker has ended with its commands. A session that has left their conversation needs no report."""
+        owner = self._owner(life)
+        if life.commands.running and owner is not None:
+            lost = BackgroundLost(worker=life.id, session=owner, commands=life.commands, reason=str(life.error))
+            self.listener(lost)
+        self.listener(BackgroundRunning(worker=life.id, session=None, commands=_NO_COMMANDS))
+
+    def _owner(self, life: WorkerTask) -> str | None:
+        """The session that still has the worker's conversation."""
+        if life.conversation is None:
+            return None
+        session, transcript = life.conversation.session, life.transcript
+        if transcript is None:
+            return session if self._session_of(life.id) == session else None
+        return session if self._transcript_of(session) == transcript else None
 
 
 class RawListener(Protocol):
