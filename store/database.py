@@ -98,6 +98,11 @@ def connect_to(uri: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
+def connect_read_only(path: Path, connect: Connect) -> sqlite3.Connection:
+    """A connection that changes nothing."""
+    return connect(f"{path.absolute().as_uri()}?mode=ro")
+
+
 def read_meta(connection: sqlite3.Connection, name: str) -> int:
     """One number of the table ``meta``."""
     return int(connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()[0])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from store.database import Connect
+from store.database import Connect, connect_read_only
 from store.records import EventRow
 
 _EVENTS_PER_PAGE = 256
@@ -34,7 +34,7 @@ def read_events(
     Raises sqlite3.Error.
     """
     rows: list[EventRow] = []
-    with closing(connect(f"{path.absolute().as_uri()}?mode=ro")) as connection:
+    with closing(connect_read_only(path, connect)) as connection:
         while len(rows) < limit:
             page = min(_EVENTS_PER_PAGE, limit - len(rows))
             found = _read_page(connection, after, before, session, page)
@@ -76,7 +76,7 @@ def read_documents(path: Path, connect: Connect, *, kind: str) -> dict[str, byte
     """The documents of a kind by their keys, in the order of their first insertion. Blocks. Raises sqlite3.Error."""
     documents: dict[str, bytes] = {}
     after = -1
-    with closing(connect(f"{path.absolute().as_uri()}?mode=ro")) as connection:
+    with closing(connect_read_only(path, connect)) as connection:
         while page := _read_document_page(connection, kind, after):
             after = page[-1][0]
             documents.update({key: body for _, key, body in page})

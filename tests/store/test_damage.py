@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from store.database import connect_to
-from store.schema import MIGRATIONS
+from store.opening import MIGRATIONS
 from tests.store.opening import AFTER_A_CRASH, NOW, damaged, fill, opened
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from heartbeat.ports import Documents
 from store.database import connect_to
-from store.opening import open_database
+from store.opening import MIGRATIONS, migrate, open_database
 from store.records import StoreUnusable
-from store.schema import MIGRATIONS, migrate
 from store.store import StoredDocuments
 from tests.store.disks import Disk, table
 from tests.store.rows import session

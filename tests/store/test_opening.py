@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from store.opening import open_database
+from store.opening import MIGRATIONS, open_database
 from store.records import RunState, StoreUnusable
-from store.schema import MIGRATIONS
 from tests.store.disks import Disk, table
 from tests.store.opening import AFTER_A_CRASH, NOW, crash, fill, opened
 from tests.store.rows import run, session

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from store.database import DELETE_DOCUMENTS, DELETE_RUNS, DELETE_SESSIONS, PUT_EVENTS, BulkStatement, Parameters
-from store.schema import migrate
+from store.opening import migrate
 
 LARGE = 1024 * 1024
 
