@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import trio
-import trio.testing
 
 from errors import PoolError, UsageError
 from rpc.client import RpcClient
@@ -20,21 +19,30 @@ from wire.messages import Message
 READY = {"event": "ready", "data": {"protocol": 1, "agent": "memory", "pid": 7}}
 
 
+class AskingClient(RpcClient):
+    """A client that can ask in tasks of their own, which end with it."""
+
+    nursery: trio.Nursery
+
+    def ask(self, method: str, **options: Any) -> "Asked":
+        return Asked(self.nursery, self, method, **options)
+
+
 def make_client(
     worker: MemoryTransport, rpc_settings: RpcSettings | None = None, dialect: Dialect | None = None
-) -> RpcClient:
-    return RpcClient(worker, dialect or NativeDialect(), rpc_settings or RpcSettings(), name="w1")
+) -> AskingClient:
+    return AskingClient(worker, dialect or NativeDialect(), rpc_settings or RpcSettings(), name="w1")
 
 
 @asynccontextmanager
 async def running(
     worker: MemoryTransport, rpc_settings: RpcSettings | None = None, dialect: Dialect | None = None
-) -> AsyncIterator[RpcClient]:
+) -> AsyncIterator[AskingClient]:
     client = make_client(worker, rpc_settings, dialect)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(client.run)
+    async with trio.open_nursery() as client.nursery:
+        await client.nursery.start(client.run)
         yield client
-        nursery.cancel_scope.cancel()
+        client.nursery.cancel_scope.cancel()
 
 
 async def outcome_of(client: RpcClient, method: str, **options: Any) -> PoolError | msgspec.Raw:

@@ -2,61 +2,59 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock
 
 from errors import UsageError
 from rpc.settings import RpcSettings
-from tests.rpc.clients import Asked, make_client, running
+from tests.rpc.clients import AskingClient, make_client, running
 from tests.rpc.memory_transport import MemoryTransport
 from wire.messages import BackgroundProcesses, ExecExit
 from wire.units import ByteCount
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 # --- events ---------------------------------------------------------------------------------------------------------
 
 
-async def test_every_subscriber_gets_every_event_in_order_and_lists_of_its_own(autojump_clock: MockClock) -> None:
-    worker = MemoryTransport()
-    async with running(worker) as client:
-        with client.subscribe() as one, client.subscribe() as two:
-            worker.say(*({"event": f"e{number}"} for number in range(5)))
-            worker.say({"event": "last"})
-            first = await one.receive()
-            assert first is not None
-            first.clear()
-            assert [event.event for event in await two.receive() or []] == ["e0", "e1", "e2", "e3", "e4"]
-            assert [event.event for event in await one.receive() or []] == ["last"]
-            assert client.statistics().events == 6
+async def test_every_subscriber_gets_every_event_in_order_and_lists_of_its_own(
+    worker: MemoryTransport, client: AskingClient
+) -> None:
+    with client.subscribe() as one, client.subscribe() as two:
+        worker.say(*({"event": f"e{number}"} for number in range(5)))
+        worker.say({"event": "last"})
+        first = await one.receive()
+        assert first is not None
+        first.clear()
+        assert [event.event for event in await two.receive() or []] == ["e0", "e1", "e2", "e3", "e4"]
+        assert [event.event for event in await one.receive() or []] == ["last"]
+        assert client.statistics().events == 6
 
 
 async def test_an_event_before_an_answer_is_delivered_before_it_and_one_after_it_after_it(
-    autojump_clock: MockClock,
+    worker: MemoryTransport, client: AskingClient
 ) -> None:
-    worker = MemoryTransport()
-    async with running(worker) as client:
-        with client.subscribe() as events:
-            seen: list[int] = []
-            client.submit("ping", on_settled=lambda: seen.append(events._events))
-            worker.say({"event": "a"}, {"event": "b"}, {"id": "1", "result": 1}, {"event": "c"})
-            assert [event.event for event in await events.receive() or []] == ["a", "b"]
-            assert [event.event for event in await events.receive() or []] == ["c"]
-            assert seen == [2]
+    with client.subscribe() as events:
+        seen: list[int] = []
+        client.submit("ping", on_settled=lambda: seen.append(events._events))
+        worker.say({"event": "a"}, {"event": "b"}, {"id": "1", "result": 1}, {"event": "c"})
+        assert [event.event for event in await events.receive() or []] == ["a", "b"]
+        assert [event.event for event in await events.receive() or []] == ["c"]
+        assert seen == [2]
 
 
-async def test_reading_one_by_one_can_change_to_batches_without_losing_an_event(autojump_clock: MockClock) -> None:
-    worker = MemoryTransport()
-    async with running(worker) as client:
-        with client.subscribe() as events:
-            worker.say({"event": "a"}, {"event": "b"}, {"event": "c"})
-            worker.exit(code=0)
-            assert (await anext(events)).event == "a"
-            batches = [[event.event for event in batch] async for batch in events.batches()]
-            assert batches == [["b", "c"]]
+async def test_reading_one_by_one_can_change_to_batches_without_losing_an_event(
+    worker: MemoryTransport, client: AskingClient
+) -> None:
+    with client.subscribe() as events:
+        worker.say({"event": "a"}, {"event": "b"}, {"event": "c"})
+        worker.exit(code=0)
+        assert (await anext(events)).event == "a"
+        batches = [[event.event for event in batch] async for batch in events.batches()]
+        assert batches == [["b", "c"]]
 
 
 async def test_who_subscribes_before_the_client_runs_misses_nothing_and_who_comes_later_gets_the_rest(
-    autojump_clock: MockClock, nursery: trio.Nursery
+    worker: MemoryTransport, nursery: trio.Nursery
 ) -> None:
-    worker = MemoryTransport()
     client = make_client(worker)
     early = client.subscribe()
     worker.say({"event": "first"})
@@ -69,24 +67,23 @@ async def test_who_subscribes_before_the_client_runs_misses_nothing_and_who_come
     assert [event.event async for event in late] == ["second"]
 
 
-async def test_a_full_subscriber_holds_the_worker_back_and_memory_stays_bounded(autojump_clock: MockClock) -> None:
-    worker = MemoryTransport()
-    async with running(worker) as client:
-        with client.subscribe(max_events=10) as slow, client.subscribe():
-            for number in range(100):
-                worker.say({"event": "e", "data": number})
-            await trio.testing.wait_all_tasks_blocked()
-            assert worker.reads == 10
-            assert client.statistics().backpressured
-            numbers: list[int] = []
-            while len(numbers) < 100:
-                numbers += [msgspec.json.decode(event.data) for event in await slow.receive() or []]
-            assert numbers == list(range(100))
-            assert not client.statistics().backpressured
+async def test_a_full_subscriber_holds_the_worker_back_and_memory_stays_bounded(
+    worker: MemoryTransport, client: AskingClient
+) -> None:
+    with client.subscribe(max_events=10) as slow, client.subscribe():
+        for number in range(100):
+            worker.say({"event": "e", "data": number})
+        await trio.testing.wait_all_tasks_blocked()
+        assert worker.reads == 10
+        assert client.statistics().backpressured
+        numbers: list[int] = []
+        while len(numbers) < 100:
+            numbers += [msgspec.json.decode(event.data) for event in await slow.receive() or []]
+        assert numbers == list(range(100))
+        assert not client.statistics().backpressured
 
 
-async def test_bytes_bound_a_subscriber_as_well(autojump_clock: MockClock) -> None:
-    worker = MemoryTransport()
+async def test_bytes_bound_a_subscriber_as_well(worker: MemoryTransport) -> None:
     async with running(worker, RpcSettings(subscriber_bytes=ByteCount(1000))) as client:
         with client.subscribe():
             for _ in range(10):
@@ -95,93 +92,85 @@ async def test_bytes_bound_a_subscriber_as_well(autojump_clock: MockClock) -> No
             assert worker.reads == 2
 
 
-async def test_a_subscriber_that_leaves_lets_the_worker_go_on(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
-    worker = MemoryTransport()
-    async with running(worker) as client:
-        asked = Asked(nursery, client, "get_state")
-        with client.subscribe(max_events=1):
-            await worker.next_request()
-            worker.say({"event": "a"})
-            worker.say({"id": "1", "result": 1})
-            await trio.testing.wait_all_tasks_blocked()
-            assert not asked.done.is_set()
-        assert await asked.answer() == 1
-
-
-async def test_a_full_subscriber_does_not_hold_up_the_end(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
-    worker = MemoryTransport()
-    async with running(worker) as client:
-        with client.subscribe(max_events=1) as events:
-            asked = Asked(nursery, client, "get_state")
-            await worker.next_request()
-            worker.say({"event": "a"})
-            worker.say({"event": "b"}, {"id": "1", "result": "still heard"})
-            await trio.testing.wait_all_tasks_blocked()
-            worker.exit(code=0)
-            assert await asked.answer() == "still heard"
-            assert [event.event async for event in events] == ["a", "b"]
-
-
-async def test_a_cancelled_reader_loses_no_event(autojump_clock: MockClock) -> None:
-    worker = MemoryTransport()
-    async with running(worker) as client:
-        with client.subscribe() as events:
-            with trio.move_on_after(1):
-                await anext(events)
-            worker.say({"event": "a"})
-            assert (await anext(events)).event == "a"
-
-
-async def test_closing_a_subscription_ends_whoever_reads_it(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
-    worker = MemoryTransport()
-    async with running(worker) as client:
-        events = client.subscribe()
-        seen = trio.Event()
-
-        async def read() -> None:
-            assert [event async for event in events] == []
-            seen.set()
-
-        nursery.start_soon(read)
+async def test_a_subscriber_that_leaves_lets_the_worker_go_on(worker: MemoryTransport, client: AskingClient) -> None:
+    asked = client.ask("get_state")
+    with client.subscribe(max_events=1):
+        await worker.next_request()
+        worker.say({"event": "a"})
+        worker.say({"id": "1", "result": 1})
         await trio.testing.wait_all_tasks_blocked()
-        events.close()
-        await seen.wait()
-        assert events.end_error is None
+        assert not asked.done.is_set()
+    assert await asked.answer() == 1
 
 
-async def test_a_subscription_needs_room_for_one_event(autojump_clock: MockClock) -> None:
+async def test_a_full_subscriber_does_not_hold_up_the_end(worker: MemoryTransport, client: AskingClient) -> None:
+    with client.subscribe(max_events=1) as events:
+        asked = client.ask("get_state")
+        await worker.next_request()
+        worker.say({"event": "a"})
+        worker.say({"event": "b"}, {"id": "1", "result": "still heard"})
+        await trio.testing.wait_all_tasks_blocked()
+        worker.exit(code=0)
+        assert await asked.answer() == "still heard"
+        assert [event.event async for event in events] == ["a", "b"]
+
+
+async def test_a_cancelled_reader_loses_no_event(worker: MemoryTransport, client: AskingClient) -> None:
+    with client.subscribe() as events:
+        with trio.move_on_after(1):
+            await anext(events)
+        worker.say({"event": "a"})
+        assert (await anext(events)).event == "a"
+
+
+async def test_closing_a_subscription_ends_whoever_reads_it(
+    worker: MemoryTransport, client: AskingClient, nursery: trio.Nursery
+) -> None:
+    events = client.subscribe()
+    seen = trio.Event()
+
+    async def read() -> None:
+        assert [event async for event in events] == []
+        seen.set()
+
+    nursery.start_soon(read)
+    await trio.testing.wait_all_tasks_blocked()
+    events.close()
+    await seen.wait()
+    assert events.end_error is None
+
+
+async def test_a_subscription_needs_room_for_one_event() -> None:
     with pytest.raises(UsageError, match="max_events is 0"):
         make_client(MemoryTransport()).subscribe(max_events=0)
 
 
-async def test_the_client_knows_background_processes_runs_and_questions(autojump_clock: MockClock) -> None:
-    worker = MemoryTransport()
-    async with running(worker) as client:
-        told: list[BackgroundProcesses] = []
-        ends: list[ExecExit] = []
-        client.on_background(told.append, ends.append)
-        call = {"id": "c1", "name": "bash"}
-        names = ["calm-fox", "x" * 1000, *map(str, range(100))]
-        worker.say({"event": "run_start"}, {"event": "background", "data": {"running": 2, "names": names}})
-        worker.say({"event": "permission_required", "data": {"call": call}})
-        await trio.testing.wait_all_tasks_blocked()
-        assert (client.is_running, client.background.running, client.awaits_person) == (True, 2, True)
-        worker.say({"event": "permission_decided", "data": {"call_id": "c1"}}, {"event": "done"})
-        ended = {"session_id": "calm-fox", "summary": "Exec completed", "session_key": "k", "exit_code": 0}
-        worker.say({"event": "exec_exit", "data": ended}, {"event": "background", "data": {"running": 0}})
-        await trio.testing.wait_all_tasks_blocked()
-        assert (client.is_running, client.background.running, client.awaits_person) == (False, 0, False)
-        assert told == [BackgroundProcesses(2, ["calm-fox", "x" * 256, *map(str, range(62))]), BackgroundProcesses()]
-        assert [msgspec.to_builtins(end) for end in ends] == [ended]
+async def test_the_client_knows_background_processes_runs_and_questions(
+    worker: MemoryTransport, client: AskingClient
+) -> None:
+    told: list[BackgroundProcesses] = []
+    ends: list[ExecExit] = []
+    client.on_background(told.append, ends.append)
+    call = {"id": "c1", "name": "bash"}
+    names = ["calm-fox", "x" * 1000, *map(str, range(100))]
+    worker.say({"event": "run_start"}, {"event": "background", "data": {"running": 2, "names": names}})
+    worker.say({"event": "permission_required", "data": {"call": call}})
+    await trio.testing.wait_all_tasks_blocked()
+    assert (client.is_running, client.background.running, client.awaits_person) == (True, 2, True)
+    worker.say({"event": "permission_decided", "data": {"call_id": "c1"}}, {"event": "done"})
+    ended = {"session_id": "calm-fox", "summary": "Exec completed", "session_key": "k", "exit_code": 0}
+    worker.say({"event": "exec_exit", "data": ended}, {"event": "background", "data": {"running": 0}})
+    await trio.testing.wait_all_tasks_blocked()
+    assert (client.is_running, client.background.running, client.awaits_person) == (False, 0, False)
+    assert told == [BackgroundProcesses(2, ["calm-fox", "x" * 256, *map(str, range(62))]), BackgroundProcesses()]
+    assert [msgspec.to_builtins(end) for end in ends] == [ended]
 
 
-async def test_a_dialog_waits_for_a_person_until_it_is_answered(autojump_clock: MockClock) -> None:
-    worker = MemoryTransport()
-    async with running(worker) as client:
-        seen = []
-        for question in ({"id": "u0", "method": "notify"}, {"id": "u1", "method": "confirm"}):
-            worker.say({"event": "ui_request", "data": question})
-            await trio.testing.wait_all_tasks_blocked()
-            seen.append(client.awaits_person)
-        client.submit("ui_respond", {"id": "u1", "confirmed": True})
-        assert [*seen, client.awaits_person] == [False, True, False]
+async def test_a_dialog_waits_for_a_person_until_it_is_answered(worker: MemoryTransport, client: AskingClient) -> None:
+    seen = []
+    for question in ({"id": "u0", "method": "notify"}, {"id": "u1", "method": "confirm"}):
+        worker.say({"event": "ui_request", "data": question})
+        await trio.testing.wait_all_tasks_blocked()
+        seen.append(client.awaits_person)
+    client.submit("ui_respond", {"id": "u1", "confirmed": True})
+    assert [*seen, client.awaits_person] == [False, True, False]

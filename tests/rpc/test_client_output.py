@@ -8,38 +8,37 @@ import trio
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trio.testing import MockClock
 
 from errors import PoolError, ProtocolViolation, RequestTimeout, UsageError, WorkerExited
 from rpc.dialect import Step
 from rpc.native import NativeDialect
 from rpc.settings import RpcSettings
 from rpc.transport import ExitStatus
-from tests.rpc.clients import READY, Asked, Deferring, make_client, outcome_of, running
+from tests.rpc.clients import READY, AskingClient, Deferring, make_client, outcome_of, running
 from tests.rpc.memory_transport import MemoryTransport
 from wire.units import ByteCount
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 # --- hostile output -------------------------------------------------------------------------------------------------
 
 
-async def test_contamination_is_counted_and_passed_over(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
-    worker = MemoryTransport()
-    async with running(worker) as client:
-        asked = Asked(nursery, client, "get_state")
-        await worker.next_request()
-        worker.print(b'npm WARN deprecated\n\xff\xfe\n{"neither":1}\n[]\n{"id":"1","result":1}\n')
-        assert await asked.answer() == 1
-        assert client.statistics().invalid_lines == 4
-        assert client.invalid_line_samples() == [b"npm WARN deprecated", b"\xff\xfe", b'{"neither":1}', b"[]"]
+async def test_contamination_is_counted_and_passed_over(worker: MemoryTransport, client: AskingClient) -> None:
+    asked = client.ask("get_state")
+    await worker.next_request()
+    worker.print(b'npm WARN deprecated\n\xff\xfe\n{"neither":1}\n[]\n{"id":"1","result":1}\n')
+    assert await asked.answer() == 1
+    assert client.statistics().invalid_lines == 4
+    assert client.invalid_line_samples() == [b"npm WARN deprecated", b"\xff\xfe", b'{"neither":1}', b"[]"]
 
 
-async def test_of_contamination_the_last_few_lines_are_kept_and_cut(autojump_clock: MockClock) -> None:
-    worker = MemoryTransport()
-    async with running(worker) as client:
-        worker.print(b"".join(b"%d %s\n" % (number, b"x" * 5000) for number in range(20)))
-        await trio.testing.wait_all_tasks_blocked()
-        assert client.statistics().invalid_lines == 20
-        assert client.invalid_line_samples() == [(b"%d " % number).ljust(512, b"x") for number in range(12, 20)]
+async def test_of_contamination_the_last_few_lines_are_kept_and_cut(
+    worker: MemoryTransport, client: AskingClient
+) -> None:
+    worker.print(b"".join(b"%d %s\n" % (number, b"x" * 5000) for number in range(20)))
+    await trio.testing.wait_all_tasks_blocked()
+    assert client.statistics().invalid_lines == 20
+    assert client.invalid_line_samples() == [(b"%d " % number).ljust(512, b"x") for number in range(12, 20)]
 
 
 @given(st.lists(st.integers(0, 7 * 10), max_size=12), st.integers(0, 3), st.integers(0, 9))
@@ -63,14 +62,11 @@ def test_too_many_bad_lines_in_a_row_end_the_client_however_the_stream_is_cut(
     assert isinstance(error, ProtocolViolation if run > limit else WorkerExited)
 
 
-async def test_a_line_over_the_limit_ends_the_client_after_what_came_before_it(
-    autojump_clock: MockClock, nursery: trio.Nursery
-) -> None:
-    worker = MemoryTransport()
+async def test_a_line_over_the_limit_ends_the_client_after_what_came_before_it(worker: MemoryTransport) -> None:
     async with running(worker, RpcSettings(max_line_bytes=ByteCount(100))) as client:
-        asked = Asked(nursery, client, "get_state")
+        asked = client.ask("get_state")
         await worker.next_request()
-        pending = Asked(nursery, client, "get_messages")
+        pending = client.ask("get_messages")
         await worker.next_request()
         worker.print(b'{"id":"1","result":1}\n' + b"x" * 200)
         assert await asked.answer() == 1
@@ -79,12 +75,11 @@ async def test_a_line_over_the_limit_ends_the_client_after_what_came_before_it(
         assert "over the limit of 100" in str(error)
 
 
-async def test_a_fault_in_the_dialect_ends_its_worker_and_stays_attached(autojump_clock: MockClock) -> None:
+async def test_a_fault_in_the_dialect_ends_its_worker_and_stays_attached(worker: MemoryTransport) -> None:
     class Broken(NativeDialect):
         def receive(self, block: bytes, now: float) -> Step:  # noqa: ARG002 - the contract's
             raise KeyError(block)
 
-    worker = MemoryTransport()
     async with running(worker, dialect=Broken()) as client:
         worker.say(READY)
         error = await client.wait_ended()
@@ -143,8 +138,7 @@ def test_whatever_a_worker_prints_its_messages_are_the_same_and_nothing_crashes(
 # --- a dialect of another kind --------------------------------------------------------------------------------------
 
 
-async def test_a_dialect_speaks_first_and_at_its_own_times(autojump_clock: MockClock) -> None:
-    worker = MemoryTransport()
+async def test_a_dialect_speaks_first_and_at_its_own_times(worker: MemoryTransport) -> None:
     async with running(worker, dialect=Deferring()):
         await trio.sleep(4)
         assert worker.written == b"hello\n"
@@ -152,7 +146,7 @@ async def test_a_dialect_speaks_first_and_at_its_own_times(autojump_clock: MockC
         assert worker.written == b"hello\n" + b"hello again\n" * 3
 
 
-async def test_what_a_dialect_answers_itself_is_an_answer(autojump_clock: MockClock) -> None:
+async def test_what_a_dialect_answers_itself_is_an_answer() -> None:
     async with running(MemoryTransport(), dialect=Deferring()) as client:
         assert bytes(await client.request("local")) == b'"at once"'
         with pytest.raises(UsageError):
@@ -161,9 +155,8 @@ async def test_what_a_dialect_answers_itself_is_an_answer(autojump_clock: MockCl
 
 
 async def test_a_request_that_the_dialect_holds_back_is_unsent_until_it_may_have_been_sent(
-    autojump_clock: MockClock, nursery: trio.Nursery
+    worker: MemoryTransport,
 ) -> None:
-    worker = MemoryTransport()
     async with running(worker, dialect=Deferring()) as client:
         one, two = client.submit("prompt"), client.submit("prompt")
         assert not one.sent
@@ -175,7 +168,7 @@ async def test_a_request_that_the_dialect_holds_back_is_unsent_until_it_may_have
         assert bytes(await one.wait()) == b"1"
 
 
-async def test_the_dialect_is_told_whom_to_forget(autojump_clock: MockClock) -> None:
+async def test_the_dialect_is_told_whom_to_forget() -> None:
     dialect = Deferring()
     async with running(MemoryTransport(), dialect=dialect) as client:
         assert isinstance(await outcome_of(client, "get_state", timeout=1), RequestTimeout)
