@@ -1,5 +1,6 @@
-"""What may not stand in a log: secrets by their name or their looks, control codes, endless texts, strange objects."""
+"""What may not be shown: secrets by name, by looks or by value, control codes, endless texts, strange objects."""
 
+import json
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wire.redaction import HIDDEN, Redactor
+from wire.redaction import HIDDEN, Redactor, SecretMask, is_secret_variable, secret_values
 from wire.units import ByteCount, Seconds
 
 
@@ -162,3 +163,105 @@ def test_no_text_takes_long_to_look_through(piece: str) -> None:
     begin = time.process_time()
     redactor.text(piece * 100_000)
     assert time.process_time() - begin < 0.5  # a pattern that goes over the text again and again takes seconds
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("OPENAI_API_KEY", "KEY", "GH_TOKEN", "CLIENT_SECRET", "DB_PASSWORD", "db_password", "PGPASSWORD", "DB_PASS"),
+        *("SSH_PASSPHRASE", "AWS_SECRET_ACCESS_KEY", "GITHUB_PAT", "BASIC_AUTH", "MYSQL_PWD", "GOOGLE_CREDENTIALS"),
+    ],
+)
+def test_names_say_that_the_value_is_secret(name: str) -> None:
+    assert is_secret_variable(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["MODE", "PATH", "LOG_LEVEL", "KEY_FILE", "TOKEN_DIR", "COMPASS", "AUTHOR", "HOME", "PWD"]
+)
+def test_other_names_do_not(name: str) -> None:
+    assert not is_secret_variable(name)
+
+
+def test_addresses_with_a_password_and_what_is_marked_are_secret_too() -> None:
+    variables = [
+        ("MODE", "production"),
+        ("DATABASE", "postgres://me:hidden@db/x"),
+        ("SITE", "https://example.org:8080/a@b"),
+        ("LICENCE", "abc-def"),
+    ]
+    assert secret_values(variables, ["LICENCE"]) == ("postgres://me:hidden@db/x", "abc-def")
+
+
+def test_each_value_is_hidden_wherever_it_stands() -> None:
+    mask = SecretMask(["canary-1", "canary-2"])
+    assert mask.text("a canary-1, a canary-2 and a canary") == "a ***, a *** and a canary"
+    assert mask.data(b"\xffcanary-1\n") == b"\xff***\n"
+
+
+def test_of_a_value_within_another_the_longer_one_is_hidden_whole() -> None:
+    assert SecretMask(["secret", "secret-and-more"]).text("secret-and-more") == HIDDEN
+
+
+def test_a_value_of_several_lines_is_hidden_line_by_line_too() -> None:
+    mask = SecretMask(["-----BEGIN KEY-----\nMIIabcdef\n-----END KEY-----\n"])
+    assert mask.text("it reads MIIabcdef there") == "it reads *** there"
+
+
+def test_words_are_no_secrets() -> None:
+    mask = SecretMask(["", "1", "true", "debug"])
+    assert mask.text("it is true: debug 1") == "it is true: debug 1"
+    document = {"debug": ["true"]}
+    assert mask.json(document) is document
+
+
+def test_a_document_is_hidden_in_its_names_too_and_keeps_its_other_values() -> None:
+    mask = SecretMask(["canary-1"])
+    document = {"canary-1": [{"why": "no canary-1", "code": 3, "ok": False, "more": None}]}
+    assert mask.json(document) == {HIDDEN: [{"why": "no ***", "code": 3, "ok": False, "more": None}]}
+
+
+@pytest.mark.parametrize("value", ["(.*)+$[a", "\\d{1,5}", "äöü-€-😀", "\udcff-not-utf-8"])
+def test_a_value_means_itself_whatever_characters_it_has(value: str) -> None:
+    assert SecretMask([value]).text(f"<{value}>") == f"<{HIDDEN}>"
+    assert SecretMask([value]).data(b"<" + value.encode("utf-8", "surrogateescape") + b">") == b"<***>"
+
+
+@pytest.mark.parametrize("value", ['quo"ted', "back\\slash", "äöü-€-😀", "tab\tand\x1b", "two lines\nof one"])
+def test_a_value_is_hidden_where_json_escapes_it(value: str) -> None:
+    mask = SecretMask([value])
+    for written in (json.dumps({"why": value}), json.dumps({"why": value}, ensure_ascii=False)):
+        assert mask.text(written) == '{"why": "***"}'
+        assert mask.data(written.encode()) == b'{"why": "***"}'
+
+
+def test_of_what_is_cut_no_part_of_a_value_is_left() -> None:
+    mask = SecretMask(["canary-1", "a-longer-canary"])
+    assert mask.prefix(b"no canary-1 there", 5) == b"no **"
+    assert mask.prefix(b"no canary-1 there", 3) == b"no "
+    assert mask.prefix(b"no canary-1 there", 11) == b"no ***"
+    assert mask.prefix(b"canary-1" * 10, 20) == b"***" * 3
+    assert mask.prefix(b"short", 20) == b"short"
+    assert SecretMask().prefix(b"no canary-1 there", 5) == b"no ca"
+    assert mask.prefix("ä canary-1 there", 5) == "ä ***"
+    assert mask.prefix("ä canary-1 there", 2) == "ä "
+
+
+@given(
+    values=st.lists(st.text("abc", min_size=6, max_size=9), max_size=3),
+    data=st.lists(st.text("abc", max_size=3)),
+    limit=st.integers(0, 40),
+)
+def test_a_cut_beginning_is_that_of_the_whole(values: list[str], data: list[str], limit: int) -> None:
+    said = "".join([*data, *values, *data])
+    beginning = SecretMask(values).prefix(said, limit)
+    assert SecretMask(values).text(said).startswith(beginning)
+    assert len(beginning) <= limit
+    assert SecretMask(values).prefix(said.encode(), limit) == beginning.encode()
+
+
+@given(values=st.lists(st.text(min_size=6)), text=st.text())
+def test_no_value_is_left(values: list[str], text: str) -> None:
+    said = text.join(values)
+    shown_text = SecretMask(values).text(said)
+    assert not [value for value in values if value in shown_text and "*" not in value]

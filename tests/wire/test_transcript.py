@@ -42,6 +42,11 @@ DEEP = b'{"type":"session","id":"s","x":' + b"[" * 100_000 + b"]" * 100_000 + b"
 """Nested deeper than any decoder goes."""
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "s.jsonl"
+
+
 def said(seq: int, text: str) -> MessageEntry:
     return MessageEntry(seq, 1.5, TranscriptMessage("user", [TextBlock(text)]))
 
@@ -78,8 +83,7 @@ def test_what_is_written_is_read_back_in_order(tmp_path: Path) -> None:
     assert read_header(path) == HEADER
 
 
-def test_a_call_and_its_history_are_read_back_whole(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
+def test_a_call_and_its_history_are_read_back_whole(path: Path) -> None:
     record = CallRecord(
         "c1",
         "exec",
@@ -100,9 +104,8 @@ def test_a_call_and_its_history_are_read_back_whole(tmp_path: Path) -> None:
 
 
 def test_after_a_failed_sync_nothing_is_said_to_be_safe_until_the_transcript_was_opened_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "s.jsonl"
     write(path, "a")
 
     def broken(_descriptor: int) -> None:
@@ -133,16 +136,14 @@ def test_a_transcript_is_private(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_an_existing_file_is_never_begun_anew(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
+def test_an_existing_file_is_never_begun_anew(path: Path) -> None:
     before = write(path, "a")
     with pytest.raises(TranscriptError, match="exists"):
         TranscriptWriter.create(path, HEADER)
     assert path.read_bytes() == before
 
 
-def test_a_second_writer_is_refused_until_the_first_has_closed(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
+def test_a_second_writer_is_refused_until_the_first_has_closed(path: Path) -> None:
     first = TranscriptWriter.create(path, HEADER)
     with pytest.raises(TranscriptLocked, match="another process"):
         TranscriptWriter.open(path)
@@ -153,10 +154,10 @@ def test_a_second_writer_is_refused_until_the_first_has_closed(tmp_path: Path) -
     TranscriptWriter.open(path).close()
 
 
-def test_a_resumed_transcript_goes_on_after_its_last_whole_entry(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
+def test_a_resumed_transcript_goes_on_after_its_last_whole_entry(path: Path) -> None:
     whole = write(path, "a", "b")
     path.write_bytes(whole + b'{"type":"message","se')
+    assert texts_of(path) == ["a", "b"], "reading stops before it"
     writer = TranscriptWriter.open(path)
     writer.append(said(9, "c"))
     writer.close()
@@ -165,8 +166,7 @@ def test_a_resumed_transcript_goes_on_after_its_last_whole_entry(tmp_path: Path)
     assert writer.report.torn_file is not None
 
 
-def test_entries_of_unknown_types_are_kept(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
+def test_entries_of_unknown_types_are_kept(path: Path) -> None:
     line = b'{"type":"bookmark","seq":7,"until":12}'
     path.write_bytes(HEADER_LINE + line + b'\n{"no":"type"}\n{"type":5}\n')
     assert list(read_entries(path)) == [
@@ -176,28 +176,19 @@ def test_entries_of_unknown_types_are_kept(tmp_path: Path) -> None:
     ]
 
 
-def test_an_entry_of_a_known_type_with_a_wrong_shape_is_damage(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
+def test_an_entry_of_a_known_type_with_a_wrong_shape_is_damage(path: Path) -> None:
     path.write_bytes(HEADER_LINE + b'{"type":"message","seq":"x"}\n')
     with pytest.raises(TranscriptDamaged, match="broken entry"):
         list(read_entries(path))
 
 
-def test_reading_stops_before_a_torn_line(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
-    path.write_bytes(write(path, "a") + b'{"type":"mess')
-    assert texts_of(path) == ["a"]
-
-
-def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
+def test_a_newer_format_is_refused(path: Path) -> None:
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(HEADER, version=99)) + b"\n")
     with pytest.raises(TranscriptDamaged, match="newer"):
         TranscriptWriter.open(path)
 
 
-def test_a_full_disk_leaves_no_half_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "s.jsonl"
+def test_a_full_disk_leaves_no_half_entry(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = TranscriptWriter.create(path, HEADER)
     writer.append(said(1, "a"))
     before = path.read_bytes()
@@ -221,8 +212,7 @@ def test_a_full_disk_leaves_no_half_entry(tmp_path: Path, monkeypatch: pytest.Mo
 # --- repair ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_intact_transcript_is_left_untouched(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
+def test_an_intact_transcript_is_left_untouched(path: Path) -> None:
     before = write(path, "a", "b")
     report = repair_transcript(path)
     assert report.intact
@@ -230,8 +220,7 @@ def test_an_intact_transcript_is_left_untouched(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_torn_last_line_is_cut_and_kept_aside(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
+def test_a_torn_last_line_is_cut_and_kept_aside(path: Path) -> None:
     whole = write(path, "a")
     for number, torn in enumerate((b'{"type":"message","seq":2,"mess', b"\0\0\0\0", b"\xff\xfe", b'{"half":\n'), 1):
         path.write_bytes(whole + torn)
@@ -243,8 +232,7 @@ def test_a_torn_last_line_is_cut_and_kept_aside(tmp_path: Path) -> None:
         assert stat.S_IMODE(Path(report.torn_file).stat().st_mode) == 0o600
 
 
-def test_a_whole_last_line_that_lacks_only_its_end_is_completed(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
+def test_a_whole_last_line_that_lacks_only_its_end_is_completed(path: Path) -> None:
     whole = write(path, "a", "b")
     path.write_bytes(whole[:-1])
     report = repair_transcript(path)
@@ -266,8 +254,7 @@ PI_HEADER = b'{"type":"session","version":3,"id":"ae0e","timestamp":"2026-01-01T
 
 
 @pytest.mark.parametrize("before", [1, 15])
-def test_a_header_that_is_not_the_first_line_is_refused_with_its_place(tmp_path: Path, before: int) -> None:
-    path = tmp_path / "s.jsonl"
+def test_a_header_that_is_not_the_first_line_is_refused_with_its_place(path: Path, tmp_path: Path, before: int) -> None:
     content = b'{"type":"title","title":"x"}\n' * before + PI_HEADER + b'{"type":"message","torn'
     path.write_bytes(content)
     with pytest.raises(TranscriptDamaged, match=rf'its type is "title"; the header is line {before + 1}: make it the'):
@@ -277,8 +264,9 @@ def test_a_header_that_is_not_the_first_line_is_refused_with_its_place(tmp_path:
 
 
 @pytest.mark.parametrize(("header", "dialect"), [(HEADER_LINE, "pi"), (PI_HEADER, "native")])
-def test_a_transcript_of_another_dialect_is_refused_and_left_alone(tmp_path: Path, header: bytes, dialect: str) -> None:
-    path = tmp_path / "s.jsonl"
+def test_a_transcript_of_another_dialect_is_refused_and_left_alone(
+    path: Path, tmp_path: Path, header: bytes, dialect: str
+) -> None:
     content = header + b'{"type":"message","torn'
     path.write_bytes(content)
     with pytest.raises(TranscriptForeign, match=f"and the agent speaks {dialect}"):
@@ -287,8 +275,7 @@ def test_a_transcript_of_another_dialect_is_refused_and_left_alone(tmp_path: Pat
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_native_writer_touches_no_transcript_of_pi(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
+def test_the_native_writer_touches_no_transcript_of_pi(path: Path) -> None:
     path.write_bytes(PI_HEADER + b"torn")
     with pytest.raises(TranscriptForeign):
         TranscriptWriter.open(path)
@@ -296,15 +283,13 @@ def test_the_native_writer_touches_no_transcript_of_pi(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("header", "dialect"), [(HEADER_LINE, "native"), (PI_HEADER, "pi")])
-def test_a_transcript_of_the_own_dialect_is_taken(tmp_path: Path, header: bytes, dialect: str) -> None:
-    path = tmp_path / "s.jsonl"
+def test_a_transcript_of_the_own_dialect_is_taken(path: Path, header: bytes, dialect: str) -> None:
     path.write_bytes(header)
     assert repair_transcript(path, dialect=dialect).intact
 
 
 @pytest.mark.parametrize("middle", [b"garbage", b"null", b"[1]", b'{"a":', b'{"text":"\xff"}', DEEP])
-def test_damage_in_the_middle_is_an_error_and_nothing_is_cut(tmp_path: Path, middle: bytes) -> None:
-    path = tmp_path / "s.jsonl"
+def test_damage_in_the_middle_is_an_error_and_nothing_is_cut(path: Path, tmp_path: Path, middle: bytes) -> None:
     content = HEADER_LINE + middle + b'\n{"type":"message"}\n'
     path.write_bytes(content)
     with pytest.raises(TranscriptDamaged, match="line 2"):
@@ -330,8 +315,7 @@ def test_damage_in_the_middle_is_an_error_and_nothing_is_cut(tmp_path: Path, mid
         b'{"type":"title"}\n' * 16 + PI_HEADER,
     ],
 )
-def test_what_is_no_transcript_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "s.jsonl"
+def test_what_is_no_transcript_is_refused_and_left_alone(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(TranscriptDamaged):
         repair_transcript(path)
@@ -340,8 +324,7 @@ def test_what_is_no_transcript_is_refused_and_left_alone(tmp_path: Path, content
     assert path.read_bytes() == content
 
 
-def test_a_missing_file_stays_missing(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
+def test_a_missing_file_stays_missing(path: Path) -> None:
     for read in (repair_transcript, TranscriptWriter.open, read_header):
         with pytest.raises(TranscriptMissing):
             read(path)
@@ -356,8 +339,7 @@ def test_a_directory_and_a_named_pipe_are_no_transcripts(tmp_path: Path) -> None
         repair_transcript(tmp_path / "pipe")
 
 
-def test_blank_lines_and_carriage_returns_are_no_damage(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
+def test_blank_lines_and_carriage_returns_are_no_damage(path: Path) -> None:
     content = HEADER_LINE + b'\n{"type":"x"}\r\n\n'
     path.write_bytes(content)
     assert repair_transcript(path).intact

@@ -18,27 +18,18 @@ def read(text: str) -> Limits:
     return msgspec.json.Decoder(Limits, dec_hook=decode_unit).decode(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("500ms", 0.5), ("30s", 30), ("5m", 300), ("2h", 7200), ("1d", 86400), ("1.5 s", 1.5), (" 7 ", 7), (3, 3), (0, 0)],
-)
+TIMES: list[tuple[str | float, float]] = [("500ms", 0.5), ("30s", 30), ("5m", 300), ("2h", 7200), ("1d", 86400)]
+TIMES += [("1.5 s", 1.5), (" 7 ", 7), (3, 3), (0, 0)]
+SIZES: list[tuple[str | int, int]] = [("64MiB", 2**26), ("10MB", 10**7), ("1KiB", 1024), ("1.5KiB", 1536)]
+SIZES += [("7B", 7), ("12", 12), ("1GiB", 2**30), (9, 9)]
+
+
+@pytest.mark.parametrize(("text", "seconds"), TIMES)
 def test_times_are_written_with_their_unit_or_as_seconds(text: str | float, seconds: float) -> None:
     assert Seconds.parse(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("64MiB", 2**26),
-        ("10MB", 10**7),
-        ("1KiB", 1024),
-        ("1.5KiB", 1536),
-        ("7B", 7),
-        ("12", 12),
-        ("1GiB", 2**30),
-        (9, 9),
-    ],
-)
+@pytest.mark.parametrize(("text", "size"), SIZES)
 def test_sizes_are_written_with_their_unit_or_as_bytes(text: str | int, size: int) -> None:
     assert ByteCount.parse(text) == size
 
