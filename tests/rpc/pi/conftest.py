@@ -18,6 +18,8 @@ from rpc.pi.agent_dir import PrivateAgentDir
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment
+from tests.rpc.pi.lines import in_a_run
+from tests.rpc.pi.replay import Replay
 
 LIMIT = 28  # seconds for one test, a slow boot on a busy machine included
 
@@ -87,3 +89,15 @@ def start_pi(pi_command: str, shared_home: Path, tmp_path: Path) -> StartPi:
                 nursery.cancel_scope.cancel()
 
     return start
+
+
+@pytest.fixture
+def replay() -> Replay:
+    """A dialect that has booted."""
+    return Replay()
+
+
+@pytest.fixture
+def busy() -> Replay:
+    """A dialect that is inside a run."""
+    return in_a_run()

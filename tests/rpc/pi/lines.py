@@ -6,7 +6,7 @@ from rpc.settings import RpcSettings
 from tests.rpc.pi.replay import Replay
 
 START: dict[str, Any] = {"type": "agent_start"}
-END: dict[str, Any] = {"type": "agent_end", "messages": []}
+RETRY = {"type": "auto_retry_start", "attempt": 1, "maxAttempts": 3, "delayMs": 2000, "errorMessage": "500"}
 
 
 def assistant(text: str, stop_reason: str = "stop", error: str | None = None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from wire.messages import Message
 GOLDEN = Path(__file__).parents[3] / "fixtures" / "golden" / "pi-0.73.1"
 _PAUSE = 0.02
 """Seconds between two recorded lines after which pi has had time to answer a question of the dialect's own."""
+END: dict[str, Any] = {"type": "agent_end", "messages": []}
 _BEHAVIORS = {"steer": "steer", "followUp": "follow_up"}
 _METHODS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "prompt": lambda line: _some(
@@ -105,6 +106,19 @@ class Replay:
         """What the dialect thinks."""
         return self.dialect.is_running
 
+    @property
+    def last(self) -> dict[str, Any]:
+        """The last line that was written to pi."""
+        line: dict[str, Any] = json.loads(self.lines[-1])
+        return line
+
+    @property
+    def error_message(self) -> str:
+        """Why the last request was refused."""
+        error = self.messages[-1].error
+        assert error is not None
+        return error.message
+
     # --- the layer above ---
 
     def ask(self, request_id: str, method: str, **params: Any) -> None:
@@ -135,6 +149,11 @@ class Replay:
             self.streaming = (self.streaming or kind == "agent_start") and kind != "agent_end"
         self._take(self.dialect.receive(block.encode(), self.now))
 
+    def end(self, *lines: dict[str, Any] | str) -> None:
+        """Pi says these lines and the end of the run, and what it is asked then."""
+        self.say(*lines, END)
+        self.answer_questions()
+
     def answer(self, command: str, data: Any = None, *, error: str | None = None) -> None:
         """Pi answers the oldest command of that name."""
         self.say(self.answer_to(command, data, error=error))
@@ -145,6 +164,11 @@ class Replay:
         self.written.remove(sent)
         head = {"id": sent["id"], "type": "response", "command": command, "success": error is None}
         return {**head, **_some(data=data, error=error)}
+
+    def change_session(self, command: str, **changes: Any) -> None:
+        """Pi obeys the command and answers what it holds then."""
+        self.answer(command, {"cancelled": False})
+        self.answer("get_state", state(**changes))
 
     def answer_questions(self, **changes: Any) -> None:
         """Pi answers whatever question for its state is open."""

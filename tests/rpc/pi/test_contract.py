@@ -52,23 +52,23 @@ def test_a_pi_without_a_model_says_what_to_configure_instead_of_ready(model: Any
     assert "--provider and --model" in json.loads(bytes(message.data))["message"]
 
 
-def test_a_refused_first_question_is_a_failed_start() -> None:
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (None, "no such thing", "pi refused the first question: no such thing"),
+        ({"session": 1}, None, "pi's answer is not understood"),
+    ],
+)
+def test_a_first_answer_that_is_none_is_a_failed_start(data: Any, error: str | None, message: str) -> None:
     replay = Replay(boot=False)
-    replay.answer("get_state", error="no such thing")
-    assert replay.told == ['start_failed {"message": "pi refused the first question: no such thing"}']
-
-
-def test_a_first_answer_in_another_shape_is_a_failed_start() -> None:
-    replay = Replay(boot=False)
-    replay.answer("get_state", {"session": 1})
-    assert replay.told[0].startswith('start_failed {"message": "pi\'s answer is not understood')
+    replay.answer("get_state", data, error=error)
+    assert replay.told[0].startswith(f'start_failed {{"message": "{message}')
 
 
 # --- ids and answers ---
 
 
-def test_the_callers_ids_never_reach_pi() -> None:
-    replay = Replay()
+def test_the_callers_ids_never_reach_pi(replay: Replay) -> None:
     replay.ask("p1", "ping")
     replay.ask('"}\n{"type":"abort"}', "ping")
     assert [json.loads(line) for line in replay.lines[1:]] == [
@@ -79,14 +79,12 @@ def test_the_callers_ids_never_reach_pi() -> None:
     assert [message.id for message in replay.messages[1:]] == ["p1", '"}\n{"type":"abort"}']
 
 
-def test_an_answer_for_nobody_is_told_as_an_error_event() -> None:
-    replay = Replay()
+def test_an_answer_for_nobody_is_told_as_an_error_event(replay: Replay) -> None:
     replay.say({"id": "p99", "type": "response", "command": "get_state", "success": True, "data": {}})
     assert replay.told[0].startswith('error {"code": "stray_answer"')
 
 
-def test_a_forgotten_request_is_answered_no_more() -> None:
-    replay = Replay()
+def test_a_forgotten_request_is_answered_no_more(replay: Replay) -> None:
     replay.ask("a", "prompt", text="hi")
     replay.ask("b", "ping")
     replay.dialect.forget("a")
@@ -97,8 +95,7 @@ def test_a_forgotten_request_is_answered_no_more() -> None:
     assert replay.told == ["run_start r1", "done stop"]
 
 
-def test_an_unknown_command_without_an_id_fails_the_oldest_of_its_name() -> None:
-    replay = Replay()
+def test_an_unknown_command_without_an_id_fails_the_oldest_of_its_name(replay: Replay) -> None:
     replay.ask("a", "get_commands")
     replay.ask("b", "get_commands")
     replay.say(
@@ -111,24 +108,18 @@ def test_an_unknown_command_without_an_id_fails_the_oldest_of_its_name() -> None
     assert replay.told[2] == 'b: {"commands": []}'
 
 
-def test_a_line_that_pi_could_not_read_fails_the_only_open_command() -> None:
-    replay = Replay()
+@pytest.mark.parametrize("several", [False, True])
+def test_a_line_that_pi_could_not_read_fails_the_only_open_command(replay: Replay, *, several: bool) -> None:
     replay.ask("a", "get_commands")
+    if several:
+        replay.ask("b", "ping")
     replay.say({"type": "response", "command": "parse", "success": False, "error": "Failed to parse command: ..."})
-    assert replay.told[0] == "a: error refused"
-    assert replay.told[1].startswith('error {"code": "parse_error"')
+    *failed, event = replay.told
+    assert failed == ([] if several else ["a: error refused"])
+    assert event.startswith('error {"code": "parse_error"')
 
 
-def test_a_line_that_pi_could_not_read_fails_none_of_several() -> None:
-    replay = Replay()
-    replay.ask("a", "get_commands")
-    replay.ask("b", "ping")
-    replay.say({"type": "response", "command": "parse", "success": False, "error": "Failed to parse command: ..."})
-    assert [line[:30] for line in replay.told] == ['error {"code": "parse_error", ']
-
-
-def test_errors_that_pi_was_recorded_to_answer_without_an_id_become_events() -> None:
-    replay = Replay()
+def test_errors_that_pi_was_recorded_to_answer_without_an_id_become_events(replay: Replay) -> None:
     replay.say(*[record.line for record in load("errors") if record.to == "out" and '"id"' not in record.line[:8]])
     codes = [json.loads(line.removeprefix("error "))["code"] for line in replay.told if line.startswith("error ")]
     assert codes[:5] == ["parse_error"] * 4 + ["unknown_command"]
@@ -138,8 +129,7 @@ def test_errors_that_pi_was_recorded_to_answer_without_an_id_become_events() -> 
 
 
 @pytest.mark.parametrize("method", ["process", "decide", "shutdown", "frobnicate", "bash"])
-def test_methods_that_pi_does_not_do_are_refused_and_nothing_is_sent(method: str) -> None:
-    replay = Replay()
+def test_methods_that_pi_does_not_do_are_refused_and_nothing_is_sent(replay: Replay, method: str) -> None:
     replay.ask("a", method, command="rm -rf /", call_id="c", decision="allow", action="list")
     assert replay.told == ["a: unsupported"]
     assert len(replay.lines) == 1
@@ -148,7 +138,7 @@ def test_methods_that_pi_does_not_do_are_refused_and_nothing_is_sent(method: str
 def test_a_shell_command_runs_where_the_profile_has_the_tool() -> None:
     replay = Replay(allow_bash=True)
     replay.ask("a", "bash", command="true")
-    assert json.loads(replay.lines[-1]) == {"type": "bash", "command": "true", "id": "p2"}
+    assert replay.last == {"type": "bash", "command": "true", "id": "p2"}
 
 
 @pytest.mark.parametrize(
@@ -175,22 +165,19 @@ def test_a_shell_command_runs_where_the_profile_has_the_tool() -> None:
         ("ui_respond", None),
     ],
 )
-def test_parameters_that_pi_would_take_in_silence_are_refused(method: str, params: Any) -> None:
-    replay = Replay()
+def test_parameters_that_pi_would_take_in_silence_are_refused(replay: Replay, method: str, params: Any) -> None:
     with pytest.raises(UsageError) as refusal:
         replay.dialect.request("a", method, msgspec.Raw(msgspec.json.encode(params)), 0.0)
     assert refusal.value.details["worker_code"] == "invalid_params"
     assert replay.dialect.request("b", "ping", msgspec.Raw(b"{}"), 0.0).messages == [], "nothing is left of it"
 
 
-def test_tools_of_the_client_are_refused() -> None:
-    replay = Replay()
+def test_tools_of_the_client_are_refused(replay: Replay) -> None:
     replay.ask("a", "prompt", text="hi", client_tools=[{"name": "x"}])
     assert replay.told == ["a: unsupported"]
 
 
-def test_what_the_answer_is_to_be_stands_behind_the_text() -> None:
-    replay = Replay()
+def test_what_the_answer_is_to_be_stands_behind_the_text(replay: Replay) -> None:
     replay.ask("a", "prompt", text="/hi", answer={"instructions": "Speak Dutch.", "json": {}})
     [command] = [command for command in replay.written if command["type"] == "prompt"]
     assert command["message"].startswith("/hi\n\nSpeak Dutch.\n\nYour final answer is one JSON object")
@@ -211,26 +198,23 @@ def test_whatever_a_client_says_is_one_object_on_one_line(text: str, other: str)
             assert json.loads(line)["type"] == "prompt"
 
 
-def test_images_go_to_pi_in_its_own_shape() -> None:
-    replay = Replay()
+def test_images_go_to_pi_in_its_own_shape(replay: Replay) -> None:
     replay.ask("a", "prompt", text="look", images=[{"type": "image", "data": "AAAA", "mimeType": "image/png"}])
-    (image,) = json.loads(replay.lines[-1])["images"]
+    (image,) = replay.last["images"]
     assert image == {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 
 
 # --- lines of pi ---
 
 
-def test_lines_that_are_no_messages_are_contamination() -> None:
-    replay = Replay()
+def test_lines_that_are_no_messages_are_contamination(replay: Replay) -> None:
     step = replay.dialect.receive(b'oops\n{"no":"type"}\n{"type":"turn_start"}\n\xff\n', 0.0)
     assert step.invalid_lines == [b"oops", b'{"no":"type"}', b"\xff"]
     assert (step.leading_run, step.trailing_run, step.longest_run) == (2, 1, 2)
     assert step.messages == []
 
 
-def test_events_of_newer_releases_are_passed_over() -> None:
-    replay = Replay()
+def test_events_of_newer_releases_are_passed_over(replay: Replay) -> None:
     replay.say({"type": "something_new", "value": 1}, {"type": "turn_start"})
     assert replay.told == []
 
@@ -267,18 +251,15 @@ def test_nothing_that_pi_says_raises(lines: list[dict[str, Any]]) -> None:
         *("extension_ui_request", "extension_error", "thinking_level_changed", "agent_end", "agent_settled"),
     ],
 )
-def test_an_event_with_nothing_in_it_raises_nothing(kind: str) -> None:
-    replay = Replay()
+def test_an_event_with_nothing_in_it_raises_nothing(replay: Replay, kind: str) -> None:
     replay.say({"type": "agent_start"}, {"type": kind})
 
 
-def test_an_extension_that_fails_is_told() -> None:
-    replay = Replay()
+def test_an_extension_that_fails_is_told(replay: Replay) -> None:
     replay.say({"type": "extension_error", "extensionPath": "/x.ts", "event": "turn_end", "error": "boom"})
     assert replay.told == ['error {"code": "extension_error", "message": "/x.ts in turn_end: boom", "source": "/x.ts"}']
 
 
-def test_settings_that_pi_changes_by_itself_are_told() -> None:
-    replay = Replay()
+def test_settings_that_pi_changes_by_itself_are_told(replay: Replay) -> None:
     replay.say({"type": "thinking_level_changed", "level": "high"}, {"type": "session_info_changed", "name": "a name"})
     assert replay.told == ['state_changed {"thinking": "high"}', 'state_changed {"session_name": "a name"}']

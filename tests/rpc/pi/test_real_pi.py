@@ -16,12 +16,13 @@ from rpc.settings import RpcSettings
 from rpc.subscription import WorkerSubscription
 from rpc.turn import RpcTurn
 from tests.real_pi import RealPi
-from tests.rpc.pi.conftest import LIMIT, StartPi
+from tests.rpc.pi.conftest import LIMIT, PiWorker, StartPi
 from wire.messages import PromptResult, SessionResult, StateResult
 from wire.units import Seconds
 
 pytestmark = [pytest.mark.real_pi, pytest.mark.process]
 
+Version = tuple[int, ...]
 DEMO_EXTENSION = """
 export default function (pi) {
   pi.registerCommand("ask", { handler: async (_args, ctx) => {
@@ -69,148 +70,182 @@ async def turn_in_background(client: RpcClient, text: str) -> AsyncIterator[list
         yield results
 
 
-async def test_a_turn_streams_its_text_and_ends(start_pi: StartPi) -> None:
-    async with start_pi("--no-session") as pi:
-        async with RpcTurn(pi.client, {"text": "CHUNKS=20", "run_id": "mine"}) as turn:
-            events = [message async for message in turn]
-        pieces = [json.loads(bytes(message.data)) for message in events if message.event == "assistant_message"]
-        assert "".join(piece["partial"] for piece in pieces) == turn.result.text
-        assert turn.result.text.startswith("word00000 word00001 ")
-        assert {piece["run_id"] for piece in pieces} == {"mine"}
-        assert turn.result.usage.output_tokens == 20
-        assert not pi.client.is_running
-        assert (await state(pi.client)).session_file is None
+# --- one pi that keeps no conversation: what each of its runs owes ---------------------------------------------------
 
 
-async def test_a_tool_runs_and_its_output_is_told(start_pi: StartPi) -> None:
-    async with start_pi("--no-session") as pi:
-        phases = []
-        async with RpcTurn(pi.client, {"text": "BASH:echo from the tool"}) as turn:
-            async for message in turn:
-                if message.event == "tool":
-                    data = json.loads(bytes(message.data))
-                    phases.append((data["phase"], data.get("result")))
-        assert phases[0] == ("start", None)
-        assert phases[-1] == ("end", "from the tool\n")
-        assert turn.result.text == "after tool: ok"
+async def a_turn_streams_its_text_and_ends(pi: PiWorker, _version: Version) -> None:
+    async with RpcTurn(pi.client, {"text": "CHUNKS=20", "run_id": "mine"}) as turn:
+        events = [message async for message in turn]
+    pieces = [json.loads(bytes(message.data)) for message in events if message.event == "assistant_message"]
+    assert "".join(piece["partial"] for piece in pieces) == turn.result.text
+    assert turn.result.text.startswith("word00000 word00001 ")
+    assert {piece["run_id"] for piece in pieces} == {"mine"}
+    assert turn.result.usage.output_tokens == 20
+    assert not pi.client.is_running
+    assert (await state(pi.client)).session_file is None
 
 
-@pytest.mark.each_pi
-async def test_prompts_that_join_a_run_end_with_it_and_none_is_lost(start_pi: StartPi) -> None:
-    async with start_pi("--no-session") as pi:
-        events = pi.client.subscribe()
-        joined: list[PromptResult] = []
-
-        async def join(text: str, behavior: str) -> None:
-            params = {"text": text, "streaming_behavior": behavior}
-            joined.append(await pi.client.request_as(PromptResult, "prompt", params))
-
-        async with turn_in_background(pi.client, "CHUNKS=20 DELAY_MS=20") as results, trio.open_nursery() as nursery:
-            await event(events, "run_start")
-            for number in range(3):
-                nursery.start_soon(join, f"more {number}", "follow_up" if number else "steer")
-            with pytest.raises(WorkerRefused) as refusal:
-                await prompt(pi.client, "not now")
-            assert refusal.value.details["worker_code"] == "busy"
-        assert {result.text for result in (*results, *joined)} == {results[0].text}
-        assert results[0].text.startswith("echo: more ")
-        recalled = (await prompt(pi.client, "RECALL")).text
-        assert recalled.count("more ") == 3
-        assert "not now" not in recalled
+async def a_tool_runs_and_its_output_is_published(pi: PiWorker, _version: Version) -> None:
+    phases = []
+    async with RpcTurn(pi.client, {"text": "BASH:echo from the tool"}) as turn:
+        async for message in turn:
+            if message.event == "tool":
+                data = json.loads(bytes(message.data))
+                phases.append((data["phase"], data.get("result")))
+    assert phases[0] == ("start", None)
+    assert phases[-1] == ("end", "from the tool\n")
+    assert turn.result.text == "after tool: ok"
 
 
-async def test_a_steer_that_races_the_end_of_a_run_is_never_left_behind(start_pi: StartPi) -> None:
+async def a_text_with_every_awkward_character_comes_back_whole(pi: PiWorker, _version: Version) -> None:
+    text = 'null \u2028 \u2029 "quotes" \\ \t \U0001f600 {"type":"abort"}'
+    assert (await prompt(pi.client, text)).text == f"echo: {text}"
+    assert pi.client.statistics().invalid_lines == 0
+
+
+async def prompts_that_join_a_run_end_with_it_and_none_is_lost(pi: PiWorker, _version: Version) -> None:
+    events = pi.client.subscribe()
+    joined: list[PromptResult] = []
+
+    async def join(text: str, behavior: str) -> None:
+        params = {"text": text, "streaming_behavior": behavior}
+        joined.append(await pi.client.request_as(PromptResult, "prompt", params))
+
+    async with turn_in_background(pi.client, "CHUNKS=20 DELAY_MS=20") as results, trio.open_nursery() as nursery:
+        await event(events, "run_start")
+        for number in range(3):
+            nursery.start_soon(join, f"more {number}", "follow_up" if number else "steer")
+        with pytest.raises(WorkerRefused) as refusal:
+            await prompt(pi.client, "not now")
+        assert refusal.value.details["worker_code"] == "busy"
+    events.close()
+    assert {result.text for result in (*results, *joined)} == {results[0].text}
+    assert results[0].text.startswith("echo: more ")
+    recalled = (await prompt(pi.client, "RECALL")).text
+    assert recalled.count("more ") == 3
+    assert "not now" not in recalled
+
+
+async def a_steer_that_races_the_end_of_a_run_is_never_left_behind(pi: PiWorker, _version: Version) -> None:
     """It joins the run, continues it, or is refused; it does not ride on the next prompt."""
-    async with start_pi("--no-session") as pi:
-        for number in range(8):
-            expected = f"echo: steer {number}"
-            events = pi.client.subscribe()
-            async with turn_in_background(pi.client, f"turn {number}") as results:
-                await event(events, "token_usage")  # the last thing before the end
-                try:
-                    await pi.client.request("steer", {"text": f"steer {number}"})
-                except WorkerRefused as refusal:
-                    expected = f"echo: turn {number}"
-                    assert refusal.details["worker_code"] == "idle"  # noqa: PT017 - one of two right outcomes
-            events.close()
-            assert results[0].text == expected
-            assert (await state(pi.client)).pending == 0
+    for number in range(8):
+        expected = f"echo: steer {number}"
+        events = pi.client.subscribe()
+        async with turn_in_background(pi.client, f"turn {number}") as results:
+            await event(events, "token_usage")  # the last thing before the end
+            try:
+                await pi.client.request("steer", {"text": f"steer {number}"})
+            except WorkerRefused as refusal:
+                expected = f"echo: turn {number}"
+                assert refusal.details["worker_code"] == "idle"  # noqa: PT017 - one of two right outcomes
+        events.close()
+        assert results[0].text == expected
+        assert (await state(pi.client)).pending == 0
+
+
+async def a_failed_model_call_is_retried_and_the_run_ends_once(pi: PiWorker, _version: Version) -> None:
+    async with RpcTurn(pi.client, {"text": f"STATUS=500x1 {time.time()}"}) as turn:
+        names = [message.event async for message in turn]
+    assert turn.result.stop_reason == "stop"
+    assert names.count("run_start") == names.count("done") == 1
+    assert names.count("state_changed") == 2
+    failed = await prompt(pi.client, "STATUS=500")
+    assert failed.stop_reason == "error"
+    assert "fake internal error" in (failed.error or "")
+
+
+async def without_a_transcript_an_abort_says_what_it_leaves(pi: PiWorker, version: Version) -> None:
+    left = int(version < (0, 84, 4))  # pi that can clear its queue leaves nothing
+    with pi.client.subscribe() as events:
+        async with turn_in_background(pi.client, "CHUNKS=500 DELAY_MS=20"):
+            await event(events, "assistant_message")
+            await pi.client.request("steer", {"text": "left behind"})
+            answer = json.loads(bytes(await pi.client.request("abort")))
+    assert answer == {"left_in_queue": left}
+    assert (await state(pi.client)).pending == left
+    await pi.client.request("new_session")
+    assert (await state(pi.client)).pending == 0
+
+
+async def nothing_is_lost_when_stdin_is_closed_after_the_last_answer(pi: PiWorker, _version: Version) -> None:
+    result = await prompt(pi.client, "CHUNKS=300")
+    status = await pi.process.stop()
+    assert result.text.endswith("word00299 ")
+    assert str(status) == "exited with code 0"
 
 
 @pytest.mark.each_pi
-async def test_an_abort_drops_the_queue_and_keeps_the_conversation(start_pi: StartPi) -> None:
-    async with start_pi() as pi:
-        events = pi.client.subscribe()
+async def test_one_pi_keeps_each_promise_of_its_runs(start_pi: StartPi, real_pi: RealPi) -> None:
+    async with start_pi("--no-session", settings=RpcSettings(eof_grace=Seconds(20))) as pi:
+        for promise in (
+            a_turn_streams_its_text_and_ends,
+            a_tool_runs_and_its_output_is_published,
+            a_text_with_every_awkward_character_comes_back_whole,
+            prompts_that_join_a_run_end_with_it_and_none_is_lost,
+            a_steer_that_races_the_end_of_a_run_is_never_left_behind,
+            a_failed_model_call_is_retried_and_the_run_ends_once,
+            without_a_transcript_an_abort_says_what_it_leaves,
+            nothing_is_lost_when_stdin_is_closed_after_the_last_answer,
+        ):
+            await promise(pi, real_pi.version)
+
+
+# --- one pi that keeps its conversations -----------------------------------------------------------------------------
+
+
+async def sessions_are_made_left_and_resumed(pi: PiWorker) -> None:
+    client = pi.client
+    await prompt(client, "ALPHA")
+    first = (await state(client)).session_file
+    second = await client.request_as(SessionResult, "new_session")
+    assert second.session_file != first
+    assert (await prompt(client, "RECALL")).text == ""
+    resumed = await client.request_as(SessionResult, "switch_session", {"session_file": first})
+    assert resumed.session_file == first
+    assert (await prompt(client, "RECALL")).text == "ALPHA"
+    assert first is not None
+    assert Path(first).parent == pi.sessions
+    with pytest.raises(WorkerRefused) as refusal:
+        await client.request("switch_session", {"session_file": str(pi.sessions / "nope.jsonl")})
+    assert refusal.value.details["worker_code"] == "resume_failed"
+
+
+async def a_session_change_in_a_run_ends_the_run_first(pi: PiWorker) -> None:
+    for method in ("new_session", "compact", "switch_session"):
+        await prompt(pi.client, "before")
+        file = (await state(pi.client)).session_file
+        with pi.client.subscribe() as events:
+            async with turn_in_background(pi.client, "HANG") as results:
+                await event(events, "assistant_message")
+                await pi.client.request(method, {"session_file": file} if method == "switch_session" else None)
+        assert (results[0].stop_reason, results[0].text) == ("aborted", "before hang ")
+        assert not pi.client.is_running
+        assert (await prompt(pi.client, "hello")).text == "echo: hello"
+
+
+async def an_abort_drops_the_queue_and_keeps_the_conversation(pi: PiWorker) -> None:
+    await pi.client.request("new_session")
+    with pi.client.subscribe() as events:
         async with turn_in_background(pi.client, "CHUNKS=500 DELAY_MS=20") as results:
             await event(events, "assistant_message")
             await pi.client.request("steer", {"text": "left behind"})
             await pi.client.request("follow_up", {"text": "this too"})
             answer = json.loads(bytes(await pi.client.request("abort")))
-        assert answer == {"left_in_queue": 0}
-        assert results[0].stop_reason == "aborted"
-        assert (await state(pi.client)).pending == 0
-        assert (await prompt(pi.client, "RECALL")).text == "CHUNKS=500 DELAY_MS=20"
-
-
-async def test_without_a_transcript_an_abort_says_what_it_leaves(start_pi: StartPi, real_pi: RealPi) -> None:
-    left = int(real_pi.version < (0, 84, 4))  # pi that can clear its queue leaves nothing
-    async with start_pi("--no-session") as pi:
-        events = pi.client.subscribe()
-        async with turn_in_background(pi.client, "CHUNKS=500 DELAY_MS=20"):
-            await event(events, "assistant_message")
-            await pi.client.request("steer", {"text": "left behind"})
-            answer = json.loads(bytes(await pi.client.request("abort")))
-        assert answer == {"left_in_queue": left}
-        assert (await state(pi.client)).pending == left
-        await pi.client.request("new_session")
-        assert (await state(pi.client)).pending == 0
+    assert answer == {"left_in_queue": 0}
+    assert results[0].stop_reason == "aborted"
+    assert (await state(pi.client)).pending == 0
+    assert (await prompt(pi.client, "RECALL")).text == "CHUNKS=500 DELAY_MS=20"
 
 
 @pytest.mark.each_pi
-async def test_a_failed_model_call_is_retried_and_the_run_ends_once(start_pi: StartPi) -> None:
-    async with start_pi("--no-session") as pi:
-        async with RpcTurn(pi.client, {"text": f"STATUS=500x1 {time.time()}"}) as turn:
-            names = [message.event async for message in turn]
-        assert turn.result.stop_reason == "stop"
-        assert names.count("run_start") == names.count("done") == 1
-        assert names.count("state_changed") == 2
-        failed = await prompt(pi.client, "STATUS=500")
-        assert failed.stop_reason == "error"
-        assert "fake internal error" in (failed.error or "")
-
-
-@pytest.mark.each_pi
-async def test_sessions_are_made_left_and_resumed(start_pi: StartPi, tmp_path: Path) -> None:
+async def test_one_pi_keeps_each_promise_of_its_sessions(start_pi: StartPi) -> None:
     async with start_pi() as pi:
-        client = pi.client
-        await prompt(client, "ALPHA")
-        first = (await state(client)).session_file
-        second = await client.request_as(SessionResult, "new_session")
-        assert second.session_file != first
-        assert (await prompt(client, "RECALL")).text == ""
-        resumed = await client.request_as(SessionResult, "switch_session", {"session_file": first})
-        assert resumed.session_file == first
-        assert (await prompt(client, "RECALL")).text == "ALPHA"
-        assert first is not None
-        assert Path(first).parent == pi.sessions
-        with pytest.raises(WorkerRefused) as refusal:
-            await client.request("switch_session", {"session_file": str(tmp_path / "nope.jsonl")})
-        assert refusal.value.details["worker_code"] == "resume_failed"
+        await sessions_are_made_left_and_resumed(pi)
+        await a_session_change_in_a_run_ends_the_run_first(pi)
+        await an_abort_drops_the_queue_and_keeps_the_conversation(pi)
 
 
-@pytest.mark.each_pi
-@pytest.mark.parametrize("method", ["new_session", "compact", "switch_session"])
-async def test_a_session_change_in_a_run_ends_the_run_first(start_pi: StartPi, method: str) -> None:
-    async with start_pi() as pi:
-        await prompt(pi.client, "before")
-        file = (await state(pi.client)).session_file
-        events = pi.client.subscribe()
-        async with turn_in_background(pi.client, "HANG") as results:
-            await event(events, "assistant_message")
-            await pi.client.request(method, {"session_file": file} if method == "switch_session" else None)
-        assert (results[0].stop_reason, results[0].text) == ("aborted", "before hang ")
-        assert not pi.client.is_running
-        assert (await prompt(pi.client, "hello")).text == "echo: hello"
+# --- others ----------------------------------------------------------------------------------------------------------
 
 
 async def test_settings_of_one_worker_stay_its_own_and_outlive_its_sessions(
@@ -232,12 +267,14 @@ async def test_settings_of_one_worker_stay_its_own_and_outlive_its_sessions(
 
 
 @pytest.mark.each_pi
-async def test_dialogs_are_answered_by_whoever_is_there_and_cancelled_by_an_abort(
+async def test_an_extensions_dialogs_are_answered_or_cancelled_and_its_command_may_wait_for_a_run(
     start_pi: StartPi, tmp_path: Path
 ) -> None:
     extension = tmp_path / "demo.ts"
     extension.write_text(DEMO_EXTENSION)
     async with start_pi("--no-session", "--extension", str(extension)) as pi:
+        assert (await prompt(pi.client, "/go hello")).text == "echo: hello", "the run that the command starts"
+        assert (await prompt(pi.client, "RECALL")).text == "hello"
         events = pi.client.subscribe()
         await prompt(pi.client, "/ask")
         assert (await event(events, "ui_request", method="notify"))["fields"]["message"] == "answer: false", (
@@ -257,14 +294,6 @@ async def test_dialogs_are_answered_by_whoever_is_there_and_cancelled_by_an_abor
         assert not pi.client.awaits_person
 
 
-async def test_a_command_of_an_extension_may_wait_for_the_run_that_it_starts(start_pi: StartPi, tmp_path: Path) -> None:
-    extension = tmp_path / "demo.ts"
-    extension.write_text(DEMO_EXTENSION)
-    async with start_pi("--no-session", "--extension", str(extension)) as pi:
-        assert (await prompt(pi.client, "/go hello")).text == "echo: hello"
-        assert (await prompt(pi.client, "RECALL")).text == "hello"
-
-
 async def test_a_pi_without_a_model_says_so(start_pi: StartPi, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     async with start_pi("--no-session", source=tmp_path / "empty", ready=False) as pi:
@@ -281,18 +310,3 @@ async def test_a_pi_that_cannot_start_ends_with_its_reason(start_pi: StartPi) ->
         assert isinstance(error, WorkerExited)
         assert error.details["exit_code"] == 1
         assert "Unknown option: --frobnicate" in str(error.stderr_tail)
-
-
-async def test_nothing_is_lost_when_stdin_is_closed_after_the_last_answer(start_pi: StartPi) -> None:
-    async with start_pi("--no-session", settings=RpcSettings(eof_grace=Seconds(20))) as pi:
-        result = await prompt(pi.client, "CHUNKS=300")
-        status = await pi.process.stop()
-        assert result.text.endswith("word00299 ")
-        assert str(status) == "exited with code 0"
-
-
-async def test_a_text_with_every_awkward_character_comes_back_whole(start_pi: StartPi) -> None:
-    text = 'null \u2028 \u2029 "quotes" \\ \t \U0001f600 {"type":"abort"}'
-    async with start_pi("--no-session") as pi:
-        assert (await prompt(pi.client, text)).text == f"echo: {text}"
-        assert pi.client.statistics().invalid_lines == 0

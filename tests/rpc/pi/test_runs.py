@@ -7,14 +7,13 @@ import pytest
 
 from rpc.pi.run_state import MAX_RUN_EVENTS
 from rpc.pi.runs import RESTART_GRACE
-from tests.rpc.pi.lines import END, START, assistant, in_a_run, queue, sent
-from tests.rpc.pi.replay import Replay, state
+from tests.rpc.pi.lines import RETRY, START, assistant, queue, sent
+from tests.rpc.pi.replay import END, Replay, state
 
 # --- begin ---
 
 
-def test_a_run_is_on_from_the_prompt_to_its_settled_end() -> None:
-    replay = Replay()
+def test_a_run_is_on_from_the_prompt_to_its_settled_end(replay: Replay) -> None:
     assert not replay.is_running()
     replay.ask("a", "prompt", text="go")
     assert replay.is_running()
@@ -26,21 +25,19 @@ def test_a_run_is_on_from_the_prompt_to_its_settled_end() -> None:
     assert replay.told[-2:] == ["done stop", "a: stop 'hi'"]
 
 
-def test_the_callers_run_id_is_on_every_event_of_the_run() -> None:
-    replay = in_a_run()
-    replay.say(
+def test_the_callers_run_id_is_on_every_event_of_the_run(busy: Replay) -> None:
+    busy.say(
         {"type": "message_update", "assistantMessageEvent": {"type": "text_delta", "contentIndex": 0, "delta": "x"}},
         {"type": "tool_execution_start", "toolCallId": "1", "toolName": "ls", "args": {}},
         assistant("hi"),
         END,
     )
-    replay.answer_questions()
-    events = [json.loads(bytes(message.data)) for message in replay.messages if message.event not in (None, "ready")]
+    busy.answer_questions()
+    events = [json.loads(bytes(message.data)) for message in busy.messages if message.event not in (None, "ready")]
     assert {event["run_id"] for event in events} == {"run"}
 
 
-def test_a_second_prompt_is_never_sent_before_the_first_has_started() -> None:
-    replay = Replay()
+def test_a_second_prompt_is_never_sent_before_the_first_has_started(replay: Replay) -> None:
     replay.ask("a", "prompt", text="one")
     replay.ask("b", "prompt", text="two")
     replay.ask("c", "prompt", text="three", streaming_behavior="follow_up")
@@ -50,13 +47,12 @@ def test_a_second_prompt_is_never_sent_before_the_first_has_started() -> None:
     replay.answer("prompt")
     assert sent(replay) == ["get_state"], "accepted is not started"
     replay.say(START)
-    assert json.loads(replay.lines[-1])["message"] == "three"
+    assert replay.last["message"] == "three"
     replay.say(queue(follow_up=("three",)), replay.answer_to("prompt"))
-    assert json.loads(replay.lines[-1])["message"] == "four", "one at a time"
+    assert replay.last["message"] == "four", "one at a time"
 
 
-def test_a_command_of_an_extension_ends_without_a_run() -> None:
-    replay = Replay()
+def test_a_command_of_an_extension_ends_without_a_run(replay: Replay) -> None:
     replay.ask("a", "prompt", text="/hello")
     replay.answer("prompt")
     replay.answer_questions()
@@ -64,8 +60,7 @@ def test_a_command_of_an_extension_ends_without_a_run() -> None:
     assert not replay.is_running()
 
 
-def test_a_command_of_an_extension_that_waits_for_its_own_run_ends_with_its_answer() -> None:
-    replay = Replay()
+def test_a_command_of_an_extension_that_waits_for_its_own_run_ends_with_its_answer(replay: Replay) -> None:
     replay.ask("a", "prompt", text="/go")
     replay.say(START, assistant("hi"), END)
     assert sent(replay) == ["prompt"], "what the command does next is not known yet"
@@ -76,167 +71,143 @@ def test_a_command_of_an_extension_that_waits_for_its_own_run_ends_with_its_answ
     assert not replay.is_running()
 
 
-def test_a_command_of_an_extension_in_a_run_is_answered_when_it_is_done() -> None:
-    replay = in_a_run()
-    replay.ask("b", "prompt", text="/hello", streaming_behavior="steer")
-    replay.answer("prompt")
-    assert replay.told == ["b: stop ''"]
-    replay.say(END)
-    replay.answer_questions()
-    assert replay.told[1:] == ["done stop", "a: stop ''"]
+def test_a_command_of_an_extension_in_a_run_is_answered_when_it_is_done(busy: Replay) -> None:
+    busy.ask("b", "prompt", text="/hello", streaming_behavior="steer")
+    busy.answer("prompt")
+    assert busy.told == ["b: stop ''"]
+    busy.end()
+    assert busy.told[1:] == ["done stop", "a: stop ''"]
 
 
-def test_a_prompt_that_pi_refuses_ends_with_an_error_and_without_a_run() -> None:
-    replay = Replay()
+def test_a_prompt_that_pi_refuses_ends_with_an_error_and_without_a_run(replay: Replay) -> None:
     replay.ask("a", "prompt", text="go")
     replay.answer("prompt", error="No API key found")
     assert replay.told == ["a: error refused"]
     assert not replay.is_running()
 
 
-def test_a_run_that_an_extension_starts_is_a_run_of_its_own() -> None:
-    replay = Replay()
+def test_a_run_that_an_extension_starts_is_a_run_of_its_own(replay: Replay) -> None:
     replay.say(START)
     assert replay.is_running()
     replay.ask("a", "prompt", text="go")
-    replay.say(END)
-    replay.answer_questions()
+    replay.end()
     assert replay.told == ["run_start r1", "a: error busy", "done stop"]
 
 
-def test_a_prompt_that_meets_such_a_run_unseen_is_busy() -> None:
-    replay = Replay()
+def test_a_prompt_that_meets_such_a_run_unseen_is_busy(replay: Replay) -> None:
     replay.ask("a", "prompt", text="go")
     replay.answer("prompt", error="Agent is already processing. Specify streamingBehavior ('steer' or 'followUp')")
-    replay.say(START, END)
-    replay.answer_questions()
+    replay.end(START)
     assert replay.told == ["a: error busy", "run_start r2", "done stop"]
 
 
-def test_an_accepted_prompt_whose_start_is_late_is_waited_for() -> None:
-    replay = Replay()
+def test_an_accepted_prompt_whose_start_is_late_is_waited_for(replay: Replay) -> None:
     replay.ask("a", "prompt", text="go")
     replay.answer("prompt")
     replay.answer("get_state", state(isStreaming=True))
     assert replay.told == []
     replay.wait(1.0)
     assert sent(replay) == ["get_state"], "asked again"
-    replay.say(START, assistant("hi"), END)
-    replay.answer_questions()
+    replay.end(START, assistant("hi"))
     assert replay.told[-1] == "a: stop 'hi'"
 
 
 # --- end ---
 
 
-def test_a_newer_pi_says_itself_that_the_run_is_over() -> None:
-    replay = in_a_run()
-    replay.say(assistant("hi"), {**END, "willRetry": False}, {"type": "agent_settled"})
-    assert replay.told[-2:] == ["done stop", "a: stop 'hi'"]
+def test_a_newer_pi_says_itself_that_the_run_is_over(busy: Replay) -> None:
+    busy.say(assistant("hi"), {**END, "willRetry": False}, {"type": "agent_settled"})
+    assert busy.told[-2:] == ["done stop", "a: stop 'hi'"]
 
 
-def test_a_newer_pi_says_itself_that_it_will_retry() -> None:
-    replay = in_a_run()
-    replay.say(assistant("", "error", "500"), {**END, "willRetry": True})
-    replay.answer_questions()
-    replay.say(START, assistant("hi"), {**END, "willRetry": False})
-    replay.answer_questions()
-    assert replay.told[-2:] == ["done stop", "a: stop 'hi'"]
-    assert sum(line.startswith("run_start") for line in replay.told) == 0, "the run has begun once"
+def test_a_newer_pi_says_itself_that_it_will_retry(busy: Replay) -> None:
+    busy.say(assistant("", "error", "500"), {**END, "willRetry": True})
+    busy.answer_questions()
+    busy.say(START, assistant("hi"), {**END, "willRetry": False})
+    busy.answer_questions()
+    assert busy.told[-2:] == ["done stop", "a: stop 'hi'"]
+    assert sum(line.startswith("run_start") for line in busy.told) == 0, "the run has begun once"
 
 
-def test_an_answer_that_was_asked_for_before_a_retry_ends_nothing() -> None:
-    replay = in_a_run()
-    replay.say(assistant("", "error", "500"), END)
-    assert sent(replay) == ["get_state"]
-    replay.say({"type": "auto_retry_start", "attempt": 1, "maxAttempts": 3, "delayMs": 2000, "errorMessage": "500"})
-    replay.answer_questions()
-    assert replay.is_running()
+def test_an_answer_that_was_asked_for_before_a_retry_ends_nothing(busy: Replay) -> None:
+    busy.say(assistant("", "error", "500"), END)
+    assert sent(busy) == ["get_state"]
+    busy.say(RETRY)
+    busy.answer_questions()
+    assert busy.is_running()
 
 
-def test_a_retry_that_never_comes_ends_the_run_after_a_grace() -> None:
-    replay = in_a_run()
-    retry = {"type": "auto_retry_start", "attempt": 1, "maxAttempts": 3, "delayMs": 2000, "errorMessage": "500"}
-    replay.say(assistant("", "error", "500"), END, retry)
-    replay.written.clear()
-    replay.wait(2 + RESTART_GRACE - 0.1)
-    assert sent(replay) == []
-    replay.wait(0.2)
-    replay.answer_questions()
-    assert replay.told[-2:] == ["done error", "a: error '' (500)"]
+def test_a_retry_that_never_comes_ends_the_run_after_a_grace(busy: Replay) -> None:
+    retry = RETRY
+    busy.say(assistant("", "error", "500"), END, retry)
+    busy.written.clear()
+    busy.wait(2 + RESTART_GRACE - 0.1)
+    assert sent(busy) == []
+    busy.wait(0.2)
+    busy.answer_questions()
+    assert busy.told[-2:] == ["done error", "a: error '' (500)"]
 
 
 @pytest.mark.parametrize("goes_on", [{"willRetry": True}, {"result": {"summary": "s"}}])
-def test_a_compaction_after_a_run_may_continue_it(goes_on: dict[str, Any]) -> None:
+def test_a_compaction_after_a_run_may_continue_it(busy: Replay, goes_on: dict[str, Any]) -> None:
     """After an overflow pi retries; where texts wait in its queue it takes them."""
-    replay = in_a_run()
-    replay.say(queue("later"), END, {"type": "compaction_start", "reason": "overflow"})
-    replay.answer_questions()
-    assert replay.is_running()
-    replay.say({"type": "compaction_end", "reason": "overflow", **goes_on})
-    replay.answer_questions()
-    assert replay.is_running()
-    replay.say(START, queue(), assistant("went on"), END)
-    replay.answer_questions()
-    assert replay.told[-2:] == ["done stop", "a: stop 'went on'"]
+    busy.say(queue("later"), END, {"type": "compaction_start", "reason": "overflow"})
+    busy.answer_questions()
+    assert busy.is_running()
+    busy.say({"type": "compaction_end", "reason": "overflow", **goes_on})
+    busy.answer_questions()
+    assert busy.is_running()
+    busy.end(START, queue(), assistant("went on"))
+    assert busy.told[-2:] == ["done stop", "a: stop 'went on'"]
 
 
-def test_a_run_is_over_only_after_the_compaction_that_follows_it() -> None:
-    replay = in_a_run()
-    replay.say(assistant("hi"), END, {"type": "compaction_start", "reason": "threshold"})
-    replay.answer_questions(isCompacting=True)
-    assert replay.is_running()
-    replay.say({"type": "compaction_end", "reason": "threshold", "result": {"summary": "s"}})
-    replay.answer_questions()
-    assert replay.told[-1] == "a: stop 'hi'"
+def test_a_run_is_over_only_after_the_compaction_that_follows_it(busy: Replay) -> None:
+    busy.say(assistant("hi"), END, {"type": "compaction_start", "reason": "threshold"})
+    busy.answer_questions(isCompacting=True)
+    assert busy.is_running()
+    busy.say({"type": "compaction_end", "reason": "threshold", "result": {"summary": "s"}})
+    busy.answer_questions()
+    assert busy.told[-1] == "a: stop 'hi'"
 
 
 @pytest.mark.parametrize(
     ("stop_reason", "told"), [("stop", "stop"), ("length", "length"), ("error", "error"), ("aborted", "aborted")]
 )
-def test_why_a_run_stopped_is_told_in_native_words(stop_reason: str, told: str) -> None:
-    replay = in_a_run()
-    replay.say(assistant("text", stop_reason, "why" if stop_reason == "error" else None), END)
-    replay.answer_questions()
-    assert replay.told[-1].startswith(f"a: {told} 'text'")
-    assert ("(why)" in replay.told[-1]) == (stop_reason == "error")
+def test_why_a_run_stopped_is_told_in_native_words(busy: Replay, stop_reason: str, told: str) -> None:
+    busy.end(assistant("text", stop_reason, "why" if stop_reason == "error" else None))
+    assert busy.told[-1].startswith(f"a: {told} 'text'")
+    assert ("(why)" in busy.told[-1]) == (stop_reason == "error")
 
 
 # --- what is kept ---
 
 
-def test_a_message_update_of_a_megabyte_leads_to_its_new_piece_alone() -> None:
-    replay = in_a_run()
+def test_a_message_update_of_a_megabyte_leads_to_its_new_piece_alone(busy: Replay) -> None:
     text = "x" * 500_000
     update = {"type": "text_delta", "contentIndex": 0, "delta": "new", "partial": {"content": text}}
-    replay.say({"type": "message_update", "assistantMessageEvent": update, "message": {"content": text}})
-    assert replay.told == ["assistant_message new"]
-    assert len(replay.messages[-1].data.copy()) < 100
+    busy.say({"type": "message_update", "assistantMessageEvent": update, "message": {"content": text}})
+    assert busy.told == ["assistant_message new"]
+    assert len(busy.messages[-1].data.copy()) < 100
 
 
-def test_the_events_in_a_result_are_bounded() -> None:
-    replay = in_a_run()
+def test_the_events_in_a_result_are_bounded(busy: Replay) -> None:
     for number in range(MAX_RUN_EVENTS):
         call = {"toolCallId": str(number), "toolName": "ls"}
-        replay.say({"type": "tool_execution_start", **call}, {"type": "tool_execution_end", **call, "result": None})
-    replay.say(END)
-    replay.answer_questions()
-    assert len(json.loads(bytes(replay.messages[-1].result))["events"]) == MAX_RUN_EVENTS
+        busy.say({"type": "tool_execution_start", **call}, {"type": "tool_execution_end", **call, "result": None})
+    busy.end()
+    assert len(json.loads(bytes(busy.messages[-1].result))["events"]) == MAX_RUN_EVENTS
 
 
-def test_a_failed_tool_shows_the_end_of_its_output_and_ends_with_its_result() -> None:
-    replay = in_a_run()
+def test_a_failed_tool_shows_the_end_of_its_output_and_ends_with_its_result(busy: Replay) -> None:
     output = {"content": [{"type": "text", "text": "a" * 5000 + "z"}, {"type": "image", "data": "AAAA"}]}
-    replay.say({"type": "tool_execution_end", "toolCallId": "1", "toolName": "ls", "result": output, "isError": True})
-    error, executed, end = (json.loads(bytes(message.data)) for message in replay.messages[-3:])
+    busy.say({"type": "tool_execution_end", "toolCallId": "1", "toolName": "ls", "result": output, "isError": True})
+    error, executed, end = (json.loads(bytes(message.data)) for message in busy.messages[-3:])
     assert (error["phase"], error["error"]) == ("error", "a" * 1999 + "z")
     assert executed["call"]["state"] == end["call"]["state"] == "FAILED"
     assert (end["phase"], end["result"]) == ("end", "a" * 5000 + "z")
 
 
-def test_half_a_surrogate_pair_in_a_text_costs_one_character() -> None:
-    replay = in_a_run()
+def test_half_a_surrogate_pair_in_a_text_costs_one_character(busy: Replay) -> None:
     message = '{"role":"assistant","stopReason":"stop","content":[{"type":"text","text":"cut \\ud83d here"}]}'
-    replay.say('{"type":"message_end","message":' + message + "}", END)
-    replay.answer_questions()
-    assert replay.told[-1] == "a: stop 'cut \N{REPLACEMENT CHARACTER} here'"
+    busy.end('{"type":"message_end","message":' + message + "}")
+    assert busy.told[-1] == "a: stop 'cut \N{REPLACEMENT CHARACTER} here'"

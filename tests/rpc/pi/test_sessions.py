@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from rpc.settings import RpcSettings
-from tests.rpc.pi.lines import END, START, assistant, in_a_run, queue, sent
-from tests.rpc.pi.replay import Replay, load, state
+from tests.rpc.pi.lines import START, assistant, in_a_run, queue, sent
+from tests.rpc.pi.replay import END, Replay, load, state
 from wire.units import Seconds
 
 OLD = "/golden/sess8/2026-11-21T02-55-57-954Z_01a1fc08-3201-75f3-94d8-e3b0580a3885.jsonl"
@@ -26,20 +26,11 @@ def recorded_state(request_id: str) -> Any:
     pytest.fail(f"no {request_id} in the recording")
 
 
-def test_a_new_session_is_named() -> None:
-    replay = Replay()
+@pytest.mark.parametrize("file", ["/new.jsonl", None], ids=["with a transcript", "without one"])
+def test_a_new_session_is_named(replay: Replay, file: str | None) -> None:
     replay.ask("a", "new_session")
-    replay.answer("new_session", {"cancelled": False})
-    replay.answer("get_state", state(sessionId="new", sessionFile="/new.jsonl"))
-    assert replay.told == ['a: {"session_file": "/new.jsonl", "session_id": "new"}']
-
-
-def test_a_session_without_a_transcript_has_no_file() -> None:
-    replay = Replay()
-    replay.ask("a", "new_session")
-    replay.answer("new_session", {"cancelled": False})
-    replay.answer("get_state", state(sessionId="new"))
-    assert replay.told == ['a: {"session_file": null, "session_id": "new"}']
+    replay.change_session("new_session", sessionId="new", sessionFile=file)
+    assert replay.told == [f'a: {{"session_file": {json.dumps(file)}, "session_id": "new"}}']
 
 
 def test_a_pi_that_keeps_nothing_has_one_conversation_and_begins_no_second_one() -> None:
@@ -54,8 +45,7 @@ def test_a_pi_that_keeps_nothing_has_one_conversation_and_begins_no_second_one()
     assert sent(replay) == []
 
 
-def test_an_extension_may_refuse_a_new_session() -> None:
-    replay = Replay()
+def test_an_extension_may_refuse_a_new_session(replay: Replay) -> None:
     replay.ask("a", "new_session")
     replay.answer("new_session", {"cancelled": True})
     assert replay.told == ["a: error cancelled"]
@@ -65,16 +55,15 @@ def test_an_extension_may_refuse_a_new_session() -> None:
 
 @pytest.mark.parametrize(("method", "params", "command"), SESSIONS)
 def test_in_a_run_the_run_is_aborted_first_and_its_end_waited_for(
-    method: str, params: dict[str, Any], command: str
+    busy: Replay, method: str, params: dict[str, Any], command: str
 ) -> None:
-    replay = in_a_run()
-    replay.ask("b", method, **params)
-    assert sent(replay) == ["abort"]
-    replay.say(assistant("par", "aborted"), END, replay.answer_to("abort"))
-    assert sent(replay) == ["get_state"]
-    replay.answer_questions()
-    assert replay.told[-2:] == ["done aborted", "a: aborted 'par'"]
-    assert sent(replay) == [command]
+    busy.ask("b", method, **params)
+    assert sent(busy) == ["abort"]
+    busy.say(assistant("par", "aborted"), END, busy.answer_to("abort"))
+    assert sent(busy) == ["get_state"]
+    busy.answer_questions()
+    assert busy.told[-2:] == ["done aborted", "a: aborted 'par'"]
+    assert sent(busy) == [command]
 
 
 @pytest.mark.parametrize(("method", "params", "command"), SESSIONS)
@@ -88,17 +77,15 @@ def test_a_run_that_does_not_end_is_given_up_after_a_grace(method: str, params: 
     assert sent(replay) == ["abort", command]
 
 
-def test_a_compaction_after_a_run_cannot_be_aborted_and_is_not_waited_for() -> None:
-    replay = in_a_run()
-    replay.say(assistant("hi"), END, {"type": "compaction_start", "reason": "threshold"})
-    replay.written.clear()
-    replay.ask("b", "new_session")
-    assert sent(replay) == ["abort", "new_session"]
+def test_a_compaction_after_a_run_cannot_be_aborted_and_is_not_waited_for(busy: Replay) -> None:
+    busy.say(assistant("hi"), END, {"type": "compaction_start", "reason": "threshold"})
+    busy.written.clear()
+    busy.ask("b", "new_session")
+    assert sent(busy) == ["abort", "new_session"]
 
 
-def test_a_session_change_that_pi_makes_in_a_run_ends_it() -> None:
+def test_a_session_change_that_pi_makes_in_a_run_ends_it(replay: Replay) -> None:
     """A run may have started unseen before the command; pi kills it without a word."""
-    replay = Replay()
     replay.ask("b", "new_session")
     replay.say(START)
     assert replay.is_running()
@@ -121,8 +108,7 @@ def test_the_last_words_of_a_run_that_was_given_up_are_nobodys() -> None:
     assert replay.told == []
 
 
-def test_one_change_at_a_time_and_no_prompt_meanwhile() -> None:
-    replay = Replay()
+def test_one_change_at_a_time_and_no_prompt_meanwhile(replay: Replay) -> None:
     replay.ask("a", "new_session")
     replay.ask("b", "prompt", text="go")
     replay.ask("c", "switch_session", session_file="/x.jsonl")
@@ -132,8 +118,7 @@ def test_one_change_at_a_time_and_no_prompt_meanwhile() -> None:
     assert sent(replay) == ["new_session"]
 
 
-def test_the_queue_is_gone_with_its_session() -> None:
-    replay = Replay()
+def test_the_queue_is_gone_with_its_session(replay: Replay) -> None:
     replay.say(queue("leftover"))
     replay.ask("a", "new_session")
     replay.answer("new_session", {"cancelled": False})
@@ -143,11 +128,9 @@ def test_the_queue_is_gone_with_its_session() -> None:
 # --- switch ---
 
 
-def test_a_switch_is_checked_by_what_pi_then_holds() -> None:
-    replay = Replay()
+def test_a_switch_is_checked_by_what_pi_then_holds(replay: Replay) -> None:
     replay.ask("a", "switch_session", session_file=OLD)
-    replay.answer("switch_session", {"cancelled": False})
-    replay.answer("get_state", recorded_state("c3"))
+    replay.change_session("switch_session", **recorded_state("c3"))
     assert json.loads(replay.told[0].removeprefix("a: ")) == {
         "session_id": "01a1fc08-3201-75f3-94d8-e3b0580a3885",
         "session_file": OLD,
@@ -160,29 +143,19 @@ def test_a_switch_is_checked_by_what_pi_then_holds() -> None:
         pytest.param("/golden/sess8/nope.jsonl", "c5", id="missing file"),
         pytest.param("/golden/sess8/garbage.jsonl", "c7", id="garbage"),
         pytest.param("/golden/other.jsonl", "c3", id="another session"),
+        pytest.param("/x.jsonl", None, id="no transcript"),
     ],
 )
-def test_a_switch_that_pi_calls_a_success_may_be_none(path: str, held: str) -> None:
-    replay = Replay()
+def test_a_switch_that_pi_calls_a_success_may_be_none(replay: Replay, path: str, held: str | None) -> None:
     replay.ask("a", "switch_session", session_file=path)
-    replay.answer("switch_session", {"cancelled": False})
-    replay.answer("get_state", recorded_state(held))
-    assert replay.told == ["a: error resume_failed"]
-
-
-def test_a_switch_without_a_transcript_is_none() -> None:
-    replay = Replay()
-    replay.ask("a", "switch_session", session_file="/x.jsonl")
-    replay.answer("switch_session", {"cancelled": False})
-    replay.answer("get_state", state())
+    replay.change_session("switch_session", **(recorded_state(held) if held else {}))
     assert replay.told == ["a: error resume_failed"]
 
 
 # --- settings that last ---
 
 
-def test_a_model_set_at_run_time_outlives_the_session() -> None:
-    replay = Replay()
+def test_a_model_set_at_run_time_outlives_the_session(replay: Replay) -> None:
     replay.ask("a", "set_model", provider="fake", model="fake-think")
     replay.answer("set_model", {})
     replay.answer("get_state", state())
@@ -191,40 +164,34 @@ def test_a_model_set_at_run_time_outlives_the_session() -> None:
     replay.answer("get_state", state(thinkingLevel="high"))
     replay.told.clear()
     replay.ask("c", "new_session")
-    replay.answer("new_session", {"cancelled": False})
-    replay.answer("get_state", state())  # the command line's model again
-    assert json.loads(replay.lines[-1])["modelId"] == "fake-think"
+    replay.change_session("new_session")  # the command line's model again
+    assert replay.last["modelId"] == "fake-think"
     replay.answer("set_model", {})
-    assert json.loads(replay.lines[-1])["level"] == "high"
+    assert replay.last["level"] == "high"
     assert replay.told == [], "not before all is as it was"
     replay.answer("set_thinking_level")
     replay.answer("get_state", state(sessionId="new"))
     assert replay.told == ['c: {"session_file": null, "session_id": "new"}']
 
 
-def test_settings_that_hold_are_not_set_again() -> None:
-    replay = Replay()
+def test_settings_that_hold_are_not_set_again(replay: Replay) -> None:
     replay.ask("a", "set_model", provider="fake", model="fake-1")
     replay.answer("set_model", {})
     replay.answer("get_state", state())
     replay.ask("c", "new_session")
-    replay.answer("new_session", {"cancelled": False})
-    replay.answer("get_state", state(sessionId="new"))
+    replay.change_session("new_session", sessionId="new")
     assert replay.told[-1] == 'c: {"session_file": null, "session_id": "new"}'
 
 
-def test_a_model_that_was_refused_is_not_remembered() -> None:
-    replay = Replay()
+def test_a_model_that_was_refused_is_not_remembered(replay: Replay) -> None:
     replay.ask("a", "set_model", provider="fake", model="nope")
     replay.answer("set_model", error="Model not found: fake/nope")
     replay.ask("c", "new_session")
-    replay.answer("new_session", {"cancelled": False})
-    replay.answer("get_state", state(sessionId="new"))
+    replay.change_session("new_session", sessionId="new")
     assert replay.told == ["a: error refused", 'c: {"session_file": null, "session_id": "new"}']
 
 
-def test_the_level_that_the_model_can_do_is_told() -> None:
-    replay = Replay()
+def test_the_level_that_the_model_can_do_is_told(replay: Replay) -> None:
     replay.ask("a", "set_thinking", level="high")
     replay.answer("set_thinking_level")
     replay.answer("get_state", state(thinkingLevel="off"))
