@@ -34,9 +34,7 @@ from errors import (
     WorkerRefused,
     error_from_wire,
 )
-from wire.messages import omit_none
-
-_QUEUE_MODES = ("steer", "followup", "collect", "interrupt")
+from wire.messages import QueueMode, omit_none
 
 _run_options = (
     click.option("-s", "--session", required=True, metavar="KEY", help="The session; created if it does not exist."),
@@ -57,7 +55,7 @@ _run_options = (
     click.option("--lane", metavar="NAME", help="Concurrency lane (default: main)."),
     click.option(
         "--queue",
-        type=click.Choice(_QUEUE_MODES),
+        type=click.Choice([mode.value for mode in QueueMode]),
         help="Queue mode when the session is busy (gateway.queue.mode).",
     ),
     click.option("--key", metavar="KEY", help="Idempotency key: the same key means the same run."),

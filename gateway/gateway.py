@@ -21,7 +21,7 @@ from gateway.sessions.admin import SessionAdmin, SlashCommands
 from gateway.sessions.agent_profiles import AgentParts, ProfileCache
 from gateway.sessions.sessions import Sessions
 from gateway.sessions.system_events import SystemEvents
-from gateway.settings import CurrentSettings, GatewaySettings, QueueMode
+from gateway.settings import CurrentSettings, GatewaySettings
 from gateway.turns.approvals import ApprovalDecisions, PendingPermissions
 from gateway.turns.context import TurnContext
 from gateway.turns.holds import Holds
@@ -31,6 +31,7 @@ from pool import Pool
 from profiles import CapabilityProfile
 from store.records import Loaded
 from store.store import Store
+from wire.messages import QueueMode
 
 _MAX_LISTED = 10
 

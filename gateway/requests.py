@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from errors import UsageError
-from gateway.settings import QueueMode
 from gateway.turns.client_tools import MAX_CLIENT_TOOLS, MAX_TOOL_RESULTS, ClientTool, ToolResult
 from gateway.turns.replies import Blocks
 from heartbeat.system_events import SystemEventKind
@@ -13,7 +12,7 @@ from profiles.settings import ThinkingLevel
 from router.source import MessageSource
 from wire.events import EventChannel
 from wire.framing import DECODE_ERRORS
-from wire.messages import AnswerOptions, ImageContent
+from wire.messages import AnswerOptions, ImageContent, QueueMode
 
 P = TypeVar("P")
 

@@ -5,20 +5,8 @@ from enum import StrEnum
 import msgspec
 
 from gateway.turns.media import MEDIA_TYPES
+from wire.messages import QueueMode
 from wire.units import AtLeast64KiB, ByteCount, NonNegativeInt, PositiveInt, Seconds
-
-
-class QueueMode(StrEnum):
-    """What happens to a message that arrives while its session is busy."""
-
-    STEER = "steer"
-    """Into the running turn when it can take one, else as ``followup``."""
-    FOLLOWUP = "followup"
-    """A turn of its own afterwards."""
-    COLLECT = "collect"
-    """One turn afterwards for all that wait."""
-    INTERRUPT = "interrupt"
-    """Abort the running turn, drop what waits, run the newest."""
 
 
 class Overflow(StrEnum):

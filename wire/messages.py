@@ -4,6 +4,7 @@ At the pipe one permissive ``Message`` takes any line; its ``data`` or ``result`
 Everything above ``rpc/`` speaks this vocabulary, whatever dialect the worker's program speaks.
 """
 
+from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -21,6 +22,19 @@ StopReason = Literal["stop", "aborted", "error", "length", "timeout", "max_steps
 def omit_none(**fields: Any) -> dict[str, Any]:
     """The fields without those that are None."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+class QueueMode(StrEnum):
+    """What happens to a message that arrives while its session is busy."""
+
+    STEER = "steer"
+    """Into the running turn when it can take one, else as ``followup``."""
+    FOLLOWUP = "followup"
+    """A turn of its own afterwards."""
+    COLLECT = "collect"
+    """One turn afterwards for all that wait."""
+    INTERRUPT = "interrupt"
+    """Abort the running turn, drop what waits, run the newest."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,10 +10,9 @@ from doors.websocket.peer import MethodRequest, NoMethodParams, Params
 from errors import UsageError
 from gateway.requests import Label, ModelName, SessionKeyText
 from gateway.sessions.admin import SessionView
-from gateway.settings import QueueMode
 from profiles.settings import ThinkingLevel
 from router.keys import normalize_session_key
-from wire.messages import omit_none
+from wire.messages import QueueMode, omit_none
 
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 Switch = Literal["on", "off"]

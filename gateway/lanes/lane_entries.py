@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from gateway.lanes.messages import Submit
-from gateway.settings import QueueMode
+from wire.messages import QueueMode
 from wire.states import transition
 
 

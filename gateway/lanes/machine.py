@@ -22,7 +22,8 @@ from gateway.lanes.messages import (
     Submit,
 )
 from gateway.lanes.state import LaneSession, LaneState, LaneTurn
-from gateway.settings import Overflow, QueueMode, QueueSettings
+from gateway.settings import Overflow, QueueSettings
+from wire.messages import QueueMode
 from wire.timers import Timers
 
 _MAX_STEERED = 1000

@@ -11,7 +11,8 @@ from enum import StrEnum
 
 import msgspec
 
-from gateway.settings import QueueMode, QueueSettings
+from gateway.settings import QueueSettings
+from wire.messages import QueueMode
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,11 +23,11 @@ from gateway.requests import (
 )
 from gateway.runs.run import Run, RunOutcome
 from gateway.sessions.commands import parse_command
-from gateway.settings import QueueMode
 from gateway.turns.approvals import PendingCallPage
 from router.keys import normalize_session_key
 from router.route import RouteDecision
 from wire.events import EventType
+from wire.messages import QueueMode
 
 
 class RunMethods:

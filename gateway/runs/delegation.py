@@ -15,12 +15,13 @@ from gateway.runs.run import Run, RunOutcome
 from gateway.sessions.admin import SessionAdmin
 from gateway.sessions.sessions import Sessions
 from gateway.sessions.system_events import SystemEvents
-from gateway.settings import CurrentSettings, QueueMode
+from gateway.settings import CurrentSettings
 from gateway.turns.scheduler import TurnScheduler
 from heartbeat.system_events import SystemEventKind
 from pool import Pool
 from router.keys import normalize_session_key
 from wire.events import EventType
+from wire.messages import QueueMode
 
 TASK_KEY_PREFIX = "subagent:"
 """Prefix of their keys, before the id of the task's run."""

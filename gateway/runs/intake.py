@@ -20,7 +20,7 @@ from gateway.sessions.admin import SlashCommands
 from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.commands import COMMANDS, ParsedCommand, QueueOnceCommand, parse_command
 from gateway.sessions.sessions import Sessions, SessionStatus
-from gateway.settings import CurrentSettings, QueueMode
+from gateway.settings import CurrentSettings
 from gateway.turns.client_tools import check_answer_options, check_client_tools
 from gateway.turns.holds import Hold
 from gateway.turns.scheduler import TurnScheduler
@@ -31,6 +31,7 @@ from router.route import RouteDecision, find_priority, route
 from router.source import MessageSource
 from rpc.passthrough import RawRequest
 from store.records import RunKey
+from wire.messages import QueueMode
 
 
 class RunTarget(NamedTuple):

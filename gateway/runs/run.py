@@ -10,7 +10,6 @@ import trio
 
 from errors import PoolError, RunInterrupted
 from gateway.runs.index import RunRecord
-from gateway.settings import QueueMode
 from gateway.turns.client_tools import ClientTool, ToolResult
 from gateway.turns.media import Media
 from gateway.turns.replies import Blocks
@@ -18,7 +17,7 @@ from pool.stimuli import SpawnPolicy
 from router.source import MessageSource
 from rpc.passthrough import RawRequest
 from store.records import RunKey
-from wire.messages import AnswerOptions, ErrorBody, ImageContent, PromptParams, TokenUsage
+from wire.messages import AnswerOptions, ErrorBody, ImageContent, PromptParams, QueueMode, TokenUsage
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

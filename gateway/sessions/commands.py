@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from gateway.settings import QueueMode
 from profiles.settings import ThinkingLevel
+from wire.messages import QueueMode
 
 
 class NewConversationCommand(msgspec.Struct, frozen=True):

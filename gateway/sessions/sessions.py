@@ -13,7 +13,7 @@ from errors import PoolSaturated, UsageError
 from gateway.events import EventBus
 from gateway.hook_types import SessionLifecycle
 from gateway.hooks import HookRunner
-from gateway.settings import CurrentSettings, QueueMode
+from gateway.settings import CurrentSettings
 from pool import Pool
 from pool.stimuli import SessionKnown
 from profiles.settings import ThinkingLevel
@@ -22,6 +22,7 @@ from router.source import MessageSource
 from store.records import SessionRow
 from store.store import Store
 from wire.events import EventType
+from wire.messages import QueueMode
 
 
 class SessionStatus(StrEnum):

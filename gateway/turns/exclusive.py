@@ -9,7 +9,7 @@ import trio
 
 from errors import AcquireTimeout, PoolSaturated
 from gateway.lanes.messages import LaneStimulus, RejectRun, StartTurn, Submit, TurnEnded, Withdraw
-from gateway.settings import QueueMode
+from wire.messages import QueueMode
 
 
 class _AccessRequest:

@@ -19,8 +19,8 @@ from gateway.sessions.commands import (
     help_text,
     parse_command,
 )
-from gateway.settings import QueueMode
 from profiles.settings import ThinkingLevel
+from wire.messages import QueueMode
 
 QUEUE_HELP = COMMANDS["queue"].help
 

@@ -5,8 +5,9 @@ import trio
 
 from errors import PoolSaturated, UsageError
 from gateway.runs.run import Run, RunOutcome
-from gateway.settings import GatewaySettings, Overflow, QueueMode, QueueSettings
+from gateway.settings import GatewaySettings, Overflow, QueueSettings
 from tests.gateway.world import World, telegram
+from wire.messages import QueueMode
 
 
 async def _outcomes(*runs: Run) -> list[RunOutcome]:

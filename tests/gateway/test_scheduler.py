@@ -8,8 +8,9 @@ import trio
 from trio.testing import MockClock
 
 from gateway.lanes.messages import LaneAction, StartTurn, Submit, TurnEnded
-from gateway.settings import CurrentSettings, GatewaySettings, QueueMode, QueueSettings
+from gateway.settings import CurrentSettings, GatewaySettings, QueueSettings
 from gateway.turns.scheduler import TurnScheduler
+from wire.messages import QueueMode
 from wire.units import Seconds
 
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from errors import PoolSaturated
 from gateway.sessions.sessions import SessionEntry, SessionStatus, SessionTable, entry_of
-from gateway.settings import CurrentSettings, GatewaySettings, QueueMode
+from gateway.settings import CurrentSettings, GatewaySettings
 from router.source import MessageSource
 from store.records import SessionRow
+from wire.messages import QueueMode
 
 
 def book(sessions: int = 100) -> SessionTable:

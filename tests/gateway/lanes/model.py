@@ -4,7 +4,8 @@ import math
 
 from gateway.lanes import messages as stimuli
 from gateway.lanes.messages import LaneStimulus, Submit, merge_messages, summary_line
-from gateway.settings import Overflow, QueueMode, QueueSettings
+from gateway.settings import Overflow, QueueSettings
+from wire.messages import QueueMode
 
 Told = tuple[object, ...]
 """An action without the names of turns: ("start", session, lane, priority, runs, text), ("refuse", run, reason) ..."""

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gateway.lanes import Clear, LaneMachine, LaneStimulus, Submit, TurnEnded, Withdraw
 from gateway.lanes.lane_entries import IndexedHeap
-from gateway.settings import Overflow, QueueMode, QueueSettings
+from gateway.settings import Overflow, QueueSettings
+from wire.messages import QueueMode
 
 
 def submit(run: object, session: object, mode: QueueMode = QueueMode.FOLLOWUP, **options: Any) -> Submit:

@@ -17,8 +17,9 @@ from gateway.lanes import (
     TurnEnded,
     TurnSteerable,
 )
-from gateway.settings import Overflow, QueueMode
+from gateway.settings import Overflow
 from tests.gateway.lanes.world import World
+from wire.messages import QueueMode
 
 
 def submit(run: str, session: str = "s", mode: QueueMode = QueueMode.STEER) -> Submit:

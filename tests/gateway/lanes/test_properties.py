@@ -23,9 +23,10 @@ from gateway.lanes import (
     TurnSteerable,
     Withdraw,
 )
-from gateway.settings import Overflow, QueueMode
+from gateway.settings import Overflow
 from tests.gateway.lanes.model import Model, Told
 from tests.gateway.lanes.world import World
+from wire.messages import QueueMode
 
 SESSIONS = [f"s{number}" for number in range(4)]
 LIMITS = st.fixed_dictionaries(

@@ -23,7 +23,8 @@ from gateway.lanes import (
     TurnSteerable,
     Withdraw,
 )
-from gateway.settings import Overflow, QueueMode, QueueSettings
+from gateway.settings import Overflow, QueueSettings
+from wire.messages import QueueMode
 
 _MODES = {"follow": "followup", "steer": "steer", "collect": "collect", "interrupt": "interrupt"}
 
