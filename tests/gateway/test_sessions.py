@@ -67,6 +67,21 @@ async def test_a_session_says_what_it_waits_for_until_its_turn_has_a_worker(worl
     assert {view["waits_for"] for view in await world.call("sessions.list")} == {None}
 
 
+# --- settings of its own ----------------------------------------------------------------------------------------------
+
+
+async def test_patched_settings_take_effect_and_null_removes_them(world: World) -> None:
+    await world.ask("hello")
+    view = await world.call("sessions.patch", session="alice", queue_mode="collect", reasoning=True)
+    assert view["queue_mode"] == "collect"
+    assert (await world.ask("think hard")).text == "Reasoning:\nhard\n\nthought"
+    [patched] = await world.events("session_patched")
+    assert patched["data"] == {"changed": ["queue_mode", "reasoning"]}
+    view = await world.call("sessions.patch", session="alice", queue_mode=None, reasoning=None)
+    assert view["queue_mode"] is None
+    assert (await world.ask("think hard")).text == "thought"
+
+
 # --- states -----------------------------------------------------------------------------------------------------------
 
 
