@@ -12,6 +12,7 @@ import trio
 from errors import UsageError
 from gateway.events import EventBus
 from gateway.front_ends.attachments import Attachments
+from gateway.front_ends.session import FrontEndServices
 from gateway.hooks import HookRunner
 from gateway.runs.delegation import Delegation, TaskSessions
 from gateway.runs.intake import Intake
@@ -157,16 +158,15 @@ class Gateway:
         self.holds = Holds(
             pool=pool, scheduler=self.scheduler, sessions=self.sessions, profile_cache=self.profile_cache
         )
-        self.attachments = Attachments(
+        services = FrontEndServices(
             pool=pool,
             sessions=self.sessions,
             session_admin=self.session_admin,
             profile_cache=self.profile_cache,
             scheduler=self.scheduler,
             intake=self.intake,
-            data_dir=data_dir,
-            start_soon=start_soon,
         )
+        self.attachments = Attachments(services, data_dir, start_soon)
 
     def _open_delegation(self, start_soon: Callable[..., None]) -> None:
         """Tasks that agents give to others."""

@@ -350,7 +350,7 @@ class _InFlightRequest:
         await self._connection.send_queue.put(encode_raw_push(event, data))
 
     def push_now(self, event: str, data: bytes) -> bool:
-        """Implements ``gateway.front_ends.pending.NonBlockingCaller``."""
+        """Implements ``gateway.front_ends.attachment.NonBlockingCaller``."""
         outbox = self._connection.send_queue
         if outbox.is_full:
             return False

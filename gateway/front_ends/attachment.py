@@ -2,15 +2,16 @@
 
 import uuid
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 import trio
 
 from errors import PoolClosed, PoolError, SubscriberBehind, UsageError
 from gateway.caller import Caller
-from gateway.front_ends.pending import ForwardedRequest, NonBlockingCaller
-from gateway.front_ends.session import AttachedSession
+from gateway.front_ends.protocol import FrontEndProtocol, RequestKind
+from gateway.runs.run import Run
 from rpc.passthrough import RawObject, may_have_lone_surrogates, read_object
 
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
@@ -67,6 +68,57 @@ class StderrBuffer:
         return "".join(f"{line}\n" for line in lines)
 
 
+@runtime_checkable
+class NonBlockingCaller(Protocol):
+    """A ``Caller`` of a door that can push without waiting."""
+
+    def push_now(self, event: str, data: bytes) -> bool:
+        """Push like ``Caller.push_encoded``; False if that would wait: nothing was pushed."""
+        ...
+
+
+class ForwardedRequest:
+    """``dispatched`` is set once the request is sent to the worker, or never will be."""
+
+    def __init__(self, front_end: "Attachment", command: RawObject) -> None:
+        protocol = front_end.protocol
+        self.front_end = front_end
+        self.command = command
+        self.kind: RequestKind = protocol.kind_of(command)
+        self.name = protocol.name_of(command) or ""
+        self.dispatched = trio.Event()
+        self.run: Run | None = None
+        self.request_id: str | None = None
+        """The id that the worker's answer carries."""
+        self.is_answered = False
+
+    @property
+    def needs_answer(self) -> bool:
+        """Whether a front end that has closed its input still waits for the answer; not for one of a run."""
+        return not (self.kind is RequestKind.PROMPT and self.dispatched.is_set())
+
+    def mark_sent(self, request: str) -> None:
+        """The request was sent to the worker under this id."""
+        self.request_id = request
+        self.dispatched.set()
+
+    def fail(self, error: PoolError) -> None:
+        """Answer with the error, unless the worker has answered."""
+        if not self.is_answered:
+            self.answer(self.front_end.protocol.error_reply(self.command, error))
+        self.finish()
+
+    def answer(self, line: bytes) -> None:
+        """Send the answer to the front end."""
+        self.is_answered = True
+        self.front_end.send_lines((line,))
+
+    def finish(self) -> None:
+        """Settle the request: nothing more follows."""
+        self.dispatched.set()
+        self.front_end.on_settled(self)
+
+
 _PUSH_BYTES = 256 * 1024
 _ACK_EVERY_LINES = 8
 """Lines taken from the front end after which it gets an acknowledgement, even without output."""
@@ -76,17 +128,26 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Attachment:
-    """``port``: of the session it is attached to. ``all_of_them``: all that are attached, in any session.
+    """``all_of_them``: all that are attached, in any session. ``pinned``: no other worker can take up its conversation.
 
-    ``pinned``: no other worker can take up its conversation.
+    ``handle_urgent`` gets each request as it arrives, ``dispatch`` in its turn.
     """
 
     def __init__(
-        self, port: AttachedSession, caller: Caller, all_of_them: Collection["Attachment"], *, pinned: bool
+        self,
+        protocol: FrontEndProtocol,
+        caller: Caller,
+        all_of_them: Collection["Attachment"],
+        *,
+        pinned: bool,
+        handle_urgent: Callable[["Attachment", RawObject], None],
+        dispatch: Callable[[ForwardedRequest], Awaitable[None]],
     ) -> None:
         self.id = uuid.uuid4().hex
-        self.attached_session = port
+        self.protocol = protocol
         self.pinned = pinned
+        self._handle_urgent = handle_urgent
+        self._dispatch = dispatch
         self.principal = caller.principal
         self.waiting_bytes = 0
         self._caller = caller
@@ -112,34 +173,30 @@ class Attachment:
         """
         command = _decode_lenient(text) if line is None else read_object(line)
         if command is not None:
-            self.attached_session.handle_urgent(self, command)
+            self._handle_urgent(self, command)
         try:
             self._order_lock.acquire_nowait()
         except trio.WouldBlock:
             await self._order_lock.acquire()
         try:
             if command is None:
-                self._answer_parse_error(text)
+                answer = self.protocol.parse_error(text)
+                self.send_lines(() if answer is None else (answer,))
             else:
-                await self._dispatch(command, refusal)
+                await self._take_request(command, refusal)
         finally:
             self._order_lock.release()
             self._received += 1
             if self._received - self._acknowledged >= _ACK_EVERY_LINES:
                 self._wake()
 
-    async def _dispatch(self, command: RawObject, refusal: str | None) -> None:
+    async def _take_request(self, command: RawObject, refusal: str | None) -> None:
         pending = ForwardedRequest(self, command)
         self._pending.add(pending)
         if refusal is not None:
             pending.fail(UsageError(refusal))
         else:
-            await self.attached_session.dispatch(pending)
-
-    def _answer_parse_error(self, text: str) -> None:
-        answer = self.attached_session.protocol.parse_error(text)
-        if answer is not None:
-            self.send_lines((answer,))
+            await self._dispatch(pending)
 
     def on_settled(self, pending: ForwardedRequest) -> None:
         """A request has its answer, or needs none."""

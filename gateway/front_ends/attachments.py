@@ -15,21 +15,13 @@ from gateway.caller import Caller
 from gateway.front_ends.attachment import Attachment
 from gateway.front_ends.lookup import ConversationLookup
 from gateway.front_ends.protocol import FRONT_ENDS, raw_object
-from gateway.front_ends.session import AttachedSession
+from gateway.front_ends.session import AttachedSession, FrontEndServices
 from gateway.requests import AttachRequest, SendRequest
-from gateway.runs.intake import Intake
-from gateway.runs.run import Run
-from gateway.sessions.admin import SessionAdmin
-from gateway.sessions.agent_profiles import ProfileCache
-from gateway.sessions.sessions import Sessions
-from gateway.turns.scheduler import TurnScheduler
-from pool import Lease, Pool
-from pool.stimuli import SessionKnown, StopWorker, WorkerModified
+from pool import Lease
+from pool.stimuli import SessionKnown, StopWorker
 from profiles import DIALECTS, AgentSettings, CapabilityProfile, build_profile
 from profiles.command_line import AgentFlags, read_flags
 from profiles.profile import with_arguments
-from rpc.passthrough import RawRequest
-from wire.messages import SessionResult
 
 _logger = logging.getLogger("pool.attachments")
 _MAX_UNUSED_SESSIONS = 1_000
@@ -51,33 +43,16 @@ class AttachView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attachments:
-    """The attachments of all sessions, and what an attached session needs of the gateway."""
+    """The attachments of all sessions."""
 
-    def __init__(
-        self,
-        *,
-        pool: Pool,
-        sessions: Sessions,
-        session_admin: SessionAdmin,
-        profile_cache: ProfileCache,
-        scheduler: TurnScheduler,
-        intake: Intake,
-        data_dir: Path,
-        start_soon: Callable[..., None],
-    ) -> None:
-        self.pool = pool
+    def __init__(self, services: FrontEndServices, data_dir: Path, start_soon: Callable[..., None]) -> None:
+        self._services = services
+        self._pool = services.pool
+        self._sessions = services.sessions
+        self._profile_cache = services.profile_cache
+        self._lookup = ConversationLookup(services.sessions, services.pool.owner_of, data_dir)
         self._nursery_start = start_soon
         self._is_closed = False
-        self.accept_passthrough: Callable[[str, str, str, RawRequest], Run] = intake.accept_passthrough
-        self.abort = scheduler.abort
-        self.lease_of = scheduler.lease_of
-        self.owner_of = pool.owner_of
-        self.background_commands = session_admin.background_commands
-        self._scheduler = scheduler
-        self._sessions = sessions
-        self._session_admin = session_admin
-        self._profile_cache = profile_cache
-        self._lookup = ConversationLookup(sessions, self.owner_of, data_dir)
         self._attached_sessions: OrderedDict[str, AttachedSession] = OrderedDict()
         self._open: dict[str, Attachment] = {}
 
@@ -89,13 +64,18 @@ class Attachments:
         """Have front ends with a worker of their own give it back once they are answered: the supervisor stops."""
         for attachment in self._open.values():
             if attachment.pinned:
-                self.start_soon(attachment.drain)
+                self._start_soon(attachment.drain)
 
     def unanswered_sessions(self) -> list[str]:
         """Sessions in which a front end with a worker of its own waits for an answer."""
-        return [each.attached_session.session for each in self._open.values() if each.pinned and each.has_open_request]
+        return [
+            port.session
+            for port in self._attached_sessions.values()
+            for each in port.front_ends
+            if each.pinned and each.has_open_request
+        ]
 
-    def start_soon(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
+    def _start_soon(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
         """Start a task that outlives the request, as long as the gateway runs."""
         if not self._is_closed:
             self._nursery_start(task, *args)
@@ -112,9 +92,16 @@ class Attachments:
         if len(self._open) >= _MAX_ATTACHMENTS:
             raise UsageError(f"{_MAX_ATTACHMENTS} front ends are attached, which is the limit")
         port, flags = await self._resolve_session(request)
-        attachment = Attachment(port, caller, self._open.values(), pinned=flags.no_session)
+        attachment = Attachment(
+            port.protocol,
+            caller,
+            self._open.values(),
+            pinned=flags.no_session,
+            handle_urgent=port.handle_urgent,
+            dispatch=port.dispatch,
+        )
         begun = _AttachStart()
-        caller.start(lambda: self._serve(attachment, begun))
+        caller.start(lambda: self._serve(attachment, port, begun))
         await begun.decided.wait()
         if begun.lease is None:
             raise begun.error or UsageError("the front end left before it was attached")
@@ -149,8 +136,7 @@ class Attachments:
 
     # --- one attachment's life ----------------------------------------------------------------------------------------
 
-    async def _serve(self, attachment: Attachment, begun: "_AttachStart") -> None:
-        port = attachment.attached_session
+    async def _serve(self, attachment: Attachment, port: AttachedSession, begun: "_AttachStart") -> None:
         try:
             lease = await port.lease()
         except PoolError as exc:
@@ -160,7 +146,7 @@ class Attachments:
             return
         self._open[attachment.id] = attachment
         port.front_ends.append(attachment)
-        self.pool.listen_raw(port.session, port)
+        self._pool.listen_raw(port.session, port)
         self._sessions.record_transcript(port.session)
         begun.lease = lease
         begun.decided.set()
@@ -168,7 +154,7 @@ class Attachments:
             if attachment.pinned:
                 await self._run_pinned(attachment, lease)
             else:
-                self.pool.release_now(lease)
+                self._pool.release_now(lease)
                 await attachment.run()
         finally:
             attachment.end(WorkerError("the attachment has ended"))
@@ -177,7 +163,7 @@ class Attachments:
             if attachment.pinned:
                 self._attached_sessions.pop(port.session, None)
                 self._release_session(port)
-                self.start_soon(self._discard, port, lease)
+                self._start_soon(self._discard, port, lease)
             self._trim()
 
     async def _run_pinned(self, attachment: Attachment, lease: Lease) -> None:
@@ -198,13 +184,13 @@ class Attachments:
         is_spent = not DIALECTS[port.profile.dialect].reusable_unsaved
         has_open_request = port.hold.is_used  # which would go on without its front end
         if (is_spent or has_open_request) and lease.is_valid:
-            self.pool.submit(StopWorker(lease.worker_id))
+            self._pool.submit(StopWorker(lease.worker_id))
             await lease.wait_ended()
-        self.pool.release_now(lease)
+        self._pool.release_now(lease)
         if self._sessions.get(session) is None:
             return
         try:
-            await self._session_admin.delete(session)
+            await self._services.session_admin.delete(session)
         except PoolError as exc:
             _logger.warning("session %s, which was not to be kept, is still there: %s", session, exc)
 
@@ -219,7 +205,7 @@ class Attachments:
             self._remove_unused(port)
 
     def _release_session(self, port: AttachedSession) -> None:
-        self.pool.listen_raw(port.session, None)
+        self._pool.listen_raw(port.session, None)
         self._profile_cache.overrides.pop(port.session, None)
 
     # --- whose session, which worker ----------------------------------------------------------------------------------
@@ -242,21 +228,28 @@ class Attachments:
         port = self._attached_sessions.get(session)
         if port is None or not (flags.keeps_profile or port.front_ends):
             profile = await self._profile(request, session, agent, role, flags)
-            if named.file is not None and self.owner_of(named.file) != named.session:
+            if named.file is not None and self._pool.owner_of(named.file) != named.session:
                 return await self._resolve_session(request)  # another session has taken it over meanwhile
             if port is None or not port.front_ends:
                 port = self._create_session(session, profile, agent, role)
         if port.front_ends and not flags.keeps_profile:
             self._check_same_profile(port, await self._profile(request, session, agent, role, flags))
         if named.file is not None and named.session is None:
-            self.pool.submit(SessionKnown(session, named.file))
+            self._pool.submit(SessionKnown(session, named.file))
         return port, flags
 
     def _create_session(self, session: str, profile: CapabilityProfile, agent: str, role: str) -> AttachedSession:
         self._sessions.ensure(session, agent, role, source=None, run=None)
-        port = self._attached_sessions[session] = AttachedSession(session, profile, FRONT_ENDS[profile.dialect], self)
+        port = self._attached_sessions[session] = AttachedSession(
+            session,
+            profile,
+            FRONT_ENDS[profile.dialect],
+            self._services,
+            start_soon=self._start_soon,
+            release_transcript=self._release_transcript,
+        )
         self._profile_cache.overrides[session] = profile
-        self.pool.listen_raw(session, port)
+        self._pool.listen_raw(session, port)
         return port
 
     async def _profile(
@@ -290,46 +283,27 @@ class Attachments:
         mine = [entry for entry in self._sessions if entry.key.startswith(prefix) and entry.transcript is not None]
         return max(mine, key=lambda entry: entry.updated_at).key if mine else None
 
-    # --- what sessions ask --------------------------------------------------------------------------------------------
-
-    async def profile_of(self, session: str) -> CapabilityProfile:
-        """The current profile of the session's worker; creates the session again if it was deleted meanwhile."""
-        port = self._attached_sessions[session]
-        entry = self._sessions.get(session)
-        if entry is None:
-            entry = self._sessions.ensure(session, port.profile.agent, port.profile.role, source=None, run=None)
-        port.profile = await self._profile_cache.for_session(entry)
-        return port.profile
-
-    async def release_transcript(self, session: str) -> bool:
+    async def _release_transcript(self, session: str) -> bool:
         """Forget a session made for a front end, so that another one can use its transcript.
 
         False if it was not made for one, has a front end attached, or is busy. Raises PoolError if its worker does not
         close the transcript.
         """
         port = self._attached_sessions.get(session)
-        if not session.startswith(_OWN_KEY_PREFIX) or self.attended(session) or self._scheduler.is_busy(session):
+        if (
+            not session.startswith(_OWN_KEY_PREFIX)
+            or self.attended(session)
+            or self._services.scheduler.is_busy(session)
+        ):
             return False
         if port is not None:
             port.release_idle()
-        if not self.pool.is_quiescent(session):
+        if not self._pool.is_quiescent(session):
             return False
-        await self._session_admin.release_transcript(session)
+        await self._services.session_admin.release_transcript(session)
         if port is not None:
             self._remove_unused(port)
         return True
-
-    def mark_modified(self, worker: str) -> None:
-        """The worker was changed at run time: no other session may have it."""
-        self.pool.submit(WorkerModified(worker))
-
-    def conversation_changed(self, lease: Lease, held: SessionResult) -> None:
-        """The session has another conversation now."""
-        self.pool.conversation_changed(lease, held)
-        self._sessions.clear_last_run(lease.hold.session)
-        if held.session_file is None:
-            self._sessions.drop_transcript(lease.hold.session)
-        self._sessions.record_transcript(lease.hold.session)
 
 
 class _AttachStart:

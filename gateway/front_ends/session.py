@@ -2,24 +2,26 @@
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
 from errors import PoolError, ResumeFailed, UsageError, WorkerRefused, error_from_wire
+from gateway.front_ends.attachment import Attachment, ForwardedRequest
 from gateway.front_ends.lookup import normalize_path
-from gateway.front_ends.pending import ForwardedRequest
 from gateway.front_ends.protocol import FrontEndProtocol, ObservedRun, RequestKind
+from gateway.runs.intake import Intake
+from gateway.sessions.admin import SessionAdmin
+from gateway.sessions.agent_profiles import ProfileCache
+from gateway.sessions.sessions import Sessions
+from gateway.turns.scheduler import TurnScheduler
 from pool import Lease, Pool
+from pool.stimuli import WorkerModified
 from profiles import CapabilityProfile
 from rpc.client import RpcClient
 from rpc.passthrough import RawLine, RawObject, RawRequest
 from rpc.requests import RpcRequest
 from wire.messages import SessionResult
-
-if TYPE_CHECKING:
-    from gateway.front_ends.attachment import Attachment
-    from gateway.front_ends.attachments import Attachments
 
 _LINGER = 0.05
 """Seconds that an unused hold is kept, for a front end that sends request after request."""
@@ -100,47 +102,75 @@ _MAX_PROMPT_CHARS = 2_000
 """Characters of a prompt that are kept with its run."""
 
 
+class FrontEndServices(msgspec.Struct, frozen=True, kw_only=True):
+    """What attached sessions need of the gateway."""
+
+    pool: Pool
+    sessions: Sessions
+    session_admin: SessionAdmin
+    profile_cache: ProfileCache
+    scheduler: TurnScheduler
+    intake: Intake
+
+
 class AttachedSession:
     """Implements ``pool.worker_output.RawListener``.
 
     Attributes:
-        attached: who hears the session's worker.
         profile: what the worker must be able to do.
         hold: the worker, while a request waits for its answer or has just had one.
     """
 
     def __init__(
-        self, session: str, profile: CapabilityProfile, protocol: FrontEndProtocol, context: "Attachments"
+        self,
+        session: str,
+        profile: CapabilityProfile,
+        protocol: FrontEndProtocol,
+        services: FrontEndServices,
+        *,
+        start_soon: Callable[..., None],
+        release_transcript: Callable[[str], Awaitable[bool]],
     ) -> None:
+        """``release_transcript``: have another session give up its transcript; false where it does not."""
         self.session = session
         self.profile = profile
         self.protocol = protocol
         self.front_ends: list[Attachment] = []
-        self._context = context
+        self._services = services
+        self._start_soon = start_soon
+        self._release_transcript = release_transcript
         self._settings: dict[str, RawObject] = {}
         self._forwarded: dict[str, ForwardedRequest] = {}
         self._prompts: dict[Attachment, list[ForwardedRequest]] = {}
         self._observed_run = ObservedRun()
-        self.hold = SharedHold(context.pool, self.lease, context.start_soon)
+        self.hold = SharedHold(services.pool, self.lease, start_soon)
         self.on_lost: Callable[[PoolError], None] | None = None
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     async def lease(self) -> Lease:
         """The session's worker, at once where it has one. Raises what ``Pool.acquire`` raises."""
-        pool = self._context.pool
+        pool = self._services.pool
         try:
             return pool.acquire_nowait(self.session, self.profile)
         except trio.WouldBlock:
-            profile = await self._context.profile_of(self.session)
-            return await pool.acquire(self.session, profile, bounded=False)
+            await self._update_profile()
+            return await pool.acquire(self.session, self.profile, bounded=False)
 
-    def handle_urgent(self, front_end: "Attachment", command: RawObject) -> None:
+    async def _update_profile(self) -> None:
+        """Take the session's current profile; creates the session again if it was deleted meanwhile."""
+        sessions, profile = self._services.sessions, self.profile
+        entry = sessions.get(self.session)
+        if entry is None:
+            entry = sessions.ensure(self.session, profile.agent, profile.role, source=None, run=None)
+        self.profile = await self._services.profile_cache.for_session(entry)
+
+    def handle_urgent(self, front_end: Attachment, command: RawObject) -> None:
         """An abort does not wait behind a prompt of the same front end that no worker has been sent yet."""
         if self._prompts and self.protocol.kind_of(command) is RequestKind.ABORT:
             for pending in self._prompts.get(front_end, ()):
                 if pending.run is not None and not pending.dispatched.is_set():
-                    self._context.abort(pending.run)
+                    self._services.scheduler.abort(pending.run)
 
     async def dispatch(self, pending: ForwardedRequest) -> None:
         """Hand a request on, or answer it; returns once what follows it may be handed on too."""
@@ -211,10 +241,10 @@ class AttachedSession:
         else:
             if pending.kind is RequestKind.SETTER:
                 self._record_settings(self.protocol.settings_of(pending.command, result))
-                self._context.mark_modified(lease.worker_id)
+                self._mark_modified(lease.worker_id)
             pending.finish()
             if pending.kind in (RequestKind.MOVING, RequestKind.RESUMING):
-                self._context.start_soon(self._record_conversation, lease)
+                self._start_soon(self._record_conversation, lease)
                 return
         self.hold.release(lease)
 
@@ -224,19 +254,23 @@ class AttachedSession:
             self._settings.pop(topic, None)
             self._settings[topic] = command
 
+    def _mark_modified(self, worker: str) -> None:
+        """The worker was changed at run time: no other session may have it."""
+        self._services.pool.submit(WorkerModified(worker))
+
     # --- prompts ------------------------------------------------------------------------------------------------------
 
     async def _prompt(self, pending: ForwardedRequest) -> None:
         """A run like any other, in the session's lane; beside one that is on it is the worker's affair."""
-        running = self._context.lease_of(self.session)
+        running = self._services.scheduler.lease_of(self.session)
         if running is not None and running.is_streaming:
             await self._forward(pending)
             return
         raw = RawRequest(pending.command, lambda request: self._register(pending, request))
         text = self.protocol.text_of(pending.command)[:_MAX_PROMPT_CHARS]
-        pending.run = self._context.accept_passthrough(self.session, text, pending.front_end.principal, raw)
+        pending.run = self._services.intake.accept_passthrough(self.session, text, pending.front_end.principal, raw)
         self._prompts.setdefault(pending.front_end, []).append(pending)
-        self._context.start_soon(self._await_outcome, pending)
+        self._start_soon(self._await_outcome, pending)
         await pending.dispatched.wait()
 
     async def _await_outcome(self, pending: ForwardedRequest) -> None:
@@ -256,10 +290,10 @@ class AttachedSession:
 
     def _check_background(self, pending: ForwardedRequest) -> None:
         """Commands in the background would go on out of sight of any conversation. Raises UsageError for these."""
-        running = self._context.background_commands(self.session)
+        running = self._services.session_admin.background_commands(self.session)
         name = self.protocol.file_of(pending.command)
         if not running or (
-            name is not None and self._context.owner_of(normalize_path(self.profile.cwd, name)) == self.session
+            name is not None and self._services.pool.owner_of(normalize_path(self.profile.cwd, name)) == self.session
         ):
             return
         raise UsageError(
@@ -275,8 +309,8 @@ class AttachedSession:
             return
         path = normalize_path(self.profile.cwd, name)
         for known in (path, _resolve_links(path)):
-            owner = self._context.owner_of(known)
-            if owner is not None and owner != self.session and not await self._context.release_transcript(owner):
+            owner = self._services.pool.owner_of(known)
+            if owner is not None and owner != self.session and not await self._release_transcript(owner):
                 raise UsageError(f"{name} is the conversation of session {owner}; attach to it with --session {owner}")
         await lease.prepare_resume(path)
 
@@ -284,7 +318,12 @@ class AttachedSession:
         """Learn which conversation the worker has now: the session's next worker goes on with that one."""
         try:
             state = await lease.state()
-            self._context.conversation_changed(lease, SessionResult(state.session_id, state.session_file))
+            sessions = self._services.sessions
+            self._services.pool.conversation_changed(lease, SessionResult(state.session_id, state.session_file))
+            sessions.clear_last_run(self.session)
+            if state.session_file is None:
+                sessions.drop_transcript(self.session)
+            sessions.record_transcript(self.session)
         except PoolError:
             return  # the worker is gone, and the conversation is the one that was written down last
         finally:
@@ -296,7 +335,7 @@ class AttachedSession:
         """Apply the settings made at run time again, without an answer to any front end."""
         if not self._settings:
             return
-        self._context.mark_modified(worker)
+        self._mark_modified(worker)
         for command in list(self._settings.values()):
             raw = RawRequest(command, lambda _request: None)
             try:

@@ -28,8 +28,8 @@ class Front:
 
 
 def port(*fronts: Front) -> AttachedSession:
-    desk = SimpleNamespace(pool=None, start_soon=None)
-    made = AttachedSession("alice", cast("Any", None), FRONT_ENDS["pi"], cast("Any", desk))
+    nothing = cast("Any", SimpleNamespace(pool=None))
+    made = AttachedSession("alice", nothing, FRONT_ENDS["pi"], nothing, start_soon=nothing, release_transcript=nothing)
     made.front_ends = cast("Any", list(fronts))
     return made
 
