@@ -100,35 +100,13 @@ def test_conversations_share_a_process_are_steered_aborted_compacted_resumed_and
     assert "hello-bob" in place.prompt("bob", "RECALL")
 
 
-@pytest.mark.each_pi
-def test_extensions_that_ask_before_a_new_session_are_answered_yes(place: Place) -> None:
-    place.prompt("e-alice", "hello-alice", "asking")
-    spawned = place.spawned()
-    assert "hello-alice" not in place.prompt("e-bob", "RECALL", "asking")
-    assert "hello-alice" in place.prompt("e-alice", "RECALL", "asking")
-    assert place.spawned() == spawned
-
-
-def title_first(line: bytes, rest: bytes) -> bytes:
-    return b'{"type":"title","title":"greetings"}\n' + line + rest
-
-
-def without_id(line: bytes, rest: bytes) -> bytes:
-    header = json.loads(line)
-    del header["id"]
-    return json.dumps(header).encode() + b"\n" + rest
-
-
 def test_pi_is_given_no_transcript_that_it_would_empty(place: Place) -> None:
-    changes = {change.__name__: change for change in (title_first, without_id)}
-    for session in (*changes, "beside"):
-        place.prompt(session, "remember-this")
-    for session, change in changes.items():
-        transcript = place.transcript_of(session)
-        header, rest = transcript.read_bytes().split(b"\n", 1)
-        transcript.write_bytes(change(header + b"\n", rest))
-        code, words = place.refusal(session)
-        assert (code, f"{transcript} " in words) == (1, True)
+    place.prompt("titled", "remember-this")
+    place.prompt("beside", "takes the only process")
+    transcript = place.transcript_of("titled")
+    transcript.write_bytes(b'{"type":"title","title":"greetings"}\n' + transcript.read_bytes())
+    code, words = place.refusal("titled")
+    assert (code, f"{transcript} " in words) == (1, True)
 
 
 def test_no_agent_is_given_a_transcript_of_another_agent_or_dialect(place: Place) -> None:
@@ -137,16 +115,13 @@ def test_no_agent_is_given_a_transcript_of_another_agent_or_dialect(place: Place
     code, words = place.refusal("owned", "-a", "main")
     assert (code, "session owned is a conversation with agent 'pi'" in words, place.spawned()) == (2, True, spawned)
     assert "remember-this" in place.supervisor.prompt("owned", "RECALL")
-    definitions = {"native": 'model = "scripted"\n', "pi": place.definition}
-    for first, second in (("native", "pi"), ("pi", "native")):
-        for dialect in (first, second):
-            place.settings_file.write_text(f"{place.settings}[agents.was_{first}]\n{definitions[dialect]}")
-            assert place.supervisor.pool("reload").returncode == 0
-            if dialect == first:
-                place.prompt(first, "remember-this", f"was_{first}")
-        code, words = place.refusal(first)
-        assert code == 1
-        assert f"is a transcript of the {first} dialect, and the agent speaks {second}" in words
+    for definition in ('model = "scripted"\n', place.definition):
+        place.settings_file.write_text(f"{place.settings}[agents.changed]\n{definition}")
+        assert place.supervisor.pool("reload").returncode == 0
+        if definition != place.definition:
+            place.prompt("native", "remember-this", "changed")
+    code, words = place.refusal("native")
+    assert (code, "is a transcript of the native dialect, and the agent speaks pi" in words) == (1, True)
 
 
 def bytes_of_pi_alone(command: Path, home: Path, prompt: str) -> int:
@@ -200,6 +175,15 @@ def test_no_piece_of_a_long_answer_leaves_the_gateway_more_than_once(place: Plac
     assert (alone > 3_500_000) is repeats
     most = 0.06 * alone if repeats else alone
     assert {door: size for door, size in left.items() if not len(answer) < size <= most} == {}, (left, alone)
+
+
+@pytest.mark.each_pi
+def test_extensions_that_ask_before_a_new_session_are_answered_yes(place: Place) -> None:
+    place.prompt("e-alice", "hello-alice", "asking")
+    spawned = place.spawned()
+    assert "hello-alice" not in place.prompt("e-bob", "RECALL", "asking")
+    assert "hello-alice" in place.prompt("e-alice", "RECALL", "asking")
+    assert place.spawned() == spawned
 
 
 def test_a_killed_supervisor_takes_pi_and_its_tools_along(tmp_path: Path, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""``pool attach`` as another program starts it: lines in, lines out, each waited for by what it is."""
+"""``pool attach`` as another program starts it: lines in, lines out, each waited for by what it is; lines of pi."""
 
 import json
 import os
@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
+
+from tests.acceptance.supervisor import POOL, Supervisor
 
 _LIMIT = 90.0
 
@@ -83,3 +85,28 @@ class AttachedProgram:
                     pipe.close()
                 except BrokenPipeError:
                     continue  # what was left to be written to it
+
+
+# --- pi ---------------------------------------------------------------------------------------------------------------
+
+
+def attach_pi(supervisor: Supervisor, *flags: str, agent: str = "pi", **options: Any) -> AttachedProgram:
+    command = [*POOL, "attach", "--mode", "rpc", "--agent", agent, *flags]
+    return AttachedProgram(command, POOL_SOCKET=str(supervisor.socket), **options)
+
+
+def pi_prompt(identity: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"id": identity, "type": "prompt", "message": text, **more}
+
+
+def is_end(line: dict[str, Any]) -> bool:
+    return bool(line["type"] == "agent_end")
+
+
+def answer_of(end: dict[str, Any]) -> str:
+    """The last text of a run."""
+    return "".join(part["text"] for part in end["messages"][-1]["content"] if part["type"] == "text")
+
+
+def pi_state(program: AttachedProgram) -> dict[str, Any]:
+    return dict(program.ask({"id": "state", "type": "get_state"})["data"])
