@@ -1,6 +1,9 @@
+import pytest
+
 from pool.available import AvailableIndex
 from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord, WorkerRecord
 from profiles.profile import CapabilityProfile
+from tests.pool.transcript import profile_of
 from tests.pool.world import make_profile
 
 
@@ -21,7 +24,7 @@ class Shelf:
             self.kinds[profile.signature] = group.profiles[profile.signature] = kind
         return self.kinds[profile.signature]
 
-    def add(self, profile: CapabilityProfile, session: str | None = None) -> WorkerRecord:
+    def add(self, profile: CapabilityProfile, session: str = "") -> WorkerRecord:
         self.count += 1
         worker = WorkerRecord(f"w{self.count}", self.kind(profile), 0.0)
         worker.idle_since = float(self.count)
@@ -32,57 +35,39 @@ class Shelf:
     def free(self, profile: CapabilityProfile) -> WorkerRecord | None:
         return self.index.match_unbound(self.kind(profile))
 
-    def quiet(self, profile: CapabilityProfile) -> WorkerRecord | None:
-        return self.index.match_quiescent(self.kind(profile))
+
+FREE = {
+    "an exact free worker beats one of another model, and that a superset": (
+        *("a+x+y a/other+x a+x elsewhere+x", "a+x", "w3 w2 w1"),
+    ),
+    "a worker that lacks a resource does not match": ("a+x", "a+x+y", ""),
+    "among supersets the fewest surplus resources win": ("a+x+1+2+3 a+x+1 a+x+1+2", "a+x", "w2 w3 w1"),
+    "among equals the most recently used free worker is taken": ("a a", "a", "w2 w1"),
+    "among those of other models too": ("a/one a/two", "a/three", "w2 w1"),
+    "who wants the default is not served by a worker started with something else": ("a/set", "a/-", ""),
+    "a worker of the default serves another model": ("a/-", "a/other", "w1"),
+}
+QUIET = {
+    "among quiet ones the least recently used is rebound": ("a/one@s a/two@t a/two", "a/three", "w1 w2"),
+    "an exact quiet worker comes before those of other models": (
+        *("a/one@s a/two@t a/three@u a/three@v", "a/three", "w3 w4 w1 w2"),
+    ),
+}
 
 
-def test_an_exact_free_worker_beats_a_hard_one_and_that_a_superset() -> None:
+@pytest.mark.parametrize(("workers", "wanted", "order"), [*FREE.values(), *QUIET.values()], ids=[*FREE, *QUIET])
+def test_workers_are_matched_in_their_order(workers: str, wanted: str, order: str) -> None:
+    """Workers in the order of their use, as PROFILE or PROFILE@SESSION."""
     shelf = Shelf()
-    superset = shelf.add(make_profile(skills=("x", "y")))
-    hard = shelf.add(make_profile(model="other", skills=("x",)))
-    exact = shelf.add(make_profile(skills=("x",)))
-    shelf.add(make_profile("elsewhere", skills=("x",)))
-    wanted = make_profile(skills=("x",))
-    for expected in (exact, hard, superset):
-        assert shelf.free(wanted) is expected
-        shelf.index.discard(expected)
-    assert shelf.free(wanted) is None
-
-
-def test_a_worker_that_lacks_a_resource_does_not_match() -> None:
-    shelf = Shelf()
-    shelf.add(make_profile(skills=("x",)))
-    assert shelf.free(make_profile(skills=("x", "y"))) is None
-
-
-def test_among_supersets_the_fewest_surplus_resources_win() -> None:
-    shelf = Shelf()
-    shelf.add(make_profile(skills=("x", "a", "b", "c")))
-    slim = shelf.add(make_profile(skills=("x", "a")))
-    shelf.add(make_profile(skills=("x", "a", "b")))
-    assert shelf.free(make_profile(skills=("x",))) is slim
-
-
-def test_among_equals_the_most_recently_used_free_worker_is_taken() -> None:
-    shelf = Shelf()
-    shelf.add(make_profile())
-    warm = shelf.add(make_profile())
-    assert shelf.free(make_profile()) is warm
-    shelf = Shelf()
-    shelf.add(make_profile(model="one"))
-    warm = shelf.add(make_profile(model="two"))
-    assert shelf.free(make_profile(model="three")) is warm
-
-
-def test_among_quiet_ones_the_least_recently_used_is_rebound() -> None:
-    shelf = Shelf()
-    cold = shelf.add(make_profile(model="one"), session="a")
-    shelf.add(make_profile(model="two"), session="b")
-    shelf.add(make_profile(model="two"))
-    assert shelf.quiet(make_profile(model="three")) is cold
-    exact = shelf.add(make_profile(model="three"), session="c")
-    shelf.add(make_profile(model="three"), session="d")
-    assert shelf.quiet(make_profile(model="three")) is exact
+    for worker in workers.split():
+        profile, _, session = worker.partition("@")
+        shelf.add(profile_of(profile), session)
+    match = shelf.index.match_quiescent if "@" in workers else shelf.index.match_unbound
+    taken = []
+    while (found := match(shelf.kind(profile_of(wanted)))) is not None:
+        taken.append(found.id)
+        shelf.index.discard(found)
+    assert taken == order.split()
 
 
 def test_a_changed_default_cannot_be_restored_so_such_a_worker_matches_nobody_else() -> None:
@@ -98,14 +83,6 @@ def test_a_changed_default_cannot_be_restored_so_such_a_worker_matches_nobody_el
     assert shelf.index.unbound == 0
 
 
-def test_a_profile_that_wants_the_default_is_not_served_by_a_worker_started_with_something_else() -> None:
-    shelf = Shelf()
-    shelf.add(make_profile(model="set"))
-    assert shelf.free(make_profile(model=None)) is None
-    shelf.add(make_profile(model=None))
-    assert shelf.free(make_profile(model="other")) is not None
-
-
 def test_an_unbound_worker_keeps_its_age_and_is_the_coldest_of_the_free_ones() -> None:
     shelf = Shelf()
     parked = shelf.add(make_profile(), session="a")
@@ -114,7 +91,7 @@ def test_an_unbound_worker_keeps_its_age_and_is_the_coldest_of_the_free_ones() -
     parked.session = None
     assert list(shelf.index.lru) == [parked, fresh]
     assert shelf.free(make_profile()) is fresh
-    assert shelf.quiet(make_profile()) is None
+    assert shelf.index.match_quiescent(shelf.kind(make_profile())) is None
     assert shelf.index.unbound == 2
     shelf.index.discard(parked)
     shelf.index.discard(parked)

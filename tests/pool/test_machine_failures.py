@@ -29,6 +29,8 @@ STARTS = {
     "half-open lets one trial through, which closes the breaker when it is ready": f"""
         {_BROKEN}; wait 30.0; breaker a half_open; event breaker_half_open; ask r1 one; ask r2 two; workers w6; ready w6
         breaker a closed; event breaker_closed; settle; held r1 r2""",
+    "a trial that is stopped before it is ready is made by another worker": f"""
+        {_BROKEN}; wait 30.0; ask r1 one; stop w6; exit w6; workers w7; settle; held r1""",
     "a failed trial opens the breaker again": f"""
         {_BROKEN}; wait 30.0; ask r1 one; fail_start; breaker a open; error r1 ProfileBroken""",
     "a worker that dies before it ever served is charged to the profile": """

@@ -53,55 +53,12 @@ def drain(waiting: WaitingList) -> list[Waiter]:
     return served
 
 
-def test_a_higher_priority_goes_first_until_the_lower_has_waited_one_age_step_per_step() -> None:
-    waiting, kind = WaitingList(), make_kind()
-    old_low = queued(waiting, kind, at=0.0, priority=4)
-    late_high = queued(waiting, kind, at=2.9, priority=5)
-    later_high = queued(waiting, kind, at=3.1, priority=5)
-    assert drain(waiting) == [late_high, old_low, later_high]
-
-
-def test_lines_of_different_profiles_do_not_block_each_other() -> None:
-    waiting = WaitingList()
-    a, b = make_kind("a"), make_kind("b")
-    first, second = queued(waiting, a, at=0.0), queued(waiting, b, at=1.0)
-    line = waiting.ready.pop()
-    assert line is not None
-    assert line.head() is first
-    waiting.pool_full.add(line)
-    assert waiting.ready.peek() is b.queues[False]
-    assert b.queues[False].head() is second
-
-
 def test_an_ended_waiter_cannot_move_any_more() -> None:
     waiting, kind = WaitingList(), make_kind()
     waiter = queued(waiting, kind)
     waiting.transition(waiter, WaiterState.DONE)
     with pytest.raises(IllegalTransition):
         waiting.transition(waiter, WaiterState.QUEUED)
-
-
-def test_the_newest_of_the_lowest_priority_may_be_pushed_out() -> None:
-    waiting, kind = WaitingList(), make_kind()
-    queued(waiting, kind, priority=3)
-    newest = queued(waiting, kind, priority=3)
-    queued(waiting, kind, priority=5)
-    queued(waiting, kind, priority=1, bounded=False)
-    assert waiting.pick_victim(5) is newest
-    assert waiting.pick_victim(3) is None
-    assert waiting.bounded == 3
-
-
-def test_privileged_and_nested_requests_stand_in_a_line_of_their_own() -> None:
-    waiting, kind = WaitingList(), make_kind()
-    ordinary = queued(waiting, kind, priority=9)
-    high = queued(waiting, kind, priority=10)
-    nested = queued(waiting, kind, priority=1, nested=True)
-    assert kind.queues[False].head() is ordinary
-    assert list(kind.queues[True]) == [high, nested]
-    assert list(waiting.nested.values()) == [nested]
-    waiting.transition(nested, WaiterState.PREPARING)
-    assert not waiting.nested
 
 
 def test_a_line_is_at_one_gate_at_a_time_and_a_better_head_moves_it_forward_there() -> None:
