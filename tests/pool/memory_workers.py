@@ -10,7 +10,7 @@ import trio
 
 from errors import ResumeFailed, WorkerStartFailed
 from pool.settings import PoolSettings
-from pool.shell import Pool
+from pool.shell import EventSink, Pool, ignore_event
 from pool.worker_interface import ProcessFacts
 from profiles import CapabilityProfile, make_profile
 from rpc.cgroup import OrphanGuarantee
@@ -184,10 +184,11 @@ DEFAULT = plain_profile()
 _MEMORY = 64 * 1024**3
 
 
-def make_pool(launcher: MemoryLauncher, **settings: Any) -> Pool:
+def make_pool(launcher: MemoryLauncher, *, on_event: EventSink = ignore_event, **settings: Any) -> Pool:
     return Pool(
         PoolSettings(**{"min": 0, "max": 2, **settings}),
         launcher=launcher,
+        on_event=on_event,
         rng=random.Random(1),
         memory_bytes=_MEMORY,
     )

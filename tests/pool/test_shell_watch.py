@@ -1,6 +1,5 @@
 """What the shell watches over while workers live: new limits reach them, and what they print is told."""
 
-import random
 from typing import Any
 
 import pytest
@@ -8,10 +7,9 @@ import trio
 from trio.testing import MockClock
 
 from errors import UsageError
-from pool import stimuli
+from pool import stimuli, worker_interface
 from pool.settings import PoolSettings
-from pool.shell import Pool
-from tests.pool.memory_workers import DEFAULT, MemoryLauncher, make_pool, say
+from tests.pool.memory_workers import DEFAULT, MemoryLauncher, MemoryWorker, make_pool, say
 from wire.units import Seconds
 
 
@@ -31,14 +29,7 @@ async def test_lines_that_were_no_messages_are_counted_as_they_come_and_told_whe
     autojump_clock: MockClock,
 ) -> None:
     told: list[tuple[str, dict[str, Any]]] = []
-    pool = Pool(
-        PoolSettings(min=0, max=1),
-        launcher=MemoryLauncher(),
-        on_event=lambda event, data: told.append((event, data)),
-        rng=random.Random(1),
-        memory_bytes=1 << 40,
-    )
-    async with pool:
+    async with make_pool(MemoryLauncher(), on_event=lambda event, data: told.append((event, data))) as pool:
         assert await say(pool, "s", "garbage") == "garbage"
         assert [worker.stray_lines for worker in pool.statistics().workers] == [1]
     (contaminated,) = [data for event, data in told if event == "worker_contaminated"]
@@ -60,3 +51,26 @@ async def test_a_priority_beyond_reason_is_refused_and_leaves_nothing(autojump_c
             await pool.acquire("s", DEFAULT, priority=priority)
         pool._machine.validate()
         assert pool.statistics().sessions == ()
+
+
+class SealingWorker(MemoryWorker):
+    """Seals two calls in the conversation ``/t/0`` whenever it is resumed."""
+
+    def switch_session(self, request: dict[str, Any]) -> dict[str, Any]:
+        sealed = {"sealed": ["c1", "c" * 1000]} if request["params"]["session_file"] == "/t/0" else {}
+        return {**super().switch_session(request), **sealed}
+
+
+@pytest.mark.parametrize(("most", "told"), [(1000, ["c1", "c" * 256]), (1, ["c1"])])
+async def test_calls_that_were_sealed_are_told_of_their_session_and_bounded(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, most: int, told: list[str]
+) -> None:
+    monkeypatch.setattr(worker_interface, "_MAX_SEALED", most)
+    launcher = MemoryLauncher()
+    launcher.kind = SealingWorker
+    events: list[tuple[str, dict[str, Any]]] = []
+    async with make_pool(launcher, max=1, on_event=lambda event, data: events.append((event, data))) as pool:
+        for session in ("alice", "bob", "alice", "bob"):
+            await say(pool, session, "hello")
+    facts = {"session": "alice", "worker": "w1", "strategy": "seal", "sealed": told}
+    assert [data for event, data in events if event == "agent_resumed"] == [facts]
