@@ -1,7 +1,10 @@
 """A store's file, filled and left behind: what the tests of its opening share."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from store.backlog import WriteBatch
 from store.opening import OpenedDatabase, open_database
@@ -12,13 +15,19 @@ NOW = 1_700_000_000.0
 AFTER_A_CRASH = 1_000_000_000
 
 
-def opened(path: Path) -> OpenedDatabase:
-    return open_database(path, clock=lambda: NOW)
+@contextmanager
+def opened(path: Path, **options: Any) -> Iterator[OpenedDatabase]:
+    """The file as it is opened, which is closed again as after a crash."""
+    found = open_database(path, clock=lambda: NOW, **options)
+    try:
+        yield found
+    finally:
+        found.database.close()
 
 
 def fill(path: Path, *, cleanly: bool = True, rows: int = 300) -> None:
     """A store with one session, three runs and events enough for many pages."""
-    database = opened(path).database
+    database = open_database(path, clock=lambda: NOW).database
     batch = WriteBatch()
     batch.sessions.put("s", session("s"))
     for number, name in enumerate("cab"):

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from store.database import connect_to
 from store.opening import MIGRATIONS
 from tests.store.opening import AFTER_A_CRASH, NOW, damaged, fill, opened
 
@@ -44,13 +43,6 @@ def garbage_log(path: Path) -> None:
     path.with_name("pool.db-wal").write_bytes(b"no log at all" * 100)
 
 
-def another_program(path: Path) -> None:
-    path.unlink()
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE recipes (name TEXT)")
-    connection.close()
-
-
 def by_sql(*statements: str) -> Callable[[Path], None]:
     def harm(path: Path) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -59,6 +51,11 @@ def by_sql(*statements: str) -> Callable[[Path], None]:
                 connection.execute(statement)
 
     return harm
+
+
+def another_program(path: Path) -> None:
+    path.unlink()
+    by_sql("CREATE TABLE recipes (name TEXT)")(path)
 
 
 def no_such_format(path: Path) -> None:
@@ -100,24 +97,22 @@ FLIPPED = "UPDATE sqlite_master SET sql = replace(sql, 'transcript TEXT', 'trans
         (another_program, "no store of this program"),
     ],
 )
-def test_a_damaged_file_is_set_aside_and_a_new_one_begun(path: Path, harm: object, reason: str) -> None:
-    assert callable(harm)
+def test_a_damaged_file_is_set_aside_and_a_new_one_begun(path: Path, harm: Callable[[Path], None], reason: str) -> None:
     fill(path)
     harm(path)
     content = path.read_bytes()
-    found = opened(path)
     aside = path.with_name("pool.db.damaged-20231114T221320Z")
-    assert found.loaded.quarantined is not None
-    assert found.loaded.quarantined.startswith(f"{aside}: ")
-    assert any(part in found.loaded.quarantined for part in reason.split("|"))
-    assert aside.read_bytes() == content
-    assert (found.loaded.sessions, found.loaded.runs) == ([], [])
-    assert found.loaded.first_seq > int(NOW * 1_000_000)
-    assert found.database.purged_through == found.loaded.first_seq - 1
-    found.database.close_cleanly()
-    again = opened(path)
-    assert (again.loaded.quarantined, again.loaded.first_seq) == (None, found.reserved + 1)
-    again.database.close()
+    with opened(path) as found:
+        assert found.loaded.quarantined is not None
+        assert found.loaded.quarantined.startswith(f"{aside}: ")
+        assert any(part in found.loaded.quarantined for part in reason.split("|"))
+        assert aside.read_bytes() == content
+        assert (found.loaded.sessions, found.loaded.runs) == ([], [])
+        assert found.loaded.first_seq > int(NOW * 1_000_000)
+        assert found.database.purged_through == found.loaded.first_seq - 1
+        found.database.close_cleanly()
+    with opened(path) as again:
+        assert (again.loaded.quarantined, again.loaded.first_seq) == (None, found.reserved + 1)
 
 
 @pytest.mark.parametrize("cleanly", [True, False])
@@ -133,34 +128,33 @@ def test_whatever_bits_are_flipped_a_store_is_opened_or_set_aside(
         content[place % (4096 if near else len(content))] ^= 1 << bit
     path.write_bytes(content)
     assume(int.from_bytes(content[60:64], "big") not in range(len(MIGRATIONS) + 1, 100))  # of a newer version
-    opened(path).database.close()
+    with opened(path):
+        pass
 
 
 def test_damage_that_only_a_check_finds_is_found_after_a_crash(path: Path) -> None:
     fill(path, rows=3000)
-    database = opened(path).database
-    database.close()  # without the mark
-    pages = path.stat().st_size // 4096
-    overwrite(path, (pages - 20) * 4096, b"\xff" * 4096)
-    found = opened(path)
-    assert found.loaded.quarantined is not None
-    assert found.loaded.sessions == []
-    found.database.close()
+    with opened(path):
+        pass  # it is closed without the mark
+    overwrite(path, (path.stat().st_size // 4096 - 20) * 4096, b"\xff" * 4096)
+    with opened(path) as found:
+        assert found.loaded.quarantined is not None
+        assert found.loaded.sessions == []
 
 
 def test_the_log_of_a_damaged_file_goes_with_it(path: Path) -> None:
     fill(path, cleanly=False)
     garbage_log(path)
-    opened(path).database.close_cleanly()
-    assert "pool.db.damaged-20231114T221320Z-wal" in damaged(path)
+    with opened(path):
+        assert "pool.db.damaged-20231114T221320Z-wal" in damaged(path)
 
 
 def test_two_files_damaged_in_the_same_second_are_both_kept(path: Path) -> None:
     for _ in range(3):
         fill(path)
         garbage_header(path)
-    opened(path).database.close_cleanly()
-    assert damaged(path) == [f"pool.db.damaged-20231114T221320Z{end}" for end in ("", "-2", "-3")]
+    with opened(path):
+        assert damaged(path) == [f"pool.db.damaged-20231114T221320Z{end}" for end in ("", "-2", "-3")]
 
 
 def test_damaged_files_are_never_removed_but_told_when_they_become_many(path: Path) -> None:
@@ -168,9 +162,8 @@ def test_damaged_files_are_never_removed_but_told_when_they_become_many(path: Pa
     for number in range(5):
         fill(path)
         overwrite(path, 0, b"%d" % number * 100)
-        found = opened(path)
-        told.append((found.loaded.quarantined or "").partition("not an SQLite file")[2])
-        found.database.close()
+        with opened(path) as found:
+            told.append((found.loaded.quarantined or "").partition("not an SQLite file")[2])
         path.unlink()
     size = sum(path.with_name(name).stat().st_size for name in damaged(path))
     assert told[:3] == ["", "", ""]
@@ -180,27 +173,22 @@ def test_damaged_files_are_never_removed_but_told_when_they_become_many(path: Pa
 
 def test_seqs_go_on_above_what_a_damaged_file_can_still_tell(path: Path) -> None:
     fill(path)
-    connection = connect_to(path.as_uri())
-    connection.execute("UPDATE meta SET value = ? WHERE name = 'reserved'", (2**52,))
-    connection.close()
+    by_sql(f"UPDATE meta SET value = {2**52} WHERE name = 'reserved'")(path)
     garbage_log(path)
-    found = opened(path)
-    assert found.loaded.first_seq == 2**52 + AFTER_A_CRASH + 1
-    found.database.close()
+    with opened(path) as found:
+        assert found.loaded.first_seq == 2**52 + AFTER_A_CRASH + 1
 
 
 def test_a_log_that_a_power_cut_left_unwritten_is_no_damage(path: Path) -> None:
     fill(path)
     path.with_name("pool.db-wal").write_bytes(bytes(10_000))
-    found = opened(path)
-    assert (found.loaded.quarantined, len(found.loaded.sessions)) == (None, 1)
-    found.database.close()
+    with opened(path) as found:
+        assert (found.loaded.quarantined, len(found.loaded.sessions)) == (None, 1)
 
 
 def test_a_log_that_ends_too_early_loses_its_end_only(path: Path) -> None:
     fill(path, cleanly=False)
     log = path.with_name("pool.db-wal")
     os.truncate(log, log.stat().st_size - 100)
-    found = opened(path)
-    assert found.loaded.quarantined is None
-    found.database.close()
+    with opened(path) as found:
+        assert found.loaded.quarantined is None

@@ -1,18 +1,14 @@
 """Documents: kept by kind and key, through everything that the other rows go through."""
 
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from heartbeat.ports import Documents
-from store.database import connect_to
-from store.opening import MIGRATIONS, migrate, open_database
 from store.records import StoreUnusable
 from store.store import StoredDocuments
 from tests.store.disks import Disk, table
-from tests.store.rows import session
 from tests.store.stores import FULL, Troubles, a_store
 
 
@@ -91,16 +87,6 @@ async def test_while_the_disk_refuses_documents_are_in_memory_and_nothing_waits(
         assert table(path, "SELECT key, body FROM documents ORDER BY key") == [("new", b"3"), ("old", b"2")]
 
 
-async def test_a_document_put_together_with_a_row_is_in_the_same_commit(path: Path, disk: Disk) -> None:
-    async with a_store(path, disk=disk) as store:
-        with store.transaction():
-            store.put_session(session("s"))
-            store.put_document("job", "a", b"1")
-            assert store.statistics().rows_waiting == 0
-        assert await store.flush()
-        assert await store.read_documents("job") == {"a": b"1"}
-
-
 async def test_a_file_that_cannot_be_read_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_store(path) as store:
 
@@ -110,25 +96,3 @@ async def test_a_file_that_cannot_be_read_is_told(path: Path, monkeypatch: pytes
         monkeypatch.setattr(store, "_connect", connect)
         with pytest.raises(StoreUnusable, match="cannot be read: unable to open"):
             await StoredDocuments(store).load("job")
-
-
-def test_a_file_from_before_there_were_documents_gets_their_table(path: Path) -> None:
-    with closing(connect_to(f"{path.as_uri()}?mode=rwc")) as connection:
-        migrate(connection, MIGRATIONS[:1])
-    assert table(path, "SELECT name FROM sqlite_master WHERE name = 'documents'") == []
-    open_database(path, clock=lambda: 1e9).database.close_cleanly()
-    assert table(path, "SELECT count(*) FROM documents") == [(0,)]
-
-
-def test_a_file_whose_documents_are_damaged_is_set_aside_as_one_with_other_damage(path: Path) -> None:
-    database = open_database(path, clock=lambda: 1e9).database
-    database.connection.execute("INSERT INTO documents VALUES ('job', 'a', ?)", (b"x" * 100_000,))
-    root = database.connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'documents'").fetchone()[0]
-    size = database.connection.execute("PRAGMA page_size").fetchone()[0]
-    database.close_cleanly()
-    content = bytearray(path.read_bytes())
-    content[(root - 1) * size : root * size] = b"\xff" * size
-    path.write_bytes(content)
-    found = open_database(path, clock=lambda: 1e9)
-    assert found.loaded.quarantined is not None
-    found.database.close()

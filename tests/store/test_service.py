@@ -54,11 +54,13 @@ async def test_what_is_put_together_is_one_commit_and_keeps_its_order_among_the_
             await trio.to_thread.run_sync(lambda: None)  # nobody may; the writer would have had its chance
             with store.transaction():
                 store.put_events([event(1)])
+            store.put_document("job", "a", b"1")
             assert store.statistics().rows_waiting == 0
             store.record_seq(100_000)
         store.put_run(run("r", body_hash="after"))
         assert await store.flush()
         assert table(path, "SELECT body_hash FROM runs") == [("after",)]
+        assert table(path, "SELECT key, body FROM documents") == [("a", b"1")]
         assert stored(path) == [1]
         assert disk.commits - before <= 2
 

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,27 +71,20 @@ def test_the_latest_events_are_kept_and_the_others_go_in_small_steps(world: Worl
     assert do_all(upkeep) == 0
 
 
-def deleted_in_catching_up(world: World, *, kept: int, is_awaited: Callable[[], bool]) -> int:
-    before = world.database.event_count
-    world.upkeep(kept=kept).catch_up(1000, is_awaited=is_awaited)
-    return before - world.database.event_count
+CAUGHT_UP = {
+    "twice as many as were written may go while nobody waits": (500, [False] * 99, 2000),
+    "who waits does not wait for retention": (4900, [True] * 99, 0),
+    "who comes waits for one step of it": (4700, [False, True], 200),
+    "far over the limit a flood has to wait for retention": (500, [True] * 99, 2000),
+}
 
 
-def test_after_a_write_twice_as_many_may_be_deleted_while_nobody_waits(world: World) -> None:
+@pytest.mark.parametrize(("kept", "awaited", "deleted"), CAUGHT_UP.values(), ids=CAUGHT_UP)
+def test_after_a_write_old_events_are_deleted(world: World, kept: int, awaited: Iterable[bool], deleted: int) -> None:
     world.write(events(1, 5001))
-    assert deleted_in_catching_up(world, kept=500, is_awaited=lambda: False) == 2000
-
-
-def test_who_waits_does_not_wait_for_retention(world: World) -> None:
-    world.write(events(1, 5001))
-    assert deleted_in_catching_up(world, kept=4900, is_awaited=lambda: True) == 0
-    answers = iter([False, True])
-    assert deleted_in_catching_up(world, kept=4700, is_awaited=lambda: next(answers)) == 200
-
-
-def test_far_over_the_limit_a_flood_has_to_wait_for_retention(world: World) -> None:
-    world.write(events(1, 5001))
-    assert deleted_in_catching_up(world, kept=500, is_awaited=lambda: True) == 2000
+    answers = iter(awaited)
+    world.upkeep(kept=kept).catch_up(1000, is_awaited=lambda: next(answers))
+    assert world.database.event_count == 5000 - deleted
 
 
 def test_events_go_when_they_are_older_than_their_age(world: World) -> None:
