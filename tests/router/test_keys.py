@@ -60,6 +60,8 @@ WRITTEN: list[tuple[SessionKey, str]] = [
     (FreeKey("alice"), "alice"),
     (FreeKey("agent"), "agent"),
     (FreeKey("a:b/c%3A"), "a:b/c%3A"),
+    (FreeKey("a" * MAX_KEY_LENGTH), "a" * MAX_KEY_LENGTH),
+    (CronKey("x" * 507), "cron:" + "x" * 507),
 ]
 
 
@@ -73,11 +75,6 @@ def test_every_form_is_written_and_read(key: SessionKey, text: str) -> None:
 @given(keys)
 def test_what_is_written_reads_back_as_the_same_key(key: SessionKey) -> None:
     assert parse_session_key(format_session_key(key)) == key
-
-
-@given(keys, keys)
-def test_two_keys_are_never_written_alike(one: SessionKey, other: SessionKey) -> None:
-    assert (format_session_key(one) == format_session_key(other)) == (one == other)
 
 
 def test_of_all_keys_made_of_the_words_of_the_grammar_no_two_are_written_alike() -> None:
@@ -177,14 +174,6 @@ def test_an_escaped_identifier_cannot_leave_its_place_in_the_key(identifier: str
     assert text.partition(":")[2] not in (".", "..")
 
 
-@pytest.mark.parametrize(
-    "text", ["agent:a:dm:%", "agent:a:dm:%4", "agent:a:dm:%zz", "agent:a:dm:%FF", "cron:%ED%A0%80"]
-)
-def test_an_escape_that_means_no_character_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="session key"):
-        parse_session_key(text)
-
-
 UNREADABLE: list[tuple[type[Any], Any]] = [
     *((MainKey, (agent,)) for agent in ("Ops", "", "a" * 65, "a:b", "a\n")),
     *(
@@ -228,36 +217,12 @@ def test_an_alias_is_understood_and_written_in_the_one_spelling(given: str, spel
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "agent:",
-            "agent:ops",
-            "agent:ops:",
-            "agent::main:main",
-            "agent:ops:dm:",
-            "agent:ops:mian:",
-            "agent:ops::main",
-        ),
-        *(
-            "agent:a b:main",
-            "agent:a:%6Dain:main",
-            "agent:a:irc:group:1:topic:",
-            "agent:a:irc:group:",
-            "agent:a:%64m:5",
-        ),
-        *("Agent:main:main:main", "CRON:x", "cron:", "cron:a:b", "hook:", "hook:a:b", "agent:a:dm:a\nb", "cron:\u202e"),
-        *(
-            "",
-            "*",
-            "   ",
-            "\0",
-            "a\0b",
-            "a\nb",
-            "\x1b[2J",
-            "\ud800",
-            "cron:\ud800",
-            "a" * 513,
-            "agent:a:dm:" + "x" * 10_240,
-        ),
+        *("agent:", "agent:ops", "agent:ops:", "agent::main:main", "agent:ops:dm:", "agent:ops:mian:"),
+        *("agent:ops::main", "agent:a b:main", "agent:a:%6Dain:main", "agent:a:irc:group:1:topic:"),
+        *("agent:a:irc:group:", "agent:a:%64m:5", "agent:a:dm:a\nb", "agent:a:dm:" + "x" * 10_240),
+        *("agent:a:dm:%", "agent:a:dm:%4", "agent:a:dm:%zz", "agent:a:dm:%FF", "cron:%ED%A0%80"),
+        *("Agent:main:main:main", "CRON:x", "cron:", "cron:a:b", "cron:\u202e", "cron:\ud800", "hook:", "hook:a:b"),
+        *("", "*", "   ", "\0", "a\0b", "a\nb", "\x1b[2J", "\ud800", "a" * 513),
     ],
 )
 def test_what_can_be_no_key_is_refused_in_words_that_can_be_shown(text: str) -> None:
@@ -277,11 +242,6 @@ def test_any_printable_text_that_does_not_begin_like_another_key_is_a_key(text: 
         assert normalize_session_key(text) == text
 
 
-def test_a_key_of_the_greatest_length_is_a_key() -> None:
-    assert normalize_session_key("a" * MAX_KEY_LENGTH) == "a" * MAX_KEY_LENGTH
-    assert parse_session_key("cron:" + "x" * 507) == CronKey("x" * 507)
-
-
 def test_an_agents_main_conversation_has_one_key() -> None:
     assert main_session_key("ops") == main_session_key("OPS") == "agent:ops:main:main"
     assert parse_session_key("agent:ops:main") == parse_session_key(main_session_key("ops")) == MainKey("ops")
@@ -292,14 +252,6 @@ def test_an_agents_main_conversation_has_one_key() -> None:
 def test_a_copy_of_a_key_is_checked_too() -> None:
     with pytest.raises(UsageError):
         msgspec.structs.replace(MainKey("a"), agent="B")
-
-
-@given(keys, keys)
-def test_two_sessions_never_share_a_directory_whatever_the_case_of_letters_means(
-    one: SessionKey, other: SessionKey
-) -> None:
-    names = [unicodedata.normalize("NFKC", str(session_dir(DATA, key))).casefold() for key in (one, other)]
-    assert (names[0] == names[1]) == (one == other)
 
 
 @given(keys)
@@ -316,9 +268,3 @@ def test_not_even_a_text_that_is_no_key_leads_out_of_the_data_directory(text: st
     assert directory.parent == DATA / "by-session"
     assert directory.name not in ("", ".", "..")
     assert len(str(directory)) < 255
-
-
-def test_the_directory_of_the_longest_key_can_be_made(tmp_path: Path) -> None:
-    directory = session_dir(tmp_path, CronKey("\U0010fffe" * 507))
-    directory.mkdir(parents=True)
-    assert [each.name for each in directory.parent.iterdir()] == [directory.name]
