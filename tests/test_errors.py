@@ -6,8 +6,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import errors
 from errors import PoolError, WorkerExited, error_from_wire, unwrap_exception_groups
@@ -41,9 +39,6 @@ CODES = {
 """What clients rely on: a code may be added here, never changed."""
 
 KINDS = [getattr(errors, name) for name in CODES]
-facts = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
-json_values = st.recursive(facts, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)
-names = st.text() | st.sampled_from(["message", "self", "code", "retry_after"])
 
 
 def test_every_error_keeps_its_code() -> None:
@@ -51,7 +46,8 @@ def test_every_error_keeps_its_code() -> None:
 
 
 def test_no_two_errors_of_the_house_have_the_same_code() -> None:
-    codes = Counter(code for path in modules_of(*rooms()) for code in codes_of_errors(tree_of(path)))
+    modules = [path for path in modules_of(*rooms()) if "\n    code" in path.read_text()]
+    codes = Counter(code for path in modules for code in codes_of_errors(tree_of(path)))
     assert len(codes) >= len(CODES)
     assert [code for code, count in codes.items() if count > 1] == []
 
@@ -80,14 +76,13 @@ def constant_code(node: Any) -> str:
     return str(ast.literal_eval(node.value))
 
 
-@given(kind=st.sampled_from(KINDS), message=st.text(), details=st.dictionaries(names, json_values))
-def test_an_error_crosses_a_door_as_itself(kind: type[PoolError], message: str, details: dict[str, Any]) -> None:
-    raised = kind(message, **details)
-    crossed = json.loads(json.dumps([raised.code, raised.message, raised.details]))
-    rebuilt = error_from_wire(*crossed)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_crosses_a_door_as_itself(kind: type[PoolError]) -> None:
+    details: dict[str, Any] = {"message": "x", "self": [1.5, {"": None}], "code": "other", "retry_after": 2, "": True}
+    raised = kind("it's \ud800\n full", **details)
+    rebuilt = error_from_wire(*json.loads(json.dumps([raised.code, raised.message, raised.details])))
     assert type(rebuilt) is kind
-    assert (rebuilt.message, rebuilt.details) == (message, raised.details)
-    assert str(rebuilt) == message
+    assert (rebuilt.message, str(rebuilt), rebuilt.details) == (raised.message, raised.message, details)
 
 
 def test_a_fact_without_a_value_is_no_fact() -> None:

@@ -42,12 +42,6 @@ def test_only_the_ends_are_touched(text: str) -> None:
     assert not is_acknowledged or HEARTBEAT_OK in text
 
 
-@given(ANSWERS.filter(lambda text: HEARTBEAT_OK not in text), KINDS, st.integers(0, 1_000_000))
-def test_a_text_without_the_token_is_only_trimmed(text: str, kind: BeatKind, limit: int) -> None:
-    verdict = classify_answer(text, kind=kind, ack_max_chars=limit)
-    assert (verdict.text if isinstance(verdict, AlertAnswer) else "") == text.strip()
-
-
 @given(ANSWERS, KINDS, LIMITS)
 def test_no_word_beyond_the_limit_is_lost(text: str, kind: BeatKind, limit: int) -> None:
     verdict = classify_answer(text, kind=kind, ack_max_chars=limit)
@@ -65,12 +59,6 @@ def test_only_an_acknowledged_answer_or_an_empty_one_is_kept_back(
     if isinstance(verdict, SilentAnswer):
         assert strip_token(text) == (verdict.remainder, True) or not text.strip()
         assert "MEDIA:a.png" not in text.split("\n")
-
-
-@given(ANSWERS, KINDS, LIMITS)
-def test_a_larger_limit_never_tells_more(text: str, kind: BeatKind, limit: int) -> None:
-    if isinstance(classify_answer(text, kind=kind, ack_max_chars=limit), SilentAnswer):
-        assert isinstance(classify_answer(text, kind=kind, ack_max_chars=limit + 1), SilentAnswer)
 
 
 @given(ANSWERS, st.integers(0, 3), st.integers(0, 3))
@@ -123,11 +111,3 @@ def seconds(first: str, piece: str, last: str, size: int) -> float:
 def test_a_hostile_answer_costs_in_proportion_to_its_length(first: str, piece: str, last: str) -> None:
     short, long = seconds(first, piece, last, SIZE), seconds(first, piece, last, SIZE * TIMES)
     assert long < max(short, 0.0005) * TIMES * 4
-
-
-@pytest.mark.parametrize(("name", "is_silent"), [("tokens after a word", True), ("files", False)])
-def test_ten_megabytes_are_judged(name: str, *, is_silent: bool) -> None:
-    first, piece, last = HOSTILE[name]
-    text = first + piece * (10_000_000 // len(piece)) + last
-    verdict = classify_answer(text, kind=BeatKind.PLAIN, ack_max_chars=300)
-    assert isinstance(verdict, SilentAnswer) == is_silent

@@ -189,9 +189,3 @@ def test_the_next_start_is_the_first_minute_of_the_window(start: str, end: str, 
     assert window.is_active(then)
     assert now <= then <= now + 2 * DAY
     assert not any(window.is_active(now + second) for second in range(0, int(then - now), 60))
-
-
-@given(start=TIMES, end=TIMES, zone=ZONES, now=MOMENTS | NEAR_CHANGES)
-def test_a_window_and_its_opposite_share_the_day(start: str, end: str, zone: str, now: float) -> None:
-    is_active = [parse_active_hours(*times, zone).is_active(now) for times in ((start, end), (end, start))]
-    assert is_active.count(True) == (0 if start == end else 1)

@@ -9,7 +9,7 @@ from heartbeat.wake import WakeReason
 from tests.heartbeat.worlds import World, but
 from wire.units import Seconds
 
-MANY = 2000
+MANY = 1000
 
 
 async def many(world: World, every: float, monkeypatch: pytest.MonkeyPatch) -> tuple[Heartbeat, list[None]]:

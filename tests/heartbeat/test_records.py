@@ -3,10 +3,8 @@
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from heartbeat.answers import HEARTBEAT_OK, AlertAnswer, BeatKind, classify_answer
+from heartbeat.answers import AlertAnswer
 from heartbeat.records import AlertDedupe
 
 DAY = 86400.0
@@ -81,29 +79,3 @@ def test_any_text_is_remembered_in_a_few_bytes(text: str) -> None:
     known.record("s\ud800", AlertAnswer(text), NOW)
     assert known.is_repeat("s\ud800", AlertAnswer(text), NOW)
     assert [len(name) for name in known.shown_at] == [32]
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, DAY / 2)), max_size=60))
-def test_a_text_is_shown_once_in_any_day(history: list[tuple[int, float]]) -> None:
-    known, now, shown = AlertDedupe(), NOW, dict[int, list[float]]()
-    for text, later in history:
-        now += later
-        is_repeat = known.is_repeat("s", AlertAnswer(str(text)), now)
-        assert is_repeat == any(now - before < DAY for before in shown.get(text, []))
-        if not is_repeat:
-            known.record("s", AlertAnswer(str(text)), now)
-            shown.setdefault(text, []).append(now)
-    assert len(known.shown_at) <= 4
-
-
-@pytest.mark.parametrize("before", ["", HEARTBEAT_OK + " ", "**HEARTBEAT_OK** ", "see "])
-@pytest.mark.parametrize("text", ["Disk full.", "Two\nlines of it"])
-@pytest.mark.parametrize("after", ["", " " + HEARTBEAT_OK, " `HEARTBEAT_OK`."])
-def test_an_alert_is_a_repeat_whatever_token_it_comes_with(before: str, text: str, after: str) -> None:
-    answer = f"{before}{text}{after}"
-    first, again = (
-        classify_answer(said, kind=BeatKind.PLAIN, ack_max_chars=0) for said in (answer, f"{HEARTBEAT_OK}\n{answer}")
-    )
-    assert isinstance(first, AlertAnswer)
-    assert isinstance(again, AlertAnswer)
-    assert dedupe([(first.text, 0)]).is_repeat("s", again, NOW)

@@ -31,7 +31,6 @@ class Receiver:
     def __init__(self, *plan: bytes | Answer) -> None:
         self.plan = list(plan)
         self.requests: list[Request] = []
-        self.times: list[float] = []
         self.server_names: list[str | None] = []
 
     async def serve(self, stream: trio.abc.Stream) -> None:
@@ -40,7 +39,6 @@ class Receiver:
             if request is None:
                 return
             self.requests.append(request)
-            self.times.append(trio.current_time())
             answer = self.plan.pop(0) if self.plan else reply(204)
             try:
                 await (stream.send_all(answer) if isinstance(answer, bytes) else answer(stream))
@@ -48,10 +46,10 @@ class Receiver:
                 return  # who asked has left
 
     @asynccontextmanager
-    async def listening(self, host: str = "127.0.0.1") -> AsyncIterator[int]:
+    async def listening(self) -> AsyncIterator[int]:
         """On real TCP; yields the port."""
         async with trio.open_nursery() as nursery:
-            (listener,) = await nursery.start(partial(trio.serve_tcp, self.serve, 0, host=host))
+            (listener,) = await nursery.start(partial(trio.serve_tcp, self.serve, 0, host="127.0.0.1"))
             yield listener.socket.getsockname()[1]
             nursery.cancel_scope.cancel()
 
@@ -94,8 +92,8 @@ def reply(status: int, *fields: str, body: bytes = b"") -> bytes:
 class Names(trio.abc.HostnameResolver):
     """Answers each question about a name with the next of its answers, and goes on with the last one."""
 
-    def __init__(self, **answers: list[list[str]]) -> None:
-        self.answers = {name.replace("_", "."): list(found) for name, found in answers.items()}
+    def __init__(self) -> None:
+        self.answers: dict[str, list[list[str]]] = {}
         self.asked: list[str] = []
 
     async def getaddrinfo(self, host: bytes | None, port: Any, *_how: Any, **_more: Any) -> Any:
