@@ -103,5 +103,5 @@ class AnyStory(RuleBasedStateMachine):
         assert (self.queue.next_expiry() is None) == (not everything)
 
 
-AnyStory.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+AnyStory.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
 TestAnyStory = AnyStory.TestCase

@@ -249,7 +249,7 @@ _HEARTBEAT = (
         "heartbeat/delivery/targets.py:blocked_reason",
         "_range_kind(meant, _BLOCKED) or",
         "_range_kind(parsed, _BLOCKED) or",
-        ("tests/heartbeat/delivery/test_addresses.py::test_other_addresses_are_never_reached",),
+        ("tests/heartbeat/delivery/test_targets.py::test_other_addresses_are_never_reached",),
     ),
 )
 _DOORS = (

@@ -254,5 +254,5 @@ class CronHistory(RuleBasedStateMachine):
         assert all(isinstance(start, StartRun) for start in self.paper.open.values())
 
 
-CronHistory.TestCase.settings = hypothesis_settings(max_examples=60, stateful_step_count=40)
+CronHistory.TestCase.settings = hypothesis_settings(max_examples=40, stateful_step_count=40)
 TestCronHistory = CronHistory.TestCase

@@ -270,5 +270,5 @@ class AnyOrder(RuleBasedStateMachine):
         assert len(self.ends) == self.handed
 
 
-AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+AnyOrder.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
 TestAnyOrder = AnyOrder.TestCase
