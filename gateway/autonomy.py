@@ -21,7 +21,7 @@ from heartbeat.cron.service import CronService
 from heartbeat.cron.settings import CronSettings
 from heartbeat.delivery.dispatcher import AlertDispatcher, StdoutOutlet
 from heartbeat.delivery.settings import DeliverySettings
-from heartbeat.delivery.targets import STDOUT, WEBHOOK, target_problem
+from heartbeat.delivery.targets import STDOUT, target_problem
 from heartbeat.delivery.webhook import open_webhooks
 from heartbeat.ports import BeatAnswer, BeatRequest
 from heartbeat.service import Heartbeat, open_heartbeat
@@ -204,7 +204,7 @@ class Autonomy:
         self._dispatcher = AlertDispatcher(
             documents,
             gateway.bus,
-            channels={WEBHOOK: open_webhooks(settings.delivery, self._environ)},
+            channels=open_webhooks(settings.delivery, self._environ),
             outlets={str(STDOUT): StdoutOutlet(write)},
             last_channel=self._last_channel,
             transaction=gateway.store.transaction,
@@ -252,7 +252,7 @@ class Autonomy:
 
     def prepare(self, settings: AutonomySettings) -> Callable[[], None]:
         """Return what applies these settings. Raises UsageError for a webhook without its secret; nothing changes."""
-        channels = {WEBHOOK: open_webhooks(settings.delivery, self._environ)}
+        channels = open_webhooks(settings.delivery, self._environ)
 
         def apply() -> None:
             self._settings = settings

@@ -58,5 +58,4 @@ def first_shut_gate(facts: GateFacts, reason: WakeReason, now: float) -> SkipRea
         (SkipReason.NO_WORKER, reason not in AWAITED_REASONS and not facts.has_room),
         (SkipReason.NOTHING_PENDING, reason in _NEEDS_EVENTS and not facts.has_events),
     )
-
     return next((gate for gate, is_shut in gates if is_shut), None)

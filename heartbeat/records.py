@@ -127,7 +127,6 @@ class AlertDedupe:
     """
 
     def __init__(self, shown_at: Mapping[str, float] | None = None, *, most: int = _MAX_ALERTS) -> None:
-        """``shown_at``: that of the previous supervisor."""
         self._max_entries = most
         self.shown_at = dict(sorted((shown_at or {}).items(), key=lambda item: item[1])[-most:])
         """When each alert was shown, by its digest."""
@@ -176,8 +175,10 @@ class BeatStore:
         self._records: dict[str, AgentRecord] = {}
         self._dedupes: dict[str, AlertDedupe] = {}
         self._in_progress: dict[BeatTarget, BeatInProgress] = {}
-        self._skips: dict[str, BeatReport] = {}
-        self._counts: dict[str, Counter[BeatOutcome]] = {}
+        self.last_skips: dict[str, BeatReport] = {}
+        """The latest skipped beat of each agent since the start."""
+        self.counts: dict[str, Counter[BeatOutcome]] = {}
+        """Outcomes of each agent's beats since the start."""
 
     async def load(self, wall: float) -> None:
         """Load the previous supervisor's state. Unreadable documents stay in place and are logged."""
@@ -197,9 +198,9 @@ class BeatStore:
             self._dedupes.pop(agent, None)
             self._documents.put(AGENT_KIND, agent, None)
             self._documents.put(DEDUPE_KIND, agent, None)
-        for agent in [agent for agent in {*self._skips, *self._counts} if agent not in known]:
-            self._skips.pop(agent, None)
-            self._counts.pop(agent, None)
+        for agent in [agent for agent in {*self.last_skips, *self.counts} if agent not in known]:
+            self.last_skips.pop(agent, None)
+            self.counts.pop(agent, None)
         for target in [target for target in self._in_progress if target.agent not in known]:
             self.delete_in_progress(target)
 
@@ -211,20 +212,12 @@ class BeatStore:
         """The Unix time of each agent's last beat."""
         return {agent: record.last.at for agent, record in self._records.items() if record.last is not None}
 
-    def last_skip(self, agent: str) -> BeatReport | None:
-        """The agent's latest skipped beat since the start."""
-        return self._skips.get(agent)
-
-    def counts(self, agent: str) -> Mapping[BeatOutcome, int]:
-        """Outcomes of the agent's beats since the start."""
-        return self._counts.get(agent, {})
-
     def save_report(self, report: BeatReport) -> None:
         """Record a beat. Skips are not kept over a restart."""
         agent = report.agent
-        self._counts.setdefault(agent, Counter())[report.outcome] += 1
+        self.counts.setdefault(agent, Counter())[report.outcome] += 1
         if report.outcome is BeatOutcome.SKIPPED:
-            self._skips[agent] = report
+            self.last_skips[agent] = report
         else:
             self._save_record(agent, msgspec.structs.replace(self.agent_record(agent), last=report))
 

@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from hashlib import blake2b
-from zoneinfo import ZoneInfo
 
 import msgspec
 
-from heartbeat.cron.schedule import offset_change, utc_offset
+from errors import UsageError
+from heartbeat.cron.schedule import offset_change, utc_offset, zone_named
 from heartbeat.settings import HeartbeatSettings
 from heartbeat.wake import BeatTarget
 from router.keys import main_session_key
@@ -87,16 +87,16 @@ def parse_active_hours(start: str, end: str, tz: str = "") -> ActiveWindow:
     """
     try:
         return _parse_window(start, end, tz)
-    except ValueError as problem:
-        return ActiveWindow(warning=f"active_hours.{problem}; until that is mended the heartbeat is active at any hour")
+    except UsageError as exc:
+        return ActiveWindow(warning=f"active_hours.{exc}; until that is mended the heartbeat is active at any hour")
 
 
 def hours_problem(start: str, end: str, tz: str = "") -> str | None:
     """What of these settings cannot be understood: the name of one, and why; None = nothing."""
     try:
         _parse_window(start, end, tz)
-    except ValueError as problem:
-        return str(problem)
+    except UsageError as exc:
+        return exc.message
     return None
 
 
@@ -104,30 +104,16 @@ def _parse_window(start: str, end: str, tz: str) -> ActiveWindow:
     return ActiveWindow(
         start=_parse_time_of_day("start", start, "23:59"),
         end=_parse_time_of_day("end", end, "24:00"),
-        zone=_parse_zone(tz),
+        zone=zone_named(tz.strip(), UTC) if tz.strip() else None,
     )
 
 
 def _parse_time_of_day(name: str, text: str, latest: str) -> int:
     found = _TIME.fullmatch(text.strip())
     if found is None or int(found[2]) > 59 or f"{int(found[1]):02}:{found[2]}" > latest:
-        msg = f'{name} = {_quoted(text)} is no time of day; write one from "00:00" to "{latest}"'
-        raise ValueError(msg)
+        shown = repr(text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…")
+        raise UsageError(f'{name} = {shown} is no time of day; write one from "00:00" to "{latest}"')
     return int(found[1]) * 3600 + int(found[2]) * 60
-
-
-def _parse_zone(name: str) -> tzinfo | None:
-    if not name.strip():
-        return None
-    try:
-        return ZoneInfo(name.strip())
-    except (LookupError, ValueError, OSError) as problem:  # no such zone; no name at all; the name of a folder
-        msg = f'tz = {_quoted(name)} is no time zone; write an IANA name such as "Europe/Berlin", or "" for local time'
-        raise ValueError(msg) from problem
-
-
-def _quoted(text: str) -> str:
-    return repr(text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…")
 
 
 _TICK = 1.0

@@ -155,8 +155,8 @@ class Heartbeat:
             next_due=None if due is None else wall + due - trio.current_time(),
             running=tuple(target.session for target in self._running if target.agent == agent),
             last_beat=record.last,
-            last_skip=self._store.last_skip(agent),
-            counts=dict(self._store.counts(agent)),
+            last_skip=self._store.last_skips.get(agent),
+            counts=dict(self._store.counts.get(agent, {})),
             paused={session: until for session, until in record.paused.items() if until > wall},
             warning=member.window.warning,
         )

@@ -1,14 +1,17 @@
 """Settings of heartbeats: ``[agents.defaults.heartbeat]`` and ``[agents.NAME.heartbeat]``."""
 
+from typing import Annotated
+
 import msgspec
 
 from wire.units import Seconds
 
 _MIN_INTERVAL = 60.0
 _LONGEST_TIMEOUT = 86400.0
-_MAX_RETRIES = 10
 _LONGEST_PROMPT = 32_768
 """Characters."""
+_Chars = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+_Retries = Annotated[int, msgspec.Meta(ge=0, le=10)]
 
 
 class ActiveHours(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,13 +39,13 @@ class HeartbeatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Unset = at any hour."""
     target: str = "last"
     """Where alerts go: ``last`` = the channel of the session's latest message, ``none``, or ``CHANNEL:PEER``."""
-    ack_max_chars: int = 300
+    ack_max_chars: _Chars = 300
     """An answer of HEARTBEAT_OK and at most this many characters is no alert."""
     skip_when_busy: bool = True
     """Whether a beat of a busy session is retried a second later; if not, it waits in the queue."""
     timeout: Seconds = Seconds(60)
     """How long a beat may wait for a worker and run."""
-    max_retries: int = 2
+    max_retries: _Retries = 2
     """Further attempts after a failed beat; its events stay for the next one in any case."""
     retry_delay: Seconds = Seconds(5)
     """Between two attempts."""
@@ -56,7 +59,6 @@ class HeartbeatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """The prompt when scheduled tasks are due."""
 
     def __post_init__(self) -> None:
-        """Refuse values out of bounds."""
         _check(self)
 
 
@@ -67,10 +69,10 @@ class HeartbeatOverrides(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     wake: bool | None = None
     active_hours: ActiveHours | None = None
     target: str | None = None
-    ack_max_chars: int | None = None
+    ack_max_chars: _Chars | None = None
     skip_when_busy: bool | None = None
     timeout: Seconds | None = None
-    max_retries: int | None = None
+    max_retries: _Retries | None = None
     retry_delay: Seconds | None = None
     exec_always_deliver: bool | None = None
     prompt: str | None = None
@@ -78,7 +80,6 @@ class HeartbeatOverrides(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     cron_prompt: str | None = None
 
     def __post_init__(self) -> None:
-        """The same bounds."""
         _check(self)
 
 
@@ -86,8 +87,8 @@ def effective_heartbeat(defaults: HeartbeatSettings, own: HeartbeatOverrides | N
     """The effective settings of an agent: its own values, else the defaults."""
     if own is None:
         return defaults
-    said = {name: value for name in own.__struct_fields__ if (value := getattr(own, name)) is not None}
-    return msgspec.structs.replace(defaults, **said)
+    own_values = {name: value for name in own.__struct_fields__ if (value := getattr(own, name)) is not None}
+    return msgspec.structs.replace(defaults, **own_values)
 
 
 def _check(settings: HeartbeatSettings | HeartbeatOverrides) -> None:
@@ -101,11 +102,6 @@ def _check(settings: HeartbeatSettings | HeartbeatOverrides) -> None:
     if settings.target is not None and not settings.target.strip():
         msg = 'target is empty; write "last", "none" or "CHANNEL:PEER"'
         raise ValueError(msg)
-    for name, most in (("ack_max_chars", 1_000_000), ("max_retries", _MAX_RETRIES)):
-        value = getattr(settings, name)
-        if value is not None and not 0 <= value <= most:
-            msg = f"{name} = {value} is out of range; write a number from 0 to {most}"
-            raise ValueError(msg)
     for name in ("prompt", "exec_prompt", "cron_prompt"):
         if len(getattr(settings, name) or "") > _LONGEST_PROMPT:
             msg = f"{name} is longer than {_LONGEST_PROMPT} characters; put it into the workspace's HEARTBEAT.md"

@@ -129,8 +129,7 @@ def _schedule(said: CronJobSettings, *, anchor: float, local: tzinfo) -> Schedul
         return Cron(" ".join(said.cron.split()), said.tz)
     if said.every is not None:
         return Every(float(said.every), anchor if said.anchor is None else _instant(said.anchor, zone))
-    if said.at is None:
-        raise UsageError("a job is due by one of cron, every and at; this one has none of them")
+    assert said.at is not None  # noqa: S101 - the settings hold one of the three
     return At(_instant(said.at, zone))
 
 

@@ -271,7 +271,15 @@ class CronMachine:
 
     def _conclude(self, entry: _JobEntry, ticket: ActiveRun, result: CronRunResult, now: float) -> list[CronAction]:
         job, before = entry.job, entry.state
-        outcome = _run_record(ticket, result, now)
+        outcome = CronRunRecord(
+            run=ticket.run,
+            due=ticket.due,
+            started_at=ticket.started_at,
+            ended_at=now,
+            status=result.status,
+            text=result.text[:_EXCERPT_LENGTH],
+            error=result.error[:_EXCERPT_LENGTH],
+        )
         missed = None if ticket.due is None else next_due(job.schedule, ticket.started_at, entry.zone)
         state = msgspec.structs.replace(
             before,
@@ -336,15 +344,3 @@ def _after_failure(state: JobState, now: float, *, is_reported: bool) -> JobStat
 
 def _run_ids(state: JobState) -> tuple[str, ...]:
     return tuple(outcome.run for outcome in state.history)
-
-
-def _run_record(ticket: ActiveRun, result: CronRunResult, now: float) -> CronRunRecord:
-    return CronRunRecord(
-        run=ticket.run,
-        due=ticket.due,
-        started_at=ticket.started_at,
-        ended_at=now,
-        status=result.status,
-        text=result.text[:_EXCERPT_LENGTH],
-        error=result.error[:_EXCERPT_LENGTH],
-    )

@@ -29,9 +29,10 @@ def zone_named(name: str, local: tzinfo) -> tzinfo:
         return UTC
     try:
         return _zone(name)
-    except (KeyError, ValueError, OSError) as exc:  # unknown; no name of a file below the database; a directory
+    except (LookupError, ValueError, OSError) as exc:  # unknown; no name of a file below the database; a directory
         raise UsageError(
-            f'tz = {name[:_MAX_ZONE_NAME]!r} is no time zone here; write an IANA name such as "Europe/Berlin"'
+            f'tz = {name[:_MAX_ZONE_NAME]!r} is no time zone here; write an IANA name such as "Europe/Berlin", '
+            "or nothing for the machine's own"
         ) from exc
 
 

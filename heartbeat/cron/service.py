@@ -202,7 +202,6 @@ def _request(job: CronJob, ticket: ActiveRun, earlier: tuple[str, ...]) -> BeatR
 
 
 def _session(job: CronJob) -> str:
-    """Where the job is done."""
     return format_session_key(CronKey(job.id)) if job.mode is JobMode.ISOLATED else job.session
 
 

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
@@ -9,7 +10,6 @@ from wire.units import Seconds
 
 _LONGEST_TEXT = 32_768
 _LONGEST_TIMEOUT = 86_400.0
-_MAX_RUNNING = 1000
 
 
 class JobMode(StrEnum):
@@ -56,7 +56,13 @@ class CronJobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     def __post_init__(self) -> None:
         """Refuse contradictions. ValueError, so that the key at fault can be named."""
-        self._check_schedule()
+        given = [name for name in ("cron", "every", "at") if getattr(self, name) is not None]
+        if len(given) != 1:
+            msg = f"a job is due by one of cron, every and at; this one has {' and '.join(given) or 'none of them'}"
+            raise ValueError(msg)
+        if self.anchor is not None and self.every is None:
+            msg = "anchor is for every alone"
+            raise ValueError(msg)
         if not self.text.strip() or len(self.text) > _LONGEST_TEXT:
             msg = f"text has {len(self.text.strip())} characters; a job needs something to do, in 1 to {_LONGEST_TEXT}"
             raise ValueError(msg)
@@ -70,26 +76,11 @@ class CronJobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             msg = f'timeout = {self.timeout!r} is no time for a run; write something from "1s" to "1d"'
             raise ValueError(msg)
 
-    def _check_schedule(self) -> None:
-        given = [name for name in ("cron", "every", "at") if getattr(self, name) is not None]
-        if len(given) != 1:
-            msg = f"a job is due by one of cron, every and at; this one has {' and '.join(given) or 'none of them'}"
-            raise ValueError(msg)
-        if self.anchor is not None and self.every is None:
-            msg = "anchor is for every alone"
-            raise ValueError(msg)
-
 
 class CronSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[cron]``: scheduled tasks."""
 
-    max_running: int = 1
+    max_running: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
     """Concurrent isolated runs; other due jobs wait."""
     jobs: dict[str, CronJobSettings] = {}
     """By name, in addition to the jobs of ``pool cron add``."""
-
-    def __post_init__(self) -> None:
-        """Refuse a limit out of bounds."""
-        if not 1 <= self.max_running <= _MAX_RUNNING:
-            msg = f"max_running = {self.max_running} is out of range; write a number from 1 to {_MAX_RUNNING}"
-            raise ValueError(msg)

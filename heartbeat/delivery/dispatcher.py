@@ -36,8 +36,6 @@ from wire.events import EventType
 from wire.framing import DECODE_ERRORS
 
 _EXCERPT_LENGTH = 200
-
-
 _OUTLET_ATTEMPTS = 12
 
 
@@ -165,7 +163,7 @@ class AlertDispatcher:
     async def _deliver(self, attempt: DeliveryAttempt) -> None:
         channel, peer = self.channels.get(attempt.target.channel), attempt.target.peer
         if channel is None:
-            failure = DeliveryFailed(f"there is no channel {attempt.target.channel!r} any more", permanent=True)
+            failure = DeliveryFailed(f"the settings have no {attempt.target} any more", permanent=True)
             self._perform_all(self._record_failure(attempt, failure, 1))
         elif failed := await self._try_deliver(channel, attempt):
             self._perform_all(self._record_failure(attempt, failed, channel.max_attempts(peer)))

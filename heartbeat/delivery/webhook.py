@@ -10,7 +10,7 @@ import trio
 
 from heartbeat.delivery.channel import Alert, DeliveryFailed, WebhookRequest, WebhookResponse
 from heartbeat.delivery.settings import DeliverySettings, SigningKey, WebhookSettings, signature_headers, signing_key
-from heartbeat.delivery.targets import blocked_reason
+from heartbeat.delivery.targets import WEBHOOK, blocked_reason
 
 
 async def resolve_host(host: str, port: int, *, allow_private: bool) -> list[str]:
@@ -94,25 +94,17 @@ class WebhookChannel:
         )
 
 
-def open_webhooks(
-    settings: DeliverySettings, environment: Mapping[str, str], clock: Callable[[], float] = time.time
-) -> WebhookChannel:
-    """The webhooks of the settings; without any, nothing of HTTP is loaded.
+def open_webhooks(settings: DeliverySettings, environment: Mapping[str, str]) -> dict[str, WebhookChannel]:
+    """The channel of the webhooks by its name; none, and nothing of HTTP is loaded, where the settings have none.
 
     Raises UsageError where the environment does not have a secret.
     """
     hooks = {name: (hook, signing_key(name, hook, environment)) for name, hook in settings.webhooks.items()}
-    return WebhookChannel(hooks, _http_send() if hooks else _send_nothing, clock)
-
-
-def _http_send() -> Send:
+    if not hooks:
+        return {}
     from heartbeat.delivery.http_sender import HttpSender  # noqa: PLC0415 - httpx is heavy, and may never be needed
 
-    return HttpSender().send
-
-
-async def _send_nothing(request: WebhookRequest) -> WebhookResponse:
-    raise DeliveryFailed(f"{request.origin}: no webhook is configured", permanent=True)
+    return {WEBHOOK: WebhookChannel(hooks, HttpSender().send, time.time)}
 
 
 def _check_response(answer: WebhookResponse, origin: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heartbeat import schedule
+from heartbeat.cron import schedule
 from heartbeat.schedule import parse_active_hours
 
 NEW_YORK = "America/New_York"  # 2026: forward at 02:00 on March 8, back at 02:00 on November 1

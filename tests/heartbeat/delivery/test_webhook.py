@@ -329,7 +329,7 @@ async def test_neither_secret_nor_path_is_logged_or_shown(caplog: pytest.LogCapt
         settings = DeliverySettings(
             webhooks={"ops": hook_at(f"http://127.0.0.1:{port}{HIDDEN_PATH}", allow_private=True)}
         )
-        channel = open_webhooks(settings, {})
+        channel = open_webhooks(settings, {})["webhook"]
         await channel.deliver(an_alert(), "ops", 1)
         for _ in plan[1:]:
             failure = await failure_of(channel)
