@@ -18,6 +18,7 @@ from pool.stimuli import SettingsChanged
 from pool.worker_task import WorkerTask
 from profiles import AgentSettings, CapabilityProfile, ProfilesSettings, build_profile
 from rpc.settings import RpcSettings
+from tests.acceptance.supervisor import marked_processes
 from tests.rpc.procs import open_fds
 from wire.units import Seconds
 
@@ -195,12 +196,6 @@ def assert_books_balance(pool: Pool) -> None:
     assert sum(counters.grants.values()) == counters.releases + counters.lost + counters.active
     assert counters.active == 0
     assert not pool.statistics().waiting
-
-
-def marked_processes(instance: str) -> list[int]:
-    """Every process, descendant or not, that carries the mark of this launcher."""
-    mark = f"POOL_WORKER_ID={instance}:".encode()
-    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if mark in _environ(int(entry.name))]
 
 
 def counted_children(instance: str) -> list[int]:

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import trio
+from msgspec.json import decode, encode
 
 Envelope = dict[str, Any]
 _CHUNK_BYTES = 1 << 20
@@ -26,16 +26,6 @@ class Refused(Exception):
         self.code: str = error["code"]
 
 
-class _Answer:
-    def __init__(self) -> None:
-        self.came = trio.Event()
-        self.message: dict[str, Any] | None = None
-
-    def give(self, message: dict[str, Any] | None) -> None:
-        self.message = message
-        self.came.set()
-
-
 class LineClient:
     """One connection. ``on_events`` is called with each event of every push, in the order of their arrival."""
 
@@ -43,7 +33,7 @@ class LineClient:
         self._stream = stream
         self._on_events = on_events
         self._ids = itertools.count(1)
-        self._waiting: dict[str, _Answer] = {}
+        self._waiting: dict[str, trio.MemorySendChannel[dict[str, Any]]] = {}
         self._sending = trio.Lock()
         self.ended = trio.Event()
         """Nothing more will come."""
@@ -53,19 +43,16 @@ class LineClient:
         if self.ended.is_set():
             raise Lost
         request_id = str(next(self._ids))
-        answer = self._waiting[request_id] = _Answer()
-        line = msgspec.json.encode({"id": request_id, "method": method, "params": params}) + b"\n"
+        self._waiting[request_id], answers = trio.open_memory_channel[dict[str, Any]](1)
         try:
             async with self._sending:
-                await self._stream.send_all(line)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                await self._stream.send_all(encode({"id": request_id, "method": method, "params": params}) + b"\n")
+            answer = await answers.receive()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.EndOfChannel) as exc:
             raise Lost from exc
-        await answer.came.wait()
-        if answer.message is None:
-            raise Lost
-        if "error" in answer.message:
-            raise Refused(answer.message["error"])
-        return answer.message["result"]
+        if "error" in answer:
+            raise Refused(answer["error"])
+        return answer["result"]
 
     async def read(self) -> None:
         """Take in what arrives until the connection ends; whole lines only."""
@@ -74,17 +61,17 @@ class LineClient:
             while chunk := await self._stream.receive_some(_CHUNK_BYTES):
                 *lines, rest = (rest + bytes(chunk)).split(b"\n")
                 for line in lines:
-                    self._take(msgspec.json.decode(line))
+                    self._take(decode(line))
         except trio.BrokenResourceError:
             pass  # as good as an end: a supervisor that is killed says no goodbye
         finally:
             self.ended.set()
-            for answer in self._waiting.values():
-                answer.give(None)
+            for waiting in self._waiting.values():
+                waiting.close()
 
     def _take(self, message: dict[str, Any]) -> None:
         if "event" not in message:
-            self._waiting.pop(message["id"]).give(message)
+            self._waiting.pop(message["id"]).send_nowait(message)
         elif message["event"] == "events":
             for envelope in message["data"]["events"]:
                 self._on_events(envelope)

@@ -14,7 +14,6 @@ from errors import RequestTimeout
 from fixtures.hostile_agent import COMMAND
 from tests.acceptance.supervisor import (
     Supervisor,
-    gated,
     gone_within,
     marked_processes,
     processes_with,
@@ -58,25 +57,6 @@ def test_sessions_remember_and_the_status_agrees_with_the_process_table(supervis
     assert counters["releases"] + counters["lost"] + counters["active"] == sum(counters["grants"].values()) >= 5
 
 
-def test_a_killed_worker_fails_its_turn_in_clear_words_and_the_session_goes_on(supervisor: Supervisor) -> None:
-    supervisor.prompt("killed", "remember-this")
-    turn = supervisor.start("prompt", "-s", "killed", "HANG")
-    os.kill(supervisor.wait_for_turn("killed")["pid"], signal.SIGKILL)
-    _, words = turn.communicate(timeout=20)
-    assert (turn.returncode, "killed by signal 9" in words, "Traceback" in words) == (1, True, False)
-    assert "remember-this" in supervisor.prompt("killed", "RECALL")
-
-
-def test_a_front_end_that_is_killed_does_not_end_its_run(supervisor: Supervisor, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    turn = supervisor.start("prompt", "-s", "left", f"first-of-all {gated(gate)}")
-    supervisor.wait_for_turn("left")
-    turn.kill()
-    turn.communicate(timeout=20)
-    gate.touch()
-    assert "first-of-all" in supervisor.prompt("left", "RECALL")
-
-
 def test_what_goes_wrong_in_a_session_is_in_the_log_too(supervisor: Supervisor) -> None:
     supervisor.prompt("refused", "/compact", "-a", "unwilling")
     supervisor.wait_for_log("error")
@@ -107,13 +87,6 @@ def test_a_hang_up_without_a_terminal_stops_nothing_and_binds_a_socket_that_was_
     supervisor.signal(signal.SIGHUP)
     supervisor.wait_for_log("socket_bound_anew")
     assert "hello" in supervisor.prompt("bound", "hello")
-
-
-def test_a_second_supervisor_on_the_same_data_directory_is_refused(supervisor: Supervisor) -> None:
-    second = Supervisor(supervisor.data_dir)
-    assert second.wait() == 1
-    assert str(supervisor.pid) in second.log_tail()
-    assert "hello" in supervisor.prompt("first", "hello")
 
 
 def test_a_suspended_supervisor_is_given_up_by_who_waits_for_its_answer(

@@ -1,10 +1,8 @@
-"""Whoever runs a prompt through the pool sees what its tools do while they do it, and what is asked of a person."""
+"""A prompt shows what its tools do while they do it, on a terminal and in the background."""
 
 import fcntl
-import json
 import os
 import pty
-import shlex
 import struct
 import subprocess
 import termios
@@ -36,34 +34,8 @@ class Gate:
 
 @pytest.fixture(scope="module")
 def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
-    """Its agent ``asking`` asks about every call."""
-    place = tmp_path_factory.mktemp("w")
-    settings = f'[agents.main]\n[agents.asking]\nworkspace = "{place}/work"\npermission_mode = "approval"\n'
-    (place / "work").mkdir()
-    with running_supervisor(place, "--max", "1", settings=settings) as running:
+    with running_supervisor(tmp_path_factory.mktemp("w"), "--max", "1") as running:
         yield running
-
-
-def events_of(command: "subprocess.Popen[str]", kind: str, **part: Any) -> Iterator[dict[str, Any]]:
-    """The data of events of that kind that hold these parts, as they come."""
-    assert command.stdout is not None
-    for line in command.stdout:
-        event = json.loads(line)
-        if event.get("type") == kind and part.items() <= event["data"].items():
-            yield event["data"]
-
-
-def test_updates_of_a_command_arrive_while_it_runs(supervisor: Supervisor, tmp_path: Path) -> None:
-    gate = Gate(tmp_path)
-    command = supervisor.start("prompt", "-s", "updates", "--json", gate.call)
-    update = next(events_of(command, "tool:update", tail="halfway\n"))
-    assert update["details"]["status"] == "running"
-    gate.open()  # only now it can end
-    end = next(events_of(command, "tool:end"))
-    assert (end["details"]["status"], end["details"]["exit_code"]) == ("completed", 0)
-    assert command.stdout is not None
-    *_, last = command.stdout
-    assert json.loads(last)["outcome"]["status"] == "ok"
 
 
 @contextmanager
@@ -117,22 +89,3 @@ def test_a_command_that_goes_to_the_background_is_named_and_its_end_told(
     assert f"({named.split()[7]}, code 0)" in told
     supervisor.call("abort", session="named")
     command.communicate(timeout=20)
-
-
-def test_what_to_type_about_a_call_can_be_copied(supervisor: Supervisor) -> None:
-    command = supervisor.start("prompt", "-s", "it's alice", "-a", "asking", f"{tool('echo once >> made')} TELL")
-    assert command.stderr is not None
-    lines = iter(command.stderr)
-    commands = (shlex.split(line) for line in lines if line.strip().startswith("pool "))
-    approve, deny = next(commands), next(commands)
-    assert [words[:2] for words in (approve, deny)] == [["pool", "approve"], ["pool", "deny"]]
-    assert supervisor.pool(*deny[1:]).returncode == 0
-    assert "✗ exec echo once >> made: denied" in command.communicate(timeout=20)[1]
-    assert not (supervisor.data_dir / "work" / "made").exists()
-    assert supervisor.pool(*approve[1:]).returncode == 2
-
-
-def test_what_was_cut_short_is_told_when_the_session_goes_on(supervisor: Supervisor) -> None:
-    assert supervisor.pool("prompt", "-s", "cut", tool("kill -9 $PPID")).returncode == 1
-    again = supervisor.pool("prompt", "-s", "cut", "hello")
-    assert (again.returncode, again.stderr) == (0, "! the session was interrupted; tool calls sealed: 1\n")

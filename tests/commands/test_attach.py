@@ -107,6 +107,12 @@ def test_what_is_said_reaches_stdout_byte_by_byte_before_the_reason_of_an_end() 
         assert os.read(hear, 1 << 16) == b'{"g":1}\n1\n'
 
 
+def test_a_closed_stdout_ends_it() -> None:
+    with program(answering(OPENED)) as (running, _, hear):
+        hang_up(hear)
+        assert running.run({}) == 1
+
+
 def test_no_more_is_read_than_the_supervisor_keeps_up_with() -> None:
     seen: list[bytes] = []
 

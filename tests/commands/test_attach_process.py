@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,15 +62,6 @@ def _shape(line: dict[str, Any]) -> Any:
     return line["result"].get("text", sorted(line["result"]))
 
 
-def test_it_shares_a_session_with_the_other_doors(supervisor: Supervisor) -> None:
-    supervisor.prompt("shared", "from-the-terminal")
-    with attach(supervisor, "--session", "shared") as program:
-        assert "from-the-terminal" in program.ask(prompt(1, "from-attach"))["result"]["text"]
-        assert "from-attach" in supervisor.prompt("shared", "once-more")
-        program.until(lambda line: line.get("event") == "done")
-        assert program.end() == (0, "")
-
-
 def test_odd_characters_garbage_and_what_is_too_large_are_answered_and_end_nothing(supervisor: Supervisor) -> None:
     garbage = [b"garbage", b"null", b"[]", b'{"id":1', b"\xff\xfe{}", b"\xef\xbb\xbf{}", b'"\xed\xa0\x80"', b"[" * 5000]
     with attach(supervisor, "--session", "odd") as program:
@@ -106,32 +96,6 @@ def test_a_killed_front_end_takes_nothing_along_and_a_killed_worker_is_replaced(
         os.kill(supervisor.wait_for_turn(session)["pid"], signal.SIGKILL)
         assert again.answer(4)["error"]["code"] == "worker_exited"
         assert "remember-this" in again.ask(prompt(5, "what?"))["result"]["text"], "by the next worker"
-
-
-def test_a_front_end_goes_on_by_id_and_by_file_with_what_an_earlier_one_has_left(supervisor: Supervisor) -> None:
-    with attach(supervisor) as program:
-        program.ask(prompt(1, "remember-this"))
-        state = program.ask({"id": 2, "method": "get_state"})["result"]
-    with attach(supervisor, "--session", state["session_id"][:8]) as program:
-        assert "remember-this" in program.ask(prompt(3, "RECALL"))["result"]["text"]
-    with attach(supervisor) as program:
-        program.ask({"id": 4, "method": "switch_session", "params": {"session_file": state["session_file"]}})
-        assert "remember-this" in program.ask(prompt(5, "RECALL"))["result"]["text"]
-
-
-def test_whoever_closes_stdout_ends_it(supervisor: Supervisor) -> None:
-    program = subprocess.Popen(
-        [*POOL, "attach", "--mode", "rpc", "--session", "deaf"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "POOL_SOCKET": str(supervisor.socket)},
-    )
-    assert program.stdin is not None
-    assert program.stdout is not None
-    program.stdout.readline()
-    program.stdout.close()
-    assert program.wait(20) == 1
-    program.stdin.close()
 
 
 @pytest.mark.parametrize(

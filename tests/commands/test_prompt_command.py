@@ -11,7 +11,6 @@ from errors import NoSupervisor, PoolClosed, PoolError, UsageError
 from tests.commands.fake_pool import OUTCOME, Bench
 
 ASKS = '? needs your approval: exec ls -la\n  pool approve{0} -s ada c1\n  pool deny{0} -s ada c1 --note "why not"\n'
-LOST = "get its outcome with: pool wait -s ada k1\n"
 FULL = "pool: the waiting list is full (try again in 2.0 s)\n"
 DEFECT = "pool: the supervisor failed to run prompt: KeyError: 'oops'\n"
 
@@ -73,11 +72,6 @@ def test_a_prompt_as_json_is_one_event_a_line_and_the_outcome_or_error_last(benc
     assert (gone["code"], gone["data"]) == ("interrupted", {"run_id": "k1", "session": "ada"})
     accepted = {"run_id": "k1", "session": "ada", "status": "accepted", "accepted_at": 1.0}
     assert bench.json("prompt", "-s", "ada", "--key", "k1", "--detach", "hi") == accepted
-
-
-def test_when_the_supervisor_goes_away_a_prompt_tells_how_to_look_for_its_run(bench: Bench) -> None:
-    result = bench.run("prompt", "-s", "ada", "--key", "k1", "gone")
-    assert (result.exit_code, result.stderr.endswith(LOST)) == (1, True)
 
 
 # --- runs that nobody follows -----------------------------------------------------------------------------------------
