@@ -71,7 +71,6 @@ class AttachResult(msgspec.Struct, frozen=True):
     """What the supervisor answers to the first request."""
 
     attachment: str
-    session: str
     greeting: list[msgspec.Raw] = []
     words: str = ""
     """What the program has written to its stderr."""

@@ -126,7 +126,7 @@ def route(
         print_json(decision)
     else:
         from commands.output import open_console
-        from commands.route_view import route_view
+        from commands.tables import route_view
 
         open_console().print(route_view(decision))
 

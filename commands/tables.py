@@ -1,4 +1,4 @@
-"""The status document as tables: what ``pool status`` and the listings show. Pure: documents in, renderables out."""
+"""What ``pool status``, the listings, `explain`, `route` and `doctor` show. Pure: documents in, renderables out."""
 
 import time
 from collections import Counter
@@ -117,6 +117,23 @@ def explanation_table(explanation: Record, width: int) -> Group:
     return Group(wanted, Text(), make_table(columns, explanation["workers"], width, empty="no workers"))
 
 
+def route_view(decision: Record) -> Table:
+    """What each layer found, bold, and below it why."""
+    reasons = decision["reasons"]
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for name, found, why in (
+        ("agent", decision["agent"], _route_agent(reasons["agent"])),
+        ("session", decision["session"], _why(reasons["session"]["reason"])),
+        ("role", decision["role"], _role(reasons["role"])),
+        ("workspace", decision["workspace"], _why(f"from {reasons['workspace']['source']}")),
+        ("priority", str(decision["priority"]), _why(reasons["priority"]["reason"])),
+        ("text", decision["text"] or "(none)", None),
+    ):
+        parts: list[RenderableType] = [Text(clean(found), "bold", overflow="fold")]
+        table.add_row(Text(name, "dim"), Group(*parts, *([] if why is None else [why])))
+    return table
+
+
 def checks_table(checks: Sequence[Record]) -> Table:
     """One line a check of ``pool doctor``; what to do stands below what was found."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
@@ -127,6 +144,36 @@ def checks_table(checks: Sequence[Record]) -> Table:
             found.append(f"\n-> {clean(check['fix'])}", style)
         table.add_row(Text(mark, style), Text(check["name"], "bold"), found)
     return table
+
+
+def _route_agent(finding: Record) -> RenderableType:
+    why = _why(finding["reason"])
+    return Group(why, _bindings(finding)) if finding["bindings"] else why
+
+
+def _bindings(finding: Record) -> Table:
+    """Every binding that was looked at, the chosen one marked."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for binding in finding["bindings"]:
+        is_chosen = binding["index"] == finding["binding"]
+        held = binding["score"] is not None
+        came_of_it = f"score {binding['score']}" if held else clean(binding["failed"])
+        table.add_row(
+            Text("*" if is_chosen else " ", "green"),
+            Text(f"binding {binding['index'] + 1}", "" if held else "dim"),
+            Text(clean(binding["agent"]), "" if held else "dim"),
+            Text(came_of_it, "green" if is_chosen else "" if held else "dim", overflow="fold"),
+        )
+    return table
+
+
+def _role(finding: Record) -> Text:
+    unset = f"; not set: {', '.join(finding['unset'])}" if finding["unset"] else ""
+    return _why(f"from {finding['source']}{unset}")
+
+
+def _why(text: str) -> Text:
+    return Text(clean(text), "dim", overflow="fold")
 
 
 def _profiles_table(profiles: Sequence[Record], width: int) -> TableRows | Text:

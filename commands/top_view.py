@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -147,15 +147,14 @@ _STATE_STYLES = {"WORKING": "green", "PAUSED": "yellow", "waiting": "yellow", "f
 Lines = list[RenderableType]
 
 
-class _DrawContext:
+class _DrawContext(NamedTuple):
     """What all parts are drawn with."""
 
-    def __init__(self, picture: TopModel, now: float, *, is_coloured: bool, ascii_only: bool, place: str) -> None:
-        self.model = picture
-        self.now = now
-        self.is_coloured = is_coloured
-        self.ascii_only = ascii_only
-        self.connection_flags = place
+    model: TopModel
+    now: float
+    is_coloured: bool
+    ascii_only: bool
+    connection_flags: str
 
 
 def draw(
@@ -175,7 +174,7 @@ def draw(
     """
     if width < LEAST_COLUMNS or height < LEAST_LINES:
         return Text(f"pool top needs {LEAST_COLUMNS} columns and {LEAST_LINES} lines; q quits", "yellow")
-    frame = _DrawContext(picture, now, is_coloured=is_coloured, ascii_only=ascii_only, place=place)
+    frame = _DrawContext(picture, now, is_coloured, ascii_only, connection_flags=place)
     foot = Text.assemble((_KEYS, "dim"), ("   held" if held else "", "yellow"))
     if picture.status is None:
         return Group(Text("pool", "bold"), Text(picture.error or "asking the supervisor", "yellow"), foot)

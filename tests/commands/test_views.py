@@ -11,9 +11,16 @@ import pytest
 from rich.console import Group, RenderableType
 
 from commands.autonomy_view import autonomy_lines, beat_text, heartbeats_view, job_started_text, job_text, jobs_view
-from commands.route_view import route_view
 from commands.session_view import history_view, session_view
-from commands.tables import checks_table, explanation_table, sessions_view, status_view, waiting_table, workers_table
+from commands.tables import (
+    checks_table,
+    explanation_table,
+    route_view,
+    sessions_view,
+    status_view,
+    waiting_table,
+    workers_table,
+)
 from gateway.sessions.admin import SessionView
 from gateway.status import StatusDocument
 from heartbeat.cron.requests import CronJobPage, CronJobView
