@@ -19,9 +19,9 @@ _LONGEST_TURNS = 5.0
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """``at``: seconds after the run began. ``turn``: seconds that it takes. ``prefix``: what its prompt begins with.
+    """One request: ``at`` seconds after the run began; ``turn``: seconds of its turn; ``prefix``: of its prompt.
 
-    ``alone``: it is made only when all that were made before have their outcomes.
+    ``alone``: sent only when every earlier request has its outcome.
     """
 
     number: int
@@ -37,12 +37,12 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def zipf_weights(count: int) -> list[float]:
-    """How popular each of ``count`` profiles is: the n-th as 1 / n ** 1.1."""
+    """Relative popularity of ``count`` profiles: 1 / n ** 1.1 for the n-th."""
     return [1 / (rank**_ZIPF) for rank in range(1, count + 1)]
 
 
 class Clients:
-    """The sessions of a run, each of one profile, and who of them speaks next."""
+    """The sessions of a run, each with one profile, and the choice of the next one."""
 
     def __init__(self, plan: Plan, rng: Random) -> None:
         self._rng = rng
@@ -60,9 +60,9 @@ class Clients:
         return self._roles[session]
 
     def next_session(self) -> int:
-        """A new one, as long as there are, often enough for all to have spoken; else one just heard, or any.
+        """A new session, often enough that all are used by the end; else a recent one or any.
 
-        At first new ones, for every worker one: fewer could not use the pool, each being answered by one at a time.
+        The first ones are new, one for each worker: fewer could not use the pool, as a session has one turn at a time.
         """
         rng = self._rng
         is_new = len(self._seen) < self._at_once or rng.random() * max(1, self._remaining) < len(self._unseen)
@@ -76,7 +76,7 @@ class Clients:
         return session
 
     def arrival(self, number: int, at: float, session: int, *, alone: bool = False) -> Arrival:
-        """What that session asks at that time."""
+        """The request of that session at that time."""
         rng = self._rng
         turn = min(rng.expovariate(1 / self._turn), _LONGEST_TURNS * self._turn) if self._turn else 0.0
         return Arrival(
@@ -91,7 +91,7 @@ class Clients:
 
 
 def mix_in_faulty(arrivals: Iterator[Arrival], faulty: FaultSetup, rng: Random, sessions: int) -> Iterator[Arrival]:
-    """The same arrivals, some of which (``faulty.share``) go to profiles whose workers misbehave."""
+    """The same arrivals; the share ``faulty.share`` of them goes to profiles with faulty workers."""
     if not faulty.profiles:
         yield from arrivals
         return
@@ -108,13 +108,13 @@ def mix_in_faulty(arrivals: Iterator[Arrival], faulty: FaultSetup, rng: Random, 
 
 
 def arrivals(plan: Plan, rng: Random) -> Iterator[Arrival]:
-    """All requests of the plan's load in order of time; the same choices for the same seed."""
+    """All requests of the plan's load in order of time, determined by ``rng``."""
     crowd = Clients(plan, rng)
     yield from _bursts(plan, crowd) if plan.load == "L3" else _steady(plan, crowd, rng)
 
 
 def _steady(plan: Plan, crowd: Clients, rng: Random) -> Iterator[Arrival]:
-    """Independent of one another, ``plan.rate`` a second once the ramp is over."""
+    """Independent arrivals, ``plan.rate`` a second after the ramp."""
     passed = 0.0
     for number in range(plan.requests):
         passed += rng.expovariate(1.0)
@@ -125,7 +125,7 @@ def _steady(plan: Plan, crowd: Clients, rng: Random) -> Iterator[Arrival]:
 
 
 def _arrival_time(plan: Plan, requests: float) -> float:
-    """When so many requests are to be expected, where the rate grows evenly until the ramp is over."""
+    """Time at which this number of requests is expected; the rate grows linearly during the ramp."""
     in_ramp = plan.rate * plan.ramp / 2
     return (
         math.sqrt(2 * plan.ramp * requests / plan.rate) if requests < in_ramp else plan.ramp / 2 + requests / plan.rate
@@ -133,6 +133,6 @@ def _arrival_time(plan: Plan, requests: float) -> float:
 
 
 def _bursts(plan: Plan, crowd: Clients) -> Iterator[Arrival]:
-    """``plan.burst`` at one moment, and again when all of those have their outcomes."""
+    """``plan.burst`` requests at once, the next burst when all of those have their outcomes."""
     for number in range(plan.requests):
         yield crowd.arrival(number, 0.0, number % plan.sessions, alone=number > 0 and number % plan.burst == 0)

@@ -1,4 +1,4 @@
-"""A supervisor that somebody else runs: it is driven and looked at, but neither started nor ended."""
+"""A supervisor that another program runs: it is driven and observed, but neither started nor ended."""
 
 import functools
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _ANSWER_SECONDS = 10.0
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
-    """Of its pool, what the judges have to know; see ``PoolSettings``."""
+    """The pool settings that the checks need."""
 
     max: int
     spawn_burst: int
@@ -67,7 +67,7 @@ async def check_listening(socket: Path) -> Path:
 
 
 class AttachedTarget(FaultTarget):
-    """It refuses what would end the supervisor."""
+    """Refuses whatever would end the supervisor."""
 
     def __init__(self, socket: Path, *, clock: Callable[[], float], record: Callable[[Fact], None]) -> None:
         super().__init__(socket, Path(), clock=clock, record=record)
@@ -80,11 +80,11 @@ class AttachedTarget(FaultTarget):
         return self.identified
 
     async def wait_ready(self) -> Path:
-        """The socket. Raises NoSupervisor where none listens any more: this run cannot start one."""
+        """The socket. Raises NoSupervisor if none listens: this run cannot start one."""
         return await check_listening(self.socket)
 
     async def identify(self, connection: ReconnectingClient) -> Any:
-        """Ask who it is; its status document."""
+        """Read the supervisor's pid and data directory; returns its status document."""
         document = await connection.request("status")
         supervisor = msgspec.convert(document, _AttachedStatus).supervisor
         self.data_dir = Path(supervisor.data_dir)
@@ -93,13 +93,13 @@ class AttachedTarget(FaultTarget):
         return document
 
     async def kill(self, number: int) -> int:
-        """Refused: the program that started it ends it."""
-        raise UsageError(f"the supervisor on {self.socket} is somebody else's, and is not sent signal {number}")
+        """Raise UsageError: the program that started the supervisor ends it."""
+        raise UsageError(f"the supervisor on {self.socket} belongs to another program and is not sent signal {number}")
 
     async def restart(self) -> None:
-        """Refused likewise."""
-        raise UsageError(f"the supervisor on {self.socket} is somebody else's, and is not started again")
+        """Raise UsageError."""
+        raise UsageError(f"the supervisor on {self.socket} belongs to another program and is not restarted")
 
     async def wait_stored(self) -> None:
-        """At once: its log cannot be read here, and no fault takes its disk away."""
+        """Return at once: the log is not readable here, and no fault takes away the disk of this supervisor."""
         await trio.lowlevel.checkpoint()

@@ -1,14 +1,13 @@
-"""Ends the supervisors of a run whose own process was killed, so that it could not, and removes its folder.
+"""Ends the supervisors of a run whose own process was killed, and removes its folder.
 
     python -m stress.cleanup DATA_DIR FOLDER
 
-It waits for the end of its stdin, which the run holds open for as long as it lives, and kills it when all has gone
-well. Whoever was started with ``--data-dir DATA_DIR`` is then told to end, and killed where that takes too long; their
-workers end with them. Then nobody needs ``FOLDER`` any more; what is in it when a promise was broken is left by the run
-itself, which has killed this before.
+It waits for the end of its stdin, which the run holds open while it lives. A run that ends normally kills this process
+first, and keeps the folder if a promise was broken. At the end of stdin every process started with ``--data-dir
+DATA_DIR`` gets SIGTERM, and after a while SIGKILL; its workers end with it. Then ``FOLDER`` is removed.
 
-A signal of the kernel at the death of the parent (``PR_SET_PDEATHSIG``) would not do: it comes at the end of the thread
-that has started the supervisor, and threads for such work come and go.
+A parent-death signal (``PR_SET_PDEATHSIG``) would not do: it comes at the end of the thread that has started the
+supervisor, and such threads are short-lived.
 """
 
 import os
@@ -21,17 +20,17 @@ from itertools import pairwise
 from pathlib import Path
 
 COMMAND = (sys.executable, "-P", "-m", "stress.cleanup")
-"""What starts it from any directory; its arguments follow."""
+"""Starts it from any directory; its arguments follow."""
 _GRACE = 40.0
-"""Seconds for a good end, which is given its drain timeout."""
+"""Seconds for a graceful end, longer than the drain timeout."""
 _POLL_SECONDS = 0.2
 _QUIET_POLLS = 5
-"""So often in a row nobody is to be found: one may have been forked and not have its command line yet."""
+"""Polls in a row that must find no supervisor: one that was just forked has no command line yet."""
 
 
 def main() -> int:
-    """The exit code is always 0: no process is left to read it."""
-    os.setsid()  # who ends the run with its whole group does not end this
+    """Always 0: no process is left to read the exit code."""
+    os.setsid()  # a signal to the process group of the run does not end this
     while os.read(sys.stdin.fileno(), 1):
         pass
     _, data_dir, folder = sys.argv
@@ -41,19 +40,19 @@ def main() -> int:
 
 
 def _end_all(data_dir: bytes) -> None:
-    began, told, calm = time.monotonic(), set[int](), 0
+    began, signalled, calm = time.monotonic(), set[int](), 0
     while calm < _QUIET_POLLS:
         found = set(_supervisors_of(data_dir))
         calm = 0 if found else calm + 1
         is_late = time.monotonic() > began + _GRACE
-        for pid in found if is_late else (found - told):
+        for pid in found if is_late else (found - signalled):
             _signal(pid, signal.SIGKILL if is_late else signal.SIGTERM, data_dir)
-        told |= found
+        signalled |= found
         time.sleep(_POLL_SECONDS)
 
 
 def _remove(folder: Path) -> None:
-    """Once more where somebody who is just ending has written to it meanwhile."""
+    """Try again while a process that is just ending writes to it."""
     for _ in range(_QUIET_POLLS):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
@@ -62,7 +61,7 @@ def _remove(folder: Path) -> None:
 
 
 def _supervisors_of(data_dir: bytes) -> Iterator[int]:
-    """All but zombies, which have no command line any more."""
+    """Zombies are left out: they have no command line."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and _is_supervisor_of(int(entry.name), data_dir):
             yield int(entry.name)
@@ -77,7 +76,7 @@ def _is_supervisor_of(pid: int, data_dir: bytes) -> bool:
 
 
 def _signal(pid: int, number: int, data_dir: bytes) -> None:
-    """That very process, never one that has its pid now."""
+    """Signal that very process, never one that has reused its pid."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:

@@ -1,4 +1,4 @@
-"""``pool stress``: runs, shows, writes what came of it; the exit code says whether every promise was kept."""
+"""``pool stress``: runs, shows progress, writes the results; the exit code says whether every promise was kept."""
 
 import os
 import signal
@@ -21,18 +21,18 @@ from stress.table import show_result
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ASCII_MARKS = str.maketrans({"✓": "+", "✗": "x", "…": "."})
-"""What stands for our marks where they cannot be encoded: as question marks, kept and broken would look alike."""
+"""Replacements for marks that the output cannot encode: as question marks, kept and broken would look alike."""
 
 
 def stress(
     wish: StressOptions, *, attach: Path | None = None, json_file: Path | None = None, report: Path | None = None
 ) -> int:
-    """Drive a supervisor of our own, or the one on the socket ``attach``; 1 where a promise was broken.
+    """Drive a supervisor of our own, or the one on the socket ``attach``; returns the exit code.
 
-    ``json_file`` gets the ``StressResult``, ``report`` a page that shows it; where the run fails there is neither.
-    Ended by a signal it says how far it came. It leaves no process and no file; the exit code is 128 + its number. 1
-    also where not one request was completed: then next to nothing was checked. Raises PoolError, also where one of
-    the files could not be written; the others are then.
+    0: every promise was kept. 1: one was broken, or no request was completed. 128 + number: ended by that signal; the
+    progress so far is printed, and no process and no file are left. ``json_file`` gets the ``StressResult``, ``report``
+    the HTML page; a run that fails writes neither. Raises PoolError, also if a file could not be written; the other
+    one is.
     """
     console = PipeSafeConsole(file=sys.stderr, highlight=False)
     progress = LiveProgress(console)
@@ -53,7 +53,7 @@ def stress(
         if isinstance(result, signal.Signals):
             progress.print_status()
             with console.ignoring_errors():
-                console.print(f"ended by {result.name}: nothing is left; what is judged at the end of a run was not")
+                console.print(f"ended by {result.name}: nothing is left; final checks of the run were not made")
             return 128 + result
         unmake.pop_all()
     _write_outputs(result, json_file, report)
@@ -61,13 +61,13 @@ def stress(
 
 
 def _write_outputs(result: StressResult, json_file: Path | None, report: Path | None) -> None:
-    """Hours may have gone into it: each place gets it, whatever becomes of the others. Raises PoolError at the end."""
+    """Write to each place even if others fail: the run may have taken hours. Raises PoolError at the end."""
     failed: dict[str, Exception] = {}
 
     def attempt(what: str, write: Callable[[], None]) -> None:
         try:
             write()
-        except Exception as exc:  # noqa: BLE001 - whatever it is, the other places get it first
+        except Exception as exc:  # noqa: BLE001 - the other places get the result first
             failed[what] = exc
 
     if json_file is not None:
@@ -86,7 +86,7 @@ def _error_text(exc: Exception) -> str:
 
 
 def _write(file: Path, make: Callable[[], bytes]) -> None:
-    """All of it; where that cannot be done, what is empty or cut off is removed: it shows nothing. Raises OSError."""
+    """Write the whole file; remove it if it ends up empty or cut off. Raises OSError."""
     content = b""
     try:
         content = make()
@@ -98,7 +98,7 @@ def _write(file: Path, make: Callable[[], bytes]) -> None:
 
 
 def _table(result: StressResult, report: Path | None) -> str:
-    """As the terminal shows it; rich itself would end the process at the first byte that a closed pipe refuses."""
+    """The table as text; rich itself would end the process if the pipe is closed."""
     console = Console(highlight=False)
     with console.capture() as captured:
         show_result(result, console)
@@ -108,7 +108,7 @@ def _table(result: StressResult, report: Path | None) -> str:
 
 
 def _print(text: str) -> None:
-    """To stdout, whatever letters it takes. Raises OSError; the rest is dropped and not tried again."""
+    """Write to stdout in any encoding. Raises OSError; the rest is dropped."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         text.encode(encoding)
@@ -124,7 +124,7 @@ def _print(text: str) -> None:
 
 
 async def _until_signalled(run: Callable[[], Awaitable[StressResult]]) -> StressResult | signal.Signals:
-    """What came of it, or the signal that has ended it, its supervisor first."""
+    """The result, or the signal that has ended the run and its supervisor."""
     ended_by: list[signal.Signals] = []
 
     async def listen(scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
@@ -145,9 +145,9 @@ async def _until_signalled(run: Callable[[], Awaitable[StressResult]]) -> Stress
 
 
 def _make_writable(file: Path) -> bool:
-    """Tell what cannot be written before a run, not after; whether the file was not there. Raises UsageError.
+    """Find out before the run what cannot be written; returns whether the file is new. Raises UsageError.
 
-    Also for a named pipe without a reader: opened as usual it would be waited for.
+    Also for a named pipe without a reader, which an ordinary open would wait for.
     """
     try:
         is_new = not file.exists()

@@ -1,4 +1,4 @@
-"""A front end's side of the control socket that lives through lost connections: what was not answered is sent again."""
+"""Client of the control socket that survives lost connections: unanswered calls are sent again."""
 
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -19,7 +19,7 @@ _SLOW_CHUNKS_A_SECOND = 4
 
 
 class PushMessage(msgspec.Struct, frozen=True):
-    """What is pushed: events of a subscription, or why it has ended."""
+    """Pushed by the server: events of a subscription, or the reason of its end."""
 
     subscription: str | int | None = None
     events: list[EventEnvelope] = []
@@ -39,9 +39,9 @@ Greeting = Callable[[], tuple[str, dict[str, Any]]]
 
 
 class ReconnectingClient:
-    """One front end, on one connection after the other.
+    """One client on successive connections.
 
-    Every method that it calls must be one that can be called twice: an answer that was lost is asked for again.
+    Methods must be idempotent: a call whose answer was lost is sent again.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class ReconnectingClient:
         on_push: Callable[[PushMessage], None] = lambda _push: None,
         bytes_per_second: float = math.inf,
     ) -> None:
-        """``ready`` waits for a supervisor. ``bytes_per_second``: how fast it reads.
+        """``ready`` waits for a supervisor. ``bytes_per_second``: reading speed.
 
-        ``greeting``: the first call on each connection; ``on_greeted`` is called with its answer. Where it is a
-        subscription, and that ends before the connection does, it is called again on another one.
+        ``greeting``: the first call on each connection; ``on_greeted`` gets its answer. If a subscription ends before
+        its connection does, the client reconnects.
         """
         self._ready = ready
         self._greeting = greeting
@@ -71,7 +71,7 @@ class ReconnectingClient:
         self._scope = trio.CancelScope()
         self._should_back_off = False
         self.connect_count = 0
-        """How often it was connected."""
+        """Number of connections so far."""
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class ReconnectingClient:
         on_answer: Callable[[Any], None],
         on_error: Callable[[ErrorBody], None],
     ) -> None:
-        """Call a method; exactly one of the functions is called with what came of it, sooner or later."""
+        """Call a method; exactly one of the functions is called with its result or error."""
         line = self._line(method, params)
         self._calls[str(self._last_id)] = _PendingCall(line, on_answer, on_error)
         self._enqueue(line)
@@ -108,7 +108,7 @@ class ReconnectingClient:
         return results[0]
 
     def disconnect(self) -> None:
-        """End this connection; the next one is made at once."""
+        """End this connection; the client reconnects at once."""
         self._scope.cancel()
 
     def _line(self, method: str, params: dict[str, Any]) -> bytes:
@@ -128,7 +128,7 @@ class ReconnectingClient:
             path = await self._ready()
             try:
                 stream = await trio.open_unix_socket(str(path))
-            except OSError:  # it is just ending, or has no room for one more
+            except OSError:  # it is just ending, or accepts no more connections
                 await trio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
@@ -137,7 +137,7 @@ class ReconnectingClient:
             await trio.sleep(pause if self._should_back_off else 0)
 
     async def _converse(self, stream: trio.SocketStream) -> None:
-        """Until it ends; notes whether that is likely to happen again at once."""
+        """Serve one connection until it ends; notes whether the next one should wait."""
         self._outbox = [call.line for call in self._calls.values()]
         if self._greeting is not None:
             self._outbox.insert(0, self._line(*self._greeting()))
@@ -161,7 +161,7 @@ class ReconnectingClient:
                 lines, self._outbox = self._outbox, []
                 await stream.send_all(b"".join(lines))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return  # the reader sees the end, and what was not answered is sent again
+            return  # the reader sees the end, and unanswered calls are sent again
 
     async def _messages(self, stream: trio.SocketStream) -> AsyncGenerator[Message, None]:
         reader = MessageReader()
@@ -170,7 +170,7 @@ class ReconnectingClient:
                 yield message
 
     async def _receive(self, stream: trio.SocketStream) -> bytes:
-        """The next bytes; none = the end. A slow front end takes little, and then its time."""
+        """The next bytes; none = the end. A slow client pauses and reads little."""
         is_slow = math.isfinite(self._bytes_per_second)
         size = max(1, int(self._bytes_per_second / _SLOW_CHUNKS_A_SECOND)) if is_slow else _CHUNK_BYTES
         if is_slow:
@@ -178,7 +178,7 @@ class ReconnectingClient:
         try:
             return bytes(await stream.receive_some(size))
         except trio.BrokenResourceError:
-            return b""  # as good as an end: a supervisor that is killed says no goodbye
+            return b""  # a supervisor that was killed does not close its connections in order
 
     def _on_message(self, message: Message) -> None:
         if message.event is not None:
@@ -192,7 +192,7 @@ class ReconnectingClient:
             return
         call = self._calls.pop(str(message.id), None)
         if call is None:
-            return  # of a call that was made on an earlier connection
+            return  # the call was made on an earlier connection
         if message.error is not None:
             call.on_error(message.error)
         else:
@@ -203,7 +203,7 @@ class ReconnectingClient:
         if push.reason == "behind":
             self.disconnect()
         elif push.reason not in (None, "closing"):
-            self._reconnect_later()  # who has failed once is likely to fail at once
+            self._reconnect_later()  # it would probably fail again at once
 
     def _reconnect_later(self) -> None:
         self._should_back_off = True

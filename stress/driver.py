@@ -1,6 +1,6 @@
-"""Sends the requests of a load and records what becomes of them, also while the supervisor is away.
+"""Sends the requests of a load and records their outcomes, across restarts of the supervisor.
 
-Simulated front ends have a connection and a session each; some hang up and return, some read slowly.
+Simulated front ends have a connection and a session each; some disconnect and return, some read slowly.
 """
 
 import math
@@ -20,19 +20,19 @@ from stress.request_tracker import EVENT_KINDS, RequestTracker
 from wire.messages import ErrorBody
 
 _GRACE_SECONDS = 15.0
-"""Seconds beyond the deadline of the last request until the run stops waiting for it."""
+"""Seconds beyond the last request's deadline until the run stops waiting."""
 _CATCH_UP_SECONDS = 1.0
-"""Where this process was stopped for a while, what came meanwhile is read by then."""
+"""Seconds to read what arrived while this process was stopped."""
 _MAX_QUERIES = 2000
 _EXPECTED_ENDS = frozenset({"closing", "behind"})
-"""Why a subscription may end: with its supervisor, or because more was said than is kept for who has not read it.
+"""Reasons for which a subscription may end: its supervisor ends, or the reader is too far behind.
 
-It goes on from the bookmark in either case, where nothing is lost.
+It continues from the bookmark in either case, and nothing is lost.
 """
 
 
 class LoadDriver:
-    """One connection asks, one hears all events; both have to be run beside it."""
+    """One connection sends requests, one receives all events; the caller runs both."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class LoadDriver:
         self._is_subscribed = trio.Event()
 
     async def run(self, arrivals: Iterable[Arrival], askers: Callable[[str], ReconnectingClient | None]) -> None:
-        """Make the requests in their time, and wait for their outcomes.
+        """Send each request at its time, and wait for the outcomes.
 
-        No more where the plan's time is up, or no supervisor answers. ``askers``: who asks for a session, if not one
-        connection for all.
+        Stops when the plan's time is up or no supervisor answers. ``askers``: the connection of a session; None = the
+        shared one.
         """
         for arrival in arrivals:
             if arrival.alone:
@@ -71,11 +71,11 @@ class LoadDriver:
         await self.settle()
 
     async def wait_subscribed(self) -> None:
-        """Wait until no event can be missed."""
+        """Wait until the event stream is subscribed."""
         await self._is_subscribed.wait()
 
     async def settle(self) -> None:
-        """Wait for the outcomes of what is open, then ask for them by id, then give up."""
+        """Wait for outstanding outcomes, then query them by id, then give up."""
         await self._wait_idle(self._plan.timeout + _GRACE_SECONDS)
         with trio.move_on_after(_GRACE_SECONDS):
             await self._query_outcomes()
@@ -83,7 +83,7 @@ class LoadDriver:
         self._record(WaitingEnded(t=self._clock()))
 
     def on_fact(self, fact: Fact) -> None:
-        """A new life of the supervisor is asked what it knows of what is open."""
+        """Query a new supervisor for outstanding outcomes."""
         if isinstance(fact, SupervisorStarted) and fact.life > 1:
             for number in list(self._tracker.accepted_numbers)[:_MAX_QUERIES]:
                 self._query_outcome(number)
@@ -150,7 +150,7 @@ class LoadDriver:
         self._changed = trio.Event()
 
     async def _wait_for_room(self) -> bool:
-        """Wait for it where there is none. False: no supervisor answers any more, which is recorded."""
+        """Wait until a request may be sent. False if no supervisor answers any more, which is recorded."""
         patience = self._plan.timeout + _GRACE_SECONDS
         with trio.move_on_after(patience) as scope:
             while self._is_full():
@@ -158,7 +158,7 @@ class LoadDriver:
         if scope.cancelled_caught:
             await trio.sleep(_CATCH_UP_SECONDS)
         if self._is_full():
-            what = f"nobody is asked any more: {len(self._tracker.open)} requests had no outcome for {patience:g} s"
+            what = f"no more requests are sent: {len(self._tracker.open)} had no outcome for {patience:g} s"
             self._record(DirectViolation(t=self._clock(), what=what))
         return not self._is_full()
 
@@ -174,11 +174,11 @@ class LoadDriver:
 _SLOW_EVERY = 10
 _SLOW_BYTES_PER_SECOND = 1000.0
 _CONNECTED_SECONDS = 5.0
-"""How long one stays connected on average, where they come and go."""
+"""Mean seconds of a connection under L4."""
 
 
 class _SimulatedFrontEnd:
-    """One of them. ``heard``: the requests whose outcomes it was told."""
+    """One front end; ``received``: requests whose outcomes it has received."""
 
     def __init__(self, number: int, session: str, *, is_slow: bool) -> None:
         self.number = number
@@ -191,7 +191,7 @@ class _SimulatedFrontEnd:
 
 
 class SimulatedFrontEnds:
-    """All of them, by their sessions; each must be told each of its outcomes exactly once."""
+    """All front ends, by session; each must receive each of its outcomes exactly once."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class SimulatedFrontEnds:
         record: Callable[[Fact], None],
         some_are_slow: bool,
     ) -> None:
-        """``some_are_slow``: one in ten follows everything that happens, and reads 1 KB of it a second."""
+        """``some_are_slow``: one in ten follows all events, and reads 1 KB of them a second."""
         self._tracker = ledger
         self._clock = clock
         self._record = record
@@ -223,12 +223,12 @@ class SimulatedFrontEnds:
             )
 
     def client_for(self, session: str) -> ReconnectingClient | None:
-        """The connection that asks for this session; None = anybody's: an answer must not wait for a slow reader."""
+        """The session's connection; None for a slow reader, which would delay the answer, and without front ends."""
         found = self._all.get(session)
         return None if found is None or found.is_slow else found.connection
 
     def on_fact(self, fact: Fact) -> None:
-        """An outcome was told to somebody: now the front end of its session is to hear of it too."""
+        """Expect the outcome at the front end of its session too."""
         if isinstance(fact, RequestAnswered) and (found := self._all.get(fact.session)) and not found.is_slow:
             found.expected.add(fact.number)
             self._answered[fact.number] = fact.t
@@ -236,7 +236,7 @@ class SimulatedFrontEnds:
                 self._record_delay(found, fact.number)
 
     async def run(self, rng: Random, *, come_and_go: bool) -> None:
-        """Be connected until cancelled; ``come_and_go``: hang up at random times."""
+        """Stay connected until cancelled; ``come_and_go``: disconnect at random times."""
         async with trio.open_nursery() as nursery:
             for each in self._all.values():
                 nursery.start_soon(each.connection.run)
@@ -244,14 +244,14 @@ class SimulatedFrontEnds:
                     nursery.start_soon(_disconnect_at_random, each.connection, Random(rng.random()))  # noqa: S311 - seeded
 
     async def settle(self) -> None:
-        """Give everybody time to hear what is left, then say what was never heard."""
+        """Wait for the deliveries that are missing, then record those that never came."""
         with trio.move_on_after(_GRACE_SECONDS):
             while any(each.expected - each.received for each in self._all.values()):
                 await self._changed.wait()
         for each in self._all.values():
             for number in each.expected - each.received:
                 self._record(
-                    DirectViolation(t=self._clock(), what=f"front end {each.number} never heard of request {number}")
+                    DirectViolation(t=self._clock(), what=f"front end {each.number} never received request {number}")
                 )
 
     def _subscription(self, front_end: _SimulatedFrontEnd) -> tuple[str, dict[str, Any]]:
@@ -271,7 +271,7 @@ class SimulatedFrontEnds:
             number = None if event.run_id is None else self._tracker.number_of(event.run_id)
             is_again = event.seq <= (front_end.bookmark or 0) or number in front_end.received
             if is_again:
-                what = f"front end {front_end.number} was told twice of event {event.seq}, request {number}"
+                what = f"front end {front_end.number} received event {event.seq} twice, request {number}"
                 self._record(DirectViolation(t=self._clock(), what=what))
             front_end.bookmark = max(front_end.bookmark or 0, event.seq)
             if number is not None and not is_again:

@@ -1,16 +1,16 @@
-"""What is seen from outside of a pool under load: one frozen fact each, in the order in which they were seen.
+"""Observations of a pool under load from outside: frozen facts, in order of observation.
 
-The judges (``stress.checker``) know nothing but facts, so a run can be judged again from its history, and a failing
-history can be made shorter. ``t`` is seconds since the run began, by this process's own clock; ``number`` is the number
-of a request. ``worker`` is the supervisor's name for a worker within one life; pids are the system's.
+The checks (``stress.checker``) know nothing but facts, so a history can be checked again, and shortened. ``t``: seconds
+since the run began, by this process's clock; ``number``: of a request; ``worker``: the supervisor's name for it, unique
+within one life; pids are the system's.
 """
 
 import msgspec
 
 ALL_WORKERS = "*"
-"""The worker of a fault that is done to all of them."""
+"""The worker of a fault that affects all of them."""
 DAMAGED_TRANSCRIPT = "resume_failed"
-"""The code of requests of a session whose transcript cannot be read, whenever it was damaged."""
+"""Error code of requests whose session has an unreadable transcript, whenever it was damaged."""
 
 
 class ObservedProcess(msgspec.Struct, frozen=True, gc=False):
@@ -22,7 +22,7 @@ class ObservedProcess(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Observation(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
-    """Holds nothing that could hold it; a hundred thousand are kept, which the garbage collector need not look at."""
+    """Cannot be part of a reference cycle; the garbage collector skips the hundred thousand that are kept."""
 
     t: float
 
@@ -31,9 +31,9 @@ class _Observation(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False
 
 
 class RequestAsked(_Observation, frozen=True, kw_only=True, tag=True):
-    """A request is about to be sent for the first time. ``turn``: seconds that its turn is to take.
+    """A request is about to be sent for the first time. ``turn``: requested seconds of its turn.
 
-    ``faulty``: its worker misbehaves on purpose, and it may fail in any way, but once.
+    ``faulty``: its worker misbehaves on purpose; any outcome is allowed, but only one.
     """
 
     number: int
@@ -46,21 +46,21 @@ class RequestAsked(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class RequestAccepted(_Observation, frozen=True, kw_only=True, tag=True):
-    """The supervisor has promised to run it; ``at`` on the supervisor's wall clock."""
+    """The supervisor has accepted it; ``at``: the supervisor's wall clock."""
 
     number: int
     at: float
 
 
 class RequestRefused(_Observation, frozen=True, kw_only=True, tag=True):
-    """The supervisor has said that it will not."""
+    """The supervisor has refused it."""
 
     number: int
     code: str
 
 
 class RequestStarted(_Observation, frozen=True, kw_only=True, tag=True):
-    """Its turn has begun on a worker. ``at``: on the supervisor's wall clock, before the worker was told."""
+    """Its turn has begun on a worker. ``at``: the supervisor's wall clock, before the worker got the prompt."""
 
     number: int
     worker: str
@@ -68,10 +68,9 @@ class RequestStarted(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class RequestAnswered(_Observation, frozen=True, kw_only=True, tag=True):
-    """Its outcome was told. ``code`` of the error, empty where there is none.
+    """Its outcome was published. ``code``: of the error, else empty; ``at``: the supervisor's wall clock.
 
-    ``said``: the numbers of the requests whose nonces stand in the text; ``strange``: nonces of no request.
-    ``at``: on the supervisor's wall clock.
+    ``said``: numbers of the requests whose nonces stand in the text; ``strange``: nonces of no request.
     """
 
     number: int
@@ -84,7 +83,7 @@ class RequestAnswered(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class OutcomeRemembered(_Observation, frozen=True, kw_only=True, tag=True):
-    """Asked by its id, the supervisor tells this outcome; reason ``live`` = it has none yet."""
+    """The supervisor's answer to a query by id; reason ``live`` = no outcome yet."""
 
     number: int
     reason: str
@@ -92,17 +91,17 @@ class OutcomeRemembered(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class RequestForgotten(_Observation, frozen=True, kw_only=True, tag=True):
-    """Asked by its id, the supervisor knows nothing of it."""
+    """The supervisor does not know the id."""
 
     number: int
 
 
 class WaitingEnded(_Observation, frozen=True, kw_only=True, tag=True):
-    """The end of the run: open requests are not waited for any longer."""
+    """The end of the run: open requests are given up."""
 
 
 class PromptOccurrences(_Observation, frozen=True, kw_only=True, tag=True):
-    """How often the request's prompt stands in its session's transcript, and in those of other sessions."""
+    """Occurrences of the request's prompt in its session's transcript, and in those of other sessions."""
 
     number: int
     own: int
@@ -110,19 +109,19 @@ class PromptOccurrences(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class DirectViolation(_Observation, frozen=True, kw_only=True, tag=True):
-    """A promise was broken as its observer saw it: a sentence that says how."""
+    """A broken promise that the observer itself has found, as a sentence."""
 
     what: str
 
 
 class OrphanedRunEnded(_Observation, frozen=True, kw_only=True, tag=True):
-    """The run of a front end that was killed has come to an end of its own all the same."""
+    """The run of a front end that was killed has ended nevertheless."""
 
     run: str
 
 
 class OutcomeReceived(_Observation, frozen=True, kw_only=True, tag=True):
-    """A front end that reads at once heard of an outcome so many seconds after it was ``done``."""
+    """A front end that reads at once received an outcome ``seconds`` after it was ``done``."""
 
     front_end: int
     seconds: float
@@ -132,10 +131,7 @@ class OutcomeReceived(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class PoolEvent(_Observation, frozen=True, kw_only=True, tag=True):
-    """What the supervisor tells of its own workers: the name of the event, and whom it concerns; ``why`` as it says.
-
-    ``at``: on the supervisor's wall clock.
-    """
+    """The supervisor's event ``what`` about a worker; ``why``: its reason; ``at``: the supervisor's wall clock."""
 
     what: str
     worker: str
@@ -145,10 +141,9 @@ class PoolEvent(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class ProcessSample(_Observation, frozen=True, kw_only=True, tag=True):
-    """The supervisor's processes in ``/proc`` at one moment.
+    """The supervisor's processes in ``/proc`` at one moment; ``zombies``: pids of children that were not reaped.
 
-    ``rss`` in bytes and ``fds`` are the supervisor's, None when not measured this time, or not to be; ``zombies``: pids
-    of children that have ended and were not waited for.
+    ``rss`` in bytes and ``fds`` are the supervisor's, None if not measured.
     """
 
     life: int
@@ -182,10 +177,7 @@ class WaiterRow(msgspec.Struct, frozen=True):
 
 
 class StatusSample(_Observation, frozen=True, kw_only=True, tag=True):
-    """A status document, and the workers' pids in ``/proc`` just before it was asked for and just after it came.
-
-    ``mode`` of the pool, and the counters' sums; see ``pool status --json``.
-    """
+    """A status document with the sums of its counters, and the workers' pids in ``/proc`` just before and after it."""
 
     life: int
     mode: str
@@ -208,7 +200,7 @@ class SupervisorStarted(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class SupervisorEnded(_Observation, frozen=True, kw_only=True, tag=True):
-    """A supervisor's process has ended. ``code``: negative = by that signal; ``signals``: what it was sent before."""
+    """A supervisor's process has ended. ``code``: negative = by that signal; ``signals``: those sent to it before."""
 
     life: int
     code: int
@@ -216,7 +208,7 @@ class SupervisorEnded(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class LeftoverProcesses(_Observation, frozen=True, kw_only=True, tag=True):
-    """The processes of a life that are still there ``seconds`` after its end."""
+    """Processes of a life that still exist ``seconds`` after its end."""
 
     life: int
     seconds: float
@@ -224,9 +216,9 @@ class LeftoverProcesses(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class PoolDrained(_Observation, frozen=True, kw_only=True, tag=True):
-    """All work is done and the pool drained: the supervisor's children, its open files, and those at the beginning.
+    """The pool is drained: the supervisor's children, its size in bytes, its open files now and at the beginning.
 
-    Files are None where they cannot be counted; ``rss`` in bytes is the supervisor's.
+    Files are None if they cannot be counted.
     """
 
     fds: int | None
@@ -237,9 +229,9 @@ class PoolDrained(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class FaultInjected(_Observation, frozen=True, kw_only=True, tag=True):
-    """A fault. ``worker``: whom it hit, empty = no particular one, ``ALL_WORKERS`` = all; ``pid`` 0 = none.
+    """A fault. ``worker``: empty = no particular one, ``ALL_WORKERS`` = all; ``pid`` 0 = none.
 
-    ``seconds``: how long it lasts, 0 = at once. ``hurts``: False where no request may feel it.
+    ``seconds``: its duration, 0 = instantaneous. ``hurts``: False if no request may be affected.
     """
 
     fault: str
@@ -251,14 +243,14 @@ class FaultInjected(_Observation, frozen=True, kw_only=True, tag=True):
 
 
 class ReusedPid(_Observation, frozen=True, kw_only=True, tag=True):
-    """A process that is none of the pool's has got the pid of a dead worker; ``signalled``: by whatever signal."""
+    """An unrelated process has got the pid of a dead worker; ``signalled``: it received a signal."""
 
     pid: int
     signalled: bool
 
 
 class MachineDelay(_Observation, frozen=True, kw_only=True, tag=True):
-    """So many seconds at most may anything have been late since the last such fact because the machine is busy."""
+    """Seconds by which the busy machine may have delayed anything since the last such fact."""
 
     seconds: float
 

@@ -1,4 +1,4 @@
-"""Runs ``pool run`` in this process with a wall clock and a fork that faults control from outside.
+"""Runs ``pool run`` in this process with a wall clock and a fork that faults control from another process.
 
 python -m stress.fault_switches [any program] -m cli run --data-dir DIR ...
 
@@ -27,7 +27,7 @@ class FaultSwitches:
 
     @classmethod
     def open(cls, data_dir: Path) -> "FaultSwitches":
-        """That of the supervisor on this data directory, whichever of the two comes first."""
+        """The switches of the supervisor on this data directory; the first of the two processes creates the file."""
         path = Path(f"{data_dir}.tampering")
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -43,7 +43,7 @@ class FaultSwitches:
 
     @property
     def clock_offset(self) -> float:
-        """In seconds."""
+        """Seconds."""
         return float(_CLOCK_FORMAT.unpack_from(self._memory)[0])
 
     @clock_offset.setter
@@ -65,7 +65,7 @@ _MODULE = "cli"
 
 
 def _patch_process(tampering: FaultSwitches) -> None:
-    """Before anything of the supervisor is imported: some of it takes hold of the clock when it is."""
+    """Call before any import of the supervisor: some modules bind the clock when they are imported."""
     real = time.time
 
     def moved() -> float:
@@ -83,7 +83,7 @@ def _patch_process(tampering: FaultSwitches) -> None:
 
 
 def main() -> None:
-    """Never returns normally: the command line ends the process with its exit code."""
+    """Never return normally: the command line ends the process with its exit code."""
     try:
         at = sys.argv.index(_MODULE)
         data_dir = Path(sys.argv[sys.argv.index("--data-dir") + 1])

@@ -31,13 +31,13 @@ class FaultAction(Enum):
     """What a fault does besides writing."""
 
     STALL = auto()
-    """From here on read nothing, write nothing, live on."""
+    """Neither read nor write from now on, but stay alive."""
     EXIT = auto()
     CLOSE_STDIN = auto()
     CLOSE_STDOUT = auto()
-    """Whatever is written later goes nowhere."""
+    """Later output is discarded."""
     IGNORE_THE_END = auto()
-    """Live on after SIGTERM, after the end of stdin, after everything but SIGKILL."""
+    """Survive SIGTERM, the end of stdin, everything but SIGKILL."""
     HEIR = auto()
     """Start a process that keeps stdout open and outlives the worker."""
     DAEMON = auto()
@@ -49,7 +49,7 @@ class FaultAction(Enum):
 
 
 class FaultContext(NamedTuple):
-    """The whole line that is due, the fault's number (None = its default), and earlier answers."""
+    """The answer due as a whole line, the fault's number (None = its default), earlier answers."""
 
     answer: bytes
     number: int | None
@@ -138,7 +138,7 @@ def _duplicate(context: FaultContext) -> Iterator[Step]:
 
 def _unknown_id(context: FaultContext) -> Iterator[Step]:
     """An answer with an id that was never used, then the answer."""
-    yield b'{"id":"nobody-asked","result":{}}\n'
+    yield b'{"id":"never-asked","result":{}}\n'
     yield context.answer
 
 
@@ -168,7 +168,7 @@ def _close_stdout(context: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - th
 
 
 def _no_end(context: FaultContext) -> Iterator[Step]:
-    """The answer, and from then on only SIGKILL ends the worker."""
+    """The answer; from then on only SIGKILL ends the worker."""
     yield FaultAction.IGNORE_THE_END
     yield context.answer
 
@@ -245,14 +245,14 @@ _HIGHEST_DESCRIPTOR = 64
 
 
 class _LineReader:
-    """A stream and what has come of it that is no whole line yet."""
+    """A stream and its incomplete last line."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._rest = b""
 
     def read(self) -> list[bytes] | None:
-        """The lines that are whole now, with their ends; None = there will be no more."""
+        """The lines that are complete now, with their ends; None = the end."""
         piece = os.read(self.descriptor, _READ_BYTES)
         if not piece:
             return None
@@ -326,7 +326,7 @@ class _FaultyProxy:
             self._actions[step]()
 
     def _close_stdin(self) -> None:
-        """Ours alone: the agent is to live on."""
+        """Close the proxy's own stdin only: the agent lives on."""
         self._poll.unregister(_STDIN)
         close_for_good(_STDIN)
 
@@ -353,14 +353,14 @@ def _stall() -> NoReturn:
 
 
 def close_for_good(descriptor: int) -> None:
-    """Close it; the number stays taken, so that no later file is mistaken for it."""
+    """Close it, but keep the number taken, so that no later file gets it."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, descriptor)
     os.close(null)
 
 
 def _fork_stdout_holder() -> None:
-    """It has our stdout and nothing else of ours."""
+    """Start a process that inherits stdout and nothing else."""
     if os.fork() == 0:
         close_for_good(_STDIN)
         _sleep_as_leftover()

@@ -1,4 +1,4 @@
-"""A front end in a process of its own, to be killed: it asks one question, and says when it is being answered.
+"""A front end process to be killed: it sends one prompt, and prints the progress of its run.
 
     python -m stress.front_end_process SOCKET RUN SESSION TEXT
 
@@ -10,7 +10,7 @@ import socket
 import sys
 
 COMMAND = (sys.executable, "-P", "-m", "stress.front_end_process")
-"""What starts it from any directory; its arguments follow."""
+"""Starts it from any directory; its arguments follow."""
 ANSWERED, GRANTED = "answered", "granted"
 
 

@@ -1,4 +1,4 @@
-"""Counts what happens, second by second, and what came of all requests. Pure."""
+"""Figures of each second, and the outcomes of all requests. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -35,13 +35,10 @@ class _OpenRequest:
 
 
 class RunMetrics:
-    """``series`` are the seconds that are over; ``fates`` counts the ends of requests in words.
-
-    ``faulty``: how many were to workers that misbehave, which is how F2 and F3 are done.
-    """
+    """``series``: complete seconds; ``fates``: requests by outcome; ``faulty``: those to faulty workers."""
 
     def __init__(self, ramp: float, calm: float) -> None:
-        """Between ``ramp`` and ``calm`` seconds the load is full, and there are no faults."""
+        """Between ``ramp`` and ``calm`` seconds the load is full and without faults."""
         self.series: list[SecondMetrics] = []
         self.fates: Counter[str] = Counter()
         self.faults: list[FaultInjected] = []
@@ -63,12 +60,12 @@ class RunMetrics:
 
     @property
     def latencies(self) -> LatencyQuantiles:
-        """Of the latest requests that were completed."""
+        """Latencies of the latest completed requests."""
         return _latencies(self._samples)
 
     @property
     def calm_latencies(self) -> LatencyQuantiles:
-        """Of those that were completed before any fault."""
+        """Latencies of requests completed before any fault."""
         return _latencies(self._calm_samples)
 
     def observe(self, fact: Fact) -> None:

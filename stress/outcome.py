@@ -1,6 +1,6 @@
-"""What came of a run: every figure, each second of it, every broken promise with the facts that show it.
+"""The result of a run: figures, each second, every broken promise with the facts that show it.
 
-``StressResult`` is what ``--json`` writes, what the table at the end shows and what the report is drawn from.
+``--json``, the final table and the report all present a ``StressResult``.
 """
 
 import msgspec
@@ -9,25 +9,25 @@ from stress.facts import Fact, FaultInjected
 from stress.plan import Plan
 
 INVARIANTS = {
-    "I1": "one outcome for each request: none lost, none told twice, nothing sent again",
-    "I2": "no word of one session ever reaches another",
+    "I1": "one outcome for each request: none lost, none reported twice, none sent again",
+    "I2": "no text of one session ever reaches another",
     "I3": "never more worker processes than max",
-    "I4": "the supervisor gone: no process of it left 2 s later",
-    "I5": "first come, first served within profile and priority; nobody starves",
-    "I6": "nobody waits beside a worker that fits; every waiter ends by its deadline + 50 ms",
-    "I7": "bounded memory, no open files left, no zombies",
+    "I4": "no process of a supervisor left 2 s after its end",
+    "I5": "first come, first served within profile and priority; no starvation",
+    "I6": "no request waits while a matching worker is idle; every wait ends by its deadline + 50 ms",
+    "I7": "bounded memory, no leaked files, no zombies",
     "I8": "no eviction in mid-turn",
-    "I9": "lost capacity comes back, within the spawn rate",
+    "I9": "lost capacity returns, within the spawn rate",
     "I10": "status equals /proc; grants = releases + active",
-    "I11": "a stranger with a dead worker's pid is never signalled",
-    "I12": "a fault in one worker stays in that worker; others' p99 within 2x",
+    "I11": "a reused pid is never signalled",
+    "I12": "a fault in one worker affects no other; their p99 stays within 2x",
 }
 
 
 class ViolationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A broken promise: which, when it was seen, in a sentence, and what was seen around it, in order.
+    """A broken promise: invariant, time, sentence, and the facts around it in order.
 
-    ``shortest``: the fewest facts that show it, for the first of each invariant, where they were found.
+    ``shortest``: the fewest facts that show it, for the first violation of each invariant, if found.
     """
 
     invariant: str
@@ -38,7 +38,7 @@ class ViolationReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InvariantVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """About one invariant: how often it was looked at, how often it was broken. ``note``: what limits the judgement."""
+    """One invariant: number of checks and of violations. ``note``: what limits the judgement."""
 
     invariant: str
     title: str
@@ -48,7 +48,7 @@ class InvariantVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LatencyQuantiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Quantiles in seconds, of what a request took beyond what its turn was told to take; 0 where there were none."""
+    """Quantiles in seconds of the time beyond the requested turn; 0 without requests."""
 
     count: int = 0
     p50: float = 0.0
@@ -57,12 +57,12 @@ class LatencyQuantiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SecondMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """One second of the run, counted from 0. Counts are of that second, figures the last ones seen in it.
+    """One second of the run, counted from 0; gauges have their last value in it.
 
     ``answered``: completed; ``failed``: any other outcome, or refused. ``waiting``: accepted and not begun;
-    ``running``: begun and not ended. ``workers`` as ``/proc`` has them; ``rss`` in bytes, ``fds``: the supervisor's,
-    0 while there is none. ``p50`` and ``p99`` of the answers in it, as in ``LatencyQuantiles``. ``delayed``: how
-    late the machine has made things.
+    ``running``: begun and not ended. ``workers``: as in ``/proc``; ``rss`` in bytes and ``fds``: the supervisor's, 0
+    while there is none. ``p50``, ``p99``: of the answers, as in ``LatencyQuantiles``. ``delayed``: seconds by which the
+    machine was late.
     """
 
     second: int
@@ -81,12 +81,11 @@ class SecondMetrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StressResult(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. ``fates``: how many requests came to which end; ``faults``: in the order in which they were injected.
+    """``fates``: number of requests by outcome; ``faults``: in order of injection.
 
-    ``faulty``: how many requests were to workers that misbehave; what F2 and F3 do is done by them.
-    ``machine``: name to value (CPUs, memory, kernel, Python). ``violations`` are the first ones of each invariant, the
-    verdicts count all of them. ``harms``: how often a request was ``lost`` or ``duplicated``, or had ``foreign`` words;
-    what is 0 is left out.
+    ``faulty``: number of requests to faulty workers (F2, F3). ``machine``: name to value (CPUs, memory, kernel,
+    Python). ``violations``: the first ones of each invariant; the verdicts count all of them. ``harms``: number of
+    requests that were ``lost`` or ``duplicated`` or had ``foreign`` words; zeros are left out.
     """
 
     plan: Plan
@@ -104,7 +103,7 @@ class StressResult(msgspec.Struct, frozen=True, kw_only=True):
     harms: dict[str, int] = {}
     faulty: int = 0
     log: str = ""
-    """Where the supervisor's log was left, where it was."""
+    """Path of the supervisor's log, if it was kept."""
 
     @property
     def all_kept(self) -> bool:
@@ -113,16 +112,16 @@ class StressResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kept_sentence(self) -> str:
-        """What is said of a green one: a promise that was never looked at was not seen to be kept."""
-        seen = "" if all(verdict.checked for verdict in self.verdicts) else "that was looked at was "
+        """The verdict of a run without violations; it claims nothing of invariants that were never checked."""
+        seen = "" if all(verdict.checked for verdict in self.verdicts) else "that was checked was "
         return f"Every promise {seen}kept"
 
     @property
     def is_empty(self) -> bool:
-        """Whether not one request was completed: where nothing went well there was next to nothing to look at."""
+        """Whether no request was completed, which leaves almost nothing to check."""
         return not self.fates.get("completed")
 
     @property
     def requests(self) -> int:
-        """How many were made."""
+        """Number of requests made."""
         return sum(self.fates.values())

@@ -1,4 +1,4 @@
-"""The supervisor that is driven: a real ``pool run`` in a folder of its own, its lives, what is left after each."""
+"""The supervisor under test: a real ``pool run`` in a folder of its own, its lives, and what each leaves behind."""
 
 import contextlib
 import functools
@@ -27,16 +27,16 @@ from stress.sampler import ProcessTree, find_supervisor
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _FORCE_SECONDS = 10.0
-"""So long somebody who has pressed Ctrl-C is let wait for an end in good order."""
+"""Seconds for a graceful end after Ctrl-C."""
 _LEFTOVER_SECONDS = 2.0
-"""After the end of a supervisor nothing of it may be left for longer, but for what the machine is late meanwhile."""
+"""Seconds after a supervisor's end, plus the machine's delay, by which all its processes must have ended."""
 _POLL_SECONDS = 0.05
 _LOG_LINES = 40
 _LINE_BYTES = 64 * 1024
 
 
 class _SupervisorProcess:
-    """One supervisor process. ``signals``: what it was sent to have it end."""
+    """One supervisor process. ``signals``: those sent to end it."""
 
     def __init__(self, number: int, process: trio.Process) -> None:
         self.number = number
@@ -48,7 +48,7 @@ class _SupervisorProcess:
 
 
 class OwnTarget(FaultTarget):
-    """One data directory and the supervisors that live on it, one after the other."""
+    """One data directory and its successive supervisors."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class OwnTarget(FaultTarget):
     # --- its lives ----------------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Start the first one and keep what belongs to it going; cancelled, it ends whatever lives."""
+        """Start the first supervisor and watch each; when cancelled, end the one that lives."""
         keeper = helper_process([*KEEPER, str(self.data_dir), str(self.folder)])
         async with keeper, trio.open_nursery() as self._nursery:
             try:
@@ -89,9 +89,9 @@ class OwnTarget(FaultTarget):
                 await self._force_stop()
 
     async def restart(self) -> None:
-        """Start the next one and wait until it is ready; nothing once the run is over.
+        """Start the next supervisor and wait until it is ready; does nothing once the run is over.
 
-        Raises PoolError where the first one does not start. That a later one does not is told: much was seen till then.
+        Raises PoolError if the first one does not start; for a later one a violation is recorded.
         """
         if self._is_closed.is_set():
             return
@@ -126,7 +126,7 @@ class OwnTarget(FaultTarget):
         self._has_started = trio.Event()
 
     async def kill(self, number: int) -> int:
-        """Send the supervisor a signal, unless it has ended by itself, and wait for its end; its exit code."""
+        """Signal the supervisor, unless it has ended by itself, and wait for its end; its exit code."""
         life = self._current
         if life is None:
             raise PoolError("there is no supervisor to be signalled")
@@ -139,23 +139,23 @@ class OwnTarget(FaultTarget):
         return life.process.returncode or 0
 
     async def stop(self, number: int, seconds: float = _STOP_SECONDS) -> None:
-        """End it in good order, and kill it where it does not end in time, which is told of."""
+        """End the supervisor by a signal; if that takes longer than ``seconds``, record a violation and kill it."""
         async with self.restart_lock:
             with trio.move_on_after(seconds) as scope:
                 await self.kill(number)
             if scope.cancelled_caught:
-                what = f"the supervisor runs {seconds:g} s after it was told to end"
+                what = f"the supervisor still runs {seconds:g} s after the signal to stop"
                 self.record_violation(what)
                 await self.kill(signal.SIGKILL)
 
     async def wait_ready(self) -> Path:
-        """The socket, as soon as somebody listens on it."""
+        """The socket, as soon as a supervisor listens on it."""
         while self._current is None or not self._current.ready.is_set() or self._current.ended.is_set():
             await self._has_started.wait()
         return self.socket
 
     async def wait_stored(self) -> None:
-        """Wait until its store keeps nothing back that a disk has refused; at once where none did, or it has ended."""
+        """Wait until its store has written all that a full disk refused; returns at once if it has ended."""
         await self._is_stored.wait()
 
     # --- what a fault may ask -----------------------------------------------------------------------------------------
@@ -168,17 +168,17 @@ class OwnTarget(FaultTarget):
 
     @property
     def life(self) -> int:
-        """How many supervisors there have been."""
+        """Number of supervisors so far."""
         return self._started_count
 
     def log_tail(self) -> str:
-        """The last lines that a supervisor wrote."""
+        """The last lines of the supervisors' log."""
         return "".join(self._log_tail)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     async def _read_log(self, life: _SupervisorProcess) -> None:
-        """Until the supervisor and all that share its stderr are gone."""
+        """Read until the supervisor and all that share its stderr have ended."""
         stderr = life.process.stderr
         if stderr is None:
             raise RuntimeError("the supervisor's stderr is no pipe")
@@ -202,13 +202,13 @@ class OwnTarget(FaultTarget):
             self._is_stored.set()
 
     def _on_ready(self, life: _SupervisorProcess) -> None:
-        """Unless it has died right after its last word."""
+        """Do nothing if it has died right after its ready event."""
         if life.process_tree is None and not life.ended.is_set():
             life.process_tree = ProcessTree(find_supervisor(life.process.pid), self._instance())
         life.ready.set()
 
     def _instance(self) -> str:
-        """The mark of its processes, which no front end is told; empty = known as soon as a worker is seen."""
+        """The marker of its processes, which no client gets; empty = unknown until a worker is seen."""
         try:
             state = read_state(self.data_dir / "workers.json")
         except StateFileCorrupt as exc:
@@ -228,7 +228,7 @@ class OwnTarget(FaultTarget):
             await self._restart_after(life)
 
     async def _restart_after(self, life: _SupervisorProcess) -> None:
-        """What else there is to be seen is to be seen. A fault that was about to end it may have begun the next one."""
+        """Keep the run going; a fault may already have started the next supervisor."""
         async with self.restart_lock:
             if self._current is life:
                 await self.restart()
@@ -241,7 +241,7 @@ class OwnTarget(FaultTarget):
 
     @staticmethod
     async def _wait_grace() -> float:
-        """How many seconds that were: longer by as much as naps were later over than they were to be."""
+        """Wait for the leftover limit plus the delay of our own sleeps; returns the seconds waited."""
         began = trio.current_time()
         late = 0.0
         while (seconds := trio.current_time() - began) < _LEFTOVER_SECONDS + late:
@@ -251,7 +251,7 @@ class OwnTarget(FaultTarget):
         return seconds
 
     async def _force_stop(self) -> None:
-        """Whatever has gone wrong: no process is left behind, and no fault in the midst of an end waits for ever."""
+        """Leave no process behind, and release faults that wait for an end."""
         self._is_closed.set()
         life = self._current
         if life is None:
@@ -273,7 +273,7 @@ class OwnTarget(FaultTarget):
 
 
 async def _wait_gone(process_tree: ProcessTree) -> None:
-    """Of one that was killed: its workers end with it, a moment later."""
+    """Wait for the workers of a killed supervisor, which end a moment after it."""
     left: list[int] | None = None
     with trio.move_on_after(_FORCE_SECONDS):
         while left != []:

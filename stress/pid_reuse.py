@@ -1,10 +1,10 @@
-"""A process that takes the pid of one that has died, and says whether anybody signals it.
+"""A process that takes the pid of one that has died, and reports whether it is signalled.
 
     python -m stress.pid_reuse PID
 
-As soon as the pid is free a child with it is made (``clone3`` with ``set_tid``, which needs CAP_SYS_ADMIN or
-CAP_CHECKPOINT_RESTORE), and lives until stdin ends or somebody signals it. Printed, a line each: ``there``, or why not;
-then ``let alone`` or ``signalled``. Linux, standard library only.
+As soon as the pid is free it starts a child with it (``clone3`` with ``set_tid``, which needs CAP_SYS_ADMIN or
+CAP_CHECKPOINT_RESTORE), which lives until stdin ends or a signal arrives. It prints a line ``there``, or the reason of
+its failure; then ``let alone`` or ``signalled``. Linux, standard library only.
 """
 
 import ctypes
@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import NoReturn
 
 COMMAND = (sys.executable, "-P", "-m", "stress.pid_reuse")
-"""What starts it from any directory; its arguments follow."""
+"""Starts it from any directory; its arguments follow."""
 THERE, LET_ALONE, SIGNALLED = "there", "let alone", "signalled"
 
 _CLONE3 = 435
 """The same number on every architecture that has the call."""
 _ARGUMENTS = struct.Struct("11Q")
 _CAPABILITIES = (21, 40)
-"""CAP_SYS_ADMIN, CAP_CHECKPOINT_RESTORE: either will do."""
+"""CAP_SYS_ADMIN, CAP_CHECKPOINT_RESTORE: either suffices."""
 _PR_SET_PDEATHSIG = 1
 _END_SIGNAL = signal.SIGRTMAX
 _FORK_TIMEOUT = 30.0
@@ -37,7 +37,7 @@ _PAUSE = 0.005
 def unavailable_reason() -> str:
     """Why this machine, or this user, cannot choose a pid; empty = it can."""
     if not sys.platform.startswith("linux"):
-        return f"{platform.system()} lets nobody choose a pid"
+        return f"{platform.system()} has no way to choose a pid"
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     effective = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
     if any(int(effective, 16) >> bit & 1 for bit in _CAPABILITIES):
@@ -46,7 +46,7 @@ def unavailable_reason() -> str:
 
 
 def _fork_as(pid: int) -> int:
-    """Fork into that pid: 0 in the child. Raises OSError, with EEXIST while somebody has it."""
+    """Fork into that pid: 0 in the child. Raises OSError, with EEXIST while the pid is taken."""
     libc = ctypes.CDLL(None, use_errno=True)
     wanted = (ctypes.c_int * 1)(pid)
     arguments = _ARGUMENTS.pack(0, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, ctypes.addressof(wanted), 1, 0)
@@ -59,7 +59,7 @@ def _fork_as(pid: int) -> int:
 
 
 def _fork_when_free(pid: int) -> int:
-    """Nothing tells when a pid becomes free, so it is tried again and again; raises OSError after some seconds."""
+    """Poll, as no event reports a free pid; raises OSError after some seconds."""
     deadline = time.monotonic() + _FORK_TIMEOUT
     while True:
         try:
@@ -71,7 +71,7 @@ def _fork_when_free(pid: int) -> int:
 
 
 def _run_child() -> NoReturn:
-    """In the child: until any signal comes, or its parent is gone."""
+    """Wait in the child for any signal, or the end of its parent."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
     heard = signal.sigwaitinfo(signal.valid_signals())
     os._exit(0 if (heard.si_signo, heard.si_pid) == (_END_SIGNAL, os.getppid()) else 1)
@@ -80,7 +80,7 @@ def _run_child() -> NoReturn:
 def _wait_unsignalled(child: int) -> bool:
     """Wait for the end of stdin or of the child; whether it was left without a signal.
 
-    Of signals that wait the child hears the farewell last, and it says by its exit code whether that was the first.
+    The child receives the farewell signal last, and reports by its exit code whether it was the only one.
     """
     select.select([sys.stdin.fileno(), os.pidfd_open(child)], [], [])
     os.kill(child, _END_SIGNAL)

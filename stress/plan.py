@@ -1,4 +1,4 @@
-"""From what is asked for on the command line to what is going to be done: loads, faults, sizes, seed. Pure."""
+"""From the options on the command line to the plan of a run: loads, faults, sizes, seed. Pure."""
 
 import math
 import shlex
@@ -13,25 +13,25 @@ from errors import UsageError
 LoadName = Literal["L1", "L2", "L3", "L4", "L5", "L6"]
 LOADS: dict[LoadName, str] = {
     "L1": "steady: 10,000 sessions, 64 workers, 8 profiles, 3 priorities, utilisation 0.8",
-    "L2": "overload: 1.5 times what the workers can do",
+    "L2": "overload: 1.5 times the workers' capacity",
     "L3": "a burst: 0 to 3,200 waiters at once, and again when all are served",
-    "L4": "500 front ends that hang up and connect again",
-    "L5": "soak: L1 for as long as asked, 1,000,000 requests, no faster than they are answered",
+    "L4": "500 front ends that disconnect and reconnect",
+    "L5": "soak: L1 for any time, 1,000,000 requests, no faster than they are answered",
     "L6": "500 front ends of which 50 read 1 KB a second",
 }
 FAULTS = {
     "F1": "workers killed (SIGKILL) and suspended (SIGSTOP)",
-    "F2": "workers that write what is no message",
-    "F3": "workers that do not want to end",
+    "F2": "workers that write invalid messages",
+    "F3": "workers that refuse to end",
     "F4": "no more files, processes or disk space",
-    "F5": "the supervisor killed, or told to end twice",
+    "F5": "the supervisor killed, or stopped twice",
     "F6": "front ends killed between grant and answer",
     "F7": "the wall clock moved by an hour, pids reused",
 }
 _MAX_REQUESTS_PER_SECOND = 40.0
-"""What two CPUs do without being the bottleneck: a turn costs some 12 ms in all, and starts of workers a whole CPU."""
+"""Capacity of two CPUs without a bottleneck: a turn costs some 12 ms in all, and starts of workers a whole CPU."""
 _OVERHEAD = 0.1
-"""Seconds of a worker's time that a turn takes beside what it was told to take."""
+"""Seconds of a worker's time that a turn costs beyond its requested length."""
 _SHORTEST_TURN = 0.3
 _UTILISATION: dict[LoadName, float] = {"L1": 0.8, "L2": 1.5, "L3": 0.8, "L4": 0.6, "L5": 0.8, "L6": 0.6}
 _TIMEOUT = 60.0
@@ -41,7 +41,7 @@ _PROFILES = 8
 _FRONT_ENDS = 500
 _MIN_FRONT_ENDS = 10
 _RAMP_PER_WORKER = 0.4
-"""Seconds; four workers are started a second, and at the beginning all at once want the CPUs."""
+"""Seconds; four workers are started a second, and all of them compete for the CPUs."""
 _BURST_PER_WORKER = 50  # 3,200 waiters for 64 workers
 _RAMP_SHARE = 0.2
 _LONGEST_CALM = 30.0
@@ -62,15 +62,15 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "requests": (1, _MAX_REQUESTS),
     "rate": (0.001, 1_000_000),
 }
-"""Between what and what each number may be: wide of all that makes sense, and narrow enough for every figure of a plan
-to be one. How many workers this machine can have is another question."""
+"""Range of each option: wider than any sensible value, narrow enough that every figure of a plan stays finite. The
+memory of the machine limits the workers further."""
 _SHOWN_CHARACTERS = 24
 
 
 class StressOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody asks for; None = as the load says. ``seconds``: how long there are new requests.
+    """The options of a run; None = as the load says. ``seconds``: how long new requests are sent.
 
-    ``scale`` shrinks the sessions, and the workers by its square root: three workers are no pool to learn from.
+    ``scale`` shrinks the sessions, and the workers by its square root: a pool of three workers would prove little.
     """
 
     load: LoadName = "L1"
@@ -85,11 +85,10 @@ class StressOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is going to be done. ``roles``: how the profiles are called; ``turn``: seconds a turn takes on average.
+    """One run. ``roles``: names of the profiles; ``turn``: mean seconds of a turn; ``timeout``: of each request.
 
-    There are ``requests``; ``seconds``: how long that takes, or where ``is_timed`` when it ends even so. ``timeout`` of
-    each request in seconds. Until ``ramp`` the rate grows from nothing, as the pool does; until ``calm`` there is no
-    fault.
+    ``seconds``: expected time for all ``requests``, or with ``is_timed`` the limit. Until ``ramp`` the rate grows from
+    0, as the pool does; until ``calm`` there is no fault.
     """
 
     load: LoadName
@@ -109,21 +108,21 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     ramp: float
     calm: float
     most_open: int = 0
-    """So many requests may have no outcome yet, 0 = any number. What takes hours asks no faster than it is answered."""
+    """Maximum of requests without an outcome, 0 = unlimited. A soak asks no faster than it is answered."""
     attached_to: str = ""
-    """The socket of the supervisor that is driven; empty = one of our own."""
+    """Socket of the supervisor to drive; empty = start one."""
 
     @property
     def longest(self) -> float:
-        """Until when there may be new requests, in seconds: those that wait for others may come later than planned."""
+        """Seconds until which new requests may be sent: those that wait for outcomes come later than planned."""
         return _SLOWDOWN * self.seconds if self.most_open and not self.is_timed else self.seconds
 
     @property
     def command(self) -> str:
-        """The command that makes the same choices again."""
+        """The command that repeats the same choices."""
         faults = f" --faults {','.join(self.faults)}" if self.faults else ""
         has_all = self.front_ends == _front_ends(self.load, 1.0, self.sessions)
-        scale = "" if has_all else f" --scale {self.front_ends}/{_FRONT_ENDS}"  # all else that it shrinks is named
+        scale = "" if has_all else f" --scale {self.front_ends}/{_FRONT_ENDS}"  # other options name the rest
         workers = "" if self.attached_to else f" --workers {self.workers}"
         seconds = f" --seconds {_shortest_decimal(self.seconds)}" if self.is_timed else ""
         where = f" --attach {shlex.quote(self.attached_to)}" if self.attached_to else ""
@@ -169,17 +168,17 @@ def make_plan(wish: StressOptions) -> Plan:
 
 
 def _front_ends(load: LoadName, scale: float, sessions: int = _FRONT_ENDS) -> int:
-    """How many there are, each with a session of its own."""
+    """Number of front ends, each with a session of its own."""
     return min(sessions, max(_MIN_FRONT_ENDS, round(_FRONT_ENDS * scale))) if load in _WITH_FRONT_ENDS else 0
 
 
 def _shortest_decimal(value: float) -> str:
-    """As short as it can be written without becoming another number."""
+    """The shortest text that reads back as the same number."""
     return f"{Decimal(repr(value)).normalize():f}"
 
 
 def _pace(wish: StressOptions, workers: int) -> tuple[float, float]:
-    """Requests a second, and how long each turn takes for the workers to be used as the load says."""
+    """Requests a second, and the mean turn at which the workers are as busy as the load says."""
     busy = _UTILISATION[wish.load] * workers
     shortest = busy / (_SHORTEST_TURN + _OVERHEAD)
     rate = wish.rate or round(min(shortest, _MAX_REQUESTS_PER_SECOND), 3)
@@ -198,7 +197,7 @@ def read_scale(text: str) -> float:
 
 
 def _truncated(value: object) -> str:
-    """Not all of its digits, where there are hundreds."""
+    """Cut off after some digits."""
     text = str(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 

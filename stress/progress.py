@@ -1,6 +1,6 @@
-"""What is shown while a run goes on: on a terminal a few lines that renew themselves, elsewhere a line now and then.
+"""Progress of a run: a live view on a terminal, elsewhere a line now and then.
 
-A promise that is broken is told as soon as it is judged: an hour later is late to end a run that has gone wrong.
+A broken promise is shown at once, so that a run that has gone wrong can be ended.
 """
 
 import os
@@ -26,15 +26,15 @@ _MIB = 1024 * 1024
 
 
 class PipeSafeConsole(Console):
-    """Where its file cannot be written any more, nothing is shown from then on, and the run goes on."""
+    """Shows nothing more once its file cannot be written; the run goes on."""
 
     def on_broken_pipe(self) -> None:
-        """Rich itself would end the process."""
+        """Override rich, which would end the process."""
         self._mute()
 
     @contextmanager
     def ignoring_errors(self) -> Iterator[None]:
-        """What is shown in the block may fail."""
+        """Go quiet if a write in the block fails."""
         try:
             yield
         except OSError:
@@ -42,12 +42,12 @@ class PipeSafeConsole(Console):
 
     def _mute(self) -> None:
         self.quiet = True
-        with suppress(OSError, ValueError), Path(os.devnull).open("wb") as null:  # what is left would fail at the exit
+        with suppress(OSError, ValueError), Path(os.devnull).open("wb") as null:  # buffered output would fail at exit
             os.dup2(null.fileno(), self.file.fileno())
 
 
 class LiveProgress:
-    """Shows a run on a console; its recorder calls ``notice`` with each fact."""
+    """Shows a run on a console."""
 
     def __init__(self, console: PipeSafeConsole) -> None:
         self._console = console
@@ -67,12 +67,12 @@ class LiveProgress:
         self._live = None
 
     def follow(self, recorder: RunRecorder) -> None:
-        """This is the run."""
+        """Show this run from now on."""
         self._recorder = recorder
         recorder.listeners.append(lambda _fact: self._on_fact())
 
     def print_status(self) -> None:
-        """Print a line about the run so far, for one that is ended early; nothing in its first second."""
+        """Print a line about a run that is ended early; nothing in its first second."""
         if self._recorder is not None and self._recorder.metrics.series:
             self._recorder.checker.finish()
             with self._console.ignoring_errors():

@@ -1,4 +1,4 @@
-"""Passes every fact to the checks, the metrics and a listener; keeps the clock of a run."""
+"""Passes every fact to the checks, the metrics and listeners; keeps the clock of a run."""
 
 import os
 import platform
@@ -16,7 +16,7 @@ from stress.shrink import shrink
 
 
 class RunRecorder:
-    """One run. ``listeners`` are told each fact as it comes; judged it is later."""
+    """One run. ``listeners`` get each fact at once; the checks follow later."""
 
     def __init__(self, plan: Plan, rules: CheckRules) -> None:
         self.plan = plan
@@ -48,7 +48,7 @@ class RunRecorder:
         self.metrics.finish()
 
     def result(self, *, log: str = "") -> StressResult:
-        """What came of it, once it is finished. ``log``: where the supervisor's log was left."""
+        """The result of a finished run. ``log``: path of the supervisor's log, if it was kept."""
         return StressResult(
             plan=self.plan,
             machine=_machine_facts(),
@@ -68,7 +68,7 @@ class RunRecorder:
         )
 
     def _violations(self) -> Iterator[ViolationReport]:
-        """The first of each invariant with the shortest history that shows it, which may take some seconds each."""
+        """The first of each invariant gets the shortest history that shows it, which may take some seconds each."""
         evidence = dict(self.checker.evidence)
         for violation in self.checker.violations:
             first = evidence.pop(violation.invariant, None)
@@ -77,7 +77,7 @@ class RunRecorder:
 
 
 def _machine_facts() -> dict[str, str | int | float]:
-    """What the figures depend on."""
+    """Facts of the machine that the figures depend on."""
     return {
         "cpus": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),

@@ -1,6 +1,6 @@
-"""Open requests by id, as facts, and the nonce of each request, by which a stray answer is recognised. Pure.
+"""Tracks open requests by id and records facts; the nonce of each request identifies stray answers. Pure.
 
-Every method is given the time.
+Methods get the time as ``t``.
 """
 
 import hashlib
@@ -29,24 +29,24 @@ _NONCE = re.compile(r"\bn(\d{7,10})x([0-9a-f]{8})\b")
 
 
 class NonceMatches(NamedTuple):
-    """``numbers`` of requests in the order in which their words stand there; ``strange``: words that none was given."""
+    """``numbers`` of requests in order of their nonces in a text; ``unknown``: nonces of no request."""
 
     numbers: tuple[int, ...]
     unknown: tuple[str, ...]
 
 
 class Nonces:
-    """The words of one run. They follow from its seed, so that none has to be remembered."""
+    """The nonces of one run, derived from its seed, so none has to be stored."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def word(self, number: int) -> str:
-        """The word of a request."""
+        """The nonce of a request."""
         return f"n{number:07}x{self._digest(number)}"
 
     def find(self, text: str) -> NonceMatches:
-        """Every such word in a text."""
+        """All nonces in a text."""
         found = [(int(match[1]), match[0]) for match in _NONCE.finditer(text)]
         numbers = tuple(number for number, word in found if word == self.word(number))
         return NonceMatches(numbers, tuple(word for number, word in found if word != self.word(number)))
@@ -64,9 +64,9 @@ _POOL_EVENTS = (
     "worker_exited",
 )
 EVENT_KINDS = ("run:start", "done", *_POOL_EVENTS)
-"""What is followed of the event stream."""
+"""Event types that are followed."""
 _UNKNOWN_RUN_CODE = "usage"
-"""The code with which the supervisor says that it knows no such run."""
+"""Error code for a run that the supervisor does not know."""
 
 
 class _EventError(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class _EventError(msgspec.Struct, frozen=True):
 
 
 class _EventData(msgspec.Struct, frozen=True):
-    """Of the events that are followed, whatever they are."""
+    """Fields of all followed events."""
 
     worker: str | None = None
     reason: str = ""
@@ -87,13 +87,13 @@ _decode = msgspec.json.Decoder(_EventData).decode
 
 
 class RequestTracker:
-    """``open``: the sessions of requests that have no outcome yet, by number; ``promised``: those accepted.
+    """``open``: sessions of requests without an outcome, by number; ``accepted_numbers``: those accepted.
 
-    ``bookmark``: the last event that was heard; None = there was none, and the position of the stream is unknown.
+    ``bookmark``: the last event received; None = none yet, so the position of the stream is unknown.
     """
 
     def __init__(self, nonces: Nonces, record: Callable[[Fact], None], *, prefix: str) -> None:
-        """``prefix``: what the ids of this run's requests begin with, which no other run's do."""
+        """``prefix``: of the ids of this run's requests, unique to it."""
         self.open: dict[int, str] = {}
         self.accepted_numbers: dict[int, None] = {}
         self.bookmark: int | None = None
@@ -102,11 +102,11 @@ class RequestTracker:
         self._prefix = f"{prefix}-"
 
     def run_id(self, number: int) -> str:
-        """The id, and idempotency key, of a request."""
+        """The id of a request, which is also its idempotency key."""
         return f"{self._prefix}{number}"
 
     def number_of(self, run_id: str) -> int | None:
-        """The request of that id; None = somebody else's."""
+        """The request of that id; None = of another client."""
         return int(run_id.removeprefix(self._prefix)) if run_id.startswith(self._prefix) else None
 
     def open_request(self, arrival: Arrival, timeout: float, t: float) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class RequestTracker:
         }
 
     def on_accepted(self, number: int, answer: dict[str, Any], t: float) -> None:
-        """The answer to ``agent``; the outcome may have been heard before it."""
+        """The answer to ``agent``; the outcome may have come before it."""
         if number in self.open:
             self.accepted_numbers[number] = None
         self._record(RequestAccepted(t=t, number=number, at=answer["accepted_at"]))
@@ -148,20 +148,20 @@ class RequestTracker:
         self._record(RequestRefused(t=t, number=number, code=error.code))
 
     def on_outcome(self, number: int, answer: dict[str, Any], t: float) -> None:
-        """The answer to ``agent.wait``. Its outcome closes nothing: the stream of events has to tell it too."""
+        """The answer to ``agent.wait``. It closes nothing: the event stream must report the outcome too."""
         is_live = answer.get("status") == "timeout"
         error = answer.get("error") or {}
         reason = "live" if is_live else answer.get("reason", "completed")
         self._record(OutcomeRemembered(t=t, number=number, reason=reason, code=error.get("code", "")))
 
     def on_unknown(self, number: int, error: ErrorBody, t: float) -> None:
-        """The error that answered ``agent.wait``; any other than this one says nothing of the request."""
+        """The error that answered ``agent.wait``; only this code says that the request is unknown."""
         if error.code == _UNKNOWN_RUN_CODE:
             self._close(number)
             self._record(RequestForgotten(t=t, number=number))
 
     def on_event(self, event: EventEnvelope, t: float) -> None:
-        """The next event of the stream, whatever the connection."""
+        """The next event of the stream, on any connection."""
         if self.bookmark is not None and event.seq <= self.bookmark:
             self._record(DirectViolation(t=t, what=f"event {event.seq} ({event.type}) came after {self.bookmark}"))
         self.bookmark = max(self.bookmark or 0, event.seq)

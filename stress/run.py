@@ -1,4 +1,4 @@
-"""One run from beginning to end: a supervisor, the load, the faults, the witness, and what is left of it all."""
+"""One run from beginning to end: supervisor, load, faults, sampler, and what is left at the end."""
 
 import os
 import shutil
@@ -44,18 +44,17 @@ from stress.transcripts import read_transcripts
 
 _DRAIN_SECONDS = 40.0
 _LAST_SECONDS = 5.0
-"""What one that has not answered by then is given for each further question, and its end."""
+"""Seconds for each further request to a supervisor that has not answered one, and for its end."""
 Show = Callable[[RunRecorder], None]
 
 
 async def drive_own(
     wish: StressOptions, *, show: Show = lambda _recorder: None, settings: str | None = None
 ) -> StressResult:
-    """Start a supervisor, drive it, end it. ``show`` is given the recorder before anything begins.
+    """Start a supervisor, drive it, end it. ``show`` gets the recorder before anything begins.
 
-    ``settings``: the text of another settings file than the plan's own. The folder is left where a promise was broken,
-    and nothing of one that is cancelled. Raises PoolError when the supervisor does not start; UsageError
-    for more workers than this machine's memory holds.
+    ``settings``: text of a settings file in place of the plan's own. The folder is kept if a promise was broken. Raises
+    PoolError if the supervisor does not start; UsageError for more workers than this machine's memory holds.
     """
     plan = make_plan(wish)
     if plan.workers > (fit := psutil.virtual_memory().total // WORKER_BYTES):
@@ -91,18 +90,18 @@ async def drive_own(
 async def drive_attached(wish: StressOptions, socket: Path, *, show: Show = lambda _recorder: None) -> StressResult:
     """Drive the supervisor that listens on ``socket``, with one profile: its default agent's default role.
 
-    Raises UsageError for a fault that would end it, or that needs settings of its own; NoSupervisor where there is
-    none, or it ends before the run does; RequestTimeout where it is stopped.
+    Raises UsageError for a fault that would end it, or that needs settings of its own; NoSupervisor if there is none,
+    or it ends before the run does; RequestTimeout if it is stopped.
     """
     if wish.workers is not None:
-        raise UsageError("--workers is for a supervisor of our own; one that runs already has its own pool.max")
+        raise UsageError("--workers cannot be used with --attach; that supervisor has its own pool.max")
     limits = await fetch_limits(socket)
     plan = make_plan(msgspec.structs.replace(wish, workers=limits.max))
     plan = msgspec.structs.replace(plan, roles=("default",), attached_to=str(socket))
     faults = faults_of(plan.faults)
     preparations = [fault.prepare(plan) for fault in faults]
     if any(preparation != FaultSetup() for preparation in preparations):
-        raise UsageError(f"{','.join(plan.faults)} need a supervisor of our own; leave --attach out")
+        raise UsageError(f"{','.join(plan.faults)} cannot be used with --attach; they need a supervisor of their own")
     recorder = RunRecorder(plan, check_rules(plan, faults, limits))
     show(recorder)
     target = AttachedTarget(socket, clock=recorder.clock, record=recorder.record)
@@ -112,7 +111,7 @@ async def drive_attached(wish: StressOptions, socket: Path, *, show: Show = lamb
 
 
 class _StressRun:
-    """What belongs to one run."""
+    """The parts of one run."""
 
     def __init__(
         self,
@@ -153,7 +152,7 @@ class _StressRun:
         recorder.listeners += [self._driver.on_fact, self._front_ends.on_fact]
 
     async def run(self, meet: Callable[[ReconnectingClient], Any]) -> None:
-        """Load, faults, and what the transcripts say. ``meet`` is given a connection before anything is asked."""
+        """Load, faults, and checks of the transcripts. ``meet`` gets a connection before the first request."""
         self._recorder.begin()
         async with self._connected():
             await meet(self._driver.request_client)
@@ -162,7 +161,7 @@ class _StressRun:
             await self._read_transcripts(owners, None)
 
     async def run_and_stop(self, target: OwnTarget) -> None:
-        """The same, then drain the pool and end the supervisor, and count what is left."""
+        """The same, then drain the pool, end the supervisor and count what is left."""
         self._recorder.begin()
         fds = open_files(target.supervisor or 0)
         async with self._connected():
@@ -183,9 +182,9 @@ class _StressRun:
             nursery.cancel_scope.cancel()
 
     def _session_key(self, session: str) -> str:
-        """Sessions of one run belong to it alone, also where the supervisor knows those of earlier runs.
+        """A session key of this run alone: an attached supervisor knows those of earlier runs.
 
-        A million requests have the names of some thousand sessions: each is kept once.
+        A million requests share some thousand sessions: each key is interned.
         """
         return sys.intern(f"{self._token}-{session}")
 
@@ -217,13 +216,13 @@ class _StressRun:
                     nursery.start_soon(fault.inject, stroke, self._target)
 
     async def _settle_faults(self) -> None:
-        """No more strokes; what came of the last ones may be known later than what came of the load."""
+        """Inject no more; consequences of the last faults may be known later than the outcomes of the load."""
         self._injecting.cancel()
         for fault in self._faults:
             await fault.settle()
 
     async def _request(self, method: str, params: dict[str, Any] | None = None) -> Any:
-        """Ask something at the end, when the supervisor may long be gone. Raises PoolError."""
+        """Call a method at the end, when the supervisor may have ended. Raises PoolError."""
         patience = self._answer_timeout
         with trio.move_on_after(patience):
             return await self._driver.request_client.request(method, params)
@@ -232,11 +231,11 @@ class _StressRun:
 
     @property
     def _answer_timeout(self) -> float:
-        """How long each answer at the end is waited for."""
+        """Seconds to wait for each answer at the end."""
         return min(ANSWER_SECONDS, _LAST_SECONDS) if self._is_unresponsive else ANSWER_SECONDS
 
     async def _transcript_owners(self) -> dict[str, str] | None:
-        """The session of each transcript; None = the supervisor does not say, for which it is blamed."""
+        """The session of each transcript; None = the supervisor does not answer, which is a violation."""
         try:
             views = await self._request("sessions.list")
         except PoolError as exc:
@@ -246,14 +245,14 @@ class _StressRun:
         return {view["transcript"]: view["key"] for view in mine if view.get("transcript")}
 
     async def _drain(self, fds_before: int | None) -> None:
-        """Drain the pool and see what the supervisor still has."""
+        """Drain the pool and count what the supervisor still has."""
         try:
             await self._request("drain", {"timeout": _DRAIN_SECONDS})
         except RequestTimeout as exc:
             self._recorder.record(DirectViolation(t=self._recorder.clock(), what=str(exc)))
             return
         except PoolError:
-            pass  # what was not drained is seen below
+            pass  # workers that are left are counted below
         process_tree = self._target.process_tree
         if process_tree is None:
             return

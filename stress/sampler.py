@@ -1,6 +1,6 @@
 """Samples a supervisor from outside while the load runs: its processes in ``/proc``, its status, delays of the machine.
 
-Workers are found by the mark in their environment.
+Workers are identified by the marker in their environment.
 """
 
 import os
@@ -47,7 +47,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def open_files(pid: int) -> int | None:
-    """How many files it has open; None = there is no such process, or it is not ours to look at."""
+    """Number of open files; None = no such process, or no permission."""
     try:
         return sum(1 for _ in (_PROC / str(pid) / "fd").iterdir())
     except OSError:
@@ -55,7 +55,7 @@ def open_files(pid: int) -> int | None:
 
 
 def run_queue_seconds(pid: int) -> float:
-    """How long its main thread has been ready to run and had no CPU, since it began; 0 = not known."""
+    """Seconds that its main thread was runnable without a CPU, since its start; 0 = unknown."""
     try:
         return int((_PROC / str(pid) / "task" / str(pid) / "schedstat").read_bytes().split()[1]) / 1e9
     except (OSError, IndexError):
@@ -63,17 +63,17 @@ def run_queue_seconds(pid: int) -> float:
 
 
 def marked_processes(instance: str) -> list[int]:
-    """Every live process that carries the marker of that supervisor, whatever its parent."""
+    """Every live process with the marker of that supervisor, whatever its parent."""
     return [pid for pid in all_pids() if _marker(pid).startswith(f"{instance}:") and _is_alive(pid)]
 
 
 def _marker(pid: int) -> str:
-    """``INSTANCE:WORKER``, empty without one. Does not wait for a process inside exec: the next scan sees it."""
+    """``INSTANCE:WORKER`` or empty. Does not wait for a process inside exec: the next scan sees it."""
     return marker_of(pid, until=0.0) or ""
 
 
 def signal_process(process: ObservedProcess, number: int) -> bool:
-    """Signal this very process, never one that has its pid now; whether it was there."""
+    """Signal this very process, never one that has reused its pid; whether it existed."""
     handle = ProcessRef(process.pid, process.started).open_pidfd()
     if handle is None:
         return False
@@ -87,7 +87,7 @@ def signal_process(process: ObservedProcess, number: int) -> bool:
 
 
 def find_supervisor(started: int) -> int:
-    """The supervisor among what was started: the process itself, or that which a wrapper has started in its turn."""
+    """The supervisor: the started process itself, or the one that a wrapper has started."""
     waiting = [started]
     while waiting:
         pid = waiting.pop(0)
@@ -102,9 +102,9 @@ def find_supervisor(started: int) -> int:
 
 
 class ProcessTree:
-    """One supervisor's children. What kind of child each is, is looked up once.
+    """One supervisor's children; the kind of each is looked up once.
 
-    ``instance``: what its workers are marked with; empty = unknown until the first one is seen.
+    ``instance``: the marker of its workers; empty = unknown until the first one is seen.
     """
 
     def __init__(self, supervisor: int, instance: str = "") -> None:
@@ -127,14 +127,14 @@ class ProcessTree:
         return ProcessScan(tuple(sorted(found, key=lambda each: (each.started, each.pid))), tuple(zombies))
 
     def leftovers(self) -> list[int]:
-        """What is left of it after its end: marked processes, and children that were no workers."""
+        """Processes left after its end: marked ones, and children that were no workers."""
         others = [pid for pid, started in self._others if _is_alive(pid, started)]
         return sorted({*others, *(marked_processes(self.instance) if self.instance else [])})
 
     def _worker_name(self, pid: int, stat: ProcessStat) -> str:
-        """The worker's name; empty = it is none, or has not become one yet: between fork and exec it is unknown.
+        """The worker's name; empty = it is no worker, or between fork and exec, where it is unknown.
 
-        What a worker has left behind carries its mark too, but only workers lead the session that they are in.
+        Leftovers of a worker carry its marker too, but only workers lead their session.
         """
         key = (pid, stat.start_time)
         name = self._names.get(key)
@@ -159,9 +159,9 @@ _MEASURE_SECONDS = 1.0
 _NAP_SECONDS = 0.02
 _STATUS_SECONDS = 1.0
 ANSWER_SECONDS = 60.0
-"""A supervisor that has not answered one question by then does not answer at all."""
+"""Seconds after which a supervisor is taken to be unresponsive."""
 _STATUS_SHARE = 0.02
-"""The supervisor is not to spend more of its time on our questions than this."""
+"""Share of the supervisor's time that status requests may take."""
 
 
 class _SampledPool(msgspec.Struct):
@@ -184,7 +184,7 @@ class _SampledStatus(msgspec.Struct):
 
 
 def read_status(document: Any, *, t: float, life: int, before: tuple[int, ...], after: tuple[int, ...]) -> StatusSample:
-    """Of a status document what is judged. Pure."""
+    """The checked part of a status document. Pure."""
     status = msgspec.convert(document, _SampledStatus)
     return StatusSample(
         t=t,
@@ -203,7 +203,7 @@ def read_status(document: Any, *, t: float, life: int, before: tuple[int, ...], 
 
 
 class SupervisorSampler:
-    """``record`` gets each fact; ``process_tree`` and ``life`` name the processes that are sampled now."""
+    """``record`` gets each fact; ``process_tree`` and ``life``: the supervisor that is sampled now."""
 
     def __init__(
         self,
@@ -223,13 +223,13 @@ class SupervisorSampler:
         self._measured = -_MEASURE_SECONDS
 
     async def watch_processes(self) -> None:
-        """Twenty times a second; told when something has changed, and once a second with the supervisor's size."""
+        """Scan twenty times a second; record changes, and once a second the supervisor's size."""
         while True:
             self.sample_processes()
             await trio.sleep(_SCAN_SECONDS)
 
     def sample_processes(self) -> None:
-        """Once."""
+        """Scan once."""
         process_tree = self._process_tree()
         if process_tree is None:
             self._last = None
@@ -247,7 +247,7 @@ class SupervisorSampler:
         )
 
     async def watch_status(self) -> None:
-        """Once a second, or as often as the supervisor can bear."""
+        """Sample status once a second, or less often if it takes long."""
         while True:
             asked = self._clock()
             life, before = self._life(), self._pids()
@@ -263,22 +263,22 @@ class SupervisorSampler:
             await trio.sleep(max(_STATUS_SECONDS, took / _STATUS_SHARE))
 
     async def watch_delays(self) -> None:
-        """Each second and at the end, by how much this machine makes things late.
+        """Record each second and at the end the machine's delay.
 
-        How much later than asked for this process goes on after a nap, at most; or how long the supervisor was ready to
-        run and had no CPU, where that is more.
+        It is the greatest overrun of our own sleeps, or the time that the supervisor was runnable without a CPU,
+        whichever is more.
         """
-        told, queued = self._clock(), self._run_queue_seconds()
+        reported, queued = self._clock(), self._run_queue_seconds()
         while True:
             worst, before = 0.0, queued
             try:
-                while self._clock() - told < _MEASURE_SECONDS:
+                while self._clock() - reported < _MEASURE_SECONDS:
                     began = self._clock()
                     await trio.sleep(_NAP_SECONDS)
                     worst = max(worst, self._clock() - began - _NAP_SECONDS)
             finally:
-                told, queued = self._clock(), self._run_queue_seconds()
-                self._record(MachineDelay(t=told, seconds=max(worst, queued - before)))
+                reported, queued = self._clock(), self._run_queue_seconds()
+                self._record(MachineDelay(t=reported, seconds=max(worst, queued - before)))
 
     def _run_queue_seconds(self) -> float:
         process_tree = self._process_tree()

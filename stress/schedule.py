@@ -1,4 +1,4 @@
-"""What a run will do, the rules of its checks, and the supervisor's settings, from plan and seed. Pure."""
+"""Requests and faults of a run, the rules of its checks, and the supervisor's settings, from plan and seed. Pure."""
 
 import itertools
 import math
@@ -20,22 +20,22 @@ _MAX_DELIVERY_DELAY = 2.0
 _MAX_GROWTH = 1.25
 _MIN_COMPLETED = 0.9
 _MIN_COMPLETED_BY_FAULT = {"F4": 0.7, "F5": 0.5, "F7": 0.7}
-"""Where nothing can be started for a while, what needs a worker fails; the end of a supervisor interrupts what runs."""
+"""While nothing can be started, requests that need a worker fail; the end of a supervisor interrupts turns."""
 _SHORT_RUN_SECONDS = 10.0
 _MIN_COMPLETED_SHORT_RUN = 0.1
-"""Where supervisors are ended one after the other in so short a time, more than half may be interrupted."""
+"""If supervisors are replaced within seconds, more than half of the requests may be interrupted."""
 _MIN_COMPLETED_OVERLOAD = 0.2
-"""Many turns begin so late that their time is up before they end: of 1.5 times the work some 40 % is served."""
+"""Many turns begin too late to end in time: of 1.5 times the capacity some 40 % is served."""
 _MAX_TIMED_OUT = 0.05
 
 
 def rng_of(seed: int, what: str) -> Random:
-    """A source of choices of its own for each part, so that one part's choices do not change another's."""
+    """An independent source of choices for each part."""
     return Random(f"{seed}/{what}")  # noqa: S311 - choices that can be repeated are the point
 
 
 def all_arrivals(plan: Plan, preparations: Sequence[FaultSetup]) -> Iterator[Arrival]:
-    """All requests, those to workers that misbehave among them, in order of time."""
+    """All requests, including those to faulty workers, in order of time."""
     found = arrivals(plan, rng_of(plan.seed, "load"))
     for number, preparation in enumerate(preparations):
         found = mix_in_faulty(found, preparation, rng_of(plan.seed, f"faulty {number}"), plan.workers)
@@ -43,7 +43,7 @@ def all_arrivals(plan: Plan, preparations: Sequence[FaultSetup]) -> Iterator[Arr
 
 
 def all_fault_events(plan: Plan, faults: Sequence[Fault]) -> list[tuple[Fault, FaultEvent]]:
-    """Everything that will be done to the pool, in order of time."""
+    """The events of all faults in order of time."""
     schedules = (
         [(fault, stroke) for stroke in fault.schedule(plan, rng_of(plan.seed, fault.name))] for fault in faults
     )
@@ -51,7 +51,7 @@ def all_fault_events(plan: Plan, faults: Sequence[Fault]) -> list[tuple[Fault, F
 
 
 def check_rules(plan: Plan, faults: Sequence[Fault], limits: PoolLimits) -> CheckRules:
-    """What a pool of these limits has promised for this plan."""
+    """The promises of a pool with these limits for this plan."""
     return CheckRules(
         max_workers=limits.max,
         spawn_burst=limits.spawn_burst,
@@ -71,7 +71,7 @@ def check_rules(plan: Plan, faults: Sequence[Fault], limits: PoolLimits) -> Chec
 
 
 def _min_completed(plan: Plan, faults: Sequence[Fault]) -> float:
-    """The share of all requests that has to be completed."""
+    """The share of requests that must be completed."""
     least = [_MIN_COMPLETED_OVERLOAD if plan.load == "L2" else _MIN_COMPLETED]
     least += [_MIN_COMPLETED_BY_FAULT.get(fault.name, _MIN_COMPLETED) for fault in faults]
     if plan.longest - plan.calm < _SHORT_RUN_SECONDS and any(fault.name == "F5" for fault in faults):
@@ -85,11 +85,11 @@ SPAWN_RATE = 4.0
 """The default: a start costs a quarter of a second of a CPU, and where profiles take turns, starts are many."""
 BACKOFF_MAX = 2.0
 WORKER_BYTES = 64 * 1024 * 1024
-"""What a worker is taken to need."""
+"""Assumed memory of a worker."""
 
 
 def settings_text(plan: Plan, preparations: Iterable[FaultSetup]) -> str:
-    """The whole file: roles that differ in their prompt, room for every request, health checks that notice soon."""
+    """The settings file: roles with different prompts, room for every request, fast health checks."""
     table: dict[str, Any] = {
         "pool": {
             "min": 1,
@@ -111,7 +111,7 @@ def settings_text(plan: Plan, preparations: Iterable[FaultSetup]) -> str:
         "gateway": {
             "runs": max(100_000, 2 * plan.sessions),
             "outcomes": 100_000,
-            # none is to be summed up: each has to be told
+            # no message may be summarised: each request needs its own outcome
             "queue": {"pending": max(10_000, plan.requests), "cap": plan.requests},
             "dedupe": {"window": 0},
         },

@@ -1,4 +1,4 @@
-"""The shortest history that still shows a broken promise: delta debugging, with the judge as the oracle. Pure."""
+"""The shortest history that still shows a broken promise: delta debugging with the check as the oracle. Pure."""
 
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
@@ -7,18 +7,18 @@ from stress.checker import CheckRules, Evidence, reproduces
 from stress.facts import Fact, RequestAsked
 
 _MAX_CHECKED = 2_000_000
-"""Facts that are judged again for one broken promise, some seconds' worth; the best found until then is taken."""
+"""Facts that are checked again for one violation, some seconds' worth; the best history found so far is used."""
 
 
 def shrink(
     evidence: Evidence, rules: CheckRules, *, likely: Sequence[Fact] = (), budget: int = _MAX_CHECKED
 ) -> list[Fact]:
-    """Of the facts before a broken promise those without any of which it would not be seen.
+    """The facts before a violation that are all needed to show it.
 
-    The same promise has to break in the same way, about the same requests and workers, at the same moment; and a
-    request that is left in is left in from its beginning on. ``likely``: facts that may do on their own, tried first.
-    Where ``budget`` judged facts do not lead to the end there are more than needed; empty where not even all of them
-    show it, because it began before what was kept.
+    The same promise must break in the same way, about the same requests and workers, at the same time; a request is
+    kept from its beginning or not at all. ``likely``: facts that may suffice, tried first. If ``budget`` checked facts
+    do not complete the search there are more than needed; empty if even all of them do not show it, because it began
+    before the first fact kept.
     """
     search = _Shrinker(evidence, rules, budget)
     kept: Sequence[Fact] = evidence.facts
@@ -32,7 +32,7 @@ def shrink(
 
 
 class _Shrinker:
-    """The histories that are tried for one broken promise, and how much may still be tried."""
+    """The search for one violation, and its remaining budget."""
 
     def __init__(self, evidence: Evidence, rules: CheckRules, budget: int) -> None:
         self._evidence = evidence
@@ -41,12 +41,12 @@ class _Shrinker:
         self._asked = {fact.number for fact in evidence.facts if isinstance(fact, RequestAsked)}
 
     def reproduces(self, facts: Sequence[Fact]) -> bool:
-        """Whether these facts show it."""
+        """Whether these facts show the violation."""
         self._budget -= len(facts)
         return reproduces(facts, self._rules, self._evidence) and self._is_self_contained(facts)
 
     def shortened(self, facts: Sequence[Fact], key: Callable[[int, Fact], Hashable]) -> Sequence[Fact]:
-        """The facts without the groups, by ``key``, that are not needed: ever smaller runs of groups are left out."""
+        """Leave out ever smaller runs of groups of facts (by ``key``) that are not needed."""
         groups = _grouped(facts, key)
         size = max(1, len(groups) // 2)
         while True:
@@ -57,7 +57,7 @@ class _Shrinker:
             size = max(1, min(size, len(groups)) // 2)
 
     def _sweep(self, facts: Sequence[Fact], groups: list[list[int]], size: int) -> list[list[int]]:
-        """Go over the groups once, from the end, and leave out each run of ``size`` of them that is not needed."""
+        """One pass from the end, which leaves out each run of ``size`` groups that is not needed."""
         for first in range((len(groups) - 1) // size * size, -1, -size):
             if self._budget <= 0:
                 break
@@ -67,7 +67,7 @@ class _Shrinker:
         return groups
 
     def _is_self_contained(self, facts: Sequence[Fact]) -> bool:
-        """No request is heard of that was asked before, but not here: that would be another story."""
+        """Whether every request in the facts is there from its beginning, as in the evidence."""
         begun: set[int] = set()
         for fact in facts:
             if isinstance(fact, RequestAsked):
@@ -89,7 +89,7 @@ def _kind(_index: int, fact: Fact) -> Hashable:
 
 
 def _subject(index: int, fact: Fact) -> Hashable:
-    """A request with all that was seen of it; else a fact by itself."""
+    """All facts of one request; else a single fact."""
     number = getattr(fact, "number", None)
     return ("fact", index) if number is None else ("request", number)
 

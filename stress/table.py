@@ -1,4 +1,4 @@
-"""What a run came to, as tables for a terminal."""
+"""The result of a run as tables for a terminal."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _SHOWN_FACTS = 20
 
 
 def show_result(result: StressResult, console: Console) -> None:
-    """Print it: figures, verdicts, and where a promise was broken what was seen, and the command that does it again."""
+    """Print figures, verdicts, the facts of each broken promise, and the command that repeats the run."""
     console.print(Group(*_parts(result)))
 
 
@@ -28,9 +28,7 @@ def _parts(result: StressResult) -> Iterator[RenderableType]:
         yield from _violation_lines(violation)
     yield Text()
     if result.all_kept and result.is_empty:
-        yield Text(
-            "Not one request was completed, so nothing is said of any promise. The same choices again:", "bold red"
-        )
+        yield Text("No request was completed, so no promise was proven. To repeat it:", "bold red")
         yield Text(f"  {result.plan.command}")
         return
     if result.all_kept:
@@ -41,10 +39,10 @@ def _parts(result: StressResult) -> Iterator[RenderableType]:
         )
         return
     broken = sum(verdict.broken for verdict in result.verdicts)
-    yield Text(f"Promises broken: {broken:,}. The same choices again:", "bold red")
+    yield Text(f"Promises broken: {broken:,}. To repeat it:", "bold red")
     yield Text(f"  {result.plan.command}")
     if result.log:
-        yield Text(f"What the supervisor left: {result.log}", "dim")
+        yield Text(f"The supervisor's log: {result.log}", "dim")
 
 
 def _metrics_table(result: StressResult) -> Table:
@@ -72,7 +70,7 @@ def _faults(result: StressResult) -> Iterator[str]:
     for name, count in sorted(Counter(f"{fault.fault} {fault.action}" for fault in result.faults).items()):
         yield f"{count:,} {name}"
     if result.faulty:
-        yield f"{result.faulty:,} requests to workers that misbehave"
+        yield f"{result.faulty:,} requests to faulty workers"
 
 
 def _latencies(latencies: LatencyQuantiles) -> str:
@@ -81,8 +79,8 @@ def _latencies(latencies: LatencyQuantiles) -> str:
 
 def _verdicts(verdicts: tuple[InvariantVerdict, ...]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("", "promise", "looked at", "broken"):
-        table.add_column(name, justify="right" if name in ("looked at", "broken") else "left")
+    for name in ("", "promise", "checked", "broken"):
+        table.add_column(name, justify="right" if name in ("checked", "broken") else "left")
     for verdict in verdicts:
         mark, style = ("✗", "bold red") if verdict.broken else ("✓", "green") if verdict.checked else ("-", "dim")
         title = f"{verdict.title} ({verdict.note})" if verdict.note else verdict.title

@@ -1,4 +1,4 @@
-"""Reads the transcripts that a run has left: where each request's prompt stands, and how often."""
+"""Reads the transcripts of a run: where each request's prompt stands, and how often."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -26,10 +26,10 @@ _decode = msgspec.json.Decoder(_TranscriptLine).decode
 def read_transcripts(
     folder: Path | None, owners: Mapping[str, str], sessions: Mapping[int, str], nonces: Nonces, t: float
 ) -> Iterator[PromptOccurrences]:
-    """What stands where; reads files. ``owners``: path of a transcript to its session; ``sessions``: of each request.
+    """Read the files. ``owners``: path of a transcript to its session; ``sessions``: of each request.
 
-    ``folder``: where all transcripts are this run's; there a file without an owner, as one that was set aside, is its
-    first prompt's session's. None: only the owners' files are read.
+    ``folder``: all transcripts in it are this run's; a file without an owner, such as one set aside, belongs to the
+    session of its first prompt. None: only the owners' files are read.
     """
     own, foreign = Counter[int](), Counter[int]()
     paths = [Path(path) for path in owners] if folder is None else sorted(folder.rglob("*.jsonl"))
@@ -43,7 +43,7 @@ def read_transcripts(
 
 
 def _prompts(path: Path, nonces: Nonces) -> Iterator[int]:
-    """The requests whose prompts stand in a file; one that was cut off by a kill has a last line that is none."""
+    """The requests whose prompts stand in a file; the last line may be cut off by a kill."""
     with path.open("rb") as lines:
         for line in lines:
             if b'"user"' not in line or not line.endswith(b"\n"):
@@ -54,6 +54,6 @@ def _prompts(path: Path, nonces: Nonces) -> Iterator[int]:
 
 
 def _text_of(content: Any) -> str:
-    """The text of a message, however its parts are put; as it is, for an escape before a word would hide it."""
+    """The text of a message, of one or several parts, unescaped: an escape before a nonce would hide it."""
     parts = content if isinstance(content, list) else [content]
     return "\n".join(str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in parts)

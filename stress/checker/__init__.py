@@ -16,14 +16,14 @@ from stress.outcome import INVARIANTS, InvariantVerdict, ViolationReport
 __all__ = ["TIMED_OUT", "Backlog", "CheckRules", "Checker", "Evidence", "in_due_time", "judge", "quantile", "shows"]
 
 _DELAY_REPORT_SECONDS = 5.0
-"""What holds a process up is told of when it is over, at most a second later: so long it may last to be reckoned with.
+"""Checks wait for this time: a delay of the machine is reported only at its end, up to a second later.
 
-A check at once would blame the pool for a delay that the machine reports a moment later.
+An immediate check would blame the pool for it.
 """
 
 
 class FactBuffer:
-    """``book`` gets delays as soon as they are known; the checks give it all else."""
+    """Holds facts back until delays of the machine at their time are known; ``state`` gets delays at once."""
 
     def __init__(self, book: ObservedState) -> None:
         self._state = book
@@ -33,14 +33,14 @@ class FactBuffer:
         return iter(self._waiting)
 
     def add(self, fact: Fact) -> Iterator[Fact]:
-        """The next fact waits; those that may be judged now, each to be taken into the book before the next."""
+        """Queue the next fact; yields those that may be checked now. The caller applies each before the next."""
         self._waiting.append(fact)
         if isinstance(fact, MachineDelay):
             self._state.add_delay(fact)
             yield from self._release_until(fact.t - _DELAY_REPORT_SECONDS)
 
     def drain(self) -> Iterator[Fact]:
-        """Those that wait, when no more come."""
+        """The facts that still wait, when no more come."""
         yield from self._release_until(math.inf)
 
     def _release_until(self, t: float) -> Iterator[Fact]:
@@ -51,7 +51,7 @@ class FactBuffer:
 
 
 def in_check_order(facts: Iterable[Fact], book: ObservedState) -> Iterator[Fact]:
-    """All of a history, each when it may be judged."""
+    """All facts of a history, each when it may be checked."""
     backlog = FactBuffer(book)
     for fact in facts:
         yield from backlog.add(fact)
@@ -64,14 +64,14 @@ _CHECKS: tuple[type[InvariantCheck], ...] = (
 )
 _MAX_FACTS = 100_000
 _MAX_VIOLATIONS = 5
-"""Of each invariant; the others are counted."""
+"""For each invariant; further ones are only counted."""
 _HISTORY_FACTS = 200
 _CONTEXT_SECONDS = 30.0
-"""Faults so many seconds before belong to the history of a broken promise."""
+"""Seconds before a violation from which faults belong to its history."""
 
 
 class Evidence(NamedTuple):
-    """What a judge said of that moment; ``facts`` are those that were kept of what was seen until it was said."""
+    """A violation found at ``t``, and the facts that were kept up to then."""
 
     invariant: str
     t: float
@@ -80,10 +80,10 @@ class Evidence(NamedTuple):
 
 
 class Checker:
-    """Shows every fact to every judge, when it is known how late the machine was then.
+    """Passes every fact to every check, once the machine's delay at that time is known.
 
-    ``violations`` are the first of each invariant, ``evidence`` has the very first of each. ``harms`` counts what
-    became of requests that must not.
+    ``violations``: the first ones of each invariant; ``evidence``: the very first of each. ``harms``: number of
+    requests that were lost, duplicated or mixed up.
     """
 
     def __init__(self, rules: CheckRules) -> None:
@@ -97,12 +97,12 @@ class Checker:
         self._facts: deque[Fact] = deque(maxlen=_MAX_FACTS)
 
     def observe(self, fact: Fact) -> None:
-        """Take the next fact in, and judge what has waited for it."""
+        """Take the next fact, and check those that have waited for it."""
         for each in self._buffer.add(fact):
             self._check(each)
 
     def finish(self) -> None:
-        """No more facts come: judge all that still wait."""
+        """No more facts come: check all that still wait."""
         for each in self._buffer.drain():
             self._check(each)
 
@@ -114,7 +114,7 @@ class Checker:
         self._state.apply(fact)
 
     def verdicts(self) -> tuple[InvariantVerdict, ...]:
-        """About every invariant, in their order."""
+        """One for each invariant, in order."""
         return tuple(
             InvariantVerdict(
                 invariant=each.invariant,
@@ -131,14 +131,14 @@ class Checker:
         if blame.harm:
             self.harms[blame.harm] += 1
         if invariant not in self.evidence:
-            delays = (fact for fact in self._buffer if isinstance(fact, MachineDelay))  # of the rest it was not aware
+            delays = (fact for fact in self._buffer if isinstance(fact, MachineDelay))  # the check knew no other
             self.evidence[invariant] = Evidence(invariant, t, blame, (*self._facts, *delays))
         if self.broken[invariant] <= _MAX_VIOLATIONS:
             history = tuple(self._history(t, blame))
             self.violations.append(ViolationReport(invariant=invariant, t=t, what=blame.what, history=history))
 
     def _history(self, t: float, blame: Violation) -> list[Fact]:
-        """What was seen of those whom it is about, and the faults and lives before it."""
+        """Facts about the requests, sessions, workers and pids concerned, and recent faults and supervisor lives."""
         sessions = {self._state.sessions.get(number) for number in blame.numbers} - {None}
         about = _ViolationScope(blame, sessions)
         found = [fact for fact in self._facts if about.concerns(fact) or _is_near(fact, t)]
@@ -146,7 +146,7 @@ class Checker:
 
 
 class _ViolationScope:
-    """Whom a blame is about."""
+    """The requests, sessions, worker and pids that a violation concerns."""
 
     def __init__(self, blame: Violation, sessions: Iterable[str | None]) -> None:
         self._numbers = frozenset(blame.numbers)
@@ -168,7 +168,7 @@ def _is_near(fact: Fact, t: float) -> bool:
 
 
 def check_history(facts: Iterable[Fact], rules: CheckRules) -> list[ViolationReport]:
-    """What is wrong with a history, from the beginning."""
+    """Check a whole history."""
     checker = Checker(rules)
     for fact in facts:
         checker.observe(fact)
@@ -177,7 +177,7 @@ def check_history(facts: Iterable[Fact], rules: CheckRules) -> list[ViolationRep
 
 
 def reproduces(facts: Iterable[Fact], rules: CheckRules, evidence: Evidence) -> bool:
-    """Whether the judge says the very same of this history, at the same moment."""
+    """Whether the check finds the very same violation in this history, at the same time."""
     (kind,) = (each for each in _CHECKS if each.invariant == evidence.invariant)
     judging, book = kind(rules), ObservedState()
     for fact in in_check_order(facts, book):

@@ -31,21 +31,21 @@ from stress.facts import (
 )
 
 _MAX_ENDED = 20_000
-"""Requests that have ended are forgotten when there are more of them, but for their session."""
+"""Ended requests beyond this number are dropped; only their session is kept."""
 _DELAY_WINDOW = 3.0
 _DELAY_PERIOD = 1.0
-"""Of so many seconds, and its own length before them, a delay is told."""
+"""Seconds that one delay report covers, in addition to the delay itself."""
 _MAX_FAULTS = 1000
 _CLOCK_SLACK = 5.0
-"""A clock is right again so many seconds after it was to be, at most, and this machine's lateness."""
+"""Seconds after the planned end of a clock fault, plus the machine's delay, by which the clock is right again."""
 _REPLAY_SECONDS = 5.0
-"""For so long after a supervisor's beginning events of the one before may be heard, as its bindings."""
+"""Seconds after a supervisor's start in which events of the one before, such as bindings, may still arrive."""
 CLOCK = "clock"
-"""What the actions of a fault begin with that sets the supervisor's wall clock."""
+"""Prefix of the fault actions that set the supervisor's wall clock."""
 
 
 class ObservedRequest:
-    """One request. Times are ``t`` of the facts, None = not yet; those in ``_value_at`` on the supervisor's clock."""
+    """One request. Times are ``t`` of the facts, None = not yet; those that end in ``_at``: the supervisor's clock."""
 
     __slots__ = (
         "accepted",
@@ -80,11 +80,11 @@ class ObservedRequest:
 
 
 class ObservedSession:
-    """One session: its open requests, its worker, its last request that was answered, how many turns began since.
+    """One session: open requests, worker, the last request that was answered, turns begun since.
 
-    ``last_worker``: the one that has its transcript, or had it last; ``bound``: since when it had it. Until
-    ``hit_until`` something was done to a worker of the session; at ``whole`` its transcript was certainly whole, since
-    it was read, or began, later, and a turn was completed.
+    ``last_worker``: has the transcript, or had it last; ``bound``: when it got it. ``hit_until``: end of the last fault
+    in a worker of the session. ``whole``: the latest time at which the transcript was certainly intact, because it was
+    read or created later and a turn was completed.
     """
 
     __slots__ = ("answered", "begun_since", "bound", "hit_until", "last_worker", "open", "whole", "worker")
@@ -101,24 +101,24 @@ class ObservedSession:
 
 
 class ObservedState:
-    """``entries`` has the open requests and the latest ended ones, ``sessions`` the session of every request."""
+    """``requests``: the open and the latest ended ones; ``sessions``: the session of every request, by number."""
 
     def __init__(self) -> None:
         self.requests: OrderedDict[int, ObservedRequest] = OrderedDict()
         self.sessions: dict[int, str] = {}
         self.session_states: dict[str, ObservedSession] = {}
         self.running: dict[str, set[int]] = {}
-        """By worker: the requests whose turns it runs."""
+        """By worker: requests whose turns it runs."""
         self.spawned_at: dict[str, float] = {}
-        """By worker of this life: when it was started."""
+        """By worker of this life: start time."""
         self.faults: list[FaultInjected] = []
         """The latest ones, in order."""
         self._session_on: dict[str, str] = {}
-        """By worker: the session that it had last."""
+        """By worker: its last session."""
         self._faults_on: dict[str, list[FaultInjected]] = {}
         self._longest_fault = 0.0
         self._all_faulted_until = -math.inf
-        """Until when something was done to all workers."""
+        """End of the last fault of all workers."""
         self._now = self._reached = 0.0
         self._supervisor_ended_at = -math.inf
         self.life = 0
@@ -128,51 +128,51 @@ class ObservedState:
         self._delays: list[MachineDelay] = []
 
     def delay(self) -> float:
-        """How late this machine was at the time that is being judged, or of late, in seconds."""
+        """The machine's delay in seconds at, or shortly before, the time that is checked."""
         known = (each.seconds for each in self._delays if each.t - each.seconds - _DELAY_PERIOD <= self._reached)
         return max(known, default=0.0)
 
     def add_delay(self, delay: MachineDelay) -> None:
-        """What is judged from now on may have been late by so much."""
+        """Tolerate this delay from now on."""
         self._delays.append(delay)
 
     def advance_to(self, t: float) -> None:
-        """The next fact, which is of that time, is about to be judged."""
+        """The next fact, of time ``t``, is about to be checked."""
         self._reached = t
         self._delays = [delay for delay in self._delays if delay.t > t - _DELAY_WINDOW]
 
     def session(self, session: str) -> ObservedSession:
-        """The session; a new one where it was never heard of."""
+        """The session, created if unknown."""
         talk = self.session_states.get(session)
         if talk is None:
             talk = self.session_states[session] = ObservedSession(self._now)
         return talk
 
     def faults_since(self, t: float) -> Iterable[FaultInjected]:
-        """Those injected after ``t``, or still going on then."""
+        """Faults injected after ``t`` or still active then."""
         recent = itertools.takewhile(lambda fault: fault.t + self._longest_fault >= t, reversed(self.faults))
         return (fault for fault in recent if fault.t + fault.seconds >= t)
 
     def faults_on(self, worker: str) -> Sequence[FaultInjected]:
-        """The latest ones that were done to that worker of this life, in order, or to all: ``ALL_WORKERS``."""
+        """The latest faults of that worker of this life, or of ``ALL_WORKERS``, in order."""
         return self._faults_on.get(worker, ())
 
     def is_disturbed_since(self, t: float) -> bool:
-        """Whether requests may have felt a fault since ``t``, or a further supervisor has begun its life."""
+        """Whether requests may have been affected by a fault, or a supervisor was replaced, since ``t``."""
         has_new_life = self.life > 1 and self.supervisor_started_at >= t
         return has_new_life or any(fault.hurts for fault in self.faults_since(t))
 
     def may_be_damaged(self, session: str) -> bool:
-        """Whether a fault may have damaged the session's transcript, however long ago: it fails when it is read."""
+        """Whether a fault, however old, may have damaged the session's transcript: reading it fails only later."""
         talk = self.session(session)
         return max(talk.hit_until, self._all_faulted_until) + self.delay() >= talk.whole
 
     def clock_was_set_since(self, t: float) -> bool:
-        """Whether somebody has set the supervisor's wall clock, so that its times from before say nothing now."""
+        """Whether a fault has set the supervisor's wall clock, which makes its earlier times meaningless."""
         return any(fault.action.startswith(CLOCK) for fault in self.faults_since(t - _CLOCK_SLACK - self.delay()))
 
     def apply(self, fact: Fact) -> None:
-        """Take the next fact in."""
+        """Apply the next fact."""
         self._now = fact.t
         match fact:
             case (
@@ -209,7 +209,7 @@ class ObservedState:
         self._longest_fault = max(self._longest_fault, fact.seconds)
 
     def _index_faults(self) -> None:
-        """By worker. Workers of each life have the names of those of the life before, and none of their faults."""
+        """Index faults by worker: each life reuses the names of the one before, but not its faults."""
         self._faults_on = {}
         for fault in self.faults:
             if fault.worker == ALL_WORKERS or fault.t >= self._supervisor_ended_at:
@@ -279,7 +279,7 @@ class ObservedState:
                 talk.worker = talk.last_worker = fact.worker
                 talk.bound = fact.t
                 if any(fault.hurts for fault in self.faults_on(fact.worker)):
-                    talk.hit_until = max(talk.hit_until, fact.t)  # whatever was done to it may end it yet
+                    talk.hit_until = max(talk.hit_until, fact.t)  # the fault may still end it
                 self._session_on[fact.worker] = fact.session
                 for number in talk.open:
                     self.requests[number].waits = False
@@ -294,14 +294,14 @@ class ObservedState:
                 pass
 
     def _on_supervisor_started(self, fact: SupervisorStarted) -> None:
-        self._clear_workers()  # whom late events have named
+        self._clear_workers()  # late events may have named some
         if fact.life > 1:
             self._all_faulted_until = max(self._all_faulted_until, fact.t + _REPLAY_SECONDS)
         self.life, self.supervisor_started_at, self.is_alive = fact.life, fact.t, True
         self._index_faults()
 
     def _on_supervisor_ended(self, t: float) -> None:
-        """As a fault that is done to all workers, who are gone."""
+        """Treat the end as a fault of all workers, which are gone."""
         self.is_alive = False
         self._supervisor_ended_at = t
         self._all_faulted_until = max(self._all_faulted_until, t)
@@ -318,19 +318,18 @@ class ObservedState:
 
 
 Harm = Literal["lost", "duplicated", "foreign"]
-"""What became of a request that must not: no outcome, more than one, words of another session."""
+"""Harm to a request: no outcome, more than one, words of another session."""
 
 
 class CheckRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pool has promised, in numbers: limits of its settings, seconds, bytes; and what its faults explain.
+    """The promises in numbers (limits of the pool's settings, seconds, bytes), and the errors that faults explain.
 
-    ``overload``: codes that requests may end with at any time, since more is asked than can be done; ``explains``:
-    those that they may end with when a fault was injected meanwhile, or not long before. Of all requests at least
-    the share ``min_completed`` must be completed, and without overload at most ``max_timed_out`` may time out. Between
-    ``ramp`` and ``calm`` seconds the load was full and there was no fault. ``compares_waits``: whether waiting times
-    under faults can be compared with those before (enough workers, no overload). ``max_delivery_delay``: seconds until
-    a front end receives an outcome although others read slowly. ``rss_growth``: how many times its size after the
-    warm-up the supervisor may grow to; 0 = not judged.
+    ``overload``: codes that requests may end with at any time under overload; ``explains``: codes allowed during and
+    shortly after a fault. At least the share ``min_completed`` of all requests must be completed; without overload at
+    most the share ``max_timed_out`` may time out. Between ``ramp`` and ``calm`` seconds the load was full and without
+    faults. ``compares_waits``: whether waiting times under faults can be compared with earlier ones (enough workers, no
+    overload). ``max_delivery_delay``: seconds until a front end receives an outcome although others read slowly.
+    ``rss_growth``: allowed growth factor of the supervisor after the warm-up; 0 = not checked.
     """
 
     max_workers: int
@@ -356,7 +355,7 @@ class CheckRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Violation(NamedTuple):
-    """A broken promise: in a sentence, which requests, workers (by name) and pids it is about, and the harm done."""
+    """A broken promise: sentence, requests, worker (by name) and pids concerned, harm done."""
 
     what: str
     numbers: tuple[int, ...] = ()
@@ -366,7 +365,7 @@ class Violation(NamedTuple):
 
 
 class InvariantCheck(ABC):
-    """Judges one invariant. ``checked``: how often it could have been found broken; ``note``: what limits it."""
+    """Checks one invariant. ``checked``: number of checks made; ``note``: what limits the judgement."""
 
     invariant: ClassVar[str]
 
@@ -377,4 +376,4 @@ class InvariantCheck(ABC):
 
     @abstractmethod
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
-        """What is wrong, judging by this fact and by the book as it was before it."""
+        """Yield the violations that this fact shows, given the state before it."""

@@ -20,20 +20,20 @@ from stress.facts import (
 
 TIMED_OUT = frozenset({"acquire_timeout", "request_timeout"})
 _AFTERMATH_SECONDS = 60.0
-"""What was held up by a fault may be felt by requests that are asked so much later."""
+"""Seconds after a fault in which new requests may still be affected by what it held up."""
 _MAX_EXCUSED_SHARE = 0.5
-"""Of a machine on which more than half is late nothing can be said, and nothing good is said of its pool."""
+"""Share of requests that a busy machine may excuse; beyond it the run is no evidence, and fails."""
 _MIN_REQUESTS = 40
-"""Of fewer requests no share is judged."""
+"""Below this number of requests no share is checked."""
 _BUSY_SECONDS = 0.5
-"""Where the machine makes things so late it may be why a request waited in vain; full load alone makes half of it."""
+"""Delay of the machine in seconds that excuses a request that timed out; full load alone causes half of it."""
 
 _SHOWN_BEFORE = 3
-"""How many earlier prompts of its session the scripted model repeats."""
+"""Number of earlier prompts of its session that the scripted model repeats."""
 
 
 class SingleOutcome(InvariantCheck):
-    """I1: none lost, none told twice, nothing sent again; failures are explained by the faults, and are not most."""
+    """I1: none lost, none reported twice, none sent again; faults explain failures, which are a minority."""
 
     invariant = "I1"
 
@@ -41,11 +41,11 @@ class SingleOutcome(InvariantCheck):
         super().__init__(rules)
         self._remembered: dict[int, OutcomeRemembered] = {}
         self._completed = bytearray()
-        """By number, for more requests than the book keeps."""
+        """By number, for more requests than the state keeps."""
         self._ended = self._completed_count = self._timed_out = self._excused = 0
 
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
-        """Judge acceptance, start, outcome, and what is asked for later."""
+        """Check acceptance, start, outcome and later lookups."""
         match fact:
             case RequestAccepted() | RequestStarted() | RequestAnswered() | RequestRefused():
                 yield from self._check_step(fact, book.requests.get(fact.number), book)
@@ -138,8 +138,8 @@ class SingleOutcome(InvariantCheck):
     def _compare_lookup(self, fact: OutcomeRemembered, reason: str, code: str) -> Iterator[Violation]:
         self.checked += 1
         if (fact.reason, fact.code) != (reason, code):
-            told, remembered = f"{reason} {code}", f"{fact.reason} {fact.code}"
-            yield Violation(f"request {fact.number} ended {told} and is remembered as {remembered}", (fact.number,))
+            ended, remembered = f"{reason} {code}", f"{fact.reason} {fact.code}"
+            yield Violation(f"request {fact.number} ended {ended} and is remembered as {remembered}", (fact.number,))
 
     def _check_shares(self) -> Iterator[Violation]:
         """Faults may explain each failure, but not that most fail."""
@@ -147,7 +147,7 @@ class SingleOutcome(InvariantCheck):
             return
         self.checked += 1
         if self._excused:
-            self.note = f"{self._excused} waited in vain on a busy machine, for which nobody is blamed"
+            self.note = f"{self._excused} timed out on a busy machine and are excused"
         if self._timed_out > self.rules.max_timed_out * self._ended:
             yield Violation(f"{self._timed_out} of {self._ended} requests waited in vain until their time was up")
         if self._excused > _MAX_EXCUSED_SHARE * self._ended:
@@ -167,12 +167,12 @@ class SingleOutcome(InvariantCheck):
 
 
 class SessionIsolation(InvariantCheck):
-    """I2: an answer has the words of its own request and session, and no other's; the session knows its past."""
+    """I2: an answer has the words of its own request and session only; the session keeps its history."""
 
     invariant = "I2"
 
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
-        """Judge what answers and transcripts say."""
+        """Check answers and transcripts."""
         if isinstance(fact, PromptOccurrences) and fact.foreign:
             what = f"the prompt of request {fact.number} stands in another session's transcript"
             yield Violation(what, (fact.number,), harm="foreign")
@@ -188,7 +188,7 @@ class SessionIsolation(InvariantCheck):
             what = f"the answer to request {fact.number} has words of {foreign}"
             yield Violation(what, (*number, *foreign), harm="foreign")
         if fact.strange:
-            what = f"the answer to request {fact.number} has words that nobody said: {fact.strange}"
+            what = f"the answer to request {fact.number} has words of no request: {fact.strange}"
             yield Violation(what, number, harm="foreign")
         entry = book.requests.get(fact.number)
         if fact.reason == "completed" and entry is not None and not entry.asked.faulty:
@@ -207,9 +207,9 @@ class SessionIsolation(InvariantCheck):
 
 
 def _lost_violation(fact: RequestForgotten, entry: ObservedRequest | None) -> Violation:
-    """It is asked for again on each connection until it is answered: there is none that did not arrive."""
-    was = "asked, and never answered" if entry is not None and entry.accepted is None else "accepted"
-    return Violation(f"request {fact.number} was {was}, and then nobody knew of it", (fact.number,), harm="lost")
+    """A request is sent again on each connection until it is answered, so it must have arrived."""
+    was = "sent without an answer" if entry is not None and entry.accepted is None else "accepted"
+    return Violation(f"request {fact.number} was {was}, then unknown to the supervisor", (fact.number,), harm="lost")
 
 
 def _open_violations(book: ObservedState) -> Iterator[Violation]:

@@ -26,12 +26,12 @@ _MIN_SIZES = 120
 
 
 class NoLeftovers(InvariantCheck):
-    """I4: no process of a supervisor outlives it; and it ends only when it is told to, in good order where asked."""
+    """I4: no process of a supervisor outlives it; it ends only on a signal, with code 0 unless killed."""
 
     invariant = "I4"
 
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the judges' signature
-        """Judge the ends of lives."""
+        """Check the ends of supervisors."""
         match fact:
             case LeftoverProcesses():
                 self.checked += 1
@@ -43,13 +43,13 @@ class NoLeftovers(InvariantCheck):
                 if not fact.signals:
                     yield Violation(f"the supervisor ended by itself, with code {fact.code}")
                 elif fact.code not in _expected_codes(fact.signals):
-                    yield Violation(f"the supervisor was told to end, and did with code {fact.code}")
+                    yield Violation(f"the supervisor ended with code {fact.code} after a signal to stop")
             case _:
                 pass
 
 
 def _expected_codes(signals: Sequence[int]) -> set[int]:
-    """How it may end: in good order, however often it was told to; killed."""
+    """The exit codes allowed: 0 for any number of signals to stop, or killed."""
     return {0, -signal.SIGKILL} if signal.SIGKILL in signals else {0}
 
 
@@ -65,7 +65,7 @@ class BoundedResources(InvariantCheck):
         self._is_too_large = False
 
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
-        """Judge what ``/proc`` says of the supervisor."""
+        """Check the supervisor's figures in ``/proc``."""
         match fact:
             case ProcessSample():
                 yield from self._check_zombies(fact, book)
@@ -88,7 +88,7 @@ class BoundedResources(InvariantCheck):
         for pid, since in list(self._zombies.items()):
             if fact.t - since > self.rules.zombie_seconds + book.delay():
                 del self._zombies[pid]
-                yield Violation(f"process {pid} has ended and nobody has waited for it for over a second", pids=(pid,))
+                yield Violation(f"process {pid} has been a zombie for over a second", pids=(pid,))
 
     def _check_size(self, rss: int | None) -> Iterator[Violation]:
         if rss is None:
@@ -111,7 +111,7 @@ class BoundedResources(InvariantCheck):
             yield Violation(f"{fact.workers} workers and {fact.zombies} zombies are there after the pool was drained")
 
     def _check_growth(self) -> Iterator[Violation]:
-        """From the end of the first third of its life, which is the warm-up, to the end."""
+        """Compare the end with the moment after the warm-up, which is the first third of its life."""
         if len(self._sizes) < _MIN_SIZES:
             self.note = "too short to judge growth"
             return
@@ -128,7 +128,7 @@ class NoSignalToReusedPid(InvariantCheck):
     invariant = "I11"
 
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the judges' signature
-        """Judge what became of strangers."""
+        """Check the fate of processes that got a reused pid."""
         if isinstance(fact, ReusedPid):
             self.checked += 1
             if fact.signalled:
@@ -138,15 +138,15 @@ class NoSignalToReusedPid(InvariantCheck):
 _WORKER_FAULT_CODES = frozenset({"worker_exited", "worker_stalled", DAMAGED_TRANSCRIPT})
 _MIN_SAMPLES = 100
 _NOTICEABLE_SECONDS = 0.25
-"""Seconds; below, twice as long is nothing that anybody could tell on a machine with other work."""
+"""Seconds; below, a doubled wait cannot be distinguished from other work on the machine."""
 _AFTERMATH_SECONDS = 5.0
-"""What befell all workers may make requests fail that are asked so much later."""
+"""Seconds after a fault of all workers in which requests may still fail for it."""
 _RECOVERY_SECONDS = 30.0
-"""And those that are asked so much later may wait longer for it, as all workers may have to be started."""
+"""Seconds after a fault of all workers in which requests may wait longer, as all workers may have to be started."""
 
 
 class FaultIsolation(InvariantCheck):
-    """I12: only requests on a worker that was hit fail for it, and the others wait at most twice as long."""
+    """I12: only requests on a faulted worker fail for it; the others wait at most twice as long."""
 
     invariant = "I12"
 
@@ -156,13 +156,13 @@ class FaultIsolation(InvariantCheck):
         self._others: list[float] = []
 
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
-        """Judge each failure, and all delays at the end."""
+        """Check each failure, and all delays at the end."""
         if isinstance(fact, WaitingEnded):
             yield from self._compare_waits()
         if isinstance(fact, OutcomeReceived):
             self.checked += math.isfinite(self.rules.max_delivery_delay)
             if fact.seconds > self.rules.max_delivery_delay + book.delay():
-                yield Violation(f"front end {fact.front_end} heard of an outcome {fact.seconds:.3f} s after others did")
+                yield Violation(f"front end {fact.front_end} received an outcome {fact.seconds:.3f} s after others")
         if not isinstance(fact, RequestAnswered):
             return
         entry = book.requests.get(fact.number)
@@ -178,13 +178,13 @@ class FaultIsolation(InvariantCheck):
             self._record_delay(fact, entry, book)
 
     def _is_explained(self, code: str, entry: ObservedRequest, book: ObservedState) -> bool:
-        """A transcript may be damaged by any fault, long before it is read again."""
+        """Any fault may have damaged a transcript, long before it is read again."""
         if code == DAMAGED_TRANSCRIPT:
             return book.may_be_damaged(entry.asked.session)
         return self._is_affected(entry, book, _AFTERMATH_SECONDS)
 
     def _is_affected(self, entry: ObservedRequest, book: ObservedState, slack: float) -> bool:
-        """``slack``: for how many seconds after its end a fault of all workers may still be felt."""
+        """``slack``: seconds after its end in which a fault of all workers still has an effect."""
         if entry.life != book.life:
             return True
         slack += book.delay()
@@ -224,13 +224,13 @@ class FaultIsolation(InvariantCheck):
 
 
 def _affects_request(fault: FaultInjected, entry: ObservedRequest, book: ObservedState, slack: float) -> bool:
-    """Whether the request may feel what is done to all workers: it was open meanwhile, or its worker began."""
+    """Whether a fault of all workers may affect the request: it was open then, or its worker started then."""
     end = fault.t + fault.seconds
     born = book.spawned_at.get(entry.worker, -math.inf)
     return end + slack >= entry.asked.t or fault.t <= born <= end + slack
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value that this share of them does not exceed; 0 where there are none."""
+    """The value that this share of them does not exceed; 0 without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -18,17 +18,17 @@ from stress.facts import (
 )
 
 _GRANT_SECONDS = 0.25
-"""From the grant of a worker to the turn's beginning."""
+"""Seconds from the grant of a worker to the turn's start."""
 _STATUS_SECONDS = 2.0
-"""Status is asked every second, and takes a while."""
+"""Seconds between two status samples, at most."""
 _HELD_SECONDS = 90.0
-"""A worker that says nothing is found out, and ended, by then: twice the time between two questions, and its grace."""
+"""Seconds by which a silent worker is detected and ended: two ping intervals and the grace."""
 _QUEUED = "queued"
-"""The state of a waiter whom any worker that fits could serve."""
+"""The state of a waiter that any matching worker could serve."""
 
 
 class _Suspicion(NamedTuple):
-    """Soon after ``t`` the request ``passed`` must have got a worker too, since ``favoured`` has."""
+    """``favoured`` got a worker at ``t``; ``passed`` must get one soon after."""
 
     t: float
     passed: int
@@ -36,7 +36,7 @@ class _Suspicion(NamedTuple):
 
 
 class FairOrder(InvariantCheck):
-    """I5: within a profile, who has waited longest is served first, each step of priority being worth ``age_step``."""
+    """I5: within a profile the longest waiter is served first; a step of priority is worth ``age_step`` seconds."""
 
     invariant = "I5"
 
@@ -46,13 +46,13 @@ class FairOrder(InvariantCheck):
         self._keys: dict[int, float] = {}
         self._suspicions: deque[_Suspicion] = deque()
         self._reserved_at: dict[str, float] = {}
-        """When status said last that the session waits for no worker that comes free.
+        """By session: when status last showed it waiting for one certain worker.
 
-        Its former one still holds its transcript, or the one that it was given is made ready.
+        Its former worker still holds its transcript, or the granted one is being prepared.
         """
 
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
-        """Judge who is bound to a worker, or begins."""
+        """Check bindings and starts of turns."""
         yield from self._resolve_suspicions(fact.t, book)
         match fact:
             case RequestAccepted():
@@ -85,7 +85,7 @@ class FairOrder(InvariantCheck):
         heapq.heappush(self._heaps.setdefault(entry.asked.profile, []), (key, fact.number))
 
     def _check_session_order(self, fact: RequestStarted, book: ObservedState) -> Iterator[Violation]:
-        """One turn at a time, and those of one priority in the order in which they were accepted."""
+        """One turn at a time, those of one priority in order of acceptance."""
         entry = book.requests.get(fact.number)
         if entry is None or entry.started is not None or entry.ended is not None or entry.accepted is None:
             return
@@ -135,14 +135,14 @@ class FairOrder(InvariantCheck):
         at = self._reserved_at.get(session, -math.inf)
         if at > suspicion.t - _STATUS_SECONDS:
             return True
-        # Of many sessions status is seldom asked; a worker that was suspended keeps what it holds until it is ended.
+        # With many sessions status samples are rare; a suspended worker keeps what it holds until it is ended.
         since = (book.requests[suspicion.passed].accepted or 0.0) - _HELD_SECONDS - book.delay()
         held_up = book.faults_on(book.session(session).last_worker)
         return any(fault.hurts and fault.t + fault.seconds >= since for fault in held_up)
 
 
 class WaitDeadlines(InvariantCheck):
-    """I6: no request waits beside a worker that fits; each is served or rejected by its deadline."""
+    """I6: no request waits while a matching worker is idle; each is served or rejected by its deadline."""
 
     invariant = "I6"
 
@@ -151,7 +151,7 @@ class WaitDeadlines(InvariantCheck):
         self._last: StatusSample | None = None
 
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
-        """Judge those that begin, outcomes of those that never did, and status."""
+        """Check starts, outcomes of requests that never started, and status samples."""
         if isinstance(fact, RequestAnswered | RequestStarted):
             entry = book.requests.get(fact.number)
             if entry is not None and entry.started is None and entry.ended is None and entry.life == book.life:
@@ -173,7 +173,7 @@ class WaitDeadlines(InvariantCheck):
             yield Violation(f"{what}, and began even so" if begins else what, (fact.number,))
 
     def _check_idle_workers(self, now: StatusSample) -> Iterator[Violation]:
-        """The same waiter beside the same idle worker in two documents, a second or more apart."""
+        """The same waiter and the same idle worker in two samples, a second or more apart."""
         last = self._last
         if last is None or last.life != now.life or {last.mode, now.mode} != {"running"}:
             return

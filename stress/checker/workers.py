@@ -20,13 +20,13 @@ from stress.facts import (
 
 _REMOVAL_EVENTS = frozenset({"worker_evicted", "session_parked"})
 _VOLUNTARY_REASONS = frozenset({"", "evicted", "rebound", "idle", "retired"})
-"""Why the pool parts a session from its worker of its own accord; an eviction itself says no reason."""
+"""Reasons for which the pool itself unbinds a session; an eviction event has none."""
 _OUTCOME_SECONDS = 0.25
-"""From the end of a turn to the event that tells its outcome."""
+"""Seconds from the end of a turn to the event with its outcome."""
 _CLOCK_SECONDS = 0.05
-"""So much less than it was told may a turn seem to take: it is told in whole milliseconds."""
+"""Seconds by which a turn may seem shorter than requested, which is in whole milliseconds."""
 _SPAWN_SLACK = 1.5
-"""Workers more than the bucket has, because start times in ``/proc`` are counted in hundredths of a second."""
+"""Workers beyond the bucket, because start times in ``/proc`` are in hundredths of a second."""
 
 
 class MaxWorkers(InvariantCheck):
@@ -35,7 +35,7 @@ class MaxWorkers(InvariantCheck):
     invariant = "I3"
 
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the judges' signature
-        """Count."""
+        """Count live workers."""
         if isinstance(fact, ProcessSample):
             self.checked += 1
             if len(fact.workers) > self.rules.max_workers:
@@ -46,9 +46,9 @@ class MaxWorkers(InvariantCheck):
 class NoMidTurnEviction(InvariantCheck):
     """I8: no worker is evicted, and no session parked, in mid-turn.
 
-    A worker is free as soon as all that it said in its turn is there, and the outcome is told right after: so a turn
-    was cut off where it cannot have taken as long as it was told to, and where the outcome of a request does not follow
-    what was done to its worker. Of what befalls a worker, or was ordered, nothing is judged.
+    A worker is free once all output of its turn has arrived, and the outcome is published right after. A turn was
+    therefore cut off if it was shorter than requested, or if its outcome does not follow the removal at once. Removals
+    after a fault or by an operator are not checked.
     """
 
     invariant = "I8"
@@ -58,7 +58,7 @@ class NoMidTurnEviction(InvariantCheck):
         self._removals: dict[int, PoolEvent] = {}
 
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
-        """Judge what the supervisor does to its workers, at once and when the outcome of the turn is there."""
+        """Check each removal at once, and again when the outcome of the turn arrives."""
         if isinstance(fact, SupervisorEnded):
             self._removals.clear()
         elif isinstance(fact, RequestAnswered) and (moved := self._removals.pop(fact.number, None)) is not None:
@@ -81,7 +81,7 @@ def _eviction_violation(moved: PoolEvent, number: int) -> Violation:
 
 
 def _is_cut_short(moved: PoolEvent, entry: ObservedRequest, book: ObservedState) -> bool:
-    """Whether its turn must still go on; unknown of one that failed for a fault, or for lack of time."""
+    """Whether its turn must still be running; False if a fault or a timeout may have ended it."""
     if entry.started is None or entry.asked.faulty or book.clock_was_set_since(entry.started):
         return False
     slack = _CLOCK_SECONDS + book.delay()
@@ -93,7 +93,7 @@ def _is_cut_short(moved: PoolEvent, entry: ObservedRequest, book: ObservedState)
 
 
 class _PendingReplacement(NamedTuple):
-    """A kill at ``t``, when there were ``alive`` workers. ``victims``: pid and start time, as it was seen before."""
+    """A kill at ``t``, with ``alive`` workers before it. ``victims``: pid and start time as last seen."""
 
     t: float
     alive: int
@@ -116,7 +116,7 @@ class CapacityRecovery(InvariantCheck):
         self._refilled = 0.0
 
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
-        """Judge the number of workers after each kill, and how fast new ones come."""
+        """Check the number of workers after each kill, and the rate of new ones."""
         match fact:
             case FaultInjected(action="kill") if fact.pid:
                 victims = frozenset(seen for seen in self._seen if seen[0] == fact.pid)
@@ -135,14 +135,14 @@ class CapacityRecovery(InvariantCheck):
                 pass
 
     def _reset(self) -> None:
-        """The workers of a supervisor go with it, and what is owed for them."""
+        """Forget the workers of a supervisor that has ended, and the replacements due."""
         self._pending.clear()
         self._seen = set()
         self._alive = 0
 
     def _count(self, fact: ProcessSample) -> Iterator[Violation]:
         alive = {(worker.pid, worker.started) for worker in fact.workers}
-        new = frozenset() if self._is_first else alive - self._seen  # who was there before anybody looked, may be old
+        new = frozenset() if self._is_first else alive - self._seen  # those of the first sample may be old
         self._is_first = False
         self._seen = alive
         self._alive = len(alive)
@@ -183,7 +183,7 @@ class StatusMatchesProc(InvariantCheck):
         self._life = 0
 
     def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the judges' signature
-        """Compare each document with what was seen before and after it; a tick's difference is none."""
+        """Compare each sample with ``/proc`` before and after it; a difference must show twice."""
         if not isinstance(fact, StatusSample):
             return
         if fact.life != self._life:
@@ -192,9 +192,9 @@ class StatusMatchesProc(InvariantCheck):
         self.checked += 1
         if fact.max != self.rules.max_workers:
             yield Violation(f"status says that {fact.max} workers may be, {self.rules.max_workers} may")
-        told = frozenset(worker.pid for worker in fact.workers if worker.pid is not None and worker.state != "dead")
-        unknown = (frozenset(fact.before) & frozenset(fact.after)) - told
-        gone = told - frozenset(fact.before) - frozenset(fact.after)
+        shown = frozenset(worker.pid for worker in fact.workers if worker.pid is not None and worker.state != "dead")
+        unknown = (frozenset(fact.before) & frozenset(fact.after)) - shown
+        gone = shown - frozenset(fact.before) - frozenset(fact.after)
         for pid in unknown & self._unknown:
             yield Violation(f"process {pid} is a live worker that status does not know", pids=(pid,))
         for pid in gone & self._gone:

@@ -1,7 +1,7 @@
-"""What a fault is, what it sees of the pool, and what faults share: their times, helper processes, uninterrupted ends.
+"""The interface of a fault, its view of the pool, and what faults share: times, helper processes, uninterrupted ends.
 
-A fault chooses beforehand and purely (``schedule``), so that one seed gives one choice. What it finds when its time has
-come (which pids live) only resolves that choice.
+A fault chooses beforehand and purely (``schedule``), so that one seed gives one choice. The state at injection (which
+pids live) only resolves that choice.
 """
 
 import math
@@ -25,7 +25,7 @@ from stress.sampler import ProcessTree
 class FaultEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One use of a fault: ``at`` seconds after the run began, do ``kind``.
 
-    ``pick`` in [0, 1) chooses among the victims there are; ``amount`` is what the kind makes of it (seconds, bytes).
+    ``pick`` in [0, 1) chooses among the victims; the meaning of ``amount`` depends on the kind (seconds, bytes).
     """
 
     at: float
@@ -35,12 +35,11 @@ class FaultEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be so before the supervisor starts.
+    """Prerequisites of a fault, before the supervisor starts.
 
-    ``settings``: tables merged into its settings file. ``wrapper``: a program that starts it, with its arguments.
-    ``profiles``: ``(agent, role)`` of further profiles, whose workers misbehave; their sessions are asked ``share`` of
-    all requests. ``prompts``: what their prompts say before the nonce, one of them each time. ``ends``: the fault ends
-    the supervisor, which therefore has to be one of our own.
+    ``settings``: tables merged into the settings file. ``wrapper``: a program with its arguments that starts the
+    supervisor. ``profiles``: ``(agent, role)`` of faulty workers; they get the share ``share`` of all requests.
+    ``prompts``: prefixes of those requests, in turn. ``ends``: the fault ends the supervisor, which must be our own.
     """
 
     settings: Mapping[str, Any] = {}
@@ -52,7 +51,7 @@ class FaultSetup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultTarget(ABC):
-    """The pool that is driven, from outside. ``record`` takes the facts; ``clock``: seconds since the run began."""
+    """The pool under test. ``record`` takes the facts; ``clock``: seconds since the run began."""
 
     def __init__(
         self, socket: Path, data_dir: Path, *, clock: Callable[[], float], record: Callable[[Fact], None]
@@ -60,14 +59,14 @@ class FaultTarget(ABC):
         self.socket = socket
         self.data_dir = data_dir
         self.restart_lock = trio.Lock()
-        """Held by the fault that ends the supervisor and starts the next one."""
+        """Held by a fault while it replaces the supervisor."""
         self.now = clock
         self.record = record
 
     @property
     @abstractmethod
     def process_tree(self) -> ProcessTree | None:
-        """The processes of its supervisor; None while there is none, or it is not known."""
+        """The processes of its supervisor; None while there is none or it is unknown."""
 
     @property
     def supervisor(self) -> int | None:
@@ -75,12 +74,12 @@ class FaultTarget(ABC):
         return None if self.process_tree is None else self.process_tree.supervisor
 
     def workers(self) -> list[ObservedProcess]:
-        """Its live workers as ``/proc`` has them now, ordered by start."""
+        """Its live workers in ``/proc`` now, ordered by start."""
         return [] if self.process_tree is None else list(self.process_tree.scan().workers)
 
     @abstractmethod
     async def kill(self, number: int) -> int:
-        """Send the supervisor a signal and wait for its end; its exit code. It is no violation that it ends."""
+        """Send the supervisor a signal and wait for its end, which is no violation; its exit code."""
 
     @abstractmethod
     async def restart(self) -> None:
@@ -88,27 +87,27 @@ class FaultTarget(ABC):
 
     @abstractmethod
     async def wait_stored(self) -> None:
-        """Wait until its store keeps nothing back that a disk has refused; at once where none did, or it has ended."""
+        """Wait until its store has written all that a full disk refused; returns at once if it has ended."""
 
     def record_fault(
         self, fault: str, action: str, *, worker: str = "", pid: int = 0, seconds: float = 0.0, hurts: bool = True
     ) -> None:
-        """Write down what is injected; to be called just before it is done."""
+        """Record an injection; to be called just before it."""
         now = self.now()
         self.record(
             FaultInjected(t=now, fault=fault, action=action, worker=worker, pid=pid, seconds=seconds, hurts=hurts)
         )
 
     def record_violation(self, what: str) -> None:
-        """Write down a broken promise that no other fact shows."""
+        """Record a broken promise that no other fact shows."""
         self.record(DirectViolation(t=self.now(), what=what))
 
 
 class Fault:
-    """One kind of fault, by the name under which it is asked for.
+    """One kind of fault; ``name`` selects it on the command line.
 
-    ``explains``: codes of errors that requests may end with because of it. ``setup``: what it needs beforehand.
-    ``kinds``: what it does, with the least and the greatest amount, one each ``every`` seconds on average.
+    ``explains``: error codes that requests may end with because of it. ``setup``: its prerequisites. ``kinds``: its
+    actions with the range of their amount, one every ``every`` seconds on average.
     """
 
     name: ClassVar[str]
@@ -118,13 +117,13 @@ class Fault:
     every: ClassVar[float] = math.inf
 
     def prepare(self, plan: Plan) -> FaultSetup:  # noqa: ARG002 - the settings of some follow from the plan
-        """What it needs beforehand. Raises UsageError where this machine cannot do it."""
+        """Its prerequisites. Raises UsageError if this machine cannot do it."""
         return self.setup
 
     def schedule(self, plan: Plan, rng: Random) -> Sequence[FaultEvent]:
-        """All that it is going to do, in order of time, between ``plan.calm`` and ``plan.longest``: each kind as often.
+        """Its events in order of time, between ``plan.calm`` and ``plan.longest``, each kind equally often.
 
-        Nothing, where it is the prompts that do it.
+        Empty if prompts cause the fault.
         """
         if not self.kinds:
             return ()
@@ -140,10 +139,10 @@ class Fault:
         ]
 
     async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
-        """Do it; may last as long as the fault does. Cancelled at the end of the run, when it undoes what it can."""
+        """Inject the fault; may last as long as the fault does. The end of the run cancels and undoes it."""
 
     async def settle(self) -> None:
-        """Wait until it is known what came of its strokes; no stroke begins any more."""
+        """Wait until the consequences of its events are known; no event begins any more."""
 
 
 _READ_BYTES = 4096
@@ -151,7 +150,7 @@ _MAX_SECONDS = 180.0
 
 
 class HelperProcess:
-    """A running one."""
+    """A running helper program."""
 
     def __init__(self, process: trio.Process, stdin: trio.abc.SendStream, output: trio.abc.ReceiveStream) -> None:
         self.pid = process.pid
@@ -160,11 +159,11 @@ class HelperProcess:
         self._rest = b""
 
     async def close_stdin(self) -> None:
-        """Tell it by the end of its stdin that it is not needed any more."""
+        """End its stdin, which tells it to finish."""
         await self._stdin.aclose()
 
     async def read_line(self) -> str:
-        """The next line that it prints; empty = there is none any more."""
+        """The next line that it prints; empty = the end."""
         while b"\n" not in self._rest:
             piece = await self._output.receive_some(_READ_BYTES)
             if not piece:
@@ -176,7 +175,7 @@ class HelperProcess:
 
 @asynccontextmanager
 async def helper_process(command: Iterable[str]) -> AsyncIterator[HelperProcess]:
-    """It is killed at the end of the block."""
+    """Run a program that is killed at the end of the block."""
     process = await trio.lowlevel.open_process(
         list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -185,7 +184,7 @@ async def helper_process(command: Iterable[str]) -> AsyncIterator[HelperProcess]
     async with process.stdin, process.stdout:
         try:
             yield HelperProcess(process, process.stdin, process.stdout)
-        finally:  # before its stdin ends: that would tell it that we were killed
+        finally:  # before its stdin ends, which would mean that this process was killed
             with trio.CancelScope(shield=True):
                 process.kill()
                 await process.wait()
@@ -193,17 +192,17 @@ async def helper_process(command: Iterable[str]) -> AsyncIterator[HelperProcess]
 
 @asynccontextmanager
 async def uninterrupted(target: FaultTarget, seconds: float = _MAX_SECONDS) -> AsyncGenerator[None, None]:
-    """For the end of a supervisor and the beginning of the next: once begun, or no supervisor would be left to ask.
+    """Shield the replacement of a supervisor: interrupted, it would leave none to ask.
 
-    What is not done in that time is told of, and the supervisor killed.
+    After ``seconds`` a violation is recorded, and the supervisor is killed and replaced.
     """
     with trio.CancelScope(shield=True, deadline=trio.current_time() + seconds) as scope:
         yield
     if scope.cancelled_caught:
-        what = f"a supervisor was ended, and {seconds:g} s later that and what had to follow was not done"
+        what = f"a supervisor was to be replaced, and was not {seconds:g} s later"
         target.record_violation(what)
         with trio.move_on_after(seconds, shield=True) as last:
             await target.kill(signal.SIGKILL)
             await target.restart()
         if last.cancelled_caught:
-            target.record_violation("the supervisor was killed, and the next one did not begin")
+            target.record_violation("the supervisor was killed, and the next one did not start")

@@ -1,4 +1,4 @@
-"""A fault of front ends (F6): one dies between the grant of its worker and the answer; its run must still end."""
+"""Fault F6: a front end dies between the grant of its worker and the answer; its run must still end."""
 
 import itertools
 import os
@@ -15,14 +15,14 @@ from stress.faults.base import Fault, FaultEvent, FaultTarget, helper_process
 from stress.front_end_process import COMMAND, GRANTED
 
 _TURN_MS = 500
-"""So long the run takes; the front end dies within it, counted from the grant."""
+"""Duration of the run; the front end dies within it, counted from the grant."""
 _GRANT_SECONDS = 60.0
 _OUTCOME_SECONDS = 90.0
 _PAUSE = 0.1
 
 
 class FrontEndKills(Fault):
-    """Each is a process of its own with a session of its own; the load's requests are none of its business."""
+    """Each front end is a process with a session of its own, independent of the load."""
 
     name = "F6"
     kinds: ClassVar[Mapping[str, tuple[float, float]]] = {"kill_front_end": (0.0, _TURN_MS / 1000)}
@@ -30,13 +30,13 @@ class FrontEndKills(Fault):
     every = 5.0
 
     def __init__(self) -> None:
-        self._name = f"lost-front-end-{os.urandom(4).hex()}"  # a supervisor that is attached to knows earlier runs
+        self._name = f"lost-front-end-{os.urandom(4).hex()}"  # an attached supervisor knows earlier runs
         self._numbers = itertools.count(1)
         self._open: set[str] = set()
         self._changed = trio.Event()
 
     async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
-        """Says so, and does nothing, where the supervisor ends before the grant, or is too busy for one."""
+        """Record the fault as unavailable if the supervisor ends before the grant, or is too busy for one."""
         run = f"{self._name}-{next(self._numbers)}"
         self._open.add(run)
         try:
@@ -47,7 +47,7 @@ class FrontEndKills(Fault):
             self._changed = trio.Event()
 
     async def settle(self) -> None:
-        """Wait until of each front end it is known whether it was lost, and what became of its run."""
+        """Wait until the run of each killed front end has ended."""
         while self._open:
             await self._changed.wait()
 
@@ -66,7 +66,7 @@ class FrontEndKills(Fault):
 
 
 async def expect_outcome(run: str, target: FaultTarget) -> None:
-    """Say whether a run comes to its end; which end it is is not judged, since other faults may have struck it."""
+    """Record whether a run ends; its outcome is not checked, as other faults may have affected it."""
 
     async def ready() -> Path:
         return target.socket
@@ -83,14 +83,14 @@ async def expect_outcome(run: str, target: FaultTarget) -> None:
 
 
 async def _query_outcome(connection: ReconnectingClient, run: str) -> str:
-    """What is wrong with the answer; empty = nothing."""
+    """The problem with the answer; empty = none."""
     while True:
         try:
             answer = await connection.request("agent.wait", {"run_id": run, "session": run})
         except PoolError as exc:
             if exc.details.get("code") == UsageError.code:
-                return f"the front end of run {run} died, and nobody knows of the run: {exc}"
-            await trio.sleep(_PAUSE)  # a supervisor that is just ending; the next one has to know
+                return f"the front end of run {run} died, and the run is unknown: {exc}"
+            await trio.sleep(_PAUSE)  # the supervisor is just ending; the next one has to know
             continue
         if answer["status"] != "timeout":  # it was asked for with a patience of its own
             return ""

@@ -8,7 +8,7 @@ full disk reports ENOSPC; the store and the logs treat both alike).
 F5: the supervisor is killed at any moment, or asked twice to end while it starts workers or drains.
 
 F7: its wall clock is an hour ahead or behind for a while; unrelated processes get the pids of dead workers. Choosing a
-pid needs a capability; where it is missing, each such fault says so and does nothing.
+pid needs a capability; without it each such fault is recorded as unavailable.
 """
 
 import resource
@@ -39,7 +39,7 @@ _EVERY = 20.0
 _END_KINDS = {"kill_supervisor": (0.0, 0.0), "end_twice_in_drain": (0.0, 0.5), "end_twice_in_spawn": (0.0, 0.5)}
 """The amount: seconds between the two signals."""
 _SPAWN_SECONDS = 0.5
-"""For so long after its start, with work waiting for it, a supervisor certainly starts workers."""
+"""Seconds after its start in which a supervisor with waiting work certainly starts workers."""
 
 
 class SupervisorKills(Fault):
@@ -52,13 +52,13 @@ class SupervisorKills(Fault):
     every = _EVERY
 
     async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
-        """One end and the next start: completed once begun, or no supervisor would be left to ask."""
+        """End the supervisor and start the next one."""
         async with target.restart_lock, uninterrupted(target):
             await self._end_supervisor(stroke, target)
             await target.restart()
 
     async def _end_supervisor(self, stroke: FaultEvent, target: FaultTarget) -> None:
-        """In the spawn: ``pick`` says how soon after the supervisor's start."""
+        """``pick``: for an end in the spawn, the time after the supervisor's start."""
         if stroke.kind == "end_twice_in_spawn":
             await self._kill(target)
             await target.restart()
@@ -75,7 +75,7 @@ class SupervisorKills(Fault):
 
 
 async def _end_twice(seconds: float, target: FaultTarget) -> None:
-    """The first signal may well have ended it before the second one is due."""
+    """The first signal may have ended it before the second one is due."""
     async with trio.open_nursery() as nursery:
 
         async def first() -> None:
@@ -95,7 +95,7 @@ _CLOCK_KINDS = {
     "pid": (2.0, 5.0),
     "pids_of_a_life": (4.0, 8.0),
 }
-"""The amount: seconds until the clock is right again, or for which a stranger has the pid."""
+"""The amount: seconds until the clock is right again, or for which another process has the pid."""
 _MAX_REUSED_PIDS = 4
 
 
@@ -112,7 +112,7 @@ class ClockAndPidFaults(Fault):
         self._clock_lock = trio.Lock()
 
     async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
-        """One of them; says so where this machine does not allow it."""
+        """Inject one fault; recorded as unavailable if this machine does not allow it."""
         if stroke.kind.startswith("clock"):
             await self._shift_clock(stroke, target)
         elif reason := unavailable_reason():
@@ -145,7 +145,7 @@ class ClockAndPidFaults(Fault):
                 await _record_outcome(stranger, victim, target)
 
     async def _reuse_all_pids(self, stroke: FaultEvent, target: FaultTarget) -> None:
-        """The next supervisor reads whom the last one has left behind, and finds strangers."""
+        """The next supervisor reads the list of leftover workers, and finds unrelated processes."""
         async with target.restart_lock, AsyncExitStack() as stack, uninterrupted(target):
             victims = target.workers()[:_MAX_REUSED_PIDS]
             target.record_fault(self.name, "kill_supervisor", worker=ALL_WORKERS, pid=target.supervisor or 0)
@@ -164,7 +164,7 @@ class ClockAndPidFaults(Fault):
                 await _record_outcome(stranger, victim, target)
 
     async def _wait_started(self, stranger: HelperProcess, victim: ObservedProcess, target: FaultTarget) -> bool:
-        """As soon as the pid is free; says so where somebody else was faster."""
+        """Wait until the stranger has the pid; recorded as unavailable if another process was faster."""
         answer = await stranger.read_line()
         if answer != THERE:
             reason = answer or "the stranger ended"
@@ -177,7 +177,7 @@ def _pid_reuse_command(victim: ObservedProcess) -> list[str]:
 
 
 async def _record_outcome(stranger: HelperProcess, victim: ObservedProcess, target: FaultTarget) -> None:
-    """Tell what became of it."""
+    """Record whether the stranger was signalled."""
     await stranger.close_stdin()
     target.record(ReusedPid(t=target.now(), pid=victim.pid, signalled=await stranger.read_line() == SIGNALLED))
 
@@ -188,11 +188,11 @@ _SHORTAGE_KINDS = ("no_files", "no_processes", _NO_DISK)
 _STORE_RETRY = 1.0
 _STORED_SECONDS = 30.0
 _NOTICE_SECONDS = 2.0
-"""What was refused at the last moment is in the supervisor's log, and read there, by then: nothing else tells of it."""
+"""Seconds until a write refused at the last moment is in the supervisor's log, its only trace, and read there."""
 
 
 class ResourceShortages(Fault):
-    """What is short is short for ``amount`` seconds; the killed worker cannot be replaced before."""
+    """A resource is short for ``amount`` seconds; the killed worker cannot be replaced before."""
 
     name = "F4"
     explains = frozenset({"worker_error", "worker_exited", "worker_start_failed", DAMAGED_TRANSCRIPT})
@@ -204,7 +204,7 @@ class ResourceShortages(Fault):
         self._shortage_lock = trio.Lock()
 
     async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
-        """One shortage, and one worker less."""
+        """Inject one shortage, and kill a worker meanwhile."""
         async with self._shortage_lock, target.restart_lock if stroke.kind == _NO_DISK else nullcontext():
             supervisor = target.supervisor
             if supervisor is None:
@@ -217,9 +217,7 @@ class ResourceShortages(Fault):
             with _shortage(stroke.kind, target, supervisor):
                 self._kill_one(stroke.pick, target)
                 await trio.sleep(stroke.amount)
-            if (
-                stroke.kind == _NO_DISK
-            ):  # until then it must not be ended: it keeps in memory what the disk has not taken
+            if stroke.kind == _NO_DISK:  # until then it must not be ended: it keeps refused writes in memory
                 await _wait_stored(target)
 
     def _kill_one(self, pick: float, target: FaultTarget) -> None:
@@ -231,12 +229,12 @@ class ResourceShortages(Fault):
 
 
 async def _wait_stored(target: FaultTarget) -> None:
-    """Say where it is not, although there is disk again."""
+    """Record it if the store does not recover when there is disk again."""
     await trio.sleep(_NOTICE_SECONDS)
     with trio.move_on_after(_STORED_SECONDS) as scope:
         await target.wait_stored()
     if scope.cancelled_caught:
-        what = f"there was disk again, and {_STORED_SECONDS:g} s later the store had not written what it had kept back"
+        what = f"there was disk again, and {_STORED_SECONDS:g} s later the store had not written its backlog"
         target.record_violation(what)
 
 
@@ -261,7 +259,7 @@ def _no_processes(tampering: FaultSwitches) -> Iterator[None]:
 
 @contextmanager
 def _limited(supervisor: int, limit: int, most: int) -> Iterator[None]:
-    """Its children that were started meanwhile have inherited it, and get back what they are due."""
+    """Children that were started meanwhile have inherited the limit; theirs is restored too."""
     usual = _set_limit(supervisor, limit, most)
     try:
         yield
@@ -272,7 +270,7 @@ def _limited(supervisor: int, limit: int, most: int) -> Iterator[None]:
 
 
 def _set_limit(pid: int, limit: int, soft: int) -> int:
-    """Set the soft limit of a process, if it is still there; what it was, else the same."""
+    """Set the soft limit of a process, if it still exists; returns the previous one, else ``soft``."""
     with suppress(ProcessLookupError):
         usual, hard = resource.prlimit(pid, limit)
         resource.prlimit(pid, limit, (soft, hard))
@@ -281,7 +279,7 @@ def _set_limit(pid: int, limit: int, soft: int) -> int:
 
 
 def _highest_descriptor(pid: int) -> int | None:
-    """None = it is gone, or has just ended and is not reaped yet, or may not be looked at."""
+    """None if the process has ended or may not be inspected."""
     with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
         return max((int(file.name) for file in Path("/proc", str(pid), "fd").iterdir()), default=None)
     return None

@@ -1,7 +1,7 @@
 """Faults of workers: killed or suspended (F1), invalid output (F2), workers that do not end (F3).
 
-F2 and F3 happen inside a worker when a prompt asks for them. The load asks some of its sessions for such prompts, by
-the same seed; these faults have no events of their own.
+F2 and F3 happen inside a worker when a prompt asks for them. The load sends such prompts to some sessions, determined
+by the seed; these faults have no events of their own.
 """
 
 import math
@@ -19,7 +19,7 @@ from stress.plan import Plan
 from stress.sampler import signal_process
 
 _EVERY = 1.0
-"""One a second on average, for 64 workers; fewer for fewer."""
+"""Mean seconds between two faults for 64 workers; in proportion for fewer."""
 _REFERENCE_WORKERS = 64
 _SHARE_OF_KILLS = 0.7
 _SHORTEST, _LONGEST = 0.1, 60.0
@@ -27,13 +27,13 @@ _MIN_RATE = 1 / 5
 
 
 class WorkerKills(Fault):
-    """Any live worker, whatever it does at that moment: starting, being reset, in a turn, idle, stopping."""
+    """Hits any live worker in any state: starting, being reset, in a turn, idle, stopping."""
 
     name = "F1"
     explains = frozenset({"worker_exited", "worker_stalled", "request_timeout", "acquire_timeout", DAMAGED_TRANSCRIPT})
 
     def schedule(self, plan: Plan, rng: Random) -> Sequence[FaultEvent]:
-        """At random times; the lengths of suspensions are spread evenly over their orders of magnitude."""
+        """Random times; lengths of suspensions are log-uniform."""
         rate = max(_MIN_RATE, plan.workers / _REFERENCE_WORKERS) / _EVERY
         strokes = []
         at = plan.calm + rng.expovariate(rate)
@@ -47,7 +47,7 @@ class WorkerKills(Fault):
         return strokes
 
     async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
-        """Hit one of those that live now; one that is suspended goes on after its time, if it still lives."""
+        """Kill or suspend a live worker; a suspended one continues after ``amount`` seconds, if it still lives."""
         victims = target.workers()
         if not victims:
             return
@@ -66,17 +66,17 @@ class WorkerKills(Fault):
 _AGENT, _ROLE = "faulty", "default"
 _KIB, _MIB = 1024, 1024 * 1024
 _LONGEST_LINE = "32MiB"
-"""Above the longest legal line that is written here; an endless one must not cost more than it has to."""
+"""Above the longest legal line that is written here, and small enough to keep an endless line cheap."""
 
 
 class _FaultyWorkers(Fault):
-    """What F2 and F3 have in common: an agent of their own, and words for what it is to do."""
+    """Base of F2 and F3: an agent of their own, and words that tell it what to do."""
 
     words: ClassVar[tuple[str, ...]]
     share: ClassVar[float]
 
     def prepare(self, plan: Plan) -> FaultSetup:
-        """An agent whose workers obey; the order of its prompts follows from the seed."""
+        """An agent whose workers obey the words; the seed determines the order of prompts."""
         words = list(self.words)
         Random(plan.seed).shuffle(words)  # noqa: S311 - the same choices for the same seed is the point
         return FaultSetup(
@@ -88,7 +88,7 @@ class _FaultyWorkers(Fault):
 
 
 class FaultyOutput(_FaultyWorkers):
-    """F2: what a worker writes is garbage, cut off, doubled, endless, or of no request."""
+    """F2: a worker writes garbage, half, duplicate or endless lines, or answers no request."""
 
     name = "F2"
     share = 0.02
@@ -102,7 +102,7 @@ class FaultyOutput(_FaultyWorkers):
 
 
 class UnstoppableWorkers(_FaultyWorkers):
-    """F3: a worker closes its streams, or is not to be got rid of, or leaves others behind."""
+    """F3: a worker closes its streams, ignores its end, or leaves processes behind."""
 
     name = "F3"
     share = 0.01

@@ -1,4 +1,4 @@
-"""The report of a run: one self-contained HTML page that shows at a glance whether every promise was kept. Pure."""
+"""The report of a run: one self-contained HTML page that shows first whether every promise was kept. Pure."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ _ICON_COLOURS = {"GREEN": "#18794e", "RED": "#b42318", "EMPTY": "#8f5200"}
 
 
 def render_report(result: StressResult) -> str:
-    """The text of the file, some hundred kilobytes, one megabyte at most, however long the run was."""
+    """The text of the file: at most about a megabyte, however long the run was."""
     style = (files("stress.report") / "report.css").read_text(encoding="utf-8")
     state = state_of(result)
     body = tag(
@@ -50,7 +50,7 @@ def _head(result: StressResult, state: ResultState, style: str) -> Markup:
 
 
 def _icon(state: ResultState) -> str:
-    """A disc in the colour of the verdict, to find the right tab by."""
+    """A disc in the colour of the verdict, which marks the browser tab."""
     disc = tag("circle", cx=8, cy=8, r=7, fill=_ICON_COLOURS[state])
     svg = tag("svg", disc, xmlns="http://www.w3.org/2000/svg", viewBox="0 0 16 16")
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"

@@ -12,7 +12,7 @@ _MAX_STEPS = 6
 _STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 _TOPS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
 _HEADROOM = 1.06
-"""The marks of faults are at the top; the lines stay below them."""
+"""Keeps the lines below the marks of faults at the top."""
 
 
 class Axis(msgspec.Struct, frozen=True):
@@ -22,12 +22,12 @@ class Axis(msgspec.Struct, frozen=True):
     labels: tuple[str, ...]
 
     def share(self, value: float) -> float:
-        """Where on the axis the value is, from 0 to 1; what is beyond it is at its ends."""
+        """Position of the value on the axis, from 0 to 1, clamped."""
         return min(1.0, max(0.0, value / self.end))
 
 
 def time_axis(seconds: float) -> Axis:
-    """Of a run of that length: steps of whole seconds, minutes or hours."""
+    """Axis of a run of that length, in steps of whole seconds, minutes or hours."""
     usual = (step for step in _STEPS if seconds <= step * _MAX_STEPS)
     step = next(usual, math.ceil(seconds / _MAX_STEPS / _STEPS[-1]) * _STEPS[-1])
     count = max(1, math.ceil(seconds / step))
@@ -52,10 +52,9 @@ _MAX_SLOTS = 200
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """From ``begin``, ``seconds`` long. ``asked``, ``answered`` and ``failed`` are per second, on average.
+    """``seconds`` from ``begin`` on. ``asked``, ``answered`` and ``failed``: mean per second.
 
-    ``faults`` are all of them; the others are the highest seen. None = there was nothing to measure: no supervisor, no
-    answer.
+    ``faults``: their sum; the others: the maximum. None = nothing to measure: no supervisor, no answer.
     """
 
     begin: int
@@ -75,7 +74,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def slots_of(series: Sequence[SecondMetrics], most: int = _MAX_SLOTS) -> list[Slot]:
-    """All of the run in at most so many slots of the same length, which may be cut short at the end."""
+    """The run in at most ``most`` slots of equal length; the last one may be shorter."""
     width = max(1, math.ceil(len(series) / most))
     return [_slot(series[first : first + width]) for first in range(0, len(series), width)]
 
@@ -107,9 +106,9 @@ _BOX = f"0 0 {_WIDTH} {_HEIGHT}"
 
 
 class ChartSeries(msgspec.Struct, frozen=True):
-    """One line: what it shows of each slot, None where there is nothing; ``tone`` is its colour's name in the style.
+    """One line: its value in each slot, None = a gap; ``tone``: name of its colour in the style.
 
-    ``summary`` says in words what the line comes to. ``is_filled``: down to the axis.
+    ``summary``: the line in words. ``is_filled``: down to the axis.
     """
 
     name: str
@@ -120,14 +119,14 @@ class ChartSeries(msgspec.Struct, frozen=True):
 
 
 class ChartContext(msgspec.Struct, frozen=True):
-    """What all charts of a run share: the slots, the axis of time, and where promises were broken."""
+    """Shared by all charts of a run: slots, time axis, violations."""
 
     slots: Sequence[Slot]
     time: Axis
     violations: Sequence[ViolationReport]
 
     def x(self, t: float) -> float:
-        """Where the time is."""
+        """Position of a time."""
         return round(_WIDTH * self.time.share(t), 1)
 
 
@@ -140,9 +139,9 @@ def chart(
     *,
     limit: float | None = None,
 ) -> Markup:
-    """A figure: its title and what each line is, the lines, the marks of faults and of what broke.
+    """A figure: title, legend, lines, marks of faults and violations.
 
-    ``say`` writes a value; ``limit`` is drawn as a line that should not be crossed.
+    ``say`` formats a value; ``limit`` is drawn as a line.
     """
     summary = "; ".join(f"{line.name} {line.summary}" for line in lines)
     drawing = tag(
@@ -169,7 +168,7 @@ def chart(
 
 
 def strip(label: str, background: ChartContext, spans: Sequence[tuple[float, float]], tone: str) -> Markup:
-    """A low drawing of when something happened: ``(begin, seconds)`` each. Those too near to be told apart are one."""
+    """A low drawing of ``(begin, seconds)`` spans; spans too close to distinguish are merged."""
     return tag(
         "svg",
         *(
@@ -240,7 +239,7 @@ def _draw_series(line: ChartSeries, background: ChartContext, amount: Axis) -> M
 
 
 def _segments(line: ChartSeries, background: ChartContext, amount: Axis) -> Iterator[list[tuple[float, float]]]:
-    """The points without those where there was nothing to measure, which part them."""
+    """The points, split at gaps."""
     stretch: list[tuple[float, float]] = []
     for slot, value in zip(background.slots, line.values, strict=True):
         if value is not None:
@@ -253,7 +252,7 @@ def _segments(line: ChartSeries, background: ChartContext, amount: Axis) -> Iter
 
 
 def _path(stretch: Sequence[tuple[float, float]]) -> str:
-    """One point alone is a line of no length: a dot."""
+    """A single point is a line of no length: a dot."""
     first, *others = stretch
     return f"M{first[0]:g} {first[1]:g}" + ("".join(f"L{x:g} {y:g}" for x, y in others) or "h0")
 
@@ -263,16 +262,16 @@ def _area(stretch: Sequence[tuple[float, float]]) -> str:
 
 
 def _tooltips(background: ChartContext, lines: Sequence[ChartSeries], say: Callable[[float], str]) -> Iterator[Markup]:
-    """What a pointer that rests on a slot is told."""
+    """The tooltip of each slot."""
     broken = sorted(background.violations, key=lambda each: each.t)
     for number, slot in enumerate(background.slots):
         left, end = background.x(slot.begin), slot.begin + slot.seconds
-        told = [f"{line.name} {say(value)}" for line in lines if (value := line.values[number]) is not None]
-        told += [plural(slot.faults, "fault")] if slot.faults else []
-        told += [f"{each.invariant}: {truncate(each.what, 100)}" for each in broken if slot.begin <= each.t < end]
+        texts = [f"{line.name} {say(value)}" for line in lines if (value := line.values[number]) is not None]
+        texts += [plural(slot.faults, "fault")] if slot.faults else []
+        texts += [f"{each.invariant}: {truncate(each.what, 100)}" for each in broken if slot.begin <= each.t < end]
         yield tag(
             "rect",
-            tag("title", f"{slot.begin} s: {', '.join(told)}"),
+            tag("title", f"{slot.begin} s: {', '.join(texts)}"),
             x=left,
             y=0,
             width=round(background.x(end) - left, 1),

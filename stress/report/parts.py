@@ -1,4 +1,4 @@
-"""The parts of the report beside its charts: verdict, what broke, figures, promises, faults, machine. Pure."""
+"""The parts of the report beside its charts: verdict, violations, figures, promises, outcomes, machine. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,18 +26,18 @@ _FIRST_FACTS = 20
 _MAX_ROWS = 30
 
 ResultState = Literal["GREEN", "RED", "EMPTY"]
-"""``GREEN``, ``RED``, or ``EMPTY`` where not one request was completed, which proves nothing."""
+"""``EMPTY``: no request was completed, which proves nothing."""
 
 
 def state_of(result: StressResult) -> ResultState:
-    """What is said at a glance."""
+    """The state of the report."""
     if not result.all_kept:
         return "RED"
     return "EMPTY" if result.is_empty else "GREEN"
 
 
 def header(result: StressResult) -> Markup:
-    """Green or red, what was run, and the command that does it again."""
+    """The verdict, the plan, and the command that repeats it."""
     state = state_of(result)
     plan = result.plan
     began = datetime.fromtimestamp(result.began_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -58,7 +58,7 @@ def header(result: StressResult) -> Markup:
             *_row("Seed", str(plan.seed)),
             class_="plan",
         ),
-        tag("p", "The same choices again:"),
+        tag("p", "To repeat it:"),
         tag(
             "pre",
             tag("code", *_command(plan.command)),
@@ -66,12 +66,12 @@ def header(result: StressResult) -> Markup:
             tabindex=0,
             aria_label="The command that repeats it",
         ),
-        tag("p", f"What the supervisor left: {truncate(result.log)}") if result.log else EMPTY_MARKUP,
+        tag("p", f"The supervisor's log: {truncate(result.log)}") if result.log else EMPTY_MARKUP,
     )
 
 
 def _command(line: str) -> Iterator[str]:
-    """No line is broken within an option."""
+    """Keep each option on one line."""
     first, *options = line.split(" --")
     yield first
     for option in options:
@@ -81,7 +81,7 @@ def _command(line: str) -> Iterator[str]:
 
 def _headline(result: StressResult, state: ResultState) -> str:
     if state == "EMPTY":
-        return "Not one request was completed"
+        return "No request was completed"
     broken = [verdict.invariant for verdict in result.verdicts if verdict.broken]
     if not broken:
         return result.kept_sentence
@@ -91,15 +91,13 @@ def _headline(result: StressResult, state: ResultState) -> str:
 def _size(result: StressResult) -> str:
     faults = sum(each.faults for each in result.series)
     checked = sum(verdict.checked for verdict in result.verdicts)
-    return (
-        f"{plural(_request_count(result), 'request')}, {plural(faults, 'fault')}, looked at {plural(checked, 'time')}"
-    )
+    return f"{plural(_request_count(result), 'request')}, {plural(faults, 'fault')}, {plural(checked, 'check')}"
 
 
 def _plan_size(result: StressResult) -> str:
     plan = result.plan
     front_ends = f", {plan.front_ends:,} front ends" if plan.front_ends else ""
-    lives = f", {result.lives} supervisors one after the other" if result.lives > 1 else ""
+    lives = f", {result.lives} successive supervisors" if result.lives > 1 else ""
     return (
         f"{plan.sessions:,} sessions, {plan.workers} workers, {len(plan.roles)} profiles{front_ends}, "
         f"{plan.rate:g} requests a second, turns of {duration(plan.turn)}{lives}"
@@ -118,7 +116,7 @@ def _row(name: str, value: str) -> tuple[Markup, Markup]:
 
 
 def broken_promises(result: StressResult) -> Markup:
-    """The first violation of each promise with the shortest history that shows it; nothing where all were kept."""
+    """The first violation of each promise with the shortest history that shows it; empty if all were kept."""
     if not result.violations:
         return EMPTY_MARKUP
     by_promise: dict[str, list[ViolationReport]] = {}
@@ -134,11 +132,11 @@ def _violation_section(found: Sequence[ViolationReport], broken: int) -> Markup:
     is_short = bool(first.shortest)
     parts = [
         tag("h3", f"{first.invariant} at {moment(first.t)}: ", truncate(first.what)),
-        tag("p", "The shortest history that shows it:" if is_short else "What was seen before it:", class_="note"),
+        tag("p", "The shortest history that shows it:" if is_short else "Facts before it:", class_="note"),
         _history(first.shortest or first.history, first.t),
     ]
     if is_short:
-        around = tag("summary", "What else was seen of them, and the faults before")
+        around = tag("summary", "Other facts about them, and earlier faults")
         parts.append(tag("details", around, _history(first.history, first.t)))
     if others:
         rows = (tag("li", f"{moment(each.t)}: ", truncate(each.what)) for each in others)
@@ -153,7 +151,7 @@ def _history(facts: Sequence[Fact], end: float) -> Markup:
         left_out = f"{len(rows) - _MAX_FACTS} facts left out; --json has all"
         last = len(rows) - (_MAX_FACTS - _FIRST_FACTS)
         rows = [*rows[:_FIRST_FACTS], tag("tr", tag("td"), tag("td"), tag("td", left_out)), *rows[last:]]
-    head = tag("tr", *(tag("th", name, scope="col") for name in ("at", "before", "what was seen")))
+    head = tag("tr", *(tag("th", name, scope="col") for name in ("at", "before", "fact")))
     return _scroll_frame("History", tag("table", tag("thead", head), tag("tbody", *rows), class_="history"))
 
 
@@ -170,7 +168,7 @@ def _fact(fact: Fact, end: float) -> Markup:
 
 
 def _scroll_frame(label: str, table: Markup) -> Markup:
-    """What is too wide scrolls within its frame, with the keyboard too."""
+    """Wide tables scroll within their frame, by keyboard too."""
     return tag("div", table, class_="scroll", tabindex=0, role="group", aria_label=label)
 
 
@@ -189,7 +187,10 @@ def cards(result: StressResult) -> Markup:
         _card("failed", count(result.requests - completed), "ended with an error"),
         _card("lost", count(harms.get("lost", 0)), "have no outcome", is_bad=bool(harms.get("lost"))),
         _card(
-            "duplicated", count(harms.get("duplicated", 0)), "told or sent twice", is_bad=bool(harms.get("duplicated"))
+            "duplicated",
+            count(harms.get("duplicated", 0)),
+            "reported or sent twice",
+            is_bad=bool(harms.get("duplicated")),
         ),
         _card(
             "foreign words", count(harms.get("foreign", 0)), "in answers of others", is_bad=bool(harms.get("foreign"))
@@ -197,7 +198,7 @@ def cards(result: StressResult) -> Markup:
         _latency("beyond the turn", result.latencies),
         _latency("before any fault", result.calm_latencies),
         _card("faults injected", count(sum(each.faults for each in result.series))),
-        _card("workers at most", count(workers), f"{result.plan.workers} may be"),
+        _card("workers at most", count(workers), f"limit {result.plan.workers}"),
         _card(
             "supervisor at most",
             mebibytes(max(sizes, default=0)),
@@ -220,8 +221,8 @@ def _latency(name: str, latencies: LatencyQuantiles) -> Markup:
 
 
 def promises(verdicts: Sequence[InvariantVerdict]) -> Markup:
-    """Each invariant: how often it was looked at, how often it was found broken."""
-    names = ("", "promise", "looked at", "broken")
+    """Each invariant with its numbers of checks and violations."""
+    names = ("", "promise", "checked", "broken")
     head = tag("tr", *(tag("th", name, scope="col") if name else tag("td") for name in names))
     rows = (_promise(verdict) for verdict in verdicts)
     table = tag("table", tag("thead", head), tag("tbody", *rows), class_="promises")
@@ -242,16 +243,16 @@ def _promise(verdict: InvariantVerdict) -> Markup:
 
 
 def outcomes(fates: Mapping[str, int]) -> Markup:
-    """How many requests came to which end."""
+    """Number of requests by outcome."""
     ordered = Counter(fates).most_common()
     rows = [(truncate(name), count(number)) for name, number in ordered[:_MAX_ROWS]]
     if len(ordered) > _MAX_ROWS:
-        rows.append(("other ends", count(sum(number for _, number in ordered[_MAX_ROWS:]))))
+        rows.append(("other outcomes", count(sum(number for _, number in ordered[_MAX_ROWS:]))))
     return tag("section", tag("h2", "How requests ended"), _pairs(rows)) if rows else EMPTY_MARKUP
 
 
 def machine(facts: Mapping[str, str | int | float]) -> Markup:
-    """What the figures depend on."""
+    """Facts of the machine that the figures depend on."""
     rows = [(truncate(name.replace("_", " ")), truncate(str(value))) for name, value in list(facts.items())[:_MAX_ROWS]]
     return tag("section", tag("h2", "Machine"), _pairs(rows)) if rows else EMPTY_MARKUP
 

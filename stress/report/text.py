@@ -1,4 +1,4 @@
-"""Text of the report: short figures, facts as sentences, HTML and SVG values that escape their contents. Pure."""
+"""Text of the report: short figures, facts as sentences, HTML that escapes its contents. Pure."""
 
 from collections.abc import Iterable
 from html import escape
@@ -35,7 +35,7 @@ _MIB = 1024 * 1024
 
 
 def count(number: float) -> str:
-    """``12,345``; below 100 with one digit after the point where there is something to say: ``2.5``."""
+    """``12,345``; below 100 with one decimal if it is not 0: ``2.5``."""
     if number < 100 and round(number, 1) != round(number):
         return f"{number:.1f}"
     return f"{number:,.0f}"
@@ -103,17 +103,17 @@ def tag(element: str, /, *children: str, **attributes: str | float | None) -> Ma
 
 
 def join(parts: Iterable[str]) -> Markup:
-    """All of them, one after the other."""
+    """The concatenated parts; text is escaped."""
     return Markup("".join(part if isinstance(part, Markup) else _escaped(part) for part in parts))
 
 
 def truncate(text: str, most: int = _MAX_CHARS) -> str:
-    """The text, or its beginning and a sign that there was more."""
+    """The text, or its beginning and an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _escaped(text: str) -> str:
-    """What cannot be seen (control characters, those that turn the direction of writing, half characters) is named."""
+    """Escape for HTML; unprintable characters (control, bidi, surrogates) are shown by their codes."""
     if not text.isprintable():
         text = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
     return escape(text)
@@ -133,7 +133,7 @@ _MAX_LISTED = 6
 
 
 def describe_fact(fact: Fact) -> str:
-    """What was seen, without the time."""
+    """A fact as a sentence, without its time."""
     match fact:
         case (
             RequestAsked()
@@ -159,18 +159,18 @@ def describe_fact(fact: Fact) -> str:
         case FaultInjected():
             said = _describe_fault(fact)
         case ReusedPid():
-            became = "was signalled" if fact.signalled else "was let alone"
-            said = f"a stranger with the pid {fact.pid} of a dead worker {became}"
+            became = "was signalled" if fact.signalled else "was not signalled"
+            said = f"an unrelated process with the pid {fact.pid} of a dead worker {became}"
         case OutcomeReceived():
-            said = f"front end {fact.front_end} heard of an outcome after {duration(fact.seconds)}"
+            said = f"front end {fact.front_end} received an outcome after {duration(fact.seconds)}"
         case OrphanedRunEnded():
-            said = f"the run {fact.run} has come to its end, although its front end was killed"
+            said = f"the run {fact.run} ended, although its front end was killed"
         case DirectViolation():
-            said = f"the stream of events broke its promise: {fact.what}"
+            said = f"a promise was broken: {fact.what}"
         case MachineDelay():
             said = f"the machine was up to {duration(fact.seconds)} late"
         case WaitingEnded():
-            said = "the end: nobody waits any longer"
+            said = "end of the run: open requests are given up"
         case _:
             assert_never(fact)
     return said
@@ -179,7 +179,7 @@ def describe_fact(fact: Fact) -> str:
 def _describe_request(fact: _RequestFact) -> str:
     match fact:
         case RequestAsked():
-            faulty = ", of a worker that misbehaves" if fact.faulty else ""
+            faulty = ", of a faulty worker" if fact.faulty else ""
             said = (
                 f"is asked in session {fact.session}, profile {fact.profile}, priority {fact.priority}, "
                 f"at most {duration(fact.timeout)}, its turn takes {duration(fact.turn)}{faulty}"
@@ -209,7 +209,7 @@ def _outcome(fact: RequestAnswered | OutcomeRemembered) -> str:
 
 def _nonces_text(fact: RequestAnswered) -> str:
     said = f", with the words of {_list_some(fact.said)}" if fact.said else ""
-    return f"{said}, and words of nobody: {_list_some(fact.strange)}" if fact.strange else said
+    return f"{said}, and words of no request: {_list_some(fact.strange)}" if fact.strange else said
 
 
 def _describe_pool(
@@ -238,12 +238,12 @@ def _describe_pool(
         case SupervisorStarted():
             said = f"supervisor {fact.life} is ready, pid {fact.supervisor}"
         case SupervisorEnded():
-            said = f"supervisor {fact.life} ended with {fact.code}, {'as told' if fact.signals else 'by itself'}"
+            said = f"supervisor {fact.life} ended with {fact.code}, {'signalled' if fact.signals else 'by itself'}"
         case LeftoverProcesses():
             said = f"{len(fact.pids)} processes are left {duration(fact.seconds)} later: {_list_some(fact.pids)}"
         case PoolDrained():
             files = f"{fact.fds} files ({fact.fds_before} at the beginning), " if fact.fds is not None else ""
-            said = f"all is done: {fact.workers} workers, {fact.zombies} zombies, {files}{mebibytes(fact.rss)}"
+            said = f"the pool is drained: {fact.workers} workers, {fact.zombies} zombies, {files}{mebibytes(fact.rss)}"
         case _:
             assert_never(fact)
     return said

@@ -1,4 +1,4 @@
-"""The run over time: its charts, the faults by kind, and the figures that the charts are drawn from. Pure."""
+"""The run over time: charts, faults by kind, and the figures behind the charts. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
@@ -13,7 +13,7 @@ _MIB = 1024.0 * 1024.0
 
 
 def timeline(result: StressResult) -> Markup:
-    """All of it; a sentence where no second of the run was counted."""
+    """The section; a sentence if no second of the run was counted."""
     slots = slots_of(result.series)
     if not slots:
         return tag("section", tag("h2", "Over time"), tag("p", "No second of this run was counted."))
@@ -46,7 +46,7 @@ def _charts(background: ChartContext, most_workers: int) -> Iterator[Markup]:
     yield chart("Requests waiting and running", background, amount_axis(_highest(waiting), count), waiting, count)
     workers = [_line("alive", "workers", slots, "workers", count, is_filled=True)]
     axis = amount_axis(max(_highest(workers), most_workers), count)
-    yield chart(f"Workers, {most_workers} may be", background, axis, workers, count, limit=most_workers)
+    yield chart(f"Workers, limit {most_workers}", background, axis, workers, count, limit=most_workers)
     memory = [_line("resident", "memory", slots, "rss", mebibytes, is_filled=True)]
     yield chart(
         "The supervisor's memory", background, amount_axis(_highest(memory), mebibytes, unit=_MIB), memory, mebibytes
@@ -56,10 +56,10 @@ def _charts(background: ChartContext, most_workers: int) -> Iterator[Markup]:
         _line("p50", "p50", slots, "p50", duration),
     ]
     axis = amount_axis(_highest(times), duration, unit=0.001)
-    yield chart("Answers beyond the time of their turn", background, axis, times, duration)
+    yield chart("Answer time beyond the turn", background, axis, times, duration)
     lateness = [_line("late", "late", slots, "delayed", duration, is_filled=True)]
     axis = amount_axis(_highest(lateness), duration, unit=0.001)
-    yield chart("How late this machine made things", background, axis, lateness, duration)
+    yield chart("Delay of this machine", background, axis, lateness, duration)
 
 
 def _line(

@@ -33,7 +33,7 @@ class Place:
 
     def __init__(self, world: World, first: Settings) -> None:
         self.world = world
-        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.events: list[tuple[str, dict[str, Any]]] = []
         self.file: Settings | SettingsError = first
         self.launcher = world.launcher
         self.serving = RunningServices(
@@ -43,7 +43,7 @@ class Place:
             autonomy=world.autonomy,
             launcher=self.launcher,  # type: ignore[arg-type]  # as much of a launcher as a reload needs
             reread=self._read,
-            emit=lambda event, data: self.told.append((event, data)),
+            emit=lambda event, data: self.events.append((event, data)),
         )
 
     def _read(self) -> Settings:
@@ -89,8 +89,8 @@ async def test_limits_and_the_wires_times_hold_at_once_and_others_wait_for_a_res
         answer = await place.reload(Settings(pool=PoolSettings(min=0, max=3), rpc=RpcSettings(abort_grace=Seconds(7))))
         assert (place.max, place.launcher.settings.abort_grace) == (3, Seconds(7))
         assert answer["changed"] == ["pool.max", "rpc.abort_grace"]
-        assert place.told == [("reloaded", answer)]
-        for _ in range(2):  # told each time, and not taken up
+        assert place.events == [("reloaded", answer)]
+        for _ in range(2):  # reported each time, and not applied
             assert (await place.reload(Settings(store=StoreSettings(events=5))))["needs_restart"] == ["store.events"]
 
 
@@ -180,7 +180,7 @@ async def test_what_is_refused_leaves_all_as_it_was(tmp_path: Path) -> None:
             with pytest.raises(UsageError, match=words):
                 await place.reload(settings)
             await wait_all_tasks_blocked()
-            assert (place.workers(), place.told, place.max) == (["idle"], [], 2)
+            assert (place.workers(), place.events, place.max) == (["idle"], [], 2)
             assert place.serving.autonomy.stats().heartbeats == 0
         answer = await place.reload(ops("Operate with care."))
         assert answer["changed"] == ["agents.ops.append_system_prompt"], "compared with what still holds"
@@ -191,7 +191,7 @@ async def test_what_cannot_be_kept_warm_is_told_and_the_rest_holds(tmp_path: Pat
     warm = PoolSettings(min=0, max=3, prewarm=[Prewarm(agent="lost")])
     async with serving(tmp_path, Settings(pool=FEW)) as place:
         await place.reload(Settings(agents={"lost": nowhere}, pool=warm))
-        assert ([event for event, _ in place.told], place.max) == (["prewarm_failed", "reloaded"], 3)
+        assert ([event for event, _ in place.events], place.max) == (["prewarm_failed", "reloaded"], 3)
 
 
 async def test_heartbeats_jobs_and_webhooks_hold_at_once_and_agents_learn_what_a_beat_is(

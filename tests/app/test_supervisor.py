@@ -21,21 +21,21 @@ def supervisor(tmp_path: Path) -> Supervisor:
     return Supervisor(Settings(), **places, live=False, console=console, manager=manager, reread=Settings)
 
 
-async def test_what_an_earlier_supervisor_left_and_would_not_die_is_told(
+async def test_what_an_earlier_supervisor_left_and_could_not_kill_is_reported(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[str, dict[str, Any]]] = []
+    emitted: list[tuple[str, dict[str, Any]]] = []
 
     async def sweep(_: Path) -> SweepReport:
         return SweepReport(killed=(7,), left=(9, 8, 9))
 
     monkeypatch.setattr("app.supervisor.sweep_previous", sweep)
-    monkeypatch.setattr(supervisor, "_emit", lambda event, data: told.append((event, data)))
+    monkeypatch.setattr(supervisor, "_emit", lambda event, data: emitted.append((event, data)))
     await supervisor._sweep_previous(supervisor._data_dir / "workers.json")
-    assert told == [("previous_workers_swept", {"killed": 1}), ("previous_workers_left", {"pids": [8, 9]})]
+    assert emitted == [("previous_workers_swept", {"killed": 1}), ("previous_workers_left", {"pids": [8, 9]})]
 
 
-def test_a_worker_is_attended_to_where_somebody_hears_what_is_asked_in_its_session(supervisor: Supervisor) -> None:
+def test_a_worker_is_attended_to_while_a_client_follows_its_session(supervisor: Supervisor) -> None:
     assert not supervisor._is_attended("w1"), "nothing is served yet"
     pool = SimpleNamespace(session_of={"w1": "alice", "w2": "bob"}.get)
     supervisor._services = SimpleNamespace(pool=pool)  # type: ignore[assignment]  # as much of it as this needs
@@ -44,7 +44,7 @@ def test_a_worker_is_attended_to_where_somebody_hears_what_is_asked_in_its_sessi
 
 
 def test_a_supervisor_shares_the_interpreter_with_its_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default a thread waits 5 ms for it, and beside a busy event loop begins to wait anew in each round."""
+    """By default a thread waits 5 ms for it, and beside a busy event loop starts to wait again in each round."""
     before = sys.getswitchinterval()
     seen = []
     monkeypatch.setattr("trio.run", lambda _main: seen.append(sys.getswitchinterval()))

@@ -139,7 +139,7 @@ _RPC = (
 _GATEWAY = (
     Mutant(
         "durable",
-        "an outcome is told before it is written down",
+        "an outcome is published before it is stored",
         "gateway/runs/registry.py:RunRegistry.settle",
         "await self._bus.wait_visible(seq)",
         "pass",

@@ -142,7 +142,7 @@ def test_zero_is_refused():
     except BaseException as exc:
         raise RuntimeError("something that runs it has broken") from exc
 """
-"""Where the guard is missing the timer that ends a slow test goes off early, and nobody waits a minute for it."""
+"""Without the guard the timer that ends a slow test goes off early, so the test takes no minute."""
 
 
 @pytest.mark.process

@@ -41,11 +41,11 @@ def event(seq: int, kind: str, run: str | None, session: str = "ada", **data: An
 
 
 class Books:
-    """A ledger and what it has told."""
+    """A tracker and its facts."""
 
     def __init__(self) -> None:
-        self.told: list[Fact] = []
-        self.ledger = RequestTracker(NONCES, self.told.append, prefix="mine")
+        self.facts: list[Fact] = []
+        self.ledger = RequestTracker(NONCES, self.facts.append, prefix="mine")
 
     def ask(self, number: int, session: str = "ada") -> dict[str, Any]:
         arrival = Arrival(number=number, at=0.0, session=session, role="p0", priority=5, turn=0.25)
@@ -80,7 +80,7 @@ def test_each_request_has_a_word_that_is_found_again_in_any_text() -> None:
     assert NONCES.find(text) == ((3, 12345678), ())
 
 
-def test_a_word_that_nobody_was_given_is_strange() -> None:
+def test_a_word_of_no_request_is_strange() -> None:
     damaged = NONCES.word(3)[:-1] + ("0" if NONCES.word(3)[-1] != "0" else "1")
     assert NONCES.find(damaged) == ((), (damaged,))
     assert NONCES.find(Nonces(8).word(3)).unknown != ()
@@ -99,7 +99,7 @@ def test_an_outcome_closes_its_request_and_tells_whose_words_it_has() -> None:
     books.ledger.on_accepted(5, {"accepted_at": 8.0}, 1.1)
     books.ledger.on_event(event(10, "run:start", "mine-5", worker="w1"), 1.2)
     books.ledger.on_event(event(11, "done", "mine-5", reason="completed", text=NONCES.word(5)), 1.3)
-    started, answered = books.told[-2:]
+    started, answered = books.facts[-2:]
     assert isinstance(started, RequestStarted)
     assert (started.worker, started.at) == ("w1", 9.0)
     assert isinstance(answered, RequestAnswered)
@@ -115,19 +115,19 @@ def test_an_outcome_before_the_answer_to_the_request_leaves_nothing_open() -> No
     assert books.ledger.accepted_numbers == {}
 
 
-def test_events_of_others_are_passed_over_and_those_of_workers_are_told() -> None:
+def test_events_of_others_are_passed_over_and_those_of_workers_are_recorded() -> None:
     books = Books()
     books.ledger.on_event(event(1, "done", "yours-5", reason="completed"), 1.0)
-    assert books.told == []
+    assert books.facts == []
     books.ledger.on_event(event(2, "worker_exited", None, session="", worker="w3", cause="crashed", error="gone"), 1.0)
-    assert books.told == [PoolEvent(t=1.0, what="worker_exited", worker="w3", session="", why="crashed", at=9.0)]
+    assert books.facts == [PoolEvent(t=1.0, what="worker_exited", worker="w3", session="", why="crashed", at=9.0)]
 
 
 def test_an_event_that_comes_again_is_out_of_order() -> None:
     books = Books()
     books.ledger.on_event(event(5, "session_bound", None, worker="w1"), 1.0)
     books.ledger.on_event(event(5, "session_bound", None, worker="w1"), 1.1)
-    assert [type(fact) for fact in books.told] == [PoolEvent, DirectViolation, PoolEvent]
+    assert [type(fact) for fact in books.facts] == [PoolEvent, DirectViolation, PoolEvent]
 
 
 def test_what_a_later_life_knows_and_does_not_know_of_a_request() -> None:
@@ -137,7 +137,7 @@ def test_what_a_later_life_knows_and_does_not_know_of_a_request() -> None:
     assert 5 in books.ledger.open
     books.ledger.on_unknown(5, ErrorBody("usage"), 2.1)
     assert 5 not in books.ledger.open
-    assert [type(fact).__name__ for fact in books.told[1:]] == ["OutcomeRemembered", "RequestForgotten"]
+    assert [type(fact).__name__ for fact in books.facts[1:]] == ["OutcomeRemembered", "RequestForgotten"]
 
 
 def test_an_error_that_answers_the_question_for_an_outcome_is_none_of_the_request() -> None:
@@ -145,7 +145,7 @@ def test_an_error_that_answers_the_question_for_an_outcome_is_none_of_the_reques
     books.ask(5)
     books.ledger.on_unknown(5, ErrorBody("pool_closed"), 2.0)
     assert 5 in books.ledger.open
-    assert [type(fact).__name__ for fact in books.told] == ["RequestAsked"]
+    assert [type(fact).__name__ for fact in books.facts] == ["RequestAsked"]
 
 
 def test_what_happens_is_counted_in_the_second_in_which_it_happens() -> None:

@@ -97,7 +97,7 @@ def test_where_stderr_takes_nothing_the_run_goes_on_and_everything_is_written(tm
     line = [*COMMAND, "--requests", "3", "--rate", "5", *files]
     with closed_pipe() as stderr:
         done = subprocess.run(line, stdout=subprocess.PIPE, stderr=stderr, text=True, check=False)
-    assert "Every promise that was looked at was kept" in done.stdout
+    assert "Every promise that was checked was kept" in done.stdout
     assert done.returncode == 0
     assert sorted(file.name for file in tmp_path.iterdir()) == ["all.json", "page.html"]
 
@@ -207,8 +207,8 @@ RED = a_result(verdicts=verdicts(I1=1), violations=(a_violation(),), harms={"los
     [
         (a_result(), (0, "GREEN", ("Every promise",))),
         (RED, (1, "RED", ("1 lost, 0 duplicated, 0 foreign", "started"))),
-        (a_result(fates={"error: request_timeout": 3}), (1, "", ("Not one request was completed",))),
-        (a_result(fates={}), (1, "", ("Not one request was completed",))),
+        (a_result(fates={"error: request_timeout": 3}), (1, "", ("No request was completed",))),
+        (a_result(fates={}), (1, "", ("No request was completed",))),
     ],
     ids=["green", "red", "none completed", "none ended"],
 )
@@ -291,7 +291,7 @@ def test_where_our_marks_cannot_be_encoded_others_stand_for_them(
 
 async def test_where_no_supervisor_listens_there_is_nothing_to_attach_to(tmp_path: Path) -> None:
     with pytest.raises(ExceptionGroup) as caught:
-        await drive_attached(WISH, tmp_path / "nobody")
+        await drive_attached(WISH, tmp_path / "absent")
     assert caught.group_contains(NoSupervisor, match="no supervisor listens", depth=None)
 
 

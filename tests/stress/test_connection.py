@@ -1,4 +1,4 @@
-"""Whoever drives hears of everything, whatever becomes of its connections: here the supervisor is made up."""
+"""A client receives everything across lost connections; the supervisor is made up."""
 
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -40,7 +40,7 @@ async def supervisor(path: Path, answer: Answer) -> AsyncIterator[list[dict[str,
         nonlocal connections
         connections += 1
         number, rest = connections, b""
-        with suppress(trio.BrokenResourceError):  # whoever hangs up leaves unread what it was sent
+        with suppress(trio.BrokenResourceError):  # a client that disconnects leaves data unread
             async for chunk in stream:
                 *lines, rest = (rest + bytes(chunk)).split(b"\n")
                 for line in lines:
@@ -72,9 +72,7 @@ def done(seq: int, run: str, session: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("reason", "tells"), [("behind", []), ("unreadable", ["the subscription ended: unreadable"])])
-async def test_whoever_has_lost_its_subscription_begins_another_from_its_bookmark(
-    socket: Path, reason: str, tells: list[str]
-) -> None:
+async def test_a_lost_subscription_is_replaced_from_its_bookmark(socket: Path, reason: str, tells: list[str]) -> None:
     facts: list[Fact] = []
     heard = trio.Event()
 

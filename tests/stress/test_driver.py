@@ -23,7 +23,7 @@ class Soak:
         self.plan = make_plan(StressOptions(load="L5", sessions=2, workers=2, **wish))
         self._ledger = RequestTracker(Nonces(7), self.facts.append, prefix="mine")
         self._driver = LoadDriver(
-            self.plan, self._ledger, ready=self._nobody, clock=trio.current_time, record=self.facts.append
+            self.plan, self._ledger, ready=self._absent, clock=trio.current_time, record=self.facts.append
         )
 
     async def drive(self) -> None:
@@ -38,18 +38,18 @@ class Soak:
     def asked(self) -> Iterator[float]:
         return (fact.t for fact in self.facts if isinstance(fact, RequestAsked))
 
-    async def _nobody(self) -> Path:
+    async def _absent(self) -> Path:
         await trio.sleep_forever()
         raise AssertionError
 
 
-async def test_where_nobody_answers_no_more_is_asked_and_the_run_ends(autojump_clock: MockClock) -> None:
+async def test_where_absent_answers_no_more_is_asked_and_the_run_ends(autojump_clock: MockClock) -> None:
     soak = Soak(requests=100, rate=1000.0)
     with trio.fail_after(600):
         await soak.drive()
     assert len(list(soak.asked())) == soak.plan.most_open == 16
     assert [fact.what for fact in soak.facts if isinstance(fact, DirectViolation)] == [
-        "nobody is asked any more: 16 requests had no outcome for 75 s"
+        "no more requests are sent: 16 had no outcome for 75 s"
     ]
     assert isinstance(soak.facts[-1], WaitingEnded)
 

@@ -122,7 +122,7 @@ async def test_a_run_has_a_result_also_where_its_supervisor_is_stopped(monkeypat
         "the supervisor did not answer status in 0.7 s",
         "the supervisor did not answer sessions.list in 0.7 s",
         "the supervisor did not answer drain in 0.7 s",
-        "the supervisor runs 0.7 s after it was told to end",
+        "the supervisor still runs 0.7 s after the signal to stop",
     ]
     assert not result.all_kept
     assert result.fates["completed"]

@@ -52,7 +52,7 @@ def starting(workers_at: int, pause: float) -> History:
 
 
 def waiting_in_vain(count: int, late: float = 0.0, *, hit: bool = True, faulty: bool = False) -> History:
-    """Of a hundred requests so many."""
+    """``count`` of a hundred requests time out."""
 
     def write(story: Story) -> None:
         if hit:

@@ -96,7 +96,7 @@ async def test_a_delay_of_the_last_moment_is_recorded_when_the_watch_ends(
     schedstat.write_text("0 250000000 1")
 
     async def ready() -> Path:
-        return tmp_path / "nobody"
+        return tmp_path / "absent"
 
     seen: list[Fact] = []
     sampler = SupervisorSampler(

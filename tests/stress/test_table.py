@@ -26,13 +26,13 @@ def test_requests_to_workers_that_misbehave_are_counted_as_the_faults_that_they_
     for fact in story.facts:
         meter.observe(fact)
     assert meter.faulty == 1
-    assert "3 requests to workers that misbehave" in shown(msgspec.structs.replace(a_result(), faults=(), faulty=3))
+    assert "3 requests to faulty workers" in shown(msgspec.structs.replace(a_result(), faults=(), faulty=3))
     quiet = msgspec.structs.replace(a_result(), faults=(), series=())
     assert "and 0 faults" in " ".join(shown(quiet).split())
     assert "and 3 faults" in " ".join(shown(msgspec.structs.replace(quiet, faulty=3)).split())
 
 
-@pytest.mark.parametrize(("checked", "words"), [(5, "Every promise kept"), (0, "Every promise that was looked at was")])
+@pytest.mark.parametrize(("checked", "words"), [(5, "Every promise kept"), (0, "Every promise that was checked was")])
 def test_a_promise_that_was_never_looked_at_is_not_said_to_be_kept(checked: int, words: str) -> None:
     result = a_result()
     first, *rest = (msgspec.structs.replace(verdict, checked=5) for verdict in result.verdicts)
@@ -45,5 +45,5 @@ def test_of_a_run_in_which_no_request_was_completed_nothing_is_said() -> None:
     assert result.all_kept
     assert result.is_empty
     assert "Every promise" not in shown(result)
-    assert "Not one request was completed, so nothing is said of any promise" in shown(result)
+    assert "No request was completed, so no promise was proven" in shown(result)
     assert result.plan.command in " ".join(shown(result).split())

@@ -136,7 +136,7 @@ async def test_each_end_of_a_supervisor_is_recorded_and_followed_by_the_next_lif
     assert [fact.life for fact in seen if isinstance(fact, SupervisorStarted)] == [1, 3]
     wrong = [fact.what.strip() for fact in seen if isinstance(fact, DirectViolation)]
     assert wrong[0].startswith("the supervisor did not start: ")
-    assert wrong[1:] == ["the supervisor runs 0.3 s after it was told to end"]
+    assert wrong[1:] == ["the supervisor still runs 0.3 s after the signal to stop"]
 
 
 @pytest.mark.process

@@ -25,7 +25,7 @@ class UnwillingTarget(AttachedTarget):
     """Its store never recovers, and no supervisor follows unless ``has_next``."""
 
     def __init__(self, record: Callable[[Fact], None], *, has_next: bool = True) -> None:
-        super().__init__(Path("nobody"), clock=trio.current_time, record=record)
+        super().__init__(Path("absent"), clock=trio.current_time, record=record)
         self.done: list[str] = []
         self.asked_at = 0.0
         self._has_next = has_next
@@ -66,8 +66,8 @@ async def test_an_end_that_takes_too_long_is_recorded_and_followed_by_the_next_l
         async with uninterrupted(target, 5.0):
             await trio.sleep(math.inf)
     assert target.done == ["SIGKILL", "restart"][: 1 + has_next]
-    late = "a supervisor was ended, and 5 s later that and what had to follow was not done"
-    assert wrong(facts) == [late, "the supervisor was killed, and the next one did not begin"][: 2 - has_next]
+    late = "a supervisor was to be replaced, and was not 5 s later"
+    assert wrong(facts) == [late, "the supervisor was killed, and the next one did not start"][: 2 - has_next]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ async def test_a_store_that_does_not_recover_when_there_is_disk_again_is_recorde
     with trio.fail_after(60):
         await ResourceShortages().inject(FaultEvent(at=0.0, kind="no_disk", amount=2.0), target)
     assert target.asked_at == 4.0  # what was refused at the last moment is heard of by then
-    assert "the store had not written what it had kept back" in wrong(facts)[0]
+    assert "the store had not written its backlog" in wrong(facts)[0]
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ async def test_a_shortage_may_find_a_supervisor_that_has_just_ended(
 @pytest.mark.process
 async def test_a_front_end_that_is_granted_nothing_is_recorded(tmp_path: Path) -> None:
     facts: list[Fact] = []
-    target = AttachedTarget(tmp_path / "nobody", clock=trio.current_time, record=facts.append)
+    target = AttachedTarget(tmp_path / "absent", clock=trio.current_time, record=facts.append)
     await FrontEndKills().inject(FaultEvent(at=0.0, kind="kill_front_end", amount=0.1), target)
     assert injected(facts) == ["kill_front_end: unavailable, its front end said nothing, and ended"]
 

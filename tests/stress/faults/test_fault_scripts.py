@@ -118,7 +118,7 @@ def test_an_endless_line_has_no_end() -> None:
 
 @pytest.mark.parametrize(
     ("fault", "ids"),
-    [("duplicate", ["a", "a"]), ("unknown-id", ["nobody-asked", "a"]), ("late-id", ["a", "before"])],
+    [("duplicate", ["a", "a"]), ("unknown-id", ["never-asked", "a"]), ("late-id", ["a", "before"])],
 )
 def test_ids_of_answers(fault: str, ids: list[Any]) -> None:
     assert [json.loads(line)["id"] for line in lines_of(fault)] == ids

@@ -1,4 +1,4 @@
-"""A stranger takes the very pid that it was told, and notices every signal that it is sent."""
+"""A stranger takes the pid that it is given, and notices every signal."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ Stranger = subprocess.Popen[str]
 
 @pytest.fixture
 def pid() -> int:
-    """Somebody had it, and nobody has it now."""
+    """A pid that was used, and is free again."""
     gone = subprocess.Popen(["/bin/true"])
     gone.wait(LIMIT)
     return gone.pid
@@ -36,7 +36,7 @@ def last_word(stranger: Stranger) -> str:
     return said.strip()
 
 
-def test_it_has_the_pid_and_goes_when_nobody_needs_it(pid: int, stranger: Stranger) -> None:
+def test_it_has_the_pid_and_ends_with_its_stdin(pid: int, stranger: Stranger) -> None:
     os.kill(pid, 0)
     assert last_word(stranger) == LET_ALONE
     with pytest.raises(ProcessLookupError):

@@ -70,7 +70,7 @@ def test_a_run_that_kept_every_promise_is_green_from_the_title_on() -> None:
 
 def test_a_promise_that_was_never_looked_at_is_not_said_to_be_kept() -> None:
     unseen = (InvariantVerdict(invariant="I11", title="strangers", checked=0, broken=0), *verdicts()[:10])
-    assert "✓ GREEN Every promise that was looked at was kept" in page_of(verdicts=unseen).text
+    assert "✓ GREEN Every promise that was checked was kept" in page_of(verdicts=unseen).text
 
 
 def test_a_run_that_broke_one_is_red_and_tells_which_how_and_with_which_command() -> None:
@@ -94,7 +94,7 @@ def test_a_run_in_which_no_request_was_completed_is_neither_green_nor_red() -> N
     page = page_of(
         series=(), fates={}, faults=(), verdicts=unseen, latencies=LatencyQuantiles(), machine={}, seconds=0.0
     )
-    assert "Not one request was completed" in page.text
+    assert "No request was completed" in page.text
     assert "GREEN" not in page.text
     assert "RED" not in page.text
     assert "No second of this run was counted." in page.text
@@ -112,7 +112,7 @@ def test_the_figures_are_those_of_the_result() -> None:
     text = page_of(harms={"duplicated": 2, "foreign": 7}, lives=3).text
     for said in (
         *("asked 600", "answered 540", "failed 30", "lost 0", "duplicated 2", "foreign words 7"),
-        *("p50 beyond the turn 20 ms p99 150 ms, at most 1.5 s", "faults injected 1", "workers at most 4 14 may be"),
+        *("p50 beyond the turn 20 ms p99 150 ms, at most 1.5 s", "faults injected 1", "workers at most 4 limit 14"),
         *("supervisor at most 50 MiB 3 lives", "completed 540", "error: worker_exited 30", "F1 kill 1", "cpus 2"),
     ):
         assert said in text
@@ -120,7 +120,7 @@ def test_the_figures_are_those_of_the_result() -> None:
 
 def test_what_broke_is_told_by_its_shortest_history_and_what_was_around_it_beside() -> None:
     text = page_of(verdicts=verdicts(I1=1), violations=(a_violation(),)).text
-    shortest, around = text.split("The shortest history that shows it:")[1].split("What else was seen of them")
+    shortest, around = text.split("The shortest history that shows it:")[1].split("Other facts about them")
     assert "request 5 is asked in session s5" in shortest
     assert "request 5 begins on w1" in shortest
     assert "supervisor 1 is ready" not in shortest
@@ -130,7 +130,7 @@ def test_what_broke_is_told_by_its_shortest_history_and_what_was_around_it_besid
 def test_without_a_shortest_history_there_is_what_was_seen_before_it() -> None:
     text = page_of(verdicts=verdicts(I1=1), violations=(a_violation(shortest=()),)).text
     assert "The shortest history" not in text
-    assert "What was seen before it: at before what was seen" in text
+    assert "Facts before it: at before fact" in text
 
 
 def test_more_of_the_same_promise_are_a_list() -> None:
@@ -146,13 +146,17 @@ def test_every_kind_of_fact_is_told_in_a_sentence() -> None:
     text = page_of(verdicts=verdicts(I1=1), violations=(a_violation(shortest=tuple(story.facts)),)).text
     for said in (
         *("is refused: saturated", "is remembered as error internal", "is unknown to the supervisor"),
-        *("stands 2 times in its own transcript, 1 time in others", "the stream of events broke its promise: seq"),
-        *("front end 3 heard of an outcome after 2 s", "worker evicted s1 w1 (idle)"),
+        *("stands 2 times in its own transcript, 1 time in others", "a promise was broken: seq"),
+        *("front end 3 received an outcome after 2 s", "worker evicted s1 w1 (idle)"),
         *("3 workers (1, 2, 3) in /proc, not waited for: 9; the supervisor has 50 MiB, 7 files", "status (running)"),
-        *("supervisor 1 ended with -9, by itself", "2 processes are left 2 s later: 7, 8", "all is done: 0 workers"),
+        *(
+            "supervisor 1 ended with -9, by itself",
+            "2 processes are left 2 s later: 7, 8",
+            "the pool is drained: 0 workers",
+        ),
         *("fault F1: stop to all workers, pid 5, for 3 s", "pid 6 of a dead worker was signalled", "up to 1.5 s late"),
-        "the run lost-1 has come to its end, although its front end was killed",
-        *("with the words of 5, 6, and words of nobody: zzz", "the end: nobody waits any longer"),
+        "the run lost-1 ended, although its front end was killed",
+        *("with the words of 5, 6, and words of no request: zzz", "end of the run: open requests are given up"),
     ):
         assert said in text
 
@@ -248,7 +252,7 @@ def test_the_longest_and_worst_run_is_a_page_that_can_be_opened() -> None:
     assert len(text) < 1_500_000
     assert "left out; --json has all" in text
     assert "476 other kinds" in text
-    assert "other ends" in text
+    assert "other outcomes" in text
 
 
 @pytest.mark.parametrize("length", [1, 2, 200, 1999])
