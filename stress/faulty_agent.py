@@ -7,6 +7,7 @@ is due. Conversations, transcripts and recall are the agent's own. What a fault 
 after five minutes. Standard library only: workers start often, whatever is installed.
 """
 
+import itertools
 import json
 import os
 import re
@@ -66,7 +67,7 @@ class FaultContext(NamedTuple):
 
 
 Step = bytes | FaultAction
-FaultScript = Callable[[FaultContext], Iterator[Step]]
+FaultScript = Callable[[FaultContext], Iterable[Step]]
 
 
 def fault_word(fault: str, number: int | None = None) -> str:
@@ -76,7 +77,7 @@ def fault_word(fault: str, number: int | None = None) -> str:
     return f"FAULT:{fault}" if number is None else f"FAULT:{fault}={number}"
 
 
-# --- what is written --------------------------------------------------------------------------------------------------
+# --- what is written and done -----------------------------------------------------------------------------------------
 
 
 def _garbage(context: FaultContext) -> Iterator[Step]:
@@ -86,37 +87,6 @@ def _garbage(context: FaultContext) -> Iterator[Step]:
     yield context.answer
 
 
-def _bad_utf8(context: FaultContext) -> Iterator[Step]:
-    """A line like a message, but for its invalid UTF-8; then the answer."""
-    yield _EVENT_HEAD + b"\xff\xfe\xc3" + _EVENT_TAIL
-    yield context.answer
-
-
-def _one_byte(context: FaultContext) -> Iterator[Step]:
-    """The answer, each byte in a write of its own."""
-    for position in range(len(context.answer)):
-        yield context.answer[position : position + 1]
-
-
-def _half_line_stall(context: FaultContext) -> Iterator[Step]:
-    """Half of the answer, and then nothing."""
-    yield context.half
-    yield FaultAction.STALL
-
-
-def _half_line_eof(context: FaultContext) -> Iterator[Step]:
-    """Half of the answer and the end of stdout, from a worker that lives on."""
-    yield context.half
-    yield FaultAction.CLOSE_STDOUT
-    yield FaultAction.STALL
-
-
-def _half_line_exit(context: FaultContext) -> Iterator[Step]:
-    """Half of the answer, and the worker is gone."""
-    yield context.half
-    yield FaultAction.EXIT
-
-
 def _line(context: FaultContext) -> Iterator[Step]:
     """A legal line of exactly that length (65536), its end included; then the answer."""
     room = context.count(_BLOCK) - len(_EVENT_HEAD) - len(_EVENT_TAIL)
@@ -124,75 +94,26 @@ def _line(context: FaultContext) -> Iterator[Step]:
     yield context.answer
 
 
-def _endless_line(context: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - this answer never comes
-    """A line without an end."""
-    while True:
-        yield b"x" * _BLOCK
-
-
-def _duplicate(context: FaultContext) -> Iterator[Step]:
-    """The same answer twice."""
-    yield context.answer
-    yield context.answer
-
-
-def _unknown_id(context: FaultContext) -> Iterator[Step]:
-    """An answer with an id that was never used, then the answer."""
-    yield b'{"id":"never-asked","result":{}}\n'
-    yield context.answer
-
-
-def _late_id(context: FaultContext) -> Iterator[Step]:
-    """The answer, then earlier answers once more, which are no longer awaited."""
-    yield context.answer
-    yield from context.earlier_answers
-
-
-def _late_answer(context: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - the answer is said another time
-    """The answer, but after the next one."""
-    yield FaultAction.HOLD_BACK
-
-
-# --- what is done -----------------------------------------------------------------------------------------------------
-
-
-def _close_stdin(context: FaultContext) -> Iterator[Step]:
-    """The answer; every later write to the worker fails."""
-    yield context.answer
-    yield FaultAction.CLOSE_STDIN
-
-
-def _close_stdout(context: FaultContext) -> Iterator[Step]:  # noqa: ARG001 - this answer goes nowhere
-    """No answer and the end of stdout, from a worker that lives on."""
-    yield FaultAction.CLOSE_STDOUT
-
-
-def _no_end(context: FaultContext) -> Iterator[Step]:
-    """The answer; from then on only SIGKILL ends the worker."""
-    yield FaultAction.IGNORE_THE_END
-    yield context.answer
-
-
-def _heir(context: FaultContext) -> Iterator[Step]:
-    """The answer, a process that keeps stdout open, and the worker is gone."""
-    yield context.answer
-    yield FaultAction.HEIR
-    yield FaultAction.EXIT
-
-
-def _daemon(context: FaultContext) -> Iterator[Step]:
-    """A daemon that is no descendant, then the answer; the worker lives on."""
-    yield FaultAction.DAEMON
-    yield context.answer
-
-
 FAULT_SCRIPTS: Mapping[str, FaultScript] = {
-    fault.__name__.removeprefix("_").replace("_", "-"): fault
-    for fault in (
-        *(_garbage, _bad_utf8, _one_byte, _half_line_stall, _half_line_eof, _half_line_exit, _line, _endless_line),
-        *(_duplicate, _unknown_id, _late_id, _late_answer, _close_stdin, _close_stdout, _no_end, _heir, _daemon),
-    )
+    "garbage": _garbage,
+    "bad-utf8": lambda context: (_EVENT_HEAD + b"\xff\xfe\xc3" + _EVENT_TAIL, context.answer),
+    "one-byte": lambda context: (bytes([byte]) for byte in context.answer),
+    "half-line-stall": lambda context: (context.half, FaultAction.STALL),
+    "half-line-eof": lambda context: (context.half, FaultAction.CLOSE_STDOUT, FaultAction.STALL),
+    "half-line-exit": lambda context: (context.half, FaultAction.EXIT),
+    "line": _line,
+    "endless-line": lambda _: itertools.repeat(b"x" * _BLOCK),
+    "duplicate": lambda context: (context.answer, context.answer),
+    "unknown-id": lambda context: (b'{"id":"never-asked","result":{}}\n', context.answer),
+    "late-id": lambda context: (context.answer, *context.earlier_answers),
+    "late-answer": lambda _: (FaultAction.HOLD_BACK,),
+    "close-stdin": lambda context: (context.answer, FaultAction.CLOSE_STDIN),
+    "close-stdout": lambda _: (FaultAction.CLOSE_STDOUT,),
+    "no-end": lambda context: (FaultAction.IGNORE_THE_END, context.answer),
+    "heir": lambda context: (context.answer, FaultAction.HEIR, FaultAction.EXIT),
+    "daemon": lambda context: (FaultAction.DAEMON, context.answer),
 }
+"""What becomes of the answer: bytes to write and actions, in order."""
 
 
 # --- when -------------------------------------------------------------------------------------------------------------
