@@ -14,7 +14,6 @@ import trio
 from app.child import child_environment, run_command
 from errors import PoolError
 from rpc.state_file import StateFileCorrupt, read_state
-from stress.cleanup import COMMAND as KEEPER
 from stress.facts import (
     Fact,
     LeftoverProcesses,
@@ -22,6 +21,7 @@ from stress.facts import (
     SupervisorStarted,
 )
 from stress.faults.base import FaultSetup, FaultTarget, helper_process
+from stress.helper_programs import CLEAN_UP
 from stress.sampler import ProcessTree, find_supervisor
 
 _START_SECONDS = 60.0
@@ -79,7 +79,7 @@ class OwnTarget(FaultTarget):
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Start the first supervisor and watch each; when cancelled, end the one that lives."""
-        keeper = helper_process([*KEEPER, str(self.data_dir), str(self.folder)])
+        keeper = helper_process([*CLEAN_UP, str(self.data_dir), str(self.folder)])
         async with keeper, trio.open_nursery() as self._nursery:
             try:
                 await self.restart()

@@ -66,7 +66,7 @@ DOORS = ("control", "dashboard", "http", "openai", "websocket")
 
 STANDARD_LIBRARY_ONLY = (
     *("rpc.guard_main", "fixtures.echo_agent", "fixtures.hostile_agent"),
-    *("stress.faulty_agent", "stress.pid_reuse", "stress.front_end_process", "stress.cleanup"),
+    *("stress.faulty_agent", "stress.helper_programs"),
 )
 """Programs that must start fast, or must run whatever is installed."""
 

@@ -12,7 +12,7 @@ from errors import PoolError, UsageError
 from stress.connection import ReconnectingClient
 from stress.facts import DirectViolation, OrphanedRunEnded
 from stress.faults.base import Fault, FaultEvent, FaultTarget, helper_process
-from stress.front_end_process import COMMAND, GRANTED
+from stress.helper_programs import FRONT_END, GRANTED
 
 _TURN_MS = 500
 """Duration of the run; the front end dies within it, counted from the grant."""
@@ -52,7 +52,7 @@ class FrontEndKills(Fault):
             await self._changed.wait()
 
     async def _kill_front_end(self, run: str, stroke: FaultEvent, target: FaultTarget) -> None:
-        async with helper_process([*COMMAND, str(target.socket), run, run, f"DELAY={_TURN_MS} {run}"]) as front_end:
+        async with helper_process([*FRONT_END, str(target.socket), run, run, f"DELAY={_TURN_MS} {run}"]) as front_end:
             said = f"nothing in {_GRANT_SECONDS:g} s"
             with trio.move_on_after(_GRANT_SECONDS):
                 said = await front_end.read_line() or "nothing, and ended"

@@ -31,7 +31,7 @@ from stress.faults.base import (
     helper_process,
     uninterrupted,
 )
-from stress.pid_reuse import COMMAND, SIGNALLED, THERE, unavailable_reason
+from stress.helper_programs import SIGNALLED, TAKE_PID, THERE, unavailable_reason
 from stress.sampler import signal_process
 from wire.procfs import children_of
 
@@ -137,7 +137,7 @@ class ClockAndPidFaults(Fault):
         if not victims:
             return
         victim = victims[int(stroke.pick * len(victims))]
-        async with helper_process(_pid_reuse_command(victim)) as stranger:
+        async with helper_process([*TAKE_PID, str(victim.pid)]) as stranger:
             target.record_fault(self.name, "kill", worker=victim.name, pid=victim.pid)
             signal_process(victim, signal.SIGKILL)
             if await self._wait_started(stranger, victim, target):
@@ -151,7 +151,7 @@ class ClockAndPidFaults(Fault):
             target.record_fault(self.name, "kill_supervisor", worker=ALL_WORKERS, pid=target.supervisor or 0)
             await target.kill(signal.SIGKILL)
             strangers = [
-                await stack.enter_async_context(helper_process(_pid_reuse_command(victim))) for victim in victims
+                await stack.enter_async_context(helper_process([*TAKE_PID, str(victim.pid)])) for victim in victims
             ]
             present = [
                 (stranger, victim)
@@ -170,10 +170,6 @@ class ClockAndPidFaults(Fault):
             reason = answer or "the stranger ended"
             target.record_fault(self.name, f"pid: unavailable, {reason}", pid=victim.pid, hurts=False)
         return answer == THERE
-
-
-def _pid_reuse_command(victim: ObservedProcess) -> list[str]:
-    return [*COMMAND, str(victim.pid)]
 
 
 async def _record_outcome(stranger: HelperProcess, victim: ObservedProcess, target: FaultTarget) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stress.pid_reuse import COMMAND, LET_ALONE, SIGNALLED, THERE, unavailable_reason
+from stress.helper_programs import LET_ALONE, SIGNALLED, TAKE_PID, THERE, unavailable_reason
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(bool(unavailable_reason()), reason=unavailable_reason())]
 
@@ -25,7 +25,7 @@ def pid() -> int:
 
 @pytest.fixture
 def stranger(pid: int) -> Iterator[Stranger]:
-    with subprocess.Popen([*COMMAND, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*TAKE_PID, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"{THERE}\n"
         yield process

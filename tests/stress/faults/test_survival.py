@@ -34,8 +34,8 @@ from stress.fault_switches import FaultSwitches
 from stress.faults import FaultEvent, FaultSetup, faults_of
 from stress.faults.front_ends import FrontEndKills, expect_outcome
 from stress.faulty_agent import fault_word
+from stress.helper_programs import unavailable_reason
 from stress.own_target import OwnTarget
-from stress.pid_reuse import unavailable_reason
 from stress.plan import StressOptions, make_plan
 from stress.schedule import settings_text
 from tests.stress.story import RULES
