@@ -14,10 +14,9 @@ from rich.console import Console
 from errors import PoolError, UsageError
 from stress.outcome import StressResult
 from stress.plan import StressOptions
-from stress.progress import LiveProgress, PipeSafeConsole
 from stress.report import render_report
 from stress.run import drive_attached, drive_own
-from stress.table import show_result
+from stress.terminal import LiveProgress, PipeSafeConsole, show_result
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ASCII_MARKS = str.maketrans({"✓": "+", "✗": "x", "…": "."})

@@ -5,6 +5,8 @@ since the run began, by this process's clock; ``number``: of a request; ``worker
 within one life; pids are the system's.
 """
 
+from typing import ClassVar
+
 import msgspec
 
 ALL_WORKERS = "*"
@@ -30,13 +32,18 @@ class _Observation(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-class RequestAsked(_Observation, frozen=True, kw_only=True, tag=True):
+class RequestFact(_Observation, frozen=True, kw_only=True):
+    """A fact about one request."""
+
+    number: int
+
+
+class RequestAsked(RequestFact, frozen=True, kw_only=True):
     """A request is about to be sent for the first time. ``turn``: requested seconds of its turn.
 
     ``faulty``: its worker misbehaves on purpose; any outcome is allowed, but only one.
     """
 
-    number: int
     session: str
     profile: str
     priority: int
@@ -45,35 +52,32 @@ class RequestAsked(_Observation, frozen=True, kw_only=True, tag=True):
     faulty: bool = False
 
 
-class RequestAccepted(_Observation, frozen=True, kw_only=True, tag=True):
+class RequestAccepted(RequestFact, frozen=True, kw_only=True):
     """The supervisor has accepted it; ``at``: the supervisor's wall clock."""
 
-    number: int
     at: float
 
 
-class RequestRefused(_Observation, frozen=True, kw_only=True, tag=True):
+class RequestRefused(RequestFact, frozen=True, kw_only=True):
     """The supervisor has refused it."""
 
-    number: int
+    reason: ClassVar[str] = "refused"
     code: str
 
 
-class RequestStarted(_Observation, frozen=True, kw_only=True, tag=True):
+class RequestStarted(RequestFact, frozen=True, kw_only=True):
     """Its turn has begun on a worker. ``at``: the supervisor's wall clock, before the worker got the prompt."""
 
-    number: int
     worker: str
     at: float = 0.0
 
 
-class RequestAnswered(_Observation, frozen=True, kw_only=True, tag=True):
+class RequestAnswered(RequestFact, frozen=True, kw_only=True):
     """Its outcome was published. ``code``: of the error, else empty; ``at``: the supervisor's wall clock.
 
     ``said``: numbers of the requests whose nonces stand in the text; ``strange``: nonces of no request.
     """
 
-    number: int
     reason: str
     code: str
     at: float
@@ -82,45 +86,44 @@ class RequestAnswered(_Observation, frozen=True, kw_only=True, tag=True):
     strange: tuple[str, ...] = ()
 
 
-class OutcomeRemembered(_Observation, frozen=True, kw_only=True, tag=True):
+class OutcomeRemembered(RequestFact, frozen=True, kw_only=True):
     """The supervisor's answer to a query by id; reason ``live`` = no outcome yet."""
 
-    number: int
     reason: str
     code: str = ""
 
 
-class RequestForgotten(_Observation, frozen=True, kw_only=True, tag=True):
+class RequestForgotten(RequestFact, frozen=True, kw_only=True):
     """The supervisor does not know the id."""
 
-    number: int
+    reason: ClassVar[str] = "forgotten"
+    code: ClassVar[str] = ""
 
 
-class WaitingEnded(_Observation, frozen=True, kw_only=True, tag=True):
+class WaitingEnded(_Observation, frozen=True, kw_only=True):
     """The end of the run: open requests are given up."""
 
 
-class PromptOccurrences(_Observation, frozen=True, kw_only=True, tag=True):
+class PromptOccurrences(RequestFact, frozen=True, kw_only=True):
     """Occurrences of the request's prompt in its session's transcript, and in those of other sessions."""
 
-    number: int
     own: int
     foreign: int
 
 
-class DirectViolation(_Observation, frozen=True, kw_only=True, tag=True):
+class DirectViolation(_Observation, frozen=True, kw_only=True):
     """A broken promise that the observer itself has found, as a sentence."""
 
     what: str
 
 
-class OrphanedRunEnded(_Observation, frozen=True, kw_only=True, tag=True):
+class OrphanedRunEnded(_Observation, frozen=True, kw_only=True):
     """The run of a front end that was killed has ended nevertheless."""
 
     run: str
 
 
-class OutcomeReceived(_Observation, frozen=True, kw_only=True, tag=True):
+class OutcomeReceived(_Observation, frozen=True, kw_only=True):
     """A front end that reads at once received an outcome ``seconds`` after it was ``done``."""
 
     front_end: int
@@ -130,7 +133,7 @@ class OutcomeReceived(_Observation, frozen=True, kw_only=True, tag=True):
 # --- the pool ---------------------------------------------------------------------------------------------------------
 
 
-class PoolEvent(_Observation, frozen=True, kw_only=True, tag=True):
+class PoolEvent(_Observation, frozen=True, kw_only=True):
     """The supervisor's event ``what`` about a worker; ``why``: its reason; ``at``: the supervisor's wall clock."""
 
     what: str
@@ -140,7 +143,7 @@ class PoolEvent(_Observation, frozen=True, kw_only=True, tag=True):
     at: float = 0.0
 
 
-class ProcessSample(_Observation, frozen=True, kw_only=True, tag=True):
+class ProcessSample(_Observation, frozen=True, kw_only=True):
     """The supervisor's processes in ``/proc`` at one moment; ``zombies``: pids of children that were not reaped.
 
     ``rss`` in bytes and ``fds`` are the supervisor's, None if not measured.
@@ -176,7 +179,7 @@ class WaiterRow(msgspec.Struct, frozen=True):
     state: str
 
 
-class StatusSample(_Observation, frozen=True, kw_only=True, tag=True):
+class StatusSample(_Observation, frozen=True, kw_only=True):
     """A status document with the sums of its counters, and the workers' pids in ``/proc`` just before and after it."""
 
     life: int
@@ -192,14 +195,14 @@ class StatusSample(_Observation, frozen=True, kw_only=True, tag=True):
     active: int
 
 
-class SupervisorStarted(_Observation, frozen=True, kw_only=True, tag=True):
+class SupervisorStarted(_Observation, frozen=True, kw_only=True):
     """A supervisor is ready; lives are counted from 1."""
 
     life: int
     supervisor: int
 
 
-class SupervisorEnded(_Observation, frozen=True, kw_only=True, tag=True):
+class SupervisorEnded(_Observation, frozen=True, kw_only=True):
     """A supervisor's process has ended. ``code``: negative = by that signal; ``signals``: those sent to it before."""
 
     life: int
@@ -207,7 +210,7 @@ class SupervisorEnded(_Observation, frozen=True, kw_only=True, tag=True):
     signals: tuple[int, ...]
 
 
-class LeftoverProcesses(_Observation, frozen=True, kw_only=True, tag=True):
+class LeftoverProcesses(_Observation, frozen=True, kw_only=True):
     """Processes of a life that still exist ``seconds`` after its end."""
 
     life: int
@@ -215,7 +218,7 @@ class LeftoverProcesses(_Observation, frozen=True, kw_only=True, tag=True):
     pids: tuple[int, ...]
 
 
-class PoolDrained(_Observation, frozen=True, kw_only=True, tag=True):
+class PoolDrained(_Observation, frozen=True, kw_only=True):
     """The pool is drained: the supervisor's children, its size in bytes, its open files now and at the beginning.
 
     Files are None if they cannot be counted.
@@ -228,7 +231,7 @@ class PoolDrained(_Observation, frozen=True, kw_only=True, tag=True):
     rss: int
 
 
-class FaultInjected(_Observation, frozen=True, kw_only=True, tag=True):
+class FaultInjected(_Observation, frozen=True, kw_only=True):
     """A fault. ``worker``: empty = no particular one, ``ALL_WORKERS`` = all; ``pid`` 0 = none.
 
     ``seconds``: its duration, 0 = instantaneous. ``hurts``: False if no request may be affected.
@@ -242,14 +245,14 @@ class FaultInjected(_Observation, frozen=True, kw_only=True, tag=True):
     hurts: bool = True
 
 
-class ReusedPid(_Observation, frozen=True, kw_only=True, tag=True):
+class ReusedPid(_Observation, frozen=True, kw_only=True):
     """An unrelated process has got the pid of a dead worker; ``signalled``: it received a signal."""
 
     pid: int
     signalled: bool
 
 
-class MachineDelay(_Observation, frozen=True, kw_only=True, tag=True):
+class MachineDelay(_Observation, frozen=True, kw_only=True):
     """Seconds by which the busy machine may have delayed anything since the last such fact."""
 
     seconds: float

@@ -1,7 +1,7 @@
 """Figures of each second, and the outcomes of all requests. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from stress.checker import quantile
 from stress.facts import (
@@ -12,6 +12,7 @@ from stress.facts import (
     RequestAccepted,
     RequestAnswered,
     RequestAsked,
+    RequestFact,
     RequestForgotten,
     RequestRefused,
     RequestStarted,
@@ -73,14 +74,7 @@ class RunMetrics:
         while fact.t >= self._second + 1:
             self._close_second()
         match fact:
-            case (
-                RequestAsked()
-                | RequestAccepted()
-                | RequestStarted()
-                | RequestAnswered()
-                | RequestRefused()
-                | RequestForgotten()
-            ):
+            case RequestFact():
                 self._observe_request(fact)
             case ProcessSample():
                 self._workers = len(fact.workers)
@@ -102,10 +96,7 @@ class RunMetrics:
         """No more facts come."""
         self._close_second()
 
-    def _observe_request(
-        self,
-        fact: RequestAsked | RequestAccepted | RequestStarted | RequestAnswered | RequestRefused | RequestForgotten,
-    ) -> None:
+    def _observe_request(self, fact: RequestFact) -> None:
         if isinstance(fact, RequestAsked):
             self._asked += 1
             self.faulty += fact.faulty
@@ -121,14 +112,14 @@ class RunMetrics:
             self._waiting -= request.is_accepted and not request.has_begun
             self._running += not request.has_begun
             request.has_begun = True
-        else:
+        elif isinstance(fact, RequestAnswered | RequestRefused | RequestForgotten):
             self._end(fact, request)
 
     def _end(self, fact: RequestAnswered | RequestRefused | RequestForgotten, request: _OpenRequest) -> None:
         del self._open[fact.number]
         self._running -= request.has_begun
         self._waiting -= request.is_accepted and not request.has_begun
-        fate = _outcome_text(fact)
+        fate = f"{fact.reason}: {fact.code}" if fact.code else fact.reason
         self.fates[fate] += 1
         if fate != "completed":
             self._failed += 1
@@ -164,18 +155,7 @@ class RunMetrics:
         self._clear()
 
 
-def _outcome_text(fact: RequestAnswered | RequestRefused | RequestForgotten) -> str:
-    match fact:
-        case RequestRefused():
-            return f"refused: {fact.code}"
-        case RequestForgotten():
-            return "forgotten"
-        case _:
-            return f"{fact.reason}: {fact.code}" if fact.code else fact.reason
-
-
-def _latencies(samples: Iterable[float]) -> LatencyQuantiles:
-    values = list(samples)
+def _latencies(values: Sequence[float]) -> LatencyQuantiles:
     return LatencyQuantiles(
         count=len(values), p50=quantile(values, 0.5), p99=quantile(values, 0.99), max=max(values, default=0.0)
     )

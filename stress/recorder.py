@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from stress.checker import Checker, CheckRules
+from stress.checker import Checker, CheckRules, shrink
 from stress.facts import Fact
 from stress.metrics import RunMetrics
 from stress.outcome import StressResult, ViolationReport
 from stress.plan import Plan
-from stress.shrink import shrink
 
 
 class RunRecorder:

@@ -1,11 +1,13 @@
-"""Tracks open requests by id and records facts; the nonce of each request identifies stray answers. Pure.
+"""Tracks the requests of a run: ids, nonces, events, transcripts, each as facts.
 
-Methods get the time as ``t``.
+The nonce of each request identifies stray answers. Methods get the time as ``t``; ``read_transcripts`` reads files.
 """
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +18,7 @@ from stress.facts import (
     Fact,
     OutcomeRemembered,
     PoolEvent,
+    PromptOccurrences,
     RequestAccepted,
     RequestAnswered,
     RequestAsked,
@@ -83,7 +86,7 @@ class _EventData(msgspec.Struct, frozen=True):
     error: _EventError | str | None = None
 
 
-_decode = msgspec.json.Decoder(_EventData).decode
+_decode_event = msgspec.json.Decoder(_EventData).decode
 
 
 class RequestTracker:
@@ -165,7 +168,7 @@ class RequestTracker:
         if self.bookmark is not None and event.seq <= self.bookmark:
             self._record(DirectViolation(t=t, what=f"event {event.seq} ({event.type}) came after {self.bookmark}"))
         self.bookmark = max(self.bookmark or 0, event.seq)
-        data = _decode(event.data)
+        data = _decode_event(event.data)
         if event.type in _POOL_EVENTS:
             why = data.reason or data.cause
             self._record(
@@ -197,3 +200,54 @@ class RequestTracker:
                 strange=found.unknown,
             )
         )
+
+
+# --- transcripts ------------------------------------------------------------------------------------------------------
+
+
+class _PromptMessage(msgspec.Struct):
+    role: str = ""
+    content: Any = None
+
+
+class _TranscriptLine(msgspec.Struct):
+    message: _PromptMessage | None = None
+
+
+_decode_line = msgspec.json.Decoder(_TranscriptLine).decode
+
+
+def read_transcripts(
+    folder: Path | None, owners: Mapping[str, str], sessions: Mapping[int, str], nonces: Nonces, t: float
+) -> Iterator[PromptOccurrences]:
+    """Read the files. ``owners``: path of a transcript to its session; ``sessions``: of each request.
+
+    ``folder``: all transcripts in it are this run's; a file without an owner, such as one set aside, belongs to the
+    session of its first prompt. None: only the owners' files are read.
+    """
+    own, foreign = Counter[int](), Counter[int]()
+    paths = [Path(path) for path in owners] if folder is None else sorted(folder.rglob("*.jsonl"))
+    for path in paths:
+        session = owners.get(str(path))
+        for number in _prompts(path, nonces):
+            session = session or sessions.get(number)
+            (own if sessions.get(number) == session else foreign)[number] += 1
+    for number in sessions:
+        yield PromptOccurrences(t=t, number=number, own=own[number], foreign=foreign[number])
+
+
+def _prompts(path: Path, nonces: Nonces) -> Iterator[int]:
+    """The requests whose prompts stand in a file; the last line may be cut off by a kill."""
+    with path.open("rb") as lines:
+        for line in lines:
+            if b'"user"' not in line or not line.endswith(b"\n"):
+                continue
+            message = _decode_line(line).message
+            if message is not None and message.role == "user":
+                yield from nonces.find(_text_of(message.content)).numbers
+
+
+def _text_of(content: Any) -> str:
+    """The text of a message, of one or several parts, unescaped: an escape before a nonce would hide it."""
+    parts = content if isinstance(content, list) else [content]
+    return "\n".join(str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in parts)

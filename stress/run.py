@@ -26,7 +26,7 @@ from stress.outcome import StressResult
 from stress.own_target import OwnTarget
 from stress.plan import StressOptions, make_plan
 from stress.recorder import RunRecorder
-from stress.request_tracker import Nonces, RequestTracker
+from stress.request_tracker import Nonces, RequestTracker, read_transcripts
 from stress.sampler import ANSWER_SECONDS, SupervisorSampler, open_files, resident_bytes
 from stress.schedule import (
     AGE_STEP,
@@ -40,7 +40,6 @@ from stress.schedule import (
     rng_of,
     settings_text,
 )
-from stress.transcripts import read_transcripts
 
 _DRAIN_SECONDS = 40.0
 _LAST_SECONDS = 5.0

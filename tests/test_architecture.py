@@ -57,7 +57,6 @@ WITHOUT_A_CLOCK = (
         f"stress/{name}"
         for name in ("arrivals", "checker", "facts", "metrics", "outcome", "plan", "request_tracker", "schedule")
     ),
-    "stress/table",
 )
 """Pure rooms and modules, beside those of the doors that say so: decisions that read no clock, start no process and
 await nothing."""

@@ -1,8 +1,12 @@
-"""Runs all invariant checks over the facts, each when it is known how much this machine delayed it. Pure."""
+"""Runs all invariant checks over the facts, each when it is known how much this machine delayed it. Pure.
+
+``shrink`` finds the shortest history that still shows a violation: delta debugging with the check as the oracle.
+"""
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from stress.checker.base import CheckRules, InvariantCheck, ObservedState, Violation
@@ -10,10 +14,10 @@ from stress.checker.requests import TIMED_OUT, SessionIsolation, SingleOutcome
 from stress.checker.supervisor import BoundedResources, FaultIsolation, NoLeftovers, NoSignalToReusedPid, quantile
 from stress.checker.waiters import FairOrder, WaitDeadlines
 from stress.checker.workers import CapacityRecovery, MaxWorkers, NoMidTurnEviction, StatusMatchesProc
-from stress.facts import Fact, FaultInjected, MachineDelay, SupervisorEnded, SupervisorStarted
+from stress.facts import Fact, FaultInjected, MachineDelay, RequestAsked, SupervisorEnded, SupervisorStarted
 from stress.outcome import INVARIANTS, InvariantVerdict, ViolationReport
 
-__all__ = ["TIMED_OUT", "Backlog", "CheckRules", "Checker", "Evidence", "in_due_time", "judge", "quantile", "shows"]
+__all__ = ["TIMED_OUT", "CheckRules", "Checker", "Evidence", "quantile", "reproduces", "shrink"]
 
 _DELAY_REPORT_SECONDS = 5.0
 """Checks wait for this time: a delay of the machine is reported only at its end, up to a second later.
@@ -48,14 +52,6 @@ class FactBuffer:
             fact = self._waiting.popleft()
             self._state.advance_to(fact.t)
             yield fact
-
-
-def in_check_order(facts: Iterable[Fact], book: ObservedState) -> Iterator[Fact]:
-    """All facts of a history, each when it may be checked."""
-    backlog = FactBuffer(book)
-    for fact in facts:
-        yield from backlog.add(fact)
-    yield from backlog.drain()
 
 
 _CHECKS: tuple[type[InvariantCheck], ...] = (
@@ -140,48 +136,125 @@ class Checker:
     def _history(self, t: float, blame: Violation) -> list[Fact]:
         """Facts about the requests, sessions, workers and pids concerned, and recent faults and supervisor lives."""
         sessions = {self._state.sessions.get(number) for number in blame.numbers} - {None}
-        about = _ViolationScope(blame, sessions)
-        found = [fact for fact in self._facts if about.concerns(fact) or _is_near(fact, t)]
+        found = [fact for fact in self._facts if _concerns(blame, sessions, fact) or _is_near(fact, t)]
         return [*found[-_HISTORY_FACTS:], *([] if self._facts[-1] in found else [self._facts[-1]])]
 
 
-class _ViolationScope:
-    """The requests, sessions, worker and pids that a violation concerns."""
-
-    def __init__(self, blame: Violation, sessions: Iterable[str | None]) -> None:
-        self._numbers = frozenset(blame.numbers)
-        self._worker = blame.worker
-        self._pids = frozenset(blame.pids)
-        self._sessions = frozenset(sessions)
-
-    def concerns(self, fact: Fact) -> bool:
-        return (
-            getattr(fact, "number", None) in self._numbers
-            or getattr(fact, "session", None) in self._sessions
-            or (bool(self._worker) and getattr(fact, "worker", None) == self._worker)
-            or (getattr(fact, "pid", None) in self._pids)
-        )
+def _concerns(blame: Violation, sessions: set[str | None], fact: Fact) -> bool:
+    """Whether the fact is about a request, session, worker or pid of the violation."""
+    return (
+        getattr(fact, "number", None) in blame.numbers
+        or getattr(fact, "session", None) in sessions
+        or (bool(blame.worker) and getattr(fact, "worker", None) == blame.worker)
+        or getattr(fact, "pid", None) in blame.pids
+    )
 
 
 def _is_near(fact: Fact, t: float) -> bool:
     return isinstance(fact, FaultInjected | SupervisorStarted | SupervisorEnded) and fact.t >= t - _CONTEXT_SECONDS
 
 
-def check_history(facts: Iterable[Fact], rules: CheckRules) -> list[ViolationReport]:
-    """Check a whole history."""
-    checker = Checker(rules)
-    for fact in facts:
-        checker.observe(fact)
-    checker.finish()
-    return checker.violations
-
-
 def reproduces(facts: Iterable[Fact], rules: CheckRules, evidence: Evidence) -> bool:
     """Whether the check finds the very same violation in this history, at the same time."""
     (kind,) = (each for each in _CHECKS if each.invariant == evidence.invariant)
     judging, book = kind(rules), ObservedState()
-    for fact in in_check_order(facts, book):
+    buffer = FactBuffer(book)
+    for fact in chain(chain.from_iterable(map(buffer.add, facts)), buffer.drain()):
         if any(blame == evidence.violation and fact.t == evidence.t for blame in judging.check(fact, book)):
             return True
         book.apply(fact)
     return False
+
+
+# --- the shortest history ---------------------------------------------------------------------------------------------
+
+_MAX_CHECKED = 2_000_000
+"""Facts that are checked again for one violation, some seconds' worth; the best history found so far is used."""
+
+
+def shrink(
+    evidence: Evidence, rules: CheckRules, *, likely: Sequence[Fact] = (), budget: int = _MAX_CHECKED
+) -> list[Fact]:
+    """The facts before a violation that are all needed to show it.
+
+    The same promise must break in the same way, about the same requests and workers, at the same time; a request is
+    kept from its beginning or not at all. ``likely``: facts that may suffice, tried first. If ``budget`` checked facts
+    do not complete the search there are more than needed; empty if even all of them do not show it, because it began
+    before the first fact kept.
+    """
+    search = _Shrinker(evidence, rules, budget)
+    kept: Sequence[Fact] = evidence.facts
+    if likely and search.reproduces(likely):
+        kept = likely
+    elif not search.reproduces(kept):
+        return []
+    for key in (_kind, _subject, _itself):
+        kept = search.shortened(kept, key)
+    return list(kept)
+
+
+class _Shrinker:
+    """The search for one violation, and its remaining budget."""
+
+    def __init__(self, evidence: Evidence, rules: CheckRules, budget: int) -> None:
+        self._evidence = evidence
+        self._rules = rules
+        self._budget = budget
+        self._asked = {fact.number for fact in evidence.facts if isinstance(fact, RequestAsked)}
+
+    def reproduces(self, facts: Sequence[Fact]) -> bool:
+        """Whether these facts show the violation."""
+        self._budget -= len(facts)
+        return reproduces(facts, self._rules, self._evidence) and self._is_self_contained(facts)
+
+    def shortened(self, facts: Sequence[Fact], key: Callable[[int, Fact], Hashable]) -> Sequence[Fact]:
+        """Leave out ever smaller runs of groups of facts (by ``key``) that are not needed."""
+        groups = _grouped(facts, key)
+        size = max(1, len(groups) // 2)
+        while True:
+            fewer = self._sweep(facts, groups, size)
+            if self._budget <= 0 or (size == 1 and len(fewer) == len(groups)):
+                return [facts[index] for index in sorted(chain.from_iterable(fewer))]
+            groups = fewer
+            size = max(1, min(size, len(groups)) // 2)
+
+    def _sweep(self, facts: Sequence[Fact], groups: list[list[int]], size: int) -> list[list[int]]:
+        """One pass from the end, which leaves out each run of ``size`` groups that is not needed."""
+        for first in range((len(groups) - 1) // size * size, -1, -size):
+            if self._budget <= 0:
+                break
+            fewer = groups[:first] + groups[first + size :]
+            if self.reproduces([facts[index] for index in sorted(chain.from_iterable(fewer))]):
+                groups = fewer
+        return groups
+
+    def _is_self_contained(self, facts: Sequence[Fact]) -> bool:
+        """Whether every request in the facts is there from its beginning, as in the evidence."""
+        begun: set[int] = set()
+        for fact in facts:
+            if isinstance(fact, RequestAsked):
+                begun.add(fact.number)
+            elif (number := getattr(fact, "number", None)) in self._asked and number not in begun:
+                return False
+        return True
+
+
+def _grouped(facts: Sequence[Fact], key: Callable[[int, Fact], Hashable]) -> list[list[int]]:
+    groups: dict[Hashable, list[int]] = {}
+    for index, fact in enumerate(facts):
+        groups.setdefault(key(index, fact), []).append(index)
+    return list(groups.values())
+
+
+def _kind(_index: int, fact: Fact) -> Hashable:
+    return type(fact)
+
+
+def _subject(index: int, fact: Fact) -> Hashable:
+    """All facts of one request; else a single fact."""
+    number = getattr(fact, "number", None)
+    return ("fact", index) if number is None else ("request", number)
+
+
+def _itself(index: int, _fact: Fact) -> Hashable:
+    return index

@@ -175,15 +175,16 @@ class ObservedState:
         """Apply the next fact."""
         self._now = fact.t
         match fact:
-            case (
-                RequestAsked()
-                | RequestAccepted()
-                | RequestStarted()
-                | RequestAnswered()
-                | RequestRefused()
-                | RequestForgotten()
-            ):
-                self._apply_request(fact)
+            case RequestAsked():
+                self.requests[fact.number] = ObservedRequest(fact)
+                self.sessions[fact.number] = sys.intern(fact.session)  # that of every request is kept
+                self.session(fact.session).open.add(fact.number)
+            case RequestAccepted():
+                self._accept(fact)
+            case RequestStarted():
+                self._start(fact)
+            case RequestAnswered() | RequestRefused() | RequestForgotten():
+                self._end(fact)
             case PoolEvent():
                 self._apply_pool_event(fact)
             case SupervisorStarted():
@@ -215,26 +216,6 @@ class ObservedState:
             if fault.worker == ALL_WORKERS or fault.t >= self._supervisor_ended_at:
                 self._faults_on.setdefault(fault.worker, []).append(fault)
 
-    def _apply_request(
-        self,
-        fact: RequestAsked | RequestAccepted | RequestStarted | RequestAnswered | RequestRefused | RequestForgotten,
-    ) -> None:
-        match fact:
-            case RequestAsked():
-                self.requests[fact.number] = ObservedRequest(fact)
-                self.sessions[fact.number] = sys.intern(fact.session)  # that of every request is kept
-                self.session(fact.session).open.add(fact.number)
-            case RequestAccepted():
-                self._accept(fact)
-            case RequestStarted():
-                self._start(fact)
-            case RequestAnswered():
-                self._end(fact.number, fact.t, fact.reason, fact.code)
-            case RequestRefused():
-                self._end(fact.number, fact.t, "refused", fact.code)
-            case RequestForgotten():
-                self._end(fact.number, fact.t, "forgotten", "")
-
     def _accept(self, fact: RequestAccepted) -> None:
         entry = self.requests.get(fact.number)
         if entry is None or entry.accepted is not None:
@@ -253,19 +234,20 @@ class ObservedState:
         self.running.setdefault(fact.worker, set()).add(fact.number)
         self.session(entry.asked.session).begun_since += 1
 
-    def _end(self, number: int, t: float, reason: str, code: str) -> None:
+    def _end(self, fact: RequestAnswered | RequestRefused | RequestForgotten) -> None:
+        number = fact.number
         entry = self.requests.get(number)
         if entry is None or entry.ended is not None:
             return
-        entry.ended, entry.reason, entry.code, entry.waits = t, reason, code, False
+        entry.ended, entry.reason, entry.code, entry.waits = fact.t, fact.reason, fact.code, False
         self.running.get(entry.worker, set()).discard(number)
         talk = self.session(entry.asked.session)
         talk.open.discard(number)
-        if reason == "completed":
+        if fact.reason == "completed":
             talk.answered, talk.begun_since = number, 0
             if entry.worker == talk.last_worker and entry.started is not None:
                 talk.whole = max(talk.whole, talk.bound)
-        elif code == DAMAGED_TRANSCRIPT:  # its transcript was set aside, and it starts a new one
+        elif fact.code == DAMAGED_TRANSCRIPT:  # its transcript was set aside, and it starts a new one
             talk.answered = None
         self._ended[number] = None
         if len(self._ended) > _MAX_ENDED:

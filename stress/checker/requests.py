@@ -92,16 +92,15 @@ class SingleOutcome(InvariantCheck):
         self, fact: RequestAnswered | RequestRefused, entry: ObservedRequest, book: ObservedState
     ) -> Iterator[Violation]:
         self.checked += 1
-        reason = fact.reason if isinstance(fact, RequestAnswered) else "refused"
-        if reason == "completed":
+        if fact.reason == "completed":
             self._mark_completed(fact.number)
             if entry.started is None and entry.life in (0, book.life):
                 yield Violation(f"request {fact.number} was completed, and never began", (fact.number,))
         if (remembered := self._remembered.pop(fact.number, None)) is not None:
-            yield from self._compare_lookup(remembered, reason, fact.code)
+            yield from self._compare_lookup(remembered, fact.reason, fact.code)
         if entry.asked.faulty:
             return
-        code = fact.code or reason
+        code = fact.code or fact.reason
         self._count(code, book)
         if code != "completed" and not self._is_explained(code, entry, book):
             yield Violation(f"request {fact.number} ended with {code!r}, which nothing explains", (fact.number,))

@@ -2,9 +2,8 @@
 
 from errors import UsageError
 from stress.faults.base import Fault, FaultEvent, FaultSetup, FaultTarget
-from stress.faults.front_ends import FrontEndKills
+from stress.faults.peers import FaultyOutput, FrontEndKills, UnstoppableWorkers, WorkerKills
 from stress.faults.supervisor import ClockAndPidFaults, ResourceShortages, SupervisorKills
-from stress.faults.workers import FaultyOutput, UnstoppableWorkers, WorkerKills
 
 __all__ = ["Fault", "FaultEvent", "FaultSetup", "FaultTarget", "faults_of"]
 

@@ -21,6 +21,7 @@ from stress.facts import (
     RequestAccepted,
     RequestAnswered,
     RequestAsked,
+    RequestFact,
     RequestForgotten,
     RequestRefused,
     RequestStarted,
@@ -119,43 +120,12 @@ def _escaped(text: str) -> str:
     return escape(text)
 
 
-_RequestFact = (
-    RequestAsked
-    | RequestAccepted
-    | RequestRefused
-    | RequestStarted
-    | RequestAnswered
-    | OutcomeRemembered
-    | RequestForgotten
-    | PromptOccurrences
-)
 _MAX_LISTED = 6
 
 
 def describe_fact(fact: Fact) -> str:
     """A fact as a sentence, without its time."""
     match fact:
-        case (
-            RequestAsked()
-            | RequestAccepted()
-            | RequestRefused()
-            | RequestStarted()
-            | RequestAnswered()
-            | OutcomeRemembered()
-            | RequestForgotten()
-            | PromptOccurrences()
-        ):
-            said = f"request {fact.number} {_describe_request(fact)}"
-        case (
-            PoolEvent()
-            | ProcessSample()
-            | StatusSample()
-            | SupervisorStarted()
-            | SupervisorEnded()
-            | LeftoverProcesses()
-            | PoolDrained()
-        ):
-            said = _describe_pool(fact)
         case FaultInjected():
             said = _describe_fault(fact)
         case ReusedPid():
@@ -171,12 +141,23 @@ def describe_fact(fact: Fact) -> str:
             said = f"the machine was up to {duration(fact.seconds)} late"
         case WaitingEnded():
             said = "end of the run: open requests are given up"
+        case RequestFact():
+            said = f"request {fact.number} {_describe_request(fact)}"
         case _:
-            assert_never(fact)
+            said = _describe_pool(fact)
     return said
 
 
-def _describe_request(fact: _RequestFact) -> str:
+def _describe_request(
+    fact: RequestAsked
+    | RequestAccepted
+    | RequestRefused
+    | RequestStarted
+    | RequestAnswered
+    | OutcomeRemembered
+    | RequestForgotten
+    | PromptOccurrences,
+) -> str:
     match fact:
         case RequestAsked():
             faulty = ", of a faulty worker" if fact.faulty else ""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from stress import facts
-from stress.checker import CheckRules, check_history
+from stress.checker import Checker, CheckRules
 from stress.facts import Fact, MachineDelay, PoolEvent, RequestAnswered, RequestAsked, RequestStarted, WaiterRow
 from stress.outcome import ViolationReport
 
@@ -123,7 +123,11 @@ class Story:
         self.add(facts.PoolDrained, **{**shape, **fields})
 
     def violations(self, **rules: Any) -> list[ViolationReport]:
-        return check_history(self.facts, msgspec.structs.replace(RULES, **rules))
+        checker = Checker(msgspec.structs.replace(RULES, **rules))
+        for fact in self.facts:
+            checker.observe(fact)
+        checker.finish()
+        return checker.violations
 
 
 def broken_by(story: Story | str | Callable[[Story], None], **rules: Any) -> str:

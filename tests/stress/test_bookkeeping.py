@@ -24,11 +24,10 @@ from stress.metrics import RunMetrics
 from stress.own_target import OwnTarget
 from stress.plan import StressOptions, make_plan
 from stress.recorder import RunRecorder
-from stress.request_tracker import Nonces, RequestTracker
+from stress.request_tracker import Nonces, RequestTracker, read_transcripts
 from stress.run import _StressRun
 from stress.sampler import read_status
 from stress.schedule import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, check_rules, settings_text
-from stress.transcripts import read_transcripts
 from tests.stress.story import Story
 from wire.events import EventChannel
 from wire.messages import ErrorBody, EventEnvelope

@@ -49,8 +49,8 @@ async def test_too_many_workers_and_a_run_without_an_outcome_are_found_out_and_t
         await trio.sleep_forever()
         raise AssertionError
 
-    monkeypatch.setattr("stress.faults.front_ends._query_outcome", ask_for_ever)
-    monkeypatch.setattr("stress.faults.front_ends._OUTCOME_SECONDS", 2.5)
+    monkeypatch.setattr("stress.faults.peers._query_outcome", ask_for_ever)
+    monkeypatch.setattr("stress.faults.peers._OUTCOME_SECONDS", 2.5)
     wish = StressOptions(faults=("F6",), sessions=8, workers=3, seconds=4.0, rate=8.0, seed=4)
     result = await drive_own(wish, settings=settings_text(make_plan(wish), []).replace("max = 3", "max = 6"))
     assert not result.all_kept

@@ -6,8 +6,8 @@ import pytest
 
 from stress.facts import FaultInjected, MachineDelay, SupervisorEnded, SupervisorStarted
 from stress.plan import make_plan
-from stress.progress import LiveProgress, PipeSafeConsole
 from stress.recorder import RunRecorder
+from stress.terminal import LiveProgress, PipeSafeConsole
 from tests.stress.story import RULES
 from tests.stress.test_command import WISH, closed_pipe
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from stress.metrics import RunMetrics
 from stress.outcome import StressResult
-from stress.table import show_result
+from stress.terminal import show_result
 from tests.stress.report.made_up import a_result
 from tests.stress.story import Story
 

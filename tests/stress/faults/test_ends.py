@@ -16,7 +16,7 @@ from stress.attached_target import AttachedTarget
 from stress.facts import DirectViolation, Fact, FaultInjected
 from stress.faults import FaultEvent
 from stress.faults.base import uninterrupted
-from stress.faults.front_ends import FrontEndKills
+from stress.faults.peers import FrontEndKills
 from stress.faults.supervisor import ResourceShortages, SupervisorKills
 from stress.sampler import ProcessTree
 
@@ -139,7 +139,7 @@ async def test_the_end_of_the_load_waits_for_a_front_end_that_was_just_started(
         await fault.settle()
         nursery.cancel_scope.cancel()
 
-    monkeypatch.setattr("stress.faults.front_ends.helper_process", slow)
+    monkeypatch.setattr("stress.faults.peers.helper_process", slow)
     facts: list[Fact] = []
     fault, target = FrontEndKills(), AttachedTarget(tmp_path / "s", clock=trio.current_time, record=facts.append)
     async with trio.open_nursery() as nursery:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stress.faults.workers import FaultyOutput, UnstoppableWorkers
+from stress.faults.peers import FaultyOutput, UnstoppableWorkers
 from stress.faulty_agent import FAULT_SCRIPTS, FaultAction, FaultInjector, Step, fault_word
 
 EVENT = b'{"event":"assistant_message","data":{"partial":"hello","seq":1}}\n'

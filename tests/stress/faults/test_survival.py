@@ -32,7 +32,7 @@ from stress.facts import (
 )
 from stress.fault_switches import FaultSwitches
 from stress.faults import FaultEvent, FaultSetup, faults_of
-from stress.faults.front_ends import FrontEndKills, expect_outcome
+from stress.faults.peers import FrontEndKills, expect_outcome
 from stress.faulty_agent import fault_word
 from stress.helper_programs import unavailable_reason
 from stress.own_target import OwnTarget

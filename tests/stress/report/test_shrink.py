@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stress.checker import Checker, Evidence, reproduces
+from stress.checker import Checker, Evidence, reproduces, shrink
 from stress.facts import Fact, FaultInjected, RequestAsked
 from stress.outcome import INVARIANTS
 from stress.plan import StressOptions, make_plan
 from stress.recorder import RunRecorder
-from stress.shrink import shrink
 from tests.stress.story import RULES, Story
 
 BROKEN = {
