@@ -105,7 +105,7 @@ async def test_a_run_has_a_result_also_where_its_supervisor_is_stopped(monkeypat
             monkeypatch.setattr(f"stress.{name.replace('__', '.')}", seconds)
 
     shorten(
-        driver___GRACE_SECONDS=0.3, plan___TIMEOUT=1.0, sampler___STATUS_SHARE=1.0, own_target___LEFTOVER_SECONDS=0.0
+        driver___GRACE_SECONDS=0.5, plan___TIMEOUT=2.0, sampler___STATUS_SHARE=1.0, own_target___LEFTOVER_SECONDS=0.0
     )
     shorten(sampler__ANSWER_SECONDS=8.0)  # one question may be open when it stops
     supervisors: list[int] = []
