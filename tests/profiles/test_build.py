@@ -16,6 +16,7 @@ from profiles import (
     Resources,
     RoleSettings,
     SkillSettings,
+    SoftArgs,
     build_profile,
     workspace_of,
 )
@@ -28,43 +29,54 @@ def settings_of(text_like: dict[str, Any]) -> ProfilesSettings:
     return msgspec.convert(text_like, ProfilesSettings)
 
 
+def built(
+    settings: ProfilesSettings | None = None,
+    agent: str = "main",
+    role: str = "default",
+    cwd: str = HERE,
+    **options: Any,
+) -> CapabilityProfile:
+    return build_profile(settings or ProfilesSettings(), agent, role, cwd, **options)
+
+
+def agent_of(**agent: Any) -> CapabilityProfile:
+    """Of an agent with these settings."""
+    return built(ProfilesSettings(agents={"main": msgspec.convert(agent, AgentSettings)}))
+
+
 def hard_args_of(gateway_prompt: str | None = None, **agent: Any) -> tuple[str, ...]:
-    settings = settings_of({"agents": {"main": agent}})
-    return build_profile(settings, "main", "default", HERE, gateway_prompt=gateway_prompt).hard_args
+    return built(settings_of({"agents": {"main": agent}}), gateway_prompt=gateway_prompt).hard_args
 
 
 def test_the_default_agent_is_the_bundled_one() -> None:
-    made = build_profile(ProfilesSettings(), "main", "default", HERE)
+    made = built()
     assert made.command == (sys.executable, "-P", "-m", "agent", "--mode", "rpc", "--timeout", "inf")
     assert (made.dialect, made.hard_args, made.env, made.resources) == ("native", (), (), Resources())
 
 
 def test_an_agent_that_speaks_pi_starts_pi() -> None:
-    made = build_profile(settings_of({"agents": {"real": {"dialect": "pi"}}}), "real", "default", HERE)
-    assert made.command == ("pi", "--mode", "rpc")
+    assert agent_of(dialect="pi").command == ("pi", "--mode", "rpc")
 
 
 def test_a_program_below_the_home_directory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
-    settings = settings_of({"agents": {"own": {"command": ["~/bin/agent", "~"]}}})
-    assert build_profile(settings, "own", "default", HERE).command == ("/home/somebody/bin/agent", "~")
+    assert agent_of(command=["~/bin/agent", "~"]).command == ("/home/somebody/bin/agent", "~")
 
 
 def test_an_unknown_agent_is_refused_with_the_one_that_was_meant() -> None:
     settings = settings_of({"agents": {"reviewer": {}}})
     with pytest.raises(UsageError, match="unknown agent 'reviewr'; did you mean 'reviewer'") as caught:
-        build_profile(settings, "reviewr", "default", HERE, "agent:reviewr:main:main")
+        built(settings, "reviewr", session_key="agent:reviewr:main:main")
     assert caught.value.details == {"agent": "reviewr", "session": "agent:reviewr:main:main"}
 
 
 def test_an_unknown_role_is_refused_with_what_there_is() -> None:
     with pytest.raises(UsageError, match="unknown role 'zzz'; known: default, coder"):
-        build_profile(settings_of({"roles": {"coder": {}}}), "main", "zzz", HERE)
+        built(settings_of({"roles": {"coder": {}}}), role="zzz")
 
 
 def test_sessions_share_their_profile() -> None:
-    one, other = (build_profile(ProfilesSettings(), "main", "default", HERE, key) for key in ("a", "b"))
-    assert one == other
+    assert built(session_key="a") == built(session_key="b")
 
 
 @pytest.mark.parametrize(
@@ -138,12 +150,8 @@ def test_prompts_are_appended_as_one_text() -> None:
     settings = settings_of(
         {"agents": {"main": {"append_system_prompt": "user"}}, "roles": {"coder": {"append_system_prompt": "role"}}}
     )
-    made = build_profile(settings, "main", "coder", HERE, gateway_prompt="gateway")
+    made = built(settings, role="coder", gateway_prompt="gateway")
     assert made.hard_args == ("--append-system-prompt", "user\n\nrole\n\ngateway")
-
-
-def test_the_gateways_prompt_alone_is_appended_too() -> None:
-    assert hard_args_of(gateway_prompt="gateway") == ("--append-system-prompt", "gateway")
 
 
 @pytest.mark.parametrize("text", ["You are careful.", "a/b", "prompts/main.md", "é" * 200, "x" * 300, "@home"])
@@ -161,19 +169,22 @@ def test_no_program_can_take_a_prompt_for_the_name_of_a_file(tmp_path: Path, tex
                 (tmp_path / prompt).stat()
 
 
-def test_an_empty_system_prompt_is_a_system_prompt() -> None:
-    assert hard_args_of(system_prompt="") == ("--system-prompt", "")
-
-
-def test_every_switch_has_its_flag() -> None:
-    assert hard_args_of(no_extensions=True) == ("--no-extensions",)
-    assert hard_args_of(no_skills=True) == ("--no-skills",)
-    assert hard_args_of(no_prompt_templates=True) == ("--no-prompt-templates",)
-    assert hard_args_of(no_context_files=True) == ("--no-context-files",)
-
-
-def test_extra_arguments_come_last_and_unchanged() -> None:
-    assert hard_args_of(no_skills=True, extra_args=["--offline", "-x"]) == ("--no-skills", "--offline", "-x")
+@pytest.mark.parametrize(
+    ("agent", "expected"),
+    [
+        ({"no_extensions": True}, ("--no-extensions",)),
+        ({"no_skills": True}, ("--no-skills",)),
+        ({"no_prompt_templates": True}, ("--no-prompt-templates",)),
+        ({"no_context_files": True}, ("--no-context-files",)),
+        ({"system_prompt": ""}, ("--system-prompt", "")),
+        ({"gateway_prompt": "gateway"}, ("--append-system-prompt", "gateway")),
+        ({"no_skills": True, "extra_args": ["--offline", "-x"]}, ("--no-skills", "--offline", "-x")),
+    ],
+)
+def test_every_setting_has_its_flag_and_extra_arguments_come_last(
+    agent: dict[str, Any], expected: tuple[str, ...]
+) -> None:
+    assert hard_args_of(**agent) == expected
 
 
 @pytest.mark.parametrize(
@@ -194,21 +205,16 @@ def test_an_extra_argument_that_would_go_past_a_setting_is_refused(argument: str
 
 
 def test_a_secret_variable_is_one_of_the_environment_and_makes_another_profile() -> None:
-    def profile_of(**agent: Any) -> CapabilityProfile:
-        return build_profile(settings_of({"agents": {"main": agent}}), "main", "default", HERE)
-
     env = {"PLACE": "/opt", "A_KEY": "abc"}
-    plain, marked = (profile_of(env=env, secret_env=names) for names in ([], ["PLACE"]))
+    plain, marked = (agent_of(env=env, secret_env=names) for names in ([], ["PLACE"]))
     assert (plain.secrets, marked.secrets) == (("abc",), ("abc", "/opt"))
     assert plain.hard_signature != marked.hard_signature
     with pytest.raises(UsageError, match="secret_env: there is no 'PLAC' in env"):
-        profile_of(env={"PLACE": "/opt"}, secret_env=["PLAC"])
+        agent_of(env={"PLACE": "/opt"}, secret_env=["PLAC"])
 
 
 def test_soft_arguments_are_the_agents() -> None:
-    settings = settings_of({"agents": {"main": {"provider": "openai", "model": "gpt", "thinking": "high"}}})
-    soft = build_profile(settings, "main", "default", HERE).soft
-    assert (soft.provider, soft.model, soft.thinking) == ("openai", "gpt", "high")
+    assert agent_of(provider="openai", model="gpt", thinking="high").soft == SoftArgs("openai", "gpt", "high")
 
 
 def test_skills_are_merged_role_first_then_agent_gateway_and_base() -> None:
@@ -217,14 +223,13 @@ def test_skills_are_merged_role_first_then_agent_gateway_and_base() -> None:
         roles={"coder": RoleSettings(skills=["/role", "/both"])},
         skills=SkillSettings(base=["/base", "/role"], gateway=["/gateway"], flat=["/flat"]),
     )
-    made = build_profile(settings, "main", "coder", HERE)
+    made = built(settings, role="coder")
     assert made.resources.skills == ("/role", "/both", "/agent", "/gateway", "/base")
 
 
 @pytest.mark.parametrize("filled", ["role", "agent", "gateway", "base"])
 def test_the_flat_list_is_used_only_where_every_other_is_empty(filled: str) -> None:
-    empty = ProfilesSettings(skills=SkillSettings(flat=["/flat"]))
-    assert build_profile(empty, "main", "default", HERE).resources.skills == ("/flat",)
+    assert built(ProfilesSettings(skills=SkillSettings(flat=["/flat"]))).resources.skills == ("/flat",)
     some = ["/some"]
     settings = ProfilesSettings(
         agents={"main": AgentSettings(skills=some if filled == "agent" else [])},
@@ -233,7 +238,7 @@ def test_the_flat_list_is_used_only_where_every_other_is_empty(filled: str) -> N
             base=some if filled == "base" else [], gateway=some if filled == "gateway" else [], flat=["/flat"]
         ),
     )
-    assert build_profile(settings, "main", "default", HERE).resources.skills == ("/some",)
+    assert built(settings).resources.skills == ("/some",)
 
 
 def test_extensions_and_templates_are_the_roles_then_the_agents_without_duplicates() -> None:
@@ -241,7 +246,7 @@ def test_extensions_and_templates_are_the_roles_then_the_agents_without_duplicat
         agents={"main": AgentSettings(extensions=["/a", "/r"], prompt_templates=["/ta"])},
         roles={"coder": RoleSettings(extensions=["/r", "/q"], prompt_templates=["/tr"])},
     )
-    resources = build_profile(settings, "main", "coder", HERE).resources
+    resources = built(settings, role="coder").resources
     assert resources.extensions == ("/r", "/q", "/a")
     assert resources.prompt_templates == ("/tr", "/ta")
 
@@ -255,11 +260,8 @@ def test_the_working_directory_is_absolute_without_links_or_tilde(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     for spelling in (str(tmp_path / "link"), "~/link", "link", "place/../link/."):
-        assert build_profile(ProfilesSettings(), "main", "default", spelling).cwd == str(place)
-
-
-def test_a_directory_that_does_not_exist_yet_has_a_profile_already() -> None:
-    assert build_profile(ProfilesSettings(), "main", "default", "/nowhere/at/all").cwd == "/nowhere/at/all"
+        assert built(cwd=spelling).cwd == str(place)
+    assert built(cwd="/nowhere/at/all").cwd == "/nowhere/at/all", "it need not exist yet"
 
 
 def test_resources_by_path_are_absolute_and_uri_like_ones_are_left_alone(
@@ -269,16 +271,15 @@ def test_resources_by_path_are_absolute_and_uri_like_ones_are_left_alone(
     uris = ["npm:x", "git:host/x", "https://host/x", "git@host:x/y"]
     settings = ProfilesSettings(agents={"main": AgentSettings(extensions=["./e", "e", "~/e", "../e:1", "/e", *uris])})
     here = str(tmp_path.resolve())
-    made = build_profile(settings, "main", "default", here)
+    made = built(settings, cwd=here)
     assert made.resources.extensions == (f"{here}/e", "/home/somebody/e", f"{here}/../e:1", "/e", *uris)
 
 
 def test_a_link_to_a_resource_keeps_its_name(tmp_path: Path) -> None:
     (tmp_path / "v1").mkdir()
     (tmp_path / "current").symlink_to("v1")
-    settings = ProfilesSettings(skills=SkillSettings(base=[str(tmp_path / "current")]))
-    made = build_profile(settings, "main", "default", HERE)
-    assert made.resources.skills == (str(tmp_path / "current"),)
+    current = str(tmp_path / "current")
+    assert agent_of(skills=[current]).resources.skills == (current,)
 
 
 @pytest.mark.parametrize("name", ["~user:x", "./a:b", "/a:b", "a/b:c", ":x", "plain"])
@@ -288,26 +289,25 @@ def test_a_path_with_a_colon_is_still_a_path(name: str) -> None:
 
 def test_the_directories_of_the_program_go_into_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
-    settings = ProfilesSettings(
-        agents={"main": AgentSettings(agent_dir="~/.pi", package_dir="/opt/pi", env={"KEY": "v"})}
-    )
-    assert build_profile(settings, "main", "default", HERE).env == (
+    assert agent_of(agent_dir="~/.pi", package_dir="/opt/pi", env={"KEY": "v"}).env == (
         ("KEY", "v"),
         ("PI_CODING_AGENT_DIR", "/home/somebody/.pi"),
         ("PI_PACKAGE_DIR", "/opt/pi"),
     )
 
 
-def test_a_directory_set_in_two_ways_is_refused() -> None:
-    settings = ProfilesSettings(agents={"main": AgentSettings(agent_dir="/a", env={"PI_CODING_AGENT_DIR": "/b"})})
-    with pytest.raises(UsageError, match="set twice"):
-        build_profile(settings, "main", "default", HERE)
-
-
-def test_the_pools_marker_cannot_be_forged() -> None:
-    settings = ProfilesSettings(agents={"main": AgentSettings(env={"POOL_WORKER_ID": "w1"})})
-    with pytest.raises(UsageError, match="POOL_WORKER_ID"):
-        build_profile(settings, "main", "default", HERE)
+@pytest.mark.parametrize(
+    ("agent", "words"),
+    [
+        ({"agent_dir": "/a", "env": {"PI_CODING_AGENT_DIR": "/b"}}, "set twice"),
+        ({"env": {"POOL_WORKER_ID": "w1"}}, "POOL_WORKER_ID"),
+    ],
+)
+def test_an_environment_with_a_directory_set_twice_or_a_forged_marker_is_refused(
+    agent: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        agent_of(**agent)
 
 
 def test_the_roles_workspace_comes_before_the_agents() -> None:

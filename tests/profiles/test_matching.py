@@ -146,11 +146,7 @@ def test_what_rules_a_worker_out_is_told_before_what_only_costs_a_step() -> None
     assert first_difference(have, want) == "prompt templates: the worker lacks '/t'"
 
 
-def test_a_differing_environment_is_told_without_its_values() -> None:
-    told = first_difference(profile(env={"KEY": "hunter2"}), profile(env={"KEY": "hunter3"}))
-    assert told == "environment: KEY has another value"
-
-
-def test_a_long_text_is_cut() -> None:
-    told = first_difference(profile(), profile(hard_args=("x" * 10_000,)))
-    assert len(told) < 200
+def test_a_difference_is_said_without_the_values_of_an_environment_and_cut() -> None:
+    said = first_difference(profile(env={"KEY": "hunter2"}), profile(env={"KEY": "hunter3"}))
+    assert said == "environment: KEY has another value"
+    assert len(first_difference(profile(), profile(hard_args=("x" * 10_000,)))) < 200

@@ -1,11 +1,53 @@
-"""A program's own command line: what of it says what the worker must be like."""
+"""Command lines: the one that starts a worker, and what a front end's own says of the worker that it needs."""
 
 import pytest
 
 from errors import UsageError
-from profiles import AgentSettings, make_profile
-from profiles.command_line import read_flags, worker_argv
+from profiles import AgentSettings, Resources, SoftArgs, allows_tool, make_profile, worker_argv
+from profiles.command_line import read_flags
 from profiles.profile import with_arguments
+from tests.profiles.parts import profile
+
+
+def test_a_plain_profile_is_its_command_and_what_is_set() -> None:
+    assert worker_argv(profile(), None) == ("agent",)
+    assert worker_argv(profile(soft=SoftArgs(model="gpt")), None) == ("agent", "--model", "gpt")
+
+
+def test_everything_of_a_profile_is_on_the_command_line_in_order() -> None:
+    full = profile(
+        command=("pi", "--mode", "rpc"),
+        hard_args=("--no-skills",),
+        soft=SoftArgs("openai", "gpt", "high"),
+        resources=Resources(("/s1", "npm:s2"), ("/e",), ("/t",)),
+        env={"SECRET": "hunter2"},
+    )
+    assert worker_argv(full, "/sessions") == (
+        *("pi", "--mode", "rpc", "--no-skills"),
+        *("--provider", "openai", "--model", "gpt", "--thinking", "high"),
+        *("--skill", "/s1", "--skill", "npm:s2", "--extension", "/e", "--prompt-template", "/t"),
+        *("--session-dir", "/sessions"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("hard_args", "allowed", "denied"),
+    [
+        pytest.param((), ["bash"], [], id="without a list every tool"),
+        pytest.param(("--tools", "read,write"), ["read"], ["bash"], id="with a list only those"),
+        pytest.param(("--no-tools",), [], ["read"], id="without tools none"),
+        pytest.param(("--no-builtin-tools",), [], ["bash"], id="without the builtin ones none"),
+        pytest.param(("--tools", "bash", "--no-builtin-tools"), ["bash"], [], id="but the listed"),
+        pytest.param(("--tools", "bash,read", "--tools", "read"), ["read"], ["bash"], id="what all lists allow"),
+        pytest.param(("--tools",), ["read"], [], id="a flag without its list"),
+    ],
+)
+def test_an_agent_has_the_tools_that_its_arguments_leave_it(
+    hard_args: tuple[str, ...], allowed: list[str], denied: list[str]
+) -> None:
+    made = profile(hard_args=hard_args)
+    assert [name for name in (*allowed, *denied) if allows_tool(made, name)] == allowed
+
 
 PLAIN = AgentSettings()
 
