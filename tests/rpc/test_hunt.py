@@ -41,12 +41,6 @@ def test_what_cannot_be_killed_is_reported_and_not_hunted_for_ever(
     assert report == SweepReport(left=(child.pid,))
 
 
-def test_a_hunter_that_was_held_up_strikes_all_the_same(child: subprocess.Popen[bytes]) -> None:
-    report = kill_marked(f"hunt-{os.getpid()}:w1", timeout=0)
-    assert report == SweepReport(killed=(child.pid,))
-    assert child.wait() == -signal.SIGKILL
-
-
 def test_a_noted_process_is_known_by_its_start_time(child: subprocess.Popen[bytes]) -> None:
     hunt = ProcessSweep()
     start_time = identify(child.pid).start_time

@@ -1,4 +1,4 @@
-"""Adopting, reaping and sweeping: every orphan ends, and nobody's exit status or process is taken from him."""
+"""Adopting, reaping and sweeping: every orphan ends, however late we are, and nothing of others is taken."""
 
 import fcntl
 import os
@@ -6,8 +6,10 @@ import secrets
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,6 +20,8 @@ from errors import UsageError
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
 from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_instance, sweep_previous, sweep_processes
+from rpc.process import WorkerProcess
+from rpc.settings import RpcSettings
 from rpc.state_file import SupervisorState
 from rpc.sweep import SweepReport
 from rpc.transport import ExitStatus
@@ -31,8 +35,10 @@ from tests.rpc.procs import (
     read_line,
     running,
     spec_of,
+    wait_dead,
 )
-from wire.procfs import ProcessIdentity, boot_id, children_of, identify, read_stat
+from wire import procfs
+from wire.procfs import ProcessIdentity, children_of, identify, read_stat
 
 pytestmark = pytest.mark.process
 
@@ -151,26 +157,39 @@ async def test_an_instance_is_swept_by_its_marker_and_no_other_is() -> None:
         assert await process.wait_exit() == ExitStatus(signal=signal.SIGKILL)
 
 
-async def test_a_process_that_forks_all_the_time_does_not_escape(tmp_path: Path) -> None:
-    lock = tmp_path / "lock"
-    lock.touch()
-    code = f"""
+# Forks and ends, again and again, for a minute. Its lock says whether any of them lives.
+FORKS_ALL_THE_TIME = """
 import fcntl, os, time
-file = open({str(lock)!r})
+file = open({lock!r})
 fcntl.flock(file, fcntl.LOCK_EX)
-print(1, flush=True)
-end = time.monotonic() + 15
+print("up", flush=True)
+end = time.monotonic() + 60
 while time.monotonic() < end:
     if os.fork():
         os._exit(0)
     time.sleep(0.001)
 """
-    async with running(spec_of(code)) as process:
-        assert await read_line(process) == "1"
+
+
+@pytest.mark.parametrize("delay", [0, 0.004], ids=["in time", "late"])
+async def test_a_process_that_forks_all_the_time_does_not_escape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: float
+) -> None:
+    look = procfs.all_pids
+
+    def look_late() -> list[int]:
+        found = list(look())
+        time.sleep(delay)
+        return found
+
+    monkeypatch.setattr("rpc.sweep.all_pids", look_late)
+    lock = tmp_path / "lock"
+    lock.touch()
+    async with running(spec_of(FORKS_ALL_THE_TIME.format(lock=str(lock)))) as process:
+        assert await read_line(process) == "up"
         await process.stop()  # the first of them was gone at once; the others hop on
-        assert process.leftovers.left == ()
-    with lock.open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held by whoever of them lives
+        with lock.open() as file:
+            await trio.to_thread.run_sync(fcntl.flock, file, fcntl.LOCK_EX, abandon_on_cancel=True)
 
 
 async def test_what_a_state_file_lists_is_killed_if_it_is_still_the_same_process() -> None:
@@ -202,25 +221,32 @@ async def test_a_listed_process_that_is_gone_is_no_matter() -> None:
     assert await sweep_processes([process.identity]) == SweepReport()
 
 
-async def test_the_next_supervisor_ends_what_the_last_one_left(tmp_path: Path) -> None:
-    path = tmp_path / "workers.json"
+def write_state(path: Path, **facts: Any) -> None:
+    """The state file of a supervisor; of a dead one, if nothing else is said."""
+    dead = identify(os.getpid())._replace(start_time=1)
+    path.write_bytes(msgspec.json.encode(SupervisorState(**{"supervisor": dead, **facts})))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "workers.json"
+
+
+async def test_the_next_supervisor_ends_what_the_last_one_left(path: Path) -> None:
     instance = secrets.token_hex(8)
     assert await sweep_previous(path) == SweepReport()
     async with running(spec_of("input()", instance=instance)) as listed:
         async with running(
             spec_of("input()", worker_id="w2", instance=instance)
         ) as unlisted:  # spawned after the last write
-            dead = identify(os.getpid())._replace(start_time=1)
-            state = SupervisorState(instance=instance, supervisor=dead, workers=[listed.identity])
-            path.write_bytes(msgspec.json.encode(state))
+            write_state(path, instance=instance, workers=[listed.identity])
             report = await sweep_previous(path)
             assert {listed.pid, unlisted.pid} == set(report.killed)
             await unlisted.wait_exit()
         await listed.wait_exit()
 
 
-async def test_the_next_supervisor_ends_also_what_has_hidden_itself(tmp_path: Path) -> None:
-    path = tmp_path / "workers.json"
+async def test_the_next_supervisor_ends_also_what_has_hidden_itself(path: Path) -> None:
     instance, other = secrets.token_hex(8), secrets.token_hex(8)
     async with (
         running(spec_of(HIDDEN_FROM_ENVIRONMENT + "input()", instance=instance)) as worker,
@@ -228,13 +254,12 @@ async def test_the_next_supervisor_ends_also_what_has_hidden_itself(tmp_path: Pa
     ):
         tool, strange = int(await read_line(worker)), int(await read_line(bystander))
         os.kill(worker.pid, signal.SIGSTOP)  # its own end cannot have been what ends the tool
-        state = SupervisorState(instance=instance, supervisor=identify(os.getpid())._replace(start_time=1))
-        path.write_bytes(msgspec.json.encode(state))
+        write_state(path, instance=instance)
         assert tool in (await sweep_previous(path)).killed
         assert is_alive(strange)
 
 
-async def test_the_cgroup_that_the_last_supervisor_left_is_emptied_and_removed(tmp_path: Path) -> None:
+async def test_the_cgroup_that_the_last_supervisor_left_is_emptied_and_removed(path: Path) -> None:
     instance = secrets.token_hex(8)
     cgroup = Cgroup.for_instance(instance)
     if cgroup is None:
@@ -243,23 +268,58 @@ async def test_the_cgroup_that_the_last_supervisor_left_is_emptied_and_removed(t
     assert own is not None
     async with running(spec_of("input()")) as process:  # of another instance: only the cgroup tells
         assert own.add(process.pid)
-        dead = identify(os.getpid())._replace(start_time=1)
-        state = SupervisorState(instance=instance, supervisor=dead, cgroup=str(cgroup.path))
-        (tmp_path / "workers.json").write_bytes(msgspec.json.encode(state))
-        await sweep_previous(tmp_path / "workers.json")
+        write_state(path, instance=instance, cgroup=str(cgroup.path))
+        await sweep_previous(path)
         assert await process.wait_exit() == ExitStatus(signal=signal.SIGKILL)
     assert not cgroup.path.exists()
 
 
-async def test_a_supervisor_that_still_runs_keeps_its_workers(tmp_path: Path) -> None:
-    path = tmp_path / "workers.json"
+async def test_a_supervisor_that_still_runs_keeps_its_workers(path: Path) -> None:
     async with running(spec_of("input()")) as process:
-        me = identify(os.getpid())
-        assert me.boot_id == boot_id()
-        state = SupervisorState(instance="other", supervisor=me, workers=[process.identity])
-        path.write_bytes(msgspec.json.encode(state))
+        write_state(path, instance="other", supervisor=identify(os.getpid()), workers=[process.identity])
         with pytest.raises(UsageError, match=f"pid {os.getpid()}"):
             await sweep_previous(path)
         assert is_alive(process.pid)
         process.send_nowait(b"\n")
         assert await read_all(process) == b""
+
+
+async def test_a_worker_is_killed_though_no_thread_is_free_to_look_for_what_it_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rpc.process._SCAN_TIMEOUT", 0.05)
+    children = ChildRegistry()
+    process = WorkerProcess.spawn(spec_of(DOUBLE_FORK + "input()"), children, RpcSettings())
+
+    async def own(*, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
+        with trio.CancelScope() as scope:
+            task_status.started(scope)
+            await process.supervise()
+
+    with trio.fail_after(LIMIT):
+        async with trio.open_nursery() as nursery:
+            scope = await nursery.start(own)
+            tool = int(await read_line(process))
+            threads = range(int(children.scan_limiter.total_tokens))
+            for number in threads:
+                children.scan_limiter.acquire_on_behalf_of_nowait(number)
+            scope.cancel()
+            with trio.move_on_after(LIMIT / 2):
+                await process.wait_exit()
+            ended = process.exit_status
+            for number in threads:
+                children.scan_limiter.release_on_behalf_of(number)
+        assert ended == ExitStatus(signal=signal.SIGKILL)
+        assert not is_alive(tool)
+
+
+@pytest.mark.parametrize("what", ["the listed", "an instance"])
+async def test_a_sweep_without_any_time_left_kills_all_the_same(what: str) -> None:
+    ours = secrets.token_hex(8)
+    async with running(spec_of("print(1, flush=True); input()", instance=ours)) as process:
+        await read_line(process)
+        report = await (
+            sweep_processes([process.identity], timeout=0) if what == "the listed" else sweep_instance(ours, timeout=0)
+        )
+        assert report.killed == (process.pid,)
+        assert wait_dead([process.pid], LIMIT) == []
