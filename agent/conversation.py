@@ -32,9 +32,9 @@ from wire.entries import (
     ToolResultBlock,
     ToolUseBlock,
     TranscriptMessage,
+    outputs_directory,
 )
 from wire.messages import Bookmark
-from wire.outputs import outputs_directory
 from wire.transcript import TranscriptWriter, read_entries, read_header
 from wire.transcript_repair import TranscriptError, TranscriptMissing
 

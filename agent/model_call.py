@@ -26,7 +26,7 @@ from agent.sanitize import estimate_overhead, estimate_tokens
 from agent.worker import AgentWorker
 from wire.entries import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import TokenUsage
-from wire.prompt_texts import answer_instructions
+from wire.run_text import answer_instructions
 
 
 class PartialReply:

@@ -22,7 +22,7 @@ from wire.entries import (
     ToolUseBlock,
 )
 from wire.messages import CallDetails, ToolCallView
-from wire.prompt_texts import excerpt
+from wire.run_text import excerpt
 from wire.states import IllegalTransition, transition
 
 MAX_NOTE_CHARS = 2_000

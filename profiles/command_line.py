@@ -18,7 +18,8 @@ def worker_argv(profile: CapabilityProfile, session_dir: str | None) -> tuple[st
     on with any conversation. That is why it is no part of the profile; one that names its own keeps it.
     """
     own_dir = None if "--session-dir" in profile.hard_args else session_dir
-    return (*profile.command, *profile.hard_args, *_soft(profile), *_resources(profile), *_session_dir(own_dir))
+    session_args = () if own_dir is None else ("--session-dir", own_dir)
+    return (*profile.command, *profile.hard_args, *_soft(profile), *_resources(profile), *session_args)
 
 
 def _soft(profile: CapabilityProfile) -> Iterator[str]:
@@ -37,10 +38,6 @@ def _resources(profile: CapabilityProfile) -> Iterator[str]:
     ):
         for name in names:
             yield from (flag, name)
-
-
-def _session_dir(session_dir: str | None) -> tuple[str, ...]:
-    return () if session_dir is None else ("--session-dir", session_dir)
 
 
 def allows_tool(profile: CapabilityProfile, tool: str) -> bool:
@@ -126,7 +123,7 @@ class _ArgumentReader:
         return self._left.pop() if given is None else given
 
     def optional_value(self, given: str | None) -> list[str]:
-        """What an unknown flag is given, as far as can be told."""
+        """What an unknown flag is given, as far as can be known."""
         if given is not None:
             return [given]
         return [self._left.pop()] if self._left and not self._left[-1].startswith("-") else []
@@ -214,7 +211,7 @@ _DEFAULTS = AgentSettings()
 
 
 def check_native_settings(definition: AgentSettings) -> None:
-    """Raise UsageError where a program that speaks pi is asked for what it has no means to do, or to tell a secret.
+    """Raise UsageError where a program that speaks pi is asked for what it has no means to do, or to show a secret.
 
     Ignoring it would be worse than an error: an author of ``permission_mode`` relies on it.
     """

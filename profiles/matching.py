@@ -121,7 +121,7 @@ def can_reconcile(have: SoftArgs | None, want: SoftArgs) -> bool:
 def _unreconcilable(have: SoftArgs, want: SoftArgs) -> str | None:
     """The name of a soft argument that was set on the worker and is wanted at the worker's own default.
 
-    Or that of the provider, where another one's default model is wanted: a live worker is told models, by name.
+    Or that of the provider, where another one's default model is wanted: a live worker is given models by name.
     """
     for name in SoftArgs.__struct_fields__:
         if getattr(want, name) is None and getattr(have, name) is not None:

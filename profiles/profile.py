@@ -103,7 +103,7 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def short(self) -> str:
-        """First 8 digits of the signature: enough to tell profiles apart in a table."""
+        """First 8 digits of the signature: enough to distinguish profiles in a table."""
         return self.signature[:8]
 
     @property

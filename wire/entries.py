@@ -234,3 +234,14 @@ class UnknownEntry(msgspec.Struct, frozen=True):
 
 KnownEntry: TypeAlias = MessageEntry | CompactionEntry | CallEntry | ExecEntry | CacheTtlEntry
 TranscriptEntry: TypeAlias = KnownEntry | UnknownEntry
+
+OUTPUTS_SUFFIX = ".tool-outputs"
+"""The end of the names of directories for full outputs, by which file tools refuse those of other conversations."""
+
+
+def outputs_directory(transcript: str) -> str:
+    """The directory for full outputs of a conversation's tools, beside its transcript.
+
+    It is made for the first cut output, and removed with the transcript.
+    """
+    return transcript + OUTPUTS_SUFFIX

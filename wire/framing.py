@@ -147,7 +147,7 @@ def decode_block(block: bytes, decoder: msgspec.json.Decoder[T]) -> DecodedBlock
 def decode_each_line(
     block: bytes, decoder: msgspec.json.Decoder[T], accept: Callable[[T], bool] | None = None
 ) -> DecodedBlock[T]:
-    """The same line by line, which tells the bad lines from the good; a message that ``accept`` refuses is bad too."""
+    """The same line by line, which separates bad lines from good ones; a message that ``accept`` refuses is bad."""
     messages: list[T] = []
     invalid: list[bytes] = []
     runs = [0]  # lengths of the runs of bad lines between the messages, empty runs included

@@ -45,7 +45,7 @@ class ProcessStat(NamedTuple):
 class ProcessIdentity(NamedTuple):
     """One process, for ever: no other one will ever have the same pid, start time and boot id.
 
-    ``start_time`` is in clock ticks since boot, 0 where the platform does not tell. ``marker`` is what the process
+    ``start_time`` is in clock ticks since boot, 0 where the platform does not say. ``marker`` is what the process
     carries in ``POOL_WORKER_ID``, empty for a child that is no worker.
     """
 
@@ -148,7 +148,7 @@ def parse_marker(environment: bytes) -> str | None:
 
 
 def boot_id() -> str:
-    """Which boot of the machine this is; empty where the platform does not tell."""
+    """Which boot of the machine this is; empty where the platform does not say."""
     return _read_or_empty("/proc/sys/kernel/random/boot_id").decode("ascii").strip()
 
 
@@ -203,7 +203,7 @@ def _read_or_empty(path: str) -> bytes:
     try:
         return _read_file(path)
     except OSError:
-        return b""  # gone, or another user's: either way nothing that can be told about it
+        return b""  # gone, or another user's: either way nothing is known about it
 
 
 def _read_file(path: str) -> bytes:

@@ -73,7 +73,7 @@ class RunView:
         no room for both.
         """
         text, end = clean(text), clean(end)
-        line = text + end if whole else _fit_line(text, end, self._columns())
+        line = text + end if whole else _fit_line(text, end, self.columns)
         self._start_line()
         self._err.write(self._styled(line, style) + "\n")
         self._err.flush()
@@ -81,7 +81,7 @@ class RunView:
 
     def tail(self, text: str) -> None:
         """Draw the end of a tool's output, in place of what was drawn before; only on a terminal that can."""
-        lines = tail_lines(text, self._columns()) if self._can_redraw else []
+        lines = tail_lines(text, self.columns) if self._can_redraw else []
         if not lines:
             return
         before, self._drawn_lines = self._drawn_lines, 0
@@ -91,11 +91,6 @@ class RunView:
         self._err.write(_erase_lines(before) + drawn)  # in one piece, so that it does not flicker
         self._err.flush()
         self._drawn_lines = len(lines)
-
-    @property
-    def columns(self) -> int:
-        """The width of a line beside the answer, in columns."""
-        return self._columns()
 
     def flush(self) -> None:
         """Show what was said of the answer."""
@@ -128,8 +123,9 @@ class RunView:
     def _styled(self, text: str, style: str) -> str:
         return f"{style}{text}{PLAIN}" if self._is_coloured and style else text
 
-    def _columns(self) -> int:
-        """How wide a line may be: a terminal's last column stays free, where some of them break the line."""
+    @property
+    def columns(self) -> int:
+        """The width of a line beside the answer: a terminal's last column stays free, where some of them break it."""
         if not self._err.isatty():
             return _PIPE_COLUMNS
         asked = self._env.get("COLUMNS", "")
@@ -270,7 +266,7 @@ def _unescape_cut_string(text: str) -> str:
 
 
 _FAILED_STATES = frozenset({"FAILED", "DENIED"})
-"""States of calls whose error was told already when their end is."""
+"""States of calls whose error is shown before their end."""
 _DIM_MARKS = frozenset("✓…")
 _PAGE_INDENT = "  "
 
@@ -291,7 +287,7 @@ class CallLines:
         self._view.tail(tail)
 
     def error(self, call: ToolCallView, error: str | None, details: CallDetails | None) -> None:
-        """It has failed, or was denied; its end is told after that."""
+        """It has failed, or was denied; its end is shown after that."""
         self._end(call, describe_error(call, error, details))
 
     def end(self, call: ToolCallView, details: CallDetails | None) -> None:

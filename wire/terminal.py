@@ -12,7 +12,7 @@ from typing import Any
 from errors import AcquireTimeout, NoSupervisor, PoolError, PoolSaturated, RequestTimeout, RunCutShort, UsageError
 
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
-RED, GREEN = "\x1b[31m", "\x1b[32m"
+RED, GREEN, YELLOW = "\x1b[31m", "\x1b[32m", "\x1b[33m"
 
 _KEPT_CONTROLS = "\n\t"
 _INVISIBLE = re.compile(
@@ -137,9 +137,6 @@ def _open_null(fd: int) -> None:
     else:
         os.dup2(null, fd)
         os.close(null)
-
-
-YELLOW = "\x1b[33m"
 
 
 EXIT_FAILED = 1

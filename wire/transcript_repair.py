@@ -77,7 +77,7 @@ class RepairReport(msgspec.Struct, frozen=True):
 
 
 class _AnyHeader(msgspec.Struct, frozen=True):
-    """The members that tell whose header it is: pi's has a ``timestamp``, the native one says ``created``."""
+    """The members that show whose header it is: pi's has a ``timestamp``, the native one says ``created``."""
 
     type: str = ""
     id: str | None = None

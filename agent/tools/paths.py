@@ -17,7 +17,7 @@ import trio
 
 from agent.tools.base import ToolContext, ToolError
 from agent.tools.names import escape_name, unescape_name
-from wire.outputs import OUTPUTS_SUFFIX
+from wire.entries import OUTPUTS_SUFFIX
 
 MAX_PATH = 4096
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

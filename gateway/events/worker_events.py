@@ -16,7 +16,7 @@ from wire.call_page import CallPage, bounded_page
 from wire.events import EventType
 from wire.framing import DECODE_ERRORS
 from wire.messages import EMPTY, TokenUsage, ToolCallView, ToolEvent, UiRequest
-from wire.prompt_texts import excerpt
+from wire.run_text import excerpt
 
 MAX_DATA_BYTES = 256 * 1024
 """Data of one event that has no shape of its own, or that must not be cut because it is a question."""

@@ -35,8 +35,8 @@ from heartbeat.system_events import RESULT_KINDS, SystemEventKind
 from pool import Pool
 from pool.stimuli import ForgetSession
 from router.keys import normalize_session_key
+from wire.entries import outputs_directory
 from wire.events import EventType
-from wire.outputs import outputs_directory
 
 _SWITCHES = ("verbose", "reasoning")
 _OPTION_LABELS = {

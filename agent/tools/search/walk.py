@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from agent.tools.search.ignore import IgnoreStack, parse_rules
-from wire.outputs import OUTPUTS_SUFFIX
+from wire.entries import OUTPUTS_SUFFIX
 
 MAX_DEPTH = 100
 MAX_RULES_BYTES = 256 * 1024
