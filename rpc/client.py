@@ -126,7 +126,7 @@ class RpcClient:
         Raises:
             WorkerRefused: the worker answered with an error; ``details["worker_code"]`` is its code.
             RequestTimeout: no answer in time; one that comes later is dropped.
-            WorkerExited: the worker ended; ``sent`` tells whether it may have seen the request.
+            WorkerExited: the worker ended; ``sent`` says whether it may have seen the request.
             ProtocolViolation: the worker broke the protocol and is no longer listened to.
             UsageError: the dialect refuses the method or its parameters; nothing was sent.
         """
@@ -227,7 +227,7 @@ class RpcClient:
 
     @property
     def is_running(self) -> bool:
-        """Whether the worker is inside a turn, as far as its output has told."""
+        """Whether the worker is inside a turn, as far as its output shows."""
         return self.end_error is None and self._dialect.is_running
 
     @property
@@ -288,7 +288,7 @@ class RpcClient:
     async def _expect_exit(self, closed: str, grace: float) -> None:
         """A worker that has closed a pipe is about to end; its exit cancels this."""
         await trio.sleep(grace)
-        if self._transport.has_ended():  # we were held up ourselves: the exit is the cause, once it is told
+        if self._transport.has_ended():  # we were held up ourselves: the exit is the cause, once it is known
             await self._watch_exit()
         self._stop(ProtocolViolation(f"it closed its {closed} but lives on"))
 

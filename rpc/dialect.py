@@ -7,14 +7,13 @@ touches no file, so that a recorded conversation replays in microseconds.
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from errors import UsageError
 from rpc.passthrough import RawLine, RawObject
 from rpc.settings import RpcSettings
-from wire.framing import DecodedBlock
 from wire.messages import Message
 
 
@@ -38,14 +37,6 @@ class Step(NamedTuple):
     longest_run: int = 0
     raw: tuple[RawLine, ...] = ()
 
-    @classmethod
-    def of(
-        cls, decoded: DecodedBlock[Any], messages: list[Message], outgoing: list[bytes], raw: tuple[RawLine, ...]
-    ) -> "Step":
-        """The step of a decoded block, with what it led to."""
-        _, invalid_lines, trailing, leading, longest = decoded
-        return cls(messages, outgoing, invalid_lines, trailing, leading, longest, raw)
-
 
 EMPTY_STEP = Step([], [], [])
 
@@ -60,7 +51,7 @@ class Dialect(Protocol):
 
     @property
     def is_running(self) -> bool:
-        """Whether the worker is inside a turn, as far as its output has told."""
+        """Whether the worker is inside a turn, as far as its output shows."""
         ...
 
     @property
@@ -110,17 +101,12 @@ class Dialect(Protocol):
         ...
 
 
-def no_listener() -> bool:
-    """No listener is there to answer a dialog."""
-    return False
-
-
 def make_dialect(
     name: str,
     *,
     settings: RpcSettings,
     allow_bash: bool,
-    attended: Callable[[], bool] = no_listener,
+    attended: Callable[[], bool] = lambda: False,
     in_memory: bool = False,
 ) -> Dialect:
     """A fresh dialect for one worker process.

@@ -92,9 +92,8 @@ def _spawn(arguments: list[str], undo: ExitStack) -> tuple[subprocess.Popen[byte
     theirs, ours = os.pipe()
     undo.callback(os.close, ours)
     try:
-        with _signals_blocked(
-            guard_main.IGNORED_SIGNALS
-        ):  # a child inherits the mask: the guard is deaf from its first instruction
+        # a child inherits the mask: the guard is deaf from its first instruction
+        with _signals_blocked(guard_main.IGNORED_SIGNALS):
             popen = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-B", guard_main.__file__, *arguments],
                 stdin=theirs,
@@ -106,9 +105,7 @@ def _spawn(arguments: list[str], undo: ExitStack) -> tuple[subprocess.Popen[byte
             )
     finally:
         os.close(theirs)
-    clear_rlimit_mark(
-        popen.pid
-    )  # where a worker of another supervisor has started us, that one's sweep must not end it
+    clear_rlimit_mark(popen.pid)  # a worker of another supervisor may have started us: its sweep must not end the guard
     undo.callback(popen.wait)
     undo.callback(popen.kill)  # before the pipe is closed, which would make it sweep
     os.set_blocking(ours, False)

@@ -45,7 +45,7 @@ def wait_for_supervisor_exit(supervisor: int) -> bool:
     """
     poll = select.poll()
     poll.register(0, select.POLLIN)
-    with suppress(OSError, AttributeError):  # gone already, or a platform without pidfds: the pipe tells
+    with suppress(OSError, AttributeError):  # gone already, or a platform without pidfds: the pipe shows it
         poll.register(os.pidfd_open(supervisor), select.POLLIN)
     if os.getppid() == supervisor:  # asked after the pidfd was opened: so it is the supervisor's
         poll.poll()
@@ -87,12 +87,12 @@ def sweep(instance: str, cgroup: Cgroup | None) -> bool:
 def _is_pipe_closed(pause: float) -> bool:
     """Wait for the end of the pipe at standard input, ``pause`` seconds at most; whether all writers have closed it."""
     poll = select.poll()
-    poll.register(0, 0)  # an end of it is told also to those who do not ask
+    poll.register(0, 0)  # the kernel reports an end also without a request for events
     return any(what & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, what in poll.poll(pause * 1000))
 
 
 def main(instance: str, supervisor: str, cgroup: str = "") -> int:
-    """Wait, sweep, and tell by the exit code whether nothing is left."""
+    """Wait, sweep, and answer by the exit code whether nothing is left."""
     for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     if wait_for_supervisor_exit(int(supervisor)):

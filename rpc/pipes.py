@@ -61,7 +61,7 @@ class Pipe:
         try:
             await ready(self._fd)
         except trio.ClosedResourceError:
-            return  # closed while waiting: the next read or write tells so
+            return  # closed while waiting: the next read or write reports it
 
     def read_rest(self) -> bytes:
         """What lies in the pipe at this moment: bounded by its size, even if writing goes on."""
@@ -134,7 +134,7 @@ class StdinQueue:
                 self._room.unpark_all()
 
     def close(self) -> None:
-        """Drop what was not written and let everyone go."""
+        """Drop what was not written and end all waiting."""
         self._queue.clear()
         self.queued_bytes = 0
         self._room.unpark_all()

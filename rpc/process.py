@@ -45,7 +45,8 @@ class WorkerProcess:
     """A running worker; implements ``rpc.transport.Transport``. Made by ``spawn``; its owner runs ``supervise``.
 
     Attributes:
-        worker_id, marker: as in the spec. pid, start_time, identity: which process it is.
+        worker_id, marker: as in the spec. pid, identity: which process it is.
+        exit_status: how the worker ended; None while it lives.
         mask: hides the spec's secrets.
         last_rung: the highest rung of the kill ladder that was used; None if the worker ended by itself.
         leftovers: what was killed after the worker's own end; set when ``stop`` returns.
@@ -108,7 +109,7 @@ class WorkerProcess:
         self._abort: Callable[[], Awaitable[object]] | None = None
         self._stop_requested = trio.Event()
         self._grace_scope = trio.CancelScope()
-        self._status: ExitStatus | None = None
+        self.exit_status: ExitStatus | None = None
         self._exited = trio.Event()
         self._finalized = trio.Event()
 
@@ -118,24 +119,9 @@ class WorkerProcess:
         return self.identity.pid
 
     @property
-    def start_time(self) -> int:
-        """When the process was started, in clock ticks since boot."""
-        return self.identity.start_time
-
-    @property
-    def exit_status(self) -> ExitStatus | None:
-        """How the worker ended; None while it lives."""
-        return self._status
-
-    @property
-    def log_lines_dropped(self) -> int:
-        """Lines of stderr that the log file could not take."""
-        return self._log.dropped if self._log else 0
-
-    @property
     def is_suspended(self) -> bool:
         """Whether the process is suspended (SIGSTOP): alive, and deaf to everything but SIGKILL."""
-        stat = read_stat(self.pid) if self._status is None else None
+        stat = read_stat(self.pid) if self.exit_status is None else None
         return stat is not None and stat.state in "Tt"
 
     # --- Transport ----------------------------------------------------------------------------------------------------
@@ -164,7 +150,7 @@ class WorkerProcess:
         try:
             return self._stdin.write_nowait(data)
         except BrokenPipeError as exc:
-            how = f"has {self._status}" if self._status else "no longer reads its input"
+            how = f"has {self.exit_status}" if self.exit_status else "no longer reads its input"
             raise WorkerExited(
                 f"worker {self.worker_id} {how}", worker=self.worker_id, stderr_tail=self.stderr_tail()
             ) from exc
@@ -176,7 +162,7 @@ class WorkerProcess:
     async def wait_exit(self) -> ExitStatus:
         """Wait for the worker's end; by then its last output can be received without waiting."""
         await self._exited.wait()
-        return self._status_or_unknown()
+        return self.exit_status or ExitStatus()
 
     def has_ended(self) -> bool:
         """Whether the worker has ended, perhaps before ``wait_exit`` returns."""
@@ -205,7 +191,7 @@ class WorkerProcess:
         if force:
             self._grace_scope.cancel()
         await self._finalized.wait()
-        return self._status_or_unknown()
+        return self.exit_status or ExitStatus()
 
     async def supervise(self) -> None:
         """Own the process until nothing of it is left. Run it once, in the nursery that the process belongs to."""
@@ -306,7 +292,7 @@ class WorkerProcess:
             return
         self._watch.kill_group()  # the last time that its number is surely the worker's
         code = self._popen.poll()
-        self._status = ExitStatus() if code is None else ExitStatus.from_returncode(code)
+        self.exit_status = ExitStatus() if code is None else ExitStatus.from_returncode(code)
         self._children.unregister(self.pid)
         self._last_output = self._stdout.read_rest()
         self._record_stderr(self._stderr.read_rest())
@@ -326,9 +312,6 @@ class WorkerProcess:
             self._cgroup.wait_empty(_SWEEP_TIMEOUT)
             self._cgroup.remove()
         return report
-
-    def _status_or_unknown(self) -> ExitStatus:
-        return self._status or ExitStatus()
 
     async def _run_in_thread(self, work: Callable[..., T], *args: object) -> T:
         """Looking through /proc and cgroup files blocks; its threads never wait behind unrelated work."""

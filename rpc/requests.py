@@ -73,10 +73,6 @@ class RpcRequest:
         self._error = error
         self._settle()
 
-    def abandon(self) -> None:
-        """Stop waiting; a later answer is dropped."""
-        self.is_settled = True
-
     def _settle(self) -> None:
         self.is_settled = True
         if self._task is not None:
@@ -135,7 +131,7 @@ class DeadlineTimer:
 
 
 class PendingRequests:
-    """Correlates answers with requests by ids made here. ``forget`` tells the dialect that a caller stopped waiting."""
+    """Correlates answers with requests by ids made here. ``forget``: a caller stopped waiting."""
 
     def __init__(self, worker: str, forget: Callable[[str], None], mask: SecretMask) -> None:
         self._worker = worker
@@ -186,7 +182,7 @@ class PendingRequests:
             return False
         self._deadlines.discard(request.id)
         self._forget(request.id)
-        request.abandon()
+        request.is_settled = True
         return True
 
     def mark_deferred_sent(self) -> None:
@@ -215,7 +211,7 @@ class PendingRequests:
         )
 
     def fail_all(self, error: PoolError) -> None:
-        """The one terminal path: every request fails with an error of its own that tells whether it was sent."""
+        """The one terminal path: every request fails with an error of its own that says whether it was sent."""
         requests = list(self._by_id.values())
         self._by_id.clear()
         self._deadlines = KeyedTimers()
@@ -231,7 +227,6 @@ def copy_error(error: PoolError, **details: object) -> PoolError:
 
 
 _encode = msgspec.json.Encoder().encode
-NO_PARAMS = msgspec.Raw(b"{}")
 
 
 def encode_params(method: str, params: Any) -> msgspec.Raw:
@@ -240,7 +235,7 @@ def encode_params(method: str, params: Any) -> msgspec.Raw:
     Raises UsageError for what is no JSON object: a worker's program may die of a bare ``null``.
     """
     if params is None:
-        return NO_PARAMS
+        return msgspec.Raw(b"{}")
     try:
         encoded = _encode(params)
         if isinstance(params, msgspec.Raw) or b"\n" in encoded:

@@ -82,7 +82,17 @@ def start_process(spec: WorkerSpec) -> SpawnedProcess:
         pipes = [_pipe(opened) for _ in range(3)]
         (child_in, our_in), (our_out, child_out), (our_err, child_err) = pipes
         with marking_children(spec.marker):
-            popen = _popen(spec, child_in, child_out, child_err)
+            popen = subprocess.Popen(
+                spec.argv,
+                env=dict(spec.env),
+                cwd=spec.cwd,
+                stdin=child_in,
+                stdout=child_out,
+                stderr=child_err,
+                umask=0o077,
+                start_new_session=True,
+                bufsize=0,
+            )
     except (OSError, ValueError, IndexError) as exc:
         _close(opened)
         raise _start_error(spec, exc) from exc
@@ -102,20 +112,6 @@ def _pipe(opened: list[int]) -> tuple[int, int]:
 def _close(fds: Iterable[int]) -> None:
     for fd in fds:
         os.close(fd)
-
-
-def _popen(spec: WorkerSpec, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        spec.argv,
-        env=dict(spec.env),
-        cwd=spec.cwd,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        umask=0o077,
-        start_new_session=True,
-        bufsize=0,
-    )
 
 
 def _start_error(spec: WorkerSpec, exc: Exception) -> WorkerStartFailed:

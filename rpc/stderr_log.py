@@ -39,7 +39,7 @@ class StderrTail:
         """Take the next piece of the stream."""
         self._data += data
         if len(self._data) > 2 * self._limit + self._mask.longest:
-            before = len(self._data) - self._limit - 1  # one more tells whether a line begins there
+            before = len(self._data) - self._limit - 1  # one more shows whether a line begins there
             del self._data[: self._mask.safe_cut(self._data, before - self._mask.longest)]
 
     def text(self) -> str:

@@ -155,7 +155,7 @@ class ProcessSweep:
 
 
 def _wait_for_exits(pidfds: list[int], *, lingering: bool) -> None:
-    """Wait until every pidfd tells the end of its process; for those that have none, as long as a death may take."""
+    """Wait until every pidfd reports the end of its process; for those that have none, as long as a death may take."""
     deadline = time.monotonic() + _BATCH_TIMEOUT
     poll = select.poll()
     if lingering:

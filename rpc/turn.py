@@ -21,7 +21,7 @@ class RpcTurn:
     Iterating it (or ``batches()``) gives the events between the prompt and its answer. The end of the events is the
     turn's end: ``result`` is there, or the iteration raises what went wrong (WorkerRefused, WorkerExited,
     RequestTimeout, ProtocolViolation). Leaving the block earlier aborts the run and waits for its end, at most
-    ``abort_grace``, so that the worker is not left busy; ``is_unanswered`` tells whether that was enough. An error
+    ``abort_grace``, so that the worker is not left busy; ``is_unanswered`` says whether that was enough. An error
     of the turn that the block did not see is raised on leaving it.
 
     The block's own task reads the events: while it does not, and the buffer is full, no answer can arrive. A request

@@ -78,11 +78,11 @@ class WorkerEventTracker:
 
     Attributes:
         ready: the first ``ready`` of the worker; None before.
-        start_failure: why it never will be, in words, where the dialect can tell.
+        start_failure: why it never will be, in words, where the dialect knows.
         background: which processes the worker runs in the background, as it last said; bounded.
         on_ready: called when it becomes ready, or never will.
         on_background: called with every change of ``background``.
-        on_exec_exit: called with every end of a background process that is told.
+        on_exec_exit: called with every end of a background process that is reported.
     """
 
     def __init__(self, on_ready: Callable[[], None]) -> None:
@@ -103,9 +103,9 @@ class WorkerEventTracker:
                 self.start_failure = msgspec.json.decode(event.data, type=StartFailed).message
                 self.on_ready()
             case "background":
-                told = msgspec.json.decode(event.data, type=BackgroundProcesses)
-                names = [name[:_MAX_NAME_CHARS] for name in told.names[:_MAX_NAMES]]
-                self.background = BackgroundProcesses(max(0, told.running), names)
+                reported = msgspec.json.decode(event.data, type=BackgroundProcesses)
+                names = [name[:_MAX_NAME_CHARS] for name in reported.names[:_MAX_NAMES]]
+                self.background = BackgroundProcesses(max(0, reported.running), names)
                 if self.on_background is not None:
                     self.on_background(self.background)
             case "exec_exit":

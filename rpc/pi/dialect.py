@@ -10,7 +10,6 @@ from errors import UsageError, WorkerRefused
 from rpc.dialect import Step
 from rpc.passthrough import RawObject, pair_lines
 from rpc.pi import procedures
-from rpc.pi.consent import Consent
 from rpc.pi.dialogs import DialogHandler, UiAnswer
 from rpc.pi.event_handler import PiEventHandler
 from rpc.pi.events import error_text
@@ -31,13 +30,13 @@ from rpc.pi.messages import (
 )
 from rpc.pi.passthrough import PiPassthrough
 from rpc.pi.procedure_runner import ProcedureRunner
-from rpc.pi.procedures import RuntimeSettings
+from rpc.pi.procedures import Consent, RuntimeSettings
 from rpc.pi.run_state import PiRunPhase
 from rpc.pi.runs import PiRunController
 from rpc.settings import RpcSettings
 from wire.framing import decode_block
 from wire.messages import AbortParams, CompactParams, PromptParams, Ready, TextParams
-from wire.prompt_texts import answer_instructions
+from wire.run_text import answer_instructions
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -64,8 +63,8 @@ class PiDialect:
     - ``abort`` answers ``{left_in_queue}`` when the run has ended. What waits in pi's queue is dropped: by a command,
       or where a release has none by opening the transcript again. Without a transcript the texts of such a release
       stay, and ``left_in_queue`` is their number.
-    - ``new_session``, ``switch_session`` and ``compact`` in a run abort it first; after ``abort_grace`` its end is told
-      without pi.
+    - ``new_session``, ``switch_session`` and ``compact`` in a run abort it first; after ``abort_grace`` its end is
+      published without pi.
     - A process is ended by closing its stdin, once nothing more is expected of it: pi drops what it has not written.
     """
 

@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from errors import UsageError
-from rpc.pi.consent import Consent
 from rpc.pi.events import UiResolved, ui_request
 from rpc.pi.link import PiLink
 from rpc.pi.messages import PiLine, PiUiResponse
+from rpc.pi.procedures import Consent
 from rpc.pi.runs import PiRunController
 
 INTERACTIVE_METHODS = frozenset({"select", "confirm", "input", "editor"})
@@ -30,7 +30,7 @@ class UiAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cancelled: bool | None = None
 
     def response(self, method: str) -> PiUiResponse:
-        """What pi is told. Raises UsageError when the answer does not fit the dialog's method."""
+        """What pi receives. Raises UsageError when the answer does not fit the dialog's method."""
         if self.cancelled is True and self.value is None and self.confirmed is None:
             return PiUiResponse(id=self.id, cancelled=True)
         wanted, other = (self.confirmed, self.value) if method == "confirm" else (self.value, self.confirmed)

@@ -48,7 +48,7 @@ class PiEventHandler:
         """Work off one event."""
         of_the_run = self._run_handlers.get(line.type)
         if of_the_run is not None:
-            # without a run these are the last words of one whose end has been told
+            # without a run these are the last words of one whose end was published
             if self._runs.run is not None:
                 of_the_run(line, self._runs.run)
             return
@@ -63,9 +63,9 @@ class PiEventHandler:
     # --- messages ---
 
     def _message_update(self, line: PiLine, run: PiRun) -> None:
-        told = events.message_delta(line, lambda: self._link.stamp(run.id))
-        if told is not None:
-            self._link.emit(*told)
+        piece = events.message_delta(line, lambda: self._link.stamp(run.id))
+        if piece is not None:
+            self._link.emit(*piece)
 
     def _message_ended(self, line: PiLine, run: PiRun) -> None:
         try:
@@ -75,7 +75,10 @@ class PiEventHandler:
         if message.role != "assistant":
             return
         text = run.record_message(message)
-        run.record_event("assistant_message", events.RecordedMessage.of(text, message.stop_reason))
+        run.record_event(
+            "assistant_message",
+            events.RecordedMessage(text=text[: events.MAX_MESSAGE_CHARS], stop_reason=message.stop_reason),
+        )
         used, (run_id, seq) = run.usage, self._stamp()
         usage = events.TokenUsageEvent(
             input_tokens=used.input_tokens, output_tokens=used.output_tokens, run_id=run_id, seq=seq

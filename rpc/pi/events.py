@@ -1,4 +1,4 @@
-"""From one event of pi to the native events that tell the same: pure functions, one per kind of event.
+"""From one event of pi to the native events of the same meaning: pure functions, one per kind of event.
 
 ``stamp`` gives each native event the run it belongs to and the next number of the process's own sequence.
 """
@@ -11,12 +11,12 @@ import msgspec
 from rpc.pi.messages import PiLine, PiToolOutput, content_text, is_present
 from wire.framing import DECODE_ERRORS
 from wire.messages import AssistantMessage, ToolCallView, ToolEvent, UiRequest
-from wire.prompt_texts import excerpt
+from wire.run_text import excerpt
 
 MAX_TAIL = 2_000
 """Characters of a tool's output that an event shows: the last ones."""
 _MAX_PREVIEW = 500
-_MAX_MESSAGE_CHARS = 16_384
+MAX_MESSAGE_CHARS = 16_384
 _MAX_QUEUED_SHOWN = 100
 _UI_FIELDS = (
     *("title", "message", "options", "placeholder", "prefill", "timeout", "text"),
@@ -108,11 +108,6 @@ class RecordedMessage(_StampedEvent, frozen=True):
 
     text: str = ""
     stop_reason: str | None = None
-
-    @classmethod
-    def of(cls, text: str, stop_reason: str | None) -> "RecordedMessage":
-        """The message with these."""
-        return cls(text=text[:_MAX_MESSAGE_CHARS], stop_reason=stop_reason)
 
 
 _DELTA_EVENTS: dict[str, str] = {"text_delta": "assistant_message", "thinking_delta": "thinking"}

@@ -1,6 +1,6 @@
 """What is open on one pi's pipe: commands under our own ids, requests that wait for an answer, numbered events.
 
-Collects what one step of the dialect wants written and told; everything else of the dialect talks through it.
+Collects what one step of the dialect writes and publishes; all other parts of the dialect use it.
 """
 
 from collections.abc import Callable
@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from errors import WorkerRefused
 from rpc.dialect import Step
 from rpc.passthrough import RawLine, RawObject, with_id, with_original_id
 from rpc.pi.events import ErrorEvent, EventStamp, error_text
@@ -139,10 +138,6 @@ class PiLink:
         if not self._was_settled(request_id):
             self._messages.append(Message(id=request_id, error=ErrorBody(code, message)))
 
-    def reject_with(self, request_id: str, error: WorkerRefused) -> None:
-        """The same from an exception."""
-        self.reject(request_id, error.details.get("worker_code", "refused"), error.message)
-
     def _was_settled(self, request_id: str) -> bool:
         if request_id not in self._unanswered:
             return True
@@ -165,4 +160,4 @@ class PiLink:
         raw, self._raw = tuple(self._raw), []
         if decoded is None:
             return Step(messages, outgoing, [], raw=raw)
-        return Step.of(decoded, messages, outgoing, raw)
+        return Step(messages, outgoing, *decoded[1:], raw)

@@ -169,7 +169,6 @@ def _decode_leniently(content: msgspec.Raw) -> list[_PiContentBlock] | str:
 
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
-THINKING_LEVELS: tuple[ThinkingLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh")
 
 
 class PiCommand(

@@ -8,19 +8,17 @@ from typing import Literal
 
 import msgspec
 
-from errors import UsageError, WorkerRefused
+from errors import UsageError
 from rpc.passthrough import RawObject, text_member
 from rpc.pi.dialogs import DialogHandler, UiAnswer
 from rpc.pi.events import error_text
 from rpc.pi.link import ForwardedCommand, PiLink
-from rpc.pi.messages import PiLine, PiPrompt, SessionChangeResult
-from rpc.pi.procedures import decode_answer
+from rpc.pi.messages import PiLine, PiPrompt
+from rpc.pi.procedures import changed_session
 from rpc.pi.run_state import PiRunPhase
 from rpc.pi.runs import PiRunController
 from wire.framing import DECODE_ERRORS
 
-_SESSION_CHANGING = frozenset({"new_session", "switch_session", "fork", "clone", "compact"})
-"""In a run pi ends it without a word."""
 _STREAMING_BEHAVIORS: tuple[Literal["steer", "followUp"], ...] = ("steer", "followUp")
 
 
@@ -48,8 +46,8 @@ class PiPassthrough:
             self._pass_on(request_id, command, name)
 
     def _prompt(self, request_id: str, command: RawObject) -> None:
-        told = text_member(command, "streamingBehavior")
-        how = next((one for one in _STREAMING_BEHAVIORS if one == told), None)
+        asked = text_member(command, "streamingBehavior")
+        how = next((one for one in _STREAMING_BEHAVIORS if one == asked), None)
         prompt = PiPrompt(message=text_member(command, "message") or "", streaming_behavior=how)
         raw = ForwardedCommand(request_id, command)
         if not self._runs.is_running:
@@ -71,7 +69,7 @@ class PiPassthrough:
             if not line.success:
                 self._link.reject(request_id, "refused", error_text(line))
                 return
-            if name in _SESSION_CHANGING and not _was_cancelled(line):
+            if changed_session(name, line):
                 self._runs.session_replaced()
             self._link.answer(request_id, line.data)
 
@@ -86,10 +84,3 @@ class PiPassthrough:
             raise UsageError(f"this answers no dialog: {exc}", worker_code="invalid_params") from exc
         self._dialogs.answer(answer)
         self._link.answer(request_id, {})
-
-
-def _was_cancelled(line: PiLine) -> bool:
-    try:
-        return decode_answer(line.data, SessionChangeResult).cancelled
-    except WorkerRefused:
-        return False

@@ -6,17 +6,8 @@ from typing import Any
 from errors import WorkerRefused
 from rpc.pi.events import error_text
 from rpc.pi.link import PiLink
-from rpc.pi.messages import (
-    PiAbort,
-    PiBash,
-    PiCommand,
-    PiCompact,
-    PiLine,
-    PiNewSession,
-    PiSwitchSession,
-    SessionChangeResult,
-)
-from rpc.pi.procedures import Procedure, Until, decode_answer
+from rpc.pi.messages import PiAbort, PiBash, PiCommand, PiLine
+from rpc.pi.procedures import Procedure, Until, changed_session
 from rpc.pi.run_state import PiRunPhase
 from rpc.pi.runs import PiRunController
 
@@ -45,7 +36,7 @@ class ProcedureRunner:
 
         def fail(error: WorkerRefused) -> None:
             self._release_exclusive(exclusive)
-            self._link.reject_with(request_id, error)
+            self._link.reject(request_id, error.details.get("worker_code", "refused"), error.message)
 
         self.exclusive_method = exclusive or self.exclusive_method
         self.run(procedure, finish, fail)
@@ -85,7 +76,7 @@ class ProcedureRunner:
 
         def answered(line: PiLine) -> None:
             self.running_shells -= isinstance(command, PiBash)
-            if line.success and _changed_session(command, line):
+            if line.success and changed_session(command.type, line):
                 self._runs.session_replaced()
             resume(line)
 
@@ -112,14 +103,3 @@ def _resume(procedure: Procedure[Any], line: PiLine | None) -> PiCommand | Until
     if line.success:
         return procedure.send(line)
     return procedure.throw(WorkerRefused(error_text(line), worker_code="refused"))
-
-
-def _changed_session(command: PiCommand, line: PiLine) -> bool:
-    if isinstance(command, PiCompact):
-        return True
-    if not isinstance(command, PiNewSession | PiSwitchSession):
-        return False
-    try:
-        return not decode_answer(line.data, SessionChangeResult).cancelled
-    except WorkerRefused:
-        return True

@@ -4,14 +4,14 @@ A bad answer is thrown in as WorkerRefused. ``UNTIL_IDLE`` ends the run that is 
 """
 
 import posixpath
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any, TypeVar
 
 import msgspec
 
 from errors import WorkerRefused
-from rpc.pi.consent import MAX_QUESTIONS, Consent
 from rpc.pi.messages import (
     ModelRef,
     PiAbort,
@@ -28,11 +28,12 @@ from rpc.pi.messages import (
     PiSetThinkingLevel,
     PiState,
     PiSwitchSession,
+    PiUiResponse,
     SessionChangeResult,
     ThinkingLevel,
 )
 from wire.framing import DECODE_ERRORS
-from wire.messages import SessionResult, StateResult
+from wire.messages import SessionResult, StateResult, UiRequest
 
 R = TypeVar("R")
 
@@ -53,6 +54,52 @@ class RuntimeSettings:
     def __init__(self) -> None:
         self.model: tuple[str, str] | None = None
         self.thinking: ThinkingLevel | None = None
+
+
+MAX_QUESTIONS = 8
+"""Questions that are agreed to for one change of the session."""
+_MAX_QUESTION_CHARS = 200
+"""Characters of a question that count."""
+
+
+class Consent:
+    """A yes to extensions that ask before the pool gives pi another session; nothing else is ever agreed to.
+
+    The line of a question does not say what it is about. But pi that is not to change its session says so before it
+    does anything else. So each question is cancelled at first, and where pi then stays, the command is sent again with
+    a yes to exactly those questions; what is asked besides, once the new session begins, is cancelled as ever.
+
+    One instance per dialect. ``refused`` are the questions of the last attempt that a yes could be given to,
+    ``last_question`` is what was asked last and cancelled.
+    """
+
+    def __init__(self) -> None:
+        self.refused: frozenset[str] = frozenset()
+        self.last_question: str | None = None
+        self._granted: frozenset[str] | None = None
+
+    @contextmanager
+    def granting(self, questions: frozenset[str]) -> Iterator[None]:
+        """Until the end of the block agree to these questions and cancel all others."""
+        self._granted, self.refused, self.last_question = questions, frozenset(), None
+        try:
+            yield
+        finally:
+            self._granted = None
+
+    def answer(self, request: UiRequest) -> PiUiResponse | None:
+        """The answer to an extension; None where the session is not being changed: a person may answer."""
+        if self._granted is None:
+            return None
+        title, message = (str(request.fields.get(name, ""))[:_MAX_QUESTION_CHARS] for name in ("title", "message"))
+        question = f"{title}\n{message}"
+        if request.method == "confirm":
+            if question in self._granted:
+                return PiUiResponse(id=request.id, confirmed=True)
+            if len(self.refused) < MAX_QUESTIONS:
+                self.refused |= {question}
+        self.last_question = title
+        return PiUiResponse(id=request.id, cancelled=True)
 
 
 class _BashResult(msgspec.Struct, frozen=True, rename="camel"):
@@ -232,6 +279,20 @@ def _restore_settings(runtime: RuntimeSettings) -> Procedure[PiState]:
     if runtime.thinking is not None and (mended or state.thinking_level != runtime.thinking):
         yield PiSetThinkingLevel(level=runtime.thinking)
     return (yield from fetch_state()) if mended else state
+
+
+_SESSION_CHANGING = frozenset({"new_session", "switch_session", "fork", "clone", "compact"})
+"""In a run pi ends it without a word."""
+
+
+def changed_session(command: str, line: PiLine) -> bool:
+    """Whether the good answer to a command of this name means another or a shorter conversation."""
+    if command not in _SESSION_CHANGING:
+        return False
+    try:
+        return not decode_answer(line.data, SessionChangeResult).cancelled
+    except WorkerRefused:
+        return True
 
 
 def decode_answer(data: msgspec.Raw, kind: type[R]) -> R:

@@ -34,6 +34,7 @@ class PiRun:
         announced: whether ``run_start`` has gone out.
         aborting: an abort was asked for; the run may not start again.
         keep_queue: that abort leaves pi's queue as it is.
+        usage: tokens of the run so far; what the model read from its cache counts as input.
     """
 
     def __init__(self, run_id: str) -> None:
@@ -45,14 +46,9 @@ class PiRun:
         self._text = ""
         self._stop_reason: StopReason | None = None
         self._error: str | None = None
-        self._usage = TokenUsage()
+        self.usage = TokenUsage()
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_RUN_EVENTS)
         self._tools: dict[str, tuple[ToolCallView, float]] = {}
-
-    @property
-    def usage(self) -> TokenUsage:
-        """Tokens of the run so far; what the model read from its cache counts as input."""
-        return self._usage
 
     def record_message(self, message: AssistantMessageEnd) -> str:
         """Count an assistant message that has ended; returns its text."""
@@ -61,9 +57,9 @@ class PiRun:
         self._stop_reason = _STOP_REASONS.get(message.stop_reason)
         self._error = message.error_message if self._stop_reason == "error" else None
         used = message.usage
-        self._usage = TokenUsage(
-            input_tokens=self._usage.input_tokens + used.input + used.cacheRead + used.cacheWrite,
-            output_tokens=self._usage.output_tokens + used.output,
+        self.usage = TokenUsage(
+            input_tokens=self.usage.input_tokens + used.input + used.cacheRead + used.cacheWrite,
+            output_tokens=self.usage.output_tokens + used.output,
         )
         return text
 
@@ -101,7 +97,7 @@ class PiRun:
             text=self._text,
             stop_reason=reason or "stop",
             events=list(self._events),
-            usage=self._usage,
+            usage=self.usage,
             error=self._error if reason == "error" else None,
         )
 

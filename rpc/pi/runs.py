@@ -126,11 +126,10 @@ class PiRunController:
             self._give_up_at = give_up_at
 
     def give_up(self) -> None:
-        """The session has changed, or the run would not end: pi will not tell its end, so it is told here."""
+        """The session has changed, or the run would not end: pi will not report its end, so it is reported here."""
         self._give_up_at = None
-        if (
-            self.run is not None and self.phase is not PiRunPhase.DRAINING
-        ):  # that ends by itself, with a switch of its own
+        # draining ends by itself, with a switch of its own
+        if self.run is not None and self.phase is not PiRunPhase.DRAINING:
             self.run.mark_aborted()
             self._end_run()
 
@@ -142,7 +141,7 @@ class PiRunController:
             run_id, seq = self._link.stamp(self.run.id if self.run else None)
             self._link.emit("queue_update", QueueUpdate(run_id=run_id, seq=seq))
 
-    # --- what pi tells ---
+    # --- what pi reports ---
 
     def agent_start(self) -> None:
         """Pi runs: for a prompt, a retry, after a compaction, or because an extension wants it to."""
@@ -154,7 +153,7 @@ class PiRunController:
             run_id, seq = self._link.stamp(run.id)
             self._link.emit("run_start", RunStart(run_id=run_id, seq=seq))
         if run.aborting:  # the abort came between a retry's wait and its start, and had nothing to end
-            self._link.send(PiAbort(), _ignore_answer)
+            self._link.send(PiAbort(), lambda _line: None)
         self._send_next()
 
     def agent_end(self, *, will_retry: bool | None) -> None:
@@ -206,7 +205,7 @@ class PiRunController:
         self.queued = length
 
     def end_step(self) -> None:
-        """All lines of a block are worked off: ask what no line has told."""
+        """All lines of a block are worked off: ask for what no line has shown."""
         if self._must_query and self._in_flight is None:
             self._must_query = False
             if self.phase in (PiRunPhase.STARTING, PiRunPhase.ENDING):
@@ -308,7 +307,7 @@ class PiRunController:
             self._must_query = self._must_query or self.phase is PiRunPhase.ENDING
 
     def _query_state(self) -> None:
-        """Ask for the state: whatever continues a run is told before the answer."""
+        """Ask for the state: pi reports whatever continues a run before the answer."""
         question = object()
         self._state_query = question
         self._query_at = None
@@ -327,7 +326,7 @@ class PiRunController:
             self._settle()
 
     def _settle(self) -> None:
-        """Pi has nothing to do: hand it what waits here, drop what an abort has left there, or tell the end."""
+        """Pi has nothing to do: hand it what waits here, drop what an abort has left there, or report the end."""
         run = self.run
         if run is not None and self._waiting_texts:
             self._transition(PhaseEvent.PROMPT)
@@ -364,7 +363,3 @@ def _is_still_active(line: PiLine) -> bool:
     except WorkerRefused:
         return False
     return state.is_streaming or state.is_compacting
-
-
-def _ignore_answer(_line: PiLine) -> None:
-    """An answer of no interest."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from rpc.pi.consent import MAX_QUESTIONS, Consent
 from rpc.pi.dialogs import MAX_OPEN_DIALOGS
+from rpc.pi.procedures import MAX_QUESTIONS, Consent
 from rpc.settings import RpcSettings
 from tests.rpc.pi.replay import END, Replay, state
 from wire.messages import UiRequest
