@@ -13,13 +13,14 @@ from gateway.gateway import Gateway
 from gateway.runs.run import RunOutcome
 from gateway.sessions.sessions import SessionEntry
 from gateway.sessions.system_events import SystemEvents
-from gateway.status import AutonomyStats
 from heartbeat.beat import BeatPorts
 from heartbeat.cron.jobs import CronPorts, NameValidators
+from heartbeat.cron.requests import CronStats
 from heartbeat.cron.schedule import machine_zone
 from heartbeat.cron.service import CronService
 from heartbeat.cron.settings import CronSettings
 from heartbeat.delivery.dispatcher import AlertDispatcher, StdoutOutlet
+from heartbeat.delivery.outbox import DeliveryStatistics
 from heartbeat.delivery.settings import DeliverySettings
 from heartbeat.delivery.targets import STDOUT, target_problem
 from heartbeat.delivery.webhook import open_webhooks
@@ -169,6 +170,15 @@ class AutonomySettings(msgspec.Struct, frozen=True, kw_only=True):
     heartbeats: Mapping[str, HeartbeatSettings] = {}
     cron: CronSettings = CronSettings()
     delivery: DeliverySettings = DeliverySettings()
+
+
+class AutonomyStats(msgspec.Struct, frozen=True, kw_only=True):
+    """``heartbeats``: agents whose heartbeat is on; ``beating``: beats under way."""
+
+    heartbeats: int
+    beating: int
+    cron: CronStats
+    alerts: DeliveryStatistics
 
 
 class Autonomy:

@@ -14,7 +14,7 @@ from gateway.events import EventBus
 from gateway.front_ends.attachments import Attachments
 from gateway.front_ends.session import FrontEndServices
 from gateway.hooks import HookRunner
-from gateway.runs.delegation import Delegation, TaskSessions
+from gateway.runs.delegation import Delegation
 from gateway.runs.intake import Intake
 from gateway.runs.registry import RunRegistry
 from gateway.runs.run import Run
@@ -127,7 +127,6 @@ class Gateway:
         self.scheduler = TurnScheduler(current, self.run_registry, turn_context, nursery)
         self.decisions = ApprovalDecisions(self.pending_permissions, self.scheduler.lease_of)
         self._open_services(hooks, data_dir, nursery.start_soon)
-        self._open_delegation(nursery.start_soon)
 
     def _open_services(self, hooks: HookRunner, data_dir: Path, start_soon: Callable[..., None]) -> None:
         """The parts that begin runs, and those that look after sessions."""
@@ -167,23 +166,15 @@ class Gateway:
             intake=self.intake,
         )
         self.attachments = Attachments(services, data_dir, start_soon)
-
-    def _open_delegation(self, start_soon: Callable[..., None]) -> None:
-        """Tasks that agents give to others."""
-        self.task_sessions = TaskSessions(
-            pool=self.pool,
-            scheduler=self.scheduler,
-            sessions=self.sessions,
-            session_admin=self.session_admin,
-            start_soon=start_soon,
-        )
         self.delegation = Delegation(
             self._settings,
+            pool=pool,
             intake=self.intake,
             scheduler=self.scheduler,
             bus=self.bus,
+            sessions=self.sessions,
+            session_admin=self.session_admin,
             system_events=self.system_events,
-            task_sessions=self.task_sessions,
             start_soon=start_soon,
         )
 
@@ -234,7 +225,7 @@ class Gateway:
         self._recovered = runs
         for run in (*runs, *interrupted):
             self.delegation.resume(run)
-        self.task_sessions.delete_leftovers(float(self._settings.value.outcome_age))
+        self.delegation.delete_leftovers()
         return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=len(interrupted), damaged=damaged)
 
     async def resume_runs(self) -> None:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from doors.http.services import HttpCaller, HttpServices, HttpStats, RouteSpec, identity_of
 from doors.http.tokens import Scope
-from gateway.status import StatusDocument
+from gateway.methods.operator import StatusDocument
 from pool.statistics import LatencyStats
 
 

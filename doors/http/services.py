@@ -20,7 +20,7 @@ from doors.http.settings import HttpSettings
 from doors.http.tokens import Scope
 from errors import UsageError
 from gateway.caller import Caller, MethodDispatcher
-from gateway.status import StatusDocument
+from gateway.methods.operator import StatusDocument
 
 PushHandler = Callable[[str, bytes], Awaitable[None]]
 """Takes the name and the data of a push."""

@@ -9,7 +9,7 @@ import msgspec
 
 from doors.websocket.frames import milliseconds
 from doors.websocket.peer import MethodRequest, NoMethodParams, Params
-from gateway.status import StatusDocument
+from gateway.methods.operator import StatusDocument
 from heartbeat.cron.jobs import CronRunStatus
 from heartbeat.cron.requests import CronJobPage, CronJobView
 from heartbeat.cron.schedule import At, Cron, Every, Schedule

@@ -4,14 +4,43 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.autonomy import Autonomy
+from gateway.autonomy import Autonomy, AutonomyStats
 from gateway.caller import Caller
+from gateway.events import BusStatistics
 from gateway.gateway import Gateway
+from gateway.lanes.messages import LanesSnapshot
 from gateway.requests import DrainRequest, EmptyRequest, ExplainRequest, LogTailRequest, WorkerRequest
-from gateway.status import GatewayStats, StatusDocument
-from pool import stimuli
+from gateway.turns.approvals import PendingPermission
+from gateway.turns.holds import HoldStats
+from heartbeat.system_events import SystemEventStats
+from pool import PoolStatistics, stimuli
 from pool.snapshot import SessionSnapshot
 from router.keys import normalize_session_key
+from store.records import StoreStatistics
+
+
+class GatewayStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The gateway's part of the status."""
+
+    runs: int
+    """Live runs."""
+    sessions: int
+    """Known sessions."""
+    lanes: LanesSnapshot
+    holds: HoldStats
+    """Workers that callers hold or wait for."""
+    permissions: list[PendingPermission]
+    system_events: SystemEventStats
+    events: BusStatistics
+    autonomy: AutonomyStats
+    store: StoreStatistics
+
+
+class StatusDocument(PoolStatistics, frozen=True, kw_only=True):
+    """``supervisor``: pid, uptime in seconds, version, paths."""
+
+    gateway: GatewayStats
+    supervisor: dict[str, Any]
 
 
 class LogPage(msgspec.Struct, frozen=True, kw_only=True):

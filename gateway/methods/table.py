@@ -12,8 +12,7 @@ from gateway.autonomy import Autonomy
 from gateway.caller import NO_RESPONSE, Caller
 from gateway.gateway import Gateway
 from gateway.methods.operator import OperatorMethods, SupervisorPort
-from gateway.methods.runs import RunMethods
-from gateway.methods.subscriptions import SubscriptionMethods
+from gateway.methods.runs import RunMethods, SubscriptionMethods
 from gateway.requests import (
     AttachmentRequest,
     EmptyRequest,

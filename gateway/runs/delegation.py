@@ -28,72 +28,37 @@ TASK_KEY_PREFIX = "subagent:"
 _logger = logging.getLogger("pool.gateway")
 
 
-class TaskSessions:
-    """Deletes the sessions of tasks, as long after a task's end as its outcome is kept, unless they had another run."""
-
-    def __init__(
-        self,
-        *,
-        pool: Pool,
-        scheduler: TurnScheduler,
-        sessions: Sessions,
-        session_admin: SessionAdmin,
-        start_soon: Callable[..., None],
-    ) -> None:
-        self._pool = pool
-        self._scheduler = scheduler
-        self._sessions = sessions
-        self._session_admin = session_admin
-        self._start_soon = start_soon
-
-    def delete_later(self, key: str, seconds: float) -> None:
-        """Delete the session after this time, or later, when nothing runs in it, not even in the background."""
-        self._start_soon(self._delete_when_idle, key, seconds)
-
-    def delete_leftovers(self, seconds: float) -> None:
-        """The same for all sessions that an earlier supervisor has left."""
-        for entry in list(self._sessions):
-            if entry.key.startswith(TASK_KEY_PREFIX):
-                self.delete_later(entry.key, seconds)
-
-    async def _delete_when_idle(self, key: str, seconds: float) -> None:
-        while True:
-            await trio.sleep(seconds)
-            entry = self._sessions.get(key)
-            if entry is None or entry.last_run != key.removeprefix(TASK_KEY_PREFIX):
-                return
-            if not self._scheduler.is_busy(key) and self._pool.is_quiescent(key):
-                break
-        try:
-            await self._session_admin.delete(key)
-        except PoolError as exc:
-            _logger.warning("could not delete session %s of a delegated task: %s", key, exc)
-
-
 _MAX_SUMMARY_CHARS = 2_000
 """Characters of a task's answer."""
 
 
 class Delegation:
-    """The tasks that sessions have given to other agents."""
+    """The tasks that sessions have given to other agents.
+
+    A task's session is deleted as long after its end as its outcome is kept, unless it had another run.
+    """
 
     def __init__(
         self,
         settings: CurrentSettings,
         *,
+        pool: Pool,
         intake: Intake,
         scheduler: TurnScheduler,
         bus: EventBus,
+        sessions: Sessions,
+        session_admin: SessionAdmin,
         system_events: SystemEvents,
-        task_sessions: TaskSessions,
         start_soon: Callable[..., None],
     ) -> None:
         self._settings = settings
+        self._pool = pool
         self._intake = intake
         self._scheduler = scheduler
         self._bus = bus
+        self._sessions = sessions
+        self._session_admin = session_admin
         self._system_events = system_events
-        self._task_sessions = task_sessions
         self._start_soon = start_soon
         self._running: Counter[str] = Counter()
         """Tasks by the session that gave them."""
@@ -136,6 +101,27 @@ class Delegation:
             self._running[giver] += 1
             self._start_soon(self._watch, giver, run, True)  # noqa: FBT003  # start_soon takes no names
 
+    def delete_leftovers(self) -> None:
+        """Delete the sessions of tasks that an earlier supervisor has left, likewise."""
+        for entry in self._sessions:
+            if entry.key.startswith(TASK_KEY_PREFIX):
+                self._start_soon(self._delete_when_idle, entry.key)
+
+    async def _delete_when_idle(self, key: str) -> None:
+        """Wait on while anything runs in the session, even in the background."""
+        seconds = float(self._settings.value.outcome_age)
+        while True:
+            await trio.sleep(seconds)
+            entry = self._sessions.get(key)
+            if entry is None or entry.last_run != key.removeprefix(TASK_KEY_PREFIX):
+                return
+            if not self._scheduler.is_busy(key) and self._pool.is_quiescent(key):
+                break
+        try:
+            await self._session_admin.delete(key)
+        except PoolError as exc:
+            _logger.warning("could not delete session %s of a delegated task: %s", key, exc)
+
     def _check(self, session: str, depth: int) -> None:
         if depth > self._settings.value.delegate_depth:
             raise NestedSaturated(
@@ -163,7 +149,7 @@ class Delegation:
                 )
         finally:
             self._decrement_running(session)
-        self._task_sessions.delete_later(run.request.session, float(self._settings.value.outcome_age))
+        await self._delete_when_idle(run.request.session)
 
     def _publish_done(self, session: str, run: Run, outcome: RunOutcome) -> None:
         self._bus.publish(

@@ -11,7 +11,7 @@ import trio
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from errors import PoolError, PoolSaturated, RequestTimeout, RunAborted
-from gateway.lanes import LaneMachine
+from gateway.lanes.machine import LaneMachine
 from gateway.lanes.messages import (
     AbortTurn,
     Clear,

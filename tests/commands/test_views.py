@@ -21,8 +21,8 @@ from commands.tables import (
     waiting_table,
     workers_table,
 )
+from gateway.methods.operator import StatusDocument
 from gateway.sessions.admin import SessionView
-from gateway.status import StatusDocument
 from heartbeat.cron.requests import CronJobPage, CronJobView
 from heartbeat.gates import SkipReason
 from heartbeat.records import BeatReport, HeartbeatStatus

@@ -14,8 +14,8 @@ from doors.http.server import HttpServer
 from doors.http.settings import HttpSettings
 from errors import UsageError
 from gateway.caller import Caller, MethodDispatcher
+from gateway.methods.operator import StatusDocument
 from gateway.sessions.admin import SessionView
-from gateway.status import StatusDocument
 from tests.commands.documents import DOCUMENT, SESSION_VIEWS, worker
 from tests.doors.dashboard.site import TOKEN
 

@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.lanes import Clear, LaneMachine, LaneStimulus, Submit, TurnEnded, Withdraw
 from gateway.lanes.lane_entries import IndexedHeap
+from gateway.lanes.machine import LaneMachine
+from gateway.lanes.messages import Clear, LaneStimulus, Submit, TurnEnded, Withdraw
 from gateway.settings import Overflow, QueueSettings
 from wire.messages import QueueMode
 

@@ -3,7 +3,7 @@
 import pytest
 
 from errors import UsageError
-from gateway.lanes import (
+from gateway.lanes.messages import (
     LaneStats,
     LaneStimulus,
     RejectionReason,

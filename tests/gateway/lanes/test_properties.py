@@ -7,7 +7,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.lanes import (
+from gateway.lanes.messages import (
     AbortTurn,
     Clear,
     LaneAction,

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.lanes import RejectionReason
-from gateway.lanes.messages import merge_messages, rejection_text, summary_line
+from gateway.lanes.messages import RejectionReason, merge_messages, rejection_text, summary_line
 
 READ = "Read everything before you act: a later message may correct or take back an earlier one.]\n\n"
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gateway.lanes import (
+from gateway.lanes.machine import LaneMachine
+from gateway.lanes.messages import (
     AbortTurn,
     Clear,
     LaneAction,
-    LaneMachine,
     LaneStimulus,
     Reconfigure,
     RejectRun,
