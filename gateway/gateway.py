@@ -1,7 +1,7 @@
 """The gateway: sessions, runs, turns and their services, wired together; its recovery and its shutdown."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,28 +35,6 @@ from store.store import Store
 from wire.messages import QueueMode
 
 _MAX_LISTED = 10
-
-
-def describe_blockers(
-    turns: Iterable[Turn], permissions: PendingPermissions, asked: Iterable[str], now: float
-) -> list[str]:
-    """One sentence for each running turn, and for each session in ``asked``, where a front end awaits an answer."""
-    lines = [_describe_turn(turn, permissions, now) for turn in turns if turn.worker is not None]
-    lines += [f"session {session}: a request of a front end" for session in asked]
-    return lines if len(lines) <= _MAX_LISTED else [*lines[:_MAX_LISTED], f"and {len(lines) - _MAX_LISTED} more"]
-
-
-def _describe_turn(turn: Turn, permissions: PendingPermissions, now: float) -> str:
-    return f"session {turn.session}: " + ", ".join(_turn_facts(turn, permissions, now))
-
-
-def _turn_facts(turn: Turn, permissions: PendingPermissions, now: float) -> Iterator[str]:
-    yield f"a turn on worker {turn.worker}"
-    since = None if turn.lease is None else turn.lease.running_since
-    if since is not None:
-        yield f"{now - since:.0f} s so far"
-    for call in permissions.pending(turn.session)[:1]:
-        yield f"which waits for a person (pool approve -s {turn.session} {call.id})"
 
 
 _RESUME_BATCH = 50
@@ -107,7 +85,7 @@ class Gateway:
             pool,
             hooks=hooks,
             start_soon=nursery.start_soon,
-            is_busy=self._is_busy,
+            is_busy=lambda session: self.scheduler.is_busy(session),  # noqa: PLW0108 - the scheduler is made later
             clock=clock,
         )
         self.run_registry = RunRegistry(current, store, bus, clock=clock)
@@ -187,18 +165,25 @@ class Gateway:
         self.shutdown_requested.set()
 
     def shutdown_blockers(self) -> list[str]:
-        """What the shutdown waits for, one sentence each."""
-        turns, asking = self.scheduler.turns, self.attachments.unanswered_sessions()
-        return describe_blockers(turns, self.pending_permissions, asking, trio.current_time())
+        """One sentence for each running turn, and for each session where a front end awaits an answer."""
+        lines = [self._describe_turn(turn) for turn in self.scheduler.turns if turn.worker is not None]
+        lines += [f"session {session}: a request of a front end" for session in self.attachments.unanswered_sessions()]
+        return lines if len(lines) <= _MAX_LISTED else [*lines[:_MAX_LISTED], f"and {len(lines) - _MAX_LISTED} more"]
+
+    def _describe_turn(self, turn: Turn) -> str:
+        facts = [f"session {turn.session}: a turn on worker {turn.worker}"]
+        since = None if turn.lease is None else turn.lease.running_since
+        if since is not None:
+            facts.append(f"{trio.current_time() - since:.0f} s so far")
+        asked = self.pending_permissions.pending(turn.session)[:1]
+        facts += [f"which waits for a person (pool approve -s {turn.session} {call.id})" for call in asked]
+        return ", ".join(facts)
 
     def reconfigure(self, settings: GatewaySettings, parts: AgentParts) -> None:
         """New limits and agents, from now on."""
         self._settings.value = settings
         self.scheduler.update_limits()
         self.profile_cache.reconfigure(parts)
-
-    def _is_busy(self, session: str) -> bool:
-        return self.scheduler.is_busy(session)
 
     async def profile_of(self, session: str) -> CapabilityProfile | None:
         """What the session's worker must be able to do; None for an unknown session."""
@@ -231,19 +216,16 @@ class Gateway:
     async def resume_runs(self) -> None:
         """Give the recovered runs that never began their places in the lanes, in the order of their acceptance.
 
-        ``resumed`` is set when all have theirs; requests that may need a place wait for that.
+        Each has its whole time again, and interrupts and joins no other. ``resumed`` is set when all have their places;
+        requests that may need a place wait for that.
         """
         runs, self._recovered = self._recovered, []
         for number, run in enumerate(runs, start=1):
-            self._resume(run)
+            run.request = msgspec.structs.replace(run.request, mode=QueueMode.FOLLOWUP)
+            self.scheduler.submit(run)  # it has been accepted: where the lane rejects it, it ends with that error
             if number % _RESUME_BATCH == 0:
                 await trio.lowlevel.checkpoint()
         self.resumed.set()
-
-    def _resume(self, run: Run) -> None:
-        """Give a recovered run its place, and its whole time again. It interrupts and joins no other."""
-        run.request = msgspec.structs.replace(run.request, mode=QueueMode.FOLLOWUP)
-        self.scheduler.submit(run)  # it has been accepted: where the lane rejects it, it ends with that error
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """The recent part of the event stream in memory, indexed by seq and by session, and its encoding as JSON envelopes."""
 
+import sys
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
@@ -115,7 +116,7 @@ class Ring:
         """Take out the oldest part, or everything, and raise ``floor`` to its last seq."""
         size = left = self.bytes if everything else self.bytes - self.limit + self.limit // _EVICTED_SHARE
         evicted: list[Item] = []
-        for item in self._all.read(self.floor, _EVERYTHING):
+        for item in self._all.read(self.floor, sys.maxsize):
             if left <= 0:
                 break
             evicted.append(item)
@@ -130,9 +131,6 @@ class Ring:
                 if not index:
                     del self._sessions[session]
         return evicted
-
-
-_EVERYTHING = 1 << 63
 
 
 _encode = msgspec.json.Encoder().encode

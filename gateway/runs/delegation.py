@@ -141,7 +141,9 @@ class Delegation:
         """``injects``: the session that gave the task does not wait, and gets the outcome with its next turn."""
         try:
             outcome = await run.wait()
-            self._publish_done(session, run, outcome)
+            facts = {"run_id": outcome.run_id, "session": run.request.session}
+            facts |= {"status": outcome.status, "text": outcome.text}
+            self._bus.publish(session, EventType.DELEGATE_DONE, facts)
             if injects:
                 context = f"delegate:{outcome.run_id}"
                 self._system_events.inject(
@@ -150,13 +152,6 @@ class Delegation:
         finally:
             self._decrement_running(session)
         await self._delete_when_idle(run.request.session)
-
-    def _publish_done(self, session: str, run: Run, outcome: RunOutcome) -> None:
-        self._bus.publish(
-            session,
-            EventType.DELEGATE_DONE,
-            {"run_id": outcome.run_id, "session": run.request.session, "status": outcome.status, "text": outcome.text},
-        )
 
     def _decrement_running(self, session: str) -> None:
         self._running[session] -= 1

@@ -211,7 +211,9 @@ class Intake:
     def _request(
         self, message: AgentRequest, target: RunTarget, principal: str, mode: QueueMode | None, origin: RunOrigin
     ) -> RunRequest:
-        parts = self._profile_cache.parts
+        parts, from_session = self._profile_cache.parts, origin.from_session
+        if message.source is not None and message.source.from_session is not None and not from_session:
+            from_session = normalize_session_key(message.source.from_session)
         timeout = message.timeout
         if timeout is None:
             timeout = float(parts.profiles.timeout_of(target.agent) or 0)  # msgspec encodes no subclass of float
@@ -243,7 +245,7 @@ class Intake:
             tool_results=message.tool_results,
             answer=message.answer,
             model=message.model,
-            from_session=origin.from_session or (_origin_session(message.source) if message.source else None),
+            from_session=from_session,
         )
 
     def _check_tools(self, message: AgentRequest, agent: str) -> None:
@@ -357,7 +359,15 @@ class Intake:
         return run
 
     async def _finish(self, run: Run, reply: str, *, silent: bool = False) -> None:
-        outcome = _reply_outcome(run, reply, self._run_registry.clock(), silent=silent)
+        outcome = RunOutcome(
+            run_id=run.request.run_id,
+            session=run.request.session,
+            status="ok",
+            text=reply,
+            accepted_at=run.record.accepted_at,
+            ended_at=self._run_registry.clock(),
+            silent=silent,
+        )
         await self._run_registry.settle([(run, outcome)], self._run_registry.announce_ended(run, outcome))
 
 
@@ -379,20 +389,3 @@ def _request_body(request: RunRequest, said: str) -> dict[str, object]:
 def _fingerprint(request: RunRequest, said: str) -> str:
     """What identifies a channel's message again: of one that is more than its text, all of it counts."""
     return said if request.is_plain else hash_body(_request_body(request, said))
-
-
-def _origin_session(source: MessageSource) -> str | None:
-    """The session that the message comes from, in its one spelling. Raises UsageError for what is no key."""
-    return None if source.from_session is None else normalize_session_key(source.from_session)
-
-
-def _reply_outcome(run: Run, text: str, now: float, *, silent: bool = False) -> RunOutcome:
-    return RunOutcome(
-        run_id=run.request.run_id,
-        session=run.request.session,
-        status="ok",
-        text=text,
-        accepted_at=run.record.accepted_at,
-        ended_at=now,
-        silent=silent,
-    )

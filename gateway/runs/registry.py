@@ -117,9 +117,9 @@ class RunRegistry:
     def end(self, run: Run, outcome: RunOutcome) -> int:
         """Keep a run's outcome and publish it; returns the seq of its ``done`` event, for ``settle``."""
         self._index.end(run.record, encode_compact(outcome), trio.current_time(), wall_now=self.clock())
-        return self._record_step(
-            run, EventType.DONE, _done_data(_without_text(outcome) if run.request.is_quiet else outcome)
-        )
+        if run.request.is_quiet:  # its answer is not published
+            outcome = msgspec.structs.replace(outcome, text="", media=[], silent=True)
+        return self._record_step(run, EventType.DONE, _done_data(outcome))
 
     def announce_ended(self, run: Run, outcome: RunOutcome) -> int:
         """Publish a new run with its outcome at once, so that no crash leaves it to be run; returns as ``end`` does."""
@@ -223,8 +223,14 @@ class RunRegistry:
 
     def _missing_outcome_error(self, known: RunRecord) -> UsageError:
         """Why the outcome of an ended run is no longer kept."""
-        is_young = self.clock() - (known.ended_at or 0.0) < self._settings.value.outcome_age
-        return _evicted_error(known.run_id, known.session) if is_young else _unknown_run(known.run_id)
+        if self.clock() - (known.ended_at or 0.0) >= self._settings.value.outcome_age:
+            return _unknown_run(known.run_id)
+        return UsageError(
+            f"run {known.run_id!r} has ended, and its outcome is no longer kept: later outcomes have taken its place "
+            "(gateway.outcomes, gateway.outcome_bytes); what it said is in the history of session " + known.session,
+            run_id=known.run_id,
+            session=known.session,
+        )
 
     def _expire(self) -> None:
         if forgotten := self._index.expire(trio.current_time()):
@@ -246,20 +252,6 @@ def _bare_request(known: RunRecord) -> RunRequest:
 
 def _unknown_run(run_id: str) -> UnknownRun:
     return UnknownRun(f"there is no run {run_id!r}, or it ended too long ago", run_id=run_id)
-
-
-def _evicted_error(run_id: str, session: str) -> UsageError:
-    return UsageError(
-        f"run {run_id!r} has ended, and its outcome is no longer kept: later outcomes have taken its place "
-        f"(gateway.outcomes, gateway.outcome_bytes); what it said is in the history of session {session}",
-        run_id=run_id,
-        session=session,
-    )
-
-
-def _without_text(outcome: RunOutcome) -> RunOutcome:
-    """For the event of a quiet run, whose answer is not published."""
-    return msgspec.structs.replace(outcome, text="", media=[], silent=True)
 
 
 def _done_data(outcome: RunOutcome) -> dict[str, Any]:

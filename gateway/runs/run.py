@@ -153,19 +153,22 @@ class Run:
         return self.outcome
 
 
+_ENDS_OF_ERRORS = {
+    **dict.fromkeys(("aborted", "interrupted"), (DoneReason.INTERRUPTED, "aborted")),
+    **dict.fromkeys(("request_timeout", "acquire_timeout"), (DoneReason.TIMEOUT, "timeout")),
+}
+"""``reason`` and ``stop_reason`` by the code of the error."""
+
+
 def outcome_of_error(run: Run, error: PoolError, *, ended_at: float, **facts: Any) -> RunOutcome:
     """The outcome of a run that failed with ``error``."""
-    reason = {"aborted": DoneReason.INTERRUPTED, "interrupted": DoneReason.INTERRUPTED}.get(error.code)
-    if error.code in ("request_timeout", "acquire_timeout"):
-        reason = DoneReason.TIMEOUT
+    reason, stop_reason = _ENDS_OF_ERRORS.get(error.code, (DoneReason.ERROR, "error"))
     return RunOutcome(
         run_id=run.request.run_id,
         session=run.request.session,
         status="error",
-        stop_reason={DoneReason.INTERRUPTED: "aborted", DoneReason.TIMEOUT: "timeout"}.get(
-            reason or DoneReason.ERROR, "error"
-        ),
-        reason=reason or DoneReason.ERROR,
+        stop_reason=stop_reason,
+        reason=reason,
         error=ErrorBody(error.code, error.message, encodable_details(error.details)),
         accepted_at=run.record.accepted_at,
         started_at=run.record.started_at,

@@ -46,16 +46,14 @@ class PendingPermissions:
     def observe(self, session: str, event: PublishedEvent) -> None:
         """Take one of the ``PERMISSION_EVENTS`` of a turn."""
         if event.type == "permission_required":
-            self._open(session, event.data.call, event.data.reason)
+            if len(self.sessions.get(session, {})) < _MAX_SESSION_CALLS and self.count < _MAX_CALLS:
+                call = PendingCall(**msgspec.structs.asdict(event.data.call), reason=event.data.reason)
+                self.sessions.setdefault(session, {})[call.id] = call
         else:
             decided = event.data
             if self.sessions.get(session, {}).pop(decided.call_id, None) is not None:
                 by = f" by {decided.by}" if decided.by else ""
                 self._close(session, [decided.call_id], f"was decided already ({decided.decision}{by})")
-
-    def _open(self, session: str, call: ToolCallView, reason: str | None) -> None:
-        if len(self.sessions.get(session, {})) < _MAX_SESSION_CALLS and self.count < _MAX_CALLS:
-            self.sessions.setdefault(session, {})[call.id] = PendingCall(**msgspec.structs.asdict(call), reason=reason)
 
     def close_session(self, session: str) -> None:
         """The session's turn is over: nothing of it waits any more."""

@@ -22,7 +22,6 @@ from gateway.runs.run import Run, interrupted_error, prompt_params
 from gateway.turns.context import EndReason, TurnContext, TurnState
 from heartbeat.answers import with_events
 from pool.lease import Lease, PromptStream
-from wire.messages import Message
 
 _MAX_RETRIES = 2
 _ANSWER_EVENTS = frozenset({"permission_decided", "ui_resolved"})
@@ -206,7 +205,8 @@ class Turn(TurnState):
                 self._on_steerable(self)
                 is_first = False
             if lease.awaits_person != (self._paused_at is not None):
-                self._toggle_pause("answered" if _has_answer(batch) else "the turn is over")
+                is_answered = any(message.event in _ANSWER_EVENTS for message in batch)
+                self._toggle_pause("answered" if is_answered else "the turn is over")
             await self._context.wait_store_room()
         self.result = result = stream.result
         was_aborted = result is not None and result.stop_reason == "aborted"
@@ -298,11 +298,6 @@ class Turn(TurnState):
         lost = [run for run in self._steered[-left:] if run in self.runs]
         self.runs = [run for run in self.runs if run not in lost]
         return lost
-
-
-def _has_answer(batch: list[Message]) -> bool:
-    """Whether a person's answer is among these events."""
-    return any(message.event in _ANSWER_EVENTS for message in batch)
 
 
 def _may_be_queued(error: PoolError) -> bool:
