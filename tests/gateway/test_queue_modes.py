@@ -6,7 +6,7 @@ import trio
 from errors import PoolSaturated, UsageError
 from gateway.runs.run import Run, RunOutcome
 from gateway.settings import GatewaySettings, Overflow, QueueSettings
-from tests.gateway.world import World, telegram
+from tests.gateway.world import World, error_of, telegram
 from wire.messages import QueueMode
 
 
@@ -16,8 +16,7 @@ async def _outcomes(*runs: Run) -> list[RunOutcome]:
 
 
 def assert_code(outcome: RunOutcome, code: str, words: str) -> None:
-    assert outcome.error is not None
-    assert (outcome.status, outcome.error.code, words in outcome.error.message) == ("error", code, True)
+    assert (outcome.status, error_of(outcome).code, words in error_of(outcome).message) == ("error", code, True)
 
 
 @pytest.mark.world(queue={"mode": "followup", "cap": 5})

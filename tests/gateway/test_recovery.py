@@ -12,7 +12,7 @@ from errors import RunInterrupted
 from gateway.runs.run import RunOutcome
 from profiles import ProfilesSettings
 from tests.gateway.workers import GatewayLauncher
-from tests.gateway.world import WholeStore, World, open_world
+from tests.gateway.world import WholeStore, World, error_of, open_world
 
 
 def assert_recovered(world: World, *, resumed: int, interrupted: int) -> None:
@@ -22,8 +22,7 @@ def assert_recovered(world: World, *, resumed: int, interrupted: int) -> None:
 
 async def assert_interrupted(world: World, run_id: str) -> None:
     outcome = await world.run(run_id).wait()
-    assert outcome.error is not None
-    assert (outcome.status, outcome.reason, outcome.error.code) == ("error", "interrupted", "interrupted")
+    assert (outcome.status, outcome.reason, error_of(outcome).code) == ("error", "interrupted", "interrupted")
     assert outcome.started_at is not None
 
 
@@ -147,8 +146,7 @@ async def test_what_the_settings_no_longer_name_and_damaged_rows_cost_what_they_
         assert (await after.run("k1").wait()).status == "error"
         assert (await after.run("k2").wait()).text == "k2"
         outcome = await after.run("k3").wait()
-        assert outcome.error is not None
-        assert (outcome.error.code, "ops" in outcome.error.message) == ("usage", True)
+        assert (error_of(outcome).code, "ops" in error_of(outcome).message) == ("usage", True)
         after.assert_at_rest("dora")
 
 

@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from errors import Conflict, PoolClosed, PoolSaturated, UsageError
 from gateway.runs import registry
 from tests.gateway.callers import RecordingCaller
-from tests.gateway.world import World, open_world
+from tests.gateway.world import World, error_of, open_world
 
 FOLLOWED = ["run:accepted", "run:start", "text_chunk", "done"]
 
@@ -213,9 +213,8 @@ async def test_with_every_place_taken_a_new_run_is_refused_and_can_come_again(wo
 
 async def test_a_model_that_fails_a_tool_that_fails_and_silence_make_different_outcomes(world: World) -> None:
     failed = await world.ask("fail")
-    assert failed.error is not None
     assert (failed.status, failed.reason, failed.text) == ("error", "error", "half")
-    assert (failed.error.code, failed.error.message) == ("worker_error", "the model is ill")
+    assert (error_of(failed).code, error_of(failed).message) == ("worker_error", "the model is ill")
     tool = await world.ask("tool ls")
     assert (tool.status, "no such file" in tool.text) == ("ok", True)
     silent = await world.ask("say NO_REPLY ")

@@ -9,7 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
 from gateway.hook_types import SessionLifecycle
-from tests.gateway.world import WholeStore, World, open_world, telegram
+from tests.gateway.world import Heard, WholeStore, World, open_world, telegram
 
 # --- looking ----------------------------------------------------------------------------------------------------------
 
@@ -191,13 +191,9 @@ async def test_reset_waits_for_whoever_holds_the_session(world: World) -> None:
 async def test_hooks_hear_of_each_conversation_that_begins_and_of_none_again(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    heard: list[SessionLifecycle] = []
-
-    async def listen(life: SessionLifecycle) -> None:
-        heard.append(life)
-
+    heard = Heard()
     store = WholeStore()
-    async with open_world(tmp_path, store=store, hooks={"session:start": (listen,)}) as world:
+    async with open_world(tmp_path, store=store, hooks={"session:start": (heard.listen,)}) as world:
         for text in ("one", "/new", "two"):
             await world.ask(text)
         await world.call("acquire", session="bob", agent="ops")
@@ -211,7 +207,7 @@ async def test_hooks_hear_of_each_conversation_that_begins_and_of_none_again(
         ]
         heard.clear()
         left = store.after_a_stop()
-    async with open_world(tmp_path, store=left, hooks={"session:start": (listen,)}) as world:
+    async with open_world(tmp_path, store=left, hooks={"session:start": (heard.listen,)}) as world:
         await world.ask("four")
         assert heard == []
 
@@ -230,12 +226,8 @@ async def _sleep(_life: SessionLifecycle) -> None:
 
 
 async def test_deleting_a_session_removes_its_transcript_and_ends_what_runs(world: World, tmp_path: Path) -> None:
-    heard: list[SessionLifecycle] = []
-
-    async def listen(life: SessionLifecycle) -> None:
-        heard.append(life)
-
-    world.hooks.replace({"session:end": (listen,)})
+    heard = Heard()
+    world.hooks.replace({"session:end": (heard.listen,)})
     world.launcher.directory = tmp_path / "sessions"
     run = await world.begin("hang")
     waiting = await world.begin("say more", queue="followup")

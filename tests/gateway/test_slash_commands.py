@@ -10,7 +10,7 @@ from errors import PoolSaturated, UsageError
 from gateway.hook_types import CommandReceived, SessionLifecycle
 from gateway.sessions.commands import COMMANDS
 from profiles import AgentSettings, ProfilesSettings
-from tests.gateway.world import World, telegram
+from tests.gateway.world import Heard, World, error_of, telegram
 
 
 async def _answer(world: World, command: str, session: str = "alice") -> str:
@@ -247,8 +247,7 @@ async def test_a_second_sender_of_a_command_learns_that_the_first_has_left(world
         connection.cancel_scope.cancel()
     with trio.fail_after(1):
         outcome = await twin.wait()
-    assert outcome.error is not None
-    assert (outcome.error.code, outcome.reason) == ("aborted", "interrupted")
+    assert (error_of(outcome).code, outcome.reason) == ("aborted", "interrupted")
     await world.call("release", hold=hold["hold"])
     assert (await world.ask("/reset", run="k1")).status == "ok"  # the key is free again
 
@@ -265,8 +264,7 @@ async def test_a_second_sender_of_a_command_learns_that_it_has_failed(world: Wor
         twin = await world.send("/reset", run="k1")
         world.gateway.scheduler.clear("alice")
     outcome = await twin.wait()
-    assert outcome.error is not None
-    assert outcome.error.code == "saturated"
+    assert error_of(outcome).code == "saturated"
     await world.call("release", hold=hold["hold"])
 
 
@@ -274,13 +272,9 @@ async def test_a_second_sender_of_a_command_learns_that_it_has_failed(world: Wor
 
 
 async def test_hooks_hear_of_commands_and_of_the_end_of_a_conversation(world: World) -> None:
-    heard: list[Any] = []
-
-    async def listen(event: CommandReceived | SessionLifecycle) -> None:
-        heard.append(event)
-
+    heard = Heard()
     names: tuple[Any, ...] = ("command:new", "command:reset", "command:stop", "session:end")
-    world.hooks.replace(dict.fromkeys(names, (listen,)))
+    world.hooks.replace(dict.fromkeys(names, (heard.listen,)))
     await world.ask("one", source=telegram())
     for command in ("/new", "/reset", "/stop", "/status"):
         await world.ask(command, source=telegram())
@@ -293,11 +287,3 @@ async def test_hooks_hear_of_commands_and_of_the_end_of_a_conversation(world: Wo
         CommandReceived(command="reset", session=key, source=telegram()),
         CommandReceived(command="stop", session=key, source=telegram()),
     ]
-
-
-async def test_settings_of_a_session_stay_with_it_over_a_new_conversation(world: World) -> None:
-    await _answer(world, "/model big")
-    await world.ask("one")
-    await _answer(world, "/new")
-    await world.ask("two")
-    assert [worker.model for worker in world.launcher.workers] == ["big"]

@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
 from tests.gateway.workers import GatewayWorker
-from tests.gateway.world import WholeStore, World, open_world
+from tests.gateway.world import WholeStore, World, error_of, open_world
 
 FLAGS = {"refuses": ("refuses_steers", True), "ignores": ("ignores_steers", True), "quiet": ("tells_queue", False)}
 """What the worker does from then on: refuse steers, leave them unanswered, not say how many of them wait."""
@@ -230,5 +230,4 @@ async def test_the_end_of_the_gateway_while_a_steer_is_under_way_leaves_it_told(
         await world.begin("left", run="second")
     async with open_world(tmp_path, store=store.after_a_stop()) as world:
         outcome = await world.run("second").wait()
-        assert outcome.error is not None
-        assert outcome.error.code == "interrupted"
+        assert error_of(outcome).code == "interrupted"

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.gateway.front_ends.front_end import attached
-from tests.gateway.world import World, open_world
+from tests.gateway.world import World, error_of, open_world
 
 
 async def test_it_says_for_whose_turns_it_waits_and_how_to_end_them(world: World) -> None:
@@ -78,7 +78,6 @@ async def test_what_a_person_was_asked_is_closed_at_the_end_and_its_run_is_told_
     assert not await world.gateway.pool.drain(timeout=1)
     await world.gateway.scheduler.end_turns_awaiting_person()
     outcome = await run.wait()
-    assert outcome.error is not None
-    assert (outcome.reason, outcome.error.code) == ("interrupted", "interrupted")
+    assert (outcome.reason, error_of(outcome).code) == ("interrupted", "interrupted")
     assert world.gateway.pending_permissions.count == 0
     assert other.is_live

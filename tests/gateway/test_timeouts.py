@@ -7,7 +7,7 @@ from trio.testing import wait_all_tasks_blocked
 from gateway.runs.run import RunOutcome
 from profiles import AgentSettings, ProfilesSettings
 from profiles.settings import AgentDefaults
-from tests.gateway.world import World
+from tests.gateway.world import World, error_of
 from wire.units import Seconds
 
 QUICK = AgentSettings(timeout_seconds=Seconds(3))
@@ -16,8 +16,7 @@ UNLIMITED = ProfilesSettings(agents={"quick": AgentSettings(timeout_seconds=Seco
 
 def assert_ended_by_time(outcome: RunOutcome, at: float | None = None, code: str = "request_timeout") -> None:
     assert (outcome.status, outcome.reason, outcome.stop_reason) == ("error", "timeout", "timeout")
-    assert outcome.error is not None
-    assert outcome.error.code == code
+    assert error_of(outcome).code == code
     assert at in {None, trio.current_time()}
 
 
@@ -45,8 +44,7 @@ async def test_time_passes_while_a_run_waits_behind_another_or_for_a_worker(
     outcome = await world.ask("later", session, queue="followup", timeout=5)
     assert_ended_by_time(outcome, 5, code)
     assert (outcome.started_at, outcome.worker) == (None, None)
-    assert outcome.error is not None
-    assert code == "acquire_timeout" or "was busy" in outcome.error.message
+    assert code == "acquire_timeout" or "was busy" in error_of(outcome).message
     world.launcher.running("hang").finish()
     await wait_all_tasks_blocked()
     assert world.launcher.prompts == ["hang"]
@@ -156,8 +154,7 @@ async def test_abort_ends_the_running_turn_or_one_run_and_nothing_where_none_run
     assert (await world.run("k2").wait()).reason == "interrupted"
     assert await world.call("abort", session="alice") == {"session": "alice", "aborted": True}
     outcome = await run.wait()
-    assert outcome.error is not None
-    assert (outcome.error.code, outcome.reason, outcome.text) == ("aborted", "interrupted", "so far")
+    assert (error_of(outcome).code, outcome.reason, outcome.text) == ("aborted", "interrupted", "so far")
     assert (await world.run("k3").wait()).text == "k3"
     for named in ({}, {"run": "k3"}, {"run": "never"}):
         assert await world.call("abort", session="alice", **named) == {"session": "alice", "aborted": False}
@@ -169,8 +166,7 @@ async def test_abort_before_a_worker_was_there_ends_the_run_at_once(world: World
     run = await world.begin("later")
     await world.call("abort", session="alice")
     outcome = await run.wait()
-    assert outcome.error is not None
-    assert "before its turn began" in outcome.error.message
+    assert "before its turn began" in error_of(outcome).message
     assert trio.current_time() == 0
     world.launcher.running("hang").finish()
     await wait_all_tasks_blocked()
@@ -187,9 +183,8 @@ async def test_abort_with_clear_refuses_what_waits_too(world: World) -> None:
 
 async def test_a_turn_that_is_aborted_because_nothing_happens_says_so(world: World) -> None:
     outcome = await world.ask("hang", timeout=0)
-    assert outcome.error is not None
-    assert (outcome.reason, outcome.error.code, outcome.text) == ("error", "worker_stalled", "so far")
-    assert "silent for 600 s in the turn (pool.turn_stall), which was aborted" in outcome.error.message
+    assert (outcome.reason, error_of(outcome).code, outcome.text) == ("error", "worker_stalled", "so far")
+    assert "silent for 600 s in the turn (pool.turn_stall), which was aborted" in error_of(outcome).message
     assert (await world.events("done"))[-1]["data"]["error"]["code"] == "worker_stalled"
     assert (await world.call("status"))["counters"]["stalled"] == 1
     assert (await world.ask("say next")).text == "next"

@@ -29,6 +29,7 @@ from store.store import Store
 from tests.gateway.callers import RecordingCaller
 from tests.gateway.events.stand_in import MemoryStore
 from tests.gateway.workers import GatewayLauncher, GatewayWorker
+from wire.messages import ErrorBody
 from wire.units import decode_unit
 
 PROFILES = ProfilesSettings(
@@ -40,6 +41,19 @@ PROFILES = ProfilesSettings(
 def telegram(**more: Any) -> MessageSource:
     """Where a direct message of a person comes from."""
     return MessageSource(**{"channel": "telegram", "chat_type": "dm", "chat_id": "7", "sender_id": "7", **more})
+
+
+class Heard(list[Any]):
+    """``listen`` is a hook that keeps what it hears."""
+
+    async def listen(self, event: object) -> None:
+        self.append(event)
+
+
+def error_of(outcome: RunOutcome) -> ErrorBody:
+    """The error of a run that has one."""
+    assert outcome.error is not None
+    return outcome.error
 
 
 class WholeStore(MemoryStore):

@@ -26,15 +26,6 @@ def submit(run: str, session: str = "s", mode: QueueMode = QueueMode.STEER) -> S
     return Submit(run=run, session=session, text="x", mode=mode)
 
 
-@pytest.mark.parametrize("mode", list(QueueMode))
-def test_a_free_session_starts_at_once_in_every_mode(mode: QueueMode) -> None:
-    world = World()
-    assert world.submit("a", mode, text="hello", priority=7) == [
-        StartTurn(turn="t1", session="s", lane="main", priority=7, runs=("a",), text="hello")
-    ]
-    assert world.machine.next_wakeup() is None
-
-
 def test_an_exclusive_run_is_never_steered_and_an_exclusive_turn_takes_no_steers() -> None:
     World().play("follow r -> start r; open; steer hold alone; end -> start hold; open; steer a; waits a")
 
