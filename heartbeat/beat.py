@@ -36,6 +36,15 @@ _MAX_READERS = 4
 """Checklists read at once; a hanging file system holds up only other checklists."""
 _CHECKLIST_REASONS = frozenset({WakeReason.INTERVAL, WakeReason.MANUAL, WakeReason.RETRY})
 """Reasons for which an empty checklist skips the beat."""
+_GRACE = 15.0
+"""Seconds beyond a beat's timeout until its answer is given up."""
+_SCAN_LIMIT = 4 * TEXT_LIMIT
+"""Characters of an answer that are classified; of a longer one the beginning is always shown."""
+_EXCERPT_LENGTH = 200
+_COOLDOWN = 300.0
+"""Longest first pause, in seconds, after a beat with events failed with all its retries; it doubles each time."""
+_MAX_COOLDOWN = 4 * 3600.0
+"""Longest of these pauses: events are kept for days, and each attempt may cost a model turn."""
 
 
 class BeatAdmitted(NamedTuple):
@@ -51,74 +60,6 @@ class BeatRejected(NamedTuple):
     reason: SkipReason
     problem: str = ""
     until: float | None = None
-
-
-class BeatAdmission:
-    """Evaluates the gates before and after reading the checklist, since facts change in between."""
-
-    def __init__(self, runs: BeatRunPort, events: EventPort, schedule: BeatSchedule) -> None:
-        self._runs = runs
-        self._events = events
-        self._schedule = schedule
-        self._readers = trio.CapacityLimiter(_MAX_READERS)
-
-    async def check_gates(self, target: BeatTarget, reason: WakeReason, wall: float) -> BeatAdmitted | BeatRejected:
-        """Decide whether the target beats now; ``wall`` is Unix time. The answer holds until the next checkpoint."""
-        answer = self._decide(target, reason, wall, None)
-        if isinstance(answer, BeatRejected) or answer.events or reason not in _CHECKLIST_REASONS:
-            return answer
-        checklist = await self._read_checklist(target)
-        return self._decide(target, reason, wall, checklist)
-
-    def _decide(
-        self, target: BeatTarget, reason: WakeReason, wall: float, checklist: Checklist | None
-    ) -> BeatAdmitted | BeatRejected:
-        member, due = self._schedule.get(target.agent), self._schedule.due_of(target.agent)
-        events = self._events.unclaimed(target.session)
-        problem = checklist.problem if checklist is not None else ""
-        facts = GateFacts(
-            enabled=member is not None and _is_enabled(member.settings, reason),
-            is_active_hour=member is None or member.window.is_active(wall),
-            is_busy=self._runs.is_busy(target.session),
-            skip_when_busy=member is None or member.settings.skip_when_busy,
-            next_due=float("inf") if due is None else due,
-            # Events wait for a worker, or have one started.
-            has_room=bool(events) or self._runs.has_room(target.agent, target.session),
-            has_events=bool(events),
-            checklist=None if checklist is None else checklist.state,
-        )
-        gate = first_shut_gate(facts, reason, trio.current_time())
-        if gate is None:
-            return BeatAdmitted(events, problem)
-        # Only events wait for the active hours to start.
-        waits = gate is SkipReason.OUTSIDE_ACTIVE_HOURS and reason is not WakeReason.INTERVAL and bool(events)
-        return BeatRejected(gate, problem, member.window.next_start(wall) if waits and member is not None else None)
-
-    async def _read_checklist(self, target: BeatTarget) -> Checklist:
-        workspace = self._runs.workspace_of(target.agent, target.session)
-        if workspace is None:
-            return Checklist(ChecklistState.MISSING)
-        return await read_checklist(Path(workspace), limiter=self._readers)
-
-
-def _is_enabled(settings: HeartbeatSettings, reason: WakeReason) -> bool:
-    """Whether the settings allow a beat for this reason; an operator's request needs no setting."""
-    if reason is WakeReason.MANUAL:
-        return True
-    if reason is WakeReason.INTERVAL:
-        return settings.every > 0
-    return settings.wake or (reason is WakeReason.RETRY and settings.every > 0)
-
-
-_GRACE = 15.0
-"""Seconds beyond a beat's timeout until its answer is given up."""
-_SCAN_LIMIT = 4 * TEXT_LIMIT
-"""Characters of an answer that are classified; of a longer one the beginning is always shown."""
-_EXCERPT_LENGTH = 200
-_COOLDOWN = 300.0
-"""Longest first pause, in seconds, after a beat with events failed with all its retries; it doubles each time."""
-_MAX_COOLDOWN = 4 * 3600.0
-"""Longest of these pauses: events are kept for days, and each attempt may cost a model turn."""
 
 
 class BeatPorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +88,7 @@ class BeatRunner:
         self._ports = ports
         self._store = store
         self._schedule = schedule
-        self._admission = BeatAdmission(ports.runs, ports.events, schedule)
+        self._readers = trio.CapacityLimiter(_MAX_READERS)
         self._count = 0
 
     async def perform(self, target: BeatTarget, reason: WakeReason) -> BeatResult:
@@ -155,7 +96,7 @@ class BeatRunner:
         begun = self._store.in_progress(target)
         if begun is not None and not begun.has_failed:
             return (await self._run(begun))._replace(is_resumed=True)
-        answer = await self._admission.check_gates(target, reason, self._ports.wall())
+        answer = await self._check_gates(target, reason, self._ports.wall())
         if isinstance(answer, BeatRejected):
             return self._skip(target, reason, answer)
         return await self._run(self._begin(target, reason, answer))
@@ -164,6 +105,43 @@ class BeatRunner:
         """The agent's settings; the defaults for a removed agent whose last beat ends."""
         member = self._schedule.get(agent)
         return HeartbeatSettings() if member is None else member.settings
+
+    async def _check_gates(self, target: BeatTarget, reason: WakeReason, wall: float) -> BeatAdmitted | BeatRejected:
+        """Decide whether the target beats now; ``wall`` is Unix time. The answer holds until the next checkpoint.
+
+        The gates are checked again once the checklist is read, since facts change in between.
+        """
+        answer = self._decide(target, reason, wall, None)
+        if isinstance(answer, BeatRejected) or answer.events or reason not in _CHECKLIST_REASONS:
+            return answer
+        checklist, workspace = Checklist(ChecklistState.MISSING), self._ports.runs.workspace_of(*target)
+        if workspace is not None:
+            checklist = await read_checklist(Path(workspace), limiter=self._readers)
+        return self._decide(target, reason, wall, checklist)
+
+    def _decide(
+        self, target: BeatTarget, reason: WakeReason, wall: float, checklist: Checklist | None
+    ) -> BeatAdmitted | BeatRejected:
+        member, due = self._schedule.get(target.agent), self._schedule.due_of(target.agent)
+        events = self._ports.events.unclaimed(target.session)
+        problem = checklist.problem if checklist is not None else ""
+        facts = GateFacts(
+            enabled=member is not None and _is_enabled(member.settings, reason),
+            is_active_hour=member is None or member.window.is_active(wall),
+            is_busy=self._ports.runs.is_busy(target.session),
+            skip_when_busy=member is None or member.settings.skip_when_busy,
+            next_due=float("inf") if due is None else due,
+            # Events wait for a worker, or have one started.
+            has_room=bool(events) or self._ports.runs.has_room(target.agent, target.session),
+            has_events=bool(events),
+            checklist=None if checklist is None else checklist.state,
+        )
+        gate = first_shut_gate(facts, reason, trio.current_time())
+        if gate is None:
+            return BeatAdmitted(events, problem)
+        # Only events wait for the active hours to start.
+        waits = gate is SkipReason.OUTSIDE_ACTIVE_HOURS and reason is not WakeReason.INTERVAL and bool(events)
+        return BeatRejected(gate, problem, member.window.next_start(wall) if waits and member is not None else None)
 
     def _skip(self, target: BeatTarget, reason: WakeReason, refused: BeatRejected) -> BeatResult:
         wall = self._ports.wall()
@@ -227,9 +205,7 @@ class BeatRunner:
         return BeatAnswer(ok=False, code=RequestTimeout.code, message=f"the beat had not ended after {limit:g} s")
 
     def _handle_failure(self, begun: BeatInProgress, answer: BeatAnswer) -> BeatResult:
-        if (
-            answer.code == PoolSaturated.code and begun.request.room_only
-        ):  # another request was faster, or the worker did not start
+        if answer.code == PoolSaturated.code and begun.request.room_only:  # no room any more, or no worker started
             problem = begun.problem or answer.message[:_EXCERPT_LENGTH]
             return self._skip(begun.target, begun.reason, BeatRejected(SkipReason.NO_WORKER, problem))
         settings = self.settings_of(begun.request.agent)
@@ -314,6 +290,15 @@ class BeatRunner:
             run_id=begun.request.run_id,
             alert=begun.subject if outcome is BeatOutcome.ALERT else "",
         )
+
+
+def _is_enabled(settings: HeartbeatSettings, reason: WakeReason) -> bool:
+    """Whether the settings allow a beat for this reason; an operator's request needs no setting."""
+    if reason is WakeReason.MANUAL:
+        return True
+    if reason is WakeReason.INTERVAL:
+        return settings.every > 0
+    return settings.wake or (reason is WakeReason.RETRY and settings.every > 0)
 
 
 def _subject_id(*parts: str) -> str:

@@ -85,19 +85,15 @@ class JobStore:
         self._added[job.id] = job
         return self._ports.documents.put(JOB_KIND, job.id, msgspec.json.encode(job))
 
-    def save_state(self, name: str, state: JobState) -> Awaitable[None]:
-        """Keep the state of a job."""
-        return self._ports.documents.put(STATE_KIND, name, msgspec.json.encode(state))
+    def save_state(self, name: str, state: JobState | None) -> Awaitable[None]:
+        """Keep the state of a job; None = delete it."""
+        return self._ports.documents.put(STATE_KIND, name, None if state is None else msgspec.json.encode(state))
 
     def delete(self, name: str) -> Awaitable[None]:
         """Delete a job with its state."""
         if self._added.pop(name, None) is not None:
             self._ports.documents.put(JOB_KIND, name, None)
-        return self.delete_state(name)
-
-    def delete_state(self, name: str) -> Awaitable[None]:
-        """Delete the state of a job."""
-        return self._ports.documents.put(STATE_KIND, name, None)
+        return self.save_state(name, None)
 
     def reject_configured(self, name: str, verb: str) -> None:
         """Raise UsageError where the job is not one that was added."""

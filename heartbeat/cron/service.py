@@ -241,7 +241,7 @@ class CronService:
             if count % _LOAD_BATCH == 0:
                 await trio.lowlevel.checkpoint()
         for name in states:
-            self._store.delete_state(name)
+            self._store.save_state(name, None)
 
     async def run(self) -> None:
         """Run due jobs until cancelled."""

@@ -142,17 +142,6 @@ def test_a_due_time_is_what_counting_finds(change: tuple[tzinfo, float], minutes
     assert next_due(Cron(f"{minutes} {hours} * * *"), at + offset, zone) == expected
 
 
-@given(
-    zone=st.sampled_from((NEW_YORK, BERLIN, LORD_HOWE, UTC)),
-    after=st.floats(0, 4e9),
-    expression=st.sampled_from(("*/7 * * * *", "30 1 * * *", "30 2 1 * *", "0 0 29 2 *", "*/10 30 2 * * *")),
-)
-def test_a_due_time_always_lies_ahead(zone: tzinfo, after: float, expression: str) -> None:
-    due = next_due(Cron(expression), after, zone)
-    assert due is not None
-    assert due > after
-
-
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [

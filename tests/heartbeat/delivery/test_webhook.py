@@ -279,14 +279,6 @@ async def test_a_name_that_is_answered_otherwise_the_second_time_still_leads_whe
     assert (len(names.asked), net.connected, inner.requests) == (2, ["93.184.216.34"], [])
 
 
-async def test_the_same_on_real_sockets(names: Names) -> None:
-    """Were the name asked for again, the request would come to the second address."""
-    names.answers["rebind.example"] = [["127.0.0.1"], ["127.0.0.2"]]
-    async with (receiver := Receiver()).listening() as port:
-        await a_webhook(f"http://rebind.example:{port}/", allow_private=True).deliver(an_alert(), "ops", 1)
-    assert (len(receiver.requests), names.asked) == (1, ["rebind.example"])
-
-
 async def test_an_address_that_cannot_be_reached_gives_way_to_the_next(names: Names) -> None:
     names.answers["hooks.example"] = [["127.0.0.2", "127.0.0.1"]]
     async with (receiver := Receiver()).listening() as port:
