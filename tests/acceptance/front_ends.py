@@ -98,11 +98,11 @@ class GatewaySocket:
 
 
 @contextmanager
-def gateway_socket(url: str, token: str) -> Iterator[GatewaySocket]:
-    """A connection that has been let in."""
-    with connect(f"{url.replace('http', 'ws', 1)}/ws") as connection:
+def gateway_socket(url: str, token: str, protocol: int = 4) -> Iterator[GatewaySocket]:
+    """A connection that has been let in, of this version of the protocol."""
+    with connect(f"{url.replace('http', 'ws', 1)}/ws", max_size=None) as connection:
         opened = GatewaySocket(connection)
         client = {"id": "test", "version": "1", "platform": "linux", "mode": "cli"}
-        hello = opened.call("connect", minProtocol=3, maxProtocol=4, client=client, auth={"token": token})
-        assert hello["type"] == "hello-ok"
+        hello = opened.call("connect", minProtocol=3, maxProtocol=protocol, client=client, auth={"token": token})
+        assert (hello["type"], hello["protocol"]) == ("hello-ok", protocol)
         yield opened

@@ -12,7 +12,6 @@ from tests.doors.conftest import SMALL, Connect
 from tests.doors.methods import FakeMethods, an_event
 from tests.doors.peer import Peer
 
-KERNEL_BUFFERS = 2 * 1024 * 1024
 LARGE = b'{"id": 1, "method": "wait", "params": "' + b"x" * 190_000 + b'"}'
 
 
@@ -244,17 +243,6 @@ async def test_a_peer_that_said_all_loses_its_subscriptions_but_no_answer(
     methods.release.set()
     end = {"subscription": 1, "bookmark": 0, "reason": "closing"}
     assert await peer.rest() == [{"id": "w", "result": "released"}, {"event": "subscription_ended", "data": end}]
-
-
-async def test_a_peer_that_never_reads_holds_back_its_own_request_slows_no_other_and_is_cut_off(
-    connect: Connect, methods: FakeMethods
-) -> None:
-    mute, other = await connect(), await connect()
-    await mute.ask(1, "count", events=1_000_000, size=1000)
-    with trio.fail_after(20):
-        while not methods.cancelled.is_set():
-            assert await other.call(1, "echo") == {"id": 1, "result": {}}
-    assert methods.pushed * 1000 < KERNEL_BUFFERS + 2 * SMALL.out_buffer_bytes
 
 
 async def test_a_flood_of_requests_nobody_reads_the_answers_of_is_bounded(

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from doors.control.client import ControlClient
-from doors.control.client_socket import Recipient
+from doors.control.client_socket import ControlSocket, Recipient
 from doors.control.server import ControlServer
 from errors import NoSupervisor, PoolError, PoolSaturated, ProtocolViolation, RequestTimeout, UsageError, WorkerExited
 from tests.doors.methods import FakeMethods, an_event
@@ -235,35 +235,17 @@ def test_events_that_come_in_one_piece_with_the_answer_to_their_subscription_are
         assert (subscription.bookmark, subscription.reason) == (4, "behind")
 
 
-class MuteSocket:
-    """A connection to a supervisor that is stopped; keeps how many seconds each answer was given."""
+def test_what_is_answered_at_once_is_waited_for_ten_seconds_and_no_longer(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
 
-    path = Path("/nowhere")
-
-    def __init__(self) -> None:
-        self.given: list[float] = []
-
-    def send(self, request_id: str, _method: str, _params: Any) -> Recipient:
-        return Recipient("request", request_id)
-
-    def receive(self, _address: Recipient, deadline: float) -> None:
-        self.given.append(deadline - time.monotonic())
+    def receive(_socket: ControlSocket, _address: Recipient, deadline: float) -> None:
+        given.append(deadline - time.monotonic())
         raise TimeoutError
 
-    def discard(self, _address: Recipient) -> None:
-        """Nothing is kept."""
-
-    def subscribing(self) -> contextlib.nullcontext[None]:
-        return contextlib.nullcontext()
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-
-def test_what_is_answered_at_once_is_waited_for_ten_seconds_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    mute = MuteSocket()
-    monkeypatch.setattr("doors.control.client.ControlSocket", lambda _path: mute)
-    with ControlClient(Path("/nowhere")) as client:
+    monkeypatch.setattr(ControlSocket, "receive", receive)
+    with answering(short_dir / "s", None) as client:
         for ask in (lambda: client.call("status"), client.subscribe):
             assert "in time; is it stopped or overloaded" in str(raised(RequestTimeout, ask))
-    assert mute.given == pytest.approx([10.0, 10.0], abs=1.0)
+    assert given == pytest.approx([10.0, 10.0], abs=1.0)

@@ -1,14 +1,8 @@
-"""What a peer of the control socket may try, on real sockets: floods, another user's socket, subscriptions."""
+"""What a peer of the control socket may try, on real sockets: floods, subscriptions."""
 
 import collections
 import contextlib
-import itertools
-import os
-import socket
-import sys
-import threading
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,46 +35,6 @@ class AtOnce:
         return self.served["a"], self.served["b"]
 
 
-def flood(path: Path, times: int) -> int:
-    """Send a small request ``times`` times, as fast as the socket takes it; how many answers came."""
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.connect(str(path))
-
-        def say() -> None:
-            for _ in range(times // 1000):
-                sock.sendall(b'{"id":1,"method":"a"}\n' * 1000)
-            sock.shutdown(socket.SHUT_WR)
-
-        writer = threading.Thread(target=say)
-        writer.start()
-        seen = 0
-        while chunk := sock.recv(1 << 20):
-            seen += chunk.count(b"\n")
-        writer.join()
-    return seen
-
-
-async def test_a_flood_of_small_requests_is_answered_whole_while_others_are_served(
-    short_dir: Path, nursery: trio.Nursery
-) -> None:
-    many, ahead = 50_000, 5_000  # ``ahead`` may be served before one of another peer; not held back, all of them are
-    path: Path = await nursery.start(ControlServer(AtOnce(), short_dir / "s").serve)
-    other = await Peer.connect(path)
-    answers: list[int] = []
-    seen = [0]
-
-    async def be_flooded() -> None:
-        answers.append(await trio.to_thread.run_sync(partial(flood, path, many), abandon_on_cancel=True))
-
-    with trio.fail_after(28):
-        nursery.start_soon(be_flooded)
-        while not answers:
-            seen.append((await other.call(1, "look"))["result"][0])
-    assert answers == [many]
-    assert max(after - before for before, after in itertools.pairwise(seen)) < ahead
-    other.close()
-
-
 async def test_peers_that_flood_take_turns_with_each_other(short_dir: Path, nursery: trio.Nursery) -> None:
     path: Path = await nursery.start(ControlServer(AtOnce(), short_dir / "s").serve)
     last: list[list[int]] = []
@@ -110,43 +64,6 @@ async def test_a_block_of_requests_that_take_their_time_lets_others_in_between(
     assert seen[-1] < 200, f"served before ten requests of another peer, of 1000 in one block: {seen}"
     flooder.close()
     other.close()
-
-
-# --- who comes in ---------------------------------------------------------------------------------------------------
-
-OTHER_UID = 65_534
-AS_ANOTHER_USER = f"""
-import contextlib, os, socket, sys
-os.setgroups([])
-os.setresgid({OTHER_UID}, {OTHER_UID}, {OTHER_UID})
-os.setresuid({OTHER_UID}, {OTHER_UID}, {OTHER_UID})
-with socket.socket(socket.AF_UNIX) as sock:
-    try:
-        sock.connect(sys.argv[1])
-        with contextlib.suppress(BrokenPipeError):  # turned away before it has asked
-            sock.sendall(b'{{"id":1,"method":"echo"}}\\n')
-        while chunk := sock.recv(65536):
-            sys.stdout.write(chunk.decode())
-    except OSError as exc:
-        sys.stdout.write(type(exc).__name__)
-"""
-
-
-@pytest.mark.process
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
-async def test_another_user_can_neither_open_the_socket_nor_talk_where_its_mode_would_let_it(
-    path: Path, methods: FakeMethods
-) -> None:
-    async def answer() -> str:
-        done = await trio.run_process([sys.executable, "-I", "-c", AS_ANOTHER_USER, str(path)], capture_stdout=True)
-        return bytes(done.stdout).decode()
-
-    with trio.fail_after(20):
-        assert await answer() == "PermissionError"
-        await trio.Path(path.parent).chmod(0o755)
-        await trio.Path(path).chmod(0o666)
-        assert "this supervisor serves another user" in await answer()
-    assert methods.calls == []
 
 
 # --- subscriptions --------------------------------------------------------------------------------------------------

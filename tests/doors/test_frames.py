@@ -66,42 +66,35 @@ def test_s11_every_answer_and_push_is_one_line_with_the_same_meaning(result: Any
 name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="none")
 
 
-class Waits:
-    """Counts how often it was called at a first wait."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self) -> None:
-        self.count += 1
+def do_nothing() -> None:
+    """Called at the first wait."""
 
 
 async def test_what_never_waits_is_done_before_any_other_task_has_its_turn(nursery: trio.Nursery) -> None:
-    waits, others = Waits(), Waits()
+    happened: list[str] = []
 
     async def take_a_turn() -> None:
-        others()
+        happened.append("turn")
 
     async def answer() -> str:
         return "42"
 
     nursery.start_soon(take_a_turn)
-    assert await run_eagerly(answer(), waits) == "42"
-    assert (waits.count, others.count) == (0, 0)
+    assert await run_eagerly(answer(), lambda: happened.append("wait")) == "42"
+    assert happened == []
 
 
 async def test_the_first_wait_is_reported_before_it_begins_and_no_other_is() -> None:
-    counts: list[int] = []
-    waits = Waits()
+    happened: list[str] = []
 
     async def answer() -> str:
         for _ in range(2):
             await trio.lowlevel.checkpoint()
-            counts.append(waits.count)
+            happened.append("goes on")
         return "42"
 
-    assert await run_eagerly(answer(), waits) == "42"
-    assert counts == [1, 1]
+    assert await run_eagerly(answer(), lambda: happened.append("wait")) == "42"
+    assert happened == ["wait", "goes on", "goes on"]
 
 
 @pytest.mark.parametrize("waits_first", [False, True])
@@ -112,7 +105,7 @@ async def test_an_error_comes_out_as_it_is(*, waits_first: bool) -> None:
         raise KeyError("nothing")
 
     with pytest.raises(KeyError, match="nothing"):
-        await run_eagerly(fail(), Waits())
+        await run_eagerly(fail(), do_nothing)
 
 
 async def test_a_cancellation_reaches_it_and_may_be_caught_in_it(autojump_clock: trio.testing.MockClock) -> None:
@@ -123,9 +116,9 @@ async def test_a_cancellation_reaches_it_and_may_be_caught_in_it(autojump_clock:
             nursery.start_soon(trio.sleep, 1)
         return "gave up"
 
-    assert await run_eagerly(give_up(), Waits()) == "gave up"
+    assert await run_eagerly(give_up(), do_nothing) == "gave up"
     with trio.move_on_after(5) as scope:
-        await run_eagerly(trio.Event().wait(), Waits())
+        await run_eagerly(trio.Event().wait(), do_nothing)
     assert scope.cancelled_caught
 
 
@@ -144,6 +137,6 @@ async def test_context_variables_stay_its_own_through_every_wait_and_reach_what_
             nursery.start_soon(note)
         await note()
 
-    await run_eagerly(answer(), Waits())
+    await run_eagerly(answer(), do_nothing)
     await note()
     assert seen == ["none", "alice", "alice", "alice", "none"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from doors.http import api, events, limits, metrics, routes
 from doors.http.server import HttpServer
@@ -17,7 +18,7 @@ from tests.doors.methods import FakeMethods
 from tests.gateway.world import World, open_world
 from wire.units import ByteCount, Seconds
 
-__all__ = ["SMALL", "Connect", "Door", "Open", "connect", "door", "methods", "open_door", "world"]
+__all__ = ["SMALL", "Connect", "Door", "Open", "connect", "door", "methods", "open_door", "settle", "world"]
 
 Connect = Callable[..., Awaitable[HttpPeer]]
 _TIMES = ("header_timeout", "body_timeout", "idle_timeout", "write_stall", "close_grace")
@@ -113,6 +114,13 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     """A whole gateway, to stand behind a server: ``open_door(world.methods)``."""
     async with open_world(tmp_path / "world") as opened:
         yield opened
+
+
+async def settle(until: Callable[[], object]) -> None:
+    """Let the server's tasks go on until something holds, within reason."""
+    with trio.fail_after(20):
+        while not until():
+            await wait_all_tasks_blocked(0.005)
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
 
 from doors.http import events
-from tests.doors.http.conftest import Door, Open
+from tests.doors.http.conftest import Door, Open, settle
 from tests.doors.methods import FakeMethods
 from tests.gateway.world import World, open_world
 from wire.sse import batch_message, event_messages
@@ -80,9 +79,7 @@ async def test_an_extension_is_attended_while_somebody_streams(open_door: Open, 
     await peer.open("/events?session=alice")
     assert world.methods.attended("alice")
     await peer.stream.aclose()
-    with trio.fail_after(20):
-        while world.methods.attended("alice"):
-            await wait_all_tasks_blocked(0.01)
+    await settle(lambda: not world.methods.attended("alice"))
 
 
 async def test_the_end_of_the_server_is_told_with_a_bookmark(open_door: Open, world: World) -> None:

@@ -14,19 +14,12 @@ from trio.testing import wait_all_tasks_blocked
 from doors.http.server import HttpServer, bind
 from doors.http.settings import HttpSettings, parse_bind, url_of
 from errors import UsageError
-from tests.doors.http.conftest import Door, Open
+from tests.doors.http.conftest import Door, Open, settle
 from tests.doors.http.peer import GET, POST, TOKEN, HttpPeer, answer_to
 from tests.doors.methods import FakeMethods
 from wire.units import Seconds
 
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-async def settle(until: Callable[[], bool]) -> None:
-    """Let the server's tasks go on until something holds, within reason."""
-    with trio.fail_after(20):
-        while not until():
-            await wait_all_tasks_blocked(0.005)
 
 
 MALFORMED = [

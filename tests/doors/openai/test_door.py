@@ -2,19 +2,17 @@
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
 
 from doors.http import routes as served
 from doors.http.settings import HttpSettings
 from doors.openai import completion, routes
 from doors.openai.session_ref import response_id
-from tests.doors.http.conftest import SMALL, Door, Open
+from tests.doors.http.conftest import SMALL, Door, Open, settle
 from tests.doors.http.peer import HttpPeer
 from tests.gateway.workers import GatewayLauncher
 from tests.gateway.world import WholeStore, World, open_world
@@ -31,13 +29,6 @@ def open_v1(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> Open:
 
 def body(text: str, **more: Any) -> dict[str, Any]:
     return {"model": "main", "messages": [{"role": "user", "content": text}], "user": "alice", **more}
-
-
-async def settle(condition: Callable[[], Any]) -> None:
-    """Let everything go on until the condition holds."""
-    with trio.fail_after(20):
-        while not condition():
-            await wait_all_tasks_blocked(0.01)
 
 
 async def until(peer: HttpPeer, end: bytes) -> bytes:

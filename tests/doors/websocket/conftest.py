@@ -4,15 +4,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-import trio
-from trio.testing import wait_all_tasks_blocked
 
 from doors.http import routes as served
 from doors.http.settings import HttpToken
 from doors.websocket import connection
 from doors.websocket.frames import SocketLimits
 from doors.websocket.hub import EventHub
-from tests.doors.http.conftest import Connect, Door, Open, connect, methods, open_door, world
+from tests.doors.http.conftest import Connect, Door, Open, connect, methods, open_door, settle, world
 from tests.doors.websocket.peer import SocketPeer
 from tests.gateway.world import World
 from wire.units import ByteCount
@@ -81,10 +79,3 @@ def hub_of(door: Door) -> EventHub:
 def follows(world: World) -> bool:
     """Whether the door follows the gateway's events."""
     return bool(world.methods._subscriptions._open)
-
-
-async def settle(until: Callable[[], bool]) -> None:
-    """Let the server's tasks go on until something holds, within reason."""
-    with trio.fail_after(20):
-        while not until():
-            await wait_all_tasks_blocked(0.005)
