@@ -195,6 +195,14 @@ def _replace_lone_surrogates(line: bytes) -> bytes:
     return _ESCAPE.sub(lambda found: rb"\ufffd" if found["lone"] else found[0], line)
 
 
+_LINE_SEPARATORS = re.compile(rb"\xe2\x80[\xa8\xa9]|\xc2\x85")
+
+
+def escape_line_separators(data: bytes) -> bytes:
+    """JSON in which what ends a line to some readers is escaped: Node's ``readline`` and Python's ``splitlines`` among them."""
+    return _LINE_SEPARATORS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)
+
+
 def _check_utf8(data: bytes) -> None:
     # in steps: the text of a whole 16 MiB line can take four times its bytes
     view, start = memoryview(data), 0

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from errors import PoolError, UsageError
-from wire.framing import DECODE_ERRORS
+from wire.framing import DECODE_ERRORS, escape_line_separators
 from wire.messages import EMPTY, ErrorBody
 
 RequestId = Annotated[str, msgspec.Meta(max_length=128)] | Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
@@ -52,10 +52,6 @@ class InvalidFrame(UsageError):
     def __init__(self, message: str, request_id: str | int | None = None) -> None:
         super().__init__(message)
         self.request_id = request_id
-
-
-_LINE_SEPARATORS = re.compile(rb"\xe2\x80[\xa8\xa9]|\xc2\x85")
-"""What is not ASCII and ends a line to some readers, Node's ``readline`` and Python's ``splitlines`` among them."""
 
 
 _requests = msgspec.json.Decoder(ControlRequest)
@@ -114,9 +110,5 @@ def _as_line(message: Any) -> bytes:
     if b"\n" in encoded or b"\r" in encoded:
         encoded = encoded.translate(None, b"\r\n")  # JSON has them between tokens alone
     if not encoded.isascii():
-        encoded = _LINE_SEPARATORS.sub(_escape, encoded)
+        encoded = escape_line_separators(encoded)
     return encoded + b"\n"
-
-
-def _escape(found: re.Match[bytes]) -> bytes:
-    return b"\\u%04x" % ord(found[0].decode())

@@ -29,25 +29,16 @@ KEEPALIVE_SECONDS = 15.0
 
 
 class HttpCaller:
-    """Implements ``gateway.caller.Caller`` for one request.
+    """Implements ``gateway.caller.Caller`` for one request; refuses methods that outlive their answer.
 
     ``take`` gets every push and waits while the peer is behind; None: pushes are dropped.
-    ``nursery`` runs what outlives the method's answer, a subscription say; None: such methods are refused.
     """
 
-    def __init__(
-        self,
-        identity: TokenIdentity,
-        request_id: str,
-        *,
-        take: PushHandler | None = None,
-        nursery: trio.Nursery | None = None,
-    ) -> None:
+    def __init__(self, identity: TokenIdentity, request_id: str, *, take: PushHandler | None = None) -> None:
         self.request_id = request_id
         self.principal = identity.principal
         self.name = identity.name
         self._on_push = take
-        self._nursery = nursery
 
     async def push(self, event: str, data: Any) -> None:
         """Implements ``Caller.push``."""
@@ -60,11 +51,9 @@ class HttpCaller:
         else:
             await self._on_push(event, data)
 
-    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:  # noqa: ARG002  # as callers are asked
         """Implements ``Caller.start``."""
-        if self._nursery is None:
-            raise UsageError("this method needs a connection that stays; over HTTP follow GET /events instead")
-        self._nursery.start_soon(task)
+        raise UsageError("this method needs a connection that stays; over HTTP follow GET /events instead")
 
 
 class SubscriptionEnded(msgspec.Struct):
@@ -185,12 +174,8 @@ _INTERNAL_IDENTITY = TokenIdentity("http", Scope.READ, approvals=False)
 _logger = logging.getLogger("pool.http")
 
 
-class BackgroundTask(Protocol):
-    """A task of a door's own."""
-
-    async def __call__(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Say ``task_status.started()``, then go on until cancelled. It must not raise."""
-        ...
+BackgroundTask = Callable[..., Awaitable[None]]
+"""A task of a door's own: takes ``task_status``, calls its ``started``, goes on until cancelled. It must not raise."""
 
 
 class HttpServices:

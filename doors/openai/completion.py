@@ -6,7 +6,7 @@ text, or after some silence: errors before have a status of their own, later one
 """
 
 import uuid
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import trio
@@ -38,23 +38,17 @@ from wire.sse import STREAM_HEADERS
 _MAX_ATTEMPTS = 2000
 
 
-class _Attempt(NamedTuple):
-    """A run that no client has an answer of, and the run whose response it was to continue."""
-
-    run: str
-    continues: str
-
-
 class UnansweredRuns:
     """The latest attempt of each session, for the 2,000 sessions noted last."""
 
     def __init__(self) -> None:
-        self._attempts: dict[str, _Attempt] = {}
+        self._attempts: dict[str, tuple[str, str]] = {}
+        """By session: a run that no client has an answer of, and the run whose response it was to continue."""
 
     def record(self, session: str, run: str, continues: str) -> None:
         """The ``run`` was to continue the response of ``continues``, and its client has no answer."""
         self._attempts.pop(session, None)
-        self._attempts[session] = _Attempt(run, continues)
+        self._attempts[session] = (run, continues)
         if len(self._attempts) > _MAX_ATTEMPTS:
             del self._attempts[next(iter(self._attempts))]
 

@@ -10,14 +10,13 @@ from doors.openai.session_ref import SessionRef
 from errors import PoolError
 from gateway.runs.run import DoneReason, RunOutcome
 from wire.events import ANSWER_TEXT_EVENTS
+from wire.framing import escape_line_separators
 from wire.messages import TokenUsage
 from wire.run_text import PARAGRAPH_EVENTS, TextAssembler, joined_text
 
 DONE = b"data: [DONE]\n\n"
 KEEPALIVE_COMMENT = b": waiting\n\n"
 _FINISH_REASONS = {DoneReason.TOOL_CALLS: "tool_calls", DoneReason.LENGTH: "length"}
-_LINE_SEPARATORS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
-"""What some clients take for the end of a line."""
 _encode = msgspec.json.Encoder().encode
 
 Json = dict[str, Any]
@@ -77,13 +76,6 @@ class Chunks:
 def sse_message(data: bytes) -> bytes:
     """JSON as a message of the stream."""
     return b"data: %b\n\n" % escape_line_separators(data)
-
-
-def escape_line_separators(data: bytes) -> bytes:
-    """JSON with the characters escaped that a client may take for the end of a line."""
-    for raw, escaped in _LINE_SEPARATORS:
-        data = data.replace(raw, escaped)
-    return data
 
 
 def client_calls(calls: Sequence[Json], place: SessionRef) -> list[Json]:

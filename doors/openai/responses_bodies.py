@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doors.openai.completion_bodies import client_calls, escape_line_separators
+from doors.openai.completion_bodies import client_calls
 from doors.openai.errors import error_fields
 from doors.openai.responses_requests import ResponseRequest
 from doors.openai.session_ref import SessionRef, response_id
 from errors import PoolError
 from gateway.runs.run import DoneReason, RunOutcome
+from wire.framing import escape_line_separators
 from wire.messages import TokenUsage
 
 Json = dict[str, Any]
@@ -56,9 +57,9 @@ def response_head(
 
 
 def response_body(
-    head: ResponseHead, outcome: RunOutcome | None, *, text: str = "", error: PoolError | None = None
+    head: ResponseHead, outcome: RunOutcome | None, *, text: str | None = None, error: PoolError | None = None
 ) -> Json:
-    """The response now; without outcome and error it is in progress. ``text``: the answer."""
+    """The response now; without outcome and error it is in progress. ``text``: what was sent where it was streamed."""
     ended: Json = {"status": "in_progress", "output": [], "usage": None, "error": None, "incomplete_details": None}
     if error is not None:
         facts = error_fields(error)
@@ -68,6 +69,7 @@ def response_body(
         ended |= {"status": "incomplete" if cut else "completed", "usage": _usage(outcome.usage)}
         ended["incomplete_details"] = {"reason": "max_output_tokens"} if cut else None
         calls = call_items(head, outcome)
+        text = outcome.text if text is None else text
         ended["output"] = [*([message_item(head, text)] if text or not calls else []), *calls]
     return {**head.fields, **ended}
 

@@ -7,7 +7,8 @@ the pool keeps the run's outcome.
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -96,15 +97,10 @@ class _OpenAIRoutes:
         asked = chat_input(chat)
         await self._check(request, asked, "response_format")
         place = find_session_ref(request.headers, chat.user, answered_call_ids(asked), identity_of(request).principal)
-        run = self._completion_run(request, asked, place)
-        headers, created = _headers(place, chat.ignored), int(time.time())
-        if chat.stream:
-            chunks = Chunks(place, model=chat.model, created=created, includes_usage=chat.includes_usage)
-            return AnswerStreamResponse(run, chunks, headers)
-        outcome = await run.answer(request.receive)
-        answer = json_response(outcome and completion_body(outcome, place, model=chat.model, created=created))
-        answer.headers.update(headers)
-        return answer
+        created = int(time.time())
+        chunks = Chunks(place, model=chat.model, created=created, includes_usage=chat.includes_usage)
+        whole = partial(completion_body, place=place, model=chat.model, created=created)
+        return await self._answer(request, asked, place, chat.ignored, chunks if chat.stream else whole)
 
     async def respond(self, request: Request) -> Any:
         body = read_response(await self._read_body(request))
@@ -118,13 +114,33 @@ class _OpenAIRoutes:
             previous=body.previous_response_id,
             is_kept=body.store is not False,
         )
-        run = self._completion_run(request, asked, place)
-        headers = _headers(place, body.ignored)
         head = response_head(place, model=body.model, created=int(time.time()), request=body)
-        if body.stream:
-            return AnswerStreamResponse(run, ResponseEvents(head), headers)
+        whole = partial(response_body, head)
+        return await self._answer(request, asked, place, body.ignored, ResponseEvents(head) if body.stream else whole)
+
+    async def _answer(
+        self,
+        request: Request,
+        asked: ModelInput,
+        place: SessionRef,
+        ignored: Sequence[str],
+        shape: Chunks | ResponseEvents | Callable[[RunOutcome], dict[str, Any]],
+    ) -> Any:
+        """The answer in its ``shape``, with its run id and the ignored parameters as headers."""
+        run = CompletionRun(
+            self._services,
+            self.ephemeral_sessions,
+            self._schemas,
+            self._unanswered,
+            request=asked,
+            session_ref=place,
+            identity=identity_of(request),
+        )
+        headers = {"x-request-id": place.run, **({"x-pool-ignored": ", ".join(ignored)} if ignored else {})}
+        if isinstance(shape, Chunks | ResponseEvents):
+            return AnswerStreamResponse(run, shape, headers)
         outcome = await run.answer(request.receive)
-        answer = json_response(outcome and response_body(head, outcome, text=outcome.text))
+        answer = json_response(outcome and shape(outcome))
         answer.headers.update(headers)
         return answer
 
@@ -143,17 +159,6 @@ class _OpenAIRoutes:
         if asked.answer.json is not None and asked.answer.json.schema:
             await self._schemas.check(asked.answer.json.schema, param)
 
-    def _completion_run(self, request: Request, asked: ModelInput, place: SessionRef) -> CompletionRun:
-        return CompletionRun(
-            self._services,
-            self.ephemeral_sessions,
-            self._schemas,
-            self._unanswered,
-            request=asked,
-            session_ref=place,
-            identity=identity_of(request),
-        )
-
     # --- earlier responses ------------------------------------------------------------------------------------------
 
     async def retrieve(self, request: Request) -> Response:
@@ -171,7 +176,7 @@ class _OpenAIRoutes:
         if found.error is not None:
             error = error_from_wire(found.error.code, found.error.message, msgspec.to_builtins(found.error.data))
             return json_response(response_body(head, None, error=error))
-        return json_response(response_body(head, found, text=found.text))
+        return json_response(response_body(head, found))
 
     async def delete(self, request: Request) -> Response:
         """Delete the whole conversation, which must be one of this door's own."""
@@ -211,11 +216,6 @@ class _OpenAIRoutes:
 
     async def _call(self, request: Request, method: str, params: dict[str, Any]) -> Any:
         return await self._services.call(method, params, HttpCaller(identity_of(request), uuid.uuid4().hex))
-
-
-def _headers(place: SessionRef, ignored: Sequence[str]) -> dict[str, str]:
-    """The headers of an answer: its run id, and the ignored parameters."""
-    return {"x-request-id": place.run, **({"x-pool-ignored": ", ".join(ignored)} if ignored else {})}
 
 
 def _requested_run(request: Request) -> SessionRun:

@@ -99,7 +99,7 @@ class SocketConnection:
     # --- frames in ----------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        await self._perform(self._machine.begin(_now_ms()))
+        await self._perform(self._machine.begin(int(time.time() * 1000)))
         message = None
         with trio.move_on_after(self._limits.connect_timeout):
             message = await self._socket.receive()
@@ -226,10 +226,6 @@ class SocketConnection:
         self._services.stats.events_dropped += offer.lost
         if offer.is_full:
             self._close_slow()
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def routes(services: HttpServices) -> Sequence[RouteSpec]:
