@@ -93,7 +93,9 @@ class _ErrorEventData(msgspec.Struct):
     phase: str | None = None
 
 
-class _DoneEventData(msgspec.Struct):
+class _SaidEventData(msgspec.Struct):
+    """Of ``run:accepted`` and of ``done``."""
+
     reason: str = "completed"
     text: str = ""
     truncated: bool = False
@@ -169,7 +171,7 @@ def _error(moment: EventContext, _kind: str, data: msgspec.Raw, _said: str | Non
 
 
 def _done(moment: EventContext, _kind: str, data: msgspec.Raw, said: str | None) -> Iterable[OutboundEvent]:
-    event = msgspec.json.decode(data, type=_DoneEventData)
+    event = msgspec.json.decode(data, type=_SaidEventData)
     ended: dict[str, Any] = {"endedAt": milliseconds(moment.ts), "stopReason": event.reason}
     if event.error is None:
         ended = {"phase": "end", **ended}
@@ -185,7 +187,7 @@ def _done(moment: EventContext, _kind: str, data: msgspec.Raw, said: str | None)
     return [_agent_event(moment, "lifecycle", ended), OutboundEvent("chat", payload)]
 
 
-def _final(moment: EventContext, event: _DoneEventData) -> dict[str, Any]:
+def _final(moment: EventContext, event: _SaidEventData) -> dict[str, Any]:
     """A run that chose to say nothing has no message."""
     chat: dict[str, Any] = {"state": "final"}
     if not event.silent:
@@ -253,8 +255,8 @@ def _chat_head(moment: EventContext) -> dict[str, Any]:
     return {"runId": moment.run_id, "sessionKey": moment.session, "seq": moment.seq}
 
 
-def _message(moment: EventContext, text: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": [{"type": "text", "text": text}], "timestamp": milliseconds(moment.ts)}
+def _message(moment: EventContext, text: str, role: str = "assistant") -> dict[str, Any]:
+    return {"role": role, "content": [{"type": "text", "text": text}], "timestamp": milliseconds(moment.ts)}
 
 
 SESSION_CHANGE_REASONS = {
@@ -266,15 +268,6 @@ MESSAGE_EVENTS = frozenset({"run:accepted", "done"})
 
 class _StateEventData(msgspec.Struct):
     to: str | None = None
-
-
-class _MessageEventData(msgspec.Struct):
-    """Of ``run:accepted`` and of ``done``."""
-
-    text: str = ""
-    truncated: bool = False
-    silent: bool = False
-    error: Any = None
 
 
 def session_changed(moment: EventContext, kind: str, data: msgspec.Raw) -> OutboundEvent:
@@ -291,7 +284,7 @@ def session_changed(moment: EventContext, kind: str, data: msgspec.Raw) -> Outbo
 
 def session_message(moment: EventContext, kind: str, data: msgspec.Raw) -> Iterable[OutboundEvent]:
     """The event ``session.message``; none for a run without text."""
-    said = msgspec.json.decode(data, type=_MessageEventData)
+    said = msgspec.json.decode(data, type=_SaidEventData)
     if not said.text or said.silent or said.error is not None:
         return
     role = "user" if kind == "run:accepted" else "assistant"
@@ -300,11 +293,6 @@ def session_message(moment: EventContext, kind: str, data: msgspec.Raw) -> Itera
         "runId": moment.run_id,
         "messageId": f"{moment.run_id}:{role}",
         "messageSeq": moment.seq,
-        "message": {
-            "role": role,
-            "content": [{"type": "text", "text": said.text}],
-            "timestamp": milliseconds(moment.ts),
-            **omit_none(truncated=said.truncated or None),
-        },
+        "message": {**_message(moment, said.text, role), **omit_none(truncated=said.truncated or None)},
     }
     yield OutboundEvent("session.message", _encode(facts), audience=Audience.MESSAGES, session=moment.session)
