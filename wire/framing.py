@@ -199,7 +199,7 @@ _LINE_SEPARATORS = re.compile(rb"\xe2\x80[\xa8\xa9]|\xc2\x85")
 
 
 def escape_line_separators(data: bytes) -> bytes:
-    """JSON with the characters escaped that end a line to some readers, as Node's ``readline`` or ``str.splitlines``."""
+    """JSON with the characters escaped that end a line to some readers: Node's ``readline``, ``str.splitlines``."""
     return _LINE_SEPARATORS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)
 
 

@@ -15,6 +15,9 @@ from tests.doors.dashboard.site import Site, Visit, running_site
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
+TRY_NOW = "dispatchEvent(new Event('online'))"
+"""Ends the back-off of the stream, which by now is some seconds long."""
+
 
 def test_what_happens_while_the_network_is_gone_is_shown_when_it_is_back(
     site: Site, model: HaltingModel, visit: Visit, page: Page
@@ -57,6 +60,7 @@ def test_a_page_outlives_its_supervisor_and_goes_on_with_the_next_one_until_its_
             os.kill(first.pid, signal.SIGKILL)
             expect(page.locator("#link-text")).to_contain_text("Reconnecting in")
         with running_site(Path(one), first.port) as second:
+            page.evaluate(TRY_NOW)
             expect(page.locator("#link-text")).to_have_text("Live", timeout=20_000)
             expect(page.locator("#history .trouble")).to_contain_text("The turn ended: the supervisor ended")
             expect(page.locator("#conversation-state")).to_have_text("failed")
@@ -67,6 +71,7 @@ def test_a_page_outlives_its_supervisor_and_goes_on_with_the_next_one_until_its_
             expect(page.locator("#f-events .sub")).to_have_text(re.compile(r"^\d+ since the start$"))
             assert second.pid != first.pid
         with running_site(Path(other), first.port) as third:  # with other data, whose events begin at one again
+            page.evaluate(TRY_NOW)
             expect(page.locator("#link-text")).to_have_text("Live", timeout=20_000)
             third.say("anew", "ECHO:counted from one")
             expect(page.locator("#sessions .session", has_text="anew")).to_contain_text("counted from one")
