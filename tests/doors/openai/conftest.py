@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from openai import OpenAI
+from pydantic import BaseModel
 
 from doors.openai.session_ref import OWN_SESSION, is_stored
 from fixtures.fake_openai import FakeOpenAI, serving
@@ -19,6 +20,13 @@ __all__ = ["Ask", "Pool", "connect", "open_door", "running_pool", "text_of", "wa
 TOKEN = "a-token-of-the-tests-0123456789"
 READER = "a-token-that-may-look-0123456789"
 BONN = '{"city":"Bonn","people":337000}'
+CALL = 'TOOL:weather {"city": "Bonn"} TELL'
+SKY: dict[str, Any] = {
+    "name": "weather",
+    "description": "Look at the sky.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+"""A function of the client, whose call is ``CALL``."""
 SETTINGS = f"""
 pool = {{ min = 0, max = 2 }}
 gateway.queue = {{ cap = 1, overflow = "new" }}
@@ -38,6 +46,11 @@ env = {{ OPENAI_BASE_URL = "URL_OF_THE_FAKE", OPENAI_API_KEY = "sk-of-the-fake-s
 dialect = "pi"
 command = ["/nowhere/pi"]
 """
+
+
+class City(BaseModel):
+    city: str
+    people: int
 
 
 class Pool:

@@ -1,6 +1,5 @@
 """The official client against a real pool, chat completions: it need not know that there is one."""
 
-import base64
 from typing import Any
 
 import openai
@@ -10,8 +9,6 @@ from openai import OpenAI
 from tests.doors.openai.conftest import READER, Ask, Pool, text_of, wait_until_forgotten
 
 pytestmark = pytest.mark.process
-
-PIXEL = f"data:image/png;base64,{base64.b64encode(bytes(28)).decode()}"
 
 
 def test_agents_are_the_models_and_there_is_nothing_else(client: OpenAI, ask: Ask) -> None:
@@ -106,17 +103,6 @@ def test_the_same_request_under_the_same_key_is_one_run(ask: Ask, session: str, 
     assert text_of(first) == text_of(again) == text_of(ask(said, stream=True, **options))
     with pytest.raises(openai.ConflictError, match="stands for"):
         ask("something else", **options)
-
-
-def test_images_are_data_urls_and_none_is_fetched(ask: Ask) -> None:
-    def look(url: str) -> list[dict[str, Any]]:
-        content = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": url}}]
-        return [{"role": "user", "content": content}]
-
-    assert 'You said: "look" with 1 image(s)' in text_of(ask(look(PIXEL)))
-    with pytest.raises(openai.BadRequestError, match="data URLs") as raised:
-        ask(look("http://127.0.0.1:9/x.png"))
-    assert raised.value.param == "messages[0].content[1]"
 
 
 def test_a_bad_key_is_refused_and_one_that_may_only_read_asks_nothing(pool: Pool) -> None:

@@ -7,19 +7,13 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
-from pydantic import BaseModel
 
 from doors.openai.answer_checks import SchemaChecker
 from errors import UsageError
 from fixtures.fake_openai import FakeOpenAI
-from tests.doors.openai.conftest import BONN, Ask, Pool, text_of, wait_until_forgotten
+from tests.doors.openai.conftest import BONN, CALL, SKY, Ask, City, Pool, text_of, wait_until_forgotten
 
 pytestmark = pytest.mark.process
-
-
-class City(BaseModel):
-    city: str
-    people: int
 
 
 OBJECT: dict[str, Any] = {"type": "json_object"}
@@ -136,17 +130,9 @@ def test_a_schema_that_takes_for_ever_costs_one_process_its_life_and_nothing_els
     assert text_of(ask("ECHO:{}", response_format=OBJECT)) == "{}"
 
 
-WEATHER: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "description": "Look at the sky.",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
+WEATHER: dict[str, Any] = {"type": "function", "function": SKY}
 SCAN: dict[str, Any] = {"type": "function", "function": {"name": "scan"}}
 NAMED: dict[str, Any] = {"type": "function", "function": {"name": "weather"}}
-CALL = 'TOOL:weather {"city": "Bonn"} TELL'
 CALL_TWICE = 'TOOL:weather {"city": "Bonn"} TOOL:weather {"city": "Rom"} TELL'
 
 

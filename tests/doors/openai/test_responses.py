@@ -8,28 +8,15 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
-from pydantic import BaseModel
 
 from doors.openai.session_ref import read_response_id, response_id
 from fixtures.fake_openai import FakeOpenAI
-from tests.doors.openai.conftest import BONN, READER, Ask, Pool, wait_until_forgotten
+from tests.doors.openai.conftest import BONN, CALL, READER, SKY, Ask, City, Pool, wait_until_forgotten
 
 pytestmark = pytest.mark.process
 
-WEATHER: dict[str, Any] = {
-    "type": "function",
-    "name": "weather",
-    "description": "Look at the sky.",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    "strict": True,
-}
-CALL = 'TOOL:weather {"city": "Bonn"} TELL'
+WEATHER: dict[str, Any] = {"type": "function", **SKY, "strict": True}
 PIXEL = f"data:image/png;base64,{base64.b64encode(b'pixel').decode()}"
-
-
-class City(BaseModel):
-    city: str
-    people: int
 
 
 def result_of(call: Any, content: Any) -> dict[str, Any]:
@@ -179,9 +166,8 @@ def test_a_previous_response_that_is_not_there_is_refused_and_nothing_begins_emp
         respond("and on", previous_response_id=answer.id)
 
 
-@pytest.mark.parametrize("named", [False, True])
-def test_the_same_request_under_the_same_key_is_one_run(respond: Ask, session: str, *, named: bool) -> None:
-    options: Any = {"extra_headers": {"Idempotency-Key": uuid.uuid4().hex}, **({"user": session} if named else {})}
+def test_the_same_request_under_the_same_key_is_one_run(respond: Ask) -> None:
+    options: Any = {"extra_headers": {"Idempotency-Key": uuid.uuid4().hex}}
     first, again = respond("RECALL", **options), respond("RECALL", **options)
     assert (first.id, first.output_text) == (again.id, again.output_text)
     with pytest.raises(openai.ConflictError):
@@ -263,15 +249,3 @@ def test_what_cannot_be_done_is_refused_with_its_place(respond: Ask, wrong: dict
     with pytest.raises(kind) as raised:
         respond("hello", **wrong)
     assert raised.value.param == param
-
-
-def test_what_has_no_effect_is_told_and_not_refused(client: OpenAI) -> None:
-    raw = client.responses.with_raw_response.create(
-        model="main",
-        input="x",
-        store=False,
-        temperature=0.1,
-        max_output_tokens=5,
-        include=["reasoning.encrypted_content"],
-    )
-    assert raw.headers["x-pool-ignored"] == "include, max_output_tokens, temperature"

@@ -125,22 +125,6 @@ async def test_more_requests_a_second_than_a_token_may_make_are_refused(
     assert 0 < answer["error"]["retryAfterMs"] <= 1000
 
 
-async def test_a_message_that_is_too_large_or_too_many_that_are_no_request_end_the_connection(
-    door: Door, join: Join
-) -> None:
-    large, wrong = await join(), await join()
-    _, last = await large.run("agent", message="say " + "x" * 90_000, sessionKey="alice")
-    assert len(last["result"]["payloads"][0]["text"]) == 90_000, "a large one is taken once a token was shown"
-    large.kept.clear()
-    await large.ask("chat.send", sessionKey="alice", message="x" * 110_000)
-    assert [frame for frame in await large.rest() if frame["type"] == "res"] == []
-    for _ in range(4):
-        await wrong.say({"type": "req", "id": "w"})
-    assert [frame["id"] for frame in await wrong.rest() if frame["type"] == "res"] == ["w"] * 4
-    assert [peer.closed and peer.closed[0] for peer in (large, wrong)] == [1009, 1008]
-    await settle(lambda: door.figures.sockets == 0)
-
-
 async def test_all_large_requests_together_are_bounded_and_those_that_run_stay_counted(
     open_ws: Open, join: Join, world: World
 ) -> None:
