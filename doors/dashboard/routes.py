@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -49,8 +50,6 @@ def load_assets(folder: Traversable | None = None) -> Mapping[str, Asset]:
     return MappingProxyType(assets)
 
 
-PAGE = "index.html"
-
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -68,19 +67,12 @@ _HEADERS = {
 
 def routes(_services: HttpServices) -> Sequence[RouteSpec]:
     """The page and its files. They hold nothing secret: the page asks for a token."""
-    assets = load_assets()
-
-    async def page(request: Request) -> Response:
-        return _answer(request, assets, PAGE)
-
-    async def asset(request: Request) -> Response:
-        return _answer(request, assets, str(request.path_params["name"]))
-
-    return [RouteSpec("/", page, None), RouteSpec("/assets/{name}", asset, None)]
+    endpoint = partial(_answer, load_assets())
+    return [RouteSpec("/", endpoint, None), RouteSpec("/assets/{name}", endpoint, None)]
 
 
-def _answer(request: Request, assets: Mapping[str, Asset], name: str) -> Response:
-    found = assets.get(name)
+async def _answer(assets: Mapping[str, Asset], request: Request) -> Response:
+    found = assets.get(request.path_params.get("name", "index.html"))
     if found is None:
         raise HttpError(HTTPStatus.NOT_FOUND, "the dashboard has no such file")
     headers = {**_HEADERS, "etag": found.etag}

@@ -6,6 +6,7 @@ last one is ``result``, or ``error`` with the body of an error. Bodies are bound
 
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -65,14 +66,10 @@ _CONNECTION_ONLY_METHODS = frozenset({"subscribe", "unsubscribe", "acquire", "re
 
 def routes(services: HttpServices) -> Sequence[RouteSpec]:
     """The one opening."""
-
-    async def call(request: Request) -> Any:
-        return await _call(request, services)
-
-    return [RouteSpec("/api/{method}", call, Scope.READ, ("POST",))]
+    return [RouteSpec("/api/{method}", partial(_call, services), Scope.READ, ("POST",))]
 
 
-async def _call(request: Request, services: HttpServices) -> Any:
+async def _call(services: HttpServices, request: Request) -> Any:
     identity = identity_of(request)
     method = str(request.path_params["method"])
     if method in _CONNECTION_ONLY_METHODS:

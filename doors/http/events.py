@@ -8,6 +8,7 @@ that was too slow. Both have an id to resume from.
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import trio
@@ -37,16 +38,15 @@ _SEQ = re.compile(r"\d{1,15}", re.ASCII)
 
 def routes(services: HttpServices) -> Sequence[RouteSpec]:
     """The one route."""
+    return [RouteSpec("/events", partial(_follow, services), tokens.Scope.READ)]
 
-    async def events(request: Request) -> Any:
-        wish = parse_query(request)
-        if request.method == "HEAD":
-            return Response(media_type=STREAM_TYPE)
-        return EventStreamResponse(
-            services, identity_of(request), wish, is_batched=request.query_params.get("batch") == "true"
-        )
 
-    return [RouteSpec("/events", events, tokens.Scope.READ)]
+async def _follow(services: HttpServices, request: Request) -> Any:
+    wish = parse_query(request)
+    if request.method == "HEAD":
+        return Response(media_type=STREAM_TYPE)
+    is_batched = request.query_params.get("batch") == "true"
+    return EventStreamResponse(services, identity_of(request), wish, is_batched=is_batched)
 
 
 def parse_query(request: Request) -> dict[str, Any]:

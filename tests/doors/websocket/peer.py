@@ -1,7 +1,7 @@
 """The other end of a WebSocket in tests: frames of JSON, said and heard exactly as the test wants."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import trio
@@ -28,12 +28,14 @@ class SocketPeer:
         self.closed: tuple[int, str] | None = None
         """Code and reason, once the server has closed."""
 
-    async def open(self, path: str = "/ws", **headers: str) -> Any:
+    async def open(
+        self, path: str = "/ws", *, extensions: Sequence[Any] = (), is_challenged: bool = True, **headers: str
+    ) -> Any:
         """Make the handshake; what it is answered. Where it is accepted the challenge is read, too."""
         fields = [(name.encode(), value.encode()) for name, value in headers.items()]
-        await self.send(Request(self._http.host, path, extra_headers=fields))
+        await self.send(Request(self._http.host, path, extensions=list(extensions), extra_headers=fields))
         answer = await self._event()
-        if isinstance(answer, AcceptConnection):
+        if is_challenged and isinstance(answer, AcceptConnection):
             challenge = await self.frame()
             assert challenge is not None
             assert challenge["event"] == "connect.challenge"
