@@ -13,9 +13,9 @@ from errors import UsageError
 from wire.framing import DECODE_ERRORS
 from wire.messages import AnswerOptions, ImageContent
 
-_MOST_MESSAGES = 10_000
+MOST_MESSAGES = 10_000
 _MOST_PARTS = 1000
-_MOST_TOOLS = 128
+MOST_TOOLS = 128
 _MAX_IGNORED_SHOWN = 20
 
 _ERROR_PATH = re.compile(r" - at `\$\.?([^`]*)`\Z")
@@ -37,6 +37,9 @@ class ContentPart(msgspec.Struct, frozen=True):
     image_url: ImageUrl | str | None = None
 
 
+Content = str | Annotated[list[ContentPart], msgspec.Meta(max_length=_MOST_PARTS)]
+
+
 class Function(msgspec.Struct, frozen=True):
     """Which function a model has called; ``arguments`` are JSON as text."""
 
@@ -55,7 +58,7 @@ class ChatMessage(msgspec.Struct, frozen=True):
     """One message of the conversation as the client has it."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Annotated[list[ContentPart], msgspec.Meta(max_length=_MOST_PARTS)] | None = None
+    content: Content | None = None
     tool_calls: Annotated[list[ToolCall], msgspec.Meta(max_length=_MOST_PARTS)] | None = None
     tool_call_id: str = ""
 
@@ -77,10 +80,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The body of ``POST /v1/chat/completions``, as far as it is understood; what is left is in ``ignored``."""
 
     model: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
-    messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1, max_length=_MOST_MESSAGES)]
+    messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    tools: Annotated[list[ChatTool], msgspec.Meta(max_length=_MOST_TOOLS)] | None = None
+    tools: Annotated[list[ChatTool], msgspec.Meta(max_length=MOST_TOOLS)] | None = None
     tool_choice: Any = None
     user: str | None = None
     n: int | None = None

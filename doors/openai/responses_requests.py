@@ -7,8 +7,10 @@ import msgspec
 
 from doors.openai.options import FunctionTool, apply_tool_choice, parse_response_format
 from doors.openai.requests import (
+    MOST_MESSAGES,
+    MOST_TOOLS,
     ChatMessage,
-    ContentPart,
+    Content,
     Function,
     LocatedMessage,
     ModelInput,
@@ -19,10 +21,7 @@ from doors.openai.requests import (
 from errors import UsageError
 from wire.messages import AnswerOptions
 
-_MOST_PARTS = 1000
 _KINDS = {"input_text": "text", "output_text": "text", "input_image": "image_url"}
-
-Content = str | Annotated[list[ContentPart], msgspec.Meta(max_length=_MOST_PARTS)]
 
 
 class InputItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +75,6 @@ def _to_chat_content(content: Content) -> Content:
     return [msgspec.structs.replace(part, type=_KINDS.get(part.type, part.type)) for part in content]
 
 
-_MOST_ITEMS = 10_000
-_MOST_TOOLS = 128
 _MAX_METADATA = 16
 
 
@@ -100,12 +97,12 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The body of ``POST /v1/responses``, as far as it is understood; what is left is in ``ignored``."""
 
     model: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
-    input: str | Annotated[list[InputItem], msgspec.Meta(min_length=1, max_length=_MOST_ITEMS)]
+    input: str | Annotated[list[InputItem], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
     stream: bool | None = None
-    tools: Annotated[list[ResponseTool], msgspec.Meta(max_length=_MOST_TOOLS)] | None = None
+    tools: Annotated[list[ResponseTool], msgspec.Meta(max_length=MOST_TOOLS)] | None = None
     tool_choice: Any = None
     text: TextOptions | None = None
     user: str | None = None

@@ -41,15 +41,6 @@ def test_an_answer_is_shown_as_it_comes_and_stays_when_it_is_whole(
     expect(page.locator("#history [data-pending]")).to_have_count(0)
 
 
-def test_an_answer_that_another_front_end_asked_for_is_shown_too(site: Site, visit: Visit, page: Page) -> None:
-    site.say("shared", "ECHO:from before")
-    visit.open_session("shared")
-    expect(page.locator(ANSWER)).to_have_text(["from before"])
-    site.say("shared", "ECHO:from elsewhere")
-    expect(page.locator(ANSWER)).to_have_text(["from before", "from elsewhere"])
-    expect(page.locator("#history .said.user .text")).to_have_text(["ECHO:from before", "ECHO:from elsewhere"])
-
-
 def test_a_long_answer_is_shown_to_its_end_on_demand(site: Site, visit: Visit, page: Page) -> None:
     site.say("lengthy-answer", "PIECES=4000")
     visit.open_session("lengthy-answer")
