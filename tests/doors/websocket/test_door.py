@@ -46,14 +46,14 @@ async def test_two_connections_have_nonces_and_names_of_their_own_and_one_of_ano
 
 
 @pytest.mark.parametrize(("first", "code"), [("garbage", 1008), (b"binary", 1003), ("x" * 66_000, 1009)])
-async def test_who_begins_with_anything_else_is_told_nothing_and_the_connection_closed(
-    door: Door, connect: Connect, first: str | bytes, code: int
+async def test_a_wrong_first_frame_has_no_answer_and_ends_the_connection_also_of_a_peer_that_does_not_close_in_turn(
+    door: Door, connect: Connect, monkeypatch: pytest.MonkeyPatch, first: str | bytes, code: int
 ) -> None:
+    monkeypatch.setattr("doors.websocket.connection._CLOSE_GRACE_SECONDS", 0.01)
     peer = SocketPeer(await connect(door, None))
     await peer.open()
     await peer.say(first)
     assert (await peer.rest(), peer.closed and peer.closed[0]) == ([], code)
-    await peer.leave()
     await settle(lambda: door.figures.sockets == 0)
 
 
