@@ -1,7 +1,6 @@
 """A supervisor that another program runs: it is driven and observed, but neither started nor ended."""
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import trio
 from doors.control.client_socket import connect
 from errors import RequestTimeout, UsageError
 from stress.connection import ReconnectingClient
-from stress.facts import Fact, SupervisorStarted
+from stress.facts import Journal, SupervisorStarted
 from stress.faults.base import FaultTarget
 from stress.sampler import ProcessTree
 
@@ -43,18 +42,13 @@ class _AttachedStatus(msgspec.Struct):
     supervisor: _AttachedSupervisor
 
 
-def read_limits(document: Any) -> PoolLimits:
-    """The limits in a status document."""
-    return msgspec.convert(document, _AttachedStatus).pool.limits
-
-
 async def fetch_limits(socket: Path) -> PoolLimits:
     """The limits of the supervisor on ``socket``. Raises NoSupervisor; RequestTimeout where it does not answer."""
     asking = ReconnectingClient(functools.partial(check_listening, socket))
     with trio.move_on_after(_ANSWER_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(asking.run)
-            limits = read_limits(await asking.request("status"))
+            limits = msgspec.convert(await asking.request("status"), _AttachedStatus).pool.limits
             nursery.cancel_scope.cancel()
             return limits
     raise RequestTimeout(f"the supervisor on {socket} did not answer status in time; is it stopped or overloaded?")
@@ -69,8 +63,8 @@ async def check_listening(socket: Path) -> Path:
 class AttachedTarget(FaultTarget):
     """Refuses whatever would end the supervisor."""
 
-    def __init__(self, socket: Path, *, clock: Callable[[], float], record: Callable[[Fact], None]) -> None:
-        super().__init__(socket, Path(), clock=clock, record=record)
+    def __init__(self, socket: Path, journal: Journal) -> None:
+        super().__init__(socket, Path(), journal)
         self.identified: ProcessTree | None = None
         self.life = 1
 
@@ -89,7 +83,7 @@ class AttachedTarget(FaultTarget):
         supervisor = msgspec.convert(document, _AttachedStatus).supervisor
         self.data_dir = Path(supervisor.data_dir)
         self.identified = ProcessTree(supervisor.pid)
-        self.record(SupervisorStarted(t=self.now(), life=1, supervisor=supervisor.pid))
+        self.journal.record(SupervisorStarted(t=self.journal.now(), life=1, supervisor=supervisor.pid))
         return document
 
     async def kill(self, number: int) -> int:

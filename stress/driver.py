@@ -14,7 +14,7 @@ import trio
 
 from stress.arrivals import Arrival
 from stress.connection import PushMessage, ReconnectingClient
-from stress.facts import DirectViolation, Fact, OutcomeReceived, RequestAnswered, SupervisorStarted, WaitingEnded
+from stress.facts import Fact, Journal, OutcomeReceived, RequestAnswered, SupervisorStarted, WaitingEnded
 from stress.plan import Plan
 from stress.request_tracker import EVENT_KINDS, RequestTracker
 from wire.messages import ErrorBody
@@ -40,8 +40,7 @@ class LoadDriver:
         ledger: RequestTracker,
         *,
         ready: Callable[[], Awaitable[Path]],
-        clock: Callable[[], float],
-        record: Callable[[Fact], None],
+        journal: Journal,
     ) -> None:
         self.request_client = ReconnectingClient(ready)
         self.event_client = ReconnectingClient(
@@ -49,8 +48,7 @@ class LoadDriver:
         )
         self._plan = plan
         self._tracker = ledger
-        self._clock = clock
-        self._record = record
+        self._journal = journal
         self._changed = trio.Event()
         self._is_subscribed = trio.Event()
 
@@ -63,9 +61,9 @@ class LoadDriver:
         for arrival in arrivals:
             if arrival.alone:
                 await self._wait_idle(self._plan.timeout + _GRACE_SECONDS)
-            await trio.sleep(max(0.0, arrival.at - self._clock()))
+            await trio.sleep(max(0.0, arrival.at - self._journal.now()))
             has_room = await self._wait_for_room()
-            if not has_room or (self._plan.is_timed and self._clock() > self._plan.seconds):
+            if not has_room or (self._plan.is_timed and self._journal.now() > self._plan.seconds):
                 break
             self._send_request(arrival, askers(arrival.session) or self.request_client)
         await self.settle()
@@ -80,7 +78,7 @@ class LoadDriver:
         with trio.move_on_after(_GRACE_SECONDS):
             await self._query_outcomes()
             await self._wait_idle(_GRACE_SECONDS)
-        self._record(WaitingEnded(t=self._clock()))
+        self._journal.record(WaitingEnded(t=self._journal.now()))
 
     def on_fact(self, fact: Fact) -> None:
         """Query a new supervisor for outstanding outcomes."""
@@ -91,32 +89,21 @@ class LoadDriver:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def _send_request(self, arrival: Arrival, connection: ReconnectingClient) -> None:
-        params = self._tracker.open_request(arrival, self._plan.timeout, self._clock())
-        connection.call(
-            "agent", params, partial(self._on_accepted, arrival.number), partial(self._on_refused, arrival.number)
-        )
+        params = self._tracker.open_request(arrival, self._plan.timeout)
+        on_accepted = partial(self._tracker.on_accepted, arrival.number)
+        connection.call("agent", params, on_accepted, partial(self._on_error, self._tracker.on_refused, arrival.number))
 
-    def _on_accepted(self, number: int, answer: Any) -> None:
-        self._tracker.on_accepted(number, answer, self._clock())
-
-    def _on_refused(self, number: int, error: ErrorBody) -> None:
-        self._tracker.on_refused(number, error, self._clock())
+    def _on_error(self, note: Callable[[int, ErrorBody], None], number: int, error: ErrorBody) -> None:
+        note(number, error)
         self._wake()
 
     def _query_outcome(self, number: int) -> None:
         self.request_client.call(
             "agent.wait",
             {"run_id": self._tracker.run_id(number), "session": self._tracker.open[number], "timeout_ms": 0},
-            partial(self._on_outcome, number),
-            partial(self._on_unknown, number),
+            partial(self._tracker.on_outcome, number),
+            partial(self._on_error, self._tracker.on_unknown, number),
         )
-
-    def _on_outcome(self, number: int, answer: Any) -> None:
-        self._tracker.on_outcome(number, answer, self._clock())
-
-    def _on_unknown(self, number: int, error: ErrorBody) -> None:
-        self._tracker.on_unknown(number, error, self._clock())
-        self._wake()
 
     async def _query_outcomes(self) -> None:
         for number in list(self._tracker.open):
@@ -132,17 +119,16 @@ class LoadDriver:
     def _subscribed(self, answer: Any) -> None:
         if not answer["complete"]:
             what = f"events after the bookmark {self._tracker.bookmark} are gone"
-            self._record(DirectViolation(t=self._clock(), what=what))
+            self._journal.record_violation(what)
         if self._tracker.bookmark is None:
             self._tracker.bookmark = answer["head"]
         self._is_subscribed.set()
 
     def _on_push(self, push: PushMessage) -> None:
-        now = self._clock()
         for event in push.events:
-            self._tracker.on_event(event, now)
+            self._tracker.on_event(event)
         if push.reason is not None and push.reason not in _EXPECTED_ENDS:
-            self._record(DirectViolation(t=now, what=f"the subscription ended: {push.reason}"))
+            self._journal.record_violation(f"the subscription ended: {push.reason}")
         self._wake()
 
     def _wake(self) -> None:
@@ -159,7 +145,7 @@ class LoadDriver:
             await trio.sleep(_CATCH_UP_SECONDS)
         if self._is_full():
             what = f"no more requests are sent: {len(self._tracker.open)} had no outcome for {patience:g} s"
-            self._record(DirectViolation(t=self._clock(), what=what))
+            self._journal.record_violation(what)
         return not self._is_full()
 
     def _is_full(self) -> bool:
@@ -199,14 +185,12 @@ class SimulatedFrontEnds:
         ledger: RequestTracker,
         *,
         ready: Callable[[], Awaitable[Path]],
-        clock: Callable[[], float],
-        record: Callable[[Fact], None],
+        journal: Journal,
         some_are_slow: bool,
     ) -> None:
         """``some_are_slow``: one in ten follows all events, and reads 1 KB of them a second."""
         self._tracker = ledger
-        self._clock = clock
-        self._record = record
+        self._journal = journal
         self._answered: dict[int, float] = {}
         self._changed = trio.Event()
         self._all = {
@@ -250,9 +234,7 @@ class SimulatedFrontEnds:
                 await self._changed.wait()
         for each in self._all.values():
             for number in each.expected - each.received:
-                self._record(
-                    DirectViolation(t=self._clock(), what=f"front end {each.number} never received request {number}")
-                )
+                self._journal.record_violation(f"front end {each.number} never received request {number}")
 
     def _subscription(self, front_end: _SimulatedFrontEnd) -> tuple[str, dict[str, Any]]:
         if front_end.is_slow:
@@ -272,7 +254,7 @@ class SimulatedFrontEnds:
             is_again = event.seq <= (front_end.bookmark or 0) or number in front_end.received
             if is_again:
                 what = f"front end {front_end.number} received event {event.seq} twice, request {number}"
-                self._record(DirectViolation(t=self._clock(), what=what))
+                self._journal.record_violation(what)
             front_end.bookmark = max(front_end.bookmark or 0, event.seq)
             if number is not None and not is_again:
                 front_end.received.add(number)
@@ -283,8 +265,8 @@ class SimulatedFrontEnds:
     def _record_delay(self, front_end: _SimulatedFrontEnd, number: int) -> None:
         answered = self._answered.pop(number, None)
         if answered is not None:
-            late = self._clock() - answered
-            self._record(OutcomeReceived(t=self._clock(), front_end=front_end.number, seconds=late))
+            late = self._journal.now() - answered
+            self._journal.record(OutcomeReceived(t=self._journal.now(), front_end=front_end.number, seconds=late))
 
 
 async def _disconnect_at_random(connection: ReconnectingClient, rng: Random) -> None:

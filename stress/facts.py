@@ -5,6 +5,7 @@ since the run began, by this process's clock; ``number``: of a request; ``worker
 within one life; pids are the system's.
 """
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import msgspec
@@ -282,3 +283,15 @@ Fact = (
     | ReusedPid
     | MachineDelay
 )
+
+
+class Journal:
+    """Takes the facts of a run. ``now``: seconds since the run began."""
+
+    def __init__(self, now: Callable[[], float], record: Callable[[Fact], None]) -> None:
+        self.now = now
+        self.record = record
+
+    def record_violation(self, what: str) -> None:
+        """Record a broken promise that no other fact shows."""
+        self.record(DirectViolation(t=self.now(), what=what))

@@ -1,12 +1,11 @@
 """The supervisor under test: a real ``pool run`` in a folder of its own, its lives, and what each leaves behind."""
 
 import contextlib
-import functools
 import os
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import trio
@@ -14,12 +13,7 @@ import trio
 from app.child import child_environment, run_command
 from errors import PoolError
 from rpc.state_file import StateFileCorrupt, read_state
-from stress.facts import (
-    Fact,
-    LeftoverProcesses,
-    SupervisorEnded,
-    SupervisorStarted,
-)
+from stress.facts import Journal, LeftoverProcesses, SupervisorEnded, SupervisorStarted
 from stress.faults.base import FaultSetup, FaultTarget, helper_process
 from stress.helper_programs import CLEAN_UP
 from stress.sampler import ProcessTree, find_supervisor
@@ -55,12 +49,10 @@ class OwnTarget(FaultTarget):
         folder: Path,
         settings: str,
         preparations: Iterable[FaultSetup],
-        *,
-        clock: Callable[[], float],
-        record: Callable[[Fact], None],
+        journal: Journal,
     ) -> None:
         """``folder`` must exist and have a short path; ``settings`` is the text of the settings file."""
-        super().__init__(folder / "s", folder / "data", clock=clock, record=record)
+        super().__init__(folder / "s", folder / "data", journal)
         self.folder = folder
         self.log = folder / "log.jsonl"
         (folder / "pool.toml").write_text(settings, encoding="utf-8")
@@ -119,9 +111,11 @@ class OwnTarget(FaultTarget):
             what = f"the supervisor did not start: {self.log_tail().strip() or 'it said nothing'}"
             if life.number == 1:
                 raise PoolError(what)
-            self.record_violation(what)
+            self.journal.record_violation(what)
             return
-        self.record(SupervisorStarted(t=self.now(), life=life.number, supervisor=life.process_tree.supervisor))
+        self.journal.record(
+            SupervisorStarted(t=self.journal.now(), life=life.number, supervisor=life.process_tree.supervisor)
+        )
         self._has_started.set()
         self._has_started = trio.Event()
 
@@ -145,7 +139,7 @@ class OwnTarget(FaultTarget):
                 await self.kill(number)
             if scope.cancelled_caught:
                 what = f"the supervisor still runs {seconds:g} s after the signal to stop"
-                self.record_violation(what)
+                self.journal.record_violation(what)
                 await self.kill(signal.SIGKILL)
 
     async def wait_ready(self) -> Path:
@@ -212,7 +206,7 @@ class OwnTarget(FaultTarget):
         try:
             state = read_state(self.data_dir / "workers.json")
         except StateFileCorrupt as exc:
-            self.record_violation(str(exc))
+            self.journal.record_violation(str(exc))
             return ""
         return "" if state is None else state.instance
 
@@ -222,7 +216,9 @@ class OwnTarget(FaultTarget):
         if life.process_tree is None:
             return
         code = life.process.returncode or 0
-        self.record(SupervisorEnded(t=self.now(), life=life.number, code=code, signals=tuple(life.signals)))
+        self.journal.record(
+            SupervisorEnded(t=self.journal.now(), life=life.number, code=code, signals=tuple(life.signals))
+        )
         self._nursery.start_soon(self._record_leftovers, life.number, life.process_tree)
         if not life.signals:
             await self._restart_after(life)
@@ -236,8 +232,10 @@ class OwnTarget(FaultTarget):
     async def _record_leftovers(self, life: int, process_tree: ProcessTree) -> None:
         with trio.CancelScope(shield=True):
             seconds = await self._wait_grace()
-            left = await trio.to_thread.run_sync(functools.partial(process_tree.leftovers))
-            self.record(LeftoverProcesses(t=self.now(), life=life, seconds=round(seconds, 1), pids=tuple(left)))
+            left = await trio.to_thread.run_sync(process_tree.leftovers)
+            self.journal.record(
+                LeftoverProcesses(t=self.journal.now(), life=life, seconds=round(seconds, 1), pids=tuple(left))
+            )
 
     @staticmethod
     async def _wait_grace() -> float:
@@ -277,5 +275,5 @@ async def _wait_gone(process_tree: ProcessTree) -> None:
     left: list[int] | None = None
     with trio.move_on_after(_FORCE_SECONDS):
         while left != []:
-            left = await trio.to_thread.run_sync(functools.partial(process_tree.leftovers))
+            left = await trio.to_thread.run_sync(process_tree.leftovers)
             await trio.sleep(_POLL_SECONDS)

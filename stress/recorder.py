@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from stress.checker import Checker, CheckRules, shrink
-from stress.facts import Fact
+from stress.facts import Fact, Journal
 from stress.metrics import RunMetrics
 from stress.outcome import StressResult, ViolationReport
 from stress.plan import Plan
 
 
-class RunRecorder:
+class RunRecorder(Journal):
     """One run. ``listeners`` get each fact at once; the checks follow later."""
 
     def __init__(self, plan: Plan, rules: CheckRules) -> None:
+        super().__init__(self.clock, self._pass_on)
         self.plan = plan
         self.checker = Checker(rules)
         self._rules = rules
@@ -34,8 +35,7 @@ class RunRecorder:
         """Seconds since the load began; 0 before."""
         return 0.0 if self._began is None else time.monotonic() - self._began
 
-    def record(self, fact: Fact) -> None:
-        """Take the next fact."""
+    def _pass_on(self, fact: Fact) -> None:
         self.checker.observe(fact)
         self.metrics.observe(fact)
         for listener in self.listeners:

@@ -1,12 +1,12 @@
 """Tracks the requests of a run: ids, nonces, events, transcripts, each as facts.
 
-The nonce of each request identifies stray answers. Methods get the time as ``t``; ``read_transcripts`` reads files.
+The nonce of each request identifies stray answers. ``read_transcripts`` reads files.
 """
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +14,7 @@ import msgspec
 
 from stress.arrivals import Arrival
 from stress.facts import (
-    DirectViolation,
-    Fact,
+    Journal,
     OutcomeRemembered,
     PoolEvent,
     PromptOccurrences,
@@ -95,13 +94,13 @@ class RequestTracker:
     ``bookmark``: the last event received; None = none yet, so the position of the stream is unknown.
     """
 
-    def __init__(self, nonces: Nonces, record: Callable[[Fact], None], *, prefix: str) -> None:
+    def __init__(self, nonces: Nonces, journal: Journal, *, prefix: str) -> None:
         """``prefix``: of the ids of this run's requests, unique to it."""
         self.open: dict[int, str] = {}
         self.accepted_numbers: dict[int, None] = {}
         self.bookmark: int | None = None
         self._nonces = nonces
-        self._record = record
+        self._journal = journal
         self._prefix = f"{prefix}-"
 
     def run_id(self, number: int) -> str:
@@ -112,12 +111,12 @@ class RequestTracker:
         """The request of that id; None = of another client."""
         return int(run_id.removeprefix(self._prefix)) if run_id.startswith(self._prefix) else None
 
-    def open_request(self, arrival: Arrival, timeout: float, t: float) -> dict[str, Any]:
+    def open_request(self, arrival: Arrival, timeout: float) -> dict[str, Any]:
         """Open the request; the parameters of the method ``agent``."""
         self.open[arrival.number] = arrival.session
-        self._record(
+        self._journal.record(
             RequestAsked(
-                t=t,
+                t=self._journal.now(),
                 number=arrival.number,
                 session=arrival.session,
                 profile=f"{arrival.agent}/{arrival.role}",
@@ -139,58 +138,69 @@ class RequestTracker:
             "queue": "followup",
         }
 
-    def on_accepted(self, number: int, answer: dict[str, Any], t: float) -> None:
+    def on_accepted(self, number: int, answer: dict[str, Any]) -> None:
         """The answer to ``agent``; the outcome may have come before it."""
         if number in self.open:
             self.accepted_numbers[number] = None
-        self._record(RequestAccepted(t=t, number=number, at=answer["accepted_at"]))
+        self._journal.record(RequestAccepted(t=self._journal.now(), number=number, at=answer["accepted_at"]))
 
-    def on_refused(self, number: int, error: ErrorBody, t: float) -> None:
+    def on_refused(self, number: int, error: ErrorBody) -> None:
         """The error that answered ``agent``."""
         self._close(number)
-        self._record(RequestRefused(t=t, number=number, code=error.code))
+        self._journal.record(RequestRefused(t=self._journal.now(), number=number, code=error.code))
 
-    def on_outcome(self, number: int, answer: dict[str, Any], t: float) -> None:
+    def on_outcome(self, number: int, answer: dict[str, Any]) -> None:
         """The answer to ``agent.wait``. It closes nothing: the event stream must report the outcome too."""
         is_live = answer.get("status") == "timeout"
         error = answer.get("error") or {}
         reason = "live" if is_live else answer.get("reason", "completed")
-        self._record(OutcomeRemembered(t=t, number=number, reason=reason, code=error.get("code", "")))
+        self._journal.record(
+            OutcomeRemembered(t=self._journal.now(), number=number, reason=reason, code=error.get("code", ""))
+        )
 
-    def on_unknown(self, number: int, error: ErrorBody, t: float) -> None:
+    def on_unknown(self, number: int, error: ErrorBody) -> None:
         """The error that answered ``agent.wait``; only this code says that the request is unknown."""
         if error.code == _UNKNOWN_RUN_CODE:
             self._close(number)
-            self._record(RequestForgotten(t=t, number=number))
+            self._journal.record(RequestForgotten(t=self._journal.now(), number=number))
 
-    def on_event(self, event: EventEnvelope, t: float) -> None:
+    def on_event(self, event: EventEnvelope) -> None:
         """The next event of the stream, on any connection."""
         if self.bookmark is not None and event.seq <= self.bookmark:
-            self._record(DirectViolation(t=t, what=f"event {event.seq} ({event.type}) came after {self.bookmark}"))
+            self._journal.record_violation(f"event {event.seq} ({event.type}) came after {self.bookmark}")
         self.bookmark = max(self.bookmark or 0, event.seq)
         data = _decode_event(event.data)
         if event.type in _POOL_EVENTS:
             why = data.reason or data.cause
-            self._record(
-                PoolEvent(t=t, what=event.type, worker=data.worker or "", session=event.session, why=why, at=event.ts)
+            self._journal.record(
+                PoolEvent(
+                    t=self._journal.now(),
+                    what=event.type,
+                    worker=data.worker or "",
+                    session=event.session,
+                    why=why,
+                    at=event.ts,
+                )
             )
         elif event.run_id is not None and (number := self.number_of(event.run_id)) is not None:
-            self._on_run_event(number, event, data, t)
+            self._on_run_event(number, event, data)
 
     def _close(self, number: int) -> None:
         self.open.pop(number, None)
         self.accepted_numbers.pop(number, None)
 
-    def _on_run_event(self, number: int, event: EventEnvelope, data: _EventData, t: float) -> None:
+    def _on_run_event(self, number: int, event: EventEnvelope, data: _EventData) -> None:
         if event.type == "run:start":
-            self._record(RequestStarted(t=t, number=number, worker=data.worker or "", at=event.ts))
+            self._journal.record(
+                RequestStarted(t=self._journal.now(), number=number, worker=data.worker or "", at=event.ts)
+            )
             return
         found = self._nonces.find(data.text)
         self._close(number)
         code = data.error.code if isinstance(data.error, _EventError) else ""
-        self._record(
+        self._journal.record(
             RequestAnswered(
-                t=t,
+                t=self._journal.now(),
                 number=number,
                 reason=data.reason,
                 code=code,

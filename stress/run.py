@@ -19,7 +19,7 @@ from stress.arrivals import Arrival
 from stress.attached_target import AttachedTarget, PoolLimits, fetch_limits
 from stress.connection import ReconnectingClient
 from stress.driver import LoadDriver, SimulatedFrontEnds
-from stress.facts import DirectViolation, PoolDrained
+from stress.facts import PoolDrained
 from stress.faults import Fault, faults_of
 from stress.faults.base import FaultSetup
 from stress.outcome import StressResult
@@ -73,7 +73,7 @@ async def drive_own(
     log = ""
     try:
         text = settings_text(plan, preparations) if settings is None else settings
-        target = OwnTarget(folder, text, preparations, clock=recorder.clock, record=recorder.record)
+        target = OwnTarget(folder, text, preparations, recorder)
         async with trio.open_nursery() as nursery:
             await nursery.start(target.run)
             await _StressRun(recorder, faults, preparations, target).run_and_stop(target)
@@ -103,7 +103,7 @@ async def drive_attached(wish: StressOptions, socket: Path, *, show: Show = lamb
         raise UsageError(f"{','.join(plan.faults)} cannot be used with --attach; they need a supervisor of their own")
     recorder = RunRecorder(plan, check_rules(plan, faults, limits))
     show(recorder)
-    target = AttachedTarget(socket, clock=recorder.clock, record=recorder.record)
+    target = AttachedTarget(socket, recorder)
     await _StressRun(recorder, faults, preparations, target).run(target.identify)
     recorder.finish()
     return recorder.result()
@@ -129,23 +129,19 @@ class _StressRun:
         self._sessions: dict[int, str] = {}
         self._injecting = trio.CancelScope()
         self._is_unresponsive = False
-        self._tracker = RequestTracker(self._nonces, recorder.record, prefix=self._token)
-        self._driver = LoadDriver(
-            self._plan, self._tracker, ready=target.wait_ready, clock=recorder.clock, record=recorder.record
-        )
+        self._tracker = RequestTracker(self._nonces, recorder, prefix=self._token)
+        self._driver = LoadDriver(self._plan, self._tracker, ready=target.wait_ready, journal=recorder)
         self._sampler = SupervisorSampler(
             self._driver.request_client,
             process_tree=lambda: target.process_tree,
             life=lambda: target.life,
-            clock=recorder.clock,
-            record=recorder.record,
+            journal=recorder,
         )
         self._front_ends = SimulatedFrontEnds(
             [self._session_key(f"s{number:05}") for number in range(self._plan.front_ends)],
             self._tracker,
             ready=target.wait_ready,
-            clock=recorder.clock,
-            record=recorder.record,
+            journal=recorder,
             some_are_slow=self._plan.load == "L6",
         )
         recorder.listeners += [self._driver.on_fact, self._front_ends.on_fact]
@@ -238,7 +234,7 @@ class _StressRun:
         try:
             views = await self._request("sessions.list")
         except PoolError as exc:
-            self._recorder.record(DirectViolation(t=self._recorder.clock(), what=str(exc)))
+            self._recorder.record_violation(str(exc))
             return None
         mine = (view for view in views if view["key"].startswith(self._token))
         return {view["transcript"]: view["key"] for view in mine if view.get("transcript")}
@@ -248,7 +244,7 @@ class _StressRun:
         try:
             await self._request("drain", {"timeout": _DRAIN_SECONDS})
         except RequestTimeout as exc:
-            self._recorder.record(DirectViolation(t=self._recorder.clock(), what=str(exc)))
+            self._recorder.record_violation(str(exc))
             return
         except PoolError:
             pass  # workers that are left are counted below

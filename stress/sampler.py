@@ -14,8 +14,7 @@ import trio
 
 from stress.connection import ReconnectingClient
 from stress.facts import (
-    DirectViolation,
-    Fact,
+    Journal,
     MachineDelay,
     ObservedProcess,
     ProcessSample,
@@ -203,7 +202,7 @@ def read_status(document: Any, *, t: float, life: int, before: tuple[int, ...], 
 
 
 class SupervisorSampler:
-    """``record`` gets each fact; ``process_tree`` and ``life``: the supervisor that is sampled now."""
+    """``process_tree`` and ``life``: the supervisor that is sampled now."""
 
     def __init__(
         self,
@@ -211,14 +210,12 @@ class SupervisorSampler:
         *,
         process_tree: Callable[[], ProcessTree | None],
         life: Callable[[], int],
-        clock: Callable[[], float],
-        record: Callable[[Fact], None],
+        journal: Journal,
     ) -> None:
         self._connection = connection
         self._process_tree = process_tree
         self._life = life
-        self._clock = clock
-        self._record = record
+        self._journal = journal
         self._last: ProcessScan | None = None
         self._measured = -_MEASURE_SECONDS
 
@@ -234,7 +231,7 @@ class SupervisorSampler:
         if process_tree is None:
             self._last = None
             return
-        look, now = process_tree.scan(), self._clock()
+        look, now = process_tree.scan(), self._journal.now()
         measures = now - self._measured >= _MEASURE_SECONDS
         if look == self._last and not measures:
             return
@@ -242,24 +239,26 @@ class SupervisorSampler:
         pid = process_tree.supervisor
         size = {"rss": resident_bytes(pid), "fds": open_files(pid)} if measures else {}
         self._measured = now if measures else self._measured
-        self._record(
+        self._journal.record(
             ProcessSample(t=now, life=self._life(), supervisor=pid, workers=look.workers, zombies=look.zombies, **size)
         )
 
     async def watch_status(self) -> None:
         """Sample status once a second, or less often if it takes long."""
         while True:
-            asked = self._clock()
+            asked = self._journal.now()
             life, before = self._life(), self._pids()
             document = None
             with trio.move_on_after(ANSWER_SECONDS):
                 document = await self._connection.request("status")
             if document is None:
                 what = f"the supervisor did not answer status in {ANSWER_SECONDS:g} s"
-                self._record(DirectViolation(t=self._clock(), what=what))
+                self._journal.record_violation(what)
             elif self._life() == life:
-                self._record(read_status(document, t=self._clock(), life=life, before=before, after=self._pids()))
-            took = self._clock() - asked
+                self._journal.record(
+                    read_status(document, t=self._journal.now(), life=life, before=before, after=self._pids())
+                )
+            took = self._journal.now() - asked
             await trio.sleep(max(_STATUS_SECONDS, took / _STATUS_SHARE))
 
     async def watch_delays(self) -> None:
@@ -268,17 +267,17 @@ class SupervisorSampler:
         It is the greatest overrun of our own sleeps, or the time that the supervisor was runnable without a CPU,
         whichever is more.
         """
-        reported, queued = self._clock(), self._run_queue_seconds()
+        reported, queued = self._journal.now(), self._run_queue_seconds()
         while True:
             worst, before = 0.0, queued
             try:
-                while self._clock() - reported < _MEASURE_SECONDS:
-                    began = self._clock()
+                while self._journal.now() - reported < _MEASURE_SECONDS:
+                    began = self._journal.now()
                     await trio.sleep(_NAP_SECONDS)
-                    worst = max(worst, self._clock() - began - _NAP_SECONDS)
+                    worst = max(worst, self._journal.now() - began - _NAP_SECONDS)
             finally:
-                reported, queued = self._clock(), self._run_queue_seconds()
-                self._record(MachineDelay(t=reported, seconds=max(worst, queued - before)))
+                reported, queued = self._journal.now(), self._run_queue_seconds()
+                self._journal.record(MachineDelay(t=reported, seconds=max(worst, queued - before)))
 
     def _run_queue_seconds(self) -> float:
         process_tree = self._process_tree()

@@ -8,7 +8,7 @@ import math
 import signal
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import msgspec
 import trio
 
-from stress.facts import DirectViolation, Fact, FaultInjected, ObservedProcess
+from stress.facts import FaultInjected, Journal, ObservedProcess
 from stress.plan import Plan
 from stress.sampler import ProcessTree
 
@@ -51,17 +51,14 @@ class FaultSetup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultTarget(ABC):
-    """The pool under test. ``record`` takes the facts; ``clock``: seconds since the run began."""
+    """The pool under test."""
 
-    def __init__(
-        self, socket: Path, data_dir: Path, *, clock: Callable[[], float], record: Callable[[Fact], None]
-    ) -> None:
+    def __init__(self, socket: Path, data_dir: Path, journal: Journal) -> None:
         self.socket = socket
         self.data_dir = data_dir
         self.restart_lock = trio.Lock()
         """Held by a fault while it replaces the supervisor."""
-        self.now = clock
-        self.record = record
+        self.journal = journal
 
     @property
     @abstractmethod
@@ -93,14 +90,10 @@ class FaultTarget(ABC):
         self, fault: str, action: str, *, worker: str = "", pid: int = 0, seconds: float = 0.0, hurts: bool = True
     ) -> None:
         """Record an injection; to be called just before it."""
-        now = self.now()
-        self.record(
+        now = self.journal.now()
+        self.journal.record(
             FaultInjected(t=now, fault=fault, action=action, worker=worker, pid=pid, seconds=seconds, hurts=hurts)
         )
-
-    def record_violation(self, what: str) -> None:
-        """Record a broken promise that no other fact shows."""
-        self.record(DirectViolation(t=self.now(), what=what))
 
 
 class Fault:
@@ -200,9 +193,9 @@ async def uninterrupted(target: FaultTarget, seconds: float = _MAX_SECONDS) -> A
         yield
     if scope.cancelled_caught:
         what = f"a supervisor was to be replaced, and was not {seconds:g} s later"
-        target.record_violation(what)
+        target.journal.record_violation(what)
         with trio.move_on_after(seconds, shield=True) as last:
             await target.kill(signal.SIGKILL)
             await target.restart()
         if last.cancelled_caught:
-            target.record_violation("the supervisor was killed, and the next one did not start")
+            target.journal.record_violation("the supervisor was killed, and the next one did not start")

@@ -19,7 +19,7 @@ import trio
 
 from errors import PoolError, UsageError
 from stress.connection import ReconnectingClient
-from stress.facts import DAMAGED_TRANSCRIPT, DirectViolation, OrphanedRunEnded
+from stress.facts import DAMAGED_TRANSCRIPT, OrphanedRunEnded
 from stress.faults.base import Fault, FaultEvent, FaultSetup, FaultTarget, helper_process
 from stress.faulty_agent import COMMAND, fault_word
 from stress.helper_programs import FRONT_END, GRANTED
@@ -181,8 +181,10 @@ async def expect_outcome(run: str, target: FaultTarget) -> None:
             nursery.start_soon(connection.run)
             wrong = await _query_outcome(connection, run)
             nursery.cancel_scope.cancel()
-    now = target.now()
-    target.record(DirectViolation(t=now, what=wrong) if wrong else OrphanedRunEnded(t=now, run=run))
+    if wrong:
+        target.journal.record_violation(wrong)
+    else:
+        target.journal.record(OrphanedRunEnded(t=target.journal.now(), run=run))
 
 
 async def _query_outcome(connection: ReconnectingClient, run: str) -> str:

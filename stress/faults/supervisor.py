@@ -175,7 +175,9 @@ class ClockAndPidFaults(Fault):
 async def _record_outcome(stranger: HelperProcess, victim: ObservedProcess, target: FaultTarget) -> None:
     """Record whether the stranger was signalled."""
     await stranger.close_stdin()
-    target.record(ReusedPid(t=target.now(), pid=victim.pid, signalled=await stranger.read_line() == SIGNALLED))
+    target.journal.record(
+        ReusedPid(t=target.journal.now(), pid=victim.pid, signalled=await stranger.read_line() == SIGNALLED)
+    )
 
 
 _SECONDS = (0.5, 4.0)
@@ -231,7 +233,7 @@ async def _wait_stored(target: FaultTarget) -> None:
         await target.wait_stored()
     if scope.cancelled_caught:
         what = f"there was disk again, and {_STORED_SECONDS:g} s later the store had not written its backlog"
-        target.record_violation(what)
+        target.journal.record_violation(what)
 
 
 def _shortage(kind: str, target: FaultTarget, supervisor: int) -> AbstractContextManager[None]:

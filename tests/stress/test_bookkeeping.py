@@ -13,6 +13,7 @@ from stress.checker.base import ObservedState
 from stress.facts import (
     DirectViolation,
     Fact,
+    Journal,
     PoolEvent,
     ProcessSample,
     PromptOccurrences,
@@ -44,18 +45,18 @@ class Books:
 
     def __init__(self) -> None:
         self.facts: list[Fact] = []
-        self.ledger = RequestTracker(NONCES, self.facts.append, prefix="mine")
+        self.ledger = RequestTracker(NONCES, Journal(lambda: 1.0, self.facts.append), prefix="mine")
 
     def ask(self, number: int, session: str = "ada") -> dict[str, Any]:
         arrival = Arrival(number=number, at=0.0, session=session, role="p0", priority=5, turn=0.25)
-        return self.ledger.open_request(arrival, 60.0, 1.0)
+        return self.ledger.open_request(arrival, 60.0)
 
 
 def test_of_a_session_with_many_requests_its_name_is_kept_once(tmp_path: Path) -> None:
     plan = make_plan(StressOptions(sessions=20, requests=200))
     limits = PoolLimits(max=4, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
     recorder = RunRecorder(plan, check_rules(plan, [], limits))
-    target = OwnTarget(tmp_path, "", [], clock=recorder.clock, record=recorder.record)
+    target = OwnTarget(tmp_path, "", [], journal=recorder)
     run = _StressRun(recorder, [], [], target)
     arrivals = list(run._all_arrivals())
     assert len(run._sessions) == len(arrivals) == 200
@@ -95,9 +96,9 @@ def test_a_request_is_sent_with_its_id_its_word_and_the_time_its_turn_takes() ->
 def test_an_outcome_closes_its_request_and_tells_whose_words_it_has() -> None:
     books = Books()
     books.ask(5)
-    books.ledger.on_accepted(5, {"accepted_at": 8.0}, 1.1)
-    books.ledger.on_event(event(10, "run:start", "mine-5", worker="w1"), 1.2)
-    books.ledger.on_event(event(11, "done", "mine-5", reason="completed", text=NONCES.word(5)), 1.3)
+    books.ledger.on_accepted(5, {"accepted_at": 8.0})
+    books.ledger.on_event(event(10, "run:start", "mine-5", worker="w1"))
+    books.ledger.on_event(event(11, "done", "mine-5", reason="completed", text=NONCES.word(5)))
     started, answered = books.facts[-2:]
     assert isinstance(started, RequestStarted)
     assert (started.worker, started.at) == ("w1", 9.0)
@@ -109,32 +110,32 @@ def test_an_outcome_closes_its_request_and_tells_whose_words_it_has() -> None:
 def test_an_outcome_before_the_answer_to_the_request_leaves_nothing_open() -> None:
     books = Books()
     books.ask(5)
-    books.ledger.on_event(event(11, "done", "mine-5", reason="error", error={"code": "worker_exited"}), 1.3)
-    books.ledger.on_accepted(5, {"accepted_at": 8.0}, 1.4)
+    books.ledger.on_event(event(11, "done", "mine-5", reason="error", error={"code": "worker_exited"}))
+    books.ledger.on_accepted(5, {"accepted_at": 8.0})
     assert books.ledger.accepted_numbers == {}
 
 
 def test_events_of_others_are_passed_over_and_those_of_workers_are_recorded() -> None:
     books = Books()
-    books.ledger.on_event(event(1, "done", "yours-5", reason="completed"), 1.0)
+    books.ledger.on_event(event(1, "done", "yours-5", reason="completed"))
     assert books.facts == []
-    books.ledger.on_event(event(2, "worker_exited", None, session="", worker="w3", cause="crashed", error="gone"), 1.0)
+    books.ledger.on_event(event(2, "worker_exited", None, session="", worker="w3", cause="crashed", error="gone"))
     assert books.facts == [PoolEvent(t=1.0, what="worker_exited", worker="w3", session="", why="crashed", at=9.0)]
 
 
 def test_an_event_that_comes_again_is_out_of_order() -> None:
     books = Books()
-    books.ledger.on_event(event(5, "session_bound", None, worker="w1"), 1.0)
-    books.ledger.on_event(event(5, "session_bound", None, worker="w1"), 1.1)
+    books.ledger.on_event(event(5, "session_bound", None, worker="w1"))
+    books.ledger.on_event(event(5, "session_bound", None, worker="w1"))
     assert [type(fact) for fact in books.facts] == [PoolEvent, DirectViolation, PoolEvent]
 
 
 def test_what_a_later_life_knows_and_does_not_know_of_a_request() -> None:
     books = Books()
     books.ask(5)
-    books.ledger.on_outcome(5, {"status": "timeout"}, 2.0)
+    books.ledger.on_outcome(5, {"status": "timeout"})
     assert 5 in books.ledger.open
-    books.ledger.on_unknown(5, ErrorBody("usage"), 2.1)
+    books.ledger.on_unknown(5, ErrorBody("usage"))
     assert 5 not in books.ledger.open
     assert [type(fact).__name__ for fact in books.facts[1:]] == ["OutcomeRemembered", "RequestForgotten"]
 
@@ -142,7 +143,7 @@ def test_what_a_later_life_knows_and_does_not_know_of_a_request() -> None:
 def test_an_error_that_answers_the_question_for_an_outcome_is_none_of_the_request() -> None:
     books = Books()
     books.ask(5)
-    books.ledger.on_unknown(5, ErrorBody("pool_closed"), 2.0)
+    books.ledger.on_unknown(5, ErrorBody("pool_closed"))
     assert 5 in books.ledger.open
     assert [type(fact).__name__ for fact in books.facts] == ["RequestAsked"]
 

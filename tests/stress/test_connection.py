@@ -16,7 +16,7 @@ import trio.testing
 from errors import PoolError
 from stress.connection import PushMessage, ReconnectingClient
 from stress.driver import LoadDriver, SimulatedFrontEnds
-from stress.facts import DirectViolation, Fact, RequestAnswered
+from stress.facts import DirectViolation, Fact, Journal, RequestAnswered
 from stress.plan import StressOptions, make_plan
 from stress.request_tracker import Nonces, RequestTracker
 
@@ -87,8 +87,8 @@ async def test_a_lost_subscription_is_replaced_from_its_bookmark(socket: Path, r
     async def ready() -> Path:
         return socket
 
-    ledger = RequestTracker(Nonces(7), record, prefix="mine")
-    driver = LoadDriver(make_plan(StressOptions()), ledger, ready=ready, clock=trio.current_time, record=record)
+    ledger = RequestTracker(Nonces(7), Journal(trio.current_time, record), prefix="mine")
+    driver = LoadDriver(make_plan(StressOptions()), ledger, ready=ready, journal=Journal(trio.current_time, record))
     async with supervisor(socket, answer) as asked, trio.open_nursery() as nursery:
         nursery.start_soon(driver.event_client.run)
         await heard.wait()
@@ -110,9 +110,9 @@ async def test_a_front_end_that_was_cut_off_goes_on_reading(socket: Path, *, is_
     async def ready() -> Path:
         return socket
 
-    ledger = RequestTracker(Nonces(7), lambda _fact: None, prefix="mine")
-    tools = {"ready": ready, "clock": trio.current_time, "record": lambda _fact: None}
-    front_ends = SimulatedFrontEnds(["s0"], ledger, **tools, some_are_slow=is_slow)  # type: ignore[arg-type]
+    silent = Journal(trio.current_time, lambda _fact: None)
+    ledger = RequestTracker(Nonces(7), silent, prefix="mine")
+    front_ends = SimulatedFrontEnds(["s0"], ledger, ready=ready, journal=silent, some_are_slow=is_slow)
     async with supervisor(socket, answer) as asked, trio.open_nursery() as nursery:
         nursery.start_soon(partial(front_ends.run, Random(7), come_and_go=False))
         await again.wait()

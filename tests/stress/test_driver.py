@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from stress.driver import LoadDriver
-from stress.facts import DirectViolation, Fact, RequestAsked, WaitingEnded
+from stress.facts import DirectViolation, Fact, Journal, RequestAsked, WaitingEnded
 from stress.plan import StressOptions, make_plan
 from stress.request_tracker import Nonces, RequestTracker
 from stress.schedule import all_arrivals
@@ -21,9 +21,9 @@ class Soak:
     def __init__(self, **wish: Any) -> None:
         self.facts: list[Fact] = []
         self.plan = make_plan(StressOptions(load="L5", sessions=2, workers=2, **wish))
-        self._ledger = RequestTracker(Nonces(7), self.facts.append, prefix="mine")
+        self._ledger = RequestTracker(Nonces(7), Journal(trio.current_time, self.facts.append), prefix="mine")
         self._driver = LoadDriver(
-            self.plan, self._ledger, ready=self._absent, clock=trio.current_time, record=self.facts.append
+            self.plan, self._ledger, ready=self._absent, journal=Journal(trio.current_time, self.facts.append)
         )
 
     async def drive(self) -> None:
@@ -33,7 +33,7 @@ class Soak:
         while True:
             await trio.sleep(seconds)
             for number in list(self._ledger.open)[:1]:
-                self._driver._on_refused(number, ErrorBody("pool_saturated"))
+                self._driver._on_error(self._ledger.on_refused, number, ErrorBody("pool_saturated"))
 
     def asked(self) -> Iterator[float]:
         return (fact.t for fact in self.facts if isinstance(fact, RequestAsked))
@@ -43,7 +43,7 @@ class Soak:
         raise AssertionError
 
 
-async def test_where_absent_answers_no_more_is_asked_and_the_run_ends(autojump_clock: MockClock) -> None:
+async def test_without_answers_no_more_requests_are_sent_and_the_run_ends(autojump_clock: MockClock) -> None:
     soak = Soak(requests=100, rate=1000.0)
     with trio.fail_after(600):
         await soak.drive()

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from stress.connection import ReconnectingClient
-from stress.facts import Fact, MachineDelay, ObservedProcess
+from stress.facts import Fact, Journal, MachineDelay, ObservedProcess
 from stress.faults.base import helper_process
 from stress.sampler import ProcessTree, SupervisorSampler, find_supervisor, open_files, signal_process
 from wire.procfs import read_stat
@@ -103,8 +103,7 @@ async def test_a_delay_of_the_last_moment_is_recorded_when_the_watch_ends(
         ReconnectingClient(ready),
         process_tree=lambda: ProcessTree(7),
         life=lambda: 1,
-        clock=trio.current_time,
-        record=seen.append,
+        journal=Journal(trio.current_time, seen.append),
     )
     began = trio.current_time()
     async with trio.open_nursery() as nursery:

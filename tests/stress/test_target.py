@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from stress.facts import DirectViolation, Fact, LeftoverProcesses, SupervisorEnded, SupervisorStarted
+from stress.facts import DirectViolation, Fact, Journal, LeftoverProcesses, SupervisorEnded, SupervisorStarted
 from stress.faults.base import FaultSetup
 from stress.own_target import OwnTarget, _SupervisorProcess
 from stress.sampler import ProcessTree
@@ -48,7 +48,7 @@ class StubbornProcess:
 
 
 def target_in(folder: Path, seen: list[Fact]) -> OwnTarget:
-    return OwnTarget(folder, "", [], clock=trio.current_time, record=seen.append)
+    return OwnTarget(folder, "", [], journal=Journal(trio.current_time, seen.append))
 
 
 @pytest.mark.parametrize(("late", "left"), [(0.7, ()), (0.0, (WORKER,))])
@@ -102,7 +102,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def target_with_process(folder: Path, seen: list[Fact]) -> OwnTarget:
     wrapper = ("sh", "-c", SUPERVISOR.replace("{folder}", str(folder)))
-    return OwnTarget(folder, "", [FaultSetup(wrapper=wrapper)], clock=trio.current_time, record=seen.append)
+    return OwnTarget(folder, "", [FaultSetup(wrapper=wrapper)], journal=Journal(trio.current_time, seen.append))
 
 
 @pytest.mark.process

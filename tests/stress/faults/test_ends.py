@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from stress.attached_target import AttachedTarget
-from stress.facts import DirectViolation, Fact, FaultInjected
+from stress.facts import DirectViolation, Fact, FaultInjected, Journal
 from stress.faults import FaultEvent
 from stress.faults.base import uninterrupted
 from stress.faults.peers import FrontEndKills
@@ -25,7 +25,7 @@ class UnwillingTarget(AttachedTarget):
     """Its store never recovers, and no supervisor follows unless ``has_next``."""
 
     def __init__(self, record: Callable[[Fact], None], *, has_next: bool = True) -> None:
-        super().__init__(Path("absent"), clock=trio.current_time, record=record)
+        super().__init__(Path("absent"), journal=Journal(trio.current_time, record))
         self.done: list[str] = []
         self.asked_at = 0.0
         self._has_next = has_next
@@ -103,7 +103,7 @@ async def test_a_shortage_may_find_a_supervisor_that_has_just_ended(
 ) -> None:
     monkeypatch.setattr("stress.faults.supervisor._NOTICE_SECONDS", 0.0)
     facts: list[Fact] = []
-    target = AttachedTarget(tmp_path / "s", clock=trio.current_time, record=facts.append)
+    target = AttachedTarget(tmp_path / "s", journal=Journal(trio.current_time, facts.append))
     target.identified = ProcessTree(zombie)
     for kind in ("no_files", "no_disk"):
         await ResourceShortages().inject(FaultEvent(at=0.0, kind=kind), target)
@@ -116,7 +116,7 @@ async def test_a_shortage_may_find_a_supervisor_that_has_just_ended(
 @pytest.mark.process
 async def test_a_front_end_that_is_granted_nothing_is_recorded(tmp_path: Path) -> None:
     facts: list[Fact] = []
-    target = AttachedTarget(tmp_path / "absent", clock=trio.current_time, record=facts.append)
+    target = AttachedTarget(tmp_path / "absent", journal=Journal(trio.current_time, facts.append))
     await FrontEndKills().inject(FaultEvent(at=0.0, kind="kill_front_end", amount=0.1), target)
     assert injected(facts) == ["kill_front_end: unavailable, its front end said nothing, and ended"]
 
@@ -141,7 +141,7 @@ async def test_the_end_of_the_load_waits_for_a_front_end_that_was_just_started(
 
     monkeypatch.setattr("stress.faults.peers.helper_process", slow)
     facts: list[Fact] = []
-    fault, target = FrontEndKills(), AttachedTarget(tmp_path / "s", clock=trio.current_time, record=facts.append)
+    fault, target = FrontEndKills(), AttachedTarget(tmp_path / "s", journal=Journal(trio.current_time, facts.append))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fault.inject, FaultEvent(at=0.0, kind="kill_front_end"), target)
         await wait_all_tasks_blocked()

@@ -24,6 +24,7 @@ from stress.facts import (
     DirectViolation,
     Fact,
     FaultInjected,
+    Journal,
     LeftoverProcesses,
     OrphanedRunEnded,
     ReusedPid,
@@ -73,7 +74,7 @@ class Driven:
         self.faults = {fault.name: fault for fault in faults_of(plan.faults)}
         setups = [*(fault.prepare(plan) for fault in self.faults.values()), _PATIENT]
         self.target = OwnTarget(
-            folder, settings_text(plan, setups), setups, clock=trio.current_time, record=self.facts.append
+            folder, settings_text(plan, setups), setups, journal=Journal(trio.current_time, self.facts.append)
         )
         self.connection = ReconnectingClient(self.target.wait_ready)
         self._last = 0
