@@ -15,10 +15,9 @@ import msgspec
 import trio
 
 from app.console import ConsoleLog, Printer
+from app.host import ServiceManager, handled_signals, receive_signals
 from app.log import ErrorLog
-from app.service_manager import ServiceManager
 from app.serving import RunningServices, agent_parts, autonomy_settings
-from app.signals import handled_signals, receive_signals
 from doors.control.server import ControlServer
 from doors.http.server import HttpServer
 from doors.locations import DataDirLock

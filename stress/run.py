@@ -16,7 +16,7 @@ import trio
 
 from errors import PoolError, RequestTimeout, UsageError
 from stress.arrivals import Arrival
-from stress.attached_target import AttachedTarget, PoolLimits, fetch_limits
+from stress.attached_target import AttachedTarget, fetch_limits
 from stress.connection import ReconnectingClient
 from stress.driver import LoadDriver, SimulatedFrontEnds
 from stress.facts import PoolDrained
@@ -29,14 +29,11 @@ from stress.recorder import RunRecorder
 from stress.request_tracker import Nonces, RequestTracker, read_transcripts
 from stress.sampler import ANSWER_SECONDS, SupervisorSampler, open_files, resident_bytes
 from stress.schedule import (
-    AGE_STEP,
-    BACKOFF_MAX,
-    SPAWN_BURST,
-    SPAWN_RATE,
     WORKER_BYTES,
     all_arrivals,
     all_fault_events,
     check_rules,
+    own_limits,
     rng_of,
     settings_text,
 )
@@ -60,14 +57,7 @@ async def drive_own(
         raise UsageError(f"--workers {plan.workers} are too many for this machine's memory; it holds {fit}")
     faults = faults_of(plan.faults)
     preparations = [fault.prepare(plan) for fault in faults]
-    limits = PoolLimits(
-        max=plan.workers,
-        spawn_burst=SPAWN_BURST,
-        spawn_rate=SPAWN_RATE,
-        backoff_max=BACKOFF_MAX,
-        age_step=AGE_STEP,
-    )
-    recorder = RunRecorder(plan, check_rules(plan, faults, limits))
+    recorder = RunRecorder(plan, check_rules(plan, faults, own_limits(plan)))
     show(recorder)
     folder = Path(tempfile.mkdtemp(prefix="pool-stress-"))
     log = ""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
+import msgspec
 import tomli_w
 
 from stress.arrivals import Arrival, arrivals, mix_in_faulty
@@ -79,32 +80,28 @@ def _min_completed(plan: Plan, faults: Sequence[Fault]) -> float:
     return min(least)
 
 
-AGE_STEP = 3.0
-SPAWN_BURST = 8
-SPAWN_RATE = 4.0
-"""The default: a start costs a quarter of a second of a CPU, and where profiles take turns, starts are many."""
-BACKOFF_MAX = 2.0
 WORKER_BYTES = 64 * 1024 * 1024
 """Assumed memory of a worker."""
+
+
+def own_limits(plan: Plan) -> PoolLimits:
+    """The limits of a supervisor of our own; ``spawn_rate`` is the default: a start costs 0.25 s of a CPU."""
+    return PoolLimits(max=plan.workers, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
 
 
 def settings_text(plan: Plan, preparations: Iterable[FaultSetup]) -> str:
     """The settings file: roles with different prompts, room for every request, fast health checks."""
     table: dict[str, Any] = {
         "pool": {
+            **msgspec.structs.asdict(own_limits(plan)),
             "min": 1,
-            "max": plan.workers,
             "worker_memory": WORKER_BYTES,
             "waiting_capacity": plan.requests + plan.sessions,
-            "spawn_burst": SPAWN_BURST,
-            "spawn_rate": SPAWN_RATE,
             "ping_interval_idle": 3.0,
             "ping_interval_busy": 3.0,
             "ping_timeout": 3.0,
             "ping_failures": 2,
             "backoff_min": 0.1,
-            "backoff_max": BACKOFF_MAX,
-            "age_step": AGE_STEP,
             "breaker_failures": 1000,
             "drain_timeout": 30.0,
         },

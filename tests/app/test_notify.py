@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from app.service_manager import ServiceManager, watchdog_interval
+from app.host import ServiceManager, watchdog_interval
 from errors import UsageError
 
 

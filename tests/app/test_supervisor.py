@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.console import ConsoleLog
-from app.service_manager import ServiceManager
+from app.host import ServiceManager
 from app.supervisor import Supervisor, run
 from rpc.sweep import SweepReport
 from settings.schema import Settings

@@ -28,7 +28,7 @@ from stress.recorder import RunRecorder
 from stress.request_tracker import Nonces, RequestTracker, read_transcripts
 from stress.run import _StressRun
 from stress.sampler import read_status
-from stress.schedule import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, check_rules, settings_text
+from stress.schedule import check_rules, own_limits, settings_text
 from tests.stress.story import Story
 from wire.events import EventChannel
 from wire.messages import ErrorBody, EventEnvelope
@@ -54,8 +54,7 @@ class Books:
 
 def test_of_a_session_with_many_requests_its_name_is_kept_once(tmp_path: Path) -> None:
     plan = make_plan(StressOptions(sessions=20, requests=200))
-    limits = PoolLimits(max=4, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
-    recorder = RunRecorder(plan, check_rules(plan, [], limits))
+    recorder = RunRecorder(plan, check_rules(plan, [], own_limits(plan)))
     target = OwnTarget(tmp_path, "", [], journal=recorder)
     run = _StressRun(recorder, [], [], target)
     arrivals = list(run._all_arrivals())
@@ -220,10 +219,4 @@ def test_the_settings_file_says_what_the_judges_go_by() -> None:
     plan = make_plan(StressOptions(scale=1 / 20))
     table = tomllib.loads(settings_text(plan, []))
     limits = PoolLimits(**{name: table["pool"][name] for name in PoolLimits.__struct_fields__})
-    assert limits == PoolLimits(
-        max=plan.workers,
-        spawn_burst=SPAWN_BURST,
-        spawn_rate=SPAWN_RATE,
-        backoff_max=BACKOFF_MAX,
-        age_step=AGE_STEP,
-    )
+    assert limits == own_limits(plan)

@@ -1,15 +1,48 @@
-"""Notifications to the service manager (systemd): readiness, reload, end, watchdog."""
+"""How the host controls a supervisor: its signals, and the service manager (systemd) with readiness and watchdog."""
 
 import os
+import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 import trio
 
 from errors import UsageError
+
+
+def handled_signals() -> tuple[signal.Signals, ...]:
+    """Signals that stop the supervisor, and SIGHUP: reload, or the terminal is gone.
+
+    Where ``nohup`` has SIGHUP ignored it stays so.
+    """
+    always = (signal.SIGTERM, signal.SIGINT)
+    return always if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*always, signal.SIGHUP)
+
+
+@contextmanager
+def receive_signals(*numbers: signal.Signals) -> Iterator[AsyncIterator[int]]:
+    """``trio.open_signal_receiver``, but afterwards they are ignored: what they ask for is as good as done.
+
+    By their defaults one that comes a moment later would end the process as if it had been killed in its work.
+    """
+    missed: list[int] = []
+    for number in numbers:  # what the receiver puts back at its end: there is no moment in which one would end us
+        signal.signal(number, lambda number, _frame: missed.append(number))
+    try:
+        with trio.open_signal_receiver(*numbers) as signals:
+            for came in missed:
+                signal.raise_signal(came)
+            yield signals
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+
+
+# --- the service manager ----------------------------------------------------------------------------------------------
 
 _SHORTEST_WATCHDOG = 0.01
 """Seconds; below, the pings would be all that we do."""
