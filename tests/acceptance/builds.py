@@ -1,8 +1,9 @@
-"""A command in the background that ends when a test says so."""
+"""A command that ends when a test says so, in the background unless that is said."""
 
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -12,10 +13,11 @@ from tests.acceptance.supervisor import Supervisor, tool
 class Build:
     """Its ``prompt`` has the bundled agent begin it."""
 
-    def __init__(self, folder: Path, name: str = "fifo") -> None:
+    def __init__(self, folder: Path, name: str = "fifo", *, first: str = "true", **given: Any) -> None:
+        """``first``: a command that runs before it waits; ``given``: other arguments of the tool."""
         self._fifo = folder / name
         os.mkfifo(self._fifo)
-        self.prompt = tool(f"read word < {self._fifo}; echo built $word", background=True)
+        self.prompt = tool(f"{first}; read word < {self._fifo}; echo built $word", **(given or {"background": True}))
 
     def end(self, word: str = "well") -> None:
         """Waits until it has got as far as to wait for that."""

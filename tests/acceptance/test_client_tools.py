@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from errors import UsageError
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 
 pytestmark = pytest.mark.process
@@ -18,8 +17,7 @@ ASK = 'TOOL:weather {"city": "Bonn"} TELL'
 
 @pytest.fixture(scope="module")
 def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
-    settings = '[agents.p]\ndialect = "pi"\ncommand = ["/nowhere/pi"]\n'
-    with running_supervisor(tmp_path_factory.mktemp("c"), "--max", "1", settings=settings) as running:
+    with running_supervisor(tmp_path_factory.mktemp("c"), "--max", "1") as running:
         yield running
 
 
@@ -43,16 +41,3 @@ def test_calls_go_out_and_their_results_come_back_to_the_model(supervisor: Super
     late = prompt("", tool_results=[{"tool_use_id": call["id"], "content": "again"}])
     assert (late["status"], late["error"]["data"]["worker_code"]) == ("error", "invalid_params")
     assert f"no call '{call['id']}' waits for a result" in late["error"]["message"]
-
-
-def test_a_call_that_nobody_answers_does_not_hold_the_session(supervisor: Supervisor) -> None:
-    supervisor.call("prompt", session="left", text=ASK, client_tools=[WEATHER])
-    answer = supervisor.call("prompt", session="left", text="TELL")["text"]
-    assert answer == "The client gave no result for the call of weather."
-
-
-def test_an_agent_that_speaks_pi_is_refused_at_once(supervisor: Supervisor) -> None:
-    spawned = supervisor.status()["counters"]["spawned"]
-    with pytest.raises(UsageError, match="takes no tools"):
-        supervisor.call("prompt", session="pi", text=ASK, agent="p", client_tools=[WEATHER])
-    assert supervisor.status()["counters"]["spawned"] == spawned

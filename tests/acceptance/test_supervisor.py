@@ -23,24 +23,11 @@ from tests.acceptance.supervisor import (
 
 pytestmark = pytest.mark.process
 
-SETTINGS = f"""
-[pool]
-max = 3
-backoff_min = "10ms"
-backoff_max = "50ms"
-[agents.missing]
-command = ["/nonexistent/agent"]
-[agents.badflag]
-extra_args = ["--frobnicate"]
-[agents.unwilling]
-command = {[*COMMAND, "--behaviour=refuse", "--on=compact"]}
-"""
-
 
 @pytest.fixture(scope="module")
 def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
     """For tests with sessions of their own."""
-    with running_supervisor(tmp_path_factory.mktemp("s"), settings=SETTINGS) as running:
+    with running_supervisor(tmp_path_factory.mktemp("s"), "--max", "3") as running:
         yield running
 
 
@@ -55,22 +42,6 @@ def test_sessions_remember_and_the_status_agrees_with_the_process_table(supervis
     assert status["pool"]["total"] == len(workers) <= 3
     counters = status["counters"]
     assert counters["releases"] + counters["lost"] + counters["active"] == sum(counters["grants"].values()) >= 5
-
-
-def test_what_goes_wrong_in_a_session_is_in_the_log_too(supervisor: Supervisor) -> None:
-    supervisor.prompt("refused", "/compact", "-a", "unwilling")
-    supervisor.wait_for_log("error")
-    told = next(line for line in supervisor.logged("error") if line["session"] == "refused")
-    assert (told["level"], told["phase"], "not summarised" in told["message"]) == ("warning", "model", True)
-
-
-@pytest.mark.parametrize(("agent", "words"), [("missing", "/nonexistent/agent"), ("badflag", "--frobnicate")])
-def test_an_agent_that_cannot_start_is_explained_and_others_are_unharmed(
-    supervisor: Supervisor, agent: str, words: str
-) -> None:
-    done = supervisor.pool("prompt", "-s", agent, "-a", agent, "hi")
-    assert (done.returncode, words in done.stderr) == (1, True)
-    assert "hello" in supervisor.prompt("unharmed", "hello")
 
 
 def test_a_worker_is_recycled_on_demand(supervisor: Supervisor) -> None:
