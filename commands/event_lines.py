@@ -9,14 +9,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TextIO
 
 import msgspec
-from rich.cells import cell_len, get_character_cell_size
 
 from commands.event_text import describe_event, event_data, event_text, hidden_text, shown_page
 from doors.control.client import last_seq, read_envelopes, split_envelopes
 from wire.call_page import STYLES, page_lines
 from wire.events import TEXT_KINDS, EventChannel, display_of
 from wire.messages import EventEnvelope
-from wire.terminal import BOLD, DIM, GREEN, PLAIN, RED, YELLOW, clean, clean_stream, wants_styles
+from wire.terminal import (
+    BOLD,
+    DIM,
+    GREEN,
+    PLAIN,
+    RED,
+    YELLOW,
+    clean,
+    clean_stream,
+    display_width,
+    fit,
+    fitting_length,
+    wants_styles,
+)
 
 _WIDE = 100
 _LEAST_TEXT = 20
@@ -82,7 +94,7 @@ class EventFormatter:
 
     def _describe(self, event: EventEnvelope) -> list[str]:
         essential, *commands = describe_event(event, self._connection_flags)
-        overhang = max(0, cell_len(clean(event.type)) - self._kind_width)
+        overhang = max(0, display_width(clean(event.type)) - self._kind_width)
         line = self._line(event, shorten(essential, max(_LEAST_TEXT, self._text_width - overhang)))
         return [line, *self._approval_lines(event), *(_SUBLINE_INDENT + self._style(text, BOLD) for text in commands)]
 
@@ -124,11 +136,9 @@ def fill_lines(text: str, width: int) -> tuple[list[str], str]:
 
 def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
     """At most ``width`` cells; what is cut is marked, at the end, or at the start to ``keep_end``."""
-    if cell_len(text) <= width:
-        return text
-    if keep_end:
-        return "…" + text[len(text) - _fitting_chars(text[::-1], width - 1) :]
-    return text[: _fitting_chars(text, width - 1)].rstrip() + "…"
+    if not keep_end or display_width(text) <= width:
+        return fit(text, width)
+    return "…" + text[len(text) - fitting_length(text[::-1], width - 1) :]
 
 
 def _is_dim(event: EventEnvelope, kind: str) -> bool:
@@ -143,8 +153,8 @@ def _continues(first: EventEnvelope, event: EventEnvelope) -> bool:
 
 def _wrap(paragraph: str, width: int) -> list[str]:
     lines = []
-    while cell_len(paragraph) > width:
-        fits = _fitting_chars(paragraph, width)
+    while display_width(paragraph) > width:
+        fits = max(1, fitting_length(paragraph, width))
         cut = paragraph.rfind(" ", 1, fits + 1)
         cut = fits if cut <= 0 else cut
         lines.append(paragraph[:cut].rstrip())
@@ -152,20 +162,8 @@ def _wrap(paragraph: str, width: int) -> list[str]:
     return [*lines, paragraph]
 
 
-def _fitting_chars(text: str, width: int) -> int:
-    """How many characters of the text fit into ``width`` cells; at least one."""
-    if text.isascii():
-        return width
-    cells = 0
-    for count, ch in enumerate(text):
-        cells += get_character_cell_size(ch)
-        if cells > width:
-            return max(count, 1)
-    return len(text)
-
-
 def _pad(text: str, width: int) -> str:
-    return text + " " * (width - cell_len(text))
+    return text + " " * (width - display_width(text))
 
 
 class EventTextView:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from wire.terminal import DIM, GREEN, RED, clean, display_width
+from wire.terminal import DIM, GREEN, RED, clean, display_width, fitting_length
 
 SHOWN_CHARS, SHOWN_LINES = 4_000, 40
 """Limits of the event ``permission_required``."""
@@ -209,17 +209,7 @@ def _tone_of(line: str) -> Tone:
 def _wrap_line(line: str, tone: Tone, columns: int) -> Iterator[PageLine]:
     margin, room = _MARGIN, columns - len(_MARGIN)
     while display_width(line) > room:
-        end = _fitting_length(line, room)
+        end = max(1, fitting_length(line, room))
         yield PageLine(margin + line[:end], tone)
         margin, line = _GOES_ON, line[end:]
     yield PageLine(margin + line, tone)
-
-
-def _fitting_length(text: str, columns: int) -> int:
-    """How many characters fit into ``columns``; at least one."""
-    if text.isascii():
-        return columns
-    end, width = 0, 0
-    while end < len(text) and (width := width + display_width(text[end])) <= columns:
-        end += 1
-    return max(end, 1)

@@ -59,12 +59,18 @@ def fit(text: str, columns: int) -> str:
         return ""
     if len(text) * 2 <= columns or display_width(text) <= columns:
         return text
-    left = columns - 1
+    return f"{text[: fitting_length(text, columns - 1)].rstrip()}…"
+
+
+def fitting_length(text: str, columns: int) -> int:
+    """How many of the first characters fit into ``columns``."""
+    if text.isascii():
+        return min(len(text), columns)
     for count, ch in enumerate(text):
-        left -= _char_width(ch)
-        if left < 0:
-            return f"{text[:count].rstrip()}…"
-    return text
+        columns -= _char_width(ch)
+        if columns < 0:
+            return count
+    return len(text)
 
 
 def format_duration(seconds: float | None) -> str:

@@ -74,6 +74,7 @@ def test_a_shell_can_complete_commands(words: str, offered: str) -> None:
         (["stop"], {"trio", "psutil", "rich"}),
         (["status"], {"trio", "psutil", "rich"}),
         (["prompt", "-s", "a", "hi"], {"trio", "psutil", "rich"}),
+        (["events", "follow"], {"trio", "psutil", "rich"}),
     ],
 )
 def test_a_command_imports_no_more_than_it_uses(tmp_path: Path, command: list[str], unwanted: set[str]) -> None:

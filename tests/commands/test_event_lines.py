@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.cells import cell_len
 
 from commands.event_lines import EventFormatter, fill_lines, shorten
 from commands.event_text import answer_text, command_line, describe_event, event_text
 from tests.doors.envelopes import event, pushed, text
 from wire.events import EventChannel
 from wire.messages import EventEnvelope
+from wire.terminal import display_width
 
 AT = time.strftime("%H:%M:%S", time.localtime(0))
 CALL = {"id": "c1", "name": "exec", "input_preview": "ls -la", "duration_ms": 1500}
@@ -190,7 +190,7 @@ def test_no_line_is_too_wide_and_no_visible_character_is_lost(pieces: list[str],
     said = "".join(pieces).replace(" ", "").replace("\n", "")
     blank = {ord(ch): None for ch in shown + said if ch.isspace()}
     assert shown.translate(blank) == said.translate(blank)
-    assert all(cell_len(line) <= max(width, 2) for line in [*lines, rest])
+    assert all(display_width(line) <= max(width, 2) for line in [*lines, rest])
 
 
 def test_wide_characters_are_counted_as_wide() -> None:
