@@ -1,5 +1,7 @@
 """Profiles for tests: a plain one to vary, and a Hypothesis strategy for any."""
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from profiles import CapabilityProfile, Resources, SoftArgs, make_profile
@@ -23,26 +25,6 @@ parts = st.fixed_dictionaries(
 )
 
 
-def profile(
-    *,
-    role: str = "default",
-    cwd: str = "/work",
-    command: tuple[str, ...] = ("agent",),
-    hard_args: tuple[str, ...] = (),
-    soft: SoftArgs = SoftArgs(),  # noqa: B008  # frozen: the one instance can be shared
-    resources: Resources = Resources(),  # noqa: B008  # the same
-    env: dict[str, str] | None = None,
-    agent: str = "main",
-    dialect: str = "native",
-) -> CapabilityProfile:
-    return make_profile(
-        agent=agent,
-        role=role,
-        dialect=dialect,
-        command=command,
-        cwd=cwd,
-        hard_args=hard_args,
-        soft=soft,
-        resources=resources,
-        env=env,
-    )
+def profile(**parts: Any) -> CapabilityProfile:
+    """A plain profile, but for these parts."""
+    return make_profile(**{"command": ("agent",), "cwd": "/work", **parts})

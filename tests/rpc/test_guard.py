@@ -106,21 +106,15 @@ def test_a_killed_supervisor_takes_everything_along(kind: str) -> None:
     with supervisor(instance, kind) as (process, guard, pids):
         assert len(pids) == 6
         assert all(map(is_alive, [guard, *pids]))
-        process.kill()
-        assert wait_dead(pids, LIMIT) == []
-        assert wait_dead([guard], LIMIT) == []
-        assert cgroup is None or not cgroup.path.exists()
-
-
-def test_the_guard_does_not_mind_the_signals_of_a_terminal() -> None:
-    with supervisor(secrets.token_hex(8), "marker") as (process, guard, pids):
         stat = read_stat(guard)
         assert stat is not None
         assert stat.session == guard
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            os.kill(guard, number)
+            os.kill(guard, number)  # what a terminal sends to all
         process.kill()
         assert wait_dead(pids, LIMIT) == []
+        assert wait_dead([guard], LIMIT) == []
+        assert cgroup is None or not cgroup.path.exists()
 
 
 def test_the_guard_holds_nothing_of_the_supervisors_and_is_small() -> None:

@@ -22,6 +22,7 @@ from wire.units import Seconds
 pytestmark = pytest.mark.process
 
 QUICK = RpcSettings(abort_grace=Seconds(0.15), eof_grace=Seconds(0.15), term_grace=Seconds(0.15))
+IMPATIENT_AT_EOF = RpcSettings(eof_grace=Seconds(0.15), term_grace=Seconds(60))
 PATIENT = RpcSettings(abort_grace=Seconds(60), eof_grace=Seconds(60), term_grace=Seconds(60))
 
 IGNORES_EOF = "import time, sys; print('up', flush=True); sys.stdin.read(); time.sleep(600)"
@@ -48,28 +49,25 @@ def _assert_removed(cgroup: Cgroup) -> None:
     assert not cgroup.path.exists()
 
 
-async def test_a_worker_that_ends_at_eof_meets_no_signal(cgroups: Cgroup | None) -> None:
-    async with running(spec_of(ENDS_AT_EOF), settings=PATIENT, cgroups=cgroups) as process:
-        await read_line(process)
-        assert await process.stop() == ExitStatus(code=3)
-        assert process.last_rung is Rung.EOF
-
-
-async def test_a_worker_that_ignores_eof_gets_sigterm(cgroups: Cgroup | None) -> None:
-    settings = RpcSettings(eof_grace=Seconds(0.15), term_grace=Seconds(60))
-    async with running(spec_of(IGNORES_EOF), settings=settings, cgroups=cgroups) as process:
-        await read_line(process)
-        assert await process.stop() == ExitStatus(signal=signal.SIGTERM)
-        assert process.last_rung is Rung.TERM
-
-
-async def test_a_worker_that_ignores_sigterm_gets_sigkill(cgroups: Cgroup | None) -> None:
-    async with running(spec_of(IGNORES_TERM), settings=QUICK, cgroups=cgroups) as process:
+@pytest.mark.parametrize(
+    ("code", "settings", "status", "rung"),
+    [
+        pytest.param(ENDS_AT_EOF, PATIENT, ExitStatus(code=3), Rung.EOF, id="none at EOF"),
+        pytest.param(
+            IGNORES_EOF, IMPATIENT_AT_EOF, ExitStatus(signal=signal.SIGTERM), Rung.TERM, id="SIGTERM after it"
+        ),
+        pytest.param(IGNORES_TERM, QUICK, ExitStatus(signal=signal.SIGKILL), Rung.KILL, id="SIGKILL at last"),
+    ],
+)
+async def test_a_worker_gets_no_signal_before_what_is_more_polite_was_in_vain(
+    cgroups: Cgroup | None, code: str, settings: RpcSettings, status: ExitStatus, rung: Rung
+) -> None:
+    async with running(spec_of(code), settings=settings, cgroups=cgroups) as process:
         await read_line(process)
         start = trio.current_time()
-        assert await process.stop() == ExitStatus(signal=signal.SIGKILL)
-        assert process.last_rung is Rung.KILL
-        assert trio.current_time() - start >= 0.3
+        assert await process.stop() == status
+        assert process.last_rung is rung
+        assert rung is not Rung.KILL or trio.current_time() - start >= 0.3
 
 
 async def test_the_running_turn_is_aborted_before_stdin_is_closed() -> None:

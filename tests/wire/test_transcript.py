@@ -3,6 +3,8 @@
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -45,6 +47,15 @@ DEEP = b'{"type":"session","id":"s","x":' + b"[" * 100_000 + b"]" * 100_000 + b"
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "s.jsonl"
+
+
+@contextmanager
+def left_alone(path: Path, content: bytes) -> Iterator[None]:
+    """The file has this content before and after the block, and no other lies beside it."""
+    path.write_bytes(content)
+    yield
+    assert path.read_bytes() == content
+    assert list(path.parent.iterdir()) == [path]
 
 
 def said(seq: int, text: str) -> MessageEntry:
@@ -254,32 +265,25 @@ PI_HEADER = b'{"type":"session","version":3,"id":"ae0e","timestamp":"2026-01-01T
 
 
 @pytest.mark.parametrize("before", [1, 15])
-def test_a_header_that_is_not_the_first_line_is_refused_with_its_place(path: Path, tmp_path: Path, before: int) -> None:
+def test_a_header_that_is_not_the_first_line_is_refused_with_its_place(path: Path, before: int) -> None:
     content = b'{"type":"title","title":"x"}\n' * before + PI_HEADER + b'{"type":"message","torn'
-    path.write_bytes(content)
-    with pytest.raises(TranscriptDamaged, match=rf'its type is "title"; the header is line {before + 1}: make it the'):
+    words = rf'its type is "title"; the header is line {before + 1}: make it the'
+    with left_alone(path, content), pytest.raises(TranscriptDamaged, match=words):
         repair_transcript(path, dialect="pi")
-    assert path.read_bytes() == content
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(("header", "dialect"), [(HEADER_LINE, "pi"), (PI_HEADER, "native")])
-def test_a_transcript_of_another_dialect_is_refused_and_left_alone(
-    path: Path, tmp_path: Path, header: bytes, dialect: str
-) -> None:
-    content = header + b'{"type":"message","torn'
-    path.write_bytes(content)
-    with pytest.raises(TranscriptForeign, match=f"and the agent speaks {dialect}"):
+def test_a_transcript_of_another_dialect_is_refused_and_left_alone(path: Path, header: bytes, dialect: str) -> None:
+    with (
+        left_alone(path, header + b'{"type":"message","torn'),
+        pytest.raises(TranscriptForeign, match=f"and the agent speaks {dialect}"),
+    ):
         repair_transcript(path, dialect=dialect)
-    assert path.read_bytes() == content
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_native_writer_touches_no_transcript_of_pi(path: Path) -> None:
-    path.write_bytes(PI_HEADER + b"torn")
-    with pytest.raises(TranscriptForeign):
+    with left_alone(path, PI_HEADER + b"torn"), pytest.raises(TranscriptForeign):
         TranscriptWriter.open(path)
-    assert path.read_bytes() == PI_HEADER + b"torn"
 
 
 @pytest.mark.parametrize(("header", "dialect"), [(HEADER_LINE, "native"), (PI_HEADER, "pi")])
@@ -289,26 +293,17 @@ def test_a_transcript_of_the_own_dialect_is_taken(path: Path, header: bytes, dia
 
 
 @pytest.mark.parametrize("middle", [b"garbage", b"null", b"[1]", b'{"a":', b'{"text":"\xff"}', DEEP])
-def test_damage_in_the_middle_is_an_error_and_nothing_is_cut(path: Path, tmp_path: Path, middle: bytes) -> None:
+def test_damage_in_the_middle_is_an_error_and_nothing_is_cut(path: Path, middle: bytes) -> None:
     content = HEADER_LINE + middle + b'\n{"type":"message"}\n'
-    path.write_bytes(content)
-    with pytest.raises(TranscriptDamaged, match="line 2"):
+    with left_alone(path, content), pytest.raises(TranscriptDamaged, match="line 2"):
         repair_transcript(path)
-    assert path.read_bytes() == content
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"\n",
-        b"hello\n",
-        b"\x89PNG\r\n\x1a\n\0\0",
-        b'{"type":"message"}\n',
-        HEADER_LINE[:20],
-        b"[]\n",
-        b"null\n",
+        *(b"", b"\n", b"hello\n", b"\x89PNG\r\n\x1a\n\0\0", b'{"type":"message"}\n'),
+        *(HEADER_LINE[:20], b"[]\n", b"null\n"),
         DEEP + b"\n",
         b'{"type":"session","timestamp":"2026-01-01T00:00:00.000Z"}\n',
         b'{"type":"session","id":7,"timestamp":"2026-01-01T00:00:00.000Z"}\n',
@@ -316,12 +311,9 @@ def test_damage_in_the_middle_is_an_error_and_nothing_is_cut(path: Path, tmp_pat
     ],
 )
 def test_what_is_no_transcript_is_refused_and_left_alone(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    with pytest.raises(TranscriptDamaged):
-        repair_transcript(path)
-    with pytest.raises(TranscriptDamaged):
-        TranscriptWriter.open(path)
-    assert path.read_bytes() == content
+    for touch in (repair_transcript, TranscriptWriter.open):
+        with left_alone(path, content), pytest.raises(TranscriptDamaged):
+            touch(path)
 
 
 def test_a_missing_file_stays_missing(path: Path) -> None:

@@ -24,29 +24,32 @@ def source(tmp_path: Path) -> Path:
     return source
 
 
-def test_settings_are_copied_so_that_a_setter_changes_nobody_elses(source: Path, tmp_path: Path) -> None:
-    with PrivateAgentDir(source, tmp_path / "workers" / "w1", tmp_path / "sessions") as home:
+@pytest.fixture
+def agent_dir(source: Path, tmp_path: Path) -> PrivateAgentDir:
+    return PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions")
+
+
+def test_settings_are_copied_for_the_user_alone_so_that_a_setter_changes_no_others(
+    agent_dir: PrivateAgentDir, source: Path
+) -> None:
+    (source / "models.json").chmod(0o644)
+    with agent_dir as home:
         (home.path / "settings.json").write_text("changed")
         assert (source / "settings.json").read_text() == "the settings.json"
         assert (home.path / "models.json").read_text() == "the models.json"
         assert (home.path / "AGENTS.md").read_text() == "the AGENTS.md"
-
-
-def test_a_copy_is_the_users_alone(source: Path, tmp_path: Path) -> None:
-    (source / "models.json").chmod(0o644)
-    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
         assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
         assert stat.S_IMODE((home.path / "models.json").stat().st_mode) == 0o600
 
 
-def test_a_renewed_login_reaches_all_workers(source: Path, tmp_path: Path) -> None:
-    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
+def test_a_renewed_login_reaches_all_workers(agent_dir: PrivateAgentDir, source: Path) -> None:
+    with agent_dir as home:
         (home.path / "auth.json").write_text("renewed")
         assert (source / "auth.json").read_text() == "renewed"
 
 
-def test_transcripts_and_remains_of_others_are_left_out(source: Path, tmp_path: Path) -> None:
-    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
+def test_transcripts_and_remains_of_others_are_left_out(agent_dir: PrivateAgentDir, tmp_path: Path) -> None:
+    with agent_dir as home:
         names = {entry.name for entry in home.path.iterdir()}
         assert names == {"settings.json", "models.json", "auth.json", "AGENTS.md", "extensions"}
         assert home.environ == {
@@ -55,8 +58,8 @@ def test_transcripts_and_remains_of_others_are_left_out(source: Path, tmp_path: 
         }
 
 
-def test_removing_a_copy_removes_nothing_that_it_links_to(source: Path, tmp_path: Path) -> None:
-    home = PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions")
+def test_removing_a_copy_removes_nothing_that_it_links_to(agent_dir: PrivateAgentDir, source: Path) -> None:
+    home = agent_dir
     home.make()
     assert (home.path / "extensions" / "mine.ts").exists()
     home.remove()
@@ -66,7 +69,9 @@ def test_removing_a_copy_removes_nothing_that_it_links_to(source: Path, tmp_path
     assert (source / "auth.json").exists()
 
 
-def test_links_in_the_source_are_followed_once_and_broken_ones_left_out(source: Path, tmp_path: Path) -> None:
+def test_links_in_the_source_are_followed_once_and_broken_ones_left_out(
+    agent_dir: PrivateAgentDir, source: Path, tmp_path: Path
+) -> None:
     (tmp_path / "dotfiles").mkdir()
     (tmp_path / "dotfiles" / "settings.json").write_text("from the dotfiles")
     (source / "settings.json").unlink()
@@ -74,7 +79,7 @@ def test_links_in_the_source_are_followed_once_and_broken_ones_left_out(source: 
     (source / "skills").symlink_to(tmp_path / "dotfiles")
     (source / "prompts").symlink_to(tmp_path / "nowhere")
     (source / "loop").symlink_to(source / "loop")
-    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
+    with agent_dir as home:
         (home.path / "settings.json").write_text("changed")
         assert (tmp_path / "dotfiles" / "settings.json").read_text() == "from the dotfiles"
         assert (home.path / "skills" / "settings.json").exists()
@@ -82,30 +87,30 @@ def test_links_in_the_source_are_followed_once_and_broken_ones_left_out(source: 
         assert not (home.path / "loop").is_symlink()
 
 
-def test_what_a_killed_supervisor_left_is_replaced(source: Path, tmp_path: Path) -> None:
+def test_what_a_killed_supervisor_left_is_replaced(agent_dir: PrivateAgentDir, tmp_path: Path) -> None:
     (tmp_path / "w1").mkdir()
     (tmp_path / "w1" / "settings.json").write_text("stale")
-    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
+    with agent_dir as home:
         assert (home.path / "settings.json").read_text() == "the settings.json"
 
 
-def test_a_link_in_the_copys_place_is_not_followed(source: Path, tmp_path: Path) -> None:
+def test_a_link_in_the_copys_place_is_not_followed(agent_dir: PrivateAgentDir, tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("keep")
     (tmp_path / "w1").symlink_to(tmp_path / "precious")
-    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
+    with agent_dir as home:
         assert not home.path.is_symlink()
     assert (tmp_path / "precious" / "file").read_text() == "keep"
 
 
-def test_without_an_agent_dir_a_worker_gets_an_empty_one(tmp_path: Path) -> None:
+def test_without_an_agent_dir_a_worker_gets_an_empty_one(agent_dir: PrivateAgentDir, tmp_path: Path) -> None:
     with PrivateAgentDir(tmp_path / "none", tmp_path / "w1", tmp_path / "sessions") as home:
         assert list(home.path.iterdir()) == []
 
 
-def test_large_files_are_linked(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_are_linked(agent_dir: PrivateAgentDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(home_module, "MAX_FILE_BYTES", 3)
-    with PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
+    with agent_dir as home:
         assert (home.path / "AGENTS.md").is_symlink()
 
 
@@ -116,12 +121,12 @@ def test_a_copy_that_cannot_be_made_fails_the_start(source: Path, tmp_path: Path
 
 
 def test_a_copy_that_cannot_be_removed_fails_nobody_and_is_removed_by_the_next_worker(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agent_dir: PrivateAgentDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError("Too many open files")
 
-    with monkeypatch.context() as patched, PrivateAgentDir(source, tmp_path / "w1", tmp_path / "sessions") as home:
+    with monkeypatch.context() as patched, agent_dir as home:
         (home.path / "left").write_text("behind")
         patched.setattr(shutil, "rmtree", refuse)
         home.__exit__(None, None, None)
