@@ -30,7 +30,7 @@ class Admission:
         if session.state is not SessionState.PARKED:
             if self._serve_on_own(waiter):
                 return
-        elif not session.waiting and self._serve_on_unbound(waiter):
+        elif not session.waiting and self._bind(waiter, state.index.match_unbound):
             return
         if spawn is not True:
             if not self._admit_without_waiting(waiter):
@@ -56,7 +56,8 @@ class Admission:
         if may_start and waiter.deadline > state.now and self._spawner.has_room(waiter.profile_record, state.now):
             state.enqueue(waiter, WaiterState.QUEUED)
             return True
-        return self._rebind_now(waiter)
+        # a request that does not wait is never rebound past those who do
+        return not waiter.profile_record.queued and self._bind(waiter, state.index.match_quiescent)
 
     def _no_wait_error(self, waiter: Waiter) -> PoolSaturated:
         """Why a request that does not wait is not served: trying again helps only where the pool is full."""
@@ -133,13 +134,6 @@ class Admission:
             return False
         self._binder.bind(worker, waiter)
         return True
-
-    def _serve_on_unbound(self, waiter: Waiter) -> bool:
-        return self._bind(waiter, self._state.index.match_unbound)
-
-    def _rebind_now(self, waiter: Waiter) -> bool:
-        """Rebind for a request that does not wait; never past those who do."""
-        return not waiter.profile_record.queued and self._bind(waiter, self._state.index.match_quiescent)
 
     def _bind(self, waiter: Waiter, match: Callable[[ProfileRecord], WorkerRecord | None]) -> bool:
         state = self._state

@@ -84,7 +84,7 @@ class AvailableIndex:
             return next(reversed(wanted.unbound))
         if not wanted.group.unbound:
             return None
-        return _best_match(wanted, _newest_unbound, newest=True)
+        return _best_match(wanted, lambda kind: next(reversed(kind.unbound), None), newest=True)
 
     def match_quiescent(self, wanted: ProfileRecord) -> WorkerRecord | None:
         """The best quiet worker: by level and surplus in the same order, then least recently used."""
@@ -92,15 +92,7 @@ class AvailableIndex:
             return next(iter(wanted.quiescent))
         if not wanted.group.quiescent:
             return None
-        return _best_match(wanted, _oldest_quiescent, newest=False)
-
-
-def _newest_unbound(kind: ProfileRecord) -> WorkerRecord | None:
-    return next(reversed(kind.unbound), None)
-
-
-def _oldest_quiescent(kind: ProfileRecord) -> WorkerRecord | None:
-    return next(iter(kind.quiescent), None)
+        return _best_match(wanted, lambda kind: next(iter(kind.quiescent), None), newest=False)
 
 
 def _best_match(

@@ -12,7 +12,7 @@ from errors import UsageError
 from pool import invariants, rejections, status, stimuli
 from pool.admission import Admission
 from pool.binding import SessionBinder
-from pool.records import SessionRecord, WorkerRecord
+from pool.records import WorkerRecord
 from pool.scheduling import Prewarmer, Scheduler
 from pool.settings import PoolSettings
 from pool.snapshot import MachineSnapshot, SessionPlacement, WorkerExplanation
@@ -218,17 +218,14 @@ class PoolMachine:
         session = self._state.sessions.get(forget.session)
         if session is None:
             return
-        self._check_forgettable(session)
+        is_prepared = session.worker is not None and session.worker.session is session and session.worker.preparation
+        if session.holds or is_prepared:
+            raise UsageError(f"session {session.key!r} is in use", session=session.key)
         self._state.set_transcript(session, None)
         session.failed = None
         session.resume_failures = 0
         self._workers.detach(session)
         self._state.forget_if_empty(session)
-
-    def _check_forgettable(self, session: SessionRecord) -> None:
-        preparing = session.worker is not None and session.worker.session is session and session.worker.preparation
-        if session.holds or preparing:
-            raise UsageError(f"session {session.key!r} is in use", session=session.key)
 
     # --- workers ----------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """The ``[pool]`` table of the settings file, and the check that its workers fit into memory."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from errors import UsageError
@@ -86,6 +88,24 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How long ``drain`` and a graceful stop wait for turns in flight."""
     prewarm: list[Prewarm] = []
     """What to keep warm; empty = ``min`` workers of the default agent in the default role."""
+
+
+def contradictions(pool: PoolSettings) -> Iterator[tuple[str, str]]:
+    """Every limit that contradicts another: its name, and what is wrong with it."""
+    ordinary = f"pool.max = {pool.max} must leave a worker for ordinary requests"
+    pinned = f"background commands must leave one of pool.max = {pool.max} workers"
+    for name, is_wrong, text in (
+        ("min", pool.min > pool.max, f"is {pool.min}, more than pool.max = {pool.max}"),
+        ("reserve", pool.reserve >= pool.max, f"is {pool.reserve}, but {ordinary}"),
+        ("max_pinned", pool.max_pinned >= pool.max, f"is {pool.max_pinned}, but {pinned}"),
+        (
+            "backoff_min",
+            pool.backoff_min > pool.backoff_max,
+            f"is {pool.backoff_min}, more than pool.backoff_max = {pool.backoff_max}",
+        ),
+    ):
+        if is_wrong:
+            yield name, text
 
 
 _MIB = 1024 * 1024

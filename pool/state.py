@@ -20,7 +20,7 @@ from pool.records import (
     WorkerRecord,
     in_order,
 )
-from pool.settings import PoolSettings
+from pool.settings import PoolSettings, contradictions
 from pool.snapshot import Counters, PoolCounts
 from pool.stimuli import Acquire, Action, Notify, Reject
 from pool.transitions import SESSION_TRANSITIONS, WORKER_TRANSITIONS, PoolMode, SessionState, WaiterState, WorkerState
@@ -34,37 +34,22 @@ _INITIAL_SERVICE_INTERVAL = 1.0
 _SMOOTHING = 0.1
 
 _POSITIVE_SETTINGS = (
-    "start_timeout",
-    "reset_timeout",
-    "ping_interval_idle",
-    "ping_interval_busy",
-    "ping_timeout",
-    "turn_stall",
-    "maintenance_interval",
+    *("max", "spawn_burst", "spawn_rate", "start_timeout", "reset_timeout", "ping_interval_idle", "ping_interval_busy"),
+    *("ping_timeout", "turn_stall", "breaker_failures", "maintenance_interval"),
 )
-"""Times after which something is looked at or given up: at zero that would be always."""
+"""At zero no worker would ever be started, or what happens after a time would happen always."""
 
 
 def check_settings(settings: PoolSettings) -> None:
-    """Refuse limits that contradict each other; raises UsageError that names them."""
-    problems = (
-        (settings.max < 1, f"max = {settings.max} allows no worker at all"),
-        (settings.min > settings.max, f"min = {settings.min} is above max = {settings.max}"),
-        (
-            settings.max_pinned >= settings.max,
-            f"max_pinned = {settings.max_pinned} lets background commands keep all of max = {settings.max}",
-        ),
-        (settings.reserve >= settings.max, f"reserve = {settings.reserve} leaves nothing of max = {settings.max}"),
-        (settings.spawn_burst < 1, f"spawn_burst = {settings.spawn_burst} allows no start at all"),
-        (settings.spawn_rate <= 0, f"spawn_rate = {settings.spawn_rate} allows no start after the burst"),
-        (settings.breaker_failures < 1, f"breaker_failures = {settings.breaker_failures} is below 1"),
-    )
-    for wrong, text in problems:
-        if wrong:
-            raise UsageError(text)
+    """Refuse limits out of range, as only a caller in Python can give them, and limits that contradict each other.
+
+    Raises UsageError that names the setting.
+    """
     for name in _POSITIVE_SETTINGS:
         if getattr(settings, name) <= 0:
             raise UsageError(f"{name} = {getattr(settings, name)!r} must be more than 0")
+    for name, text in contradictions(settings):
+        raise UsageError(f"pool.{name} {text}")
 
 
 class PoolState:

@@ -13,7 +13,7 @@ from doors.http.tokens import TOKEN_VARIABLE, find_token_source, http_problems, 
 from errors import UsageError
 from heartbeat.delivery.settings import signing_key
 from heartbeat.delivery.targets import target_problem
-from pool.settings import PoolSettings, check_memory
+from pool.settings import check_memory, contradictions
 from profiles import AgentSettings, build_profile
 from router.settings import router_problems
 from router.workspaces import find_workspace, workspace_problem
@@ -25,7 +25,7 @@ from wire.files import open_regular, real_paths
 def check_settings(settings: Settings) -> list[Problem]:
     """Every setting that contradicts another, under its path in the file. Pure."""
     return [
-        *_pool_problems(settings.pool),
+        *(Problem(("pool", name), text) for name, text in contradictions(settings.pool)),
         *_prewarm_problems(settings),
         *_agent_problems(settings),
         *_target_problems(settings),
@@ -33,23 +33,6 @@ def check_settings(settings: Settings) -> list[Problem]:
         *(Problem(path, text) for path, text in router_problems(settings.router, settings)),
         *(Problem(path, text) for path, text in http_problems(settings.http)),
     ]
-
-
-def _pool_problems(pool: PoolSettings) -> Iterator[Problem]:
-    ordinary = f"pool.max = {pool.max} must leave a worker for ordinary requests"
-    pinned = f"background commands must leave one of pool.max = {pool.max} workers"
-    for key, is_wrong, text in (
-        ("min", pool.min > pool.max, f"is {pool.min}, more than pool.max = {pool.max}"),
-        ("reserve", pool.reserve >= pool.max, f"is {pool.reserve}, but {ordinary}"),
-        ("max_pinned", pool.max_pinned >= pool.max, f"is {pool.max_pinned}, but {pinned}"),
-        (
-            "backoff_min",
-            pool.backoff_min > pool.backoff_max,
-            f"is {pool.backoff_min}, more than pool.backoff_max = {pool.backoff_max}",
-        ),
-    ):
-        if is_wrong:
-            yield Problem(("pool", key), text)
 
 
 def _prewarm_problems(settings: Settings) -> Iterator[Problem]:
