@@ -68,7 +68,7 @@ class Admission:
         return self._saturated_error("nothing fits right now")
 
     def has_room(self, session: SessionRecord | None, profile: CapabilityProfile, now: float) -> bool:
-        """Whether ``place`` would serve a request with ``spawn="room"``, or start a worker for it."""
+        """Whether ``admit`` would serve a request with ``spawn="room"``, or start a worker for it."""
         state = self._state
         if self.has_worker(session, profile):
             return True
@@ -78,7 +78,7 @@ class Admission:
         return state.mode is PoolMode.RUNNING and state.quota_open and self._spawner.has_room(kind, now)
 
     def has_worker(self, session: SessionRecord | None, profile: CapabilityProfile) -> bool:
-        """Whether ``place`` would serve a request that may not wait; ``session`` None: one that is not known."""
+        """Whether ``admit`` would serve a request that may not wait; ``session`` None: one that is not known."""
         state = self._state
         if state.mode is not PoolMode.RUNNING:
             return False
@@ -170,7 +170,7 @@ class Admission:
         return rejections.saturated(state.counts(), why, state.retry_after, state.pinned_sessions())
 
     def _will_rebind(self, waiter: Waiter) -> bool:
-        """Whether the pump that follows will rebind a quiet worker to this request, or to one it takes the place of."""
+        """Whether the scheduler will then rebind a quiet worker to this request, or to one it takes the place of."""
         state = self._state
         kind = waiter.profile_record
         return (

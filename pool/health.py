@@ -54,10 +54,10 @@ class Health:
         """When the last ping was answered."""
 
     def next_check(self) -> float:
-        """When ``look`` is due, if nothing happens before.
+        """When ``check`` is due, if nothing happens before.
 
-        A turn may have begun right after the last look, so that looks are never further apart than ``turn_stall``: a
-        silent turn is found out after once to twice that time.
+        A turn may have begun right after the last check: checks are never further apart than ``turn_stall``, and a
+        silent turn is found after once to twice that time.
         """
         due = min(self._next_ping, self._checked_at + self._settings().turn_stall)
         if self._in_turn:

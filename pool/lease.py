@@ -21,8 +21,8 @@ EndCause = Callable[[], PoolError | None]
 class PromptStream:
     """One turn, as it runs: iterate it for its events, one ``Message`` at a time; ``result`` holds its outcome then.
 
-    ``batches()`` gives lists of events as they arrived, which is much faster; ``wait()`` looks at none. A turn that is
-    left early is aborted when the lease ends. The iteration raises what the turn failed with.
+    ``next_batch()`` gives lists of events as they arrived, which is much faster; ``wait()`` looks at none. A turn that
+    is left early is aborted when the lease ends. The iteration raises what the turn failed with.
     """
 
     def __init__(
@@ -78,10 +78,6 @@ class PromptStream:
         """Whether the worker was asked and has not answered, not even with an error."""
         return self._turn.is_unanswered
 
-    def batches(self) -> "PromptBatches":
-        """Iterate over lists of events."""
-        return PromptBatches(self)
-
     def __aiter__(self) -> Self:
         return self
 
@@ -119,22 +115,6 @@ class PromptStream:
             return  # a reader of the turn has its outcome; a caller that left needs none
         finally:
             self._on_ended(self)
-
-
-class PromptBatches:
-    """The batches of a ``PromptStream``."""
-
-    def __init__(self, stream: PromptStream) -> None:
-        self._stream = stream
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> list[Message]:
-        batch = await self._stream.next_batch()
-        if batch is None:
-            raise StopAsyncIteration
-        return batch
 
 
 class AcquireTicket:
@@ -177,16 +157,18 @@ class Lease:
         level: how well the worker's profile matched.
         waited: seconds between the request and the grant.
         stalled_for: seconds of silence for which the pool has aborted its turn.
-        start_words: what the worker's program wrote to stderr until it was ready.
+        startup_stderr: what the worker's program wrote to stderr until it was ready.
     """
 
-    def __init__(self, grant: Grant, worker: PoolWorker, *, waited: float, cause: EndCause, start_words: str) -> None:
+    def __init__(
+        self, grant: Grant, worker: PoolWorker, *, waited: float, cause: EndCause, startup_stderr: str
+    ) -> None:
         """``cause`` tells what the pool knows of the worker's end, once it has one."""
         self.hold: WorkerHold = grant.hold
         self.worker_id = grant.hold.worker
         self.level: MatchLevel = grant.level
         self.waited = waited
-        self.startup_stderr = start_words
+        self.startup_stderr = startup_stderr
         self.stalled_for: float | None = None
         self._worker = worker
         self._cause = cause

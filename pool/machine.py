@@ -1,7 +1,7 @@
 """The pool's decisions as one pure state machine: ``handle(stimulus, now) -> actions``.
 
 It never awaits, reads no clock and touches no process; the shell tells it what happened and carries out what it says.
-This file is the front: it takes each stimulus to the part that knows it, and lets the pump run after every one.
+This file takes each stimulus to the part that handles it, and runs the scheduler after every one.
 """
 
 import random
@@ -94,7 +94,7 @@ class PoolMachine:
         return self._state.settings
 
     def next_wakeup(self) -> float | None:
-        """When the next Tick is needed, on the machine's clock; None = nothing is due."""
+        """When the next ClockTick is needed, on the machine's clock; None = nothing is due."""
         return self._state.now if self._state.actions else self._state.timers.next_at()
 
     def transcript_of(self, session: str) -> str | None:

@@ -270,7 +270,7 @@ class WorkerPreparation:
 
 
 class WorkerRecord:
-    """One process, from Spawn to WorkerExited."""
+    """One process, from Spawn to ProcessExited."""
 
     __slots__ = (
         *("age_timer", "background", "claimed_for", "closing_session", "failure", "id", "idle_since", "idle_timer"),

@@ -340,7 +340,7 @@ def _is_trial(kind: ProfileRecord) -> bool:
 
 
 class Prewarmer:
-    """Runs after the pump, so that it only ever uses room that no waiter wants."""
+    """Runs after the scheduler, so that it only ever uses room that no waiter wants."""
 
     def __init__(self, state: PoolState, starts: Spawner) -> None:
         self._state = state

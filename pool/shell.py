@@ -215,7 +215,7 @@ class Pool:
             self._apply(stimuli.Release(lease.hold, turns=len(lease.turn_seconds)))
 
     def submit(self, stimulus: Stimulus) -> None:
-        """Tell the pool a fact or a wish from outside: Busy, Quiet, Pause, Resume, StopWorker, Reconfigure ...
+        """Tell the pool a fact or a wish from outside: SessionBusy, Pause, StopWorker, SettingsChanged ...
 
         Raises UsageError where the machine refuses it (an unknown worker, a session in use).
         """
@@ -386,6 +386,6 @@ class Pool:
                 f"worker {grant.hold.worker} ended as it was granted", worker=grant.hold.worker, sent=False
             )
         self._latencies.acquire.add(waited)
-        lease = Lease(grant, life.worker, waited=waited, cause=lambda: life.error, start_words=life.startup_stderr)
+        lease = Lease(grant, life.worker, waited=waited, cause=lambda: life.error, startup_stderr=life.startup_stderr)
         life.leases.add(lease)
         return lease

@@ -75,7 +75,7 @@ class Spawner:
     def spawn(
         self, kind: ProfileRecord, *, covers: ProfileRecord | None = None, replaces: WorkerRecord | None = None
     ) -> WorkerRecord:
-        """Start a worker of ``kind``; only where ``gate_for`` says None."""
+        """Start a worker of ``kind``; only where ``blocking_condition`` returns None."""
         state = self._state
         self.spawned += 1
         worker = WorkerRecord(f"w{self.spawned}", kind, state.now)
@@ -229,7 +229,7 @@ class Spawner:
 
 
 def _no_op(_: object) -> None:
-    """The wake-up itself is the point: the pump runs after it."""
+    """The wake-up itself is the point: the scheduler runs after it."""
 
 
 def _is_permanent_failure(error: PoolError) -> bool:

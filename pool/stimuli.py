@@ -149,9 +149,9 @@ class WorkerModified(msgspec.Struct, frozen=True):
 
 
 class WorkerFailed(msgspec.Struct, frozen=True):
-    """A worker failed while its process (if there is one) may still live; WorkerExited follows when it is reaped.
+    """A worker failed while its process (if there is one) may still live; ProcessExited follows when it is reaped.
 
-    For a START failure without a process the shell sends WorkerExited right after.
+    For a START failure without a process the shell sends ProcessExited right after.
     """
 
     worker: str
@@ -251,7 +251,7 @@ Stimulus = (
 
 
 class Spawn(msgspec.Struct, frozen=True):
-    """Start a process of ``profile``; answer with WorkerReady, or WorkerFailed(START) and WorkerExited."""
+    """Start a process of ``profile``; answer with WorkerReady, or WorkerFailed(START) and ProcessExited."""
 
     worker: str
     profile: CapabilityProfile
@@ -309,7 +309,7 @@ class StopReason(StrEnum):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """End the worker's process by the kill ladder; answer with WorkerExited. ``force`` skips the polite rungs."""
+    """End the worker's process by the kill ladder; answer with ProcessExited. ``force`` skips the polite rungs."""
 
     worker: str
     reason: StopReason

@@ -162,7 +162,7 @@ class WriteBacklog:
             self._is_grouping = False
 
     def begin_batch(self) -> WriteBatch | None:
-        """The oldest batch, to be written now; it still counts until it is ``done`` or given back."""
+        """The oldest batch, to be written now; it still counts until it is finished or given back."""
         self._in_flight = self._waiting.popleft() if self._waiting else None
         return self._in_flight
 

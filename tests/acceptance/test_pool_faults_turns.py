@@ -331,7 +331,7 @@ async def test_a_flood_at_a_slow_reader_is_held_back_in_the_worker_and_nothing_o
         assert taken.backpressured
         assert taken.bytes_in < room + 1024 * 1024
         world.hurry(life)
-        async for batch in stream.batches():
+        while (batch := await stream.next_batch()) is not None:
             events += batch
         flood = [msgspec.json.decode(event.data)["partial"] for event in events if event.event == "assistant_message"]
         assert flood[-pieces:] == [f"{number} " for number in range(pieces)]
