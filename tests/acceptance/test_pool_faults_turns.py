@@ -59,7 +59,10 @@ async def test_a_worker_that_fails_in_its_turn_fails_that_turn_alone_and_is_repl
 ) -> None:
     behaviour, times, error, words, cause = fault
     profile = profile_of(tmp_path, *f"--behaviour {behaviour} --once {tmp_path}/once".split())
-    async with hostile_pool(tmp_path, max=3, **(IMPATIENT_PINGS if times == PINGS else QUICK_PINGS)) as world:
+    pings = IMPATIENT_PINGS if times == PINGS else QUICK_PINGS
+    if behaviour.startswith("exit-before-read"):
+        pings = {}  # a ping on a busy machine would be one of the requests that it counts
+    async with hostile_pool(tmp_path, max=3, **pings) as world:
         await world.say("s", profile, "one")
         await world.say("other", profile_of(tmp_path), "o1")
         async with world.pool.lease("s", profile) as lease:
