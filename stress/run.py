@@ -196,9 +196,9 @@ class _StressRun:
     async def _inject_all(self) -> None:
         async with trio.open_nursery() as nursery:
             with self._injecting:
-                for fault, stroke in all_fault_events(self._plan, self._faults):
-                    await trio.sleep(max(0.0, stroke.at - self._recorder.clock()))
-                    nursery.start_soon(fault.inject, stroke, self._target)
+                for fault, event in all_fault_events(self._plan, self._faults):
+                    await trio.sleep(max(0.0, event.at - self._recorder.clock()))
+                    nursery.start_soon(fault.inject, event, self._target)
 
     async def _settle_faults(self) -> None:
         """Inject no more; consequences of the last faults may be known later than the outcomes of the load."""

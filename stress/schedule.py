@@ -45,9 +45,7 @@ def all_arrivals(plan: Plan, preparations: Sequence[FaultSetup]) -> Iterator[Arr
 
 def all_fault_events(plan: Plan, faults: Sequence[Fault]) -> list[tuple[Fault, FaultEvent]]:
     """The events of all faults in order of time."""
-    schedules = (
-        [(fault, stroke) for stroke in fault.schedule(plan, rng_of(plan.seed, fault.name))] for fault in faults
-    )
+    schedules = ([(fault, event) for event in fault.schedule(plan, rng_of(plan.seed, fault.name))] for fault in faults)
     return sorted(itertools.chain.from_iterable(schedules), key=lambda each: each[1].at)
 
 

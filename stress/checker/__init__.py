@@ -22,15 +22,15 @@ __all__ = ["TIMED_OUT", "CheckRules", "Checker", "Evidence", "quantile", "reprod
 _DELAY_REPORT_SECONDS = 5.0
 """Checks wait for this time: a delay of the machine is reported only at its end, up to a second later.
 
-An immediate check would blame the pool for it.
+An immediate check would violation the pool for it.
 """
 
 
 class FactBuffer:
     """Holds facts back until delays of the machine at their time are known; ``state`` gets delays at once."""
 
-    def __init__(self, book: ObservedState) -> None:
-        self._state = book
+    def __init__(self, state: ObservedState) -> None:
+        self._state = state
         self._waiting: deque[Fact] = deque()
 
     def __iter__(self) -> Iterator[Fact]:
@@ -105,8 +105,8 @@ class Checker:
     def _check(self, fact: Fact) -> None:
         self._facts.append(fact)
         for each in self._checks:
-            for blame in each.check(fact, self._state):
-                self._record_violation(each.invariant, fact.t, blame)
+            for violation in each.check(fact, self._state):
+                self._record_violation(each.invariant, fact.t, violation)
         self._state.apply(fact)
 
     def verdicts(self) -> tuple[InvariantVerdict, ...]:
@@ -122,31 +122,31 @@ class Checker:
             for each in sorted(self._checks, key=lambda each: int(each.invariant[1:]))
         )
 
-    def _record_violation(self, invariant: str, t: float, blame: Violation) -> None:
+    def _record_violation(self, invariant: str, t: float, violation: Violation) -> None:
         self.broken[invariant] += 1
-        if blame.harm:
-            self.harms[blame.harm] += 1
+        if violation.harm:
+            self.harms[violation.harm] += 1
         if invariant not in self.evidence:
             delays = (fact for fact in self._buffer if isinstance(fact, MachineDelay))  # the check knew no other
-            self.evidence[invariant] = Evidence(invariant, t, blame, (*self._facts, *delays))
+            self.evidence[invariant] = Evidence(invariant, t, violation, (*self._facts, *delays))
         if self.broken[invariant] <= _MAX_VIOLATIONS:
-            history = tuple(self._history(t, blame))
-            self.violations.append(ViolationReport(invariant=invariant, t=t, what=blame.what, history=history))
+            history = tuple(self._history(t, violation))
+            self.violations.append(ViolationReport(invariant=invariant, t=t, what=violation.what, history=history))
 
-    def _history(self, t: float, blame: Violation) -> list[Fact]:
+    def _history(self, t: float, violation: Violation) -> list[Fact]:
         """Facts about the requests, sessions, workers and pids concerned, and recent faults and supervisor lives."""
-        sessions = {self._state.sessions.get(number) for number in blame.numbers} - {None}
-        found = [fact for fact in self._facts if _concerns(blame, sessions, fact) or _is_near(fact, t)]
+        sessions = {self._state.sessions.get(number) for number in violation.numbers} - {None}
+        found = [fact for fact in self._facts if _concerns(violation, sessions, fact) or _is_near(fact, t)]
         return [*found[-_HISTORY_FACTS:], *([] if self._facts[-1] in found else [self._facts[-1]])]
 
 
-def _concerns(blame: Violation, sessions: set[str | None], fact: Fact) -> bool:
+def _concerns(violation: Violation, sessions: set[str | None], fact: Fact) -> bool:
     """Whether the fact is about a request, session, worker or pid of the violation."""
     return (
-        getattr(fact, "number", None) in blame.numbers
+        getattr(fact, "number", None) in violation.numbers
         or getattr(fact, "session", None) in sessions
-        or (bool(blame.worker) and getattr(fact, "worker", None) == blame.worker)
-        or getattr(fact, "pid", None) in blame.pids
+        or (bool(violation.worker) and getattr(fact, "worker", None) == violation.worker)
+        or getattr(fact, "pid", None) in violation.pids
     )
 
 
@@ -157,12 +157,12 @@ def _is_near(fact: Fact, t: float) -> bool:
 def reproduces(facts: Iterable[Fact], rules: CheckRules, evidence: Evidence) -> bool:
     """Whether the check finds the very same violation in this history, at the same time."""
     (kind,) = (each for each in _CHECKS if each.invariant == evidence.invariant)
-    judging, book = kind(rules), ObservedState()
-    buffer = FactBuffer(book)
+    check, state = kind(rules), ObservedState()
+    buffer = FactBuffer(state)
     for fact in chain(chain.from_iterable(map(buffer.add, facts)), buffer.drain()):
-        if any(blame == evidence.violation and fact.t == evidence.t for blame in judging.check(fact, book)):
+        if any(violation == evidence.violation and fact.t == evidence.t for violation in check.check(fact, state)):
             return True
-        book.apply(fact)
+        state.apply(fact)
     return False
 
 

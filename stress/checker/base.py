@@ -357,5 +357,5 @@ class InvariantCheck(ABC):
         self.note = ""
 
     @abstractmethod
-    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
+    def check(self, fact: Fact, state: ObservedState) -> Iterator[Violation]:
         """Yield the violations that this fact shows, given the state before it."""

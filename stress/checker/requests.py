@@ -44,16 +44,16 @@ class SingleOutcome(InvariantCheck):
         """By number, for more requests than the state keeps."""
         self._ended = self._completed_count = self._timed_out = self._excused = 0
 
-    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
+    def check(self, fact: Fact, state: ObservedState) -> Iterator[Violation]:
         """Check acceptance, start, outcome and later lookups."""
         match fact:
             case RequestAccepted() | RequestStarted() | RequestAnswered() | RequestRefused():
-                yield from self._check_step(fact, book.requests.get(fact.number), book)
+                yield from self._check_step(fact, state.requests.get(fact.number), state)
             case OutcomeRemembered():
-                yield from self._check_lookup(fact, book.requests.get(fact.number))
+                yield from self._check_lookup(fact, state.requests.get(fact.number))
             case RequestForgotten():
                 self.checked += 1
-                yield _lost_violation(fact, book.requests.get(fact.number))
+                yield _lost_violation(fact, state.requests.get(fact.number))
             case PromptOccurrences():
                 yield from self._count_prompts(fact)
             case DirectViolation():
@@ -61,7 +61,7 @@ class SingleOutcome(InvariantCheck):
             case OrphanedRunEnded():
                 self.checked += 1
             case WaitingEnded():
-                yield from _open_violations(book)
+                yield from _open_violations(state)
                 yield from self._check_shares()
             case _:
                 pass
@@ -70,7 +70,7 @@ class SingleOutcome(InvariantCheck):
         self,
         fact: RequestAccepted | RequestStarted | RequestAnswered | RequestRefused,
         entry: ObservedRequest | None,
-        book: ObservedState,
+        state: ObservedState,
     ) -> Iterator[Violation]:
         name = type(fact).__name__.lower()
         number = (fact.number,)
@@ -86,39 +86,39 @@ class SingleOutcome(InvariantCheck):
         elif isinstance(fact, RequestStarted) and entry.started is not None:
             yield Violation(f"request {fact.number} was started twice", number, harm="duplicated")
         elif not isinstance(fact, RequestStarted):
-            yield from self._check_end(fact, entry, book)
+            yield from self._check_end(fact, entry, state)
 
     def _check_end(
-        self, fact: RequestAnswered | RequestRefused, entry: ObservedRequest, book: ObservedState
+        self, fact: RequestAnswered | RequestRefused, entry: ObservedRequest, state: ObservedState
     ) -> Iterator[Violation]:
         self.checked += 1
         if fact.reason == "completed":
             self._mark_completed(fact.number)
-            if entry.started is None and entry.life in (0, book.life):
+            if entry.started is None and entry.life in (0, state.life):
                 yield Violation(f"request {fact.number} was completed, and never began", (fact.number,))
         if (remembered := self._remembered.pop(fact.number, None)) is not None:
             yield from self._compare_lookup(remembered, fact.reason, fact.code)
         if entry.asked.faulty:
             return
         code = fact.code or fact.reason
-        self._count(code, book)
-        if code != "completed" and not self._is_explained(code, entry, book):
+        self._count(code, state)
+        if code != "completed" and not self._is_explained(code, entry, state):
             yield Violation(f"request {fact.number} ended with {code!r}, which nothing explains", (fact.number,))
 
-    def _is_explained(self, code: str, entry: ObservedRequest, book: ObservedState) -> bool:
+    def _is_explained(self, code: str, entry: ObservedRequest, state: ObservedState) -> bool:
         if code in self.rules.overload:
             return True
         if code not in self.rules.explains:
             return False
         if code == DAMAGED_TRANSCRIPT:
-            return book.may_be_damaged(entry.asked.session)
-        return book.is_disturbed_since(entry.asked.t - _AFTERMATH_SECONDS)
+            return state.may_be_damaged(entry.asked.session)
+        return state.is_disturbed_since(entry.asked.t - _AFTERMATH_SECONDS)
 
-    def _count(self, code: str, book: ObservedState) -> None:
+    def _count(self, code: str, state: ObservedState) -> None:
         self._ended += 1
         self._completed_count += code == "completed"
         if code in TIMED_OUT and code not in self.rules.overload:
-            is_excused = book.delay() > _BUSY_SECONDS
+            is_excused = state.delay() > _BUSY_SECONDS
             self._excused += is_excused
             self._timed_out += not is_excused
 
@@ -170,7 +170,7 @@ class SessionIsolation(InvariantCheck):
 
     invariant = "I2"
 
-    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
+    def check(self, fact: Fact, state: ObservedState) -> Iterator[Violation]:
         """Check answers and transcripts."""
         if isinstance(fact, PromptOccurrences) and fact.foreign:
             what = f"the prompt of request {fact.number} stands in another session's transcript"
@@ -179,26 +179,26 @@ class SessionIsolation(InvariantCheck):
             return
         number = (fact.number,)
         self.checked += 1
-        session = book.sessions.get(fact.number)
+        session = state.sessions.get(fact.number)
         if session is not None and fact.session != session:
             yield Violation(f"request {fact.number} of session {session} was answered in {fact.session}", number)
-        foreign = [other for other in fact.said if book.sessions.get(other) != session]
+        foreign = [other for other in fact.said if state.sessions.get(other) != session]
         if foreign:
             what = f"the answer to request {fact.number} has words of {foreign}"
             yield Violation(what, (*number, *foreign), harm="foreign")
         if fact.strange:
             what = f"the answer to request {fact.number} has words of no request: {fact.strange}"
             yield Violation(what, number, harm="foreign")
-        entry = book.requests.get(fact.number)
+        entry = state.requests.get(fact.number)
         if fact.reason == "completed" and entry is not None and not entry.asked.faulty:
-            yield from self._check_own_nonce(fact, entry, book)
+            yield from self._check_own_nonce(fact, entry, state)
 
     def _check_own_nonce(
-        self, fact: RequestAnswered, entry: ObservedRequest, book: ObservedState
+        self, fact: RequestAnswered, entry: ObservedRequest, state: ObservedState
     ) -> Iterator[Violation]:
         if fact.number not in fact.said:
             yield Violation(f"the answer to request {fact.number} does not have its own word", (fact.number,))
-        talk = book.session(entry.asked.session)
+        talk = state.session(entry.asked.session)
         before = talk.answered
         if before is not None and talk.begun_since <= _SHOWN_BEFORE and before not in fact.said:
             what = f"session {entry.asked.session} has forgotten request {before} when it answers {fact.number}"
@@ -211,8 +211,8 @@ def _lost_violation(fact: RequestForgotten, entry: ObservedRequest | None) -> Vi
     return Violation(f"request {fact.number} was {was}, then unknown to the supervisor", (fact.number,), harm="lost")
 
 
-def _open_violations(book: ObservedState) -> Iterator[Violation]:
-    for number, entry in book.requests.items():
+def _open_violations(state: ObservedState) -> Iterator[Violation]:
+    for number, entry in state.requests.items():
         if entry.ended is None:
             yield Violation(f"request {number} has no outcome: {_progress_text(entry)}", (number,), harm="lost")
 

@@ -30,7 +30,7 @@ class NoLeftovers(InvariantCheck):
 
     invariant = "I4"
 
-    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the judges' signature
+    def check(self, fact: Fact, state: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the signature of checks
         """Check the ends of supervisors."""
         match fact:
             case LeftoverProcesses():
@@ -64,11 +64,11 @@ class BoundedResources(InvariantCheck):
         self._sizes: list[int] = []
         self._is_too_large = False
 
-    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
+    def check(self, fact: Fact, state: ObservedState) -> Iterator[Violation]:
         """Check the supervisor's figures in ``/proc``."""
         match fact:
             case ProcessSample():
-                yield from self._check_zombies(fact, book)
+                yield from self._check_zombies(fact, state)
                 yield from self._check_size(fact.rss)
             case SupervisorStarted() | SupervisorEnded():
                 self._zombies.clear()
@@ -83,10 +83,10 @@ class BoundedResources(InvariantCheck):
             case _:
                 pass
 
-    def _check_zombies(self, fact: ProcessSample, book: ObservedState) -> Iterator[Violation]:
+    def _check_zombies(self, fact: ProcessSample, state: ObservedState) -> Iterator[Violation]:
         self._zombies = {pid: self._zombies.get(pid, fact.t) for pid in fact.zombies}
         for pid, since in list(self._zombies.items()):
-            if fact.t - since > self.rules.zombie_seconds + book.delay():
+            if fact.t - since > self.rules.zombie_seconds + state.delay():
                 del self._zombies[pid]
                 yield Violation(f"process {pid} has been a zombie for over a second", pids=(pid,))
 
@@ -127,7 +127,7 @@ class NoSignalToReusedPid(InvariantCheck):
 
     invariant = "I11"
 
-    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the judges' signature
+    def check(self, fact: Fact, state: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the signature of checks
         """Check the fate of processes that got a reused pid."""
         if isinstance(fact, ReusedPid):
             self.checked += 1
@@ -155,53 +155,55 @@ class FaultIsolation(InvariantCheck):
         self._calm: list[float] = []
         self._others: list[float] = []
 
-    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
+    def check(self, fact: Fact, state: ObservedState) -> Iterator[Violation]:
         """Check each failure, and all delays at the end."""
         if isinstance(fact, WaitingEnded):
             yield from self._compare_waits()
         if isinstance(fact, OutcomeReceived):
             self.checked += math.isfinite(self.rules.max_delivery_delay)
-            if fact.seconds > self.rules.max_delivery_delay + book.delay():
+            if fact.seconds > self.rules.max_delivery_delay + state.delay():
                 yield Violation(f"front end {fact.front_end} received an outcome {fact.seconds:.3f} s after others")
         if not isinstance(fact, RequestAnswered):
             return
-        entry = book.requests.get(fact.number)
+        entry = state.requests.get(fact.number)
         if entry is None or entry.ended is not None or entry.asked.faulty:
             return
         if fact.code in _WORKER_FAULT_CODES:
             self.checked += 1
-            if not self._is_explained(fact.code, entry, book):
+            if not self._is_explained(fact.code, entry, state):
                 worker = entry.worker or "no worker"
                 what = f"request {fact.number} on {worker} ended with {fact.code}, and nothing was done to that worker"
                 yield Violation(what, (fact.number,), entry.worker)
         elif fact.reason == "completed":
-            self._record_delay(fact, entry, book)
+            self._record_delay(fact, entry, state)
 
-    def _is_explained(self, code: str, entry: ObservedRequest, book: ObservedState) -> bool:
+    def _is_explained(self, code: str, entry: ObservedRequest, state: ObservedState) -> bool:
         """Any fault may have damaged a transcript, long before it is read again."""
         if code == DAMAGED_TRANSCRIPT:
-            return book.may_be_damaged(entry.asked.session)
-        return self._is_affected(entry, book, _AFTERMATH_SECONDS)
+            return state.may_be_damaged(entry.asked.session)
+        return self._is_affected(entry, state, _AFTERMATH_SECONDS)
 
-    def _is_affected(self, entry: ObservedRequest, book: ObservedState, slack: float) -> bool:
+    def _is_affected(self, entry: ObservedRequest, state: ObservedState, slack: float) -> bool:
         """``slack``: seconds after its end in which a fault of all workers still has an effect."""
-        if entry.life != book.life:
+        if entry.life != state.life:
             return True
-        slack += book.delay()
-        if any(fault.hurts and _affects_request(fault, entry, book, slack) for fault in book.faults_on(ALL_WORKERS)):
+        slack += state.delay()
+        if any(fault.hurts and _affects_request(fault, entry, state, slack) for fault in state.faults_on(ALL_WORKERS)):
             return True
         if not entry.worker:
-            return any(fault.hurts and fault.worker != ALL_WORKERS for fault in book.faults_since(entry.asked.t))
-        return any(fault.hurts for fault in book.faults_on(entry.worker))
+            return any(fault.hurts and fault.worker != ALL_WORKERS for fault in state.faults_since(entry.asked.t))
+        return any(fault.hurts for fault in state.faults_on(entry.worker))
 
-    def _record_delay(self, fact: RequestAnswered, entry: ObservedRequest, book: ObservedState) -> None:
+    def _record_delay(self, fact: RequestAnswered, entry: ObservedRequest, state: ObservedState) -> None:
         if not self.rules.compares_waits:
             return
         took = fact.t - entry.asked.t - entry.asked.turn
         if fact.t < self.rules.calm:
             self._calm += [took] if entry.asked.t >= self.rules.ramp else []
         elif (
-            entry.asked.t > self.rules.calm and entry.is_alone and not self._is_affected(entry, book, _RECOVERY_SECONDS)
+            entry.asked.t > self.rules.calm
+            and entry.is_alone
+            and not self._is_affected(entry, state, _RECOVERY_SECONDS)
         ):
             self._others.append(took)
 
@@ -223,10 +225,10 @@ class FaultIsolation(InvariantCheck):
             )
 
 
-def _affects_request(fault: FaultInjected, entry: ObservedRequest, book: ObservedState, slack: float) -> bool:
+def _affects_request(fault: FaultInjected, entry: ObservedRequest, state: ObservedState, slack: float) -> bool:
     """Whether a fault of all workers may affect the request: it was open then, or its worker started then."""
     end = fault.t + fault.seconds
-    born = book.spawned_at.get(entry.worker, -math.inf)
+    born = state.spawned_at.get(entry.worker, -math.inf)
     return end + slack >= entry.asked.t or fault.t <= born <= end + slack
 
 

@@ -34,7 +34,7 @@ class MaxWorkers(InvariantCheck):
 
     invariant = "I3"
 
-    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the judges' signature
+    def check(self, fact: Fact, state: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the signature of checks
         """Count live workers."""
         if isinstance(fact, ProcessSample):
             self.checked += 1
@@ -57,19 +57,19 @@ class NoMidTurnEviction(InvariantCheck):
         super().__init__(rules)
         self._removals: dict[int, PoolEvent] = {}
 
-    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
+    def check(self, fact: Fact, state: ObservedState) -> Iterator[Violation]:
         """Check each removal at once, and again when the outcome of the turn arrives."""
         if isinstance(fact, SupervisorEnded):
             self._removals.clear()
         elif isinstance(fact, RequestAnswered) and (moved := self._removals.pop(fact.number, None)) is not None:
-            is_late = fact.at - moved.at > _OUTCOME_SECONDS + book.delay()
-            if is_late and not book.clock_was_set_since(moved.t):
+            is_late = fact.at - moved.at > _OUTCOME_SECONDS + state.delay()
+            if is_late and not state.clock_was_set_since(moved.t):
                 yield _eviction_violation(moved, fact.number)
         elif isinstance(fact, PoolEvent) and fact.what in _REMOVAL_EVENTS and fact.why in _VOLUNTARY_REASONS:
             self.checked += 1
-            for number in book.running.get(fact.worker, ()):
-                entry = book.requests.get(number)
-                if entry is not None and _is_cut_short(fact, entry, book):
+            for number in state.running.get(fact.worker, ()):
+                entry = state.requests.get(number)
+                if entry is not None and _is_cut_short(fact, entry, state):
                     yield _eviction_violation(fact, number)
                 else:
                     self._removals.setdefault(number, fact)
@@ -80,14 +80,14 @@ def _eviction_violation(moved: PoolEvent, number: int) -> Violation:
     return Violation(what, (number,), moved.worker)
 
 
-def _is_cut_short(moved: PoolEvent, entry: ObservedRequest, book: ObservedState) -> bool:
+def _is_cut_short(moved: PoolEvent, entry: ObservedRequest, state: ObservedState) -> bool:
     """Whether its turn must still be running; False if a fault or a timeout may have ended it."""
-    if entry.started is None or entry.asked.faulty or book.clock_was_set_since(entry.started):
+    if entry.started is None or entry.asked.faulty or state.clock_was_set_since(entry.started):
         return False
-    slack = _CLOCK_SECONDS + book.delay()
+    slack = _CLOCK_SECONDS + state.delay()
     time_is_up = entry.accepted is None or moved.at > entry.accepted_at + entry.asked.timeout - slack
     is_hit = any(
-        fault.hurts and fault.worker in (entry.worker, ALL_WORKERS) for fault in book.faults_since(entry.started)
+        fault.hurts and fault.worker in (entry.worker, ALL_WORKERS) for fault in state.faults_since(entry.started)
     )
     return not time_is_up and not is_hit and moved.at - entry.started_at < entry.asked.turn - slack
 
@@ -115,7 +115,7 @@ class CapacityRecovery(InvariantCheck):
         self._tokens = float(rules.spawn_burst)
         self._refilled = 0.0
 
-    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:
+    def check(self, fact: Fact, state: ObservedState) -> Iterator[Violation]:
         """Check the number of workers after each kill, and the rate of new ones."""
         match fact:
             case FaultInjected(action="kill") if fact.pid:
@@ -130,7 +130,7 @@ class CapacityRecovery(InvariantCheck):
                 self._pending.clear()
             case ProcessSample():
                 yield from self._count(fact)
-                yield from self._check_replacements(fact, book)
+                yield from self._check_replacements(fact, state)
             case _:
                 pass
 
@@ -157,8 +157,8 @@ class CapacityRecovery(InvariantCheck):
             )
             self._tokens = 0.0
 
-    def _check_replacements(self, fact: ProcessSample, book: ObservedState) -> Iterator[Violation]:
-        limit = self.rules.recovery + self.rules.backoff_max + book.delay()
+    def _check_replacements(self, fact: ProcessSample, state: ObservedState) -> Iterator[Violation]:
+        limit = self.rules.recovery + self.rules.backoff_max + state.delay()
         while self._pending:
             t, count, pid, victims = self._pending[0]
             is_missing = self._alive < count or bool(victims & self._seen)
@@ -182,7 +182,7 @@ class StatusMatchesProc(InvariantCheck):
         self._gone: frozenset[int] = frozenset()
         self._life = 0
 
-    def check(self, fact: Fact, book: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the judges' signature
+    def check(self, fact: Fact, state: ObservedState) -> Iterator[Violation]:  # noqa: ARG002 - the signature of checks
         """Compare each sample with ``/proc`` before and after it; a difference must show twice."""
         if not isinstance(fact, StatusSample):
             return

@@ -131,7 +131,7 @@ class Fault:
             for at, name in zip(times, names, strict=False)
         ]
 
-    async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
+    async def inject(self, event: FaultEvent, target: FaultTarget) -> None:
         """Inject the fault; may last as long as the fault does. The end of the run cancels and undoes it."""
 
     async def settle(self) -> None:

@@ -54,19 +54,19 @@ class WorkerKills(Fault):
             at += rng.expovariate(rate)
         return strokes
 
-    async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
+    async def inject(self, event: FaultEvent, target: FaultTarget) -> None:
         """Kill or suspend a live worker; a suspended one continues after ``amount`` seconds, if it still lives."""
         victims = target.workers()
         if not victims:
             return
-        victim = victims[int(stroke.pick * len(victims))]
-        target.record_fault(self.name, stroke.kind, worker=victim.name, pid=victim.pid, seconds=stroke.amount)
-        if stroke.kind == "kill":
+        victim = victims[int(event.pick * len(victims))]
+        target.record_fault(self.name, event.kind, worker=victim.name, pid=victim.pid, seconds=event.amount)
+        if event.kind == "kill":
             signal_process(victim, signal.SIGKILL)
             return
         signal_process(victim, signal.SIGSTOP)
         try:
-            await trio.sleep(stroke.amount)
+            await trio.sleep(event.amount)
         finally:
             signal_process(victim, signal.SIGCONT)
 
@@ -138,12 +138,12 @@ class FrontEndKills(Fault):
         self._open: set[str] = set()
         self._changed = trio.Event()
 
-    async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
+    async def inject(self, event: FaultEvent, target: FaultTarget) -> None:
         """Record the fault as unavailable if the supervisor ends before the grant, or is too busy for one."""
         run = f"{self._name}-{next(self._numbers)}"
         self._open.add(run)
         try:
-            await self._kill_front_end(run, stroke, target)
+            await self._kill_front_end(run, event, target)
         finally:
             self._open.remove(run)
             self._changed.set()
@@ -154,17 +154,17 @@ class FrontEndKills(Fault):
         while self._open:
             await self._changed.wait()
 
-    async def _kill_front_end(self, run: str, stroke: FaultEvent, target: FaultTarget) -> None:
+    async def _kill_front_end(self, run: str, event: FaultEvent, target: FaultTarget) -> None:
         async with helper_process([*FRONT_END, str(target.socket), run, run, f"DELAY={_TURN_MS} {run}"]) as front_end:
             said = f"nothing in {_GRANT_SECONDS:g} s"
             with trio.move_on_after(_GRANT_SECONDS):
                 said = await front_end.read_line() or "nothing, and ended"
             if said != GRANTED:
                 why = f"its front end said {said}"
-                target.record_fault(self.name, f"{stroke.kind}: unavailable, {why}", hurts=False)
+                target.record_fault(self.name, f"{event.kind}: unavailable, {why}", hurts=False)
                 return
-            await trio.sleep(stroke.amount)
-            target.record_fault(self.name, stroke.kind, pid=front_end.pid, hurts=False)
+            await trio.sleep(event.amount)
+            target.record_fault(self.name, event.kind, pid=front_end.pid, hurts=False)
         await expect_outcome(run, target)
 
 

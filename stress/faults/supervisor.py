@@ -51,23 +51,23 @@ class SupervisorKills(Fault):
     kinds: ClassVar[Mapping[str, tuple[float, float]]] = _END_KINDS
     every = _EVERY
 
-    async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
+    async def inject(self, event: FaultEvent, target: FaultTarget) -> None:
         """End the supervisor and start the next one."""
         async with target.restart_lock, uninterrupted(target):
-            await self._end_supervisor(stroke, target)
+            await self._end_supervisor(event, target)
             await target.restart()
 
-    async def _end_supervisor(self, stroke: FaultEvent, target: FaultTarget) -> None:
+    async def _end_supervisor(self, event: FaultEvent, target: FaultTarget) -> None:
         """``pick``: for an end in the spawn, the time after the supervisor's start."""
-        if stroke.kind == "end_twice_in_spawn":
+        if event.kind == "end_twice_in_spawn":
             await self._kill(target)
             await target.restart()
-            await trio.sleep(stroke.pick * _SPAWN_SECONDS)
-        if stroke.kind == "kill_supervisor":
+            await trio.sleep(event.pick * _SPAWN_SECONDS)
+        if event.kind == "kill_supervisor":
             await self._kill(target)
         else:
-            target.record_fault(self.name, stroke.kind, worker=ALL_WORKERS, pid=target.supervisor or 0)
-            await _end_twice(stroke.amount, target)
+            target.record_fault(self.name, event.kind, worker=ALL_WORKERS, pid=target.supervisor or 0)
+            await _end_twice(event.amount, target)
 
     async def _kill(self, target: FaultTarget) -> None:
         target.record_fault(self.name, "kill_supervisor", worker=ALL_WORKERS, pid=target.supervisor or 0)
@@ -111,40 +111,40 @@ class ClockAndPidFaults(Fault):
     def __init__(self) -> None:
         self._clock_lock = trio.Lock()
 
-    async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
+    async def inject(self, event: FaultEvent, target: FaultTarget) -> None:
         """Inject one fault; recorded as unavailable if this machine does not allow it."""
-        if stroke.kind.startswith("clock"):
-            await self._shift_clock(stroke, target)
+        if event.kind.startswith("clock"):
+            await self._shift_clock(event, target)
         elif reason := unavailable_reason():
-            target.record_fault(self.name, f"{stroke.kind}: unavailable, {reason}", hurts=False)
-        elif stroke.kind == "pid":
-            await self._reuse_pid(stroke, target)
+            target.record_fault(self.name, f"{event.kind}: unavailable, {reason}", hurts=False)
+        elif event.kind == "pid":
+            await self._reuse_pid(event, target)
         else:
-            await self._reuse_all_pids(stroke, target)
+            await self._reuse_all_pids(event, target)
 
-    async def _shift_clock(self, stroke: FaultEvent, target: FaultTarget) -> None:
+    async def _shift_clock(self, event: FaultEvent, target: FaultTarget) -> None:
         async with self._clock_lock:
-            target.record_fault(self.name, stroke.kind, worker=ALL_WORKERS, seconds=stroke.amount, hurts=False)
+            target.record_fault(self.name, event.kind, worker=ALL_WORKERS, seconds=event.amount, hurts=False)
             tampering = FaultSwitches.open(target.data_dir)
-            tampering.clock_offset = _HOUR if stroke.kind == "clock_ahead" else -_HOUR
+            tampering.clock_offset = _HOUR if event.kind == "clock_ahead" else -_HOUR
             try:
-                await trio.sleep(stroke.amount)
+                await trio.sleep(event.amount)
             finally:
                 tampering.clock_offset = 0.0
 
-    async def _reuse_pid(self, stroke: FaultEvent, target: FaultTarget) -> None:
+    async def _reuse_pid(self, event: FaultEvent, target: FaultTarget) -> None:
         victims = target.workers()
         if not victims:
             return
-        victim = victims[int(stroke.pick * len(victims))]
+        victim = victims[int(event.pick * len(victims))]
         async with helper_process([*TAKE_PID, str(victim.pid)]) as stranger:
             target.record_fault(self.name, "kill", worker=victim.name, pid=victim.pid)
             signal_process(victim, signal.SIGKILL)
             if await self._wait_started(stranger, victim, target):
-                await trio.sleep(stroke.amount)
+                await trio.sleep(event.amount)
                 await _record_outcome(stranger, victim, target)
 
-    async def _reuse_all_pids(self, stroke: FaultEvent, target: FaultTarget) -> None:
+    async def _reuse_all_pids(self, event: FaultEvent, target: FaultTarget) -> None:
         """The next supervisor reads the list of leftover workers, and finds unrelated processes."""
         async with target.restart_lock, AsyncExitStack() as stack, uninterrupted(target):
             victims = target.workers()[:_MAX_REUSED_PIDS]
@@ -159,7 +159,7 @@ class ClockAndPidFaults(Fault):
                 if await self._wait_started(stranger, victim, target)
             ]
             await target.restart()
-            await trio.sleep(stroke.amount)
+            await trio.sleep(event.amount)
             for stranger, victim in present:
                 await _record_outcome(stranger, victim, target)
 
@@ -201,21 +201,21 @@ class ResourceShortages(Fault):
     def __init__(self) -> None:
         self._shortage_lock = trio.Lock()
 
-    async def inject(self, stroke: FaultEvent, target: FaultTarget) -> None:
+    async def inject(self, event: FaultEvent, target: FaultTarget) -> None:
         """Inject one shortage, and kill a worker meanwhile."""
-        async with self._shortage_lock, target.restart_lock if stroke.kind == _NO_DISK else nullcontext():
+        async with self._shortage_lock, target.restart_lock if event.kind == _NO_DISK else nullcontext():
             supervisor = target.supervisor
             if supervisor is None:
                 return
-            if stroke.kind == "no_files" and _highest_descriptor(supervisor) is None:
+            if event.kind == "no_files" and _highest_descriptor(supervisor) is None:
                 why = "the supervisor has ended, or its files are not ours to look at"
-                target.record_fault(self.name, f"{stroke.kind}: unavailable, {why}", hurts=False)
+                target.record_fault(self.name, f"{event.kind}: unavailable, {why}", hurts=False)
                 return
-            target.record_fault(self.name, stroke.kind, worker=ALL_WORKERS, pid=supervisor, seconds=stroke.amount)
-            with _shortage(stroke.kind, target, supervisor):
-                self._kill_one(stroke.pick, target)
-                await trio.sleep(stroke.amount)
-            if stroke.kind == _NO_DISK:  # until then it must not be ended: it keeps refused writes in memory
+            target.record_fault(self.name, event.kind, worker=ALL_WORKERS, pid=supervisor, seconds=event.amount)
+            with _shortage(event.kind, target, supervisor):
+                self._kill_one(event.pick, target)
+                await trio.sleep(event.amount)
+            if event.kind == _NO_DISK:  # until then it must not be ended: it keeps refused writes in memory
                 await _wait_stored(target)
 
     def _kill_one(self, pick: float, target: FaultTarget) -> None:

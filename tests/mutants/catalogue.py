@@ -283,7 +283,7 @@ _STRESS = (
         "I2",
         "words of another session pass the judge",
         "stress/checker/requests.py:SessionIsolation.check",
-        "if book.sessions.get(other) != session]",
+        "if state.sessions.get(other) != session]",
         "if other < 0]",
         ("tests/stress/test_judges.py::test_a_history_breaks_exactly_these_promises",),
     ),
@@ -292,7 +292,7 @@ _STRESS = (
         "a fault on one worker explains failures on another",
         "stress/checker/supervisor.py:FaultIsolation.check",
         "if not self._is_explained(",
-        "if not book.faults and not self._is_explained(",
+        "if not state.faults and not self._is_explained(",
         ("tests/stress/test_judges.py::test_a_history_breaks_exactly_these_promises",),
     ),
 )

@@ -72,7 +72,7 @@ def test_what_is_named_counts_before_the_scale() -> None:
 def test_faults_begin_after_a_calm_to_compare_with() -> None:
     plan = plan_of(faults=("F1",), seconds=100.0)
     assert plan.ramp < plan.calm < 100.0
-    assert min(stroke.at for _, stroke in all_fault_events(plan, faults_of(("F1",)))) >= plan.calm
+    assert min(event.at for _, event in all_fault_events(plan, faults_of(("F1",)))) >= plan.calm
 
 
 def wish_of(command: str) -> StressOptions:
@@ -164,9 +164,9 @@ def test_the_same_seed_makes_the_same_choices_and_another_one_others(load: str) 
 
 def test_strokes_follow_from_the_seed_and_not_from_the_other_faults() -> None:
     plan = plan_of(faults=("F1",), seconds=300.0)
-    alone = [stroke for _, stroke in all_fault_events(plan, faults_of(("F1",)))]
-    assert {stroke.kind for stroke in alone} == {"kill", "suspend"}
-    together = [stroke for fault, stroke in all_fault_events(plan, faults_of(("F3", "F1"))) if fault.name == "F1"]
+    alone = [event for _, event in all_fault_events(plan, faults_of(("F1",)))]
+    assert {event.kind for event in alone} == {"kill", "suspend"}
+    together = [event for fault, event in all_fault_events(plan, faults_of(("F3", "F1"))) if fault.name == "F1"]
     assert together == alone
 
 
