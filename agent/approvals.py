@@ -5,7 +5,7 @@ never waits. A call that was decided, ended or sealed stays so: later decisions 
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -43,6 +43,14 @@ _CloseReason: TypeAlias = Literal["decided", "ended", "sealed"]
 
 _ErrorCode: TypeAlias = Literal["nothing_pending", "already_decided", "sealed", "not_shown"]
 """``not_shown``: the call is longer than its question, and the decision lacks ``seen`` of its last page."""
+
+
+_REFUSALS: Mapping[_CloseReason | None, tuple[_ErrorCode, str]] = {
+    "decided": ("already_decided", "the call {} was decided already"),
+    "sealed": ("sealed", "the call {} was sealed when its session was resumed"),
+    "ended": ("nothing_pending", "the call {} ended before it was decided"),
+    None: ("nothing_pending", "no call {} waits for a decision"),
+}
 
 
 class NotDecidable(Exception):
@@ -147,7 +155,8 @@ class Approvals:
     def _open_or_raise(self, call_id: str) -> PendingApproval:
         question = self._open.get(call_id)
         if question is None:
-            raise self._not_decidable(call_id)
+            code, words = _REFUSALS[self._closed.get(call_id)]
+            raise NotDecidable(code, words.format(repr(call_id[:100])))
         return question
 
     def withdraw(self, call_id: str) -> None:
@@ -166,15 +175,3 @@ class Approvals:
         self._closed[call_id] = why
         if len(self._closed) > _MAX_CLOSED:
             del self._closed[next(iter(self._closed))]
-
-    def _not_decidable(self, call_id: str) -> NotDecidable:
-        shown = repr(call_id[:100])
-        match self._closed.get(call_id):
-            case "decided":
-                return NotDecidable("already_decided", f"the call {shown} was decided already")
-            case "sealed":
-                return NotDecidable("sealed", f"the call {shown} was sealed when its session was resumed")
-            case "ended":
-                return NotDecidable("nothing_pending", f"the call {shown} ended before it was decided")
-            case None:
-                return NotDecidable("nothing_pending", f"no call {shown} waits for a decision")

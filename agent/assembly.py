@@ -32,7 +32,6 @@ from agent.tools.base import ToolContext
 from agent.tools.todo import TodoTool
 from agent.worker import AgentWorker
 from wire.files import real_paths
-from wire.messages import ExecExit
 from wire.transcript_repair import TranscriptError
 
 _WRITING_TOOLS = ("write", "edit", "exec")
@@ -43,28 +42,26 @@ class ExposureError(Exception):
     """Tools could replace what is to run as code; the message says what, why and what to do."""
 
 
-def check_exposure(hooks: Iterable[str], skills: Iterable[Skill], cwd: str, free: list[str]) -> None:
-    """``free``: the tools of ``_WRITING_TOOLS`` that run without approval. Raises ExposureError."""
+def check_exposure(
+    hooks: Iterable[str], skills: Iterable[Skill], cwd: str, tools: Iterable[str], policy: Policy
+) -> None:
+    """Raises ExposureError where a tool that writes runs without a person's approval."""
+    free = [name for name in _WRITING_TOOLS if name in tools and runs_unapproved(name, policy)]
     if not free:
         return
-    tools = " and ".join(free)
+    writers = " and ".join(free)
     for path in hooks:
         if any(place.is_relative_to(cwd) for place in real_paths(path)):
             raise ExposureError(
-                f"the hooks {path} lie in the working directory {cwd}, where {tools} could replace them; "
+                f"the hooks {path} lie in the working directory {cwd}, where {writers} could replace them; "
                 "keep them elsewhere, such as in ~/.config/agent"
             )
     for skill in skills:
         if Path(cwd).is_relative_to(skill.directory):
             raise ExposureError(
-                f"the skill {skill.path} takes up the whole working directory {cwd}, where {tools} could replace its "
+                f"the skill {skill.path} takes up the whole working directory {cwd}, where {writers} could replace its "
                 "files; give it a directory of its own"
             )
-
-
-def unapproved_writers(tools: Iterable[str], policy: Policy) -> list[str]:
-    """Those of ``_WRITING_TOOLS`` among the tools that run without a person's approval."""
-    return [name for name in _WRITING_TOOLS if name in tools and runs_unapproved(name, policy)]
 
 
 def protected_paths(hooks: Iterable[str], skills: Iterable[Skill]) -> tuple[str, ...]:
@@ -121,15 +118,16 @@ def _assemble(
     names = _tool_names(options)
     policy = _policy(options)
     hooks = () if options.no_hooks else tuple(os.path.expanduser(path) for path in options.hooks)  # noqa: PTH111 - raises
-    check_exposure(hooks, context.skills, cwd, unapproved_writers(names, policy))
+    check_exposure(hooks, context.skills, cwd, names, policy)
     toolbox = Toolbox(
         model=models.open(options.provider, options.model),
         system_prompt=context.system_prompt,
         sandbox=ToolContext(
             cwd=cwd,
             environment={**environment_of(context.skills), **tool_environment(os.environ, options.tool_env)},
-            processes=_process_registry(
-                output,
+            processes=ProcessRegistry(
+                on_change=lambda ids: output.emit("background", {"running": len(ids), "names": ids}),
+                on_exit=lambda notice: output.emit("exec_exit", msgspec.to_builtins(notice)),
                 allow_background=not options.no_background and "process" in names,
                 yields=options.mode == "rpc",  # -p ends with its answer, and its commands with it
             ),
@@ -162,19 +160,6 @@ def _assemble(
     )
     toolbox.sandbox.processes.save_record = worker.record_command
     return worker
-
-
-def _process_registry(output: WorkerOutput, *, allow_background: bool, yields: bool) -> ProcessRegistry:
-    def tell_change(running: int) -> None:
-        output.emit("background", {"running": running, "names": registry.background_ids()})
-
-    def tell_exit(notice: ExecExit) -> None:
-        output.emit("exec_exit", msgspec.to_builtins(notice))
-
-    registry = ProcessRegistry(
-        on_change=tell_change, on_exit=tell_exit, allow_background=allow_background, yields=yields
-    )
-    return registry
 
 
 def _hooks(files: Iterable[str], output: WorkerOutput) -> Hooks:

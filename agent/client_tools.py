@@ -32,8 +32,11 @@ class _Result(msgspec.Struct, frozen=True):
     is_error: bool = False
 
 
-def definitions_of(given: Sequence[dict[str, Any]]) -> dict[str, ToolDefinition]:
-    """By name; also in the form ``{"type": "function", "function": {...}}``. Raises ClientToolsError."""
+def definitions_of(given: Sequence[dict[str, Any]], must_call: Sequence[str] = ()) -> dict[str, ToolDefinition]:
+    """By name; also in the form ``{"type": "function", "function": {...}}``. Raises ClientToolsError.
+
+    ``must_call``: names of tools that are required, which must be among them.
+    """
     if len(given) > MAX_TOOLS:
         raise ClientToolsError(f"client_tools: {len(given)} tools, more than {MAX_TOOLS}")
     found: dict[str, ToolDefinition] = {}
@@ -42,19 +45,10 @@ def definitions_of(given: Sequence[dict[str, Any]]) -> dict[str, ToolDefinition]
         if not function.name or function.name in found:
             raise ClientToolsError(f"client_tools[{number}]: the name {function.name[:100]!r} is empty or given twice")
         found[function.name] = ToolDefinition(function.name, function.description, function.parameters)
-    return found
-
-
-def merge_tools(own: Sequence[ToolDefinition], clients: Mapping[str, ToolDefinition]) -> list[ToolDefinition]:
-    """The tools that the model may call. A client tool replaces the agent's own tool of the same name."""
-    return [*(tool for tool in own if tool.name not in clients), *clients.values()]
-
-
-def check_must_call(names: Sequence[str], tools: Mapping[str, ToolDefinition]) -> None:
-    """Raises ClientToolsError for a required tool that is not among the client's."""
-    for name in names:
-        if name not in tools:
+    for name in must_call:
+        if name not in found:
             raise ClientToolsError(f"answer.must_call: there is no client tool {name[:100]!r}")
+    return found
 
 
 def _decode_function(tool: dict[str, Any], number: int) -> _Function:
@@ -81,11 +75,6 @@ def results_for(calls: Mapping[str, ToolUseBlock], given: Sequence[dict[str, Any
             raise ClientToolsError(f"tool_results[{number}]: no call {result.tool_use_id[:100]!r} waits for a result")
         found[result.tool_use_id] = ToolResultBlock(result.tool_use_id, result.content, is_error=result.is_error)
     return [found.get(call_id) or _missing_result(call) for call_id, call in calls.items()]
-
-
-def view_of(call: ToolUseBlock) -> dict[str, Any]:
-    """A call as a prompt's result shows it."""
-    return {"id": call.id, "name": call.name, "input": call.input}
 
 
 def _missing_result(call: ToolUseBlock) -> ToolResultBlock:

@@ -25,21 +25,12 @@ from agent.options import Options
 from agent.policy import may_be_set
 from wire.files import foreign_write_access
 
-_MAX_BYTES = 256 * 1024
 _MAX_VARIABLES = 100
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SkillError(ValueError):
     """A skill cannot be used; the message says which and why."""
-
-
-class SkillView(msgspec.Struct, frozen=True):
-    """A skill as it is shown."""
-
-    name: str
-    description: str
-    path: str
 
 
 class Skill(msgspec.Struct, frozen=True):
@@ -51,16 +42,11 @@ class Skill(msgspec.Struct, frozen=True):
     directory: str
     env: Mapping[str, str]
 
-    def view(self) -> SkillView:
-        """What people and the model get to see."""
-        return SkillView(self.name, self.description, self.path)
-
 
 def read_skill(path: Path) -> Skill:
     """The skill of a directory, or of a SKILL.md itself. Raises OSError or SkillError."""
     file = path if path.is_file() else path / "SKILL.md"
-    with file.open("rb") as opened:
-        fields, env = _front_matter(opened.read(_MAX_BYTES).decode(errors="replace"))
+    fields, env = _front_matter(_read(file))
     for name in env:
         if not _VARIABLE.fullmatch(name) or not may_be_set(name):
             raise SkillError(f"the skill {file} may not set the variable {name}")

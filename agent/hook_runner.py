@@ -38,8 +38,6 @@ from agent.hooks import (
 from agent.results import CallResult, is_json
 from wire.entries import ToolUseBlock
 
-AGENT_HOOKS_GROUP = "agent.hooks"
-
 
 def hooks_of_file(path: str) -> list[Hook]:
     """The hooks that a Python file defines; runs the file. Raises HookFailed."""
@@ -70,7 +68,7 @@ def hooks_of_packages() -> list[Hook]:
     from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms that the start has no use for
 
     hooks: list[Hook] = []
-    for entry in sorted(entry_points(group=AGENT_HOOKS_GROUP), key=lambda entry: entry.name):
+    for entry in sorted(entry_points(group="agent.hooks"), key=lambda entry: entry.name):
         try:
             with redirect_stdout(sys.stderr):
                 hooks.extend(_hooks_in(entry.load(), entry.name))
@@ -107,10 +105,9 @@ Warn: TypeAlias = Callable[[str, str], None]
 """Tells a warning: the phase it belongs to (``tool`` or ``lifecycle``), and a sentence."""
 
 
-def load_hooks(paths: Iterable[str], warn: Warn, *, packages: bool = True) -> "Hooks":
+def load_hooks(paths: Iterable[str], warn: Warn) -> "Hooks":
     """The hooks of these files now, those of installed packages when the first hook is due. Raises HookFailed."""
-    own = [hook for path in paths for hook in hooks_of_file(path)]
-    return Hooks(own, warn, discover=hooks_of_packages if packages else None)
+    return Hooks([hook for path in paths for hook in hooks_of_file(path)], warn, discover=hooks_of_packages)
 
 
 class Hooks:

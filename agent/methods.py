@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from agent.approvals import NotDecidable
-from agent.client_tools import ClientToolsError, check_must_call, definitions_of, results_for
+from agent.client_tools import ClientToolsError, definitions_of, results_for
 from agent.compactor import CompactionFailed
 from agent.models.catalogue import ModelUnavailable
 from agent.output import ConversationQueue, RequestId
@@ -63,8 +63,7 @@ class WorkerMethods:
                 raise RequestRejected("busy", "a run is in progress; pass streaming_behavior")
             return self._queue(params.streaming_behavior, TextParams(params.text, params.images))
         try:
-            tools = definitions_of(params.client_tools)
-            check_must_call(params.answer.must_call if params.answer else (), tools)
+            tools = definitions_of(params.client_tools, params.answer.must_call if params.answer else ())
         except ClientToolsError as exc:
             raise RequestRejected("invalid_params", str(exc)) from exc
         run = AgentRun(
@@ -193,14 +192,17 @@ class WorkerMethods:
             model=toolbox.model.name,
             thinking=toolbox.thinking,
             pending=len(worker.input_queue),
-            background=toolbox.sandbox.processes.background_count,
+            background=len(toolbox.sandbox.processes.background_ids()),
             status=worker.status(),
         )
 
     def _get_commands(self, _params: Any, _request_id: RequestId) -> Any:
         context = self._worker.project_context
         templates = [{"name": name, "source": "prompt_template"} for name in context.templates]
-        skills = [{**msgspec.to_builtins(skill.view()), "source": "skill"} for skill in context.skills]
+        skills = [
+            {"name": skill.name, "description": skill.description, "path": skill.path, "source": "skill"}
+            for skill in context.skills
+        ]
         return {"commands": [*templates, *skills]}
 
     def _set_model(self, params: SetModelParams, _request_id: RequestId) -> Any:

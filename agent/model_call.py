@@ -6,7 +6,6 @@ from contextlib import aclosing
 
 import msgspec
 
-from agent.client_tools import merge_tools
 from agent.compactor import CompactionFailed, CompactionReason
 from agent.models.base import (
     CallPiece,
@@ -56,7 +55,8 @@ class PartialReply:
                 self._thinking.append("".join(parts))
                 self._output.emit_pieces("thinking", parts, self._run_id)
             case CallPiece(name, given):
-                self._calls.append(ToolUseBlock(_new_id(), name, given))
+                # People approve a call by its id: no other call has it, in any conversation.
+                self._calls.append(ToolUseBlock(f"c{uuid.uuid4().hex[:12]}", name, given))
             case UsagePiece(tokens_in, tokens_out):
                 self._count(TokenUsage(tokens_in, tokens_out))
             case StopPiece(reason):
@@ -77,11 +77,6 @@ class PartialReply:
         if self._text:
             blocks.append(TextBlock("".join(self._text)))
         return blocks
-
-
-def _new_id() -> str:
-    """An id that no other call has, in any conversation: people approve a call by its id."""
-    return f"c{uuid.uuid4().hex[:12]}"
 
 
 _MAX_COMPACTIONS = 8
@@ -111,7 +106,8 @@ class ModelCaller:
         """
         self._run.step_count += 1
         self._run.breakpoint = lambda: "STREAMING_MODEL" if self.reply and self.reply.has_output else "PRE_MODEL"
-        tools = merge_tools(self._toolbox.definitions(), self._run.client_tools)
+        clients = self._run.client_tools
+        tools = [*(own for own in self._toolbox.definitions() if own.name not in clients), *clients.values()]
         messages = await self._compact_to_fit(tools)
         step_id = f"{self._run.run_id}.{self._run.step_count - 1}"
         return await self._ask_with_compaction(step_id, messages, tools, _MAX_COMPACTIONS)

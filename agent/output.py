@@ -6,7 +6,7 @@ stalls the run and not the process.
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 import trio
@@ -123,31 +123,26 @@ DEFERRED = object()
 Work = Callable[[], Awaitable[Any]]
 
 
-class _QueuedJob(NamedTuple):
-    request_id: RequestId
-    work: Work
-
-
 class ConversationQueue:
     """A bounded queue of jobs that need the conversation to themselves, each answered when it is done."""
 
     def __init__(self, output: WorkerOutput, most: int) -> None:
         self._output = output
         self._max_jobs = most
-        self._jobs, self._receiver = trio.open_memory_channel[_QueuedJob](most)
+        self._jobs, self._receiver = trio.open_memory_channel[tuple[RequestId, Work]](most)
 
     def put(self, request_id: RequestId, work: Work) -> object:
         """Queue a job; returns DEFERRED. Raises RequestRejected when the queue is full."""
         try:
-            self._jobs.send_nowait(_QueuedJob(request_id, work))
+            self._jobs.send_nowait((request_id, work))
         except trio.WouldBlock:
             raise RequestRejected("busy", f"{self._max_jobs} requests wait already") from None
         return DEFERRED
 
     async def run(self) -> None:
         """Until cancelled."""
-        async for job in self._receiver:
-            await run_and_respond(self._output, job.request_id, job.work)
+        async for request_id, work in self._receiver:
+            await run_and_respond(self._output, request_id, work)
 
 
 async def run_and_respond(output: WorkerOutput, request_id: RequestId, work: Work) -> None:

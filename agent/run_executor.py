@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import trio
 
-from agent.client_tools import view_of
 from agent.hooks import AgentEnd, AgentStart
 from agent.model_call import ModelCaller
 from agent.models.base import ModelError
@@ -130,7 +129,8 @@ class RunExecutor:
         self._emit("token_usage", msgspec.to_builtins(usage))
         self._emit("done", {"stop_reason": stop, "step": self._run.step_count})
         self._events.close()
-        calls = [view_of(call) for call in self._steps.client_calls] if stop == "tool_calls" else []
+        open_calls = self._steps.client_calls if stop == "tool_calls" else []
+        calls = [{"id": call.id, "name": call.name, "input": call.input} for call in open_calls]
         return PromptResult(self._steps.text, stop, self._events.recorded(), usage, error, calls, self._run.step_count)
 
     def _emit(self, name: str, data: dict[str, Any]) -> None:

@@ -60,15 +60,14 @@ class ActiveRunTracker:
         self.active = self.latest = run
         self._emit("state_changed", {"state": "processing", "reason": reason, "run_id": run.run_id})
 
-    def clear_active_run(self, run: AgentRun) -> bool:
-        """The run is over; whether it was the active one: only that ends the activity."""
+    def clear_active_run(self, run: AgentRun) -> None:
+        """The run is over; only that of the active one ends the activity."""
         if self.active is not run:
             active = "none" if self.active is None else self.active.run_id
             sys.stderr.write(f"agent: handle_mismatch: run {run.run_id} ended, the active run is {active}\n")
-            return False
+            return
         self.active = None
         self._emit("state_changed", {"state": "idle", "reason": "run_completed", "run_id": run.run_id})
-        return True
 
 
 class InputQueueFull(Exception):

@@ -255,8 +255,8 @@ async def _run_to_end(worker: AgentWorker, run: AgentRun, view: RunView) -> Prom
         await nursery.start(processes.run)
         await worker.start()
         result = await RunExecutor(run, worker).execute()
-        if processes.background_count:
-            view.line(f"! stopped commands that still ran in the background: {processes.background_count}")
+        if left := processes.background_ids():
+            view.line(f"! stopped commands that still ran in the background: {len(left)}")
         await processes.aclose()
         await worker.close()
         nursery.cancel_scope.cancel()

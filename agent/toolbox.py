@@ -67,8 +67,7 @@ class Toolbox(msgspec.Struct, eq=False, kw_only=True):
 
     def context_for(self, conversation: Conversation, call: ToolUseBlock, report: Report) -> ToolContext:
         """What a call in this conversation may use."""
-        session_id = conversation.header.id
-        own = {"call_id": call.id, "scope_key": session_id, "session_key": session_id, "outputs": conversation.outputs}
+        own = {"call_id": call.id, "scope_key": conversation.header.id, "outputs": conversation.outputs}
         return msgspec.structs.replace(self.sandbox, report=report, **own)
 
     def definitions(self) -> list[ToolDefinition]:

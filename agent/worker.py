@@ -105,9 +105,8 @@ class AgentWorker(msgspec.Struct, eq=False, kw_only=True):
             self.toolbox.approvals.mark_sealed(plan.sealed)
             self.output.emit("agent_resumed", {"strategy": "seal", "sealed": plan.sealed})
         self.todos.resume(conversation.messages)
-        session_id = conversation.header.id
         commands = conversation.commands.values()
-        self.toolbox.sandbox.processes.restore(commands, scope_key=session_id, session_key=session_id)
+        self.toolbox.sandbox.processes.restore(commands, scope_key=conversation.header.id)
         return [] if plan is None else plan.sealed
 
     def _info(self, reason: str) -> SessionInfo:

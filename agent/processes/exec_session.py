@@ -97,13 +97,11 @@ class ExecSession:
         stdin: Stdin,
         output: CommandOutput,
         scope_key: str,
-        session_key: str,
         warning: str | None = None,
     ) -> None:
         self.id = session_id
         self.command = command
         self.scope_key = scope_key
-        self.session_key = session_key
         self.pid = pid
         self.started_at = time.time()
         self.output = output

@@ -107,7 +107,7 @@ def exit_event(session: ExecSession) -> ExecExit:
     said = " ".join(session.output.tail(10 * _SHOWN_CHARS).split())[-_SHOWN_CHARS:]
     if said:
         summary = f"{summary} :: {said}"
-    return ExecExit(session.id, summary, session.session_key, session.exit_code, session.exit_signal, session.timed_out)
+    return ExecExit(session.id, summary, session.scope_key, session.exit_code, session.exit_signal, session.timed_out)
 
 
 def session_record(session: ExecSession) -> ExecRecord:
@@ -140,7 +140,7 @@ def cleared_record(session: ExecSession) -> ExecRecord:
     return msgspec.structs.replace(session_record(session), tail="", unseen=0, cleared=True)
 
 
-def restored_session(record: ExecRecord, *, scope_key: str, session_key: str, now: float) -> ExecSession:
+def restored_session(record: ExecRecord, scope_key: str, now: float) -> ExecSession:
     """A command of an earlier worker; one without an end died with it. ``now``: Unix time in seconds."""
     session = ExecSession(
         record.id,
@@ -149,7 +149,6 @@ def restored_session(record: ExecRecord, *, scope_key: str, session_key: str, no
         stdin=Stdin(None, is_terminal=False, why="the command has ended"),
         output=CommandOutput.of_tail(record.tail, unseen=record.unseen, is_cut=record.is_cut),
         scope_key=scope_key,
-        session_key=session_key,
     )
     session.started_at = record.started_at
     session.ended_at = now if record.ended_at is None else record.ended_at
@@ -174,7 +173,7 @@ class RegistryLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessRegistry:
-    """``on_change`` gets the number of background commands, ``on_exit`` the unannounced end of one.
+    """``on_change`` gets the ids of the background commands, ``on_exit`` the unannounced end of one.
 
     ``allow_background`` false: commands only run in the foreground. ``yields`` false: a command goes to the background
     only on request, and a slow one is waited for.
@@ -183,8 +182,8 @@ class ProcessRegistry:
     def __init__(
         self,
         *,
-        on_change: Callable[[int], None] = lambda _: None,
-        on_exit: Callable[[ExecExit], None] = lambda _: None,
+        on_change: Callable[[list[str]], object] = lambda _: None,
+        on_exit: Callable[[ExecExit], object] = lambda _: None,
         allow_background: bool = True,
         yields: bool = True,
         limits: RegistryLimits | None = None,
@@ -218,7 +217,7 @@ class ProcessRegistry:
         for session in list(self._running.values()):
             await session.ended.wait()
 
-    def start(self, command: ShellCommand, *, scope_key: str = "", session_key: str = "") -> ExecSession:
+    def start(self, command: ShellCommand, *, scope_key: str = "") -> ExecSession:
         """Start a command in the foreground, known only by the returned session. Raises SpawnFailed."""
         if self._nursery is None:
             raise SpawnFailed("the worker is ending")
@@ -233,7 +232,6 @@ class ProcessRegistry:
             stdin=Stdin(child.stdin, is_terminal=child.is_terminal),
             output=CommandOutput(self._limits.output, len(child.outputs)),
             scope_key=scope_key,
-            session_key=session_key,
             warning=child.warning,
         )
         self._running[session.id] = session
@@ -244,18 +242,13 @@ class ProcessRegistry:
         """Let it run on by itself; it can be addressed by its id."""
         session.backgrounded = True
         self.save_record(session.scope_key, session_record(session))
-        self._on_change(self.background_count)
+        self._on_change(self.background_ids())
 
     async def kill(self, session: ExecSession) -> None:
         """Stop it on request, and wait until its tree is gone."""
         session.exit_notified = True
         session.stop()
         await session.ended.wait()
-
-    @property
-    def background_count(self) -> int:
-        """How many run there."""
-        return sum(session.backgrounded for session in self._running.values())
 
     def background_ids(self) -> list[str]:
         """The ids of the commands that run in the background."""
@@ -271,12 +264,12 @@ class ProcessRegistry:
         """One of ``sessions``."""
         return next((session for session in self.sessions(scope_key) if session.id == session_id), None)
 
-    def restore(self, records: Iterable[ExecRecord], *, scope_key: str, session_key: str) -> None:
+    def restore(self, records: Iterable[ExecRecord], *, scope_key: str) -> None:
         """Take over a conversation's background commands from another worker; ids that are known here are skipped."""
         now = time.time()
         for record in records:
             if self.get(record.id, scope_key) is None:
-                session = restored_session(record, scope_key=scope_key, session_key=session_key, now=now)
+                session = restored_session(record, scope_key, now)
                 ago = max(0.0, now - (record.ended_at or now))
                 self._finished.add(session, trio.current_time(), ago=ago)
                 if record.ended_at is None:
@@ -327,10 +320,8 @@ class ProcessRegistry:
         if session.backgrounded:
             self._finished.add(session, trio.current_time())
             self.save_record(session.scope_key, session_record(session))
-            self.notify_exit(
-                session
-            )  # before the change event, at which the pool may give the conversation to another worker
-            self._on_change(self.background_count)
+            self.notify_exit(session)  # first: at the change the pool may give the conversation to another worker
+            self._on_change(self.background_ids())
 
 
 async def _wait_exit_or_timeout(session: ExecSession, child: SpawnedShell) -> None:

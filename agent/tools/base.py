@@ -85,14 +85,14 @@ class ToolOutput(msgspec.Struct, frozen=True):
 class ToolContext(msgspec.Struct, frozen=True):
     """What a call may use: the confining directory (a real path), an environment, a place to show progress.
 
-    A worker has one for all calls, without what belongs to one of them: ``report``, ``call_id``, ``scope_key``,
-    ``session_key`` and ``outputs``.
+    A worker has one for all calls, without what belongs to one of them: ``report``, ``call_id``, ``scope_key`` and
+    ``outputs``.
 
     ``outputs`` is the conversation's directory (a real path; made when first needed) for the full text of results that
     were cut; the tools may read there as in ``cwd``, and in the directories ``readable`` (real paths).
     ``allow_outside`` lifts the confinement to ``cwd``. Outputs of other conversations can never be
     read. No file tool may write what is, or lies in, one of ``protected`` (real paths). ``processes`` runs commands; in
-    the background they belong to ``scope_key``, and notices of their ends go to ``session_key``.
+    the background they belong to ``scope_key``, the conversation, which also gets the notices of their ends.
     """
 
     cwd: str
@@ -102,7 +102,6 @@ class ToolContext(msgspec.Struct, frozen=True):
     call_id: str = ""
     files: FileTracker = msgspec.field(default_factory=FileTracker)
     scope_key: str = ""
-    session_key: str = ""
     outputs: str = ""
     readable: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()

@@ -88,11 +88,8 @@ def wait_window(arguments: ExecInput, registry: ProcessRegistry) -> float:
     """Seconds that the call waits before its command goes to the background; infinite where it may not."""
     asks_for_it = arguments.background or arguments.yield_ms is not None
     may_go = registry.allow_background and (registry.yields or asks_for_it)
-    return yield_window(arguments) if may_go else float("inf")
-
-
-def yield_window(arguments: ExecInput) -> float:
-    """Seconds that the call waits before its command goes to the background."""
+    if not may_go:
+        return float("inf")
     if arguments.background:
         return 0.0
     asked = _DEFAULT_YIELD_MS if arguments.yield_ms is None else arguments.yield_ms
@@ -110,7 +107,7 @@ def _start(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry
         takes_input=registry.allow_background,
     )
     try:
-        return registry.start(command, scope_key=context.scope_key, session_key=context.session_key)
+        return registry.start(command, scope_key=context.scope_key)
     except SpawnFailed as exc:
         raise ToolError(str(exc)) from exc
 

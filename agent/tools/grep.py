@@ -48,20 +48,16 @@ class GrepTool(Tool):
 
     async def run(self, arguments: GrepInput, context: ToolContext) -> ToolOutput:
         """Search with a bounded child process."""
-        query = _query(arguments)
+        encode_text(arguments.pattern, "pattern")
+        encode_text(arguments.glob or "", "glob")
+        if "\n" in arguments.pattern:
+            raise ToolError("pattern: it holds a line end, but lines are searched one by one", "validation")
+        query = Query(
+            glob=arguments.glob,
+            pattern=re.escape(arguments.pattern) if arguments.literal else arguments.pattern,
+            flags=int(re.IGNORECASE) if arguments.ignore_case else 0,
+            context=arguments.context,
+            limit=arguments.limit,
+            include_ignored=arguments.include_ignored,
+        )
         return await search_output(query, arguments.path, context, things="matching lines", none="No lines match.")
-
-
-def _query(arguments: GrepInput) -> Query:
-    encode_text(arguments.pattern, "pattern")
-    encode_text(arguments.glob or "", "glob")
-    if "\n" in arguments.pattern:
-        raise ToolError("pattern: it holds a line end, but lines are searched one by one", "validation")
-    return Query(
-        glob=arguments.glob,
-        pattern=re.escape(arguments.pattern) if arguments.literal else arguments.pattern,
-        flags=int(re.IGNORECASE) if arguments.ignore_case else 0,
-        context=arguments.context,
-        limit=arguments.limit,
-        include_ignored=arguments.include_ignored,
-    )

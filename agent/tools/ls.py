@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Iterator
 from heapq import nsmallest
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 import trio
@@ -42,25 +42,20 @@ class LsTool(Tool):
         return await trio.to_thread.run_sync(_list, place, arguments.limit, context.outputs, abandon_on_cancel=True)
 
 
-class _ListedNames(NamedTuple):
-    names: list[str]
-    total: int
-
-
 def _list(place: ConfinedPath, limit: int, outputs: str) -> ToolOutput:
     with tool_errors("list", place):
         _require_directory(place)
         descriptor = open_directory(place)
         try:
-            found = _first_names(descriptor, limit)
-            lines = [_line(descriptor, name) for name in found.names]
+            names, total = _first_names(descriptor, limit)
+            lines = [_line(descriptor, name) for name in names]
         finally:
             os.close(descriptor)
-        left_out = found.total - len(lines)
+        left_out = total - len(lines)
         if left_out:
-            lines.append(f"[{left_out} of {found.total} names left out; set limit higher, or use find with a pattern]")
+            lines.append(f"[{left_out} of {total} names left out; set limit higher, or use find with a pattern]")
         text = shorten("\n".join(lines), keep="start", outputs=outputs) if lines else "[The directory is empty.]"
-    return ToolOutput(text, {"path": place.path, "entries": found.total, "left_out": left_out})
+    return ToolOutput(text, {"path": place.path, "entries": total, "left_out": left_out})
 
 
 def _require_directory(place: ConfinedPath) -> None:
@@ -71,8 +66,8 @@ def _require_directory(place: ConfinedPath) -> None:
             raise ToolError(f"path: {place.requested} is {file_kind(status)}, not a directory", "validation")
 
 
-def _first_names(descriptor: int, limit: int) -> _ListedNames:
-    """The first names of the alphabet, of a directory of any size."""
+def _first_names(descriptor: int, limit: int) -> tuple[list[str], int]:
+    """The first names of the alphabet, of a directory of any size, and how many names it has."""
     total = 0
 
     def names() -> Iterator[str]:
@@ -84,7 +79,7 @@ def _first_names(descriptor: int, limit: int) -> _ListedNames:
                 yield entry.name
 
     chosen = nsmallest(limit, names(), key=lambda name: (name.casefold(), name))
-    return _ListedNames(chosen, total)
+    return chosen, total
 
 
 def _line(directory: int, name: str) -> str:

@@ -253,7 +253,7 @@ async def test_a_file_gives_the_functions_that_are_named_as_hooks(
     (workspace / "mine.py").write_text(MINE)
     assert [hook.name for hook in hooks_of_file("mine.py")] == ["agent_end", "before_tool_call"]
     assert capfd.readouterr() == ("", "loaded\n")
-    hooks = load_hooks(["mine.py"], lambda *_: None, packages=False)
+    hooks = load_hooks(["mine.py"], lambda *_: None)
     assert await hooks.before_tool_call(CALL) == Deny("by rule")
 
 

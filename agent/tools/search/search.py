@@ -23,6 +23,7 @@ _GRACE = 2.0
 """Seconds more until the child is killed that should have ended itself."""
 _MAX_ANSWER = 16 * 1024 * 1024
 _PACKAGE_ROOT = Path(__file__).parents[3]
+_PYTHON_OPTIONS = ("-I", "-S", "-X", "utf8", "-W", "ignore")
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from agent.tools.search.child import main; main(int(sys.argv[2]))"
 
 
@@ -64,21 +65,17 @@ class _ChildMessage(msgspec.Struct, frozen=True):
     bad: str | None = None
 
 
-class _PreparedSearch(msgspec.Struct, frozen=True):
-    directory: int
-    request: dict[str, Any]
-
-
 async def search(query: Query, place: ConfinedPath, context: ToolContext, seconds: float = SECONDS) -> SearchResult:
     """Search ``place``. Raises ToolError when it does not exist, or the pattern is invalid."""
-    start = await trio.to_thread.run_sync(_prepare, query, place, context, seconds)
+    directory, request = await trio.to_thread.run_sync(_prepare, query, place, context, seconds)
     try:
-        return await _run(start, seconds)
+        return await _run(directory, request, seconds)
     finally:
-        os.close(start.directory)
+        os.close(directory)
 
 
-def _prepare(query: Query, place: ConfinedPath, context: ToolContext, seconds: float) -> _PreparedSearch:
+def _prepare(query: Query, place: ConfinedPath, context: ToolContext, seconds: float) -> tuple[int, dict[str, Any]]:
+    """The open directory to search, and what to ask of the child."""
     with tool_errors("search", place):
         name = None if query.pattern is None else _file_name(place)
         directory_of = place if name is None else place._replace(names=place.names[:-1])
@@ -96,7 +93,7 @@ def _prepare(query: Query, place: ConfinedPath, context: ToolContext, seconds: f
             "above": above,
             "prefix": "" if prefix == "." else prefix.rstrip("/") + "/",
         }
-        return _PreparedSearch(open_directory(directory_of), request)
+        return open_directory(directory_of), request
 
 
 def _file_name(place: ConfinedPath) -> str | None:
@@ -129,32 +126,20 @@ def _rules_above(place: ConfinedPath) -> list[tuple[str, str]]:
     return found
 
 
-async def _run(start: _PreparedSearch, seconds: float) -> SearchResult:
+async def _run(directory: int, request: dict[str, Any], seconds: float) -> SearchResult:
     outcome = SearchResult()
     process = await trio.lowlevel.open_process(
-        [
-            sys.executable,
-            "-I",
-            "-S",
-            "-X",
-            "utf8",
-            "-W",
-            "ignore",
-            "-c",
-            _BOOT,
-            str(_PACKAGE_ROOT),
-            str(start.directory),
-        ],
+        [sys.executable, *_PYTHON_OPTIONS, "-c", _BOOT, str(_PACKAGE_ROOT), str(directory)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        pass_fds=[start.directory],
+        pass_fds=[directory],
         env={},
     )
     assert process.stdio is not None  # noqa: S101 - tells the type checker what two PIPEs mean
     try:
         with trio.move_on_after(seconds + _GRACE) as patience:
-            await _exchange(process.stdio, start.request, outcome)
+            await _exchange(process.stdio, request, outcome)
     finally:
         process.kill()
         with trio.CancelScope(shield=True):  # brief: it has been killed

@@ -30,7 +30,9 @@ class Bench:
         self.shown: list[str] = []
         self.shown_something = trio.Event()
         options = {"limits": QUICK, **options}
-        self.registry = ProcessRegistry(on_change=self.changes.append, on_exit=self.notices.append, **options)
+        self.registry = ProcessRegistry(
+            on_change=lambda ids: self.changes.append(len(ids)), on_exit=self.notices.append, **options
+        )
         self.mark = secrets.token_hex(8)
         self.cwd = os.path.realpath(".")
         self.outputs = os.path.realpath("../outputs")
@@ -42,7 +44,6 @@ class Bench:
             report=self._report,
             processes=self.registry,
             scope_key=scope,
-            session_key=f"key of {scope}",
             outputs=self.outputs,
         )
         with trio.fail_after(20):

@@ -217,7 +217,7 @@ async def test_nobody_reaches_the_commands_of_another_scope(bench: Bench, action
     assert output.details == {"status": "failed", "error": output.text.removeprefix("Failed: ").removesuffix(".")}
     assert "Nothing runs" in await bench.text(PROCESS, scope="other", action="list")
     assert "Cleared 0" in await bench.text(PROCESS, scope="other", action="clear")
-    assert bench.registry.background_count == 1
+    assert len(bench.registry.background_ids()) == 1
 
 
 def test_an_unknown_action_or_too_many_keys_are_refused() -> None:
@@ -234,7 +234,7 @@ class Kept(dict[str, ExecRecord]):
         self[record.id] = record
 
     def restore(self, bench: Bench) -> None:
-        bench.registry.restore(self.values(), scope_key="mine", session_key="key of mine")
+        bench.registry.restore(self.values(), scope_key="mine")
 
 
 async def test_another_registry_tells_the_same_of_a_command_that_has_ended(bench: Bench) -> None:

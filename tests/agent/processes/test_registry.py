@@ -29,7 +29,7 @@ def command(line: str, **environment: str) -> ShellCommand:
 
 
 def in_background(registry: ProcessRegistry, line: str, **environment: str) -> ExecSession:
-    session = registry.start(command(line, **environment), scope_key="mine", session_key="key")
+    session = registry.start(command(line, **environment), scope_key="mine")
     registry.move_to_background(session)
     return session
 
@@ -45,13 +45,13 @@ async def end_of(session: ExecSession) -> None:
 @pytest.mark.parametrize(
     ("line", "notice"),
     [
-        ("echo a; printf ' b\\n\\n c '; exit 0", ExecExit("", "Exec completed ({}, code 0) :: a b c", "key", 0)),
-        ("exit 3", ExecExit("", "Exec completed ({}, code 3)", "key", 3)),
-        ("exit 127", ExecExit("", "Exec failed ({}, code 127)", "key", 127)),
-        ("kill -9 $$", ExecExit("", "Exec failed ({}, signal SIGKILL)", "key", None, "SIGKILL")),
+        ("echo a; printf ' b\\n\\n c '; exit 0", ExecExit("", "Exec completed ({}, code 0) :: a b c", "mine", 0)),
+        ("exit 3", ExecExit("", "Exec completed ({}, code 3)", "mine", 3)),
+        ("exit 127", ExecExit("", "Exec failed ({}, code 127)", "mine", 127)),
+        ("kill -9 $$", ExecExit("", "Exec failed ({}, signal SIGKILL)", "mine", None, "SIGKILL")),
         (
             "seq 1000",
-            ExecExit("", f"Exec completed ({{}}, code 0) :: {' '.join(map(str, range(1, 1001)))[-400:]}", "key", 0),
+            ExecExit("", f"Exec completed ({{}}, code 0) :: {' '.join(map(str, range(1, 1001)))[-400:]}", "mine", 0),
         ),
     ],
 )
@@ -62,7 +62,7 @@ async def test_the_end_of_a_background_command_is_told_once_in_one_line(
     await end_of(session)
     bench.registry.notify_exit(session)
     (told,) = bench.notices
-    expected = (session.id, "key", notice.summary.format(session.id), notice.exit_code, notice.signal)
+    expected = (session.id, "mine", notice.summary.format(session.id), notice.exit_code, notice.signal)
     assert (told.session_id, told.session_key, told.summary, told.exit_code, told.signal) == expected
 
 
