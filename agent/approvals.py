@@ -15,8 +15,6 @@ from wire.call_page import SHOWN_CHARS, SHOWN_LINES, CallPage, CallPart, page_of
 from wire.entries import ApprovalDecision
 from wire.messages import ToolCallView
 
-_TOKEN_CHARS = 8
-
 
 class CallDescription:
     """A call as parts. ``seen``: a token on its last page only; None where ``shown`` is the whole call."""
@@ -27,7 +25,7 @@ class CallDescription:
         self.seen: str | None = None
         if self.shown.hidden:
             digest = hashlib.sha256(msgspec.json.encode(parts))
-            self.seen = digest.hexdigest()[:_TOKEN_CHARS]
+            self.seen = digest.hexdigest()[:8]
 
     def page(self, offset: int) -> CallPage:
         """The page that begins at ``offset``."""

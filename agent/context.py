@@ -14,7 +14,6 @@ Only ``name``, ``description`` and ``env`` (one variable a line) of the front ma
 """
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -26,7 +25,6 @@ from agent.policy import may_be_set
 from wire.files import foreign_write_access
 
 _MAX_VARIABLES = 100
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SkillError(ValueError):
@@ -48,7 +46,7 @@ def read_skill(path: Path) -> Skill:
     file = path if path.is_file() else path / "SKILL.md"
     fields, env = _front_matter(_read(file))
     for name in env:
-        if not _VARIABLE.fullmatch(name) or not may_be_set(name):
+        if not may_be_set(name):
             raise SkillError(f"the skill {file} may not set the variable {name}")
     if len(env) > _MAX_VARIABLES:
         raise SkillError(f"the skill {file} sets {len(env)} variables, more than {_MAX_VARIABLES}")
@@ -98,7 +96,6 @@ def _unquoted(value: str) -> str:
 
 
 _BASE = "You are a coding agent. You work in the directory {cwd}. Use the tools you have; say briefly what you did."
-_MAX_FILE_BYTES = 256 * 1024
 
 
 class ProjectContext(msgspec.Struct, frozen=True):
@@ -158,4 +155,4 @@ def _is_trusted_file(path: Path) -> bool:
 
 def _read(path: Path) -> str:
     with path.open("rb") as file:
-        return file.read(_MAX_FILE_BYTES).decode(errors="replace")
+        return file.read(256 * 1024).decode(errors="replace")

@@ -93,11 +93,8 @@ def _failing_hook(source: str, why: str) -> Hook:
     return Hook("before_tool_call", before_tool_call, source)
 
 
-HOOK_TIMEOUT = 5.0
-"""Seconds that one hook may take."""
 _MAX_THREADS = 8
 """Plain functions at once. Those that hang for ever stay in their threads: once all are taken, plain hooks fail."""
-_MAX_ERROR_CHARS = 2_000
 
 HookEvent: TypeAlias = Literal["session_start", "session_end", "agent_end", "before_compaction", "after_compaction"]
 
@@ -111,7 +108,10 @@ def load_hooks(paths: Iterable[str], warn: Warn) -> "Hooks":
 
 
 class Hooks:
-    """All hooks of a worker: those of packages first, then those of files, each in their order."""
+    """All hooks of a worker: those of packages first, then those of files, each in their order.
+
+    ``timeout``: seconds that one hook may take.
+    """
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Hooks:
         warn: Warn = lambda _phase, _message: None,
         *,
         discover: Callable[[], Sequence[Hook]] | None = None,
-        timeout: float = HOOK_TIMEOUT,
+        timeout: float = 5.0,
     ) -> None:
         self._hooks = list(hooks)
         self._warn = warn
@@ -236,7 +236,7 @@ class Hooks:
         except HookFailed:
             raise
         except (Exception, SystemExit) as exc:  # foreign code may raise anything
-            words = str(exc)[:_MAX_ERROR_CHARS].encode(errors="replace").decode()
+            words = str(exc)[:2_000].encode(errors="replace").decode()
             raise HookFailed(f"the hook {hook.name} of {hook.source} raised {type(exc).__name__}: {words}") from exc
         raise HookFailed(f"the hook {hook.name} of {hook.source} took longer than {self._timeout:g} s")
 

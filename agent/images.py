@@ -23,7 +23,6 @@ from wire.entries import ImageBlock
 _ENDINGS = re.compile(r"\.(?:png|jpe?g|gif|webp)(?![\w.-]|/)", re.IGNORECASE)
 _DATA_URL = re.compile(r"data:image/[A-Za-z0-9.+-]{1,30};base64,")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
-_MAX_PATH_CHARS = 1024
 _OPENING_MARKS = {'"': '"', "'": "'", "`": "`", ")": "(", "]": "[", ">": "<"}
 _NO_SUCH_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 _WORD_BREAKS = re.compile(r"[\s\"'`()\[\]<>|]")
@@ -130,7 +129,7 @@ def _image_names(text: str, most: int) -> Iterator[str]:
 
 
 def _name_before(text: str, end: int) -> str:
-    before = text[max(0, end - _MAX_PATH_CHARS) : end].rpartition("\n")[2]
+    before = text[max(0, end - 1024) : end].rpartition("\n")[2]
     opening = _OPENING_MARKS.get(text[end : end + 1])
     if opening is not None and opening in before:
         return before.rpartition(opening)[2].removeprefix("@")

@@ -123,11 +123,7 @@ def _missing_result(call: ToolUseBlock) -> ToolResultBlock:
 Messages: TypeAlias = Sequence[TranscriptMessage]
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_NOT_AN_IMAGE = "it holds no PNG, JPEG, GIF or WebP image"
-_OMITTED_START = "(The conversation so far was left out.)"
 _USER_ORIGINS = frozenset({"prompt", "steer", "follow_up"})
-_OVER_LIMIT = "there are too many, or too large ones"
-_INVALID_INPUT_CHARS = 2_000
 
 
 class SanitizeRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +186,7 @@ def _map_blocks(
 def _checked_images(block: ContentBlock) -> Sequence[ContentBlock]:
     match block:
         case ImageBlock() if not _is_image(block):
-            return [_image_note(_NOT_AN_IMAGE)]
+            return [_image_note("it holds no PNG, JPEG, GIF or WebP image")]
         case ToolResultBlock(images=images) if images and not all(map(_is_image, images)):
             return [msgspec.structs.replace(block, images=[image for image in images if _is_image(image)])]
         case _:
@@ -214,7 +210,7 @@ def _checked_call(block: ContentBlock) -> Sequence[ContentBlock]:
     if isinstance(block.input, Mapping):
         return [block]
     given = block.input if isinstance(block.input, str) else msgspec.json.encode(block.input).decode()
-    return [msgspec.structs.replace(block, input={"invalid_arguments": given[:_INVALID_INPUT_CHARS]})]
+    return [msgspec.structs.replace(block, input={"invalid_arguments": given[:2_000]})]
 
 
 def _without_details(block: ContentBlock) -> Sequence[ContentBlock]:
@@ -231,7 +227,7 @@ def _limit_images(messages: Messages, rules: SanitizeRules) -> list[TranscriptMe
     def change(block: ContentBlock) -> Sequence[ContentBlock]:
         match block:
             case ImageBlock() if id(block) not in kept:
-                return [_image_note(_OVER_LIMIT)]
+                return [_image_note("there are too many, or too large ones")]
             case ToolResultBlock(images=images) if any(id(image) not in kept for image in images):
                 return [msgspec.structs.replace(block, images=[image for image in images if id(image) in kept])]
             case _:
@@ -271,7 +267,9 @@ def merge_roles(messages: Messages) -> list[TranscriptMessage]:
         else:
             joined.append(message)
     if joined and joined[0].role == "assistant":
-        joined.insert(0, TranscriptMessage("user", [TextBlock(_OMITTED_START)], origin="summary"))
+        joined.insert(
+            0, TranscriptMessage("user", [TextBlock("(The conversation so far was left out.)")], origin="summary")
+        )
     return joined
 
 

@@ -26,7 +26,6 @@ from wire.messages import PromptResult, ToolCallView
 from wire.run_view import CallLines, RunView, describe_call
 
 _ALLOW, _DENY, _ALL = frozenset({"y", "yes"}), frozenset({"n", "no"}), frozenset({"a", "all"})
-_MAX_ANSWER_BYTES = 4096
 
 
 class ApprovalPrompter:
@@ -86,11 +85,8 @@ class ApprovalPrompter:
     async def _read_line(self) -> str:
         """One typed line; end of input counts as no."""
         await trio.lowlevel.wait_readable(self._terminal)
-        typed = os.read(self._terminal, _MAX_ANSWER_BYTES)
+        typed = os.read(self._terminal, 4096)
         return typed.decode(errors="replace").strip() if typed else "no"
-
-
-_NO_APPROVER = "no one can approve it here: go another way"
 
 
 class TerminalOutput(WorkerOutput):
@@ -151,7 +147,7 @@ class TerminalOutput(WorkerOutput):
         words = describe_call(call.name, call.input_preview)
         self._view.line(f"? needs approval, and no one can approve it here: {words}", about=call.id)
         if self.approvals is not None:
-            self.approvals.decide(call.id, "deny", _NO_APPROVER, "agent -p")
+            self.approvals.decide(call.id, "deny", "no one can approve it here: go another way", "agent -p")
 
     def _resumed(self, data: dict[str, Any]) -> None:
         count = len(data["sealed"])

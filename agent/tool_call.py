@@ -142,9 +142,6 @@ def _truncate(text: str | None) -> str | None:
     return None if text is None else text[:MAX_NOTE_CHARS]
 
 
-_PREVIEW_BYTES = 200
-_NO_DETAILS = CallDetails()
-
 Emit: TypeAlias = Callable[[str, dict[str, Any]], None]
 """Emits an event of the run."""
 
@@ -241,7 +238,7 @@ class ToolCallTracker:
 
 
 def _input_preview(given: Any) -> str:
-    return msgspec.json.encode(given)[:_PREVIEW_BYTES].decode(errors="ignore")
+    return msgspec.json.encode(given)[:200].decode(errors="ignore")
 
 
 def _event_details(details: Any) -> dict[str, CallDetails]:
@@ -250,4 +247,4 @@ def _event_details(details: Any) -> dict[str, CallDetails]:
         facts = msgspec.convert(details, CallDetails)
     except msgspec.ValidationError:
         return {}
-    return {} if facts == _NO_DETAILS else {"details": facts}
+    return {} if facts == CallDetails() else {"details": facts}

@@ -77,8 +77,6 @@ STILL_RUNNING = re.compile(r"still runs in the background \(session |\(Session \
 """How the tools ``exec`` and ``process`` say that a command goes on; both hold its session's name."""
 
 _SAMPLE_COMMAND = 'for n in 1 2 3; do sleep 0.3; echo "test $n of 3: ok"; done; echo "3 passed"'
-_POLL_SECONDS = 30
-_MAX_POLLS = 20
 
 
 class ScriptedCall(msgspec.Struct, frozen=True):
@@ -167,8 +165,8 @@ def _apply(script: Script, word: str, number: str | None) -> None:
 
 def _background_calls(command: str) -> list[ScriptedCall]:
     """Run a command in the background, and ask for its end as long as it runs, but not for ever."""
-    poll = {"action": "poll", "session_id": "$SESSION", "timeout": _POLL_SECONDS}
-    polls = [ScriptedCall("process", poll, while_running=True)] * _MAX_POLLS
+    poll = {"action": "poll", "session_id": "$SESSION", "timeout": 30}
+    polls = [ScriptedCall("process", poll, while_running=True)] * 20
     return [ScriptedCall("exec", {"command": command, "background": True}), *polls]
 
 

@@ -20,7 +20,6 @@ from agent.models.openai_stream import AnswerLimits, StreamedAnswer, WholeAnswer
 if TYPE_CHECKING:
     from agent.models.openai_connection import OpenAIConnection, ResponseStream
 
-_ERROR_BODY_BYTES = 64 * 1024
 
 _AnswerParser: TypeAlias = StreamedAnswer | WholeAnswer
 
@@ -77,7 +76,7 @@ class OpenAIModel(Model):
 
     async def _open_answer(self, reply: "ResponseStream") -> _AnswerParser:
         if reply.status != 200:
-            body = await reply.read_start(_ERROR_BODY_BYTES, self._timeouts.error)
+            body = await reply.read_start(64 * 1024, self._timeouts.error)
             hint = self._endpoint.key_hint
             raise error_of_status(reply.status, reply.headers, body, time.time(), key_hint=hint)
         kind = reply.content_type

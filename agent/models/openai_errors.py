@@ -9,7 +9,6 @@ import msgspec
 
 from agent.models.base import ModelError
 
-MAX_MESSAGE_CHARS = 500
 _TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 _TRANSIENT_CODES = frozenset(map(str, _TRANSIENT))
 _TRANSIENT_WORDS = re.compile(r"rate.?limit|overload|server.?error|unavailable|time.?out|try again", re.IGNORECASE)
@@ -19,8 +18,6 @@ _OVERFLOW = re.compile(
     r"|input.{0,20} too long|maximum.{0,20}\btokens",
     re.IGNORECASE,
 )
-_KEY_STATUSES = frozenset({401, 403})
-_NOT_FOUND_HINT = "check the model's name and the base URL"
 _SECONDS = re.compile(r"\s*[0-9]{1,9}(?:\.[0-9]{1,9})?\s*")
 _TAGS = re.compile(r"<(script|style)\b[^<]{0,20000}</\1>|<[^<>]{0,1000}>", re.IGNORECASE)
 
@@ -34,7 +31,7 @@ def error_of_status(
     """
     message, code = _parse_error_body(body)
     said = f"{code or ''} {message}"
-    advice = key_hint if status in _KEY_STATUSES else _NOT_FOUND_HINT if status == 404 else ""
+    advice = key_hint if status in {401, 403} else "check the model's name and the base URL" if status == 404 else ""
     hint = f" ({advice})" if advice else ""
     return ModelError(
         f"the model server answered {status}: {message or 'without a word'}{hint}",
@@ -71,7 +68,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
         return None
 
 
-def tidy(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
+def tidy(text: str, limit: int = 500) -> str:
     """A foreign text for one line of a terminal: no markup, no control characters, bounded."""
     text = _TAGS.sub(" ", text[: 100 * limit])
     text = " ".join("".join(char if char.isprintable() else " " for char in text).split())

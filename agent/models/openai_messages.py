@@ -17,13 +17,9 @@ from wire.messages import AnswerOptions, JsonAnswer
 
 Json = dict[str, Any]
 
-_MAX_ID_CHARS = 40
 _MAX_NAME_CHARS = 64
 _SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
-_IMAGE_LEFT_OUT = "[an image was left out: this model takes none]"
-_IMAGES_OF_TOOLS = "The images that these tools returned:"
-_AFTER_TOOLS = "I have the results."
 
 
 class CompatFlags(msgspec.Struct, frozen=True):
@@ -144,7 +140,7 @@ def _from_user(message: TranscriptMessage, compat: CompatFlags) -> list[Json]:
     parts = [part for block in message.content if (part := _part(block, compat)) is not None]
     shown = [part for result in results for image in result.images if (part := _part(image, compat)) is not None]
     if shown:  # a tool's message takes nothing but text
-        parts = [{"type": "text", "text": _IMAGES_OF_TOOLS}, *shown, *parts]
+        parts = [{"type": "text", "text": "The images that these tools returned:"}, *shown, *parts]
     answers = [_result(block) for block in results]
     return [*answers, {"role": "user", "content": _simplify_content(parts)}] if parts else answers
 
@@ -161,7 +157,7 @@ def _part(block: object, compat: CompatFlags) -> Json | None:
         case ImageBlock(data, mime_type) if compat.images:
             return {"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{data}"}}
         case ImageBlock():
-            return {"type": "text", "text": _IMAGE_LEFT_OUT}
+            return {"type": "text", "text": "[an image was left out: this model takes none]"}
         case _:
             return None
 
@@ -181,7 +177,7 @@ def _merge_roles(messages: Sequence[Json]) -> list[Json]:
         if last is None and message["role"] != "user":
             joined.append({"role": "user", "content": "(the conversation so far was left out)"})
         elif last is not None and last["role"] == "tool" and message["role"] == "user":
-            joined.append({"role": "assistant", "content": _AFTER_TOOLS})
+            joined.append({"role": "assistant", "content": "I have the results."})
         elif last is not None and last["role"] == message["role"] and message["role"] != "tool":
             joined[-1] = _join(last, message)
             continue

@@ -115,14 +115,7 @@ def _tool_text(message: TranscriptMessage) -> str:
 
 
 _PROVIDER = "scripted"
-_BATCH = 512
-_ECHO_CHARS = 2000
-_EARLIER_CHARS = 80
-_EARLIER_COUNT = 3
-_SUMMARY_CHARS = 200
 _SUMMARY_LINES = 200
-_OUTCOME_LINES = 20
-_NO_OUTPUT = "(no new output)"
 _HAS_ENDED = re.compile(r"\(Session \S+ has ended: (.+)\.\)\Z")
 _GARBAGE = (b"Warning: this is no message\n", b'{"event": "assistant_mess\n', b"\xff\xfe\x00 not even text\n")
 
@@ -195,7 +188,7 @@ class ScriptedModel(Model):
         for first, last in ((0, half), (half, script.pieces)):
             if first == half:
                 await self._inject_fault(script)
-            for parts in _numbered_pieces(first, last, 1 if script.delay else _BATCH):
+            for parts in _numbered_pieces(first, last, 1 if script.delay else 512):
                 await trio.sleep(script.delay)
                 yield TextPiece(parts)
 
@@ -220,7 +213,7 @@ async def _summary(text: str) -> str:
         await trio.sleep_forever()
     if "SUMMARY_ERROR" in text:
         raise ModelError("the scripted model was asked to fail at the summary")
-    lines = [_shorten(line, _SUMMARY_CHARS) for line in text.split("\n")[1:]]
+    lines = [_shorten(line, 200) for line in text.split("\n")[1:]]
     left_out = len(lines) - _SUMMARY_LINES
     return "\n".join([*([f"({left_out} older lines left out)"] if left_out > 0 else []), *lines[-_SUMMARY_LINES:]])
 
@@ -236,14 +229,14 @@ def _outcome(results: Sequence[str]) -> str:
     if ended is None:  # it never went to the background, or still is there
         return f"The last that was said of it:\n{results[-1]}"
     said = [poll.rpartition("\n\n")[0] for poll in results[1:]]
-    lines = "\n".join(text for text in said if text != _NO_OUTPUT).splitlines()
-    shown = "\n".join(lines[-_OUTCOME_LINES:])
+    lines = "\n".join(text for text in said if text != "(no new output)").splitlines()
+    shown = "\n".join(lines[-20:])
     return f"It has ended: {ended[1]}." + (f" The last it said:\n{shown}" if shown else " It said nothing.")
 
 
 def _plain_answer(state: ConversationState) -> str:
-    said = " and then ".join(f'"{_shorten(text, _ECHO_CHARS)}"' for text in [state.prompt, *state.added])
-    before = ", ".join(f'"{_shorten(text, _EARLIER_CHARS)}"' for text in state.before[-_EARLIER_COUNT:])
+    said = " and then ".join(f'"{_shorten(text, 2000)}"' for text in [state.prompt, *state.added])
+    before = ", ".join(f'"{_shorten(text, 80)}"' for text in state.before[-3:])
     images = f" with {state.images} image(s)" if state.images else ""
     return f"You said: {said}{images}. (turn {state.turn}{f'; before: {before}' if before else ''})"
 

@@ -80,7 +80,6 @@ ProcessStatus: TypeAlias = Literal["running", "completed", "failed"]
 
 TAIL_CHARS = 2_000
 """Characters of a command's output in its facts, and in its record for the next worker."""
-_REPORT_INTERVAL = 0.05
 _NOT_RUN_CODES = frozenset({126, 127})
 """Exit codes of a shell that cannot execute or find the command."""
 
@@ -186,7 +185,7 @@ class ExecSession:
         while True:
             await self.has_output.wait()
             self._report_now(report)
-            await trio.sleep(_REPORT_INTERVAL)
+            await trio.sleep(0.05)
 
     def _report_now(self, report: Callable[[dict[str, Any]], None]) -> None:
         self.has_output = trio.Event()
@@ -220,11 +219,9 @@ ProcessAction: TypeAlias = Literal[
 INPUT_ACTIONS: frozenset[ProcessAction] = frozenset({"write", "submit", "send_keys", "paste"})
 """Actions that give a command input, which a shell executes."""
 
-_MAX_DATA = 1_000_000
-_MAX_KEYS = 1_000
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-_Data: TypeAlias = Annotated[str, msgspec.Meta(max_length=_MAX_DATA)]
+_Data: TypeAlias = Annotated[str, msgspec.Meta(max_length=1_000_000)]
 
 
 class ProcessInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -242,7 +239,7 @@ class ProcessInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: _Count | None = None
     data: _Data = ""
     eof: bool = False
-    keys: Annotated[list[str], msgspec.Meta(max_length=_MAX_KEYS)] = []
+    keys: Annotated[list[str], msgspec.Meta(max_length=1_000)] = []
 
     @property
     def is_for_all(self) -> bool:

@@ -82,13 +82,12 @@ _NOUNS = (
     "willow", "wren",
 )
 # fmt: on
-_ATTEMPTS = 20
 
 
 def new_session_name(taken: Container[str], choose: Callable[[Sequence[str]], str] = random.choice) -> str:
     """A name that is not taken, ``adjective-noun``; with a number behind it when chance finds no free pair."""
     name = ""
-    for _ in range(_ATTEMPTS):
+    for _ in range(20):
         name = f"{choose(_ADJECTIVES)}-{choose(_NOUNS)}"
         if name not in taken:
             return name

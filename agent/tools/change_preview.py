@@ -13,9 +13,6 @@ from agent.tools.files import read_content
 from agent.tools.paths import ConfinedPath, resolve_path
 from wire.call_page import CallPart
 
-_MAX_OLD_BYTES = 1024 * 1024
-_MAX_COMPARED = 400 * 400
-
 
 def describe_write(path: str, content: str, context: ToolContext) -> list[CallPart]:
     """The file and its diff; of a new file, or one that is no text, the new content."""
@@ -56,7 +53,7 @@ def _content_of(place: ConfinedPath) -> bytes | None:
 
 def _decoded(data: bytes) -> str | None:
     try:
-        return data.decode() if len(data) <= _MAX_OLD_BYTES else None
+        return data.decode() if len(data) <= 1024 * 1024 else None
     except UnicodeDecodeError:
         return None
 
@@ -75,7 +72,7 @@ def _line_changes(old: str, new: str) -> Iterator[TextChange]:
     starts = [sum(map(len, before[:head]))]
     for line in mine:
         starts.append(starts[-1] + len(line))
-    if len(mine) * len(theirs) > _MAX_COMPARED:
+    if len(mine) * len(theirs) > 400 * 400:
         yield TextChange(starts[0], starts[-1], "".join(theirs))
         return
     for tag, first, last, new_first, new_last in SequenceMatcher(None, mine, theirs).get_opcodes():

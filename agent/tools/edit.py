@@ -13,8 +13,6 @@ from agent.tools.files import changed_error, encode_text, read_content, replace_
 from agent.tools.paths import ConfinedPath, resolve_path_in_thread, tool_errors
 from wire.call_page import CallPart
 
-_MAX_EDITS = 100
-
 
 class EditInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to replace in which file."""
@@ -24,7 +22,7 @@ class EditInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[Edit],
         msgspec.Meta(
             min_length=1,
-            max_length=_MAX_EDITS,
+            max_length=100,
             description="Replacements; each is looked for in the file as it is now, and they may not overlap",
         ),
     ]

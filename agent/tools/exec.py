@@ -17,8 +17,6 @@ from agent.tools.paths import resolve_path
 from wire.call_page import CallPart
 
 _DEFAULT_TIMEOUT = 1800.0
-_DEFAULT_YIELD_MS = 10_000
-_YIELD_BOUNDS_MS = (10, 120_000)
 
 
 class ExecInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,9 +90,8 @@ def wait_window(arguments: ExecInput, registry: ProcessRegistry) -> float:
         return float("inf")
     if arguments.background:
         return 0.0
-    asked = _DEFAULT_YIELD_MS if arguments.yield_ms is None else arguments.yield_ms
-    shortest, longest = _YIELD_BOUNDS_MS
-    return min(max(asked, shortest), longest) / 1000
+    asked = 10_000 if arguments.yield_ms is None else arguments.yield_ms
+    return min(max(asked, 10), 120_000) / 1000
 
 
 def _start(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry) -> ExecSession:

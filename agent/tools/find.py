@@ -8,9 +8,6 @@ from agent.tools.base import Tool, ToolContext, ToolOutput
 from agent.tools.files import encode_text
 from agent.tools.search.search import Query, search_output
 
-_DEFAULT_LIMIT = 1000
-_MAX_LIMIT = 10_000
-
 
 class FindInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to find, and where."""
@@ -24,7 +21,7 @@ class FindInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ]
     path: Annotated[str, msgspec.Meta(description="The directory to search (default: the working directory)")] = "."
-    limit: Annotated[int, msgspec.Meta(ge=1, le=_MAX_LIMIT, description="How many paths to show")] = _DEFAULT_LIMIT
+    limit: Annotated[int, msgspec.Meta(ge=1, le=10_000, description="How many paths to show")] = 1000
     include_ignored: Annotated[bool, msgspec.Meta(description="Also what .gitignore leaves out")] = False
 
 

@@ -9,9 +9,6 @@ from agent.tools.base import Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.files import encode_text
 from agent.tools.search.search import Query, search_output
 
-_DEFAULT_LIMIT = 100
-_MAX_LIMIT = 2000
-
 
 class GrepInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to look for, and where."""
@@ -29,9 +26,7 @@ class GrepInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ignore_case: bool = False
     literal: Annotated[bool, msgspec.Meta(description="Take the pattern as plain text")] = False
     context: Annotated[int, msgspec.Meta(ge=0, le=20, description="Lines to show before and after each match")] = 0
-    limit: Annotated[int, msgspec.Meta(ge=1, le=_MAX_LIMIT, description="How many matching lines to show")] = (
-        _DEFAULT_LIMIT
-    )
+    limit: Annotated[int, msgspec.Meta(ge=1, le=2000, description="How many matching lines to show")] = 100
     include_ignored: Annotated[bool, msgspec.Meta(description="Also files that .gitignore leaves out")] = False
 
 

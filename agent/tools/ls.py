@@ -14,15 +14,12 @@ from agent.tools.names import escape_name
 from agent.tools.pages import shorten
 from agent.tools.paths import ConfinedPath, file_kind, open_directory, open_parent, resolve_path_in_thread, tool_errors
 
-_DEFAULT_LIMIT = 500
-_MAX_LIMIT = 5000
-
 
 class LsInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which directory, and how many of its names."""
 
     path: Annotated[str, msgspec.Meta(description="The directory (default: the working directory)")] = "."
-    limit: Annotated[int, msgspec.Meta(ge=1, le=_MAX_LIMIT, description="How many names to show")] = _DEFAULT_LIMIT
+    limit: Annotated[int, msgspec.Meta(ge=1, le=5000, description="How many names to show")] = 500
 
 
 class LsTool(Tool):
@@ -31,7 +28,7 @@ class LsTool(Tool):
     name = "ls"
     description = (
         "List a directory, hidden names too, in alphabetical order. Directories end in /, links show where they lead, "
-        f"pipes, sockets and devices are named as such. At most {_DEFAULT_LIMIT} names unless limit says more."
+        "pipes, sockets and devices are named as such. At most 500 names unless limit says more."
     )
     effects = "read"
     input_type = LsInput

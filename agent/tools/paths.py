@@ -217,7 +217,6 @@ def tool_errors(verb: str, place: ConfinedPath) -> Iterator[None]:
 
 
 SAMPLE_BYTES = 8192
-_MAX_CONTROL_SHARE = 0.1
 
 
 def image_type(head: bytes) -> str | None:
@@ -239,4 +238,4 @@ def looks_binary(head: bytes) -> bool:
         return True
     text = head[:SAMPLE_BYTES].decode(errors="replace").removesuffix("\ufffd")  # the sample may end within a character
     odd = sum(1 for char in text if char == "\ufffd" or (char < " " and char not in "\t\n\r\f\v\b\x1b"))
-    return odd > _MAX_CONTROL_SHARE * len(text)
+    return odd > 0.1 * len(text)

@@ -15,8 +15,6 @@ from agent.tools.base import Report, Tool, ToolContext, ToolOutput
 from agent.tools.pages import shorten
 from wire.call_page import CallPart
 
-_MAX_WAIT = 30.0
-_LOG_LINES = 200
 _COMMAND_CHARS = 80
 
 
@@ -128,7 +126,7 @@ async def _poll_for_agent(request: _ActionRequest) -> tuple[str, bool]:
 
 
 def _wait_seconds(request: _ActionRequest) -> float:
-    return min(request.arguments.timeout, _MAX_WAIT)
+    return min(request.arguments.timeout, 30.0)
 
 
 async def _wait_for_end(request: _ActionRequest) -> None:
@@ -149,7 +147,7 @@ async def _log(request: _ActionRequest) -> ToolOutput:
     lines = session.output.text().removesuffix("\n").split("\n") if session.output.size else []
     first = arguments.offset or 0
     if arguments.offset is None:  # the end
-        first = max(0, len(lines) - (_LOG_LINES if arguments.limit is None else arguments.limit))
+        first = max(0, len(lines) - (200 if arguments.limit is None else arguments.limit))
     last = len(lines) if arguments.limit is None else min(len(lines), first + arguments.limit)
     what = f"[lines {first + 1} to {last} of {len(lines)}]" if last > first else f"[none of {len(lines)} lines]"
     if session.output.truncated:
@@ -241,38 +239,16 @@ def _short_command(session: ExecSession) -> str:
     return line if len(line) <= _COMMAND_CHARS else f"{line[: _COMMAND_CHARS - 3]}..."
 
 
+# fmt: off
 _NAMED = {
-    "enter": "\r",
-    "tab": "\t",
-    "btab": "\x1b[Z",
-    "space": " ",
-    "escape": "\x1b",
-    "esc": "\x1b",
-    "backspace": "\x7f",
-    "bspace": "\x7f",
-    "up": "\x1b[A",
-    "down": "\x1b[B",
-    "right": "\x1b[C",
-    "left": "\x1b[D",
-    "home": "\x1b[H",
-    "end": "\x1b[F",
-    "insert": "\x1b[2~",
-    "delete": "\x1b[3~",
-    "pageup": "\x1b[5~",
-    "pagedown": "\x1b[6~",
-    "f1": "\x1bOP",
-    "f2": "\x1bOQ",
-    "f3": "\x1bOR",
-    "f4": "\x1bOS",
-    "f5": "\x1b[15~",
-    "f6": "\x1b[17~",
-    "f7": "\x1b[18~",
-    "f8": "\x1b[19~",
-    "f9": "\x1b[20~",
-    "f10": "\x1b[21~",
-    "f11": "\x1b[23~",
-    "f12": "\x1b[24~",
+    "enter": "\r", "tab": "\t", "btab": "\x1b[Z", "space": " ",
+    "escape": "\x1b", "esc": "\x1b", "backspace": "\x7f", "bspace": "\x7f",
+    "up": "\x1b[A", "down": "\x1b[B", "right": "\x1b[C", "left": "\x1b[D", "home": "\x1b[H", "end": "\x1b[F",
+    "insert": "\x1b[2~", "delete": "\x1b[3~", "pageup": "\x1b[5~", "pagedown": "\x1b[6~",
+    "f1": "\x1bOP", "f2": "\x1bOQ", "f3": "\x1bOR", "f4": "\x1bOS", "f5": "\x1b[15~", "f6": "\x1b[17~",
+    "f7": "\x1b[18~", "f8": "\x1b[19~", "f9": "\x1b[20~", "f10": "\x1b[21~", "f11": "\x1b[23~", "f12": "\x1b[24~",
 }
+# fmt: on
 _CONTROL = ("c-", "ctrl-", "ctrl+", "^")
 _META = ("m-", "alt-", "alt+", "meta-")
 

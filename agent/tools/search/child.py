@@ -26,7 +26,6 @@ from agent.tools.search.walk import Match, Walk, WalkEntry, format_matches, matc
 
 _MEMORY = 1024 * 1024 * 1024
 _LARGE_FILE = 32 * 1024 * 1024
-_SAMPLE = 8192
 _COUNTING_SECONDS = 1.0
 """Seconds to go on counting when enough has been shown."""
 _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -122,7 +121,7 @@ class _SearchRun:
         except OSError:
             self.unreadable += 1
             return None
-        if b"\0" in data[:_SAMPLE]:
+        if b"\0" in data[:8192]:
             self.binary += 1
             return None
         try:

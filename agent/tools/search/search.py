@@ -21,7 +21,6 @@ SECONDS = 20.0
 """How long a search may take."""
 _GRACE = 2.0
 """Seconds more until the child is killed that should have ended itself."""
-_MAX_ANSWER = 16 * 1024 * 1024
 _PACKAGE_ROOT = Path(__file__).parents[3]
 _PYTHON_OPTIONS = ("-I", "-S", "-X", "utf8", "-W", "ignore")
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from agent.tools.search.child import main; main(int(sys.argv[2]))"
@@ -162,7 +161,7 @@ async def _exchange(
     taken = 0
     async for data in child.receive_stream:
         taken += len(data)
-        if taken > _MAX_ANSWER:
+        if taken > 16 * 1024 * 1024:
             return
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:

@@ -90,7 +90,6 @@ def read_text_at(directory: int, name: str) -> str | None:
 
 
 LINE_CHARS = 500
-_CHARS_BEFORE_MATCH = 100
 
 
 class Match(NamedTuple):
@@ -128,6 +127,6 @@ def _cut(line: str, column: int) -> str:
     line = line.removesuffix("\r")
     if len(line) <= LINE_CHARS:
         return line
-    begin = max(min(column - _CHARS_BEFORE_MATCH, len(line) - LINE_CHARS), 0)
+    begin = max(min(column - 100, len(line) - LINE_CHARS), 0)
     end = begin + LINE_CHARS
     return f"{'...' if begin else ''}{line[begin:end]}{'...' if end < len(line) else ''}"
