@@ -93,7 +93,6 @@ def assemble(
 
 
 def _working_directory() -> str:
-    """The working directory as a real path. Raises StartupError."""
     try:
         return _checked_path("the working directory", os.path.realpath(Path.cwd()))
     except FileNotFoundError:

@@ -61,7 +61,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def parse_options(arguments: Sequence[str]) -> Options:
     """Read the arguments after the program's name; raises OptionError with one line."""
     for argument in arguments:
-        _check_encoding(argument)
+        try:
+            argument.encode()  # what could not be stored or shown later
+        except UnicodeEncodeError as exc:
+            raise OptionError(f"the argument {argument[:100]!r} is not UTF-8 text") from exc
     values: dict[str, Any] = {}
     rest = list(reversed(arguments))
     while rest:
@@ -88,14 +91,6 @@ def _add_value(values: dict[str, Any], flag: Flag, value: str) -> None:
         values.setdefault(flag.field, []).extend(name.strip() for name in value.split(",") if name.strip())
     else:
         values[flag.field] = value
-
-
-def _check_encoding(argument: str) -> None:
-    """Reject what could not be stored or shown later."""
-    try:
-        argument.encode()
-    except UnicodeEncodeError as exc:
-        raise OptionError(f"the argument {argument[:100]!r} is not UTF-8 text") from exc
 
 
 def _convert(values: dict[str, Any]) -> Options:
@@ -127,7 +122,6 @@ def _invalid_value(values: dict[str, Any]) -> str:
 
 
 def _expected_value(kind: Any) -> str:
-    """What a flag of this type takes."""
     schema: dict[str, Any] = msgspec.json.schema(kind)
     schema = schema.get("anyOf", [schema])[0]
     if "enum" in schema:

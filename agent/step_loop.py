@@ -45,7 +45,8 @@ class StepLoop:
         for _ in range(self._limits.max_steps):
             for steer in self._input_queue.pop_steers():
                 await self._add_input("steer", STEER_PREFIX + steer.text, steer.images)
-            await self._emit_changed_files()
+            for path in await self._toolbox.sandbox.files.find_changed():
+                self._emit("file_changed", {"path": path})
             message = await self._caller.call()
             self.text = message.text
             if message.calls:
@@ -82,10 +83,6 @@ class StepLoop:
         sender = self._run.from_session if origin == "prompt" else None
         self._conversation.add(TranscriptMessage("user", blocks, origin=origin, from_session=sender))
         await self._conversation.sync()
-
-    async def _emit_changed_files(self) -> None:
-        for path in await self._toolbox.sandbox.files.find_changed():
-            self._emit("file_changed", {"path": path})
 
     async def _run_calls(self, calls: list[ToolUseBlock]) -> None:
         """Run the agent's own calls; the client's are recorded before, for a resumed conversation."""

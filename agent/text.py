@@ -105,7 +105,7 @@ class TerminalOutput(WorkerOutput):
             "permission_required": self._permission,
             "agent_resumed": self._resumed,
             "compaction": self._compaction,
-            "exec_exit": self._exec_exit,
+            "exec_exit": lambda data: view.line(f"· {data['summary']}"),
         }
 
     def emit_pieces(self, name: str, parts: Sequence[str], run_id: str) -> None:  # noqa: ARG002 - the interface's
@@ -166,9 +166,6 @@ class TerminalOutput(WorkerOutput):
                 self._view.line("! not compacted: the run was ended")
             case _:
                 self._view.line("✓ the conversation is compacted")
-
-    def _exec_exit(self, data: dict[str, Any]) -> None:
-        self._view.line(f"· {data['summary']}")
 
 
 @contextmanager

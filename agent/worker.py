@@ -20,7 +20,7 @@ from agent.results import CallResult, failure
 from agent.runs import ActiveRunTracker, InputQueue
 from agent.tool_call import is_final, new_record, with_result
 from agent.toolbox import Toolbox
-from agent.tools.todo import TodoTool
+from agent.tools.todo import TodoTool, latest_todos
 from wire.entries import CallRecord, CallState, ExecRecord, ToolResultBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import AgentStatus
 from wire.transcript_repair import TranscriptError
@@ -104,7 +104,7 @@ class AgentWorker(msgspec.Struct, eq=False, kw_only=True):
             await conversation.sync()
             self.toolbox.approvals.mark_sealed(plan.sealed)
             self.output.emit("agent_resumed", {"strategy": "seal", "sealed": plan.sealed})
-        self.todos.resume(conversation.messages)
+        self.todos.todos = latest_todos(conversation.messages)
         commands = conversation.commands.values()
         self.toolbox.sandbox.processes.restore(commands, scope_key=conversation.header.id)
         return [] if plan is None else plan.sealed
@@ -114,15 +114,11 @@ class AgentWorker(msgspec.Struct, eq=False, kw_only=True):
 
 
 class SealingPlan(msgspec.Struct, frozen=True):
-    """What to write: ``records``, then ``message`` with all results in call order.
-
-    ``sealed`` and ``restored``: ids of calls that were cut short, and of those that had ended.
-    """
+    """What to write: ``records``, then ``message`` with all results in call order; ``sealed``: ids of cut calls."""
 
     records: list[CallRecord]
     message: TranscriptMessage
     sealed: list[str]
-    restored: list[str]
 
 
 def plan_sealing(
@@ -143,7 +139,6 @@ def plan_sealing(
         records=[end for end, record in zip(ends, found, strict=True) if end is not record],
         message=TranscriptMessage("user", [*results], origin="tool"),
         sealed=[end.id for end in ends if end.state is CallState.SEALED],
-        restored=[end.id for end in ends if end.state is not CallState.SEALED],
     )
 
 

@@ -31,7 +31,7 @@ def open_model(
     """
     if model is not None and provider is None and "/" in model:
         provider, model = model.split("/", 1)
-    provider = provider or _provider_of(model)
+    provider = provider or next((each for each, names in MODELS.items() if model in names), next(iter(MODELS)))
     if provider not in MODELS:
         raise ModelUnavailable(f"unknown provider {provider!r}; there is: {', '.join(MODELS)}")
     if provider == "openai":
@@ -56,13 +56,6 @@ def _open_openai(model: str | None, base_url: str | None, environment: Mapping[s
         return OpenAIModel(model, read_endpoint(base_url, environment))
     except EndpointError as exc:
         raise ModelUnavailable(str(exc)) from exc
-
-
-def _provider_of(model: str | None) -> str:
-    for provider, names in MODELS.items():
-        if model is None or model in names:
-            return provider
-    return next(iter(MODELS))
 
 
 class ModelCache:

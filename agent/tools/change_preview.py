@@ -5,20 +5,23 @@ ones, everything between the common beginning and end is one change.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from difflib import SequenceMatcher
 
 from agent.tools.base import ToolContext, ToolError
 from agent.tools.edits import Edit, EditError, TextChange, plan_changes, unified_diff
 from agent.tools.files import read_content
-from agent.tools.paths import ConfinedPath, resolve_path
+from agent.tools.paths import resolve_path
 from wire.call_page import CallPart
 
 
 def describe_write(path: str, content: str, context: ToolContext) -> list[CallPart]:
     """The file and its diff; of a new file, or one that is no text, the new content."""
+    old: bytes | None = None
     try:
         place = resolve_path(context, path, reading=False)
-        old = _content_of(place)
+        with suppress(FileNotFoundError):
+            old = read_content(place).data
     except (OSError, ToolError) as exc:
         return [CallPart("file", path), CallPart("note", f"the call will fail: {exc}"), CallPart("content", content)]
     if old is None:
@@ -42,13 +45,6 @@ def describe_edit(path: str, edits: Sequence[Edit], context: ToolContext) -> lis
         return [*parts, *(CallPart("changes", _edit_as_diff(edit), "diff") for edit in edits)]
     diff = unified_diff(text, changes, most=None).encode(errors="surrogateescape").decode(errors="replace")
     return [CallPart("file", place.path), CallPart("changes", diff, "diff")]
-
-
-def _content_of(place: ConfinedPath) -> bytes | None:
-    try:
-        return read_content(place).data
-    except FileNotFoundError:
-        return None
 
 
 def _decoded(data: bytes) -> str | None:

@@ -95,10 +95,16 @@ def wait_window(arguments: ExecInput, registry: ProcessRegistry) -> float:
 
 
 def _start(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry) -> ExecSession:
+    workdir = resolve_path(context, arguments.workdir).path
+    if not Path(workdir).is_dir():
+        raise ToolError(f"workdir {arguments.workdir} is no directory", "validation")
+    for name in arguments.env:
+        if not may_be_set(name):
+            raise ToolError(f"the variable {name} may not be set", "validation")
     command = ShellCommand(
         line=arguments.command,
-        cwd=_checked_workdir(arguments.workdir, context),
-        environment={**context.environment, **_checked_environment(arguments.env)},
+        cwd=workdir,
+        environment={**context.environment, **arguments.env},
         timeout=arguments.timeout or None,
         terminal=arguments.pty,
         takes_input=registry.allow_background,
@@ -107,20 +113,6 @@ def _start(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry
         return registry.start(command, scope_key=context.scope_key)
     except SpawnFailed as exc:
         raise ToolError(str(exc)) from exc
-
-
-def _checked_workdir(workdir: str, context: ToolContext) -> str:
-    path = resolve_path(context, workdir).path
-    if not Path(path).is_dir():
-        raise ToolError(f"workdir {workdir} is no directory", "validation")
-    return path
-
-
-def _checked_environment(extra: dict[str, str]) -> dict[str, str]:
-    for name in extra:
-        if not may_be_set(name):
-            raise ToolError(f"the variable {name} may not be set", "validation")
-    return extra
 
 
 def _warnings(arguments: ExecInput, session: ExecSession, registry: ProcessRegistry) -> str:

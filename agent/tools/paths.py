@@ -53,7 +53,8 @@ def resolve_path(context: ToolContext, path: str, *, reading: bool = True) -> Co
     if not reading and path.endswith("/"):
         raise ToolError(f"path: {escape_name(path)} ends like a directory; a file is wanted", "validation")
     real = Path(os.path.realpath(_absolute_path(context, path)))
-    if _is_kept_output(real) and not (reading and context.outputs and real.is_relative_to(context.outputs)):
+    is_output = any(name.endswith(OUTPUTS_SUFFIX) for name in real.parts)
+    if is_output and not (reading and context.outputs and real.is_relative_to(context.outputs)):
         raise ToolError(f"path: {escape_name(path)} lies where the outputs of a conversation are kept", "validation")
     if not reading:
         _reject_protected(context, path, real)
@@ -66,10 +67,6 @@ def resolve_path(context: ToolContext, path: str, *, reading: bool = True) -> Co
         "validation",
         recommendations=["Use a path inside the working directory; links that lead out of it are not followed."],
     )
-
-
-def _is_kept_output(real: Path) -> bool:
-    return any(name.endswith(OUTPUTS_SUFFIX) for name in real.parts)
 
 
 def _reject_protected(context: ToolContext, path: str, real: Path) -> None:

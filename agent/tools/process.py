@@ -117,20 +117,10 @@ async def _poll_for_front_end(request: _ActionRequest) -> tuple[str, bool]:
 
 
 async def _poll_for_agent(request: _ActionRequest) -> tuple[str, bool]:
-    """The same since the agent's last poll; the agent knows of the end then, if it has come."""
-    session = request.session
-    await _wait_for_end(request)
-    if session.exited:
-        session.exit_notified = True
-    return request.registry.read_unseen(session)
+    """The same since the agent's last poll; the agent knows of the end then, if it has come.
 
-
-def _wait_seconds(request: _ActionRequest) -> float:
-    return min(request.arguments.timeout, 30.0)
-
-
-async def _wait_for_end(request: _ActionRequest) -> None:
-    """While a poll waits, the end is not announced; when the poll is cancelled, it is."""
+    While a poll waits, the end is not announced; when the poll is cancelled, it is.
+    """
     session = request.session
     session.watchers += 1
     try:
@@ -140,6 +130,13 @@ async def _wait_for_end(request: _ActionRequest) -> None:
         request.registry.notify_exit(session)
         raise
     session.watchers -= 1
+    if session.exited:
+        session.exit_notified = True
+    return request.registry.read_unseen(session)
+
+
+def _wait_seconds(request: _ActionRequest) -> float:
+    return min(request.arguments.timeout, 30.0)
 
 
 async def _log(request: _ActionRequest) -> ToolOutput:
@@ -157,7 +154,6 @@ async def _log(request: _ActionRequest) -> ToolOutput:
 
 
 async def _send(request: _ActionRequest) -> ToolOutput:
-    """Give the command the input that the action stands for."""
     arguments, session = request.arguments, request.session
     is_terminal = session.stdin.is_terminal
     text = arguments.data

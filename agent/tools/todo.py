@@ -44,10 +44,6 @@ class TodoTool(Tool):
         self._emit = emit
         self.todos: list[Todo] = []
 
-    def resume(self, messages: Sequence[TranscriptMessage]) -> None:
-        """Take over the list of a resumed conversation."""
-        self.todos = latest_todos(messages)
-
     async def run(self, arguments: TodoInput, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - the interface's
         """Replace or show the list."""
         if arguments.todos is not None:
@@ -55,7 +51,9 @@ class TodoTool(Tool):
             if arguments.todos != self.todos:
                 self.todos = arguments.todos
                 self._emit("todo_changed", {"todos": msgspec.to_builtins(self.todos)})
-        return ToolOutput(_text(self.todos), {"todos": msgspec.to_builtins(self.todos)})
+        lines = [f"{_MARKS[todo.status]} {todo.id}: {todo.text}" for todo in self.todos]
+        text = "\n".join(lines) or "The list is empty."
+        return ToolOutput(text, {"todos": msgspec.to_builtins(self.todos)})
 
 
 def _check(todos: Sequence[Todo]) -> None:
@@ -64,12 +62,6 @@ def _check(todos: Sequence[Todo]) -> None:
     twice = [name for name, count in Counter(todo.id for todo in todos).items() if count > 1]
     if twice:
         raise ToolError(f"todos: the id {twice[0]!r} is used more than once", "validation")
-
-
-def _text(todos: Sequence[Todo]) -> str:
-    if not todos:
-        return "The list is empty."
-    return "\n".join(f"{_MARKS[todo.status]} {todo.id}: {todo.text}" for todo in todos)
 
 
 def latest_todos(messages: Sequence[TranscriptMessage]) -> list[Todo]:

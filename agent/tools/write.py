@@ -49,7 +49,6 @@ class WriteTool(Tool):
 
 def _write(place: ConfinedPath, data: bytes, known: FileVersion | None) -> WriteResult:
     with tool_errors("write", place):
-        now = None if known is None else current_version(place)
-        if known is not None and now is not None and not known.same_content(now):
+        if known is not None and (now := current_version(place)) is not None and not known.same_content(now):
             raise changed_error(place)
         return replace_content(place, data)

@@ -5,14 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.tool_call import (
-    TRANSITIONS,
-    is_final,
-    new_record,
-    with_decision,
-    with_result,
-    with_state,
-)
+from agent.tool_call import TRANSITIONS, is_final, new_record, with_decision, with_result, with_state
 from wire.entries import ApprovalDecision, CallRecord, CallState, ToolUseBlock
 from wire.states import IllegalTransition
 

@@ -65,11 +65,7 @@ async def test_a_second_prompt_is_refused_as_busy_unless_it_says_what_it_is() ->
     async with worker("--no-session") as client:
         prompt = await client.send("prompt", text="HANG")
         assert await client.refused("prompt", text="second") == "busy"
-        for method, params in (
-            ("new_session", {}),
-            ("switch_session", {"session_file": "x"}),
-            ("compact", {}),
-        ):
+        for method, params in (("new_session", {}), ("switch_session", {"session_file": "x"}), ("compact", {})):
             assert await client.refused(method, **params) == "busy"
         assert await client.call("prompt", text="s", streaming_behavior="steer") == {"queued": "steer"}
         assert await client.call("prompt", text="f", streaming_behavior="follow_up") == {"queued": "follow_up"}
@@ -153,11 +149,7 @@ async def test_whatever_is_accepted_at_whatever_moment_is_read_exactly_once(mome
 
 @pytest.mark.parametrize("ending", ["abort", "error", "max_steps"])
 async def test_no_steer_outlives_the_run_it_was_for(ending: str, autojump_clock: trio.testing.MockClock) -> None:
-    prompts = {
-        "abort": "HANG",
-        "error": "DELAY=1000 ERROR",
-        "max_steps": "DELAY=1000" + ' TOOL:nothing {"a":1}' * 8,
-    }
+    prompts = {"abort": "HANG", "error": "DELAY=1000 ERROR", "max_steps": "DELAY=1000" + ' TOOL:nothing {"a":1}' * 8}
     async with worker("--no-session") as client:
         prompt = await client.send("prompt", text=prompts[ending])
         await client.call("follow_up", text="for the old run")

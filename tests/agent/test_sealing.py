@@ -63,7 +63,7 @@ def test_a_sealed_result_is_worded_by_the_state_the_call_was_in(
     assert words in result["error"]
     assert "the session was interrupted; sealed automatically." in result["error"]
     assert advice in result["recommendations"][0]
-    assert (result["ok"], result["_autoSealed"], plan.sealed, plan.restored) == (False, True, ["c"], [])
+    assert (result["ok"], result["_autoSealed"], plan.sealed) == (False, True, ["c"])
     assert [(end.state, end.result) for end in plan.records] == [(CallState.SEALED, result)]
     if record is REFUSED:
         assert (result["note"], result["error_type"], result["retryable"]) == ("not on a Friday", "denied", False)
@@ -75,7 +75,7 @@ def test_a_call_that_had_ended_keeps_its_own_result(*, ok: bool) -> None:
     state = CallState.COMPLETED if ok else CallState.FAILED
     plan = sealed(with_result(with_state(PENDING, CallState.RUNNING, 2.0), state, 3.0, own, images=[image]))
     assert plan.message.content == [ToolResultBlock("c", own, is_error=not ok, images=[image])]
-    assert (plan.records, plan.sealed, plan.restored) == ([], [], ["c"])
+    assert (plan.records, plan.sealed) == ([], [])
 
 
 def test_a_seal_is_made_once_an_end_without_result_is_not_believed_and_nothing_open_is_nothing_to_seal() -> None:
@@ -97,14 +97,13 @@ def test_after_sealing_every_call_has_exactly_one_result_in_call_order(stages: l
         elif stage == "ended":
             running = with_state(new_record(call, 1.0), CallState.RUNNING, 2.0)
             records[call.id] = with_result(running, CallState.COMPLETED, 3.0, {"ok": True, "data": ""})
-    expected = [call.id for call in calls]
     plan = plan_sealing(calls, records, 9.0)
     if plan is None:
-        assert expected == []
+        assert calls == []
         return
     blocks = [block for block in plan.message.content if isinstance(block, ToolResultBlock)]
-    assert [block.tool_use_id for block in blocks] == expected
-    assert sorted([*plan.sealed, *plan.restored]) == sorted(expected)
+    assert [block.tool_use_id for block in blocks] == [call.id for call in calls]
+    assert plan.sealed == [call.id for call, stage in zip(calls, stages, strict=True) if stage != "ended"]
     assert all(is_final(record.state) for record in plan.records)
 
 

@@ -1,4 +1,4 @@
-"""Any conversation and any rules, for tests of what holds for all of them."""
+"""Conversations of a few words each; any conversation and any rules, for tests of what holds for all of them."""
 
 from hypothesis import strategies as st
 
@@ -12,6 +12,24 @@ from wire.entries import (
     ToolUseBlock,
     TranscriptMessage,
 )
+
+
+def prompt(text: str, origin: str = "prompt") -> TranscriptMessage:
+    return TranscriptMessage("user", [TextBlock(text)], origin=origin)  # type: ignore[arg-type]  # tests name real ones
+
+
+def said(text: str) -> TranscriptMessage:
+    return TranscriptMessage("assistant", [TextBlock(text)])
+
+
+def called(*ids: str) -> TranscriptMessage:
+    blocks: list[ContentBlock] = [ToolUseBlock(call_id, "exec", {}) for call_id in ids]
+    return TranscriptMessage("assistant", blocks)
+
+
+def resulted(*ids: str) -> TranscriptMessage:
+    return TranscriptMessage("user", [*(ToolResultBlock(call_id, {"ok": True}) for call_id in ids)], origin="tool")
+
 
 ids = st.sampled_from(["a", "b", "c", ""])
 images = st.builds(ImageBlock, st.sampled_from(["aGk=", "", "abc", "abcd" * 5]), st.sampled_from(["image/png", "x/y"]))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agent.compactor import plan_cut, summary_of, summary_prompt
 from agent.sanitize import estimate_tokens
-from tests.agent.history.building import called, prompt, resulted, said
+from tests.agent.history.drawing import called, prompt, resulted, said
 from wire.entries import ToolResultBlock, TranscriptMessage
 
 TURN = [called("a"), resulted("a"), said("done")]

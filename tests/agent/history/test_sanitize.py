@@ -16,8 +16,7 @@ from agent.sanitize import (
     merge_roles,
     sanitize,
 )
-from tests.agent.history.building import called, prompt, resulted, said
-from tests.agent.history.drawing import messages, rules
+from tests.agent.history.drawing import called, messages, prompt, resulted, rules, said
 from wire.entries import (
     ContentBlock,
     ImageBlock,

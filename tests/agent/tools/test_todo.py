@@ -90,6 +90,6 @@ def test_a_conversation_taken_up_again_has_its_list(messages: list[TranscriptMes
 
 
 async def test_a_resumed_list_is_gone_on_with(bench: Bench, tool: TodoTool, told: list[Todos]) -> None:
-    tool.resume(call(1, [ONE]))
+    tool.todos = latest_todos(call(1, [ONE]))
     assert await bench.text(tool) == "[x] 1: look"
     assert told == []
