@@ -42,7 +42,7 @@ class _SearchRun:
         self._request = request
         self._root = root
         self._limit: int = request["limit"]
-        self._walk = Walk()
+        self._walk = Walk(request["outputs_suffix"])
         self._glob = glob_matcher(request["glob"]) if request["glob"] is not None else None
         self.matches = 0
         self.shown = 0

@@ -16,6 +16,7 @@ from agent.tools.names import escape_name
 from agent.tools.pages import shorten
 from agent.tools.paths import ConfinedPath, file_kind, open_directory, open_parent, resolve_path_in_thread, tool_errors
 from agent.tools.search.walk import read_text_at
+from wire.entries import OUTPUTS_SUFFIX
 
 SECONDS = 20.0
 """How long a search may take."""
@@ -90,6 +91,7 @@ def _prepare(query: Query, place: ConfinedPath, context: ToolContext, seconds: f
             "seconds": seconds,
             "name": None if name is None else os.fsencode(name).hex(),
             "above": above,
+            "outputs_suffix": OUTPUTS_SUFFIX,
             "prefix": "" if prefix == "." else prefix.rstrip("/") + "/",
         }
         return open_directory(directory_of), request

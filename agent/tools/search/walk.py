@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from agent.tools.search.ignore import IgnoreStack, parse_rules
-from wire.entries import OUTPUTS_SUFFIX
 
 MAX_DEPTH = 100
 MAX_RULES_BYTES = 256 * 1024
@@ -28,9 +27,10 @@ class WalkEntry(NamedTuple):
 
 
 class Walk:
-    """One walk, and how much it did not look into."""
+    """One walk, and how much it did not look into; ``outputs_suffix`` ends the names of conversations' outputs."""
 
-    def __init__(self) -> None:
+    def __init__(self, outputs_suffix: str) -> None:
+        self._outputs_suffix = outputs_suffix
         self.ignored = 0
         self.unreadable = 0
         self.too_deep = 0
@@ -53,7 +53,7 @@ class Walk:
             ignoring = ignoring if rules is None else ignoring.with_rules_of(path, parse_rules(rules))
         for name, is_directory, is_file in found:
             here = path + name
-            if name in _SKIPPED_DIRECTORIES or name.endswith(OUTPUTS_SUFFIX):
+            if name in _SKIPPED_DIRECTORIES or name.endswith(self._outputs_suffix):
                 continue
             if ignoring is not None and ignoring.ignores(here, is_directory=is_directory):
                 self.ignored += 1
