@@ -182,5 +182,5 @@ class LanesHistory(RuleBasedStateMachine):
         assert (snapshot.running, snapshot.waiting, snapshot.lanes, snapshot.sessions) == (0, 0, (), ())
 
 
-LanesHistory.TestCase.settings = hypothesis_settings(max_examples=60, stateful_step_count=50, deadline=None)
+LanesHistory.TestCase.settings = hypothesis_settings(max_examples=100, stateful_step_count=50, deadline=None)
 TestAnyHistory = LanesHistory.TestCase
