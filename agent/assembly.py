@@ -124,12 +124,7 @@ def _assemble(
         sandbox=ToolContext(
             cwd=cwd,
             environment={**environment_of(context.skills), **tool_environment(os.environ, options.tool_env)},
-            processes=ProcessRegistry(
-                on_change=lambda ids: output.emit("background", {"running": len(ids), "names": ids}),
-                on_exit=lambda notice: output.emit("exec_exit", msgspec.to_builtins(notice)),
-                allow_background=not options.no_background and "process" in names,
-                yields=options.mode == "rpc",  # -p ends with its answer, and its commands with it
-            ),
+            processes=_process_registry(options, names, output),
             readable=tuple(skill.directory for skill in context.skills),
             protected=protected_paths(hooks, context.skills),
             allow_outside=options.allow_outside,
@@ -159,6 +154,15 @@ def _assemble(
     )
     toolbox.sandbox.processes.save_record = worker.record_command
     return worker
+
+
+def _process_registry(options: Options, names: frozenset[str], output: WorkerOutput) -> ProcessRegistry:
+    return ProcessRegistry(
+        on_change=lambda ids: output.emit("background", {"running": len(ids), "names": ids}),
+        on_exit=lambda notice: output.emit("exec_exit", msgspec.to_builtins(notice)),
+        allow_background=not options.no_background and "process" in names,
+        yields=options.mode == "rpc",  # -p ends with its answer, and its commands with it
+    )
 
 
 def _hooks(files: Iterable[str], output: WorkerOutput) -> Hooks:
