@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from tests.house import FLOORS, ROOT, WORKSHOPS, files, imports_of, modules_of, rooms, tree_of
 
 MAX_LINES = 400
+MAX_FUNCTION_LINES = 50
 LONGER_FILES: dict[str, str] = {}
 """Files over the limit, each with its reason."""
 
@@ -37,10 +39,7 @@ WITHOUT_A_CLOCK = (
         f"wire/{name}"
         for name in ("call_page", "entries", "framing", "messages", "redaction", "run_text", "run_view", "sparkline")
     ),
-    *(
-        f"wire/{name}"
-        for name in ("sse", "prompt_texts", "timers", "transcript", "transcript_repair", "units", "states")
-    ),
+    *(f"wire/{name}" for name in ("sse", "timers", "transcript", "transcript_repair", "units", "states")),
     "pool/machine",
     "pool/transitions",
     "pool/records",
@@ -120,6 +119,7 @@ def test_the_ground_floor_stands_on_the_standard_library_and_msgspec() -> None:
 def test_pure_modules_neither_wait_nor_read_a_clock() -> None:
     saying_it = filter(says_that_it_is_pure, modules_of(*(f"doors/{door}" for door in DOORS), "gateway/front_ends"))
     impure = {"trio", "time", "subprocess", "socket", "threading", "asyncio"}
+    assert [name for name in WITHOUT_A_CLOCK if not modules_of(name)] == [], "there is no such module"
     pure = {*modules_of(*WITHOUT_A_CLOCK), *saying_it}
     wrong = [found for path in sorted(pure) for found in imports_of(path) if found.top in impure]
     assert [str(found) for found in wrong] == []
@@ -170,6 +170,24 @@ def test_every_module_says_first_what_it_is_for() -> None:
 def test_no_file_is_longer_than_can_be_read_in_one_go() -> None:
     long = {str(path.relative_to(ROOT)) for path in python_files() if len(path.read_bytes().splitlines()) > MAX_LINES}
     assert long == set(LONGER_FILES)
+
+
+def test_no_function_is_longer_than_can_be_read_at_a_glance() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in modules_of(*rooms())
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def test_no_two_classes_share_a_name() -> None:
+    classes = Counter(
+        node.name for path in modules_of(*rooms()) for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, times in classes.items() if times > 1] == []
 
 
 def test_nothing_is_raised_within_except_star() -> None:
