@@ -195,6 +195,7 @@ def test_what_a_killed_worker_leaves_is_the_same_to_all_and_each_goes_on_from_it
     with company(supervisor, browser, "bereft") as them:
         asked = them.send_from_socket("remember-this")
         assert them.socket.answer(asked, 2)["status"] == "ok"
+        them.wait_for_turns(1)  # else the begin of that turn is taken for that of the next
         them.begin_attached("lost", "HANG")
         them.wait_until_written("HANG")
         os.kill(supervisor.wait_for_turn("bereft")["pid"], signal.SIGKILL)
