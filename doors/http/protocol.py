@@ -103,8 +103,9 @@ class HttpProtocol(H11Protocol):
             return False
         if stream.state is ASGIWebsocketState.HANDSHAKE:
             return stream.closed
-        is_closing = stream.connection.state is ConnectionState.LOCAL_CLOSING  # and its endpoint has closed nothing
-        return stream.state is ASGIWebsocketState.CONNECTED and is_closing
+        if stream.state is not ASGIWebsocketState.CONNECTED:
+            return False  # a refused one never gets a ``connection``
+        return stream.connection.state is ConnectionState.LOCAL_CLOSING  # and its endpoint has closed nothing
 
     @property
     def _is_in_handshake(self) -> bool:

@@ -86,6 +86,20 @@ async def test_a_handshake_is_refused_as_a_request_would_be(
     assert answer.status_code == 403
 
 
+async def test_a_peer_that_leaves_while_its_handshake_is_refused_fills_no_log(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(10):
+        peer = await door.connect(None)
+        shake = WSConnection(ConnectionType.CLIENT).send(Request(peer.host, "/open"))
+        await peer.send_raw(shake.replace(b"\r\n\r\n", b"\r\norigin: http://evil.example\r\n\r\n"))
+        await peer.stream.receive_some(1)
+        await peer.stream.send_eof()
+        assert await peer.is_closed()
+    await wait_all_tasks_blocked()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_a_route_for_tokens_that_write_is_closed_to_one_that_may_only_read(door: Door) -> None:
     assert (await door.call("GET", "/request", token=LOOKER)).status == 403
     assert (await door.call("GET", "/request")).status == 200
