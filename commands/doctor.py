@@ -168,12 +168,13 @@ def _agent(profiles: ProfilesSettings, name: str, inherited: Mapping[str, str]) 
     except UsageError as exc:
         return AgentFacts(name, "", problem=exc.message)
     program = profile.command[0]
-    search = dict(profile.env).get("PATH")
+    path = shutil.which(program, path=dict(profile.env).get("PATH"))
     return AgentFacts(
         name,
         profile.dialect,
         program,
-        shutil.which(program, path=search),
+        path,
+        problem=f"{program} is not executable" if path is None and Path(program).is_file() else None,
         keyless_server=_keyless_server(profiles.agents.get(name, AgentSettings()), {**inherited, **dict(profile.env)}),
         needs_node=profiles.traits_of(name).needs_node,
     )

@@ -164,7 +164,7 @@ def _python(facts: MachineFacts) -> Check:
 def _agent(agent: AgentFacts) -> Iterator[Check]:
     name = f"agent {agent.name}"
     if agent.problem is not None:
-        yield _missing(name, agent.problem, "mend the settings")
+        yield _missing(name, agent.problem, f"correct agents.{agent.name} in the settings")
     elif agent.path is not None:
         yield _ok(name, f"{agent.path} ({agent.dialect})")
     else:

@@ -226,3 +226,10 @@ def test_an_agent_that_would_ask_a_server_without_a_key_is_found(
     assert found["x"].keyless_server == server
     passed = gathered(tmp_path, agents=agents, rpc=RpcSettings(env_passthrough=["OPENAI_API_KEY"])).agents
     assert [each.keyless_server for each in passed] == [None, None]
+
+
+def test_a_file_that_cannot_be_executed_is_not_called_missing(tmp_path: Path) -> None:
+    (tmp_path / "notes").touch()
+    agents = {"notes": AgentSettings(command=[str(tmp_path / "notes")])}
+    (agent,) = [each for each in gathered(tmp_path, agents=agents).agents if each.name == "notes"]
+    assert agent.problem == f"{tmp_path}/notes is not executable"
