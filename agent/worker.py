@@ -129,8 +129,8 @@ def plan_sealing(
     ``records`` are the last ones by call id; a call without one had not begun. ``now`` is Unix time. The client's calls
     stay open: its next prompt brings their results.
     """
-    found = [_normalized(records.get(call.id)) or new_record(call, now) for call in open_calls]
-    found = [record for record in found if is_final(record.state) or not record.client]
+    found = [records.get(call.id) or new_record(call, now) for call in open_calls]
+    found = [_normalized(record) for record in found if is_final(record.state) or not record.client]
     if not found:
         return None
     ends = [record if is_final(record.state) else _sealed(record, now) for record in found]
@@ -142,9 +142,9 @@ def plan_sealing(
     )
 
 
-def _normalized(record: CallRecord | None) -> CallRecord | None:
+def _normalized(record: CallRecord) -> CallRecord:
     """The record; a final one without a result counts as running."""
-    if record is not None and is_final(record.state) and not isinstance(record.result, dict):
+    if is_final(record.state) and not isinstance(record.result, dict):
         return msgspec.structs.replace(record, state=CallState.RUNNING)
     return record
 

@@ -14,12 +14,14 @@ from agent.tools.names import escape_name
 from agent.tools.pages import shorten
 from agent.tools.paths import ConfinedPath, file_kind, open_directory, open_parent, resolve_path_in_thread, tool_errors
 
+_DEFAULT_LIMIT = 500
+
 
 class LsInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which directory, and how many of its names."""
 
     path: Annotated[str, msgspec.Meta(description="The directory (default: the working directory)")] = "."
-    limit: Annotated[int, msgspec.Meta(ge=1, le=5000, description="How many names to show")] = 500
+    limit: Annotated[int, msgspec.Meta(ge=1, le=5000, description="How many names to show")] = _DEFAULT_LIMIT
 
 
 class LsTool(Tool):
@@ -28,7 +30,7 @@ class LsTool(Tool):
     name = "ls"
     description = (
         "List a directory, hidden names too, in alphabetical order. Directories end in /, links show where they lead, "
-        "pipes, sockets and devices are named as such. At most 500 names unless limit says more."
+        f"pipes, sockets and devices are named as such. At most {_DEFAULT_LIMIT} names unless limit says more."
     )
     effects = "read"
     input_type = LsInput

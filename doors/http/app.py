@@ -135,6 +135,8 @@ def build_app(services: HttpServices, openings: Sequence[RouteSpec]) -> ASGIApp:
 
 def _route(opening: RouteSpec) -> BaseRoute:
     if opening.is_socket:
+        if opening.scope is not None:
+            raise ValueError(f"{opening.path}: a WebSocket identifies its peer itself and takes no scope")
         return WebSocketRoute(opening.path, opening.endpoint)
     return Route(opening.path, _endpoint(opening), methods=list(opening.methods))
 

@@ -135,6 +135,7 @@ class Attachment:
 
     def __init__(
         self,
+        session: str,
         protocol: FrontEndProtocol,
         caller: Caller,
         all_of_them: Collection["Attachment"],
@@ -144,6 +145,7 @@ class Attachment:
         dispatch: Callable[[ForwardedRequest], Awaitable[None]],
     ) -> None:
         self.id = uuid.uuid4().hex
+        self.session = session
         self.protocol = protocol
         self.pinned = pinned
         self._handle_urgent = handle_urgent

@@ -68,12 +68,7 @@ class Attachments:
 
     def unanswered_sessions(self) -> list[str]:
         """Sessions in which a front end with a worker of its own waits for an answer."""
-        return [
-            port.session
-            for port in self._attached_sessions.values()
-            for each in port.front_ends
-            if each.pinned and each.has_open_request
-        ]
+        return [each.session for each in self._open.values() if each.pinned and each.has_open_request]
 
     def _start_soon(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
         """Start a task that outlives the request, as long as the gateway runs."""
@@ -93,6 +88,7 @@ class Attachments:
             raise UsageError(f"{_MAX_ATTACHMENTS} front ends are attached, which is the limit")
         port, flags = await self._resolve_session(request)
         attachment = Attachment(
+            port.session,
             port.protocol,
             caller,
             self._open.values(),

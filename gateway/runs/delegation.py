@@ -151,7 +151,7 @@ class Delegation:
                 )
         finally:
             self._decrement_running(session)
-        await self._delete_when_idle(run.request.session)
+        self._start_soon(self._delete_when_idle, run.request.session)  # here it would keep the outcome as long
 
     def _decrement_running(self, session: str) -> None:
         self._running[session] -= 1

@@ -100,6 +100,17 @@ async def test_a_peer_that_leaves_while_its_handshake_is_refused_fills_no_log(
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
+async def test_a_socket_with_a_scope_that_its_route_would_not_check_is_refused_at_the_start(
+    open_door: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def endpoint(_: WebSocket) -> None: ...
+
+    spec = RouteSpec("/scoped", endpoint, Scope.WRITE, is_socket=True)
+    monkeypatch.setattr(routes, "DOORS", (lambda _: [spec],))
+    with pytest.raises(ValueError, match=r"/scoped: a WebSocket .* takes no scope"):
+        await open_door()
+
+
 async def test_a_route_for_tokens_that_write_is_closed_to_one_that_may_only_read(door: Door) -> None:
     assert (await door.call("GET", "/request", token=LOOKER)).status == 403
     assert (await door.call("GET", "/request")).status == 200
