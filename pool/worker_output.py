@@ -28,7 +28,7 @@ class BackgroundExited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackgroundLost(msgspec.Struct, frozen=True, kw_only=True):
-    """These ended with their worker (None: of an earlier life), which told nothing; ``reason`` says why it ended."""
+    """These ended with their worker (None: of an earlier life), without a report; ``reason`` says why it ended."""
 
     worker: str | None
     session: str
@@ -61,14 +61,14 @@ class BackgroundEvents:
         self._transcript_of = transcript_of
 
     def exited(self, life: WorkerTask, ended: ExecExit) -> None:
-        """A worker tells that a command has ended."""
+        """A worker reports that a command has ended."""
         owner, conversation = self._owner(life), life.conversation
         if conversation is not None and ended.session_key not in (None, conversation.result.session_id):
             owner = None
         self.listener(BackgroundExited(worker=life.id, session=owner, exit=ended))
 
     def running(self, life: WorkerTask, commands: BackgroundProcesses) -> None:
-        """A worker tells which commands it runs."""
+        """A worker reports which commands it runs."""
         self.listener(BackgroundRunning(worker=life.id, session=self._owner(life), commands=commands))
 
     def worker_exited(self, life: WorkerTask) -> None:

@@ -1,4 +1,4 @@
-"""One worker's life: start, wait until ready, watch its health, end it when told or when it ends by itself."""
+"""One worker's life: start, wait until ready, watch its health, end it on request or when it ends by itself."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, assert_never
@@ -51,7 +51,7 @@ class WorkerTask:
         self.startup_stderr = ""
         """What it wrote to stderr until it was ready; the end of it."""
         self.commands = BackgroundTold()
-        """Which ran in the background when it was told to end."""
+        """Which ran in the background when its end was requested."""
         self.exits_dropped = 0
         """Ends of background commands that were dropped because they came too fast to be real."""
         self._exit_limit = TokenBucket(_ENDS_AT_ONCE, _ENDS_A_SECOND)
@@ -135,7 +135,7 @@ class WorkerTask:
             self._fail(FailureKind.START, exc, on_fact)
 
     async def _wait_ready(self, worker: PoolWorker, on_fact: Callable[[Stimulus], None]) -> bool:
-        """True when ready; False when told to stop before, or when it failed to start, which is reported.
+        """True when ready; False when its stop was requested before, or when it failed to start, which is reported.
 
         No error leaves the nurseries here: they would wrap it into a group.
         """
@@ -162,7 +162,7 @@ class WorkerTask:
         on_fact: Callable[[Stimulus], None],
         on_exec: BackgroundCallbacks,
     ) -> None:
-        """Until the worker ends by itself or is told to."""
+        """Until the worker ends by itself or its end is requested."""
 
         def report_end(error: PoolError) -> None:
             """Before any caller learns of it: this worker must not be granted again."""

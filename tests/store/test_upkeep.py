@@ -72,9 +72,9 @@ def test_the_latest_events_are_kept_and_the_others_go_in_small_steps(world: Worl
 
 
 CAUGHT_UP = {
-    "twice as many as were written may go while nobody waits": (500, [False] * 99, 2000),
-    "who waits does not wait for retention": (4900, [True] * 99, 0),
-    "who comes waits for one step of it": (4700, [False, True], 200),
+    "without a waiting task twice as many rows may go as were written": (500, [False] * 99, 2000),
+    "a waiting task does not wait for retention": (4900, [True] * 99, 0),
+    "a task that arrives waits for one step of it": (4700, [False, True], 200),
     "far over the limit a flood has to wait for retention": (500, [True] * 99, 2000),
 }
 

@@ -105,7 +105,7 @@ def test_what_an_abort_leaves_in_the_queue_is_dropped_by_opening_the_transcript_
     assert sent(busy) == ["get_state"], "the transcript's name"
     busy.answer("get_state", state(sessionFile="/s.jsonl", messageCount=3))
     assert busy.last["sessionPath"] == "/s.jsonl"
-    assert busy.is_running(), "nobody may prompt yet"
+    assert busy.is_running(), "no prompt is accepted yet"
     busy.answer("switch_session", {"cancelled": False})
     busy.answer("get_state", state(sessionFile="/s.jsonl", messageCount=3))
     assert busy.told[-4:] == ["queue [] []", "done aborted", "a: aborted 'par'", 'c: {"left_in_queue": 0}']
