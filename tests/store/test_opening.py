@@ -2,12 +2,14 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from store.opening import MIGRATIONS, open_database
+from store.database import connect_to
+from store.opening import MIGRATIONS, migrate, open_database
 from store.records import RunState, StoreUnusable
 from tests.store.disks import Disk, table
 from tests.store.opening import AFTER_A_CRASH, NOW, crash, fill, opened
@@ -66,6 +68,15 @@ def test_an_older_file_is_taken_forward_step_by_step(path: Path) -> None:
     with opened(path, steps=(*NEXT, ("UPDATE sessions SET mood = mood || 'er'",))):
         assert table(path, "SELECT mood FROM sessions") == [("newer",)]
         assert table(path, "PRAGMA user_version") == [(len(MIGRATIONS) + 2,)]
+
+
+def test_a_file_of_the_first_format_gets_every_later_table(path: Path) -> None:
+    with closing(connect_to(f"{path.as_uri()}?mode=rwc")) as connection:
+        migrate(connection, MIGRATIONS[:1])
+    assert table(path, "PRAGMA user_version") == [(1,)]
+    with opened(path):
+        assert table(path, "PRAGMA user_version") == [(len(MIGRATIONS),)]
+        assert table(path, "SELECT * FROM documents") == []
 
 
 def test_a_step_that_fails_is_undone_and_the_ones_before_it_stay(path: Path) -> None:
