@@ -9,6 +9,7 @@ class Promise(StrEnum):
     ROUND_TRIP = "warm request round trip through RpcClient"
     PING = "ping through the control socket"
     DURABLE_RUN = "a durable run through the control socket, warm"
+    TURN = "a durable turn with the bundled agent, eight sessions at once"
     ACQUIRE = "PoolMachine.handle(Acquire) with 100 ... 50,000 waiters"
     DRAIN = "enqueue + drain 50,000 waiters"
     EVENTS = "events/s, one worker streaming 400,000 pieces to one subscriber in process"
