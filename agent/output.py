@@ -30,8 +30,8 @@ class WorkerOutput:
         self.pending_bytes = 0
         """Bytes that the reader has not taken."""
         self._broken = False
-        self._has_blocks = trio.Event()
-        self._progress = trio.Event()
+        self._has_blocks = trio.lowlevel.ParkingLot()
+        self._progress = trio.lowlevel.ParkingLot()
         self.last_seq = 0
 
     def next_seq(self) -> int:
@@ -84,13 +84,12 @@ class WorkerOutput:
         if not self._broken:
             self._blocks.append(block)
             self.pending_bytes += len(block)
-            self._has_blocks.set()
+            self._has_blocks.unpark()
 
     async def wait_below(self, limit: int) -> None:
-        """Wait until fewer than ``limit`` bytes are pending; always a checkpoint."""
-        await trio.lowlevel.checkpoint()
+        """Wait until fewer than ``limit`` bytes are pending; a checkpoint only where it has to wait."""
         while self.pending_bytes >= limit:
-            await self._progress.wait()
+            await self._progress.park()
 
     async def flush(self) -> None:
         """Wait until the reader has taken everything, or is gone."""
@@ -100,8 +99,8 @@ class WorkerOutput:
         """Write the output, until cancelled. Raises trio.BrokenResourceError once the reader is gone."""
         try:
             while True:
-                await self._has_blocks.wait()
-                self._has_blocks = trio.Event()
+                while not self._blocks:
+                    await self._has_blocks.park()
                 block = self._blocks[0] if len(self._blocks) == 1 else b"".join(self._blocks)
                 self._blocks.clear()
                 await stream.send_all(block)
@@ -113,8 +112,7 @@ class WorkerOutput:
 
     def _mark_written(self, size: int) -> None:
         self.pending_bytes -= size
-        self._progress.set()
-        self._progress = trio.Event()
+        self._progress.unpark_all()
 
 
 DEFERRED = object()

@@ -21,6 +21,7 @@ from agent.methods import WorkerMethods
 from agent.models.scripted import ProcessFaults
 from agent.options import Options
 from agent.output import DEFERRED, ConversationQueue, RequestId, WorkerOutput, run_and_respond
+from agent.pipes import PipeReader, PipeWriter
 from agent.processes.exec_session import ProcessInput
 from agent.requests import METHODS, RequestRejected, WorkerRequestLine, decode_params, decode_request
 from agent.worker import AgentWorker
@@ -144,7 +145,7 @@ def serve(options: Options) -> int:
 
 
 async def _serve(worker: AgentWorker, protocol: int) -> int:
-    async with trio.lowlevel.FdStream(os.dup(0)) as stdin, trio.lowlevel.FdStream(protocol) as stdout:
+    async with PipeReader(os.dup(0)) as stdin, PipeWriter(protocol) as stdout:
         return await serve_streams(worker, stdin, stdout)
 
 

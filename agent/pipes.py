@@ -1,0 +1,63 @@
+"""The pipes of this process as streams that take or give what is ready at once; trio's own first let others run."""
+
+import os
+
+import trio
+
+_READ_BYTES = 64 * 1024
+
+
+class PipeReader(trio.abc.ReceiveStream):
+    """Reads from a descriptor, which belongs to it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._stream = trio.lowlevel.FdStream(descriptor)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """What is there, empty at the end; always a checkpoint. Raises trio.BrokenResourceError."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        size = max_bytes or _READ_BYTES
+        data = self._read_nowait(size)
+        if data is not None:
+            await trio.lowlevel.cancel_shielded_checkpoint()  # a file is always ready, and others are to run too
+            return data
+        while data is None:
+            await trio.lowlevel.wait_readable(self._stream.fileno())
+            data = self._read_nowait(size)
+        return data
+
+    def _read_nowait(self, size: int) -> bytes | None:
+        try:
+            return os.read(self._stream.fileno(), size)
+        except BlockingIOError:
+            return None
+        except OSError as exc:
+            raise trio.BrokenResourceError from exc
+
+    async def aclose(self) -> None:
+        """Close the descriptor."""
+        await self._stream.aclose()
+
+
+class PipeWriter(trio.abc.SendStream):
+    """Writes to a descriptor, which belongs to it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._stream = trio.lowlevel.FdStream(descriptor)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Write it all; no checkpoint where it fits into the pipe. Raises trio.BrokenResourceError."""
+        try:
+            sent = os.write(self._stream.fileno(), data)
+        except OSError:
+            sent = 0  # full, or broken, which the stream will find as well
+        if sent < len(data):
+            await self._stream.send_all(memoryview(data)[sent:])
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Wait for room in the pipe."""
+        await self._stream.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        """Close the descriptor."""
+        await self._stream.aclose()
