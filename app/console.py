@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import functools
+import logging
 import os
 import queue
 import shutil
@@ -13,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Self, TextIO
 
-import structlog
 import trio
 
-from app.log import LogTail, opened_log, render_json, render_line
+from app.log import OWN_LOGGER, LogTail, opened_log, render_json, render_line
 from pool.statistics import PoolStatistics
 from settings.schema import LogSettings
+from wire.log_context import facts
 from wire.redaction import Redactor
 from wire.terminal import can_style, format_duration, wants_styles
 
@@ -115,7 +116,7 @@ class ConsoleLog:
         self._redactor = Redactor()
         self.tail = LogTail()
         self._log = contextlib.ExitStack()
-        self._logger: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+        self._logger = logging.getLogger(OWN_LOGGER)
         self._queue: queue.Queue[tuple[str, str] | None] = queue.Queue(_QUEUED_LINES)
         self._dropped = 0
         self._thread = OutputThread(self._queue, self._write_all, "console")
@@ -125,7 +126,7 @@ class ConsoleLog:
             self.tail.add(line)
             self.write(line)
 
-        self._logger = self._log.enter_context(opened_log(self._settings, receive, self._render, self._redactor))
+        self._log.enter_context(opened_log(self._settings, receive, self._render, self._redactor))
         self._thread.start()
         return self
 
@@ -140,17 +141,18 @@ class ConsoleLog:
     def log(self, event: str, data: Mapping[str, Any]) -> None:
         """Log an event; never blocks."""
         fields = {f"{key}_" if key in _RESERVED_FIELDS else key: value for key, value in data.items()}
-        getattr(self._logger, self._level(event, data))(event, **fields)
+        self._logger.log(self._level(event, data), event, extra=facts(**fields))
 
     def write(self, line: str) -> None:
         """Write a line as it is, above the figures; never blocks."""
         self._put("line", line)
 
-    def _level(self, event: str, data: Mapping[str, Any]) -> str:
+    def _level(self, event: str, data: Mapping[str, Any]) -> int:
         is_unexpected_exit = event == "worker_exited" and data.get("cause") not in _EXPECTED_EXITS
         if is_unexpected_exit or event in _WARNING_EVENTS:
-            return "warning"
-        return "debug" if event in _DEBUG_EVENTS or (self._live and event in _ROUTINE_EVENTS) else "info"
+            return logging.WARNING
+        is_routine = event in _DEBUG_EVENTS or (self._live and event in _ROUTINE_EVENTS)
+        return logging.DEBUG if is_routine else logging.INFO
 
     async def run_status_line(self, statistics: Callable[[], PoolStatistics]) -> None:
         """Keep the line of figures true until cancelled: looked at once a second, redrawn when it has changed."""

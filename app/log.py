@@ -1,4 +1,4 @@
-"""The log of ``pool run``: structlog setup, log lines of session errors, and the tail for ``logs.tail``.
+"""The log of ``pool run``: its handler, log lines of session errors, and the tail for ``logs.tail``.
 
 All loggers share one path: bound facts (request, session, run), level, time, redaction, one line, the sink. The sink
 must not block: a caller may be the supervisor's only thread.
@@ -14,17 +14,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-import structlog
-from structlog.typing import EventDict, Processor
 
 from gateway.methods.operator import LogPage
 from settings.schema import LogSettings
+from wire.log_context import bound_facts
 from wire.messages import EventEnvelope
 from wire.redaction import Redactor
 from wire.terminal import BOLD, DIM, PLAIN, RED, YELLOW, clean
 
 _HEAD_FIELDS = ("ts", "level", "logger", "event")
-_OWN_LOGGER = "pool"
+OWN_LOGGER = "pool"
 _TRACE_LINES = 40
 _COLOURS = {"warning": YELLOW, "error": RED, "critical": RED, "debug": DIM}
 Renderer = Callable[[dict[str, Any]], str]
@@ -33,32 +32,25 @@ Renderer = Callable[[dict[str, Any]], str]
 @contextlib.contextmanager
 def opened_log(
     settings: LogSettings, sink: Callable[[str], None], render: Renderer, redactor: Redactor
-) -> Iterator[structlog.typing.FilteringBoundLogger]:
+) -> Iterator[logging.Logger]:
     """Route every logger of this process to ``sink``, one call a line; yields the logger of the house itself.
 
     ``render`` makes the line of ``{ts, level, event, ...}``: ``ts`` in seconds, all else as the redactor leaves it.
     Loggers and warnings are as before when it ends.
     """
     handler = _Handler(sink)
-    handler.setFormatter(_formatter(render, redactor))
+    handler.setFormatter(_Formatter(render, redactor))
     root = logging.getLogger()
-    level, config = root.level, structlog.get_config()
-    structlog.configure(
-        processors=[*_shared_processors(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.level.upper()]),
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,
-    )
+    level = root.level
     root.addHandler(handler)
     root.setLevel(settings.level.upper())
     logging.captureWarnings(capture=True)
     try:
-        yield structlog.get_logger(_OWN_LOGGER)
+        yield logging.getLogger(OWN_LOGGER)
     finally:
         logging.captureWarnings(capture=False)
         root.setLevel(level)
         root.removeHandler(handler)
-        structlog.configure(**config)
 
 
 class _Handler(logging.Handler):
@@ -78,32 +70,22 @@ class _Handler(logging.Handler):
         self._sink(line)
 
 
-def _formatter(render: Renderer, redactor: Redactor) -> logging.Formatter:
-    def finish(_logger: Any, _method: str, event: EventDict) -> str:
-        head = {name: event.pop(name) for name in _HEAD_FIELDS if name in event}
-        if head.get("logger") == _OWN_LOGGER:
-            del head["logger"]
-        if "exception" in event:
-            event["exception"] = "\n".join(event["exception"].splitlines()[-_TRACE_LINES:])
-        return render({"ts": head.pop("ts"), **redactor.fields({**head, **event})})
+class _Formatter(logging.Formatter):
+    """A record as one line: what is bound where it was logged, its own facts, the end of its traceback."""
 
-    return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=_shared_processors(),
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.processors.format_exc_info,
-            finish,
-        ],
-    )
+    def __init__(self, render: Renderer, redactor: Redactor) -> None:
+        super().__init__()
+        self._render = render
+        self._redactor = redactor
 
-
-def _shared_processors() -> list[Processor]:
-    return [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(key="ts"),
-    ]
+    def format(self, record: logging.LogRecord) -> str:
+        logger = {} if record.name == OWN_LOGGER else {"logger": record.name}
+        head = {"level": record.levelname.lower(), **logger, "event": record.getMessage()}
+        event = {**head, **bound_facts(), **getattr(record, "facts", {})}
+        if record.exc_info:
+            trace = self.formatException(record.exc_info).splitlines()
+            event["exception"] = "\n".join(trace[-_TRACE_LINES:])
+        return self._render({"ts": record.created, **self._redactor.fields(event)})
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------

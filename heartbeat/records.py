@@ -1,5 +1,6 @@
 """Records of beats and their store, with the deduplication of alerts: the same one about the same events once a day."""
 
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Mapping
 from enum import StrEnum
@@ -7,13 +8,15 @@ from hashlib import blake2b
 from typing import TypeVar
 
 import msgspec
-import structlog
 
 from heartbeat.answers import AlertAnswer, BeatKind
 from heartbeat.gates import SkipReason
 from heartbeat.ports import BeatRequest, Documents
 from heartbeat.wake import BeatTarget, WakeReason
 from wire.framing import DECODE_ERRORS
+from wire.log_context import facts
+
+_logger = logging.getLogger("pool.heartbeat")
 
 
 class BeatOutcome(StrEnum):
@@ -273,5 +276,5 @@ def _decoded(kind: str, bodies: Mapping[str, bytes], shape: type[T]) -> dict[str
         try:
             found[key] = msgspec.json.decode(body, type=shape)
         except DECODE_ERRORS as exc:
-            structlog.get_logger().error("beat_unreadable", kind=kind, key=key, error=str(exc))
+            _logger.error("beat_unreadable", extra=facts(kind=kind, key=key, error=str(exc)))  # noqa: TRY400  # what is wrong is in the document
     return found

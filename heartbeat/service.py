@@ -1,11 +1,11 @@
 """The heartbeat service: one timer task for all agents, one task for each beat."""
 
+import logging
 import math
 from collections.abc import Mapping
 from typing import Any, assert_never
 
 import msgspec
-import structlog
 import trio
 
 from errors import PoolError, UsageError
@@ -30,6 +30,9 @@ from heartbeat.wake import (
     reason_of,
 )
 from wire.events import EventType
+from wire.log_context import facts
+
+_logger = logging.getLogger("pool.heartbeat")
 
 
 class _Waiter:
@@ -58,7 +61,6 @@ class Heartbeat:
         self._waiters: dict[BeatTarget, list[_Waiter]] = {}
         self._running: list[BeatTarget] = []
         self._published_skips: dict[str, tuple[object, ...]] = {}
-        self._log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
         self._wake = trio.Event()
         self._armed_for = math.inf
 
@@ -209,8 +211,8 @@ class Heartbeat:
     async def _beat(self, target: BeatTarget, reason: WakeReason, waiters: list[_Waiter]) -> None:
         try:
             performed = await self._runner.perform(target, reason)
-        except Exception:  # noqa: BLE001 - a defect in one beat must not end the others
-            self._log.exception("heartbeat_defect", agent=target.agent, session=target.session)
+        except Exception:  # a defect in one beat must not end the others
+            _logger.exception("heartbeat_defect", extra=facts(agent=target.agent, session=target.session))
             settings = self._runner.settings_of(target.agent)
             error = "a defect of the supervisor; its log has the traceback"
             report = unrun_beat(target, reason, self._ports.wall(), error=error)

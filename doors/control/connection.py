@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import trio
-from structlog.contextvars import bind_contextvars
 
 from doors.budgets import InputBudget, InputShare, OutputBudget, OutputShare
 from doors.control.frames import (
@@ -36,6 +35,7 @@ from doors.control.send_queue import PeerDisconnected, SendQueue
 from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError, single_cause
 from gateway.caller import NO_RESPONSE, MethodDispatcher
 from wire.framing import LineFramer
+from wire.log_context import bind_facts
 from wire.units import ByteCount, Seconds
 
 T = TypeVar("T")
@@ -291,7 +291,7 @@ class ControlConnection:
             self._nursery.start_soon(self._read)
 
     async def _answer(self, request: "_InFlightRequest") -> bytes:
-        bind_contextvars(request=request.request_id, method=request.method, principal=self.principal)
+        bind_facts(request=request.request_id, method=request.method, principal=self.principal)
         try:
             result = await self._methods.call(request.method, request.params, request)
             return b"" if result is NO_RESPONSE else encode_result(request.request_id, result)

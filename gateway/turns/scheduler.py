@@ -8,7 +8,6 @@ from itertools import count
 from typing import Any, assert_never
 
 import trio
-from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from errors import PoolError, PoolSaturated, RequestTimeout, RunAborted
 from gateway.lanes.machine import LaneMachine
@@ -37,6 +36,7 @@ from gateway.turns.exclusive import ExclusiveAccess
 from gateway.turns.replies import FinalReply
 from gateway.turns.turn import Turn
 from pool.lease import Lease
+from wire.log_context import rebind_facts
 from wire.timers import Timer, Timers
 
 
@@ -306,8 +306,8 @@ class TurnScheduler:
         await self._run_turn(turn)
 
     async def _run_turn(self, turn: Turn) -> None:
-        clear_contextvars()  # of the request, of any session, in whose task the turn was begun
-        bind_contextvars(session=turn.session, run=turn.leader.request.run_id)
+        # Not those of the request, of any session, in whose task the turn was begun.
+        rebind_facts(session=turn.session, run=turn.leader.request.run_id)
         self._context.on_begun(turn)
         try:
             await turn.execute()

@@ -5,6 +5,7 @@ the id by which the receiver recognizes it.
 """
 
 import datetime as dt
+import logging
 import math
 import re
 import time
@@ -13,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, assert_never
 
-import structlog
 import trio
 
 from heartbeat.delivery.channel import Alert, DeliveryChannel, DeliveryFailed, EventPublisher, Outlet, truncate_alert
@@ -34,9 +34,11 @@ from heartbeat.delivery.targets import DeliveryTarget, resolve_target
 from heartbeat.ports import Documents, TransactionFactory
 from wire.events import EventType
 from wire.framing import DECODE_ERRORS
+from wire.log_context import facts
 
 _EXCERPT_LENGTH = 200
 _OUTLET_ATTEMPTS = 12
+_logger = logging.getLogger("pool.delivery")
 
 
 class AlertDispatcher:
@@ -67,7 +69,6 @@ class AlertDispatcher:
         self._last_channel = last_channel
         self._transaction = transaction
         self._clock = clock
-        self._log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
         self._outbox = AlertOutbox(limits or OutboxLimits())
         self._nursery: trio.Nursery | None = None
         self._wake = trio.Event()
@@ -80,7 +81,7 @@ class AlertDispatcher:
             try:
                 records.append(decode_record(body))
             except DECODE_ERRORS as exc:
-                self._log.error("alert_unreadable", alert=key, error=str(exc))
+                _logger.error("alert_unreadable", extra=facts(alert=key, error=str(exc)))  # noqa: TRY400  # what is wrong is in the document
         self._perform_all(self._outbox.restore(records, trio.current_time(), self._clock()))
 
     def accept(self, alert: Alert) -> None:
@@ -130,7 +131,8 @@ class AlertDispatcher:
                 self._publish_monitor(
                     alert, record.place, "undeliverable", attempts=record.attempts, error=record.error
                 )
-                self._log.warning("alert_undeliverable", alert=alert.id, to=str(record.place), error=record.error)
+                known = facts(alert=alert.id, to=str(record.place), error=record.error)
+                _logger.warning("alert_undeliverable", extra=known)
             case DeliveryAttempt():
                 return self._start_attempt(action)
             case _:
@@ -175,8 +177,8 @@ class AlertDispatcher:
             await channel.deliver(attempt.alert, attempt.target.peer, attempt.number)
         except DeliveryFailed as failure:
             return failure
-        except Exception:  # noqa: BLE001  # a defect of a channel must not end the supervisor
-            self._log.exception("alert_delivery_defect", alert=attempt.alert.id, to=str(attempt.target))
+        except Exception:  # a defect of a channel must not end the supervisor
+            _logger.exception("alert_delivery_defect", extra=facts(alert=attempt.alert.id, to=str(attempt.target)))
             return DeliveryFailed("a defect of the supervisor; its log has the traceback")
         return None
 

@@ -1,5 +1,6 @@
 """The log's one way: bound facts, levels, the standard library's loggers, tracebacks, and what no line may hold."""
 
+import contextvars
 import logging
 import re
 import warnings
@@ -9,15 +10,13 @@ from typing import Any
 
 import msgspec
 import pytest
-import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from structlog.contextvars import bound_contextvars
-from structlog.typing import FilteringBoundLogger
 
 from app.log import ErrorLog, LogTail, opened_log, render_json, render_line
 from settings.schema import LogSettings
 from wire.events import EventChannel
+from wire.log_context import bind_facts, facts
 from wire.messages import EventEnvelope
 from wire.redaction import Redactor
 
@@ -25,7 +24,7 @@ EVENT = {"ts": 1767323045.678, "level": "info", "event": "worker_exited"}
 
 
 @contextmanager
-def a_log(lines: list[str], level: Any = "debug") -> Iterator[FilteringBoundLogger]:
+def a_log(lines: list[str], level: Any = "debug") -> Iterator[logging.Logger]:
     with opened_log(LogSettings(level=level), lines.append, render_json, Redactor()) as logger:
         yield logger
 
@@ -36,11 +35,17 @@ def decoded(lines: list[str]) -> list[dict[str, Any]]:
 
 def test_what_is_bound_to_a_request_is_in_every_line_said_on_its_way() -> None:
     lines: list[str] = []
-    with a_log(lines) as logger, bound_contextvars(request=7, method="prompt", principal="uid:1"):
-        logger.info("run_started", run="r1")
-        structlog.get_logger("pool.gateway").warning("late")
-        logging.getLogger("pool.store").error("the disk is %s", "full")
     bound = {"request": 7, "method": "prompt", "principal": "uid:1"}
+
+    def answer(logger: logging.Logger) -> None:
+        bind_facts(request=7)
+        bind_facts(method="prompt", principal="uid:1")
+        logger.info("run_started", extra=facts(run="r1"))
+        logging.getLogger("pool.gateway").warning("late")
+        logging.getLogger("pool.store").error("the disk is %s", "full")
+
+    with a_log(lines) as logger:
+        contextvars.copy_context().run(answer, logger)
     first, second, third = decoded(lines)
     assert {**bound, "level": "info", "event": "run_started", "run": "r1"}.items() <= first.items()
     assert {**bound, "level": "warning", "event": "late", "logger": "pool.gateway"}.items() <= second.items()
@@ -106,10 +111,10 @@ def test_the_level_holds_for_both_kinds_of_loggers(level: str, heard: int) -> No
 
 def test_afterwards_all_is_as_before() -> None:
     root = logging.getLogger()
-    before = (root.level, list(root.handlers), structlog.get_config())
+    before = (root.level, list(root.handlers))
     with a_log([]):
         assert root.handlers != before[1]
-    assert (root.level, list(root.handlers), structlog.get_config()) == before
+    assert (root.level, list(root.handlers)) == before
 
 
 FIELDS = {"worker": "w1", "error": "it said:\n\x1b[31mboom", "session": None, "turns": 3, "empty": ""}
@@ -137,7 +142,7 @@ def test_no_hostile_text_begins_a_line_or_controls_a_terminal(render: Any) -> No
     hostile = 'x\n2026-01-02T03:04:05Z ready\r\x1b]0;title\x07\x9b31m\u202e\u2028"}\ud800'
     lines: list[str] = []
     with opened_log(LogSettings(), lines.append, render, Redactor()) as logger:
-        logger.info(hostile, **{hostile: hostile, "list": [hostile]})
+        logger.info(hostile, extra=facts(**{hostile: hostile, "list": [hostile]}))
         logging.getLogger(hostile).warning(hostile)
     for line in lines:
         assert len(line.splitlines()) == 1

@@ -4,11 +4,11 @@ import math
 from typing import Any
 
 import msgspec
-import structlog
 import trio
 
 from errors import PoolSaturated, UsageError, WorkerExited
 from gateway.caller import Caller
+from wire.log_context import bind_facts, bound_facts
 
 
 class FakeMethods:
@@ -114,10 +114,10 @@ class FakeMethods:
 
     async def do_whoami(self, params: Any, caller: Caller) -> Any:
         """Note the logging context of this request; wait first where asked to."""
-        structlog.contextvars.bind_contextvars(**params.get("bind", {}))
+        bind_facts(**params.get("bind", {}))
         if params.get("waits"):
             await trio.lowlevel.checkpoint()
-        return {"principal": caller.principal, "context": structlog.contextvars.get_contextvars()}
+        return {"principal": caller.principal, "context": {**bound_facts()}}
 
     async def do_hang(self, _params: Any, _caller: Caller) -> Any:
         self.hanging.set()

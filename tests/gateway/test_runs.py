@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from structlog.contextvars import bound_contextvars, get_contextvars
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import Conflict, PoolClosed, PoolSaturated, UsageError
 from gateway.runs import registry
 from tests.gateway.callers import RecordingCaller
 from tests.gateway.world import World, error_of, open_world
+from wire.log_context import bind_facts, bound_facts
 
 FOLLOWED = ["run:accepted", "run:start", "text_chunk", "done"]
 
@@ -50,12 +50,12 @@ async def test_what_is_logged_in_a_turn_names_its_own_session_and_run_and_not_th
     named: list[dict[str, object]] = []
 
     async def look(_event: object) -> None:
-        named.append(get_contextvars())
+        named.append({**bound_facts()})
 
     async with open_world(tmp_path, hooks={"agent:bootstrap": (look,)}) as world:
-        with bound_contextvars(request=7, principal="uid:1", session="that of the request"):
-            await world.begin("hang", run="first")
-            second = await world.begin("later", run="second", role="writer", queue="followup")
+        bind_facts(request=7, principal="uid:1", session="that of the request")
+        await world.begin("hang", run="first")
+        second = await world.begin("later", run="second", role="writer", queue="followup")
         world.launcher.running("hang").finish()
         await second.wait()
     assert named == [{"session": "alice", "run": "first"}, {"session": "alice", "run": "second"}]
