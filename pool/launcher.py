@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-import psutil
 import trio
 
 from errors import ResumeFailed, WorkerStartFailed
@@ -29,6 +28,7 @@ from rpc.rlimit_mark import can_mark_by_rlimit
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment
 from rpc.stderr_log import rotated_path
+from wire.procfs import read_usage
 from wire.transcript_repair import TranscriptError, repair_transcript
 
 _PARENT_VARIABLE = "POOL_WORKER_PARENT"
@@ -55,18 +55,11 @@ class LocalWorker:
         return self._process.pid
 
     def facts(self) -> ProcessFacts:
-        """Resident size, CPU time and whether it is suspended, from the process table; empty once it is gone."""
-        try:
-            process = psutil.Process(self._process.pid)
-            with process.oneshot():
-                times = process.cpu_times()
-                return ProcessFacts(
-                    rss=process.memory_info().rss,
-                    cpu=times.user + times.system,
-                    suspended=self._process.is_suspended,
-                )
-        except psutil.Error:
+        """Resident size, CPU time and whether it is suspended; empty once it is gone, and where there is no /proc."""
+        usage = read_usage(self._process.pid)
+        if usage is None:
             return ProcessFacts()
+        return ProcessFacts(rss=usage.rss, cpu=usage.cpu, suspended=self._process.is_suspended)
 
     def stderr_tail(self) -> str:
         """The last text that it wrote to stderr, secrets hidden."""

@@ -1,5 +1,6 @@
 """The ``[pool]`` table of the settings file, and the check that its workers fit into memory."""
 
+import os
 from collections.abc import Iterator
 
 import msgspec
@@ -118,9 +119,8 @@ def check_memory(settings: PoolSettings, total_bytes: int | None = None, *, limi
     """
     total, where = total_bytes, "this machine has"
     if total is None:
-        import psutil  # noqa: PLC0415  # 15 ms that clients, which read these settings too, need not wait
-
-        total, limit = psutil.virtual_memory().total, limit or memory_limit()
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        limit = limit or memory_limit()
         if limit is not None and limit.size < total:
             total, where = limit.size, f"{limit.file} allows"
     wanted = settings.max * settings.worker_memory

@@ -62,13 +62,12 @@ def read_stat(pid: int) -> ProcessStat | None:
 
 
 def parse_stat(raw: bytes) -> ProcessStat | None:
-    """Read the text of /proc/PID/stat; the command name in it may contain blanks, brackets and line feeds."""
-    pid, _, rest = raw.partition(b" (")
-    fields = rest[rest.rfind(b")") + 2 :].split()
+    """Read the text of /proc/PID/stat."""
+    fields = _stat_fields(raw)
     if len(fields) < 49:
         return None
     return ProcessStat(
-        pid=int(pid),
+        pid=int(raw.partition(b" ")[0]),
         state=fields[0].decode("ascii"),
         parent=int(fields[1]),
         group=int(fields[2]),
@@ -76,6 +75,26 @@ def parse_stat(raw: bytes) -> ProcessStat | None:
         start_time=int(fields[19]),
         lacks_environment=int(fields[48]) == 0 and not int(fields[6]) & (_EXITING | _KERNEL_THREAD),
     )
+
+
+class ProcessUsage(NamedTuple):
+    """What a process uses: resident bytes, and CPU seconds so far."""
+
+    rss: int
+    cpu: float
+
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def read_usage(pid: int) -> ProcessUsage | None:
+    """What a living process uses; None for a zombie."""
+    fields = _stat_fields(_read_or_empty(f"/proc/{pid}/stat"))
+    if len(fields) < 22 or fields[0] in (b"Z", b"X"):
+        return None
+    ticks = int(fields[11]) + int(fields[12])
+    return ProcessUsage(rss=int(fields[21]) * _PAGE_BYTES, cpu=ticks / _TICKS_PER_SECOND)
 
 
 class ProcessRef(NamedTuple):
@@ -131,6 +150,11 @@ def read_environment(pid: int, until: float | None = None) -> bytes:
         is_settled = stat is None or not stat.lacks_environment  # then a second look: exec may just have ended
         if not is_settled:
             time.sleep(_POLL_INTERVAL)
+
+
+def _stat_fields(raw: bytes) -> list[bytes]:
+    """The fields after the command name, which may contain blanks, brackets and line feeds."""
+    return raw[raw.rfind(b")") + 2 :].split()
 
 
 def marker_of(pid: int, until: float | None = None) -> str | None:

@@ -5,11 +5,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.procfs import MARKER_VARIABLE, all_pids, boot_id, identify, marker_of, parse_marker, parse_stat, read_stat
+from wire.procfs import (
+    MARKER_VARIABLE,
+    all_pids,
+    boot_id,
+    identify,
+    marker_of,
+    parse_marker,
+    parse_stat,
+    read_stat,
+    read_usage,
+)
 
 FIELDS = "S 17 200 300 0 -1 {flags} 1 0 0 0 0 0 0 0 20 0 1 0 424242" + 28 * " 7" + " {env_end} 0"
 
@@ -60,6 +71,16 @@ def test_we_find_ourselves() -> None:
     assert len(boot_id()) == 36
 
 
+def test_what_a_process_uses_is_what_others_say_of_it() -> None:
+    process = psutil.Process()
+    before = process.cpu_times()
+    used = read_usage(os.getpid())
+    after = process.cpu_times()
+    assert used is not None
+    assert before.user + before.system <= used.cpu <= after.user + after.system
+    assert used.rss == pytest.approx(process.memory_info().rss, rel=0.1)
+
+
 @pytest.mark.process
 def test_a_zombie_still_has_a_start_time_but_no_marker() -> None:
     with subprocess.Popen([sys.executable, "-S", "-c", ""], env={MARKER_VARIABLE: "abc:w1"}) as child:
@@ -68,6 +89,7 @@ def test_a_zombie_still_has_a_start_time_but_no_marker() -> None:
         assert stat is not None
         assert stat.state == "Z"
         assert marker_of(child.pid) is None
+        assert read_usage(child.pid) is None
     assert read_stat(child.pid) is None
 
 
