@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
@@ -19,7 +19,6 @@ from app.host import ServiceManager, handled_signals, receive_signals
 from app.log import ErrorLog
 from app.serving import RunningServices, agent_parts, autonomy_settings
 from doors.control.server import ControlServer
-from doors.http.server import HttpServer
 from doors.locations import DataDirLock
 from errors import PoolError, unwrap_exception_groups
 from gateway.autonomy import Autonomy
@@ -39,6 +38,9 @@ from store.records import Loaded
 from store.store import open_store, set_switch_interval
 from wire.events import EventType
 from wire.redaction import secret_values
+
+if TYPE_CHECKING:
+    from doors.http.server import HttpServer
 
 _NO_SESSION = ""
 """The session of events that concern none."""
@@ -81,6 +83,15 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
         return 0
 
 
+def _http_server_type(settings: Settings) -> "type[HttpServer] | None":
+    """The HTTP server's class, None where none is configured: its import is long, and would hold up the event loop."""
+    if not settings.http.bind:
+        return None
+    from doors.http.server import HttpServer  # noqa: PLC0415
+
+    return HttpServer
+
+
 def _secrets(settings: Settings) -> list[str]:
     """What webhooks are signed with, and what is secret of agents' environments."""
     hooks = settings.delivery.webhooks.values()
@@ -117,6 +128,7 @@ class Supervisor:
         self._methods: MethodTable | None = None
         self._services: RunningServices | None = None
         self._server: ControlServer | None = None
+        self._http_server_type = _http_server_type(settings)
         self._http: HttpServer | None = None
         self._stop_requested = trio.Event()
         self._force_stop = trio.Event()
@@ -245,9 +257,8 @@ class Supervisor:
             nursery.cancel_scope.cancel()
 
     async def _open_http(self, methods: MethodTable, serving: RunningServices, nursery: trio.Nursery) -> None:
-        settings = self._settings.http
-        if settings.bind:
-            self._http = HttpServer(methods, settings, self._data_dir, hide=self._console.hide)
+        if self._http_server_type is not None:
+            self._http = self._http_server_type(methods, self._settings.http, self._data_dir, hide=self._console.hide)
             await nursery.start(self._http.serve)
             serving.prepare_http = self._http.prepare
             self._emit("http_ready", self._http.status_fields())
