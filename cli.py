@@ -17,6 +17,7 @@ from wire.terminal import (
     exit_code,
     fill_standard_streams,
 )
+from wire.version import VERSION
 
 
 class _CommandEntry(NamedTuple):
@@ -154,7 +155,7 @@ def _error_text(cause: BaseException) -> str:
 
 @click.group(cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
-@click.version_option(package_name="agent-pool")
+@click.version_option(VERSION)
 def main(*, debug: bool) -> None:  # the flag is read where errors are shown
     """A bounded pool of coding agents for any number of sessions: conversations, each with its key."""
     del debug

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +37,7 @@ from store.records import Loaded
 from store.store import open_store, set_switch_interval
 from wire.events import EventType
 from wire.redaction import secret_values
+from wire.version import VERSION
 
 if TYPE_CHECKING:
     from doors.http.server import HttpServer
@@ -77,7 +77,6 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
             settings, data_dir=data_dir, socket=socket, live=live, console=console, manager=manager, reread=read_again
         )
         set_switch_interval()
-        gc.freeze()  # what was imported stays: nothing that each collection has to look at again
         with unwrap_exception_groups():
             trio.run(supervisor.run)
         return 0
@@ -158,7 +157,7 @@ class Supervisor:
         try:
             report = await sweep_previous(state_file)
         except StateFileCorrupt as exc:
-            aside = _quarantine(state_file)
+            aside = state_file.replace(state_file.with_name(state_file.name + ".damaged"))
             self._emit("state_file_set_aside", {"reason": exc.message, "kept_as": str(aside)})
         else:
             if report.killed:
@@ -209,6 +208,7 @@ class Supervisor:
                 )
             )
             self._recover(loaded, gateway)
+            del loaded
             autonomy = await self._open_autonomy(gateway, stack)
             serving = self._services = RunningServices(
                 settings,
@@ -233,6 +233,8 @@ class Supervisor:
         self._bus = None
 
     async def _run_until_stopped(self, serving: RunningServices, methods: MethodTable, hooks: HookRunner) -> None:
+        gc.freeze()  # what was imported and loaded stays: no collection has to look at it
+        gc.enable()  # `pool run` begins without collections
         async with trio.open_nursery() as nursery:
             self._server = ControlServer(methods, self._socket)
             await nursery.start(self._server.serve)
@@ -313,7 +315,7 @@ class Supervisor:
         return {
             "pid": os.getpid(),
             "uptime": time.time() - self._started_at,
-            "version": version("agent-pool"),
+            "version": VERSION,
             "socket": str(self._socket),
             "data_dir": str(self._data_dir),
             "http": None if self._http is None else self._http.status_fields(),
@@ -392,8 +394,3 @@ def _has_terminal() -> bool:
     except OSError:
         return False
     return True
-
-
-def _quarantine(path: Path) -> Path:
-    """Rename a damaged file and keep it."""
-    return path.replace(path.with_name(path.name + ".damaged"))

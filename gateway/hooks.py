@@ -36,13 +36,13 @@ event                         argument                     what may be returned 
 
 import inspect
 import math
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 import trio
@@ -61,6 +61,9 @@ from gateway.hook_types import (
     hook,
     names_of,
 )
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "AgentBootstrap",
@@ -83,12 +86,22 @@ _MODULE = "pool_gateway_hooks"
 HookCallable = Callable[..., Any]
 
 
-def installed_hooks() -> list[EntryPoint]:
+def installed_hooks() -> "list[EntryPoint]":
     """The hooks that installed packages bring along, by name."""
+    if not any(map(_names_hooks, sys.path)):
+        return []
+    from importlib.metadata import entry_points  # noqa: PLC0415  # a tenth of the start, and few have such packages
+
     return sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
 
 
-def load_hooks(file: Path | None, packages: Iterable[EntryPoint] = ()) -> HookTable:
+def _names_hooks(directory: str) -> bool:
+    """Whether a package that is installed there may bring hooks."""
+    files = Path(directory).glob("*.[de]*-info/entry_points.txt")
+    return any(ENTRY_POINT_GROUP.encode() in file.read_bytes() for file in files if os.access(file, os.R_OK))
+
+
+def load_hooks(file: Path | None, packages: "Iterable[EntryPoint]" = ()) -> HookTable:
     """Import everything and find the functions decorated with ``hook``.
 
     Runs the operator's code and blocks while it does. Raises UsageError, with file, line and reason, for code that
@@ -103,7 +116,7 @@ def load_hooks(file: Path | None, packages: Iterable[EntryPoint] = ()) -> HookTa
     return table
 
 
-def _load_package(point: EntryPoint) -> list[HookCallable]:
+def _load_package(point: "EntryPoint") -> list[HookCallable]:
     origin = f"the entry point {point.name} ({point.value})"
     try:
         loaded = point.load()

@@ -4,7 +4,6 @@ import logging
 import time
 import uuid
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any, assert_never
 
 import trio
@@ -33,8 +32,8 @@ from doors.websocket.peer import MethodRequest, SocketSubscriptions, presence_en
 from doors.websocket.sender import FrameSender
 from doors.websocket.translator import EVENT_NAMES
 from errors import PoolError, PoolSaturated
+from wire.version import VERSION
 
-_VERSION = version("agent-pool")
 _FREE_BYTES = 256 * 1024
 _CLOSE_GRACE_SECONDS = 2.0
 """Closing the socket under a peer that still writes would destroy the last frames on their way to it."""
@@ -141,7 +140,7 @@ class SocketConnection:
         return {
             "type": "hello-ok",
             "protocol": admission.protocol,
-            "server": {"version": _VERSION, "connId": self._id},
+            "server": {"version": VERSION, "connId": self._id},
             "features": {"methods": list(METHODS), "events": ["connect.challenge", *EVENT_NAMES]},
             "snapshot": {
                 "presence": [],

@@ -10,7 +10,6 @@ import platform
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Protocol
 
 import msgspec
@@ -24,8 +23,8 @@ from doors.websocket.events import OutboundEvent
 from doors.websocket.frames import SocketLimits
 from doors.websocket.peer import presence_entries
 from doors.websocket.translator import GATEWAY_EVENT_TYPES, EventTranslator
+from wire.version import VERSION
 
-_VERSION = version("agent-pool")
 _LINGER_SECONDS = 60.0
 _LOOKBACK_SEQS = 20_000
 """Seqs; some 50 ms of reading."""
@@ -77,7 +76,7 @@ class EventHub:
     def presence(self) -> list[dict[str, Any]]:
         """The entries of ``system-presence``."""
         connected = (listener.presence for listener in self._listeners)
-        return presence_entries(platform.node(), _VERSION, self._services.started_at, connected)
+        return presence_entries(platform.node(), VERSION, self._services.started_at, connected)
 
     def remove_listener(self, listener: HubListener) -> None:
         """Send it no more events."""

@@ -155,6 +155,19 @@ def test_a_package_brings_a_module_or_one_function_and_comes_before_the_file(pac
     assert len(twice["message:sent"]) == 1
 
 
+def test_installed_packages_are_found_by_their_entry_points_in_the_order_of_their_names(
+    package: str, tmp_path: Path
+) -> None:
+    assert installed_hooks() == []
+    for name in ("beta", "alpha"):
+        folder = tmp_path / f"{name}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (folder / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\n{name} = {package}:seen\n")
+    assert [point.name for point in installed_hooks()] == ["alpha", "beta"]
+    assert set(load_hooks(None, installed_hooks())) == {"message:sent"}
+
+
 @pytest.mark.parametrize(
     ("what", "words"),
     [(":number", "no hooks in the entry point mine"), (":gone", "AttributeError"), ("_gone", "ModuleNotFoundError")],

@@ -1,0 +1,3 @@
+"""The version of the distribution; the build reads it here."""
+
+VERSION = "0.1.0"
