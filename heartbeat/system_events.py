@@ -6,7 +6,6 @@ bounded. Results of what the agent started itself (a command, a delegated task) 
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
 from operator import itemgetter
@@ -75,11 +74,10 @@ class SystemEventStats(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
 
 
-@dataclass(slots=True)
-class _SessionEvents:
+class _SessionEvents(msgspec.Struct):
     """One session's events, the oldest first. ``shown``: the last one that a turn has been shown."""
 
-    events: deque[SystemEvent] = field(default_factory=deque)
+    events: deque[SystemEvent] = msgspec.field(default_factory=deque)
     shown: str | None = None
 
 

@@ -7,7 +7,6 @@ performs each ``Begin`` and reports the result with ``ended``.
 import math
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, assert_never
 
@@ -139,8 +138,7 @@ class BeatFailed(msgspec.Struct, frozen=True):
 BeatEnd: TypeAlias = BeatRan | BeatSkipped | BeatBusy | BeatPostponed | BeatFailed
 
 
-@dataclass(slots=True, eq=False)
-class _TargetState:
+class _TargetState(msgspec.Struct, eq=False):
     """One target. ``pending`` waits for its time, ``held`` for the end of a pause, ``running`` has begun."""
 
     pending: WakeReason | None = None
@@ -151,9 +149,9 @@ class _TargetState:
     began_at: float = -math.inf
     last: float = -math.inf
     """Start of the last beat that was not skipped."""
-    latest: deque[float] = field(default_factory=lambda: deque(maxlen=FLOOD_BEATS))
+    latest: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=FLOOD_BEATS))
     """Starts of the latest beats that no operator requested; only these count as a flood."""
-    for_events: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_EVENT_BEATS_PER_HOUR))
+    for_events: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_EVENT_BEATS_PER_HOUR))
     """Starts of the latest beats requested by events."""
     failures: int = 0
 

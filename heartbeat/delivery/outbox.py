@@ -6,7 +6,6 @@ schedule of its own and does not delay others of its target.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -137,12 +136,11 @@ def retry_delay(attempts: int, retry_after: float | None) -> float:
     return max(grown, min(retry_after or 0.0, _MAX_RETRY_AFTER))
 
 
-@dataclass(slots=True)
-class _TargetQueue:
+class _TargetQueue(msgspec.Struct):
     """The alerts for one place: all of them in their order, those that are due, and the one that is being tried."""
 
-    waiting: dict[str, None] = field(default_factory=dict)
-    due: deque[str] = field(default_factory=deque)
+    waiting: dict[str, None] = msgspec.field(default_factory=dict)
+    due: deque[str] = msgspec.field(default_factory=deque)
     in_flight: str | None = None
 
 
