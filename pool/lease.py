@@ -74,6 +74,11 @@ class PromptStream:
         self.result = result
 
     @property
+    def is_running(self) -> bool:
+        """Whether the prompt was sent, and the turn neither has come to its end nor was left."""
+        return self.started_at is not None and self.ended_at is None
+
+    @property
     def is_unanswered(self) -> bool:
         """Whether the worker was asked and has not answered, not even with an error."""
         return self._turn.is_unanswered
@@ -106,7 +111,7 @@ class PromptStream:
 
     async def aclose(self) -> None:
         """End the turn if it still runs (it is aborted, with a deadline); harmless afterwards."""
-        if self.started_at is None or self.ended_at is not None:
+        if not self.is_running:
             return
         self.ended_at = trio.current_time()
         try:

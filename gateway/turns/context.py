@@ -1,7 +1,7 @@
 """What a turn needs from the gateway: a worker, durable steps, published output, hooks and the outcomes of its runs."""
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from pool import Lease, Pool
 from store.store import Store
 from wire.events import EventType
 from wire.messages import ErrorBody, PromptResult
+from wire.timers import Timer
 
 _REASONS = {
     "stop": DoneReason.COMPLETED,
@@ -83,6 +84,9 @@ class TurnState:
     end_error: PoolError | None = None
     """Where it was to be ended early, the error for that, also if it completed before."""
     end_reason: EndReason | None = None
+    alarm: Timer | None = None
+    """That of its deadline, while its prompt runs."""
+    _wait_scope: trio.CancelScope | None = None
 
     def __init__(self, start: StartTurn, runs: list[Run], held: Lease | None) -> None:
         """``held``: a lease that its caller took and will give back."""
@@ -103,8 +107,6 @@ class TurnState:
         """Steered runs that it never saw and that end with it, because it was to be ended early."""
         self.settled = trio.Event()
         """Set when its runs have their outcomes."""
-        self._wait_scope = trio.CancelScope()
-        self.begin_reply(ReplyStyle())
 
     def begin_reply(self, style: ReplyStyle) -> None:
         """Begin its answer, in this style."""
@@ -115,9 +117,10 @@ class TurnState:
     @contextmanager
     def cancel_when_ending(self) -> Iterator[None]:
         """For what may take its time while the worker is listened to: cut short where the turn is to be ended."""
-        with trio.CancelScope() as self._wait_scope:
+        with trio.CancelScope() as scope:
+            self._wait_scope = scope
             if self.end_reason is not None:
-                self._wait_scope.cancel()
+                scope.cancel()
             yield
 
 
@@ -148,6 +151,8 @@ class TurnContext:
         self._pending_permissions = pending_permissions
         self._system_events = system_events
         self.wait_store_room = store.wait_room
+        self.release = pool.release_now
+        """Give the worker of a turn back, once nothing of the turn runs there."""
 
     # --- before the prompt --------------------------------------------------------------------------------------------
 
@@ -168,12 +173,8 @@ class TurnContext:
         except PoolSaturated:
             return None
 
-    @asynccontextmanager
-    async def lease(self, turn: TurnState) -> AsyncGenerator[Lease, None]:
-        """A worker for the turn, within its time; the one that its caller holds, where there is one."""
-        if turn.held is not None:
-            yield turn.held
-            return
+    async def acquire(self, turn: TurnState) -> Lease:
+        """A worker for the turn, within its time, at once where the session's own is free; to be given back."""
         request, entry = turn.leader.request, self._sessions.get(turn.session)
         profile = await self._profile_cache.get(
             request.agent,
@@ -185,7 +186,12 @@ class TurnContext:
         left = turn.deadline - trio.current_time()  # infinite without a limit: None would be the pool's own
         if left <= 0.0:
             raise AcquireTimeout(f"the run of session {turn.session} had no time left", session=turn.session)
-        async with self._pool.lease(
+        if not request.nested:  # a nested one has a quota of its own
+            try:
+                return self._pool.acquire_nowait(turn.session, profile)
+            except trio.WouldBlock:
+                pass  # it takes its place among those that wait
+        return await self._pool.acquire(
             turn.session,
             profile,
             priority=turn.priority,
@@ -193,8 +199,7 @@ class TurnContext:
             spawn=request.spawn,
             nested=request.nested,
             bounded=False,
-        ) as lease:
-            yield lease
+        )
 
     async def mark_started(self, runs: list[Run], turn: TurnState, worker: str) -> None:
         """Make durable that these runs may reach the worker from now on, and the session's transcript with it."""

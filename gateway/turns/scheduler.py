@@ -3,7 +3,6 @@
 import math
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from itertools import count
 from typing import Any, assert_never
 
@@ -54,7 +53,7 @@ class TurnScheduler:
         self.lanes = LaneMachine(settings.value.queue)
         self._run_registry = run_registry
         self._context = context
-        self._nursery = nursery
+        self.start_soon: Callable[..., None] = nursery.start_soon
         self._stimuli: deque[LaneStimulus] = deque()
         self._is_handling = False
         self._alarms = Timers()
@@ -68,9 +67,6 @@ class TurnScheduler:
         self.acquire_session = self._exclusive_access.acquire
         self._held_turns = count(1)
         self._turns: dict[str, Turn] = {}
-        self._make_turn = partial(
-            Turn, context=context, requeue_steer=self._requeue_steer, on_steerable=self._on_steerable
-        )
         self._rejected: dict[str, RejectRun] = {}
         self._is_closing = False
 
@@ -212,9 +208,9 @@ class TurnScheduler:
                 for name in action.runs:
                     self._pop_run(name)
             case StartTurn():
-                turn = self._make_turn(action, [self._pop_run(name) for name in action.runs])
+                turn = Turn(action, [self._pop_run(name) for name in action.runs], self._context, self)
                 self._turns[turn.id] = turn
-                self._nursery.start_soon(self._run_turn, turn)
+                self.start_soon(self._run_turn, turn)
             case Steer():
                 self._steer(self._turns[action.turn], self._pop_run(action.run))
             case AbortTurn():
@@ -276,16 +272,24 @@ class TurnScheduler:
 
     def _fail(self, run: Run, error: PoolError) -> None:
         outcome, seq = self._run_registry.fail(run, error)
-        self._nursery.start_soon(self._run_registry.settle, [(run, outcome)], seq)
+        self.start_soon(self._run_registry.settle, [(run, outcome)], seq)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
-    def _on_steerable(self, turn: Turn) -> None:
-        """The turn takes steers from now on, or no longer."""
+    def on_steerable(self, turn: Turn) -> None:
+        """The turn takes steers from now on, or none for now."""
         if turn.held is None:
             self._handle(TurnSteerable(turn.id, turn.is_steerable))
 
-    def _requeue_steer(self, turn: Turn, run: Run) -> None:
+    def set_alarm(self, turn: Turn, when: float | None) -> None:
+        """Have the turn ended for its time at that moment, and at no other; None: never."""
+        self._alarms.cancel(turn.alarm)
+        turn.alarm = None
+        if when is not None and when < math.inf:
+            turn.alarm = self._alarms.at(when, _end_for_time, turn)
+            self._rearm()
+
+    def requeue_steer(self, turn: Turn, run: Run) -> None:
         """The worker did not take the steer: the run waits for a turn of its own."""
         self._cancel_timer(run)
         self._requeue(run)
@@ -302,7 +306,7 @@ class TurnScheduler:
             runs=(run.name,),
             text=run.request.text,
         )
-        turn = self._turns[start.turn] = self._make_turn(start, [run], held=lease)
+        turn = self._turns[start.turn] = Turn(start, [run], self._context, self, held=lease)
         await self._run_turn(turn)
 
     async def _run_turn(self, turn: Turn) -> None:
@@ -371,6 +375,10 @@ class TurnScheduler:
     def _rearm(self) -> None:
         if self._next_wakeup() < self._armed_for:
             self._wake.set()
+
+
+def _end_for_time(turn: Turn) -> None:
+    turn.end(EndReason.TIMEOUT)
 
 
 def _rejection_error(refusal: RejectRun, run: Run) -> PoolError:

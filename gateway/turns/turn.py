@@ -1,21 +1,13 @@
 """One turn: lease a worker, prompt it, read its events, steer it, give it back."""
 
-import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any, Protocol
 
 import trio
 
-from errors import (
-    InternalError,
-    PoolError,
-    RequestTimeout,
-    RunAborted,
-    WorkerExited,
-    WorkerStalled,
-    unwrap_exception_groups,
-)
+from errors import InternalError, PoolError, RequestTimeout, RunAborted, WorkerExited, WorkerStalled
 from gateway.events.translate import Translator
 from gateway.lanes.messages import StartTurn
 from gateway.runs.run import Run, interrupted_error, prompt_params
@@ -27,43 +19,46 @@ _MAX_RETRIES = 2
 _ANSWER_EVENTS = frozenset({"permission_decided", "ui_resolved"})
 
 
+class TurnOwner(Protocol):
+    """What a turn needs of the scheduler that runs it."""
+
+    def start_soon(self, call: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Start a task that ends with the scheduler at the latest."""
+
+    def requeue_steer(self, turn: "Turn", run: Run) -> None:
+        """A steered run was not taken by the worker."""
+
+    def on_steerable(self, turn: "Turn") -> None:
+        """``is_steerable`` has been set in a turn that goes on."""
+
+    def set_alarm(self, turn: "Turn", when: float | None) -> None:
+        """End the turn with TIMEOUT at that time and no other; None: never."""
+
+
 class Turn(TurnState):
     """One turn of one session. ``execute`` runs it; everything else may be called meanwhile, from any task.
 
     Once it has run, it has a ``result``, an ``error``, or both where it was ended early.
     """
 
-    _nursery: trio.Nursery | None = None
     _is_prompting = False
     _paused_at: float | None = None
     _consumed_steers = 0
     """Number of sent steers, from the first, that the worker looked at before the turn was to be ended."""
 
     def __init__(
-        self,
-        start: StartTurn,
-        runs: list[Run],
-        context: TurnContext,
-        *,
-        requeue_steer: "Callable[[Turn, Run], None]",
-        on_steerable: "Callable[[Turn], None]",
-        held: Lease | None = None,
+        self, start: StartTurn, runs: list[Run], context: TurnContext, owner: TurnOwner, *, held: Lease | None = None
     ) -> None:
-        """``held``: a lease that the caller took and will give back; without one the turn takes its own.
-
-        ``requeue_steer``: a steered run was not taken by the worker. ``on_steerable``: ``is_steerable`` has been set.
-        """
+        """``held``: a lease that the caller took and will give back; without one the turn takes its own."""
         super().__init__(start, runs, held)
         self._context = context
-        self._requeue_steer = requeue_steer
-        self._on_steerable = on_steerable
+        self._owner = owner
         self._initial_runs = len(runs)
         self._translator = Translator()
         self._scope = trio.CancelScope()
-        self._prompt_ended = trio.Event()
-        self._deadline_changed = trio.Event()
+        self._beside: dict[trio.CancelScope, trio.Event] = {}
+        """The tasks beside the prompt, each with the event of its end."""
         self._steer_queue: deque[Run] = deque()
-        self._steer_lock = trio.Lock()
         self._steered: list[Run] = []
         """Sent to the worker, in this order."""
 
@@ -74,20 +69,22 @@ class Turn(TurnState):
         if self.end_reason is not None:
             return
         self.end_reason = ending
-        self._wait_scope.cancel()
-        if self.lease is not None and self._is_prompting and self._nursery is not None:
-            self._nursery.start_soon(self._abort, self.lease)
+        if self._wait_scope is not None:
+            self._wait_scope.cancel()
+        if self.lease is not None and self._is_prompting:
+            self._start_beside(self._abort, self.lease)
         else:
             self._scope.cancel()
 
     def steer(self, run: Run) -> None:
         """Put a run's text into the turn; the run waits again where the worker does not take it."""
-        if self._nursery is None or not self._is_prompting or self.end_reason is not None:
-            self._requeue_steer(self, run)
+        if not self._is_prompting or self.end_reason is not None:
+            self._owner.requeue_steer(self, run)
             return
         self.runs.append(run)  # it ends with the turn, unless the worker turns out never to have taken it
         self._steer_queue.append(run)
-        self._nursery.start_soon(self._steer_next)
+        if len(self._steer_queue) == 1:
+            self._start_beside(self._send_steers)
 
     def detach_run(self, run: Run) -> bool:
         """Answer no longer for a run; False when it ended before."""
@@ -107,9 +104,7 @@ class Turn(TurnState):
         except PoolError as exc:
             self.error = exc
         except Exception as exc:  # noqa: BLE001 - a defect met in one turn fails this turn, not all the others
-            self.error = InternalError(
-                f"the supervisor failed to run this prompt: {type(exc).__name__}: {exc}", session=self.session
-            )
+            self.error = self._defect_error(exc)
         if self.end_reason is None:
             self.unconsumed = self._take_unconsumed()
         else:
@@ -134,59 +129,50 @@ class Turn(TurnState):
 
     def _reset_for_retry(self) -> None:
         """The prompt alone is sent again, to a worker that knows nothing of this turn."""
-        for run in self._steered:
+        for run in (*self._steered, *self._steer_queue):
             self._return_steer(run)
         self._steered.clear()
+        self._steer_queue.clear()
         self._consumed_steers = 0
         self._translator = Translator()
         self.begin_reply(self.style)
 
     async def _run_once(self) -> None:
-        async with self._context.lease(self) as lease:
-            self.lease = lease
-            self.worker, self.level, self.waited = lease.worker_id, lease.level.label, lease.waited
-            try:
-                await self._context.mark_started(self.runs, self, lease.worker_id)
-                await self._prompt(lease)
-            finally:
-                self.lease = None
+        await trio.lowlevel.checkpoint_if_cancelled()
+        lease = self.held or await self._context.acquire(self)
+        self.lease = lease
+        self.worker, self.level, self.waited = lease.worker_id, lease.level.label, lease.waited
+        try:
+            await self._context.mark_started(self.runs, self, lease.worker_id)
+            await self._prompt(lease)
+        finally:
+            self.lease = None
+            if self.held is None:
+                self._context.release(lease)
 
     async def _prompt(self, lease: Lease) -> None:
-        """The prompt, with a task that keeps its deadline and one for every steer beside it."""
-        try:
-            with unwrap_exception_groups():
-                async with trio.open_nursery() as nursery:
-                    self._nursery = nursery
-                    nursery.start_soon(self._watch_deadline)
-                    over = "the turn is over"
-                    try:
-                        await self._listen(lease)
-                    except WorkerExited:
-                        over = "the worker has died"
-                        raise
-                    finally:
-                        self._is_prompting = False
-                        self._prompt_ended.set()
-                        self.is_steerable = False
-                        self._on_steerable(self)
-                        if self._paused_at is not None:
-                            self._toggle_pause(over)
-                        self._deadline_changed.set()
-                        if self.end_reason is not None:
-                            nursery.cancel_scope.cancel()  # a steer without an answer ends with the turn
-        finally:
-            self._nursery = None
-            self._prompt_ended = trio.Event()
-
-    async def _listen(self, lease: Lease) -> None:
+        """The prompt, within its time; steers and an abort are tasks beside it."""
         raw = self.leader.raw
         stream = self._composed_prompt(lease) if raw is None else lease.prompt(self.text, raw=raw)
         self._is_prompting = True
+        self._owner.set_alarm(self, self.deadline)
+        over, is_good = "the turn is over", False
         try:
             await self._read(lease, stream)
+            is_good = True
+        except WorkerExited:
+            over = "the worker has died"
+            raise
         finally:
-            with trio.CancelScope(shield=True):  # bounded by the abort grace
-                await stream.aclose()
+            if stream.is_running:
+                with trio.CancelScope(shield=True):  # bounded by the abort grace
+                    await stream.aclose()
+            self._is_prompting = self.is_steerable = False
+            if self._paused_at is not None:
+                self._toggle_pause(over)
+            self._owner.set_alarm(self, None)
+            if self._beside:
+                await self._join_beside(wait=is_good and self.end_reason is None)
 
     def _composed_prompt(self, lease: Lease) -> PromptStream:
         turns, events = self._context.history_turns(self), self._context.claim_events(self)
@@ -202,7 +188,7 @@ class Turn(TurnState):
                 self._consumed_steers = self._translator.consumed_steers
             if is_first or self._translator.compaction_changed:
                 self.is_steerable = not self._translator.is_compacting
-                self._on_steerable(self)
+                self._owner.on_steerable(self)
                 is_first = False
             if lease.awaits_person != (self._paused_at is not None):
                 is_answered = any(message.event in _ANSWER_EVENTS for message in batch)
@@ -214,25 +200,45 @@ class Turn(TurnState):
             text = f"worker {self.worker} was silent for {lease.stalled_for:g} s in the turn (pool.turn_stall)"
             self.error = WorkerStalled(f"{text}, which was aborted", session=self.session, worker=self.worker)
 
-    # --- ends ---------------------------------------------------------------------------------------------------------
+    # --- beside the prompt --------------------------------------------------------------------------------------------
 
-    async def _watch_deadline(self) -> None:
-        while not self._prompt_ended.is_set():
-            self._deadline_changed = trio.Event()
-            with trio.move_on_at(math.inf if self._paused_at is not None else self.deadline):
-                await self._deadline_changed.wait()
-                continue
-            self.end(EndReason.TIMEOUT)
-            return
+    def _start_beside(self, call: Callable[..., Awaitable[None]], *args: Any) -> None:
+        scope = trio.CancelScope()
+        self._beside[scope] = trio.Event()
+        self._owner.start_soon(self._run_beside, scope, call, *args)
+
+    async def _run_beside(self, scope: trio.CancelScope, call: Callable[..., Awaitable[None]], *args: Any) -> None:
+        try:
+            with scope:
+                await call(*args)
+        except Exception as exc:  # noqa: BLE001 - as in execute
+            self.error = self._defect_error(exc)
+            self._scope.cancel()
+        finally:
+            self._beside.pop(scope).set()
+
+    async def _join_beside(self, *, wait: bool) -> None:
+        """The prompt is over: let the tasks beside it come to their end (``wait``), or cancel them."""
+        try:
+            while wait and self._beside:
+                await next(iter(self._beside.values())).wait()
+        finally:
+            for scope in self._beside:
+                scope.cancel()  # a steer without an answer ends with the turn
+            with trio.CancelScope(shield=True):
+                while self._beside:
+                    await next(iter(self._beside.values())).wait()
 
     async def _abort(self, lease: Lease) -> None:
         """Ask the worker to end the turn; one that does not within the grace is killed."""
         with trio.move_on_after(lease.abort_grace):
             with suppress(PoolError):  # it is gone, or refuses: either way the turn is watched, not the answer
                 await lease.abort()
-            await self._prompt_ended.wait()
-        if not self._prompt_ended.is_set():
+            await trio.sleep_forever()  # the end of the prompt cancels this
+        if self._is_prompting:
             self._scope.cancel()
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
 
     def _toggle_pause(self, why: str) -> None:
         """Stop the turn's clock while a person is asked, or start it again; ``why``: the reason for that."""
@@ -241,8 +247,13 @@ class Turn(TurnState):
         else:
             self.deadline += trio.current_time() - self._paused_at
             self._paused_at = None
-        self._deadline_changed.set()
-        self._context.set_awaiting_person(self, None if self._paused_at is not None else why)
+        is_paused = self._paused_at is not None
+        self._owner.set_alarm(self, None if is_paused else self.deadline)
+        self._context.set_awaiting_person(self, None if is_paused else why)
+
+    def _defect_error(self, exc: Exception) -> InternalError:
+        text = f"the supervisor failed to run this prompt: {type(exc).__name__}: {exc}"
+        return InternalError(text, session=self.session)
 
     def _end_error(self, ending: EndReason | None) -> PoolError:
         when = "in its turn" if self.worker is not None else "before its turn began"
@@ -264,10 +275,11 @@ class Turn(TurnState):
 
     # --- steers -----------------------------------------------------------------------------------------------------
 
-    async def _steer_next(self) -> None:
-        """Send one steer at a time, in the order of arrival, whichever task comes first."""
-        async with self._steer_lock:
-            await self._steer(self._steer_queue.popleft())
+    async def _send_steers(self) -> None:
+        """One at a time, in the order of arrival."""
+        while self._steer_queue:
+            await self._steer(self._steer_queue[0])
+            self._steer_queue.popleft()
 
     async def _steer(self, run: Run) -> None:
         lease = self.lease
@@ -288,7 +300,7 @@ class Turn(TurnState):
 
     def _return_steer(self, run: Run) -> None:
         if self.detach_run(run):
-            self._requeue_steer(self, run)
+            self._owner.requeue_steer(self, run)
 
     def _take_unconsumed(self) -> list[Run]:
         """Remove the steers that the worker took and never saw."""

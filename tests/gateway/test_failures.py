@@ -9,6 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from gateway.hook_types import HookMessage
 from gateway.runs.run import Run
+from pool import Lease
 from profiles import ProfilesSettings
 from tests.gateway.workers import GatewayWorker
 from tests.gateway.world import World, error_of
@@ -205,5 +206,22 @@ async def test_a_defect_in_one_turn_is_told_to_that_run_alone(world: World, monk
     outcome = await world.ask("hello", agent="ops")
     assert (error_of(outcome).code, "a slip" in error_of(outcome).message) == ("internal", True)
     world.launcher.running("hang").finish()
+    assert (await other.wait()).status == "ok"
+    world.assert_at_rest()
+
+
+async def test_a_defect_met_while_a_message_is_put_into_a_turn_ends_that_turn_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(_lease: Lease, _text: str) -> None:
+        raise ZeroDivisionError("a slip")
+
+    monkeypatch.setattr(Lease, "steer", broken)
+    other = await world.begin("hang 1", "bob")
+    run = await world.begin("hang 2")
+    await world.begin("left")
+    outcome = await run.wait()
+    assert (error_of(outcome).code, "a slip" in error_of(outcome).message) == ("internal", True)
+    world.launcher.running("hang 1").finish()
     assert (await other.wait()).status == "ok"
     world.assert_at_rest()

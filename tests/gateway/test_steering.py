@@ -52,6 +52,8 @@ an abort of one that is under way ends it alone
   hang; ignores; a; abort a; finish; wait 60 -> hang=done a=aborted
 an abort ends one that is under way with its turn
   stubborn; ignores; a; abort; wait 60; b -> stubborn=aborted a=aborted b=b
+an abort ends one that is under way when its turn has ended and waits for it
+  hang; ignores; a; finish; abort; b -> hang=done a=aborted b=b
 the end of the turn's time ends one that is under way
   stubborn 10s; ignores; a; wait 60; b -> stubborn=request_timeout a=request_timeout b=b
 a turn that is being aborted takes none
