@@ -39,40 +39,77 @@ from wire.transcript import TranscriptWriter, read_entries, read_header
 from wire.transcript_repair import TranscriptError, TranscriptMissing
 
 
-class GroupCommit:
-    """One disk sync for all who wait at the same time.
+class _CommitWaiter:
+    """Waits until ``wanted`` entries are on the disk."""
 
-    ``wait`` returns after a ``commit`` that began after its call; never two at once. If one raises, each of its waiters
-    tries again.
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.task = trio.lowlevel.current_task()
+        self.failure: Exception | None = None
+
+
+class GroupCommit:
+    """Brings entries to the disk: one ``commit`` for all that are written before it begins, never two at once.
+
+    A commit begins when the tasks that can run have run. Those who wait for one that fails hear of it; ``commit`` has
+    to remember it for those who come later.
     """
 
     def __init__(self, commit: Callable[[], Awaitable[None]]) -> None:
         self._commit = commit
-        self._started = 0
-        self._done = 0
-        self._running: trio.Event | None = None
+        self._is_committing = False
+        self._waiting: list[_CommitWaiter] = []
+        # Numbers of entries; each is at most the one before it.
+        self._written = self._wanted = self._begun = self._safe = 0
+
+    def mark_written(self) -> None:
+        """One more entry is written."""
+        self._written += 1
+
+    def begin(self) -> None:
+        """Bring what is written by now to the disk, without waiting for it."""
+        self._wanted = self._written
+        if self._safe < self._wanted and not self._is_committing:
+            self._is_committing = True
+            trio.lowlevel.spawn_system_task(self._run)
 
     async def wait(self) -> None:
-        """Wait until everything written before this call is committed. Raises what ``commit`` raises."""
-        wanted = self._started + 1
-        # Let tasks that are scheduled already write first, so that they share this commit.
-        await trio.lowlevel.checkpoint()
-        while self._done < wanted:
-            if self._running is not None:
-                await self._running.wait()
-            else:
-                await self._run_commit()
+        """Wait until what is written by now is on the disk, also when cancelled. Raises what ``commit`` raises."""
+        self.begin()
+        if self._safe == self._wanted:
+            return
+        waiter = _CommitWaiter(self._wanted)
+        self._waiting.append(waiter)
+        await trio.lowlevel.wait_task_rescheduled(_stay_blocked)
+        if waiter.failure is not None:
+            raise waiter.failure
 
-    async def _run_commit(self) -> None:
-        self._running = trio.Event()
-        self._started += 1
-        number = self._started
-        try:
-            await self._commit()
-            self._done = number
-        finally:
-            self._running.set()
-            self._running = None
+    async def _run(self) -> None:
+        failed_at = 0
+        while max(self._safe, failed_at) < self._wanted:
+            self._begun = self._written
+            failure: Exception | None = None
+            try:
+                await self._commit()
+                self._safe = self._begun
+            except Exception as exc:  # noqa: BLE001 - each waiter raises it
+                failure, failed_at = exc, self._begun
+            self._wake(failure)
+        self._is_committing = False
+
+    def _wake(self, failure: Exception | None) -> None:
+        """End the waits for what was written when the last commit began."""
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if waiter.wanted > self._begun:
+                self._waiting.append(waiter)
+            else:
+                waiter.failure = failure
+                trio.lowlevel.reschedule(waiter.task)
+
+
+def _stay_blocked(_raise_cancel: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.FAILED
 
 
 async def _run_in_thread(work: Callable[[], None]) -> None:
@@ -82,7 +119,7 @@ async def _run_in_thread(work: Callable[[], None]) -> None:
     """
     token, task = trio.lowlevel.current_trio_token(), trio.lowlevel.current_task()
     trio.lowlevel.start_thread_soon(work, lambda end: token.run_sync_soon(trio.lowlevel.reschedule, task, end))
-    await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+    await trio.lowlevel.wait_task_rescheduled(_stay_blocked)
 
 
 _MAX_COMMANDS = 50
@@ -110,7 +147,7 @@ class Conversation:
         self.bookmark: Bookmark | None = None
         self._output = output
         self._writer: TranscriptWriter | None = None
-        self._commit = GroupCommit(self._sync_once)
+        self._commit = GroupCommit(self._sync_writer)
 
     @property
     def session_file(self) -> str | None:
@@ -169,14 +206,13 @@ class Conversation:
         """Write that this model has just seen the whole conversation. Raises TranscriptError."""
         self._write(CacheTtlEntry(self._output.next_seq(), time.time(), provider, model))
 
-    async def sync(self) -> None:
-        """Wait until everything written is on the disk; cancelled only after that. Raises TranscriptError.
+    def begin_sync(self) -> None:
+        """Bring everything written to the disk, without waiting; if that fails, the next write or ``sync`` does."""
+        self._commit.begin()
 
-        Concurrent callers share one sync.
-        """
-        if self._writer is not None:
-            with trio.CancelScope(shield=True):  # bounded by the disk
-                await self._commit.wait()
+    async def sync(self) -> None:
+        """Wait until everything written is on the disk; cancelled only after that. Raises TranscriptError."""
+        await self._commit.wait()
         await trio.lowlevel.checkpoint_if_cancelled()
 
     async def compact(self, summary: str, kept: int) -> None:
@@ -193,7 +229,7 @@ class Conversation:
         if self.path is None:
             shutil.rmtree(self.outputs, ignore_errors=True)
 
-    async def _sync_once(self) -> None:
+    async def _sync_writer(self) -> None:
         if self._writer is not None:
             await _run_in_thread(self._writer.sync)
 
@@ -229,6 +265,7 @@ class Conversation:
         self.create_file()
         if self._writer is not None:
             self._writer.append(entry)
+            self._commit.mark_written()
 
 
 class SessionStore:

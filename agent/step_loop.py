@@ -65,13 +65,15 @@ class StepLoop:
 
     async def settle(self, stop: StopReason) -> None:
         """After the end: keep the partial answer, give open calls their results. Raises TranscriptError."""
-        partial = self._caller.save_partial(stop)
-        if partial is not None:
-            self.text = partial.text
-        if self._calls is not None:
-            self._calls.close("timeout" if stop == "timeout" else "aborted")
-            self._add_results()
-        await self._conversation.sync()
+        try:
+            partial = self._caller.save_partial(stop)
+            if partial is not None:
+                self.text = partial.text
+            if self._calls is not None:
+                self._calls.close("timeout" if stop == "timeout" else "aborted")
+                self._add_results()
+        finally:  # also what was written before one entry that could not be
+            await self._conversation.sync()
 
     async def _add_input(self, origin: MessageOrigin, text: str, images: list[ImageContent]) -> None:
         blocks: list[ContentBlock] = [TextBlock(text)]
@@ -82,7 +84,7 @@ class StepLoop:
         blocks += [ImageBlock(image.data, image.mime_type) for image in images]
         sender = self._run.from_session if origin == "prompt" else None
         self._conversation.add(TranscriptMessage("user", blocks, origin=origin, from_session=sender))
-        await self._conversation.sync()
+        self._conversation.begin_sync()
 
     async def _run_calls(self, calls: list[ToolUseBlock]) -> None:
         """Run the agent's own calls; the client's are recorded before, for a resumed conversation."""
@@ -104,7 +106,7 @@ class StepLoop:
         self._run.breakpoint = self._calls.breakpoint
         await self._calls.run(self._limits.parallel_tools)
         self._add_results()
-        await self._conversation.sync()
+        self._conversation.begin_sync()
         self.client_calls = clients
 
     def _add_results(self) -> None:

@@ -180,7 +180,8 @@ class ScriptedModel(Model):
         self, script: Script, state: ConversationState, request: ModelRequest
     ) -> AsyncGenerator[TextPiece, None]:
         if script.pieces is None:
-            await trio.sleep(script.delay)
+            if script.delay:
+                await trio.sleep(script.delay)
             await self._inject_fault(script)
             yield TextPiece(_stream_pieces(_ANSWERS[script.answer](script, state, request, self.name)))
             return
