@@ -21,6 +21,10 @@ _EVENTS = 1_000_000
 _COMMITS = 2000
 _ROWS = 50_000
 _DATA = b'{"call":{"id":"call-12345","name":"bash","input_preview":"' + b"x" * 120 + b'"}}'
+_SESSION_DATA = (
+    b'{"source":{"channel":"chat","chat_type":"group","chat_id":"-100123","sender_id":"4711","sender_name":"Ada"},'
+    b'"last_run":"0198f2c1-6f0e-7aaa-bbbb-0123456789ab"}'
+)
 _FILL = """
     WITH RECURSIVE numbers (number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM numbers WHERE number + 1 < :events)
     INSERT INTO events
@@ -134,7 +138,13 @@ async def _put_sessions(path: Path) -> None:
             key = f"session-{number}"
             store.put_session(
                 SessionRow(
-                    key=key, agent="main", role="default", transcript=f"/t/{key}", created_at=now, updated_at=now
+                    key=key,
+                    agent="main",
+                    role="default",
+                    transcript=f"/t/{key}",
+                    created_at=now,
+                    updated_at=now,
+                    data=_SESSION_DATA,
                 )
             )
 

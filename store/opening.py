@@ -303,26 +303,22 @@ def _read(connection: sqlite3.Connection, first_seq: int | None, aside: str | No
     if not 0 <= reserved < _LARGEST_SEQ:
         raise _Damaged(f"it has given out seqs up to {reserved}, which cannot be")
     loaded = Loaded(
-        sessions=list(_rows(connection, SessionRow, "sessions", _SESSION_COLUMNS)),
-        runs=list(_rows(connection, RunRow, "runs", _RUN_COLUMNS)),
+        sessions=list(_rows(connection, SessionRow, "sessions")),
+        runs=list(_rows(connection, RunRow, "runs")),
         first_seq=reserved + 1 + (0 if was_clean else _CRASH_SEQ_GAP) if first_seq is None else first_seq,
         quarantined=aside,
         was_clean=was_clean,
     )
     # Documents are loaded later, by their owners; damage must be found while the file can still be set aside.
-    deque(_rows(connection, DocumentRow, "documents", "kind, key, body"), maxlen=0)
+    deque(_rows(connection, DocumentRow, "documents"), maxlen=0)
     return loaded
 
 
-_SESSION_COLUMNS = "key, agent, role, transcript, created_at, updated_at, data"
-_RUN_COLUMNS = "principal, session, run_id, body_hash, request, accepted_at, started_at, ended_at, outcome, state"
-
-
-def _rows(connection: sqlite3.Connection, kind: type[Row], table: str, columns: str) -> Iterator[Row]:
+def _rows(connection: sqlite3.Connection, kind: type[Row], table: str) -> Iterator[Row]:
     """Raises ValueError for a column of a wrong type: SQLite stores any type in any column."""
-    names = columns.split(", ")
+    columns = ", ".join(kind.__struct_fields__)
     for row in connection.execute(f"SELECT {columns} FROM {table} ORDER BY rowid"):  # noqa: S608  # literals
-        yield msgspec.convert(dict(zip(names, row, strict=True)), kind, builtin_types=(bytes,))
+        yield msgspec.convert(row, kind, builtin_types=(bytes,))
 
 
 _CREATED_NAME = re.compile(r"CREATE (?:TABLE|INDEX) (\w+)")

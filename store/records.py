@@ -1,4 +1,7 @@
-"""Rows of the store, its figures, and the errors of its file. JSON in rows (``data``, ``request``, ...) stays bytes."""
+"""Rows of the store, its figures, and the errors of its file. JSON in rows (``data``, ``request``, ...) stays bytes.
+
+``array_like``: the fields of a row stand in the order of its table's columns.
+"""
 
 import sqlite3
 from enum import StrEnum
@@ -9,7 +12,7 @@ import msgspec
 from errors import PoolError
 
 
-class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One conversation. Times are Unix times in seconds."""
 
     key: str
@@ -34,7 +37,7 @@ class RunState(StrEnum):
     ENDED = "ended"
 
 
-class RunRow(msgspec.Struct, gc=False, kw_only=True):
+class RunRow(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     """One run; ``body_hash`` tells a repeated request from another one. Given to the store it is not changed again.
 
     The garbage collector does not look into it (``gc=False``), so it may hold nothing that could hold it.
@@ -84,7 +87,7 @@ DocumentKey = tuple[str, str]
 """Kind and key."""
 
 
-class DocumentRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class DocumentRow(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True):
     """A small record for owners without a table of their own; ``body`` is the owner's JSON."""
 
     kind: str
