@@ -1,4 +1,4 @@
-"""The write backlog: batches in order, bounded in bytes. Pure; the writer holds a lock."""
+"""The write backlog: batches in order, bounded in bytes. Pure."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -112,7 +112,8 @@ class WriteBacklog:
         self.is_limited = False
         self._limit = limit
         self._waiting: deque[WriteBatch] = deque()
-        self._in_flight: WriteBatch | None = None
+        self.in_flight: WriteBatch | None = None
+        """The batch that is being written."""
         self._is_grouping = False
 
     def put_session(self, row: SessionRow) -> None:
@@ -163,8 +164,8 @@ class WriteBacklog:
 
     def begin_batch(self) -> WriteBatch | None:
         """The oldest batch, to be written now; it still counts until it is finished or given back."""
-        self._in_flight = self._waiting.popleft() if self._waiting else None
-        return self._in_flight
+        self.in_flight = self._waiting.popleft() if self._waiting else None
+        return self.in_flight
 
     def finish_batch(self, *, refused: int = 0) -> None:
         """The batch taken is durable, except ``refused`` rows that the database cannot hold."""
@@ -191,7 +192,7 @@ class WriteBacklog:
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits and nothing is being written."""
-        return not self._waiting and self._in_flight is None
+        return not self._waiting and self.in_flight is None
 
     @property
     def changes(self) -> int:
@@ -211,12 +212,12 @@ class WriteBacklog:
         return words
 
     def _batches(self) -> Iterator[WriteBatch]:
-        if self._in_flight is not None:
-            yield self._in_flight
+        if self.in_flight is not None:
+            yield self.in_flight
         yield from self._waiting
 
     def _end_in_flight(self) -> WriteBatch:
-        batch, self._in_flight = self._in_flight, None
+        batch, self.in_flight = self.in_flight, None
         if batch is None:
             msg = "no batch has been taken"
             raise RuntimeError(msg)
@@ -242,7 +243,7 @@ class WriteBacklog:
         What is being written meanwhile does not count: otherwise each attempt would cost all the events that come. Nor
         can it be given up any more. Should it come through after all, it is older than what was lost, and yet there.
         """
-        waiting = self.cost - (self._in_flight.cost if self._in_flight else 0)
+        waiting = self.cost - (self.in_flight.cost if self.in_flight else 0)
         if waiting <= self._limit:
             return
         first = self._waiting.popleft()

@@ -13,11 +13,12 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from msgspec.structs import astuple
 
 from store.backlog import WriteBatch
-from store.records import ROW_ERRORS, FileLost
+from store.records import ROW_ERRORS, FileLost, RunRow
 from store.settings import expired_up_to
 
 Parameters = tuple[str | bytes | int | float | None, ...]
@@ -33,6 +34,8 @@ class BulkStatement:
 
     def run(self, connection: sqlite3.Connection, rows: Sequence[Parameters]) -> int:
         """Execute for all rows; returns how many rows of the table were changed."""
+        if len(rows) == 1:
+            return connection.execute(_statement_text(*self._parts, 1), rows[0]).rowcount
         changed = 0
         for start in range(0, len(rows), _MAX_ROWS):
             part = rows[start : start + _MAX_ROWS]
@@ -117,15 +120,27 @@ class Database:
         self._wal = Path(f"{path.resolve()}-wal")  # SQLite keeps it beside the file itself, not beside a link to it
         self._file_ids: dict[Path, tuple[int, int]] = {}
         self._connect = connect
+        self._synchronous = "normal"
         self.connection = self._open("rwc")
         self.event_count = 0
-        """Rows in the table of events, once ``refresh`` has read it."""
+        """Rows in the table of events, once ``refresh`` has read or counted them."""
         self.purged_through = 0
         """Highest seq of events that were deleted or given up; the same."""
 
-    def refresh(self) -> None:
-        """Read the figures that every write keeps up to date, and which files they are in."""
-        self.event_count = read_meta(self.connection, "events")
+    def set_synchronous(self, mode: Literal["normal", "full"]) -> None:
+        """From now on: ``full`` = a commit returns once the disk itself has it."""
+        self._synchronous = mode
+        self.connection.execute(f"PRAGMA synchronous = {mode}")
+
+    def refresh(self, *, was_clean: bool) -> None:
+        """Read the figures that are kept up to date in memory, and which files they are in.
+
+        How many events there are is only written at a clean end; a count of a million takes some 20 ms.
+        """
+        if was_clean:
+            self.event_count = read_meta(self.connection, "events")
+        else:
+            (self.event_count,) = self.connection.execute("SELECT count(*) FROM events").fetchone()
         self.purged_through = read_meta(self.connection, "gone")
         self._file_ids = {file: _file_id(file) for file in (self.path, self._wal) if file.exists()}
 
@@ -145,7 +160,7 @@ class Database:
         with suppress(sqlite3.Error):
             self.connection.close()
         self.connection = self._open("rw")
-        self.refresh()
+        self.refresh(was_clean=False)
 
     def close(self) -> None:
         """Also moves the log into the file and removes it, when no reader is left."""
@@ -154,9 +169,12 @@ class Database:
     def write(self, batch: WriteBatch) -> None:
         """Write the batch as one transaction. Writing it again does no harm."""
         with self.transaction():
-            counts = {bulk: bulk.run(self.connection, rows) for bulk, rows in _bulk_statements(batch)}
-            added = counts.get(PUT_EVENTS, 0)
-            self._update_meta(batch, added)
+            added = 0
+            for bulk, rows in _bulk_statements(batch):
+                count = bulk.run(self.connection, rows)
+                if bulk is PUT_EVENTS:
+                    added = count
+            self._update_meta(batch)
         self._count(added, batch.purged_through)
 
     def write_valid_rows(self, batch: WriteBatch) -> list[str]:
@@ -171,15 +189,13 @@ class Database:
                     refused.append(f"{type(exc).__name__}: {exc}")
                 else:
                     added += count if bulk is PUT_EVENTS else 0
-            self._update_meta(batch, added)
+            self._update_meta(batch)
         self._count(added, batch.purged_through)
         return refused
 
-    def _update_meta(self, batch: WriteBatch, added: int) -> None:
+    def _update_meta(self, batch: WriteBatch) -> None:
         if batch.reserved:
             self._set_meta("reserved", "max(value, ?)", batch.reserved)
-        if added:
-            self._set_meta("events", "value + ?", added)
         if batch.purged_through:
             self.mark_purged(batch.purged_through)
 
@@ -198,6 +214,7 @@ class Database:
         try:
             self.check_file()
             with self.transaction():
+                self._set_meta("events", "?", self.event_count)
                 self._set_meta("clean", "?", 1)
         finally:
             self.close()
@@ -230,7 +247,6 @@ class Database:
             if boundary is None:
                 return 0
             deleted = self.connection.execute("DELETE FROM events WHERE seq <= ?", (boundary,)).rowcount
-            self._set_meta("events", "value + ?", -deleted)
             self.mark_purged(boundary)
         self._count(-deleted, boundary)
         return deleted
@@ -275,7 +291,7 @@ class Database:
         connection = self._connect(f"{self.path.absolute().as_uri()}?mode={mode}")
         try:
             is_new = self.path.stat().st_size == 0
-            for name, value in (*(_NEW_FILE_PRAGMAS if is_new else ()), *_PRAGMAS):
+            for name, value in (*(_NEW_FILE_PRAGMAS if is_new else ()), *_PRAGMAS, ("synchronous", self._synchronous)):
                 connection.execute(f"PRAGMA {name} = {value}").fetchall()
         except BaseException:
             connection.close()
@@ -297,30 +313,34 @@ _NEW_FILE_PRAGMAS = (("auto_vacuum", "INCREMENTAL"),)  # said to an existing one
 _PRAGMAS = (
     ("busy_timeout", _BUSY_TIMEOUT_MS),
     ("journal_mode", "WAL"),
-    ("synchronous", "NORMAL"),
     ("wal_autocheckpoint", 0),  # done after a commit has been reported, not within it
     ("journal_size_limit", 0),  # a log that was emptied is cut, so that its size tells what it holds
     ("cache_size", -_CACHE_KIB),
 )
 
 
-def _bulk_statements(batch: WriteBatch) -> list[tuple[BulkStatement, Sequence[Parameters]]]:
+def _bulk_statements(batch: WriteBatch) -> Iterator[tuple[BulkStatement, Sequence[Parameters]]]:
     """The parameters of a row stand in the order of its table's columns."""
-    runs = [
-        (
-            *(row.principal, row.session, row.run_id, str(row.state), row.body_hash, row.request),
-            *(row.accepted_at, row.started_at, row.ended_at, row.outcome),
-        )
-        for row in batch.runs.rows.values()
-    ]
-    events = [(row.seq, row.ts, row.session, row.channel, row.type, row.run_id, row.data) for row in batch.events]
-    jobs: list[tuple[BulkStatement, Sequence[Parameters]]] = [
-        (DELETE_SESSIONS, [(key,) for key in batch.sessions.removed]),
-        (PUT_SESSIONS, list(map(astuple, batch.sessions.rows.values()))),
-        (DELETE_RUNS, list(batch.runs.removed)),
-        (PUT_RUNS, runs),
-        (DELETE_DOCUMENTS, list(batch.documents.removed)),
-        (PUT_DOCUMENTS, list(map(astuple, batch.documents.rows.values()))),
-        (PUT_EVENTS, events),
-    ]
-    return [(bulk, rows) for bulk, rows in jobs if rows]
+    sessions, runs, documents = batch.sessions, batch.runs, batch.documents
+    if sessions.removed:
+        yield DELETE_SESSIONS, [(key,) for key in sessions.removed]
+    if sessions.rows:
+        yield PUT_SESSIONS, list(map(astuple, sessions.rows.values()))
+    if runs.removed:
+        yield DELETE_RUNS, list(runs.removed)
+    if runs.rows:
+        yield PUT_RUNS, list(map(_run_parameters, runs.rows.values()))
+    if documents.removed:
+        yield DELETE_DOCUMENTS, list(documents.removed)
+    if documents.rows:
+        yield PUT_DOCUMENTS, list(map(astuple, documents.rows.values()))
+    if batch.events:
+        events = [(row.seq, row.ts, row.session, row.channel, row.type, row.run_id, row.data) for row in batch.events]
+        yield PUT_EVENTS, events
+
+
+def _run_parameters(row: RunRow) -> Parameters:
+    return (
+        *(row.principal, row.session, row.run_id, row.state.value, row.body_hash, row.request),
+        *(row.accepted_at, row.started_at, row.ended_at, row.outcome),
+    )

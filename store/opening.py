@@ -291,7 +291,7 @@ def _load(
         if aside is not None:
             database.mark_purged(loaded.first_seq - 1)
         database.mark_open(reserved)
-    database.refresh()
+    database.refresh(was_clean=loaded.was_clean)
     return OpenedDatabase(database, loaded, reserved)
 
 

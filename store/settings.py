@@ -1,6 +1,7 @@
 """The ``[store]`` settings, and which events have expired by a clock that may jump. Pure, the clocks are passed in."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
@@ -21,6 +22,9 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A disk that takes longer than this over one write counts as one that refuses it."""
     retry: PositiveSeconds = Seconds(10)
     """The longest pause between attempts to write to a disk that refuses; the first one is 0.1 s."""
+    synchronous: Literal["normal", "full"] = "normal"
+    """``full``: each commit waits for the disk itself, so that a power cut loses nothing that was acknowledged; costs
+    milliseconds a step. ``normal``: a power cut may lose the last seconds, a crash of the supervisor nothing."""
     close_timeout: PositiveSeconds = Seconds(10)
     """How long the last write may take when the supervisor stops."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from store.backlog import WriteBacklog
+from store.backlog import WriteBacklog, WriteBatch
 from store.database import Connect, connect_to
 from store.maintenance import Maintenance
 from store.opening import SEQ_BLOCK, OpenedDatabase, open_database
@@ -20,8 +20,11 @@ from store.reader import read_documents, read_events
 from store.records import DocumentRow, EventRow, Loaded, RunKey, RunRow, SessionRow, StoreStatistics, StoreUnusable
 from store.settings import StoreSettings
 from store.writer import OnTrouble, Writer
+from store.writer_thread import WriterThread
 
 _READS_AT_ONCE = 2
+_LINGER_SECONDS = 0.05
+"""How long a change waits for a flush, whose commit it then shares."""
 _logger = logging.getLogger("pool.store")
 
 
@@ -41,7 +44,7 @@ class Store:
         path: Path,
         settings: StoreSettings,
         *,
-        upkeep: Maintenance,
+        maintenance: Maintenance,
         connect: Connect,
         on_trouble: OnTrouble,
     ) -> None:
@@ -55,10 +58,17 @@ class Store:
         self._changed = trio.Event()
         self._token = trio.lowlevel.current_trio_token()
         self._readers = trio.CapacityLimiter(_READS_AT_ONCE)
+        self._thread = WriterThread(opened.database, maintenance, notify=self._notify_done)
         self._writer = Writer(
-            opened.database, settings, upkeep, on_change=self._notify_changed, on_trouble=self._publish_trouble
+            self._thread,
+            settings,
+            on_change=self._wake,
+            on_trouble=self._publish_trouble,
+            on_stall=self._notify_stalled,
         )
-        self._writer.start()
+        self._has_ended = False
+        self._thread.start()
+        trio.lowlevel.spawn_system_task(self._commit_forever)
 
     def put_session(self, row: SessionRow) -> None:
         """Insert the session, or replace the row of its key."""
@@ -120,8 +130,13 @@ class Store:
 
     async def flush(self) -> bool:
         """Wait until everything put before is durable. False = the disk refuses, and it is held in memory only."""
-        position = self._writer.backlog.position
-        return await self._wait_until(lambda: self._writer.backlog.written >= position)
+        backlog = self._writer.backlog
+        position = backlog.position
+        if not self._writer.is_closing:
+            self._writer.commit()
+        if backlog.written >= position:
+            return True
+        return await self._wait_until(lambda: backlog.written >= position)
 
     async def wait_room(self) -> None:
         """Wait while too much waits to be written; returns at once when the disk refuses."""
@@ -133,7 +148,7 @@ class Store:
             changed = self._changed  # taken before looking: what changes after the look sets this very event
             if is_true():
                 return True
-            if self.is_degraded or self._writer.has_ended:
+            if self.is_degraded or self._has_ended:
                 return False
             await changed.wait()
 
@@ -142,7 +157,7 @@ class Store:
 
         Fewer than ``limit`` means that there are no more. Sees every event put before. Raises StoreUnusable.
         """
-        unwritten = [] if await self.flush() else self._writer.unwritten_events()
+        unwritten = [] if await self.flush() else self._writer.backlog.events()
         read = partial(self._read, unwritten, after=after, before=before, session=session, limit=limit)
         return await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._readers)
 
@@ -162,7 +177,7 @@ class Store:
 
         Sees every one put before. Raises StoreUnusable.
         """
-        unwritten = {} if await self.flush() else self._writer.unwritten_documents(kind)
+        unwritten = {} if await self.flush() else self._writer.backlog.documents(kind)
         read = partial(self._read_documents, kind, unwritten)
         return await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._readers)
 
@@ -197,9 +212,28 @@ class Store:
         """Figures of this moment; counts what waits."""
         return self._writer.statistics()
 
-    def _notify_changed(self) -> None:
+    async def _commit_forever(self) -> None:
+        """Have committed what no flush waits for, and what the disk has refused."""
+        while not self._writer.is_closing:
+            with trio.move_on_after(self._writer.commit_delay):
+                await self._writer.wanted.park()
+            await trio.sleep(_LINGER_SECONDS)
+            if not self._writer.is_closing:
+                self._writer.commit()
+
+    def _notify_done(self) -> None:
+        """Called by the writer's thread."""
         with suppress(trio.RunFinishedError):  # no waiter is left
-            self._token.run_sync_soon(self._wake, idempotent=True)
+            self._token.run_sync_soon(self._collect, idempotent=True)
+
+    def _collect(self) -> None:
+        if not self._writer.is_closing:
+            self._writer.collect()
+
+    def _notify_stalled(self, batch: WriteBatch) -> None:
+        """Called by a thread of its own."""
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._writer.stalled, batch)
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, trio.Event()
@@ -217,10 +251,13 @@ class Store:
 
     async def aclose(self) -> None:
         """Write what waits and close the file; gives up after ``close_timeout``, which is real time."""
-        self._writer.close()
+        self._writer.is_closing = True
+        self._writer.wanted.unpark()
         with trio.CancelScope(shield=True):
-            join = partial(self._writer.join, self._settings.close_timeout)
-            has_ended = await trio.to_thread.run_sync(join, limiter=trio.CapacityLimiter(1))
+            finish = partial(self._writer.finish, self._settings.close_timeout)
+            has_ended = await trio.to_thread.run_sync(finish, limiter=trio.CapacityLimiter(1))
+        self._has_ended = True
+        self._wake()
         if not has_ended:
             rows = self._writer.statistics().rows_waiting
             _logger.error("the store %s does not close; %d rows may be lost", self._path, rows)
@@ -243,10 +280,11 @@ async def open_store(
 
     def opening() -> tuple[OpenedDatabase, Maintenance]:
         opened = open_database(path, clock=clock, connect=connect)
+        opened.database.set_synchronous(settings.synchronous)
         return opened, Maintenance(opened.database, settings, clock=clock, monotonic=time.monotonic)
 
-    opened, upkeep = await trio.to_thread.run_sync(opening)
-    store = Store(opened, path, settings, upkeep=upkeep, connect=connect, on_trouble=on_trouble)
+    opened, maintenance = await trio.to_thread.run_sync(opening)
+    store = Store(opened, path, settings, maintenance=maintenance, connect=connect, on_trouble=on_trouble)
     try:
         yield store
     finally:

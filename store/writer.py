@@ -1,316 +1,217 @@
-"""The writer thread, the health of the disk that it writes to, and a second thread that notices a stalled write."""
+"""What is to be written on its way to the disk: when a batch goes to the writer thread, and what its result means."""
 
 import logging
+import math
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
+
+import trio
 
 from errors import PoolClosed
 from store.backlog import WriteBacklog, WriteBatch
-from store.database import Database
-from store.maintenance import Maintenance
-from store.records import ROW_ERRORS, EventRow, FileLost, StoreStatistics
+from store.disk_health import DiskHealth
+from store.records import FileLost, StoreStatistics
 from store.settings import StoreSettings
+from store.writer_thread import BatchResult, WriterThread
 
-_FIRST_PAUSE = 0.1
-_MOST_DOUBLINGS = 16
-
-
-class DiskHealth:
-    """Degraded from the first write that fails, or takes too long, until all that waited by then is written."""
-
-    def __init__(self, longest_pause: float) -> None:
-        self.degraded_since: float | None = None
-        self.last_error: str | None = None
-        self.failures = 0
-        """Attempts in a row that have failed."""
-        self._longest_pause = longest_pause
-        self._next_attempt = 0.0
-        self._recovery_position: int | None = None
-
-    @property
-    def is_degraded(self) -> bool:
-        """Whether to rely on memory only."""
-        return self.degraded_since is not None
-
-    def failed(self, reason: str, now: float) -> bool:
-        """A write was refused; True = this is news."""
-        pause = min(_FIRST_PAUSE * 2 ** min(self.failures, _MOST_DOUBLINGS), self._longest_pause)
-        self.failures += 1
-        self._next_attempt = now + pause
-        return self.stalled(reason, now)
-
-    def stalled(self, reason: str, now: float) -> bool:
-        """A write goes on for too long and may still succeed; True = this is news."""
-        self.last_error = reason
-        self._recovery_position = None
-        if self.is_degraded:
-            return False
-        self.degraded_since = now
-        return True
-
-    def succeeded(self, written: int, position: int) -> bool:
-        """A write came through, of changes up to ``written`` while they reach up to ``position``; True = recovered."""
-        self.failures = 0
-        self._next_attempt = 0.0
-        if not self.is_degraded:
-            return False
-        if self._recovery_position is None:
-            self._recovery_position = position
-        if written < self._recovery_position:
-            return False
-        self.degraded_since = self._recovery_position = None
-        return True
-
-    def retry_delay(self, now: float) -> float:
-        """Seconds to wait before the next attempt; 0 = none."""
-        return max(0.0, self._next_attempt - now)
-
-
-OnTrouble = Callable[[str, dict[str, Any]], None]
-"""Told what a person should know: a kind, and facts that can be written as JSON."""
-
+_PATIENCE = 0.02
+"""Seconds for which the event loop may wait for a commit; most take 0.1 ms."""
+_SMALL_BATCH_BYTES = 64 * 1024
+_SLOW_DISK_SECONDS = 1.0
+"""After a commit that took longer than that, the event loop waits for none so long."""
 _MAX_REPORTED_ERRORS = 5
+OnTrouble = Callable[[str, dict[str, Any]], None]
+"""Called with what a person should know: a kind, and facts that can be written as JSON."""
 _logger = logging.getLogger("pool.store")
 
 
 class Writer:
-    """Owns the database from ``start`` on. The public methods belong to one other thread, the event loop's.
+    """Belongs to the event loop, and from ``finish`` on to the thread that calls it.
 
-    ``on_change`` and ``on_trouble`` are called by the writer's threads, never with the lock held.
+    A small commit on a disk that answers at once is waited for: the writer thread then has the interpreter to itself,
+    where otherwise each of its statements would fight the event loop for it. What takes longer goes on beside the
+    event loop: ``collect`` has to be called whenever the thread notifies.
     """
 
     def __init__(
         self,
-        database: Database,
+        thread: WriterThread,
         settings: StoreSettings,
-        upkeep: Maintenance,
         *,
         on_change: Callable[[], None],
         on_trouble: OnTrouble,
+        on_stall: Callable[[WriteBatch], None],
     ) -> None:
-        self._database = database
+        """``on_stall`` is called by a thread of its own and has to have ``stalled`` called on the event loop."""
+        self._thread = thread
         self._settings = settings
-        self._maintenance = upkeep
         self._on_change = on_change
         self._on_trouble = on_trouble
-        self._threads = [threading.Thread(target=run, name="store", daemon=True) for run in (self._run, self._watch)]
-        lock = threading.Lock()
-        self._work = threading.Condition(lock)
-        self._watch_wakeup = threading.Condition(lock)
-        self.has_ended = False
-        """Whether the thread is done with the database."""
-        # Everything from here to the thread's own is changed with the lock held; single numbers are read without it.
+        self._on_stall = on_stall
         self.backlog = WriteBacklog(settings.backlog)
         self.disk = DiskHealth(settings.retry)
-        self._busy_since: float | None = None
-        self._is_watched = False
-        self._is_closing = False
+        self.is_closing = False
+        self.wanted = trio.lowlevel.ParkingLot()
+        """Where one task waits to call ``commit``."""
+        self._is_writing = False
+        self._slow_until = -math.inf
+        self._stall_timer: threading.Timer | None = None
         self._rows_written = 0
-        # The thread's own.
-        self._maintenance_at = 0.0
-        self._has_given_up = False
         self._has_lost_file = False
 
-    def start(self) -> None:
-        """Begin. The threads do not keep the process alive, should the disk never answer."""
-        for thread in self._threads:
-            thread.start()
-
     def put(self, change: Callable[[WriteBacklog], None]) -> None:
-        """Add to what waits. Raises PoolClosed after ``close``."""
-        with self._work:
-            if self._is_closing:
-                raise PoolClosed("the store is closed and takes nothing more")
-            was_empty = self.backlog.is_empty
-            change(self.backlog)
-            if self.backlog.is_empty:
-                return  # a change of nothing: the disk owes no answer for it
-            self._set_busy_since(self._busy_since or time.monotonic())
-            if was_empty or not self.disk.is_degraded:
-                self._work.notify()
+        """Add to what waits. Raises PoolClosed once the store is being closed."""
+        if self.is_closing:
+            raise PoolClosed("the store is closed and takes nothing more")
+        change(self.backlog)
+        if not self._is_writing and not self.backlog.is_empty:
+            self.wanted.unpark()
 
-    def close(self) -> None:
-        """Write what waits, once more if the disk refuses, then end."""
-        with self._work:
-            self._is_closing = True
-            self._work.notify()
+    def commit(self) -> None:
+        """Have what waits written, unless the disk is busy or not to be tried yet."""
+        while not self._is_writing and not self._retry_delay() and self._begin():
+            result = self._await_briefly()
+            if result is None:
+                self._go_on_beside()
+            else:
+                self._finish(result)
 
-    def join(self, timeout: float) -> bool:
-        """After ``close``: wait for the end, at most ``timeout`` seconds; False = it has not come."""
-        self._threads[0].join(timeout)
-        return self.has_ended
+    def collect(self) -> None:
+        """See what the thread has done meanwhile, and go on."""
+        while (result := self._thread.result(0)) is not None:
+            self._finish(result)
+        self.commit()
+
+    @property
+    def commit_delay(self) -> float:
+        """Seconds until ``commit`` is to be called though nothing is put meanwhile."""
+        return math.inf if self._is_writing or self.backlog.is_empty else self._retry_delay()
+
+    def finish(self, timeout: float) -> bool:
+        """Once ``is_closing``: write what waits, once more if the disk refuses, and close the file. Blocks.
+
+        False = the disk has not answered in ``timeout`` seconds.
+        """
+        until = time.monotonic() + timeout
+        while self._is_writing or self._begin():
+            result = self._thread.result(max(0.0, until - time.monotonic()))
+            if result is None:
+                return False
+            self._finish(result)
+            if result.error is not None:
+                break
+        return self._thread.close(self.backlog.changes, max(0.0, until - time.monotonic()))
+
+    def stalled(self, batch: WriteBatch) -> None:
+        """``batch`` has taken too long; the disk is not relied upon until it has come through."""
+        if self.backlog.in_flight is not batch:
+            return
+        is_news = self.disk.stalled(f"no answer for {self._settings.stall:g} s", time.monotonic())
+        self.backlog.enable_limit()
+        if is_news:
+            self._report_degraded()
 
     @property
     def purged_through(self) -> int:
         """Highest seq of events that cannot be read any more."""
-        return max(self._database.purged_through, self.backlog.purged_through)
-
-    def unwritten_events(self) -> list[EventRow]:
-        """The events in memory only, as they came."""
-        with self._work:
-            return self.backlog.events()
-
-    def unwritten_documents(self, kind: str) -> dict[str, bytes | None]:
-        """What the documents of a kind in the file are not yet; None = removed."""
-        with self._work:
-            return self.backlog.documents(kind)
+        return max(self._thread.purged_through, self.backlog.purged_through)
 
     def statistics(self) -> StoreStatistics:
         """Figures of this moment; counts what waits."""
-        with self._work:
-            return StoreStatistics(
-                rows_waiting=self.backlog.changes,
-                bytes_waiting=self.backlog.cost,
-                rows_written=self._rows_written,
-                degraded=self.disk.is_degraded,
-                lost=self.backlog.lost,
-                last_error=self.disk.last_error,
-            )
+        return StoreStatistics(
+            rows_waiting=self.backlog.changes,
+            bytes_waiting=self.backlog.cost,
+            rows_written=self._rows_written,
+            degraded=self.disk.is_degraded,
+            lost=self.backlog.lost,
+            last_error=self.disk.last_error,
+        )
 
-    def _run(self) -> None:
-        try:
-            while (work := self._next_work()) is not None:
-                if isinstance(work, WriteBatch):
-                    self._write(work)
-                else:
-                    self._run_maintenance()
-            self._finish()
-        finally:
-            with self._watch_wakeup:
-                self.has_ended = True
-                self._watch_wakeup.notify()
-            self._on_change()
+    # --- one batch ----------------------------------------------------------------------------------------------------
 
-    def _next_work(self) -> WriteBatch | Literal["upkeep"] | None:
-        """Wait for something to do; None = the end."""
-        with self._work:
-            while not (self._is_closing and (self.backlog.is_empty or self._has_given_up)):
-                now = time.monotonic()
-                pause = 0.0 if self._is_closing else self.disk.retry_delay(now)
-                if not pause and (batch := self.backlog.begin_batch()) is not None:
-                    return batch
-                if not self.disk.is_degraded:
-                    pause = max(0.0, self._maintenance_at - now)
-                    if not pause:
-                        return "upkeep"
-                self._work.wait(pause or None)
+    def _begin(self) -> bool:
+        batch = self.backlog.begin_batch()
+        if batch is None:
+            return False
+        self._is_writing = True
+        self._thread.write(batch, reopen=self.disk.failures > 0)
+        return True
+
+    def _await_briefly(self) -> BatchResult | None:
+        """The result of a batch that is small, on a disk that was not slow a moment ago."""
+        batch = self.backlog.in_flight
+        is_small = batch is not None and batch.cost <= _SMALL_BATCH_BYTES
+        if not is_small or self.disk.is_degraded or self._settings.synchronous == "full":
             return None
+        if time.monotonic() < self._slow_until:
+            return None
+        result = self._thread.result(_PATIENCE)
+        if result is None:
+            self._slow_until = time.monotonic() + _SLOW_DISK_SECONDS
+        return result
 
-    def _write(self, batch: WriteBatch) -> None:
-        try:
-            if self.disk.failures:
-                self._database.reopen()
-            refused = self._commit(batch)
-        except Exception as exc:  # noqa: BLE001  # whatever it is: nothing may be lost, and no flush may wait for ever
-            self._failed(exc)
+    def _go_on_beside(self) -> None:
+        """Have the thread notify us, and somebody watch how long it takes."""
+        batch = self.backlog.in_flight
+        self._thread.request_notice(wanted=True)
+        self._stall_timer = threading.Timer(self._settings.stall, self._on_stall, (batch,))
+        self._stall_timer.daemon = True
+        self._stall_timer.start()
+        result = self._thread.result(0)  # it may have come before the notice was requested
+        if result is not None:
+            self._finish(result)
+
+    def _finish(self, result: BatchResult) -> None:
+        if not result.is_maintenance:
+            self._is_writing = False
+            self._thread.request_notice(wanted=False)
+            if self._stall_timer is not None:
+                self._stall_timer.cancel()
+                self._stall_timer = None
+        if result.error is not None:
+            self._failed(result, result.error)
         else:
-            self._succeeded(batch, refused)
-            self._try_maintenance(lambda: self._maintenance.catch_up(len(batch.events), is_awaited=self._is_awaited))
-            self._maintenance_at = time.monotonic() if not self.disk.is_degraded else self._maintenance_at
+            self._succeeded(result)
 
-    def _commit(self, batch: WriteBatch) -> list[str]:
-        try:
-            self._database.write(batch)
-        except ROW_ERRORS:
-            return self._database.write_valid_rows(batch)
-        return []
-
-    def _failed(self, exc: Exception) -> None:
-        if not isinstance(exc, sqlite3.Error):
-            _logger.error("internal error in the store writer", exc_info=exc)
-        with self._work:
+    def _failed(self, result: BatchResult, error: Exception) -> None:
+        if not isinstance(error, sqlite3.Error):
+            _logger.error("internal error in the store writer", exc_info=error)
+        if not result.is_maintenance:
             self.backlog.requeue_batch()
-        self._degrade(exc)
-
-    def _degrade(self, exc: Exception) -> None:
-        with self._work:
-            is_news = self.disk.failed(f"{type(exc).__name__}: {exc}", time.monotonic())
-            self._has_given_up = self._is_closing
-            self.backlog.enable_limit()
-        had_lost, self._has_lost_file = self._has_lost_file, isinstance(exc, FileLost)
+        is_news = self.disk.failed(f"{type(error).__name__}: {error}", time.monotonic())
+        self.backlog.enable_limit()
+        had_lost, self._has_lost_file = self._has_lost_file, isinstance(error, FileLost)
         if is_news or (self._has_lost_file and not had_lost):  # of a lost file also who knows of a disk that refuses
             self._report_degraded()
+        self.wanted.unpark()  # to wait for the next attempt
 
-    def _succeeded(self, batch: WriteBatch, refused: list[str]) -> None:
-        now = time.monotonic()
+    def _succeeded(self, result: BatchResult) -> None:
+        since, refused = self.disk.degraded_since, result.refused
         self._has_lost_file = False
-        with self._work:
-            since = self.disk.degraded_since
-            self._rows_written += batch.changes - len(refused)
-            self.backlog.finish_batch(refused=len(refused))
-            has_recovered = self.disk.succeeded(self.backlog.written, self.backlog.position)
-            if not self.disk.is_degraded:
-                self.backlog.disable_limit()
-            self._set_busy_since(None if self.backlog.is_empty else now)
-            lost = self.backlog.lost
-        self._on_change()
+        self._rows_written += result.rows
+        self.backlog.finish_batch(refused=len(refused))
+        has_recovered = self.disk.succeeded(self.backlog.written, self.backlog.position)
+        if not self.disk.is_degraded:
+            self.backlog.disable_limit()
+        self._notify_changed()
         if refused:
             self._on_trouble("store_rows_refused", {"rows": len(refused), "errors": refused[:_MAX_REPORTED_ERRORS]})
         if has_recovered and since is not None:
-            self._on_trouble("store_recovered", {"seconds": round(now - since, 3), "lost": lost})
+            seconds = round(time.monotonic() - since, 3)
+            self._on_trouble("store_recovered", {"seconds": seconds, "lost": self.backlog.lost})
 
-    def _set_busy_since(self, busy_since: float | None) -> None:
-        """Since when the disk owes an answer. The watch is woken only when it does not know of any yet."""
-        self._busy_since = busy_since
-        if busy_since is not None and not self._is_watched and not self.disk.is_degraded:
-            self._watch_wakeup.notify()
+    def _retry_delay(self) -> float:
+        return self.disk.retry_delay(time.monotonic()) if self.disk.failures else 0.0
 
     def _report_degraded(self) -> None:
         facts = self.statistics()
-        details = {"path": str(self._database.path), "error": facts.last_error, "rows_waiting": facts.rows_waiting}
-        self._on_change()
+        details = {"path": str(self._thread.path), "error": facts.last_error, "rows_waiting": facts.rows_waiting}
+        self._notify_changed()
         self._on_trouble("store_degraded", details)
 
-    def _is_awaited(self) -> bool:
-        return not self.backlog.is_empty
-
-    def _run_maintenance(self) -> None:
-        has_more = self._try_maintenance(self._maintenance.step)
-        if not has_more:
-            self._maintenance_at = time.monotonic() + self._maintenance.interval
-
-    def _try_maintenance(self, step: Callable[[], bool | None]) -> bool:
-        """Nothing is lost when upkeep fails, unless it finds the file gone; it is tried again after the next write."""
-        try:
-            return bool(step())
-        except FileLost as exc:
-            self._degrade(exc)
-        except (sqlite3.Error, OSError) as exc:
-            _logger.warning("store maintenance failed: %s", exc)
-        except Exception:  # a defect here must not end the thread that every flush waits for
-            _logger.exception("internal error in store maintenance")
-        return False
-
-    def _finish(self) -> None:
-        with self._work:
-            unwritten = self.backlog.changes
-        try:
-            if unwritten:
-                _logger.error("%d rows could not be written to %s and are lost", unwritten, self._database.path)
-                self._database.close()
-            else:
-                self._database.close_cleanly()
-        except sqlite3.Error as exc:
-            _logger.warning("%s was not closed cleanly: %s", self._database.path, exc)
-
-    def _watch(self) -> None:
-        while self._wait_for_stall():
-            self._report_degraded()
-
-    def _wait_for_stall(self) -> bool:
-        """Wait until a write takes too long, and stop relying on the disk; False = the end."""
-        with self._watch_wakeup:
-            while not self.has_ended:
-                since = None if self.disk.is_degraded else self._busy_since
-                self._is_watched = since is not None
-                now = time.monotonic()
-                left = None if since is None else since + self._settings.stall - now
-                if left is not None and left <= 0:
-                    self.disk.stalled(f"no answer for {self._settings.stall:g} s", now)
-                    self.backlog.enable_limit()
-                    return True
-                self._watch_wakeup.wait(left)
-            return False
+    def _notify_changed(self) -> None:
+        if not self.is_closing:  # then we are in another thread, and who waits is woken at the end
+            self._on_change()

@@ -2,7 +2,6 @@
 
 import shutil
 import sqlite3
-import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -66,27 +65,22 @@ class KeepingDisk(Disk):
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.commits = 0
-        self.committed = threading.Condition()
 
     def after(self, sql: str) -> None:
         """Nothing else writes meanwhile: this is the only writer's own thread."""
         if sql == "COMMIT":
             copy_store(self.directory, self.directory / "kept" / str(self.commits))
-            with self.committed:
-                self.commits += 1
-                self.committed.notify_all()
+            self.commits += 1
 
 
-def commit_each_put(disk: KeepingDisk) -> Callable[[Writer, Callable[[Any], None]], None]:
+def commit_each_put() -> Callable[[Writer, Callable[[Any], None]], None]:
     """A ``Writer.put`` that returns when the put has been committed: no two of them share a transaction by chance."""
     put = Writer.put
 
     def put_and_wait(writer: Writer, change: Callable[[Any], None]) -> None:
-        with disk.committed:
-            commits, position = disk.commits, writer.backlog.position
-            put(writer, change)
-            if writer.backlog.position > position:  # there was something to put
-                assert disk.committed.wait_for(lambda: disk.commits > commits, 10)
+        put(writer, change)
+        writer.commit()
+        assert writer.backlog.is_empty
 
     return put_and_wait
 
@@ -128,7 +122,8 @@ async def test_after_a_crash_at_any_commit_promises_are_kept_and_nothing_is_done
     ) as store:
         opened = disk.commits
         if is_stepwise:
-            monkeypatch.setattr(Writer, "put", commit_each_put(disk))
+            monkeypatch.setattr("store.writer._PATIENCE", 10.0)
+            monkeypatch.setattr(Writer, "put", commit_each_put())
         async with open_world(tmp_path, store=store, queue={"debounce": 0.001}) as world:
             life = FirstLife(world, lambda: disk.commits)
             await life.live()

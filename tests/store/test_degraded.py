@@ -1,8 +1,9 @@
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import trio
@@ -230,6 +231,33 @@ async def test_flushing_to_a_disk_that_hangs_ends_after_a_while(path: Path, disk
             assert not await store.flush()  # at once: nobody waits for such a disk again
         disk.answers.set()
         assert (await troubles.next())[0] == "store_recovered"
+        assert stored(path) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("synchronous", "first_wait"),
+    [("normal", 1.0), ("full", 0.0)],  # where each commit takes long none is waited for
+)
+async def test_a_slow_disk_keeps_the_event_loop_for_a_moment_and_not_again(
+    path: Path,
+    disk: Disk,
+    monkeypatch: pytest.MonkeyPatch,
+    synchronous: Literal["normal", "full"],
+    first_wait: float,
+) -> None:
+    monkeypatch.setattr("store.writer._PATIENCE", 1.0)
+    settings = StoreSettings(stall=Seconds(1000), synchronous=synchronous)
+    async with a_store(path, disk=disk, settings=settings) as store:
+        for seq, wait in ((1, first_wait), (2, 0.0)):
+            disk.answers.clear()
+            disk.hangs.clear()
+            async with trio.open_nursery() as nursery:
+                begin = time.monotonic()
+                store.put_events([event(seq)])
+                nursery.start_soon(store.flush)
+                await hung(disk)
+                assert wait <= time.monotonic() - begin < wait + 0.9
+                disk.answers.set()
         assert stored(path) == [1, 2]
 
 

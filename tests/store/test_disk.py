@@ -1,6 +1,6 @@
 import pytest
 
-from store.writer import DiskHealth
+from store.disk_health import DiskHealth
 
 
 def test_a_disk_is_degraded_from_the_first_failure_until_all_that_waited_is_written() -> None:

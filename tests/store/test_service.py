@@ -65,6 +65,22 @@ async def test_what_is_put_together_is_one_commit_and_keeps_its_order_among_the_
         assert disk.commits - before <= 2
 
 
+async def test_each_commit_waits_for_the_disk_itself_where_that_is_set_also_after_an_error(
+    path: Path, disk: Disk, troubles: Troubles
+) -> None:
+    settings = StoreSettings(retry=Seconds(0.01), synchronous="full")
+    async with a_store(path, disk=disk, troubles=troubles, settings=settings) as store:
+        disk.error = FULL
+        store.put_events([event(1)])
+        assert not await store.flush()
+        disk.error = None
+        await troubles.next()
+        assert (await troubles.next())[0] == "store_recovered"
+    opened_first, *later = [sql for sql in disk.statements if "synchronous" in sql]
+    assert (opened_first, {*later}) == ("PRAGMA synchronous = normal", {"PRAGMA synchronous = full"})
+    assert len(later) > 1
+
+
 async def test_flushing_with_nothing_to_write_asks_nothing_of_the_disk(path: Path, disk: Disk) -> None:
     async with a_store(path, disk=disk) as store:
         store.put_events([event(1)])

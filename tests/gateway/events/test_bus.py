@@ -113,6 +113,24 @@ async def test_a_task_that_waits_for_a_seq_is_woken_by_its_commit(bus: EventBus,
     assert sorted(woken) == [*seqs, 5]
 
 
+async def test_steps_that_follow_each_other_at_once_share_a_commit(bus: EventBus, store: MemoryStore) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bus.wait_visible, bus.publish("a", "run:accepted"))
+        for step in ("state_changed", "run:start"):
+            await trio.lowlevel.checkpoint()
+            bus.publish("a", step)
+    assert store.flushes == 1
+
+
+async def test_steps_that_never_end_do_not_keep_the_first_one_waiting(bus: EventBus, store: MemoryStore) -> None:
+    first = bus.publish("a", "run:accepted")
+    for _ in range(20):
+        await trio.lowlevel.checkpoint()
+        bus.publish("a", "state_changed")
+    assert bus.head >= first
+    assert store.flushes >= 1
+
+
 async def test_a_degraded_store_lets_everything_be_seen_at_once(bus: EventBus, store: MemoryStore) -> None:
     store.degrade(now=True)
     assert bus.publish("a", "ui_request") == bus.head
