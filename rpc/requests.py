@@ -78,8 +78,9 @@ class RpcRequest:
         if self._task is not None:
             trio.lowlevel.reschedule(self._task)
             self._task = None
-        if self.on_settled is not None:
-            self.on_settled()
+        on_settled, self.on_settled, self.on_deadline = self.on_settled, None, None  # what they belong to holds this
+        if on_settled is not None:
+            on_settled()
 
     async def wait(self) -> msgspec.Raw:
         """Wait for the answer; raises the PoolError it failed with. Cancelling leaves the request as it is."""

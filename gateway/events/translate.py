@@ -1,6 +1,6 @@
 """From what a worker says in one turn to what is published of it: runs of text pieces, and single events. Pure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Literal, TypeAlias
@@ -28,6 +28,8 @@ _TEXTS: dict[str, Literal["text_chunk", "think_chunk"]] = {
 }
 _GATEWAY_EVENTS = frozenset({"run_start", "done", "state_changed", "ready", "start_failed", "exec_exit"})
 """What the gateway says in its own words, which are about runs and sessions, also between two turns."""
+_OBSERVED = frozenset({"queue_update", "compaction", "done"})
+"""What the gateway itself wants to know of."""
 _MAX_NAME = 64
 _name_of = attrgetter("event")
 
@@ -49,11 +51,6 @@ class Translator:
         self.compaction_changed = False
         self._is_done = False
         self._warned: set[str] = set()
-        self._observers: dict[str, Callable[[msgspec.Raw], None]] = {
-            "queue_update": self._queue,
-            "compaction": self._compaction,
-            "done": self._done,
-        }
 
     def translate(self, messages: list[Message]) -> list[TurnOutput]:
         """What to publish of a batch, in order."""
@@ -75,14 +72,14 @@ class Translator:
 
     def _translate_event(self, name: str, data: msgspec.Raw) -> Iterable[TurnOutput]:
         try:
-            if name in self._observers:
-                self._observers[name](data)
+            if name in _OBSERVED:
+                self._observe(name, data)
             reader = words.READERS.get(name)
             if reader is not None:
                 return [reader(data)]
         except (*DECODE_ERRORS, MalformedEvent) as exc:
             return self._warn(name, str(exc))
-        if name in _GATEWAY_EVENTS or name in self._observers:
+        if name in _GATEWAY_EVENTS or name in _OBSERVED:
             return []
         return [words.unknown_event(name[:_MAX_NAME], data)]
 
@@ -94,18 +91,21 @@ class Translator:
 
     # --- what the gateway itself wants to know ------------------------------------------------------------------------
 
-    def _queue(self, data: msgspec.Raw) -> None:
+    def _observe(self, name: str, data: msgspec.Raw) -> None:
+        match name:
+            case "queue_update":
+                self._observe_queue(data)
+            case "compaction":
+                self.is_compacting = words.phase_of_compaction(data) == "start"
+            case _:
+                self._is_done = True
+
+    def _observe_queue(self, data: msgspec.Raw) -> None:
         """What a worker throws away at the end of a run was not taken by the model."""
         if self._is_done:
             return
         before, self.queued_steers = self.queued_steers, words.steers_of(data)
         self.consumed_steers += max(0, before - self.queued_steers)
-
-    def _done(self, _data: msgspec.Raw) -> None:
-        self._is_done = True
-
-    def _compaction(self, data: msgspec.Raw) -> None:
-        self.is_compacting = words.phase_of_compaction(data) == "start"
 
 
 class _PartialText(msgspec.Struct, frozen=True, gc=False):

@@ -243,12 +243,6 @@ class ReplyShaper:
         """What messaging tools have sent, with normalized white space, the latest last."""
         self._last_part = ""
         """The latest part of text that was delivered, with normalized white space."""
-        self._handlers: dict[str, Callable[[Any], list[ReplyPart]]] = {
-            "tool:start": lambda _data: self._end_message(),
-            "tool:end": lambda data: self._on_tool_end(data["call"], error=None),
-            "tool:error": lambda data: self._on_tool_end(data["call"], error=data.get("error") or "it failed"),
-            "compaction:end": self._on_compaction_end,
-        }
 
     def add_text(self, piece: str) -> list[ReplyPart]:
         """Take a piece of text, as the model said it."""
@@ -266,8 +260,16 @@ class ReplyShaper:
 
     def add_event(self, type_: str, data: Mapping[str, Any]) -> list[ReplyPart]:
         """Take an event as it is published; types that do not concern the reply are ignored."""
-        handler = self._handlers.get(type_)
-        return handler(data) if handler else []
+        match type_:
+            case "tool:start":
+                return self._end_message()
+            case "tool:end":
+                return self._on_tool_end(data["call"], error=None)
+            case "tool:error":
+                return self._on_tool_end(data["call"], error=data.get("error") or "it failed")
+            case "compaction:end":
+                self._on_compaction_end(data)
+        return []
 
     def finish(self, final_text: str) -> FinalReply:
         """The run has ended with this text (``done``). Its files are not looked at yet, see ``attach_media``."""
@@ -336,14 +338,13 @@ class ReplyShaper:
     def _reasoning_text(self) -> str:
         return f"Reasoning:\n{self._reasoning.strip()}" if self._reasoning.strip() else ""
 
-    def _on_compaction_end(self, data: Mapping[str, Any]) -> list[ReplyPart]:
+    def _on_compaction_end(self, data: Mapping[str, Any]) -> None:
         """After a compaction for want of room the model is asked again: what it said before is not its answer."""
         if data.get("reason") == "overflow" and not (data.get("aborted") or data.get("error")):
             has_spoken, self._tools = self._tools.has_delivered, ToolSummaries()
             self._tools.has_delivered = has_spoken
             self._pop_pending()
             self._reasoning = ""
-        return []
 
 
 def attach_media(reply: ReplyContent, check: Callable[[str], Media | None]) -> ReplyContent:
