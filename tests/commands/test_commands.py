@@ -73,7 +73,7 @@ def test_a_shell_can_complete_commands(words: str, offered: str) -> None:
         (["--help"], {"trio", "rich", "msgspec", "psutil", "asyncio", "platformdirs"}),
         (["stop"], {"trio", "psutil", "rich"}),
         (["status"], {"trio", "psutil", "rich"}),
-        (["prompt", "-s", "a", "hi"], {"trio", "psutil", "rich"}),
+        (["prompt", "-s", "a", "hi"], {"trio", "psutil", "rich", "dataclasses", "asyncio", "tomli_w"}),
         (["events", "follow"], {"trio", "psutil", "rich"}),
         (
             ["run", "--data-dir", "/dev/null/x"],
