@@ -7,7 +7,7 @@ priority, are never behind a younger batch.
 
 import bisect
 import math
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from gateway.lanes.lane_entries import EntryState, IndexedHeap, LaneEntry
@@ -115,7 +115,8 @@ class DroppedSummaries:
 
     def __init__(self) -> None:
         self._entries: OrderedDict[str, LaneEntry] = OrderedDict()
-        self._priorities: Counter[int] = Counter()
+        self._priorities: dict[int, int] = {}
+        """How many there are of each."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -126,7 +127,7 @@ class DroppedSummaries:
     def add(self, entry: LaneEntry) -> None:
         """Keep a run that has just been summarized."""
         self._entries[entry.run] = entry
-        self._priorities[entry.priority] += 1
+        self._priorities[entry.priority] = self._priorities.get(entry.priority, 0) + 1
 
     def remove(self, entry: LaneEntry) -> None:
         """Forget a run."""

@@ -97,6 +97,10 @@ class LaneSlots:
         limit, lane = self.limits.get(name), self.lanes.get(name)
         return limit is None or lane is None or lane.running < limit
 
+    def begin(self, name: str) -> None:
+        """A turn of the lane begins."""
+        self._lane(name).running += 1
+
     def release(self, name: str) -> None:
         """A turn of the lane has ended."""
         lane = self.lanes[name]
@@ -110,7 +114,7 @@ class LaneSlots:
         if spot is not None and spot.lane == name and spot.entry.rank == rank:
             return
         self.remove(session)
-        lane = self.lanes.setdefault(name, Lane(name))
+        lane = self._lane(name)
         session.position = QueuePosition(name, lane.queue.add(rank, session))
 
     def remove(self, session: LaneSession) -> None:
@@ -122,6 +126,12 @@ class LaneSlots:
             lane.queue.remove(spot.entry)
             if not lane.running and not lane.queue.size:
                 del self.lanes[spot.lane]
+
+    def _lane(self, name: str) -> Lane:
+        lane = self.lanes.get(name)
+        if lane is None:
+            lane = self.lanes[name] = Lane(name)
+        return lane
 
     def peek(self, name: str) -> LaneSession | None:
         """The session whose turn may begin now; None where none waits or the lane is full."""
@@ -220,15 +230,14 @@ class LaneState:
 
     def begin(self, session: LaneSession, lane: str, entries: list[LaneEntry]) -> None:
         """Begin a turn that answers for ``entries``, oldest first, which wait no more. The lane has room."""
-        texts = [entry.text for entry in entries if entry.state is not EntryState.SUMMARIZED]
-        lines = [entry.text for entry in entries if entry.state is EntryState.SUMMARIZED]
+        text = _prompt_of(entries)
         for entry in entries:
             entry.transition_to(EntryState.RUNNING)
         self._turns_begun += 1
         turn = LaneTurn(f"t{self._turns_begun}", session, lane, entries)
         session.transition_to(LaneSessionState.RUNNING)
         session.turn = self.turns[turn.name] = turn
-        self.slots.lanes.setdefault(lane, Lane(lane)).running += 1
+        self.slots.begin(lane)
         self.actions.append(
             StartTurn(
                 turn=turn.name,
@@ -236,7 +245,7 @@ class LaneState:
                 lane=lane,
                 priority=max(entry.priority for entry in entries),
                 runs=tuple(entry.run for entry in entries),
-                text=texts[0] if len(texts) == 1 and not lines else messages.merge_messages(texts, lines),
+                text=text,
             )
         )
 
@@ -248,3 +257,12 @@ class LaneState:
         self.slots.release(turn.lane)
         self.touched_lanes[turn.lane] = None
         self.touched_sessions[session.key] = session
+
+
+def _prompt_of(entries: Sequence[LaneEntry]) -> str:
+    """The text of the one message that waited whole, or all of them as one."""
+    if len(entries) == 1 and entries[0].state is not EntryState.SUMMARIZED:
+        return entries[0].text
+    texts = [entry.text for entry in entries if entry.state is not EntryState.SUMMARIZED]
+    lines = [entry.text for entry in entries if entry.state is EntryState.SUMMARIZED]
+    return messages.merge_messages(texts, lines)

@@ -64,7 +64,7 @@ class RunMethods:
     async def prompt(self, params: PromptRequest, caller: Caller) -> RunOutcome:
         """Accept a run and follow it: its events are pushed, its outcome is the answer, its error the request's."""
         if params.hold is None:
-            run = await self._gateway.intake.accept(params, caller.principal)
+            run = await self._gateway.intake.take(params, caller.principal)
         else:
             hold = self._gateway.holds.find(params.hold, caller.principal)
             if params.session is not None and normalize_session_key(params.session) != hold.session:
@@ -72,7 +72,7 @@ class RunMethods:
                 raise UsageError(message, session=hold.session)
             run = await self._gateway.intake.accept_with_hold(hold, params, caller.principal)
         if run.accepted_seq:  # an ended one that the same key stands for has only its outcome left
-            await self._follow(run, caller)
+            await self._follow(run, caller)  # from when its acceptance is durable
         return await run.wait()
 
     async def steer(self, params: SteerRequest, caller: Caller) -> Any:

@@ -26,6 +26,7 @@ RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     RunState.ENDED: frozenset(),
 }
 
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _RESTART_GRACE = 60.0
 """Seconds for which a key and an outcome outlive a restart at least, however old the wall clock makes them."""
 
@@ -310,6 +311,6 @@ def hash_body(body: Mapping[str, Any] | msgspec.Struct) -> str:
 
     Pass what decides what the run does, not how it is followed.
     """
-    facts: dict[str, Any] = msgspec.to_builtins(body, order="deterministic")
+    facts = msgspec.structs.asdict(body) if isinstance(body, msgspec.Struct) else body
     given = {name: value for name, value in facts.items() if value is not None}
-    return hashlib.sha256(msgspec.json.encode(given, order="deterministic")).hexdigest()
+    return hashlib.sha256(_encode_sorted(given)).hexdigest()

@@ -1,11 +1,10 @@
 """Intake: from a front end's message to an accepted run; its session, its options, whether it is new."""
 
-import uuid
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import trio
 
 from errors import PoolClosed, PoolError, RunAborted, UsageError
@@ -90,6 +89,12 @@ class Intake:
 
         Raises UsageError, Conflict, PoolSaturated, PoolClosed.
         """
+        run = await self.take(message, principal, origin)
+        await self._run_registry.wait_durable(run)
+        return run
+
+    async def take(self, message: AgentRequest, principal: str, origin: RunOrigin = RunOrigin()) -> Run:  # noqa: B008  # a constant
+        """The same without waiting until the acceptance is durable: the caller does, or follows the run's events."""
         self._check_open()
         target = self._resolve_target(message)
         text = await self._filter_text(target, message.source)
@@ -106,7 +111,7 @@ class Intake:
             if request.tool_results:
                 raise UsageError("a slash command is carried out by the supervisor and takes no tool results")
             return await self._run_command(command, request, message.text)
-        return await self._accept(request, message.text)
+        return self._accept(request, message.text)
 
     async def accept_with_hold(self, hold: Hold, message: AgentRequest, principal: str) -> Run:
         """The run of a message on a worker that its caller holds, without waiting. Raises as ``accept`` does."""
@@ -143,7 +148,7 @@ class Intake:
         request = RunRequest(
             principal=principal,
             session=session,
-            run_id=uuid.uuid4().hex,
+            run_id=_new_run_id(),
             text=text,
             agent=entry.agent if entry else self._profile_cache.parts.router.default_agent,
             role=entry.role if entry else "default",
@@ -177,7 +182,9 @@ class Intake:
             tells_events=False,
             is_quiet=not beat.touch,
         )
-        return await self._accept(request, beat.text)
+        run = self._accept(request, beat.text)
+        await self._run_registry.wait_durable(run)
+        return run
 
     def _check_open(self) -> None:
         if self.is_closed:
@@ -226,7 +233,7 @@ class Intake:
         return RunRequest(
             principal=principal,
             session=target.session,
-            run_id=message.run or uuid.uuid4().hex,
+            run_id=message.run or _new_run_id(),
             text=target.text,
             agent=target.agent,
             role=target.role,
@@ -274,11 +281,10 @@ class Intake:
 
     # --- acceptance -------------------------------------------------------------------------------------------------
 
-    async def _accept(self, request: RunRequest, said: str) -> Run:
+    def _accept(self, request: RunRequest, said: str) -> Run:
         """``said``: the message as it came, which identifies a duplicate."""
         earlier = None if request.source is None else self._find_duplicate(request, request.source, said)
         if earlier is not None:
-            await self._run_registry.wait_durable(earlier)
             return earlier
         try:
             run, is_new = self._run_registry.accept(request, _request_body(request, said))
@@ -287,7 +293,6 @@ class Intake:
         except PoolError:
             self._forget_message(request, said)
             raise
-        await self._run_registry.wait_durable(run)
         return run
 
     def _find_duplicate(self, request: RunRequest, source: MessageSource, said: str) -> Run | None:
@@ -328,11 +333,9 @@ class Intake:
         has_id = source is not None and source.message_id is not None
         earlier = self._find_duplicate(request, source, said) if source and has_id else None
         if earlier is not None:
-            await self._run_registry.wait_durable(earlier)
             return earlier
         run, is_new = self._run_registry.accept(request, _request_body(request, said))
         if not is_new:
-            await self._run_registry.wait_durable(run)
             return run
         try:
             self._sessions.ensure(
@@ -355,7 +358,6 @@ class Intake:
         run, is_new = self._run_registry.accept(request, _request_body(request, message.text))
         if is_new:
             await self._finish(run, "", silent=True)
-        await self._run_registry.wait_durable(run)
         return run
 
     async def _finish(self, run: Run, reply: str, *, silent: bool = False) -> None:
@@ -371,6 +373,10 @@ class Intake:
         await self._run_registry.settle([(run, outcome)], self._run_registry.announce_ended(run, outcome))
 
 
+def _new_run_id() -> str:
+    return os.urandom(16).hex()
+
+
 def _request_body(request: RunRequest, said: str) -> dict[str, object]:
     """What a request is compared by under a known key: what its caller ``said``, before any hook."""
     return {
@@ -378,7 +384,7 @@ def _request_body(request: RunRequest, said: str) -> dict[str, object]:
         "agent": request.agent,
         "role": request.role,
         "lane": request.lane,
-        "images": [msgspec.to_builtins(image) for image in request.images],
+        "images": request.images,
         "client_tools": request.client_tools or None,
         "tool_results": request.tool_results or None,
         "answer": request.answer,

@@ -11,13 +11,15 @@ import trio
 from errors import InternalError, PoolError, UsageError
 from gateway.events import EventBus
 from gateway.runs.index import AcceptedRun, RunIndex, RunRecord, hash_body
-from gateway.runs.run import Run, RunOutcome, RunRequest, interrupted_error, outcome_of_error
+from gateway.runs.run import DoneReason, Run, RunOutcome, RunRequest, interrupted_error, outcome_of_error
 from gateway.settings import CurrentSettings
 from gateway.turns.client_tools import bounded_calls
+from gateway.turns.media import Media
 from store.records import RunKey, RunRow, encode_compact
 from store.store import Store
 from wire.events import EventType
 from wire.framing import DECODE_ERRORS
+from wire.messages import ErrorBody, TokenUsage
 
 _DONE_TEXT = 256 * 1024
 """Characters."""
@@ -197,7 +199,7 @@ class RunRegistry:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _record_step(self, run: Run, type_: EventType, data: dict[str, Any]) -> int:
+    def _record_step(self, run: Run, type_: EventType, data: Any) -> int:
         """Store the run's state and publish the step: both outlive a crash, or neither does."""
         session, run_id = run.request.session, run.request.run_id
         with self._store.transaction():
@@ -254,24 +256,37 @@ def _unknown_run(run_id: str) -> UnknownRun:
     return UnknownRun(f"there is no run {run_id!r}, or it ended too long ago", run_id=run_id)
 
 
-def _done_data(outcome: RunOutcome) -> dict[str, Any]:
+class _DoneData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The data of the ``done`` event: the outcome, with its text.
 
     Every subscriber gets this event in one piece: a very long text is cut, calls above a size are left out, and the
     event is ``truncated`` then.
     """
+
+    reason: DoneReason
+    text: str
+    truncated: bool = False
+    error: ErrorBody | None = None
+    usage: TokenUsage | None = None
+    worker: str | None = None
+    media: list[Media] = []
+    silent: bool = False
+    calls: list[dict[str, Any]] = []
+    step: int | None = None
+
+
+def _done_data(outcome: RunOutcome) -> _DoneData:
     text = outcome.text
     calls = bounded_calls(outcome.calls, _DONE_CALLS) if outcome.calls else []
-    facts = {
-        "reason": outcome.reason,
-        "text": text[:_DONE_TEXT],
-        "truncated": len(text) > _DONE_TEXT or len(calls) < len(outcome.calls) or None,
-        "error": outcome.error,
-        "usage": outcome.usage,
-        "worker": outcome.worker,
-        "media": outcome.media or None,
-        "silent": outcome.silent or None,
-        "calls": calls or None,
-        "step": outcome.step,
-    }
-    return {name: value for name, value in facts.items() if value is not None}
+    return _DoneData(
+        reason=outcome.reason,
+        text=text[:_DONE_TEXT],
+        truncated=len(text) > _DONE_TEXT or len(calls) < len(outcome.calls),
+        error=outcome.error,
+        usage=outcome.usage,
+        worker=outcome.worker,
+        media=outcome.media,
+        silent=outcome.silent,
+        calls=calls,
+        step=outcome.step,
+    )

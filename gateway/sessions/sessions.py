@@ -69,8 +69,19 @@ class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
 
     def row(self) -> SessionRow:
         """As the store keeps it."""
-        known = {name: getattr(self, name) for name in _DATA_FIELDS}
-        data = {**(self.unknown or {}), **{name: value for name, value in known.items() if value not in (None, False)}}
+        known = SessionData(
+            queue_mode=self.queue_mode,
+            model=self.model,
+            thinking=self.thinking,
+            verbose=self.verbose,
+            reasoning=self.reasoning,
+            source=self.source,
+            last_run=self.last_run,
+            label=self.label,
+        )
+        data = msgspec.json.encode(known)
+        if self.unknown:
+            data = msgspec.json.encode({**self.unknown, **msgspec.json.decode(data)})
         return SessionRow(
             key=self.key,
             agent=self.agent,
@@ -78,7 +89,7 @@ class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
             transcript=self.transcript,
             created_at=self.created_at,
             updated_at=self.updated_at,
-            data=msgspec.json.encode(data),
+            data=data,
         )
 
 
