@@ -25,13 +25,11 @@ class AvailableIndex:
     Every lookup costs O(kinds of the hard group) at worst, and nothing where the group has no such worker.
     """
 
-    __slots__ = ("lru", "unbound")
+    __slots__ = ("lru",)
 
     def __init__(self) -> None:
         self.lru: OrderedDict[WorkerRecord, None] = OrderedDict()
         """All of them, least recently used first."""
-        self.unbound = 0
-        """How many of them are unbound."""
 
     def __len__(self) -> int:
         return len(self.lru)
@@ -41,7 +39,6 @@ class AvailableIndex:
         kind = worker.profile_record
         self.lru[worker] = None
         kind.agent.available[worker] = None
-        self.unbound += worker.session is None
         if worker.drifted:
             return
         if worker.session is None:
@@ -53,12 +50,14 @@ class AvailableIndex:
 
     def discard(self, worker: WorkerRecord) -> None:
         """Remove a worker, if it is here, before its session changes."""
-        if worker not in self.lru:
-            return
+        if worker in self.lru:
+            del self.lru[worker]
+            del worker.profile_record.agent.available[worker]
+            self.withdraw(worker)
+
+    def withdraw(self, worker: WorkerRecord) -> None:
+        """Let a worker match no waiter any more; it keeps its place in the order of eviction."""
         kind = worker.profile_record
-        del self.lru[worker]
-        del kind.agent.available[worker]
-        self.unbound -= worker.session is None
         if worker in kind.unbound:
             del kind.unbound[worker]
             kind.group.unbound -= 1
@@ -69,7 +68,6 @@ class AvailableIndex:
     def unbind(self, worker: WorkerRecord) -> None:
         """Turn a quiet worker into a free one; it keeps its age, and is the coldest of the free ones."""
         kind = worker.profile_record
-        self.unbound += 1
         if worker not in kind.quiescent:
             return
         del kind.quiescent[worker]

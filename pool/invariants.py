@@ -80,7 +80,7 @@ def _check_session(state: PoolState, session: SessionRecord) -> None:
 def _check_profile(state: PoolState, kind: ProfileRecord) -> None:
     name = f"profile {kind.profile.short}"
     workers = [worker for worker in state.workers.values() if worker.profile_record is kind]
-    _require(kind.live == len(workers), f"{name} counts {kind.live} workers, not {len(workers)}")
+    _require(list(kind.workers) == workers, f"{name} lists {len(kind.workers)} workers, not {len(workers)}")
     covering = sum(worker.claimed_for is kind for worker in state.workers.values())
     _require(kind.claims == covering, f"{name} counts {kind.claims} covers, not {covering}")
     for line in kind.queues:
@@ -124,7 +124,8 @@ def _check_counts(state: PoolState) -> None:
     _require(waiting.blocked == kinds_of_waiting[WaiterState.BLOCKED], "blocked waiters miscounted")
     bounded = sum(w.bounded and w.state is not WaiterState.PREPARING for w in state.requests.values())
     _require(waiting.bounded == bounded, "bounded waiters miscounted")
-    _require(state.index.unbound == sum(w.session is None for w in state.index.lru), "free workers miscounted")
+    used = [worker.idle_since for worker in state.index.lru]
+    _require(used == sorted(used), "available workers are not in the order of their last use")
     claims = sum(worker.claimed_for is not None for worker in state.stopping)
     _require(state.claimed_slots == claims, f"{state.claimed_slots} slots claimed, not {claims}")
     granted = sum(counters.grants.values())

@@ -27,6 +27,10 @@ from wire.states import transition
 _HIGHEST_PRIORITY = 1000
 """Waiting is worth one step each ``age_step``: more than this would outlast any wait, and far more no float holds."""
 
+_IDLE_TIMES = frozenset({"idle_timeout", "session_idle_timeout"})
+_LIMITS = frozenset({"max", "max_per_profile", "max_per_agent", "max_pinned", "reserve", "spawn_burst", "spawn_rate"})
+"""Settings that may let a waiter go on."""
+
 
 class PoolMachine:
     """Who gets which worker.
@@ -316,9 +320,7 @@ class PoolMachine:
         worker = self._known_worker(altered.worker)
         if worker is not None and not worker.modified:
             worker.modified = True
-            if worker in self._state.index.lru:  # where it stands among those that match others
-                self._state.index.discard(worker)
-                self._state.index.add(worker)
+            self._state.index.withdraw(worker)
 
     def _set_prewarm(self, prewarmed: stimuli.SetPrewarm) -> None:
         self._prewarmer.set_targets(prewarmed.targets)
@@ -326,8 +328,9 @@ class PoolMachine:
 
     def _profiles_changed(self, changed: stimuli.ProfilesChanged) -> None:
         state, current = self._state, changed.signatures
-        self._prewarmer.drop([kind for kind in state.profiles.values() if kind.profile.signature not in current])
-        for worker in [each for each in state.workers.values() if each.profile_record.profile.signature not in current]:
+        outdated = [kind for signature, kind in state.profiles.items() if signature not in current]
+        self._prewarmer.drop(outdated)
+        for worker in [worker for kind in outdated for worker in kind.workers]:
             self._workers.mark_outdated(worker)
 
     # --- the pool ---------------------------------------------------------------------------------------------------
@@ -336,18 +339,22 @@ class PoolMachine:
         """What is due has happened already."""
 
     def _settings_changed(self, changed: stimuli.SettingsChanged) -> None:
-        state = self._state
-        check_settings(changed.settings)
-        state.settings = changed.settings
-        state.bucket.set_limits(state.settings.spawn_burst, state.settings.spawn_rate)
-        for worker in list(state.workers.values()):
-            if worker in state.index.lru:
+        state, old, new = self._state, self._state.settings, changed.settings
+        check_settings(new)
+        state.settings = new
+        names = {name for name in PoolSettings.__struct_fields__ if getattr(old, name) != getattr(new, name)}
+        state.bucket.set_limits(new.spawn_burst, new.spawn_rate)
+        if names & _IDLE_TIMES:
+            for worker in state.index.lru:
                 self._workers.arm_idle_timer(worker)
-            if worker.state in (WorkerState.IDLE, WorkerState.LEASED):
-                self._workers.arm_age_timer(worker)
+        if "max_age" in names:
+            for worker in state.workers.values():
+                if worker.state in (WorkerState.IDLE, WorkerState.LEASED):
+                    self._workers.arm_age_timer(worker)
         self._workers.shrink_to_max()
         self._workers.stop_idle()
-        self._scheduler.wake_all()
+        if names & _LIMITS:
+            self._scheduler.wake_all()
 
     def _set_mode(self, mode: PoolMode) -> None:
         state = self._state

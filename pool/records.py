@@ -189,9 +189,9 @@ class ProfileRecord:
     """One profile signature with its workers, its lines of waiters and its budget."""
 
     __slots__ = (
-        *("agent", "budget", "claims", "condition", "group", "live", "pending_restarts", "prewarm_target"),
-        *("profile", "prune_timer", "queues", "quiescent", "resource_count", "resources", "retry_timer"),
-        *("unbound", "waiters"),
+        *("agent", "budget", "claims", "condition", "group", "pending_restarts", "prewarm_target", "profile"),
+        *("prune_timer", "queues", "quiescent", "resource_count", "resources", "retry_timer", "unbound", "waiters"),
+        "workers",
     )
 
     def __init__(self, profile: CapabilityProfile, group: HardGroup, agent: AgentWorkers) -> None:
@@ -203,7 +203,8 @@ class ProfileRecord:
         """Idle unbound workers, least recently used first."""
         self.quiescent: OrderedDict[WorkerRecord, None] = OrderedDict()
         """Idle workers bound to a quiescent session, least recently used first."""
-        self.live = 0
+        self.workers: dict[WorkerRecord, None] = {}
+        """All live ones, in the order of their start."""
         self.claims = 0  # waiters for whom a worker is on its way: starting, or stopping to make room
         self.pending_restarts = 0
         """Workers lost to failures (or retired without a replacement) that are to be started again."""
@@ -244,7 +245,7 @@ class ProfileRecord:
     @property
     def is_unused(self) -> bool:
         """Whether this profile is unused now."""
-        return not (self.live or self.waiters or self.prewarm_target or self.pending_restarts)
+        return not (self.workers or self.waiters or self.prewarm_target or self.pending_restarts)
 
 
 class HoldRecord(NamedTuple):

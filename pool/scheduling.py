@@ -7,6 +7,7 @@ become possible costs next to nothing.
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from itertools import chain
 
 from pool import rejections
 from pool.admission import Admission
@@ -61,11 +62,14 @@ class Scheduler:
             self._reject_nested()
 
     def wake_all(self) -> None:
-        """Look at everything again, after a pause or new limits."""
+        """Look at every waiter again, and at what is idle and might serve one, after a pause or new limits."""
         state = self._state
-        state.freed.extend(state.index.lru)
-        for kind in state.profiles.values():
+        queued = [kind for kind in state.profiles.values() if kind.queued]
+        for kind in queued:
             state.waiting.wake(kind)
+        serving = dict.fromkeys(chain.from_iterable(kind.group.profiles.values() for kind in queued))
+        idle = chain.from_iterable((*kind.unbound, *kind.quiescent) for kind in serving)
+        state.freed += sorted(idle, key=lambda worker: worker.idle_since)
         for session in {waiter.session.key: waiter.session for waiter in state.requests.values()}.values():
             self._admission.retry_session(session)
 

@@ -41,7 +41,7 @@ class Spawner:
         settings = state.settings
         if not kind.budget.may_start(now):
             return kind.condition
-        if settings.max_per_profile and kind.live >= settings.max_per_profile:
+        if settings.max_per_profile and len(kind.workers) >= settings.max_per_profile:
             return kind.condition
         if settings.max_per_agent and kind.agent.live >= settings.max_per_agent:
             return kind.agent.condition
@@ -81,7 +81,7 @@ class Spawner:
         worker = WorkerRecord(f"w{self.spawned}", kind, state.now)
         state.workers[worker.id] = worker
         state.by_state[WorkerState.STARTING] += 1
-        kind.live += 1
+        kind.workers[worker] = None
         kind.agent.live += 1
         kind.group.starting[worker] = None
         if covers is not None:

@@ -259,7 +259,7 @@ class PoolState:
                 self.requeue(session)
         if session.state is SessionState.PARKED:
             self.forget_if_empty(session)
-        if not waiter.profile_record.live:
+        if not waiter.profile_record.workers:
             self.prune(waiter.profile_record)
 
     def remove_from_preparation(self, waiter: Waiter) -> None:

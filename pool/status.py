@@ -159,7 +159,7 @@ def _profile(kind: ProfileRecord, now: float) -> ProfileSnapshot:
         profile=kind.profile.short,
         agent=kind.profile.agent,
         role=kind.profile.role,
-        live=kind.live,
+        live=len(kind.workers),
         starting=sum(worker.profile_record is kind for worker in kind.group.starting),
         warm=len(kind.unbound),
         min=kind.prewarm_target,

@@ -1,6 +1,7 @@
 """The states of workers after their start: available, parked, retiring, stopping, dead."""
 
 import math
+from itertools import chain, islice
 
 from errors import PoolError
 from pool import rejections
@@ -175,28 +176,32 @@ class Workers:
     def stop_idle(self) -> None:
         """Stop idle workers above ``min`` and their profile's target that had no turn for ``idle_timeout``."""
         state = self._state
-        surplus = len(state.index) - state.settings.min
-        if surplus <= 0:
-            return
-        for worker in list(state.index.lru):
+        while len(state.index) > state.settings.min and (worker := self._idle_too_long()) is not None:
+            self.stop(worker, StopReason.IDLE)
+
+    def _idle_too_long(self) -> WorkerRecord | None:
+        """The worker used longest ago of those that may be stopped for being idle."""
+        state, settings = self._state, self._state.settings
+        for worker in state.index.lru:
+            if worker.idle_since + settings.idle_timeout > state.now:
+                return None
             kind = worker.profile_record
-            is_reclaimable = worker.session is None or state.settings.session_idle_timeout > 0
-            over = is_reclaimable and worker.idle_since + state.settings.idle_timeout <= state.now
-            if over and (worker not in kind.unbound or len(kind.unbound) > kind.prewarm_target):
-                self.stop(worker, StopReason.IDLE)
-                surplus -= 1
-                if surplus <= 0:
-                    return
+            is_reclaimable = worker.session is None or settings.session_idle_timeout > 0
+            if is_reclaimable and (worker not in kind.unbound or len(kind.unbound) > kind.prewarm_target):
+                return worker
+        return None
 
     def shrink_to_max(self) -> None:
         """Stop what is above ``max``: available workers, the coldest first, then starting ones, the newest first."""
         state = self._state
-        candidates = list(EVICTION_ORDER(state.index.lru))
-        candidates += [worker for worker in reversed(state.workers.values()) if worker.state is WorkerState.STARTING]
-        for worker in candidates:
-            if self._spawner.slots_after_stops >= 0:
-                return
-            self.stop(worker, StopReason.RETIRED)
+        stoppable = len(state.index) + state.by_state[WorkerState.STARTING]
+        excess = min(-self._spawner.slots_after_stops, stoppable)
+        newest_first = reversed(state.workers.values())
+        starting = (worker for worker in newest_first if worker.state is WorkerState.STARTING)
+        candidates = chain(EVICTION_ORDER(state.index.lru), starting)
+        for worker in list(islice(candidates, max(excess, 0))):
+            if self._spawner.slots_after_stops < 0:
+                self.stop(worker, StopReason.RETIRED)
 
     # --- retiring ---------------------------------------------------------------------------------------------------
 
@@ -293,7 +298,7 @@ class Workers:
         state.by_state[WorkerState.DEAD] -= 1
         del state.workers[worker.id]
         state.stopping.pop(worker, None)
-        kind.live -= 1
+        del kind.workers[worker]
         kind.agent.live -= 1
         cause = _exit_cause(worker)
         state.counters.exits[cause] += 1
