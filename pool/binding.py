@@ -30,7 +30,7 @@ class SessionBinder:
         level = worker.profile_record.match_level(waiter.profile_record)
         if worker.session is not None:
             self._workers.park(worker.session, "rebound")
-        self._workers.make_unavailable(worker)
+        state.index.discard(worker)
         if session.state is SessionState.PARKING:
             worker.closing_session = None
             state.transition_session(session, SessionState.PARKED)

@@ -51,7 +51,7 @@ class Workers:
             return
         if not worker.quiescent:
             if before is WorkerState.IDLE:
-                self.make_unavailable(worker)
+                state.index.discard(worker)
                 state.transition_worker(worker, WorkerState.LEASED)
             if worker.retire_reason == "mismatch" and not worker.in_use and worker.session and worker.session.waiting:
                 self.stop(worker, StopReason.MISMATCH)  # its own session would wait for its commands, perhaps for ever
@@ -80,11 +80,6 @@ class Workers:
             state.pinned[worker] = None
             state.touched_agents[worker.profile_record.agent] = None
             state.waiting.wake(worker.profile_record)
-
-    def make_unavailable(self, worker: WorkerRecord) -> None:
-        """Take the worker out of the available ones."""
-        self._state.index.discard(worker)
-        self._state.timers.cancel(worker.idle_timer)
 
     def turn_stalled(self, stalled: TurnStalled) -> None:
         """Count a turn that is aborted because nothing happens in it, and tell of it."""
@@ -133,10 +128,11 @@ class Workers:
         worker = session.worker
         if worker is None:
             return
+        state = self._state
         was_bound = worker.session is session
         was_busy = worker.background > 0
         if session.state is SessionState.ACTIVE:
-            self.make_unavailable(worker)
+            state.index.discard(worker)
             self._start_parking(session, worker, "forgotten")
         if was_bound:
             worker.session = None
@@ -151,20 +147,28 @@ class Workers:
     # --- idle times -------------------------------------------------------------------------------------------------
 
     def arm_idle_timer(self, worker: WorkerRecord, after: float = -math.inf) -> None:
-        """(Re)start the clock of an available worker; its times count from its last turn."""
-        state, settings = self._state, self._state.settings
-        state.timers.cancel(worker.idle_timer)
-        dues = []
-        if worker.session is None or settings.session_idle_timeout:  # one that is never parked keeps its worker
-            dues.append(worker.idle_since + settings.idle_timeout)
-        if worker.session is not None and settings.session_idle_timeout:
-            dues.append(worker.idle_since + settings.session_idle_timeout)
-        due = min((due for due in dues if due > after), default=None)
-        if due is not None:
+        """Have an available worker looked at when its next time is over; both times count from its last turn.
+
+        A timer that comes too early stays and is armed again then: a worker that is used often needs a new one seldom.
+        """
+        state, limit = self._state, self._state.settings.session_idle_timeout
+        stop_at = park_at = worker.idle_since + state.settings.idle_timeout
+        if worker.session is not None:
+            if not limit:  # one that is never parked keeps its worker
+                return
+            park_at = worker.idle_since + limit
+        first, last = (stop_at, park_at) if stop_at < park_at else (park_at, stop_at)
+        due = first if first > after else last
+        timer = worker.idle_timer
+        if due > after and (timer is None or timer.when > due):
+            state.timers.cancel(timer)
             worker.idle_timer = state.timers.at(due, self._on_idle_timer, worker)
 
     def _on_idle_timer(self, worker: WorkerRecord) -> None:
         state = self._state
+        worker.idle_timer = None
+        if worker not in state.index.lru:
+            return
         limit = state.settings.session_idle_timeout
         if worker.session is not None and limit and worker.idle_since + limit <= state.now:
             self.park(worker.session, "idle")
@@ -267,9 +271,7 @@ class Workers:
         if worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
             return
         was_starting = worker.state is WorkerState.STARTING
-        self.make_unavailable(worker)
-        state.pinned.pop(worker, None)
-        state.timers.cancel(worker.age_timer)
+        self._withdraw(worker)
         worker.stop_reason = reason
         if was_starting:
             self._spawner.finish_start(worker)
@@ -287,9 +289,7 @@ class Workers:
         kind = worker.profile_record
         crashed = worker.state is not WorkerState.STOPPING
         owed = self._needs_restart(worker, crashed=crashed)
-        self.make_unavailable(worker)
-        state.pinned.pop(worker, None)
-        state.timers.cancel(worker.age_timer)
+        self._withdraw(worker)
         if crashed:
             self._crashed(worker, error)
         self._spawner.release_claim(worker)
@@ -335,6 +335,14 @@ class Workers:
         elif not worker.proven:
             self._spawner.record_failure(worker, error)
         state.waiting.wake(worker.profile_record)
+
+    def _withdraw(self, worker: WorkerRecord) -> None:
+        """Nothing more is wanted of the worker, and nothing is due for it."""
+        state = self._state
+        state.index.discard(worker)
+        state.pinned.pop(worker, None)
+        state.timers.cancel(worker.idle_timer)
+        state.timers.cancel(worker.age_timer)
 
     def _end_binding(self, worker: WorkerRecord, why: str) -> None:
         """The worker will not serve its session any more."""
