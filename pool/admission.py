@@ -13,6 +13,9 @@ from pool.transitions import PoolMode, SessionState, WaiterState
 from pool.workers import Workers
 from profiles.profile import CapabilityProfile
 
+_RUNNING = PoolMode.RUNNING
+_ACTIVE, _PARKED = SessionState.ACTIVE, SessionState.PARKED
+
 
 class Admission:
     """The first steps of acquiring, and the door of the waiting list."""
@@ -27,7 +30,7 @@ class Admission:
         """Serve a new request at once, put it on the waiting list, or refuse it."""
         state = self._state
         session = waiter.session
-        if session.state is not SessionState.PARKED:
+        if session.state is not _PARKED:
             if self._serve_on_own(waiter):
                 return
         elif not session.waiting and self._bind(waiter, state.index.match_unbound):
@@ -36,10 +39,10 @@ class Admission:
             if not self._admit_without_waiting(waiter):
                 state.reject(waiter, self._no_wait_error(waiter))
             return
-        if not self._admit_to_wait(waiter):
+        if (state.index.lru and self._rebind(waiter)) or not self._admit_to_wait(waiter):
             return
         loser = state.waiting.pick_victim(waiter.priority) if self._is_list_full(waiter) else None
-        first = session.state is SessionState.PARKED and not session.waiting
+        first = session.state is _PARKED and not session.waiting
         state.enqueue(waiter, WaiterState.QUEUED if first else WaiterState.BLOCKED)
         if loser is not None:
             state.reject(loser, self._saturated_error("the waiting list is full"))
@@ -50,9 +53,9 @@ class Admission:
         """Start a worker for the request where there is room, else rebind one; the start itself is waited for."""
         state = self._state
         session = waiter.session
-        if session.state is not SessionState.PARKED or session.waiting:
+        if session.state is not _PARKED or session.waiting:
             return False
-        may_start = waiter.room_only and state.mode is PoolMode.RUNNING and (waiter.privileged or state.quota_open)
+        may_start = waiter.room_only and state.mode is _RUNNING and (waiter.privileged or state.quota_open)
         if may_start and waiter.deadline > state.now and self._spawner.has_room(waiter.profile_record, state.now):
             state.enqueue(waiter, WaiterState.QUEUED)
             return True
@@ -62,8 +65,8 @@ class Admission:
     def _no_wait_error(self, waiter: Waiter) -> PoolSaturated:
         """Why a request that does not wait is not served: trying again helps only where the pool is full."""
         state = self._state
-        is_parked = waiter.session.state is SessionState.PARKED
-        if is_parked and state.mode is PoolMode.RUNNING and self._spawner.has_room(waiter.profile_record, state.now):
+        is_parked = waiter.session.state is _PARKED
+        if is_parked and state.mode is _RUNNING and self._spawner.has_room(waiter.profile_record, state.now):
             return rejections.spawn_not_allowed(state.counts(), waiter.session.key)
         return self._saturated_error("nothing fits right now")
 
@@ -72,18 +75,18 @@ class Admission:
         state = self._state
         if self.has_worker(session, profile):
             return True
-        if session is not None and (session.state is not SessionState.PARKED or session.waiting):
+        if session is not None and (session.state is not _PARKED or session.waiting):
             return False
         kind = state.profiles.get(profile.signature) or _unknown_profile(state, profile)
-        return state.mode is PoolMode.RUNNING and state.quota_open and self._spawner.has_room(kind, now)
+        return state.mode is _RUNNING and state.quota_open and self._spawner.has_room(kind, now)
 
     def has_worker(self, session: SessionRecord | None, profile: CapabilityProfile) -> bool:
         """Whether ``admit`` would serve a request that may not wait; ``session`` None: one that is not known."""
         state = self._state
-        if state.mode is not PoolMode.RUNNING:
+        if state.mode is not _RUNNING:
             return False
         kind = state.profiles.get(profile.signature) or _unknown_profile(state, profile)
-        if session is None or session.state is SessionState.PARKED:
+        if session is None or session.state is _PARKED:
             if session is not None and session.waiting:
                 return False
             quiet = None if kind.queued else state.index.match_quiescent(kind)
@@ -91,16 +94,16 @@ class Admission:
         worker = session.worker
         if worker is None or not (worker.ordinary_holds > 0 or state.quota_open):
             return False
-        if session.state is SessionState.ACTIVE:
+        if session.state is _ACTIVE:
             return worker.serves_now(kind)
         return worker in state.index.lru and not worker.drifted and worker.profile_record.serves(kind)
 
     def retry_session(self, session: SessionRecord) -> None:
         """Look again at the waiting requests of one session."""
         state = self._state
-        if session.state is SessionState.ACTIVE:
+        if session.state is _ACTIVE:
             self._binder.serve_waiting(session)
-        elif session.state is SessionState.PARKED:
+        elif session.state is _PARKED:
             state.requeue(session)
         elif session.worker is not None and session.worker in state.index.lru:
             self._retry_parking(session, session.worker)
@@ -122,9 +125,9 @@ class Admission:
         state = self._state
         session = waiter.session
         worker = session.worker
-        if session.state is SessionState.ACTIVE:
+        if session.state is _ACTIVE:
             return self._binder.serve_bound(waiter)
-        if worker is None or worker not in state.index.lru or state.mode is not PoolMode.RUNNING:
+        if worker is None or worker not in state.index.lru or state.mode is not _RUNNING:
             return False
         if (
             worker.drifted
@@ -137,12 +140,21 @@ class Admission:
 
     def _bind(self, waiter: Waiter, match: Callable[[ProfileRecord], WorkerRecord | None]) -> bool:
         state = self._state
-        if state.mode is not PoolMode.RUNNING or not (waiter.privileged or state.quota_open):
+        if state.mode is not _RUNNING or not (waiter.privileged or state.quota_open):
             return False
         worker = match(waiter.profile_record)
         if worker is not None:
             self._binder.bind(worker, waiter)
         return worker is not None
+
+    def _rebind(self, waiter: Waiter) -> bool:
+        """Do at once what the scheduler would: no process may be started for the request, and none is on its way."""
+        state, session, kind = self._state, waiter.session, waiter.profile_record
+        if session.state is not _PARKED or session.waiting or waiter.deadline <= state.now:
+            return False
+        if kind.claims or kind.group.starting or self._spawner.blocking_condition(kind) is None:
+            return False
+        return self._bind(waiter, state.index.match_quiescent)
 
     def _admit_to_wait(self, waiter: Waiter) -> bool:
         """Whether the request may wait; it is refused here if not."""
@@ -151,7 +163,7 @@ class Admission:
         if waiter.deadline <= state.now:
             state.expire(waiter)
             return False
-        if waiter.session.state is SessionState.PARKED and kind.budget.is_open and not self._will_rebind(waiter):
+        if waiter.session.state is _PARKED and kind.budget.is_open and not self._will_rebind(waiter):
             state.reject(waiter, rejections.broken(state.counts(), kind, state.now))
             return False
         if self._is_list_full(waiter) and state.waiting.pick_victim(waiter.priority) is None:
@@ -174,8 +186,8 @@ class Admission:
         state = self._state
         kind = waiter.profile_record
         return (
-            state.mode is PoolMode.RUNNING
-            and waiter.session.state is SessionState.PARKED
+            state.mode is _RUNNING
+            and waiter.session.state is _PARKED
             and (waiter.privileged or state.quota_open)
             and self._spawner.blocking_condition(kind) is not None
             and state.index.match_quiescent(kind) is not None

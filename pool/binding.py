@@ -8,6 +8,8 @@ from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
 from pool.workers import Workers
 from profiles.matching import MatchLevel
 
+_PAUSED, _BOUND = PoolMode.PAUSED, MatchLevel.BOUND
+
 
 class SessionBinder:
     """Binds sessions to workers and hands out holds.
@@ -41,10 +43,11 @@ class SessionBinder:
             waiter.profile_record.profile.soft, level, resetting=True, resume_from=session.transcript
         )
         self._join(worker, waiter)
-        for other in in_order(session.waiting):
-            if other.state is WaiterState.QUEUED:
-                state.waiting.transition(other, WaiterState.BLOCKED)
-            self.serve_bound(other)
+        if session.waiting:
+            for other in in_order(session.waiting):
+                if other.state is WaiterState.QUEUED:
+                    state.waiting.transition(other, WaiterState.BLOCKED)
+                self.serve_bound(other)
         is_fresh = worker.ready_at == state.now and not worker.was_leased
         worker.was_leased = True
         state.actions.append(Reset(worker.id, session.key, session.transcript, is_fresh=is_fresh))
@@ -54,7 +57,7 @@ class SessionBinder:
         """Serve the waiter by its session's own worker, if that can be done now: grant, join, or reconcile first."""
         state = self._state
         worker = waiter.session.worker
-        if worker is None or state.mode is PoolMode.PAUSED or not worker.serves_now(waiter.profile_record):
+        if worker is None or state.mode is _PAUSED or not worker.serves_now(waiter.profile_record):
             return False
         if not state.reserve_allows(worker, waiter):
             return False
@@ -62,7 +65,7 @@ class SessionBinder:
         if worker.preparation is not None:
             self._join(worker, waiter)
         elif worker.soft == soft:
-            self._grant(worker, waiter, MatchLevel.BOUND)
+            self._grant(worker, waiter, _BOUND)
             self._workers.refresh(worker)
         else:
             worker.preparation = WorkerPreparation(soft, MatchLevel.BOUND, resetting=False, resume_from=None)

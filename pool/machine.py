@@ -12,14 +12,15 @@ from errors import UsageError
 from pool import invariants, rejections, status, stimuli
 from pool.admission import Admission
 from pool.binding import SessionBinder
+from pool.prewarming import Prewarmer
 from pool.records import WorkerRecord
-from pool.scheduling import Prewarmer, Scheduler
+from pool.scheduling import Scheduler
 from pool.settings import PoolSettings
 from pool.snapshot import MachineSnapshot, SessionPlacement, WorkerExplanation
 from pool.spawning import Spawner
 from pool.state import PoolState, check_settings
 from pool.stimuli import Action, FailureKind, Reject, Stimulus, StopReason
-from pool.transitions import MODE_TRANSITIONS, PoolMode, SessionState, WorkerState
+from pool.transitions import ENDING, MODE_TRANSITIONS, SERVING, PoolMode, SessionState, WorkerState
 from pool.workers import Workers
 from profiles.profile import CapabilityProfile
 from wire.states import transition
@@ -184,7 +185,7 @@ class PoolMachine:
         request = acquire.request
         if request in state.requests or request in state.holds or request in state.lost_holds:
             raise UsageError(f"request {request!r} is in use already")
-        if state.mode in (PoolMode.DRAINING, PoolMode.CLOSED):
+        if state.mode in ENDING:
             state.counters.refused += 1
             state.actions.append(Reject(request, rejections.closed(state.counts(), state.mode.value)))
             return
@@ -349,7 +350,7 @@ class PoolMachine:
                 self._workers.arm_idle_timer(worker)
         if "max_age" in names:
             for worker in state.workers.values():
-                if worker.state in (WorkerState.IDLE, WorkerState.LEASED):
+                if worker.state in SERVING:
                     self._workers.arm_age_timer(worker)
         self._workers.shrink_to_max()
         self._workers.stop_idle()

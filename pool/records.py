@@ -3,7 +3,6 @@
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +18,7 @@ PRIVILEGED_PRIORITY = 10
 """Requests of at least this base priority may use the reserve."""
 _COMPACT_FROM = 64
 _QUEUED = WaiterState.QUEUED
+_NEVER = float("-inf")
 
 
 class Waiter:
@@ -43,7 +43,7 @@ class Waiter:
         self.enqueued_at = now
         self.sequence = number
         self.deadline = now
-        self.sort_key = float("-inf")
+        self.sort_key = _NEVER
         self.state = WaiterState.NEW
         self.timer: Timer | None = None
         self.deferred = False
@@ -248,7 +248,7 @@ class ProfileRecord:
         return not (self.workers or self.waiters or self.prewarm_target or self.pending_restarts)
 
 
-class HoldRecord(NamedTuple):
+class HoldRecord(msgspec.Struct, frozen=True):
     """One hold in force."""
 
     hold: WorkerHold

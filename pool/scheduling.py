@@ -1,4 +1,4 @@
-"""Matches waiters and workers after every change: offers what was freed, advances the queues, prewarms.
+"""Matches waiters and workers after every change: offers what was freed, and advances the queues.
 
 The order for a waiter is the pool's order of acquiring: a free worker (exact, hard, superset); a new process; the
 least recently used quiet worker that fits; a slot made by evicting one that does not. A step in which nothing has
@@ -6,7 +6,6 @@ become possible costs next to nothing.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
 from itertools import chain
 
 from pool import rejections
@@ -20,7 +19,6 @@ from pool.state import PoolState
 from pool.stimuli import StopReason
 from pool.transitions import PoolMode, SessionState, WaiterState
 from pool.workers import Workers
-from profiles.profile import CapabilityProfile
 
 
 class Scheduler:
@@ -40,12 +38,18 @@ class Scheduler:
     def run(self) -> None:
         """Do all that has become possible."""
         state = self._state
+        if state.waiting.queued or state.waiting.blocked:
+            if state.mode is PoolMode.RUNNING:
+                self._match()
+            else:
+                self._reject_room_only()
+        state.freed.clear()
+        state.touched_agents.clear()
+
+    def _match(self) -> None:
+        """Bring waiters and workers together until nothing more can be done."""
+        state = self._state
         waiting = state.waiting
-        if state.mode is not PoolMode.RUNNING:
-            state.freed.clear()
-            state.touched_agents.clear()
-            self._reject_room_only()
-            return
         while True:
             freed, state.freed = state.freed, []
             for worker in freed:
@@ -57,7 +61,6 @@ class Scheduler:
                 continue
             if not state.freed and not (waiting.room_only and self._reject_room_only()):
                 break
-        state.touched_agents.clear()
         if waiting.nested:
             self._reject_nested()
 
@@ -186,8 +189,9 @@ class Scheduler:
         if free > 0:
             return True
         unclaimed = free + len(state.stopping) - state.claimed_slots
-        most = state.settings.max_pinned or state.settings.max - 1
-        return unclaimed > 0 or (unclaimed == 0 and (len(state.index.lru) > 0 or len(state.pinned) > most))
+        if unclaimed or state.index.lru:
+            return unclaimed >= 0
+        return len(state.pinned) > (state.settings.max_pinned or state.settings.max - 1)
 
     def _advance(self, line: ProfileQueue) -> ConditionQueue | None:
         """Bring the best waiter of the line one step further; returns the gate that keeps the line, if one does."""
@@ -341,55 +345,3 @@ class Scheduler:
 def _is_trial(kind: ProfileRecord) -> bool:
     """Whether a start of the kind would try out what has failed again and again: no healthy worker stops for it."""
     return kind.budget.state is BreakerState.HALF_OPEN
-
-
-class Prewarmer:
-    """Runs after the scheduler, so that it only ever uses room that no waiter wants."""
-
-    def __init__(self, state: PoolState, starts: Spawner) -> None:
-        self._state = state
-        self._spawner = starts
-
-    def set_targets(self, targets: tuple[tuple[CapabilityProfile, int], ...]) -> None:
-        """Replace the list of profiles to keep warm."""
-        state = self._state
-        old = state.prewarm_targets
-        for kind in old:
-            kind.prewarm_target = 0
-        for profile, count in targets:
-            state.profile_record(profile).prewarm_target = count
-        state.prewarm_targets = tuple({state.profile_record(profile): None for profile, count in targets if count > 0})
-        for kind in old:
-            state.prune(kind)
-
-    def drop(self, kinds: Iterable[ProfileRecord]) -> None:
-        """Neither keep these kinds warm nor start again what was lost of them."""
-        state = self._state
-        for kind in kinds:
-            kind.prewarm_target = 0
-            self._spawner.add_restarts(kind, -kind.pending_restarts)
-            state.prune(kind)
-        state.prewarm_targets = tuple(kind for kind in state.prewarm_targets if kind.prewarm_target)
-
-    def run(self) -> None:
-        """Start what is owed and what is missing, as far as limits and budgets allow."""
-        state = self._state
-        if state.mode is not PoolMode.RUNNING:
-            return
-        if state.pending_restarts and self._spawner.slots_after_stops <= 0:
-            self._spawner.cancel_restarts()
-        if len(state.workers) >= state.settings.max:
-            return
-        for kind in list(state.pending_restarts):
-            while kind.pending_restarts and self._spawner.blocking_condition(kind) is None:
-                self._spawner.spawn(kind)
-        for kind in state.prewarm_targets:
-            missing = kind.prewarm_target - len(kind.unbound) - _spare_starts(kind)
-            while missing > 0 and self._spawner.blocking_condition(kind) is None:
-                self._spawner.spawn(kind)
-                missing -= 1
-
-
-def _spare_starts(kind: ProfileRecord) -> int:
-    """Starting workers of the profile that no request waits for."""
-    return sum(worker.profile_record is kind and worker.claimed_for is None for worker in kind.group.starting)

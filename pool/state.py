@@ -32,6 +32,8 @@ from wire.timers import Timers
 _INITIAL_SERVICE_INTERVAL = 1.0
 """Seconds between two served waiters, before any was."""
 _SMOOTHING = 0.1
+_PARKED = SessionState.PARKED
+_NEW, _QUEUED, _PREPARING, _DONE = WaiterState.NEW, WaiterState.QUEUED, WaiterState.PREPARING, WaiterState.DONE
 
 _POSITIVE_SETTINGS = (
     *("max", "spawn_burst", "spawn_rate", "start_timeout", "reset_timeout", "ping_interval_idle", "ping_interval_busy"),
@@ -227,7 +229,7 @@ class PoolState:
 
     def register(self, waiter: Waiter) -> None:
         """From now on the request is known, and ends by its deadline."""
-        if waiter.state is WaiterState.NEW:
+        if waiter.state is _NEW:
             self.requests[waiter.request] = waiter
             waiter.profile_record.waiters += 1
             if waiter.deadline < math.inf:
@@ -236,7 +238,7 @@ class PoolState:
     def enqueue(self, waiter: Waiter, state: WaiterState) -> None:
         """Put the waiter on the waiting list, QUEUED or BLOCKED."""
         self.register(waiter)
-        if not waiter.was_enqueued and waiter.state is WaiterState.NEW:
+        if not waiter.was_enqueued and waiter.state is _NEW:
             waiter.was_enqueued = True
             self.counters.enqueued += 1
         waiter.session.waiting[waiter.request] = waiter
@@ -246,18 +248,18 @@ class PoolState:
         """The request has ended, one way or another."""
         old = waiter.state
         session = waiter.session
-        self.waiting.transition(waiter, WaiterState.DONE)
-        if old is not WaiterState.NEW:
+        self.waiting.transition(waiter, _DONE)
+        if old is not _NEW:
             del self.requests[waiter.request]
             waiter.profile_record.waiters -= 1
             self.timers.cancel(waiter.timer)
-        if old is WaiterState.PREPARING:
+        if old is _PREPARING:
             self.remove_from_preparation(waiter)
-        elif old is not WaiterState.NEW:
+        elif old is not _NEW:
             del session.waiting[waiter.request]
-            if old is WaiterState.QUEUED:
+            if old is _QUEUED:
                 self.requeue(session)
-        if session.state is SessionState.PARKED:
+        if session.state is _PARKED:
             self.forget_if_empty(session)
         if not waiter.profile_record.workers:
             self.prune(waiter.profile_record)
@@ -271,7 +273,7 @@ class PoolState:
 
     def requeue(self, session: SessionRecord) -> None:
         """Let the best waiter of a parked session stand in its line; the others wait behind it."""
-        if session.state is not SessionState.PARKED:
+        if session.state is not _PARKED:
             return
         waiters = in_order(session.waiting)
         if not waiters:

@@ -1,4 +1,8 @@
-"""The states of workers, sessions and waiters, and the moves between them that are legal; any other move raises."""
+"""The states of workers, sessions and waiters, and the moves between them that are legal; any other move raises.
+
+Modules that ask for a state at every step give it a name of their own: to look a member up on its class costs as much
+as a call.
+"""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -51,6 +55,11 @@ class PoolMode(StrEnum):
     DRAINING = "draining"
     CLOSED = "closed"
 
+
+SERVING = frozenset({WorkerState.IDLE, WorkerState.LEASED})
+"""Workers that have started and are not told to stop."""
+ENDING = frozenset({PoolMode.DRAINING, PoolMode.CLOSED})
+"""Modes in which no request is taken."""
 
 WORKER_TRANSITIONS: Mapping[WorkerState, frozenset[WorkerState]] = {
     WorkerState.STARTING: frozenset({WorkerState.IDLE, WorkerState.STOPPING, WorkerState.DEAD}),

@@ -89,19 +89,20 @@ class WaitingList:
             line.condition.add(line)
 
     def _count(self, waiter: Waiter, *, entering: bool) -> None:
-        for applies, members in ((waiter.nested, self.nested), (waiter.room_only, self.room_only)):
-            if applies and entering:
-                members[waiter.request] = waiter
-            elif applies:
-                del members[waiter.request]
-        if not waiter.bounded:
-            return
-        peers = self._by_priority.setdefault(waiter.priority, {})
-        if entering:
-            self._bounded += 1
-            peers[waiter.request] = waiter
-        else:
-            self._bounded -= 1
-            del peers[waiter.request]
+        if waiter.nested:
+            _enter_or_leave(self.nested, waiter, entering=entering)
+        if waiter.room_only:
+            _enter_or_leave(self.room_only, waiter, entering=entering)
+        if waiter.bounded:
+            self._bounded += 1 if entering else -1
+            peers = self._by_priority.setdefault(waiter.priority, {})
+            _enter_or_leave(peers, waiter, entering=entering)
             if not peers:
                 del self._by_priority[waiter.priority]
+
+
+def _enter_or_leave(members: dict[str, Waiter], waiter: Waiter, *, entering: bool) -> None:
+    if entering:
+        members[waiter.request] = waiter
+    else:
+        del members[waiter.request]

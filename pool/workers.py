@@ -10,8 +10,9 @@ from pool.records import SessionRecord, WorkerRecord, in_order
 from pool.spawning import Spawner
 from pool.state import PoolState
 from pool.stimuli import FailureKind, Stop, StopReason, TurnStalled
-from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
+from pool.transitions import ENDING, SERVING, PoolMode, SessionState, WaiterState, WorkerState
 
+_IDLE, _LEASED = WorkerState.IDLE, WorkerState.LEASED
 _MAX_RESUME_FAILURES = 2
 _IMMEDIATE_REASONS = frozenset({"mismatch", "outdated"})
 """Reasons to go that wait for no replacement: it would be of the same kind."""
@@ -44,23 +45,23 @@ class Workers:
     def refresh(self, worker: WorkerRecord) -> None:
         """Bring the worker's state in line with the facts about its session; call after any of them changed."""
         before, state = worker.state, self._state
-        if before not in (WorkerState.IDLE, WorkerState.LEASED):
+        if before not in SERVING:
             return
-        if state.mode in (PoolMode.DRAINING, PoolMode.CLOSED) and not worker.in_use:
+        if state.mode in ENDING and not worker.in_use:
             self.stop(worker, StopReason.DRAINED)
             return
         if not worker.quiescent:
-            if before is WorkerState.IDLE:
+            if before is _IDLE:
                 state.index.discard(worker)
-                state.transition_worker(worker, WorkerState.LEASED)
+                state.transition_worker(worker, _LEASED)
             if worker.retire_reason == "mismatch" and not worker.in_use and worker.session and worker.session.waiting:
                 self.stop(worker, StopReason.MISMATCH)  # its own session would wait for its commands, perhaps for ever
             else:
                 self._update_pinned(worker)
             return
         state.pinned.pop(worker, None)
-        if before is WorkerState.LEASED:
-            state.transition_worker(worker, WorkerState.IDLE)
+        if before is _LEASED:
+            state.transition_worker(worker, _IDLE)
             worker.retire_reason = "outdated" if worker.outdated else worker.retire_reason
         if self._retire_if_due(worker):
             return
@@ -199,11 +200,9 @@ class Workers:
         """Stop what is above ``max``: available workers, the coldest first, then starting ones, the newest first."""
         state = self._state
         stoppable = len(state.index) + state.by_state[WorkerState.STARTING]
-        excess = min(-self._spawner.slots_after_stops, stoppable)
-        newest_first = reversed(state.workers.values())
-        starting = (worker for worker in newest_first if worker.state is WorkerState.STARTING)
-        candidates = chain(EVICTION_ORDER(state.index.lru), starting)
-        for worker in list(islice(candidates, max(excess, 0))):
+        excess = max(0, min(-self._spawner.slots_after_stops, stoppable))
+        starting = (worker for worker in reversed(state.workers.values()) if worker.state is WorkerState.STARTING)
+        for worker in list(islice(chain(EVICTION_ORDER(state.index.lru), starting), excess)):
             if self._spawner.slots_after_stops < 0:
                 self.stop(worker, StopReason.RETIRED)
 
@@ -224,7 +223,7 @@ class Workers:
     def schedule_retirement(self, worker: WorkerRecord, why: str) -> None:
         """Stop the worker at its next turn boundary; where ``why`` asks for it, start a replacement first."""
         why = "outdated" if worker.outdated and why != "mismatch" else why
-        if worker.state not in (WorkerState.IDLE, WorkerState.LEASED) or worker.retire_reason in ("mismatch", why):
+        if worker.state not in SERVING or worker.retire_reason in ("mismatch", why):
             return
         worker.retire_reason = why
         if why in _REPLACEMENT_REASONS and not worker.replaced and self._state.mode is PoolMode.RUNNING:
@@ -244,12 +243,9 @@ class Workers:
     def _retire_if_due(self, worker: WorkerRecord) -> bool:
         """Stop a quiescent worker that is to go: over ``max``, or retiring and not waiting for its replacement."""
         state = self._state
-        if len(state.workers) - len(state.stopping) > state.settings.max:
-            self.stop(worker, StopReason.RETIRED)
-            return True
-        if worker.retire_reason is None or (
-            worker.successor is not None and worker.retire_reason not in _IMMEDIATE_REASONS
-        ):
+        is_too_many = len(state.workers) - len(state.stopping) > state.settings.max
+        may_go = worker.successor is None or worker.retire_reason in _IMMEDIATE_REASONS
+        if not is_too_many and (worker.retire_reason is None or not may_go):
             return False
         self.stop(worker, StopReason.RETIRED)
         return True

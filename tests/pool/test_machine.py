@@ -59,6 +59,19 @@ ORDER = {
     "at max the least recently used quiet worker is rebound in place": """
         pool max=2; use cold; wait 1.0; use warm; ask r1 new => reset w1 new; session cold parking
         reset w1 => grant r1 w1; session cold parked; spawned 2""",
+    "a request that is rebound at once has not waited": """
+        pool max=1; use one; ask r1 two => reset w1 two; settle; held r1; counter enqueued 1; counter served 1""",
+    "a quiet worker keeps its session where one that no request waits for is starting": """
+        pool max=2; use quiet; prewarm a=1; ask r2 new => nothing; ready w2 => reset w2 new fresh""",
+    "and where a slot that no request waits for is coming free": """
+        pool max=2; hold r1 quiet; use other b; ask r2 gone; cancel r2; stopping w2; free r1; ask r3 new => nothing
+        exit w2 => spawn w3 a; ready w3 => reset w3 new fresh""",
+    "one of the same session is not overtaken by its next request": """
+        pool max=2; use quiet; ask r2 new b => spawn w2 b; ask r3 new => nothing""",
+    "nor is another worker taken from its session for one that is in use": """
+        pool max=2; hold r1 s b; use quiet; ask r2 s => nothing; session quiet active""",
+    "a request that comes after its deadline takes no session's worker": """
+        pool max=1; use quiet; ask r1 late timeout=0 => reject r1 acquire_timeout; session quiet active""",
     "a rebound session resumes its transcript when it comes back": """
         pool max=1; use one; use two; ask r1 one => reset w1 one one.jsonl; reset w1; counter resumed 1""",
     "a parking session waits until its old worker has let go of the transcript": """
