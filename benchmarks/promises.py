@@ -20,5 +20,6 @@ class Promise(StrEnum):
     FIRST_PING = "bundled agent: spawn to first ping answered"
     MEMORY = "memory: supervisor RSS with 64 workers, 10,000 sessions, 1M events through"
     IDLE_WEBSOCKET = "an idle WebSocket connection"
-    START = "start over a store of 10,000 sessions and 1,000,000 events"
+    START = "pool run until its socket answers; full: 10,000 sessions and 1,000,000 events"
+    COMMANDS = "short commands of the command line"
     DISPATCH = "dispatch beside other pools"
