@@ -1,12 +1,14 @@
 """The command line with a real supervisor and a fake worker program, each in a process of its own."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
@@ -158,3 +160,23 @@ def test_a_directory_that_is_gone_or_has_no_name_in_text_is_told_in_a_sentence(
     ended = subprocess.run(script, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert (ended.returncode, complaint in ended.stderr) == (2, True)
     assert (ended.stderr.startswith("pool: "), ended.stderr.count("\n")) == (True, 1)
+
+
+def test_nothing_is_imported_while_it_serves(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    token = "a-token-for-this-test-alone"
+    settings = f'{ECHO}[http]\nbind = "127.0.0.1:0"\ntoken = "{token}"\n'
+    with SupervisorProcess(short_dir, settings, log_lines=None) as supervisor, supervisor.connect() as client:
+        url = client.call("status")["supervisor"]["http"]["url"]
+        client.call("prompt", {"session": "alice", "text": "hi", "run": "k1"})
+        for method in ("sessions.list", "heartbeat.status", "cron.list", "config.get", "reload"):
+            client.call(method)
+        with httpx.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=20) as web:
+            for page in ("/", "/health", "/metrics", "/v1/models"):
+                assert web.get(page).status_code == 200
+            question = {"model": "main", "messages": [{"role": "user", "content": "hi"}]}
+            assert web.post("/v1/chat/completions", json=question).status_code == 200
+    events = [next(iter(re.findall(r'"event":"(\w+)"', line)), "") for line in supervisor.log]
+    served = supervisor.log[events.index("ready") : events.index("stopping")]
+    assert any(line.startswith("import time:") for line in supervisor.log)
+    assert [line for line in served if line.startswith("import time:")] == []
