@@ -128,6 +128,7 @@ _MAX_COMMANDS = 50
 class Conversation:
     """One conversation, oldest message first.
 
+    ``messages`` only grows; a compaction puts another list in its place.
     ``numbers`` are the messages' seqs, index for index; ``last_seq`` is the highest one found in a resumed transcript.
     ``records`` are the last ones of calls that have no result in a message yet, by call id; ``open_calls`` all calls
     without one. ``commands`` are the background commands of a resumed transcript, by name. ``safe_index`` is the last
@@ -257,7 +258,8 @@ class Conversation:
 
     def _replace_before(self, entry: CompactionEntry) -> None:
         kept = next((index for index, seq in enumerate(self.seqs) if seq >= entry.kept_from), len(self.seqs))
-        self.messages[:kept] = [TranscriptMessage("user", [TextBlock(entry.summary)], origin="summary")]
+        summary = TranscriptMessage("user", [TextBlock(entry.summary)], origin="summary")
+        self.messages = [summary, *self.messages[kept:]]
         self.seqs[:kept] = [entry.kept_from - 1]
         self.safe_index = max(0, self.safe_index - kept + 1)
 

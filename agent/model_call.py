@@ -107,7 +107,7 @@ class ModelCaller:
         self._run.step_count += 1
         self._run.breakpoint = lambda: "STREAMING_MODEL" if self.reply and self.reply.has_output else "PRE_MODEL"
         clients = self._run.client_tools
-        tools = [*(own for own in self._toolbox.definitions() if own.name not in clients), *clients.values()]
+        tools = [*(own for own in self._toolbox.definitions if own.name not in clients), *clients.values()]
         messages = await self._compact_to_fit(tools)
         step_id = f"{self._run.run_id}.{self._run.step_count - 1}"
         return await self._ask_with_compaction(step_id, messages, tools, _MAX_COMPACTIONS)
@@ -122,7 +122,7 @@ class ModelCaller:
         return message
 
     async def _ask_with_compaction(
-        self, step_id: str, messages: list[TranscriptMessage], tools: Sequence[ToolDefinition], compactions: int
+        self, step_id: str, messages: Sequence[TranscriptMessage], tools: Sequence[ToolDefinition], compactions: int
     ) -> TranscriptMessage:
         try:
             return await self._ask(step_id, messages, tools)
@@ -169,7 +169,7 @@ class ModelCaller:
         was = self.usage
         self.usage = TokenUsage(was.input_tokens + more.input_tokens, was.output_tokens + more.output_tokens)
 
-    def _sanitized(self) -> tuple[list[TranscriptMessage], int]:
+    def _sanitized(self) -> tuple[Sequence[TranscriptMessage], int]:
         """The conversation as it is sent, and its tokens."""
         toolbox, turns = self._toolbox, self._run.history_turns
         rules = (
@@ -179,7 +179,7 @@ class ModelCaller:
             rules = msgspec.structs.replace(rules, alternate=True)
         return toolbox.sanitizer.sanitize(self._conversation.messages, rules)
 
-    async def _compact_to_fit(self, tools: Sequence[ToolDefinition]) -> list[TranscriptMessage]:
+    async def _compact_to_fit(self, tools: Sequence[ToolDefinition]) -> Sequence[TranscriptMessage]:
         messages, tokens = self._sanitized()
         frame = estimate_overhead(self._whole_system_prompt(), tools)
         room = self._toolbox.context_tokens - self._limits.context_reserve - frame

@@ -12,15 +12,17 @@ class PipeReader(trio.abc.ReceiveStream):
 
     def __init__(self, descriptor: int) -> None:
         self._stream = trio.lowlevel.FdStream(descriptor)
+        self._can_wait = False
+        """It was empty once: a file or /dev/null, which epoll does not take, never is."""
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """What is there, empty at the end; always a checkpoint. Raises trio.BrokenResourceError."""
-        await trio.lowlevel.checkpoint_if_cancelled()
         size = max_bytes or _READ_BYTES
-        data = self._read_nowait(size)
-        if data is not None:
-            await trio.lowlevel.cancel_shielded_checkpoint()  # a file is always ready, and others are to run too
-            return data
+        data: bytes | None = None
+        if not self._can_wait:
+            await trio.lowlevel.checkpoint()
+            data = self._read_nowait(size)
+            self._can_wait = data is None
         while data is None:
             await trio.lowlevel.wait_readable(self._stream.fileno())
             data = self._read_nowait(size)

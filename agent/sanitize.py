@@ -36,7 +36,7 @@ def estimate_tokens(messages: Iterable[TranscriptMessage]) -> int:
 
 def estimate_overhead(system_prompt: str, tools: Sequence[ToolDefinition]) -> int:
     """Tokens of what is sent with every call."""
-    return (len(system_prompt) + len(msgspec.json.encode(tools))) // _CHARS_PER_TOKEN
+    return (len(system_prompt) + sum(tool.chars for tool in tools)) // _CHARS_PER_TOKEN
 
 
 def _block_chars(block: ContentBlock) -> int:
@@ -142,6 +142,8 @@ class SanitizeRules(msgspec.Struct, frozen=True, kw_only=True):
 def sanitize(messages: Messages, rules: SanitizeRules) -> list[TranscriptMessage]:
     """The messages for a model."""
     cleaned: Messages = [with_sender_note(message) for message in messages]
+    if rules.turns is None and not rules.alternate and _is_plain(cleaned):
+        return [message for message in cleaned if message.content]
     cleaned = _map_blocks(cleaned, _checked_images)
     cleaned = _map_blocks(cleaned, lambda block: [] if isinstance(block, ThinkingBlock) else [block])
     cleaned = pair_results(_map_blocks(cleaned, _checked_call))
@@ -149,6 +151,10 @@ def sanitize(messages: Messages, rules: SanitizeRules) -> list[TranscriptMessage
         cleaned = pair_results(limit_history_turns(cleaned, rules.turns))
     cleaned = _limit_images(_map_blocks(cleaned, _without_details), rules)
     return merge_roles(cleaned) if rules.alternate else list(cleaned)
+
+
+def _is_plain(messages: Messages) -> bool:
+    return all(isinstance(block, TextBlock) for message in messages for block in message.content)
 
 
 def limit_history_turns(messages: Messages, turns: int) -> list[TranscriptMessage]:
@@ -279,38 +285,46 @@ def _join(first: TranscriptMessage, second: TranscriptMessage) -> TranscriptMess
 
 
 class IncrementalSanitizer:
-    """``sanitize`` for a growing conversation: only added messages are processed, where these are plain text.
+    """``sanitize`` for a growing conversation: only added messages are processed.
 
-    Added results, calls or images affect older messages, as do rules that count turns or join neighbours: then
-    everything is sanitized again.
+    A list that is given again has only grown since, and so has one that is returned again. Images, and calls and
+    results of an id that was used before, affect older messages, as do rules that count turns or join neighbours: then
+    everything is sanitized again, into a new list.
     """
 
     def __init__(self) -> None:
         self._rules = SanitizeRules()
-        self._seen: list[TranscriptMessage] = []
+        self._source: Sequence[TranscriptMessage] = ()
+        self._seen = 0
+        self._call_ids: set[str] = set()
         self._sanitized: list[TranscriptMessage] = []
         self._tokens = 0
 
     def sanitize(
         self, messages: Sequence[TranscriptMessage], rules: SanitizeRules
-    ) -> tuple[list[TranscriptMessage], int]:
+    ) -> tuple[Sequence[TranscriptMessage], int]:
         """The sanitized messages, and an estimate of their tokens."""
-        old = len(self._seen)
-        added = messages[old:]
-        if (
-            rules == self._rules
-            and rules.turns is None
-            and not rules.alternate
-            and all(isinstance(block, TextBlock) for message in added for block in message.content)
-            and messages[:old] == self._seen
-        ):
-            more = [message for message in map(with_sender_note, added) if message.content]
-            self._sanitized += more
-            self._tokens += estimate_tokens(more)
-            self._seen += added
-        else:
-            self._sanitized = sanitize(messages, rules)
-            self._tokens = estimate_tokens(self._sanitized)
-            self._seen = [*messages]
-            self._rules = rules
-        return [*self._sanitized], self._tokens
+        is_local = messages is self._source and rules == self._rules and rules.turns is None and not rules.alternate
+        added = messages[self._seen :] if is_local else messages
+        call_ids = _call_ids(added)
+        if not is_local or not self._call_ids.isdisjoint(call_ids) or any(map(_images_of, added)):
+            added, call_ids = messages, _call_ids(messages)
+            self._source, self._rules, self._sanitized, self._tokens, self._call_ids = messages, rules, [], 0, set()
+        more = sanitize(added, rules)
+        self._sanitized += more
+        self._tokens += estimate_tokens(more)
+        self._call_ids |= call_ids
+        self._seen = len(messages)
+        return self._sanitized, self._tokens
+
+
+def _call_ids(messages: Messages) -> set[str]:
+    """The ids of all calls, and of those that results belong to."""
+    ids = set()
+    for message in messages:
+        for block in message.content:
+            if isinstance(block, ToolUseBlock):
+                ids.add(block.id)
+            elif isinstance(block, ToolResultBlock):
+                ids.add(block.tool_use_id)
+    return ids

@@ -1,6 +1,6 @@
 """Model, tools and rules of a worker: changeable between model calls, shared by all its runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 import msgspec
@@ -57,6 +57,7 @@ class Toolbox(msgspec.Struct, eq=False, kw_only=True):
     sanitizer: IncrementalSanitizer = msgspec.field(default_factory=IncrementalSanitizer)
     context_tokens: int = 200_000
     _tools: dict[str, Tool] | None = None
+    _definitions: Sequence[ToolDefinition] | None = None
 
     @property
     def tools(self) -> dict[str, Tool]:
@@ -70,6 +71,10 @@ class Toolbox(msgspec.Struct, eq=False, kw_only=True):
         own = {"call_id": call.id, "scope_key": conversation.header.id, "outputs": conversation.outputs}
         return msgspec.structs.replace(self.sandbox, report=report, **own)
 
-    def definitions(self) -> list[ToolDefinition]:
+    @property
+    def definitions(self) -> Sequence[ToolDefinition]:
         """The tools as a model sees them."""
-        return [ToolDefinition(tool.name, tool.description, tool.schema) for tool in self.tools.values()]
+        if self._definitions is None:
+            tools = self.tools.values()
+            self._definitions = [ToolDefinition(tool.name, tool.description, tool.schema) for tool in tools]
+        return self._definitions

@@ -144,14 +144,14 @@ class TranscriptWriter:
 
     def _write(self, line: bytes) -> None:
         self._raise_if_failed()
-        whole = os.fstat(self._descriptor).st_size
         rest = memoryview(line)
         try:
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
         except OSError as exc:
             with contextlib.suppress(OSError):  # if even this fails, the next repair cuts the half entry
-                os.ftruncate(self._descriptor, whole)
+                written = len(line) - len(rest)
+                os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
             raise TranscriptError(f"cannot write the transcript {self.path}: {exc.strerror}") from exc
 
 

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -65,17 +66,23 @@ class StopPiece(msgspec.Struct, frozen=True):
 Piece: TypeAlias = TextPiece | ThinkingPiece | CallPiece | UsagePiece | StopPiece
 
 
-class ToolDefinition(msgspec.Struct, frozen=True):
+class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
     """A tool as the model sees it; ``parameters`` is a JSON schema."""
 
     name: str
     description: str
     parameters: dict[str, Any]
 
+    @cached_property
+    def chars(self) -> int:
+        """Its characters as JSON: what it takes of the context of each model call."""
+        return len(msgspec.json.encode(self))
+
 
 class ModelRequest(msgspec.Struct, frozen=True):
     """One model call. ``step_id`` is unique in the conversation.
 
+    ``messages``: not to be kept, as it grows after the call; a list that is given again has only grown.
     ``answer``: options of the answer; where the model does not ``takes_answer_options``, they are in ``system_prompt``
     as text. ``purpose``: go on with the conversation, or summarise the text that is its only message.
     """

@@ -31,7 +31,7 @@ _SESSION = re.compile(r"\bsession ([a-z]+-[a-z0-9-]+)", re.IGNORECASE)
 
 
 class ConversationState(NamedTuple):
-    """The last ``prompt``, number ``turn``; ``before``: all user texts before it; ``images`` in it.
+    """The last ``prompt``, number ``turn``: ``texts[position]`` of all user texts; ``images`` in it.
 
     ``results`` of tools since it, step by step; ``result``: the last of all; ``answered``: whether the prompt was;
     ``added``: texts that came into the turn and are not answered yet.
@@ -43,22 +43,38 @@ class ConversationState(NamedTuple):
     result: str
     answered: bool
     added: list[str]
-    before: list[str]
+    texts: Sequence[str]
+    position: int
     images: int
+
+    def before(self, most: int | None = None) -> Sequence[str]:
+        """The user texts before the prompt, or the last ``most`` of them."""
+        return self.texts[0 if most is None else max(0, self.position - most) : self.position]
 
 
 class ConversationReader:
-    """Reads conversations; of one that has grown since the last call, only the new messages."""
+    """Reads conversations; of a list that is given again, and has only grown since, the new messages."""
 
     def __init__(self) -> None:
-        self._reset()
+        self._reset(())
+
+    def _reset(self, source: Sequence[TranscriptMessage]) -> None:
+        self._source = source
+        self._seen = 0
+        self._texts: list[str] = []
+        self._results: list[str] = []
+        self._last = TranscriptMessage("user", [])
+        self._result = ""
+        self._earlier = self._turn = self._answered = 0
+        self._is_answered = False
 
     def read(self, messages: Sequence[TranscriptMessage]) -> ConversationState:
         """Where this conversation stands."""
-        if messages[: len(self._read)] != self._read:
-            self._reset()
-        for message in messages[len(self._read) :]:
+        if messages is not self._source:
+            self._reset(messages)
+        for message in messages[self._seen :]:
             self._add(message)
+        self._seen = len(messages)
         last, texts = self._last, self._texts
         return ConversationState(
             prompt=last.text,
@@ -67,21 +83,12 @@ class ConversationReader:
             result=self._result,
             answered=self._is_answered,
             added=texts[max(self._earlier + 1, self._answered) :],
-            before=texts[: self._earlier],
+            texts=texts,
+            position=self._earlier,
             images=sum(isinstance(block, ImageBlock) for block in last.content),
         )
 
-    def _reset(self) -> None:
-        self._read: list[TranscriptMessage] = []
-        self._texts: list[str] = []
-        self._results: list[str] = []
-        self._last = TranscriptMessage("user", [])
-        self._result = ""
-        self._earlier = self._turn = self._answered = 0
-        self._is_answered = False
-
     def _add(self, message: TranscriptMessage) -> None:
-        self._read.append(message)
         if message.role == "assistant":
             if message.calls:
                 self._results.append("")
@@ -98,6 +105,10 @@ class ConversationReader:
                 self._results, self._is_answered = [], False
 
 
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
 def with_session_id(given: Any, said: str) -> Any:
     """The input of a call; ``$SESSION`` in it stands for the background session that the last tool named last."""
     found = _SESSION.findall(said)
@@ -111,7 +122,7 @@ def _tool_text(message: TranscriptMessage) -> str:
     said = contents[-1] if contents else ""
     if isinstance(said, dict):
         said = said.get("data") or said.get("error") or said
-    return said if isinstance(said, str) else msgspec.json.encode(said).decode()
+    return said if isinstance(said, str) else _json(said)
 
 
 _PROVIDER = "scripted"
@@ -237,7 +248,7 @@ def _outcome(results: Sequence[str]) -> str:
 
 def _plain_answer(state: ConversationState) -> str:
     said = " and then ".join(f'"{_shorten(text, 2000)}"' for text in [state.prompt, *state.added])
-    before = ", ".join(f'"{_shorten(text, 80)}"' for text in state.before[-3:])
+    before = ", ".join(f'"{_shorten(text, 80)}"' for text in state.before(3))
     images = f" with {state.images} image(s)" if state.images else ""
     return f"You said: {said}{images}. (turn {state.turn}{f'; before: {before}' if before else ''})"
 
@@ -264,6 +275,6 @@ _ANSWERS: Mapping[AnswerMode, Callable[[Script, ConversationState, ModelRequest,
     "WHOAMI": lambda _script, _situation, request, name: f"model {_PROVIDER}/{name}, thinking {request.thinking}",
     "TELL": lambda _script, state, _request, _name: state.result,
     "OUTCOME": lambda _script, state, _request, _name: _outcome(state.results),
-    "RECALL": lambda _script, state, _request, _name: f"Earlier you said: {msgspec.json.encode(state.before).decode()}",
+    "RECALL": lambda _script, state, _request, _name: f"Earlier you said: {_json(state.before())}",
 }
 """What is said where no text of numbered pieces is asked for; the last argument is the model's name."""

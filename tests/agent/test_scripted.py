@@ -228,8 +228,8 @@ def test_what_is_read_of_a_conversation_that_grows_is_what_is_read_of_the_whole(
     reader = ConversationReader()
     conversation: list[TranscriptMessage] = []
     for part in parts:
-        conversation = [*conversation, *part]
+        conversation += part
         assert reader.read(conversation) == ConversationReader().read(conversation)
     reader.read([user("1"), assistant(TextBlock("one")), user("2")])
-    assert reader.read([user("1"), assistant(TextBlock("eins")), user("2")]).before == ["1"]
+    assert reader.read([user("1"), assistant(TextBlock("eins")), user("2")]).before() == ["1"]
     assert reader.read([user("hello")]).turn == 1
