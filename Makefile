@@ -72,7 +72,7 @@ stress: $(STAMP) ## Drive a real pool for half a minute, kill and confuse its wo
 mutants: $(STAMP) ## Remove one guard after the other from a copy of the tree: a test must fail each time
 	$(BIN)/python -m tests.mutants
 
-bench: $(STAMP) ## Measure all that is promised, beside baselines of the same run; keeps and draws the figures in docs/
+bench: $(STAMP) pi ## Measure all that is promised, beside baselines of the same run; keeps and draws the figures in docs/
 	$(BIN)/python -m benchmarks --json docs/benchmarks.json --chart docs/benchmarks.svg
 
 test-pi: $(STAMP) $(PIS) ## Install each supported version of the real pi from npm and run every test that drives it on each

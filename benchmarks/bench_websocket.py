@@ -1,6 +1,5 @@
 """The WebSocket door beside the control socket: events to one reader, what an idle connection costs, a round trip."""
 
-import json
 import socket
 import sys
 import time
@@ -16,7 +15,6 @@ import trio
 
 from benchmarks.door_server import (
     IDLE,
-    TOKEN,
     DoorServer,
     control,
     cost,
@@ -24,6 +22,8 @@ from benchmarks.door_server import (
     read_until,
     request_beside_ping,
     serve,
+    websocket,
+    websocket_frame,
 )
 from benchmarks.harness import Result, best_of, result
 from gateway.caller import Caller
@@ -33,10 +33,6 @@ _PIECES_OF_A_RUN = 2000
 _CALLS = 100_000
 _BATCH = 500
 _END = b"the last word"
-_HANDSHAKE = (
-    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-)
 
 
 def run() -> list[Result]:
@@ -57,7 +53,7 @@ def _events(server: DoorServer) -> list[Result]:
     ):
         with _subscriber(server) as control:
             plain = count / best_of(2, partial(_drain, server, control, f"{what} to control"))
-        with _websocket(server) as reader:
+        with websocket(server.port) as reader:
             ours = count / best_of(2, partial(_drain, server, reader, f"{what} to websocket"))
         found.append(result(name, ours, "/s", beside=(plain, "/s control socket"), at_least=20_000))
     return found
@@ -78,13 +74,13 @@ def _idle(server: DoorServer) -> Result:
     """Those that have said connect, and hear of nothing."""
     with ExitStack() as stack:
         plain = cost(server, stack, lambda: _subscriber(server))
-        ours = cost(server, stack, lambda: _websocket(server))
+        ours = cost(server, stack, lambda: websocket(server.port))
     return result(f"each of {IDLE} idle WebSockets", ours, "kB", beside=(plain, "kB control socket"), at_most=40.0)
 
 
 def _ping(server: DoorServer) -> Result:
-    asked = _frame({"type": "req", "id": "1", "method": "health"})
-    return request_beside_ping("a request over WebSocket, p50", server, _websocket(server), asked)
+    asked = websocket_frame({"type": "req", "id": "1", "method": "health"})
+    return request_beside_ping("a request over WebSocket, p50", server, websocket(server.port), asked)
 
 
 def _subscriber(server: DoorServer) -> socket.socket:
@@ -92,23 +88,6 @@ def _subscriber(server: DoorServer) -> socket.socket:
     sock.sendall(b'{"id":1,"method":"subscribe"}\n')
     read_until(sock, b"\n")
     return sock
-
-
-def _websocket(server: DoorServer) -> socket.socket:
-    """One that has been let in."""
-    sock = socket.create_connection(("127.0.0.1", server.port))
-    connect = {"minProtocol": 4, "maxProtocol": 4, "auth": {"token": TOKEN}}
-    sock.sendall(_HANDSHAKE)
-    read_until(sock, b"connect.challenge")
-    sock.sendall(_frame({"type": "req", "id": "1", "method": "connect", "params": connect}))
-    read_until(sock, b"tickIntervalMs")
-    return sock
-
-
-def _frame(content: dict[str, Any]) -> bytes:
-    """A client's frame, of a size that has two bytes; its mask is zero, which changes nothing."""
-    data = json.dumps(content).encode().ljust(126)
-    return b"\x81\xfe" + len(data).to_bytes(2, "big") + bytes(4) + data
 
 
 # --- the server, in a process of its own ------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What benchmarks of the doors share: a server in a process of its own, its control socket, what connections cost."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 import trio
@@ -20,6 +21,10 @@ from doors.http.settings import HttpSettings
 from gateway.caller import Caller, MethodDispatcher
 
 TOKEN = "a-token-of-the-benchmarks"
+_HANDSHAKE = (
+    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
 IDLE = 500
 """Connections whose cost is measured."""
 _TRIPS = 2000
@@ -56,14 +61,16 @@ def control(server: DoorServer) -> socket.socket:
     return sock
 
 
-def read_until(reader: socket.socket, end: bytes) -> None:
-    """Read up to a chunk that ends with, or has, ``end``."""
-    tail = b""
+def read_until(reader: socket.socket, end: bytes) -> int:
+    """Read up to a chunk that ends with, or has, ``end``; returns how many bytes."""
+    tail, size = b"", 0
     while end not in tail:
         chunk = reader.recv(1 << 20)
         if not chunk:
             raise AssertionError(f"the stream ended early: {tail!r}")
         tail = tail[-len(end) :] + chunk
+        size += len(chunk)
+    return size
 
 
 def drain(sock: socket.socket, request: bytes, end: bytes) -> float:
@@ -73,6 +80,23 @@ def drain(sock: socket.socket, request: bytes, end: bytes) -> float:
         sock.sendall(request)
         read_until(sock, end)
     return time.perf_counter() - begin
+
+
+def websocket(port: int) -> socket.socket:
+    """One that has been let in."""
+    sock = socket.create_connection(("127.0.0.1", port))
+    connect = {"minProtocol": 4, "maxProtocol": 4, "auth": {"token": TOKEN}}
+    sock.sendall(_HANDSHAKE)
+    read_until(sock, b"connect.challenge")
+    sock.sendall(websocket_frame({"type": "req", "id": "1", "method": "connect", "params": connect}))
+    read_until(sock, b"tickIntervalMs")
+    return sock
+
+
+def websocket_frame(content: dict[str, Any]) -> bytes:
+    """A client's frame, of a size that has two bytes; its mask is zero, which changes nothing."""
+    data = json.dumps(content).encode().ljust(126)
+    return b"\x81\xfe" + len(data).to_bytes(2, "big") + bytes(4) + data
 
 
 def cost(server: DoorServer, stack: ExitStack, connect: Callable[[], socket.socket]) -> float:

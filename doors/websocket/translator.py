@@ -3,9 +3,11 @@
 Text that comes at once becomes one event, and text before another event is sent before it. The failure and the end of a
 tool call become one result; a failure without an end is sent at the end of its run.
 
-``agent`` and ``chat`` events repeat the whole text so far, which a reader that lost one needs. To keep an answer of n
-characters from costing n * n, an event that repeats n characters delays the next one by n microseconds, and a text
-above ``MOST_TEXT`` is not repeated: then only what is new is sent.
+``agent`` events bear what is new, at most 40 a second. They and ``chat`` events repeat the whole text so far, which a
+reader that lost one needs and many clients show. To keep an answer of n characters from costing n * n, a repetition of
+n characters delays the next one by 30 n microseconds: an ``agent`` event goes without it until then, a ``chat`` event
+waits. The last event before a tool call or the end of the run has it in any case. A text above ``MOST_TEXT`` is not
+repeated.
 """
 
 import math
@@ -36,18 +38,25 @@ from wire.run_text import PARAGRAPH_EVENTS, TextAssembler, joined_text
 MOST_TEXT = 256 * 1024
 """Characters; a run's ``done`` holds as many."""
 CHAT_SECONDS = 0.15
-_CHARS_PER_SECOND = 1_000_000
+_AGENT_SECONDS = 1 / 40
+_SECONDS_PER_REPEATED_CHAR = 30e-6
 
 
 class PendingDelta:
-    """The text that one kind of events has not sent yet, and when it may."""
+    """The text that one kind of events has not sent yet, and when it may.
 
-    def __init__(self, pause: float) -> None:
+    ``needs_whole``: an event without the whole text is of no use to its readers.
+    """
+
+    def __init__(self, pause: float, *, needs_whole: bool) -> None:
         self._pause = pause
+        self._needs_whole = needs_whole
         self._parts: list[str] = []
-        self._next_at = -math.inf
+        self._next_at = self._repeat_at = -math.inf
+        self.owes_whole = False
+        """The latest event went without the whole text."""
         self.seq = 0
-        """The last event of the gateway whose text waits."""
+        """The last event of the gateway whose text waits, or was sent."""
         self.ts = 0.0
 
     @property
@@ -60,20 +69,26 @@ class PendingDelta:
         self._parts.append(piece)
         self.seq, self.ts = seq, ts
 
-    def flush(self, now: float, repeated: int) -> str:
-        """Take the waiting text to send it now, with ``repeated`` characters beside it."""
+    def flush(self, now: float, whole: str | None, *, is_end: bool = False) -> tuple[str, str | None]:
+        """Take the waiting text to send it now, and the whole text where that is to go with it."""
         delta = "".join(self._parts)
         self._parts.clear()
-        self._next_at = now + max(self._pause, (repeated + len(delta)) / _CHARS_PER_SECOND)
-        return delta
+        self._next_at = now + self._pause
+        self.owes_whole = whole is not None and now < self._repeat_at and not is_end
+        if whole is None or self.owes_whole:
+            return delta, None
+        self._repeat_at = now + _SECONDS_PER_REPEATED_CHAR * len(whole)
+        if self._needs_whole:
+            self._next_at = max(self._next_at, self._repeat_at)
+        return delta, whole
 
 
 class RunText:
     """The text of one run. ``is_whole``: known from its beginning."""
 
     def __init__(self, *, is_whole: bool) -> None:
-        self.agent = PendingDelta(0.0)
-        self.chat = PendingDelta(CHAT_SECONDS)
+        self.agent = PendingDelta(_AGENT_SECONDS, needs_whole=False)
+        self.chat = PendingDelta(CHAT_SECONDS, needs_whole=True)
         self._is_whole = is_whole
         self._text = ""
         self._parts: list[str] = []
@@ -232,8 +247,8 @@ class EventTranslator:
             text.break_paragraph()
 
     def _emit(self, run: _RunKey, event: _GatewayEvent, text: RunText | None, now: float) -> Iterable[OutboundEvent]:
-        if text is not None and text.agent.due_at < math.inf:
-            yield _flush_agent(run, text, now)
+        if text is not None and (text.agent.due_at < math.inf or text.agent.owes_whole):
+            yield _flush_agent(run, text, now, is_end=True)
         if event.type == "tool:error":
             yield from self._defer_failure(run, event)
         elif event.type == "tool:end":
@@ -269,11 +284,13 @@ def _event_context(run: _RunKey, event: _GatewayEvent) -> EventContext:
     return EventContext(*run, event.seq, event.ts)
 
 
-def _flush_agent(run: _RunKey, text: RunText, now: float) -> OutboundEvent:
-    whole, waiting = text.full_text, text.agent
-    return assistant_delta(EventContext(*run, waiting.seq, waiting.ts), waiting.flush(now, len(whole or "")), whole)
+def _flush_agent(run: _RunKey, text: RunText, now: float, *, is_end: bool = False) -> OutboundEvent:
+    waiting = text.agent
+    return assistant_delta(
+        EventContext(*run, waiting.seq, waiting.ts), *waiting.flush(now, text.full_text, is_end=is_end)
+    )
 
 
 def _flush_chat(run: _RunKey, text: RunText, now: float) -> OutboundEvent:
-    whole, waiting = text.full_text, text.chat
-    return chat_delta(EventContext(*run, waiting.seq, waiting.ts), waiting.flush(now, len(whole or "")), whole)
+    waiting = text.chat
+    return chat_delta(EventContext(*run, waiting.seq, waiting.ts), *waiting.flush(now, text.full_text))

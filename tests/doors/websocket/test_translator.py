@@ -108,22 +108,37 @@ def test_of_a_run_that_was_begun_before_only_what_is_new_is_sent_with_all_text_t
 
 
 def test_a_long_answer_is_repeated_less_often_and_at_last_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translator, "MOST_TEXT", 2000)
+    monkeypatch.setattr(translator, "MOST_TEXT", 20_000)
     feed = Feed()
-    feed.push(START, text(2, "x" * 999))
-    assert shown(feed.push(text(3, "y"), now=0.0001)) == []
-    assert 0.0009 < feed.translator.next_due < 0.0025
-    [again] = data(feed.translator.flush(0.0025))
-    assert (len(again["text"]), again["delta"]) == (1000, "y")
-    assert data(feed.push(text(4, "z" * 2000), now=1.0)) == [{"delta": "z" * 2000}]
+    feed.push(START, text(2, "x" * 9999))
+    assert data(feed.push(text(3, "y"), now=0.01)) == [], "no more than 40 events a second"
+    assert data(feed.translator.flush(0.1)) == [{"delta": "y"}]
+    assert shown(feed.translator.flush(0.2), "chat") == []
+    assert feed.translator.next_due == pytest.approx(0.3, abs=0.001), "30 us a character"
+    [whole] = shown(feed.translator.flush(0.3), "chat")
+    assert len(whole["message"]["content"][0]["text"]) == 10_000
+    [again] = data(feed.push(text(4, "z"), now=0.3))
+    assert (len(again["text"]), again["delta"]) == (10_001, "z")
+    assert data(feed.push(text(5, "z" * 20_000), now=1.0)) == [{"delta": "z" * 20_000}]
+
+
+@pytest.mark.parametrize("end", [event(9, "tool:start", {"call": CALL}), event(9, "done", {"text": "x"})])
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_the_end_of_a_block_has_the_whole_text(end: Any, *, is_sent: bool) -> None:
+    feed = Feed()
+    feed.push(START, text(2, "x" * 9999))
+    feed.push(text(3, "y"), now=0.1 if is_sent else 0.01)
+    last = data(feed.push(end, now=0.11))[0]
+    assert last == {"text": "x" * 9999 + "y", "delta": "" if is_sent else "y"}
+    assert "text" not in data(feed.push(end, now=0.12))[0], "it is repeated once"
 
 
 def test_the_work_for_a_long_answer_grows_with_its_length_and_not_faster() -> None:
     feed, sent = Feed(), 0
     feed.push(START)
     for number in range(1, 3001):
-        sent += sum(len(each.payload) for each in feed.push(text(number, "word "), now=number / 10_000))
-    assert sent < 5 * 1_000_000 * 0.3 + 400 * 3000
+        sent += sum(len(each.payload) for each in feed.push(text(number, "word "), now=number / 500))
+    assert sent < 2 * 6 / 30e-6 + 6 * 40 * 250
 
 
 def test_a_run_that_has_ended_is_forgotten_and_no_more_are_remembered_than_can_be(
