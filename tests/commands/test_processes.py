@@ -180,3 +180,13 @@ def test_nothing_is_imported_while_it_serves(short_dir: Path, monkeypatch: pytes
     served = supervisor.log[events.index("ready") : events.index("stopping")]
     assert any(line.startswith("import time:") for line in supervisor.log)
     assert [line for line in served if line.startswith("import time:")] == []
+
+
+def test_garbage_is_collected_as_soon_as_it_serves(short_dir: Path) -> None:
+    hooks, found = short_dir / "hooks.py", short_dir / "found"
+    hooks.write_text(
+        "import gc\nfrom pathlib import Path\nfrom gateway.hooks import hook\n"
+        f"@hook('gateway:start')\ndef note(_event): Path({str(found)!r}).write_text(str(gc.isenabled()))\n"
+    )
+    with SupervisorProcess(short_dir, f'{ECHO}[gateway]\nhooks = "{hooks}"\n'):
+        assert found.read_text() == "True"
