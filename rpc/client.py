@@ -10,6 +10,7 @@ import trio
 
 from errors import PoolError, ProtocolViolation, WorkerError, WorkerExited
 from rpc.dialect import Dialect, Step
+from rpc.output import OutputReader
 from rpc.passthrough import RawLine, RawRequest
 from rpc.pipes import StdinQueue
 from rpc.requests import DeadlineTimer, PendingRequests, RpcRequest, copy_error, encode_params
@@ -60,6 +61,7 @@ class RpcClient:
         self._stdin_queue = StdinQueue(transport, settings.send_queue_bytes)
         self._broadcast = Broadcast(max_events=settings.subscriber_events, max_bytes=settings.subscriber_bytes)
         self.mask = mask or SecretMask()
+        self._output = OutputReader(transport, self._broadcast, self._receive)
         self._pending = PendingRequests(name, dialect.forget, self.mask)
         self.abandon = self._pending.abandon
         self._invalid_lines = InvalidLines(settings.max_contaminated_lines, self.mask)
@@ -88,7 +90,8 @@ class RpcClient:
                 self._open_dialect()
                 task_status.started()
                 with self._read_scope:
-                    await self._read()
+                    await self._output.run()
+                    await self._expect_exit("stdout", self.settings.eof_grace)
                 error = self._end_reason()
                 nursery.cancel_scope.cancel()
         finally:
@@ -131,10 +134,11 @@ class RpcClient:
             UsageError: the dialect refuses the method or its parameters; nothing was sent.
         """
         deadline = self._deadline_of(method, timeout)
-        await self.wait_room(method, deadline)
+        if not self._stdin_queue.has_room:
+            await self.wait_room(method, deadline)
         request = self.submit(method, params, deadline=deadline)
         try:
-            return await request.wait()
+            return await self._output.wait_answer(request)
         finally:
             if not request.is_settled:  # the caller was cancelled
                 self.abandon(request)
@@ -269,15 +273,6 @@ class RpcClient:
 
     # --- the inside: every input ends in one _apply ------------------------------------------------------------------
 
-    async def _read(self) -> None:
-        while True:
-            await self._broadcast.wait_room()
-            data = await self._transport.receive()
-            if not data:
-                break
-            self._receive(data)
-        await self._expect_exit("stdout", self.settings.eof_grace)
-
     async def _write(self) -> None:
         try:
             await self._stdin_queue.run()
@@ -299,6 +294,7 @@ class RpcClient:
         if self._cause is None:
             self._cause = cause
         self._read_scope.cancel()
+        self._output.stop()
 
     def _receive(self, data: bytes) -> None:
         self._bytes_in += len(data)
@@ -349,7 +345,7 @@ class RpcClient:
     def _dispatch(self, messages: list[Message], size: int) -> None:
         """Events before an answer are delivered before it, events after it after it."""
         start = 0
-        if not _INSPECTED_EVENTS.isdisjoint({message.event for message in messages}):
+        if len(messages) == 1 or not _INSPECTED_EVENTS.isdisjoint({message.event for message in messages}):
             for index, message in enumerate(messages):
                 if message.event is None:
                     if start < index:
@@ -388,6 +384,7 @@ class RpcClient:
             self._receive(data)
 
     def _end(self, error: PoolError) -> None:
+        self._output.stop()
         self._invalid_lines.record_torn_line(self._framer.rest())
         self.end_error = error
         if self._on_ended is not None:

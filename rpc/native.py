@@ -22,7 +22,6 @@ _EVENT_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "exec_exit": msgspec.json.Decoder(ExecExit),
 }
 """Events that the client itself relies on: one whose data has another shape is no message."""
-_NO_ID = {None}
 _READY_CHECK_ID = "ready?"
 """The id of the first question; the client's own are numbers."""
 _READY_CHECK = b'{"id":"%b","method":"get_state","params":{}}\n' % _READY_CHECK_ID.encode()
@@ -84,12 +83,13 @@ class NativeDialect:
         """Events and answers in order; an object that is neither, or an event with an id, is contamination."""
         decoded = decode_block(block, self._decoder)
         messages = decoded.messages
-        plain = _INSPECTED_EVENTS.isdisjoint({message.event for message in messages})
-        if not plain or {message.id for message in messages} != _NO_ID:
-            if not all(map(_is_valid, messages)):
-                decoded = decode_each_line(block, self._decoder, _is_valid)
-                messages = decoded.messages
-            messages = self._track(messages)
+        for message in messages:
+            if message.id is not None or message.event in _INSPECTED_EVENTS:
+                if not all(map(_is_valid, messages)):
+                    decoded = decode_each_line(block, self._decoder, _is_valid)
+                    messages = decoded.messages
+                messages = self._track(messages)
+                break
         raw = tuple(self._raw_lines(block, decoded)) if self._raw_listening or self._forwarded else ()
         return Step(messages, [], *decoded[1:], raw)
 

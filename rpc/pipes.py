@@ -5,8 +5,6 @@ import fcntl
 import os
 import termios
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import trio
 
@@ -47,21 +45,29 @@ class Pipe:
             return 0
 
     async def wait_readable(self) -> None:
-        """Wait until ``read_nowait`` has something to say; ``close`` ends the wait."""
-        await self._wait(trio.lowlevel.wait_readable)
-
-    async def wait_writable(self) -> None:
-        """Wait until ``write_nowait`` takes something or fails; ``close`` ends the wait."""
-        await self._wait(trio.lowlevel.wait_writable)
-
-    async def _wait(self, ready: Callable[[int], Awaitable[None]]) -> None:
-        if self.is_closed:
+        """Wait until ``read_nowait`` has something to say; ``interrupt`` and ``close`` end the wait."""
+        if self._fd < 0:
             await trio.lowlevel.checkpoint()
             return
         try:
-            await ready(self._fd)
+            await trio.lowlevel.wait_readable(self._fd)
         except trio.ClosedResourceError:
-            return  # closed while waiting: the next read or write reports it
+            return  # closed or interrupted while waiting: the next read says which
+
+    async def wait_writable(self) -> None:
+        """Wait until ``write_nowait`` takes something or fails; ``interrupt`` and ``close`` end the wait."""
+        if self._fd < 0:
+            await trio.lowlevel.checkpoint()
+            return
+        try:
+            await trio.lowlevel.wait_writable(self._fd)
+        except trio.ClosedResourceError:
+            return  # as above
+
+    def interrupt(self) -> None:
+        """End all waiting for it now."""
+        if not self.is_closed:
+            trio.lowlevel.notify_closing(self._fd)
 
     def read_rest(self) -> bytes:
         """What lies in the pipe at this moment: bounded by its size, even if writing goes on."""
@@ -104,9 +110,11 @@ class StdinQueue:
         """Write a whole line, or as much as fits now and the rest as soon as the worker reads."""
         taken = 0
         if not self._queue:
-            with suppress(WorkerExited):  # it is queued; the writer task meets the same closed pipe and reports it
+            try:
                 taken = self._transport.send_nowait(line)
-                self._record_sent(taken, request)
+            except WorkerExited:
+                taken = 0  # it is queued; the writer task meets the same closed pipe and reports it
+            self._record_sent(taken, request)
             if taken == len(line):
                 return
         self._queue.append((memoryview(line)[taken:], request))

@@ -96,6 +96,8 @@ class WorkerProcess:
         self.leftovers = SweepReport()
         self._popen = started.popen
         self._stdin, self._stdout, self._stderr = Pipe(started.stdin), Pipe(started.stdout), Pipe(started.stderr)
+        self.wait_writable, self.wait_readable = self._stdin.wait_writable, self._stdout.wait_readable
+        self.interrupt = self._stdout.interrupt
         self._watch = watch
         self._children = children
         self._settings = settings
@@ -126,20 +128,8 @@ class WorkerProcess:
 
     # --- Transport ----------------------------------------------------------------------------------------------------
 
-    async def receive(self) -> bytes:
-        """Wait for output. After the worker's end: what it had written before, then ``b""``."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        data = self.receive_nowait()
-        if data is not None:
-            await trio.lowlevel.cancel_shielded_checkpoint()  # others get their turn, and no output is lost
-            return data
-        while data is None:
-            await self._stdout.wait_readable()
-            data = self.receive_nowait()
-        return data
-
     def receive_nowait(self) -> bytes | None:
-        """What lies ready, ``b""`` at the end of the stream, None when there is nothing now."""
+        """What lies ready, None when there is nothing now. After the end: what was written before, then ``b""``."""
         if not self._stdout.is_closed:
             return self._stdout.read_nowait()
         data, self._last_output = self._last_output, b""
@@ -154,10 +144,6 @@ class WorkerProcess:
             raise WorkerExited(
                 f"worker {self.worker_id} {how}", worker=self.worker_id, stderr_tail=self.stderr_tail()
             ) from exc
-
-    async def wait_writable(self) -> None:
-        """Wait until ``send_nowait`` would take at least one byte, or would fail."""
-        await self._stdin.wait_writable()
 
     async def wait_exit(self) -> ExitStatus:
         """Wait for the worker's end; by then its last output can be received without waiting."""

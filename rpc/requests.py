@@ -26,6 +26,7 @@ class RpcRequest:
         deadline: monotonic time in seconds, ``inf`` for none.
         on_deadline: called when the deadline has passed; without it the request fails with RequestTimeout.
         on_settled: called in the step that settles it, that is, between the events before and after the answer.
+        interrupt: ends the wait of a task that reads the answer itself, where another task settles the request.
     """
 
     __slots__ = (
@@ -35,6 +36,7 @@ class RpcRequest:
         "deadline",
         "deferred",
         "id",
+        "interrupt",
         "is_settled",
         "method",
         "on_deadline",
@@ -59,6 +61,7 @@ class RpcRequest:
         self.sent = False
         self.deferred = False
         self.is_settled = False
+        self.interrupt: Callable[[], None] | None = None
         self._result: msgspec.Raw | None = None
         self._error: PoolError | None = None
         self._task: trio.lowlevel.Task | None = None
@@ -78,6 +81,8 @@ class RpcRequest:
         if self._task is not None:
             trio.lowlevel.reschedule(self._task)
             self._task = None
+        if self.interrupt is not None:
+            self.interrupt()
         on_settled, self.on_settled, self.on_deadline = self.on_settled, None, None  # what they belong to holds this
         if on_settled is not None:
             on_settled()

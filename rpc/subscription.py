@@ -158,7 +158,10 @@ class Broadcast:
     @property
     def is_full(self) -> bool:
         """Whether some subscriber has no room."""
-        return any(subscription.is_full for subscription in self._subscriptions)
+        for subscription in self._subscriptions:  # noqa: SIM110 - looked at before each read, mostly without any
+            if subscription.is_full:
+                return True
+        return False
 
     def publish(self, events: list[Message], size: int) -> None:
         """Hand a batch to every subscriber; bounds are kept by reading no more while ``is_full``."""

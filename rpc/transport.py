@@ -32,8 +32,12 @@ class ExitStatus(msgspec.Struct, frozen=True):
 class Transport(Protocol):
     """One worker's byte streams. All methods belong to the event loop's thread."""
 
-    async def receive(self) -> bytes:
-        """Wait for output; ``b""`` once the worker's stdout is closed."""
+    async def wait_readable(self) -> None:
+        """Wait until ``receive_nowait`` has something to say, or for ``interrupt``; one task at a time."""
+        ...
+
+    def interrupt(self) -> None:
+        """End the wait for output."""
         ...
 
     def receive_nowait(self) -> bytes | None:

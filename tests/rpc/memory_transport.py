@@ -21,6 +21,7 @@ class MemoryTransport:
         self._capacity = stdin_capacity
         self._output: deque[bytes] = deque()
         self._output_closed = False
+        self._interrupts = 0
         self._input_closed = False
         self._status: ExitStatus | None = None
         self._is_dead = False
@@ -29,11 +30,15 @@ class MemoryTransport:
 
     # the client's side
 
-    async def receive(self) -> bytes:
+    async def wait_readable(self) -> None:
+        interrupts = self._interrupts
         await trio.lowlevel.checkpoint()
-        while (data := self._take()) is None:
+        while not (self._output or self._output_closed or self._interrupts > interrupts):
             await self._changed.park()
-        return data  # no checkpoint after the take: a cancelled reader has read nothing
+
+    def interrupt(self) -> None:
+        self._interrupts += 1
+        self._changed.unpark_all()
 
     def receive_nowait(self) -> bytes | None:
         return self._take()

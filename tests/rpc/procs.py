@@ -15,6 +15,7 @@ from rpc.children import ChildRegistry
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment
+from rpc.transport import Transport
 from wire.procfs import read_stat
 
 LIMIT = 20  # seconds that no wait of these tests comes near
@@ -96,15 +97,24 @@ async def running(
             nursery.cancel_scope.cancel()
 
 
+async def receive(transport: Transport) -> bytes:
+    """The next piece of output; ``b""`` at its end."""
+    data = None
+    while data is None:
+        await transport.wait_readable()
+        data = transport.receive_nowait()
+    return data
+
+
 async def read_line(process: WorkerProcess) -> str:
     """The next output of a worker that prints one short line at a time."""
-    return (await process.receive()).decode().strip()
+    return (await receive(process)).decode().strip()
 
 
 async def read_all(process: WorkerProcess) -> bytes:
     """A worker's output to its end."""
     chunks = []
-    while data := await process.receive():
+    while data := await receive(process):
         chunks.append(data)
     return b"".join(chunks)
 

@@ -39,7 +39,7 @@ from rpc.guard import Guard
 from rpc.orphans import become_subreaper
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
-from tests.rpc.procs import DOUBLE_FORK, HIDDEN_FROM_ENVIRONMENT, spec_of
+from tests.rpc.procs import DOUBLE_FORK, HIDDEN_FROM_ENVIRONMENT, receive, spec_of
 
 async def main(instance, kind):
     become_subreaper()
@@ -54,7 +54,7 @@ async def main(instance, kind):
         for code in (plain, plain, *tools):
             process = WorkerProcess.spawn(spec_of(code, instance=instance), children, RpcSettings(), cgroups=cgroup)
             nursery.start_soon(process.supervise)
-            pids += [process.pid, int(await process.receive())]
+            pids += [process.pid, int(await receive(process))]
         os.kill(pids[2], signal.SIGSTOP)
         print(guard.pid, *filter(None, pids), flush=True)
         await trio.sleep_forever()

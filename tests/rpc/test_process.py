@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from errors import WorkerExited
 from rpc.children import ChildRegistry, ExitWatch
 from rpc.settings import RpcSettings
 from rpc.spawn import start_process
 from rpc.transport import ExitStatus, Transport
-from tests.rpc.procs import LIMIT, open_fds, read_all, read_line, running, spec_of
+from tests.rpc.procs import LIMIT, open_fds, read_all, read_line, receive, running, spec_of
 from wire.procfs import read_stat
 from wire.units import ByteCount
 
@@ -31,7 +32,7 @@ async def test_a_worker_answers_over_its_pipes_and_its_exit_code_is_told_to_all_
             nursery.start_soon(wait)
             nursery.start_soon(wait)
             assert transport.send_nowait(b"abc\n") == 4
-            assert await transport.receive() == b"cba\n"
+            assert await receive(transport) == b"cba\n"
         assert statuses == [ExitStatus(code=7)] * 2
         assert await process.stop() == ExitStatus(code=7)
         assert process.last_rung is None
@@ -54,7 +55,7 @@ async def test_the_last_output_before_death_can_be_received_without_waiting() ->
         assert data.endswith(b"xlast")
         assert len(data) == 60004
         assert process.receive_nowait() == b""
-        assert await process.receive() == b""
+        assert await receive(process) == b""
 
 
 async def test_a_grandchild_that_holds_stdout_open_does_not_hide_the_end() -> None:
@@ -67,7 +68,7 @@ os.read(0, 1)
     async with running(spec_of(code)) as process:
         grandchild = int(await read_line(process))
         process.send_nowait(b"x")
-        assert await process.receive() == b""
+        assert await receive(process) == b""
         assert await process.wait_exit() == ExitStatus(code=0)
         await process.stop()
         assert process.leftovers.killed == (grandchild,)
@@ -88,7 +89,7 @@ async def test_a_large_output_arrives_whole_while_a_large_input_is_written() -> 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(write)
             while len(received) < len(text) - 65536:  # the rest sits in the worker's buffers until its input ends
-                received += await process.receive()
+                received += await receive(process)
         stopping = await process.stop()
         assert stopping == ExitStatus(code=0)
         assert received + await read_all(process) == text
@@ -179,8 +180,21 @@ async def test_cancelling_the_owner_kills_the_worker_at_once() -> None:
 async def test_a_task_waiting_for_output_is_cancelled_without_losing_any() -> None:
     async with running(spec_of("input(); print('late', flush=True); input()")) as process:
         with trio.move_on_after(0.02) as scope:
-            await process.receive()
+            await receive(process)
         assert scope.cancelled_caught
+        process.send_nowait(b"\n")
+        assert await read_line(process) == "late"
+
+
+async def test_a_wait_for_output_can_be_ended_and_begun_again_by_another_task() -> None:
+    async with running(spec_of("input(); print('late', flush=True); input()")) as process:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(process.wait_readable)
+            await trio.testing.wait_all_tasks_blocked()
+            process.interrupt()
+            with trio.move_on_after(0.02) as scope:
+                await process.wait_readable()
+            assert scope.cancelled_caught
         process.send_nowait(b"\n")
         assert await read_line(process) == "late"
 
@@ -188,7 +202,7 @@ async def test_a_task_waiting_for_output_is_cancelled_without_losing_any() -> No
 async def test_receiving_in_a_loop_lets_other_tasks_run() -> None:
     async with running(spec_of("import os\nwhile True: os.write(1, b'y' * 65536)")) as process:
         with trio.move_on_after(0.05) as scope:
-            while await process.receive():
+            while await receive(process):
                 pass
         assert scope.cancelled_caught
 
