@@ -7,8 +7,10 @@ from pool.stimuli import Cancel, FailureKind, Grant, Reconcile, Release, Reset, 
 from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
 from pool.workers import Workers
 from profiles.matching import MatchLevel
+from profiles.profile import CapabilityProfile
 
-_PAUSED, _BOUND = PoolMode.PAUSED, MatchLevel.BOUND
+_RUNNING, _PAUSED, _BOUND = PoolMode.RUNNING, PoolMode.PAUSED, MatchLevel.BOUND
+_ACTIVE = SessionState.ACTIVE
 
 
 class SessionBinder:
@@ -105,17 +107,44 @@ class SessionBinder:
 
     def _grant(self, worker: WorkerRecord, waiter: Waiter, level: MatchLevel) -> None:
         state = self._state
-        session = waiter.session
-        state.generation += 1
-        hold = WorkerHold(waiter.request, session.key, worker.id, state.generation)
-        state.count_ordinary(worker, 1, privileged=waiter.privileged)
-        state.holds[waiter.request] = HoldRecord(hold, session, worker, privileged=waiter.privileged)
-        session.holds[waiter.request] = hold
+        grant = self._hold(worker, waiter.session, waiter.request, level, privileged=waiter.privileged)
         state.finish(waiter)
         if waiter.was_enqueued:
             state.record_service_interval()
+        state.actions.append(grant)
+
+    def _hold(
+        self, worker: WorkerRecord, session: SessionRecord, request: str, level: MatchLevel, *, privileged: bool
+    ) -> Grant:
+        state = self._state
+        state.generation += 1
+        hold = WorkerHold(request, session.key, worker.id, state.generation)
+        state.count_ordinary(worker, 1, privileged=privileged)
+        state.holds[request] = HoldRecord(hold, session, worker, privileged=privileged)
+        session.holds[request] = hold
         state.counters.grants[level.label] += 1
-        state.actions.append(Grant(waiter.request, hold, level))
+        return Grant(request, hold, level)
+
+    def take_warm(self, request: str, session: SessionRecord, profile: CapabilityProfile) -> Grant | None:
+        """Grant the session's own worker, as it is, to an ordinary request without a record; None: it has to wait."""
+        state, worker = self._state, session.worker
+        kind = state.profiles.get(profile.signature)
+        if (
+            kind is None
+            or worker is None
+            or session.state is not _ACTIVE
+            or session.failed is not None
+            or state.mode is not _RUNNING
+            or worker.preparation is not None
+            or worker.soft != profile.soft
+            or not worker.serves(kind)
+            or not (worker.ordinary_holds > 0 or state.quota_open)
+        ):
+            return None
+        session.last_profile = profile
+        grant = self._hold(worker, session, request, _BOUND, privileged=False)
+        self._workers.refresh(worker)
+        return grant
 
     # --- preparing --------------------------------------------------------------------------------------------------
 

@@ -134,23 +134,16 @@ class AcquireTicket:
         self._outcome = outcome
         self._settled.set()
 
-    def outcome(self) -> Grant:
-        """The grant, or the error raised; trio.WouldBlock before it is settled.
+    async def wait(self) -> Grant:
+        """Wait for the grant, or raise why there is none. A checkpoint in any case.
 
         One error may go to many callers: each raises a copy, since an exception keeps the frames of every raise.
         """
-        match self._outcome:
-            case Grant() as grant:
-                return grant
-            case Reject(error=error):
-                raise copy_error(error)
-            case None:
-                raise trio.WouldBlock
-
-    async def wait(self) -> Grant:
-        """Wait to be settled. A checkpoint in any case."""
         await self._settled.wait()
-        return self.outcome()
+        if isinstance(self._outcome, Reject):
+            raise copy_error(self._outcome.error)
+        assert self._outcome is not None  # noqa: S101 - set together with the event
+        return self._outcome
 
 
 class Lease:
@@ -224,7 +217,7 @@ class Lease:
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> msgspec.Raw:
         """Any other request of the native vocabulary, undecoded. Raises WorkerError, UsageError."""
-        return await self._worker.client.request(method, params or {})
+        return await self._worker.client.request(method, params)
 
     async def wait_room(self) -> None:
         """Wait until the worker reads on; no checkpoint when it has read."""
@@ -285,6 +278,8 @@ class Lease:
     @property
     def is_tainted(self) -> bool:
         """Whether a turn of this lease was ended and never answered: its run may go on, or its worker hang."""
+        if not (self._streams or self._was_left_unanswered):
+            return False
         left = self._was_left_unanswered or any(stream.is_unanswered for stream in self._streams)
         return left and self._worker.client.end_error is None
 

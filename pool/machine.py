@@ -19,7 +19,7 @@ from pool.settings import PoolSettings
 from pool.snapshot import MachineSnapshot, SessionPlacement, WorkerExplanation
 from pool.spawning import Spawner
 from pool.state import PoolState, check_settings
-from pool.stimuli import Action, FailureKind, Reject, Stimulus, StopReason
+from pool.stimuli import Action, FailureKind, Grant, Reject, Stimulus, StopReason
 from pool.transitions import ENDING, MODE_TRANSITIONS, SERVING, PoolMode, SessionState, WorkerState
 from pool.workers import Workers
 from profiles.profile import CapabilityProfile
@@ -134,20 +134,18 @@ class PoolMachine:
         known = self._state.workers.get(worker)
         return known.session.key if known and known.session else None
 
-    def is_warm(self, session: str, profile: CapabilityProfile) -> bool:
-        """Whether an ordinary Acquire would be granted in the same step, by the session's own worker."""
-        state = self._state
-        known, kind = state.sessions.get(session), state.profiles.get(profile.signature)
-        if known is None or kind is None or known.state is not SessionState.ACTIVE or known.worker is None:
-            return False
-        worker = known.worker
-        return (
-            state.mode is PoolMode.RUNNING
-            and worker.preparation is None
-            and worker.soft == profile.soft
-            and worker.serves(kind)
-            and (worker.ordinary_holds > 0 or state.quota_open)
-        )
+    def take_warm(self, request: str, session: str, profile: CapabilityProfile, now: float) -> Grant | None:
+        """What an ordinary Acquire would get in the same step from the session's own worker; None where nothing.
+
+        ``request``: an id that no other one has. The short way of what ``handle`` decides: a request that never waits
+        needs no place on the waiting list, and what it takes makes nothing possible for those that have one. None also
+        while something is due, which ``handle`` does first.
+        """
+        known, due = self._state.sessions.get(session), self.next_wakeup()
+        if known is None or (due is not None and due <= now):
+            return None
+        self._state.now = max(self._state.now, now)
+        return self._binder.take_warm(request, known, profile)
 
     def has_worker(self, session: str, profile: CapabilityProfile) -> bool:
         """Whether an ordinary Acquire that may not spawn would be granted in the same step."""

@@ -180,16 +180,14 @@ class Pool:
         return self._make_lease(grant, waited=trio.current_time() - started)
 
     def acquire_nowait(self, session: str, profile: CapabilityProfile) -> Lease:
-        """The warm path: the session's own worker, where it is bound and matches; raises trio.WouldBlock otherwise."""
-        if not self._machine.is_warm(session, profile):
+        """The warm path: the session's own worker, where it is bound and matches; raises trio.WouldBlock otherwise.
+
+        That is also where something was due this moment; ``acquire`` is never wrong.
+        """
+        grant = self._machine.take_warm(f"r{next(self._request_ids)}", session, profile, trio.current_time())
+        if grant is None:
             raise trio.WouldBlock
-        request = f"r{next(self._request_ids)}"
-        ticket = self._tickets[request] = AcquireTicket()
-        try:
-            self._apply(stimuli.Acquire(request=request, session=session, profile=profile, spawn=False))
-            return self._make_lease(ticket.outcome(), waited=0.0)
-        finally:
-            del self._tickets[request]
+        return self._make_lease(grant, waited=0.0)
 
     async def release(self, lease: Lease) -> None:
         """Give a hold back; a turn still running is aborted, and a worker that goes on regardless is failed."""

@@ -10,11 +10,11 @@ import trio
 
 from errors import PoolError, ProtocolViolation, WorkerError, WorkerExited
 from rpc.dialect import Dialect, Step
-from rpc.output import OutputReader
 from rpc.passthrough import RawLine, RawRequest
 from rpc.pipes import StdinQueue
 from rpc.requests import DeadlineTimer, PendingRequests, RpcRequest, copy_error, encode_params
 from rpc.settings import RpcSettings
+from rpc.stdout import StdoutReader
 from rpc.subscription import Broadcast, WorkerSubscription
 from rpc.transport import (
     MAX_REASON_CHARS,
@@ -61,7 +61,7 @@ class RpcClient:
         self._stdin_queue = StdinQueue(transport, settings.send_queue_bytes)
         self._broadcast = Broadcast(max_events=settings.subscriber_events, max_bytes=settings.subscriber_bytes)
         self.mask = mask or SecretMask()
-        self._output = OutputReader(transport, self._broadcast, self._receive)
+        self._stdout = StdoutReader(transport, self._broadcast, self._receive)
         self._pending = PendingRequests(name, dialect.forget, self.mask)
         self.abandon = self._pending.abandon
         self._invalid_lines = InvalidLines(settings.max_contaminated_lines, self.mask)
@@ -90,7 +90,7 @@ class RpcClient:
                 self._open_dialect()
                 task_status.started()
                 with self._read_scope:
-                    await self._output.run()
+                    await self._stdout.run()
                     await self._expect_exit("stdout", self.settings.eof_grace)
                 error = self._end_reason()
                 nursery.cancel_scope.cancel()
@@ -138,7 +138,7 @@ class RpcClient:
             await self.wait_room(method, deadline)
         request = self.submit(method, params, deadline=deadline)
         try:
-            return await self._output.wait_answer(request)
+            return await self._stdout.wait_answer(request)
         finally:
             if not request.is_settled:  # the caller was cancelled
                 self.abandon(request)
@@ -294,7 +294,7 @@ class RpcClient:
         if self._cause is None:
             self._cause = cause
         self._read_scope.cancel()
-        self._output.stop()
+        self._stdout.stop()
 
     def _receive(self, data: bytes) -> None:
         self._bytes_in += len(data)
@@ -384,7 +384,7 @@ class RpcClient:
             self._receive(data)
 
     def _end(self, error: PoolError) -> None:
-        self._output.stop()
+        self._stdout.stop()
         self._invalid_lines.record_torn_line(self._framer.rest())
         self.end_error = error
         if self._on_ended is not None:

@@ -1,5 +1,7 @@
 """Who gets which worker, what is done to get there, who waits and who is refused: transcripts of the machine."""
 
+import copy
+
 import msgspec
 import pytest
 
@@ -313,18 +315,43 @@ def test_a_request_id_in_use_is_refused_without_harm() -> None:
     assert "r2" in world.holds
 
 
-def test_the_session_is_warm_exactly_while_an_acquire_would_be_granted_at_once() -> None:
-    world = World()
-    assert not world.machine.is_warm("s", A)
-    request = world.acquire("s")
-    assert not world.machine.is_warm("s", A)
-    world.run_until_settled()
-    world.release(request)
-    assert world.machine.is_warm("s", A)
-    assert not world.machine.is_warm("s", B)
-    assert not world.machine.is_warm("s", make_profile("a", model="large"))
-    world.tell(stimuli.Pause())
-    assert not world.machine.is_warm("s", A)
+@pytest.mark.parametrize(
+    ("transcript", "is_granted"),
+    [
+        ("use other", False),
+        ("ask r1 s", False),
+        ("use s", True),
+        ("use s; busy s", True),
+        ("hold r1 s; hold r2 other", True),
+        ("pool max=2; use s; hold r1 x; ask r2 y; ask r3 z", False),
+        ("pool max=1; hold r1 s; ask r2 other; ask r3 another priority=9", True),
+        ("pool max=2 reserve=1; use s; hold r1 other", False),
+        ("use s b", False),
+        ("use s a/large", False),
+        ("hold r1 s; ask r2 s a/large", True),
+        ("use s; pause", False),
+        ("use s; drain", False),
+    ],
+)
+def test_the_short_way_grants_what_an_ordinary_request_would_get_at_once(transcript: str, *, is_granted: bool) -> None:
+    world = play(transcript).world
+    twin = copy.deepcopy(world.machine)
+    grant = world.machine.take_warm("short", "s", A, world.now)
+    request = stimuli.Acquire(request="short", session="s", profile=A, spawn=False)
+    decided = [each for each in twin.handle(request, world.now) if isinstance(each, stimuli.Grant)]
+    assert ([] if grant is None else [grant]) == decided
+    assert (grant is not None) is is_granted
+    if grant is not None:
+        world.machine.validate()
+        assert world.machine.snapshot(world.now) == twin.snapshot(world.now)
+
+
+def test_the_short_way_gives_way_to_what_is_due() -> None:
+    world = play("use s; hold r1 other; ask r2 other b timeout=5").world
+    due = world.machine.next_wakeup()
+    assert due is not None
+    assert world.machine.take_warm("early", "s", A, due - 0.001) is not None
+    assert world.machine.take_warm("late", "s", A, due) is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from rpc.subscription import Broadcast
 from rpc.transport import Transport
 
 
-class OutputReader:
+class StdoutReader:
     """Gives the output to ``receive`` in order, piece by piece; nothing is read while a subscriber is full.
 
     A caller that reads its answer itself is resumed once, where one that another task has to wake takes two switches.
@@ -36,13 +36,7 @@ class OutputReader:
             elif self._broadcast.is_full:
                 await self._broadcast.wait_room()
             else:
-                self._is_waiting = True
-                try:
-                    await self._transport.wait_readable()
-                finally:
-                    self._is_waiting = False
-                if self._reading_request is None and self._may_read:
-                    self._read()
+                await self._read_next()
 
     async def wait_answer(self, request: RpcRequest) -> msgspec.Raw:
         """Wait as ``RpcRequest.wait`` does, and read the answer here unless another request's task reads."""
@@ -55,6 +49,15 @@ class OutputReader:
         self._is_open = False
         if self._reading_request is not None:
             self._transport.interrupt()
+
+    async def _read_next(self) -> None:
+        self._is_waiting = True
+        try:
+            await self._transport.wait_readable()
+        finally:
+            self._is_waiting = False
+        if self._reading_request is None and self._may_read:  # both may have changed since the wait ended
+            self._read()
 
     async def _read_for(self, request: RpcRequest) -> bool:
         """True once it is settled; False, perhaps at once, where nothing may be read now."""

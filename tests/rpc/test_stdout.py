@@ -13,7 +13,7 @@ from wire.units import PositiveInt, Seconds
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
-class Steps(trio.abc.Instrument):
+class TaskSteps(trio.abc.Instrument):
     """The names of the tasks that ran, a step each."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Steps(trio.abc.Instrument):
 async def test_an_answer_is_read_by_the_task_that_waits_for_it(worker: MemoryTransport, client: AskingClient) -> None:
     asked = client.ask("get_state")
     await trio.testing.wait_all_tasks_blocked()
-    steps = Steps()
+    steps = TaskSteps()
     trio.lowlevel.add_instrument(steps)
     worker.say({"id": "1", "result": "here"})
     assert await asked.answer() == "here"
