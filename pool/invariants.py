@@ -34,10 +34,9 @@ def _check_worker(state: PoolState, worker: WorkerRecord) -> None:
     _require(worker.state is not WorkerState.DEAD, f"{name} is dead and still counted")
     _require(available == idle, f"{name} is {worker.state} but available: {available}")
     _require((worker in state.stopping) == (worker.state is WorkerState.STOPPING), f"{name} stopping count")
-    _require(
-        (worker in worker.profile_record.group.starting) == (worker.state is WorkerState.STARTING),
-        f"{name} starting count",
-    )
+    claimed = worker.claimed_for
+    starts = worker.profile_record.starts_unclaimed if claimed is None else claimed.starts_claimed
+    _require((worker in starts) == (worker.state is WorkerState.STARTING), f"{name} is starting: {worker in starts}")
     only_commands = worker.state is WorkerState.LEASED and not worker.in_use
     _require((worker in state.pinned) == only_commands, f"{name} is pinned: {worker in state.pinned}")
     if idle:
@@ -126,8 +125,14 @@ def _check_counts(state: PoolState) -> None:
     _require(waiting.bounded == bounded, "bounded waiters miscounted")
     used = [worker.idle_since for worker in state.index.lru]
     _require(used == sorted(used), "available workers are not in the order of their last use")
-    claims = sum(worker.claimed_for is not None for worker in state.stopping)
-    _require(state.claimed_slots == claims, f"{state.claimed_slots} slots claimed, not {claims}")
+    unclaimed = [worker for worker in state.stopping if worker.claimed_for is None]
+    _require(set(state.unclaimed_slots) == set(unclaimed), f"{len(state.unclaimed_slots)} slots unclaimed")
+    for agent in state.agents.values():
+        own = {worker for worker in unclaimed if worker.profile_record.agent is agent}
+        _require(set(agent.unclaimed_slots) == own, f"{len(agent.unclaimed_slots)} slots of {agent.name} unclaimed")
+    for group in state.groups.values():
+        starts = sum(len(kind.starts_claimed) + len(kind.starts_unclaimed) for kind in group.profiles.values())
+        _require(group.starting == starts, f"{group.starting} workers of a group are starting, not {starts}")
     granted = sum(counters.grants.values())
     ended = counters.releases + counters.lost + len(state.holds)
     _require(granted == ended, f"{granted} grants, but {ended} ended or in force")

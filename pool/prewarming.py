@@ -50,12 +50,7 @@ class Prewarmer:
             while kind.pending_restarts and self._spawner.blocking_condition(kind) is None:
                 self._spawner.spawn(kind)
         for kind in state.prewarm_targets:
-            missing = kind.prewarm_target - len(kind.unbound) - _spare_starts(kind)
+            missing = kind.prewarm_target - len(kind.unbound) - len(kind.starts_unclaimed)
             while missing > 0 and self._spawner.blocking_condition(kind) is None:
                 self._spawner.spawn(kind)
                 missing -= 1
-
-
-def _spare_starts(kind: ProfileRecord) -> int:
-    """Starting workers of the profile that no request waits for."""
-    return sum(worker.profile_record is kind and worker.claimed_for is None for worker in kind.group.starting)

@@ -47,8 +47,7 @@ class Waiter:
         self.state = WaiterState.NEW
         self.timer: Timer | None = None
         self.deferred = False
-        self.was_enqueued = False
-        """Whether it was ever put on the waiting list."""
+        self.was_enqueued = False  # whether it was ever put on the waiting list
 
     @property
     def rank(self) -> tuple[float, int]:
@@ -162,14 +161,14 @@ class ConditionQueue:
 class AgentWorkers:
     """All workers of one agent definition: what ``max_per_agent`` limits."""
 
-    __slots__ = ("available", "condition", "live", "name", "profile_count")
+    __slots__ = ("available", "condition", "live", "name", "profile_count", "unclaimed_slots")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.live = 0
         self.profile_count = 0
-        self.available: OrderedDict[WorkerRecord, None] = OrderedDict()
-        """Available workers, least recently used first."""
+        self.available: OrderedDict[WorkerRecord, None] = OrderedDict()  # least recently used first
+        self.unclaimed_slots: dict[WorkerRecord, None] = {}  # stopping workers whose slot is meant for no profile
         self.condition = ConditionQueue(f"agent {name} has all the workers it may have, and none can make room")
 
 
@@ -180,7 +179,7 @@ class HardGroup:
 
     def __init__(self) -> None:
         self.profiles: dict[str, ProfileRecord] = {}
-        self.starting: dict[WorkerRecord, None] = {}
+        self.starting = 0
         self.unbound = 0
         self.quiescent = 0
 
@@ -190,8 +189,8 @@ class ProfileRecord:
 
     __slots__ = (
         *("agent", "budget", "claims", "condition", "group", "pending_restarts", "prewarm_target", "profile"),
-        *("prune_timer", "queues", "quiescent", "resource_count", "resources", "retry_timer", "unbound", "waiters"),
-        "workers",
+        *("prune_timer", "queues", "quiescent", "resource_count", "resources", "retry_timer", "starts_claimed"),
+        *("starts_unclaimed", "unbound", "waiters", "workers"),
     )
 
     def __init__(self, profile: CapabilityProfile, group: HardGroup, agent: AgentWorkers) -> None:
@@ -206,8 +205,9 @@ class ProfileRecord:
         self.workers: dict[WorkerRecord, None] = {}
         """All live ones, in the order of their start."""
         self.claims = 0  # waiters for whom a worker is on its way: starting, or stopping to make room
-        self.pending_restarts = 0
-        """Workers lost to failures (or retired without a replacement) that are to be started again."""
+        self.starts_claimed: dict[WorkerRecord, None] = {}  # starting workers of any kind that are meant for this one
+        self.starts_unclaimed: dict[WorkerRecord, None] = {}  # starting workers of this kind that are meant for none
+        self.pending_restarts = 0  # workers lost, or retired without a replacement, that are to be started again
         self.waiters = 0  # requests that want this kind, wherever they wait
         self.prewarm_target = 0  # idle workers to keep warm
         self.queues = (ProfileQueue(self, privileged=False), ProfileQueue(self, privileged=True))

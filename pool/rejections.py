@@ -1,6 +1,6 @@
 """The errors a request can end with: what failed, what to do, and the pool's figures at that moment."""
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec.structs import asdict
 
@@ -18,16 +18,26 @@ from pool.records import ProfileRecord, SessionRecord, Waiter
 from pool.snapshot import PoolCounts
 
 _MAX_NAMED_SESSIONS = 5
-"""Sessions that an error names; its details have them all."""
+"""Sessions that an error names in its words."""
 
 
-def saturated(figures: PoolCounts, why: str, retry_after: float, pins: Sequence[str] = ()) -> PoolSaturated:
-    """No worker, and no place to wait for one; ``pins``: sessions whose workers only background commands keep."""
+class PinnedSessions(NamedTuple):
+    """Whose workers only background commands keep: those used longest ago by name, and how many in all."""
+
+    named: tuple[str, ...] = ()
+    total: int = 0
+
+
+_NONE_PINNED = PinnedSessions()
+
+
+def saturated(figures: PoolCounts, why: str, retry_after: float, pins: PinnedSessions = _NONE_PINNED) -> PoolSaturated:
+    """No worker, and no place to wait for one."""
     return PoolSaturated(
         f"{why}; try again in {retry_after:.1f} s ({figures}){_pinned(pins)}",
         retry_after=retry_after,
         figures=asdict(figures),
-        pinned=list(pins),
+        pinned=list(pins.named),
     )
 
 
@@ -48,23 +58,23 @@ def spawn_not_allowed(figures: PoolCounts, session: str) -> NoWorker:
     )
 
 
-def nested_saturated(figures: PoolCounts, pins: Sequence[str]) -> NestedSaturated:
+def nested_saturated(figures: PoolCounts, pins: PinnedSessions) -> NestedSaturated:
     """A nested run must not wait for what its own ancestor may hold."""
     return NestedSaturated(
         f"every worker is in use, and a nested run does not wait for its ancestors ({figures}){_pinned(pins)}",
         figures=asdict(figures),
-        pinned=list(pins),
+        pinned=list(pins.named),
     )
 
 
-def timed_out(figures: PoolCounts, waiter: Waiter, pins: Sequence[str]) -> AcquireTimeout:
+def timed_out(figures: PoolCounts, waiter: Waiter, pins: PinnedSessions) -> AcquireTimeout:
     """The deadline passed."""
     waited = waiter.deadline - waiter.enqueued_at
     return AcquireTimeout(
         f"no worker for session {waiter.session.key!r} within {waited:.1f} s ({figures}){_pinned(pins)}",
         session=waiter.session.key,
         figures=asdict(figures),
-        pinned=list(pins),
+        pinned=list(pins.named),
     )
 
 
@@ -106,8 +116,8 @@ def resume_failed(session: SessionRecord, cause: PoolError) -> ResumeFailed:
     )
 
 
-def _pinned(sessions: Sequence[str]) -> str:
-    if not sessions:
+def _pinned(sessions: PinnedSessions) -> str:
+    if not sessions.total:
         return ""
-    named, more = ", ".join(sessions[:_MAX_NAMED_SESSIONS]), len(sessions) - _MAX_NAMED_SESSIONS
+    named, more = ", ".join(sessions.named[:_MAX_NAMED_SESSIONS]), sessions.total - _MAX_NAMED_SESSIONS
     return f"; background commands keep workers for {named}" + (f" and {more} more sessions" if more > 0 else "")

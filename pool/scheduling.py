@@ -5,8 +5,8 @@ least recently used quiet worker that fits; a slot made by evicting one that doe
 become possible costs next to nothing.
 """
 
-from collections import OrderedDict
-from itertools import chain
+from collections.abc import Collection
+from itertools import chain, islice
 
 from pool import rejections
 from pool.admission import Admission
@@ -17,7 +17,7 @@ from pool.records import ConditionQueue, ProfileQueue, ProfileRecord, Waiter, Wo
 from pool.spawning import Spawner
 from pool.state import PoolState
 from pool.stimuli import StopReason
-from pool.transitions import PoolMode, SessionState, WaiterState
+from pool.transitions import PoolMode, SessionState
 from pool.workers import Workers
 
 
@@ -256,22 +256,20 @@ class Scheduler:
     def _make_room(self, kind: ProfileRecord, gate: ConditionQueue) -> bool:
         """Mean a slot for the kind: one that is coming already, or that of the least recently used worker."""
         state = self._state
-        starts = self._spawner
+        agent = kind.agent
+        candidates: Collection[WorkerRecord] = ()
+        slots: Collection[WorkerRecord] = ()
+        spare = 0
         if gate is state.waiting.pool_full:
-            candidates, spare = state.index.lru, starts.slots_after_stops - state.claimed_slots
-        elif gate is kind.agent.condition:
-            limit = state.settings.max_per_agent
-            stopping = [worker for worker in state.stopping if worker.profile_record.agent is kind.agent]
-            coming = limit - (kind.agent.live - len(stopping))
-            candidates, spare = (
-                kind.agent.available,
-                coming - sum(worker.claimed_for is not None for worker in stopping),
-            )
-        elif gate is kind.condition and not any(worker.profile_record is kind for worker in state.stopping):
-            candidates, spare = OrderedDict(), 0
-        else:
+            candidates, slots = state.index.lru, state.unclaimed_slots
+            spare = state.settings.max - len(state.workers) + len(slots)
+        elif gate is agent.condition:
+            candidates, slots = agent.available, agent.unclaimed_slots
+            spare = state.settings.max_per_agent - agent.live + len(slots)
+        elif gate is not kind.condition or not state.stopping.keys().isdisjoint(kind.workers.keys()):
             return False
-        if spare > 0 and starts.claim_any_slot(kind, state.stopping):
+        if spare > 0 and slots:
+            state.claim_slot(next(iter(slots)), kind)
             return True
         if spare < 0 or _is_trial(kind):
             return False
@@ -288,28 +286,23 @@ class Scheduler:
         state = self._state
         state.counters.evicted += 1
         self._workers.stop(worker, reason)
-        self._spawner.claim_slot(worker, kind)
+        state.claim_slot(worker, kind)
         state.notify("worker_evicted", worker=worker.id, wanted=kind.profile.short)
 
     # --- requests that take only room -------------------------------------------------------------------------------
 
     def _newest_room_only(self, line: ProfileQueue) -> Waiter | None:
         """The newest of the line's waiters that take only room: it gives way before another has to wait or stop."""
-        newest_first = reversed(self._state.waiting.room_only.values())
-        lines = ((waiter, waiter.profile_record.queues[waiter.privileged]) for waiter in newest_first)
-        return next((waiter for waiter, own in lines if own is line and waiter.state is WaiterState.QUEUED), None)
+        waiters = self._state.waiting.room_only.get(line)
+        return next(reversed(waiters.values())) if waiters else None
 
     def _reject_room_only(self) -> bool:
         """Refuse those for whom nothing is being started any more; whether there were any."""
         state = self._state
         is_running = state.mode is PoolMode.RUNNING
-        refused = [
-            waiter
-            for waiter in state.waiting.room_only.values()
-            if not is_running
-            or waiter.state is WaiterState.BLOCKED
-            or waiter.profile_record.queues[waiter.privileged].condition
-        ]
+        groups = state.waiting.room_only.items()
+        hopeless = [waiters for line, waiters in groups if not is_running or line is None or line.condition]
+        refused = [waiter for waiters in hopeless for waiter in waiters.values()]
         for waiter in refused:
             self._reject_no_room(waiter)
         return bool(refused)
@@ -323,23 +316,27 @@ class Scheduler:
     def _reject_nested(self) -> None:
         """Refuse nested requests for whom nothing is on its way: they might wait for their own ancestor."""
         state = self._state
-        promised: dict[ProfileRecord, int] = {}
-        for waiter in list(state.waiting.nested.values()):
-            if self._cannot_be_served(waiter, promised):
-                state.reject(waiter, rejections.nested_saturated(state.counts(), state.pinned_sessions()))
+        refused: list[Waiter] = []
+        for kind, waiters in state.waiting.nested.items():
+            if kind is None:
+                refused += filter(_is_held_up, waiters.values())
+            elif len(waiters) > kind.claims and not self._is_delayed(kind):
+                refused += islice(waiters.values(), kind.claims, None)
+        for waiter in refused:
+            state.reject(waiter, rejections.nested_saturated(state.counts(), state.pinned_sessions()))
 
-    def _cannot_be_served(self, waiter: Waiter, promised: dict[ProfileRecord, int]) -> bool:
-        session = waiter.session
-        kind = waiter.profile_record
-        if waiter.state is WaiterState.BLOCKED:
-            worker = session.worker
-            return session.state is SessionState.ACTIVE and worker is not None and worker.preparation is None
-        promised[kind] = promised.get(kind, 0) + 1
-        if promised[kind] <= kind.claims:
-            return False
+    def _is_delayed(self, kind: ProfileRecord) -> bool:
+        """Whether a worker for a nested request of the kind will be started after a time, whatever the others do."""
         gate = kind.queues[True].condition
         delayed = gate is self._state.waiting.tokens or (gate is kind.condition and not kind.budget.is_open)
-        return not (delayed and len(self._state.workers) < self._state.settings.max)
+        return delayed and len(self._state.workers) < self._state.settings.max
+
+
+def _is_held_up(waiter: Waiter) -> bool:
+    """Whether a blocked request waits for the end of a turn."""
+    session = waiter.session
+    worker = session.worker
+    return session.state is SessionState.ACTIVE and worker is not None and worker.preparation is None
 
 
 def _is_trial(kind: ProfileRecord) -> bool:

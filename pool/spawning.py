@@ -5,6 +5,8 @@ the same waiter, but the first that fits gets it. A stopping worker covers a wai
 for a spawn of that kind.
 """
 
+from collections.abc import Iterator
+
 from errors import PoolError
 from pool.budget import BreakerState
 from pool.records import ConditionQueue, ProfileRecord, WorkerRecord
@@ -83,10 +85,11 @@ class Spawner:
         state.by_state[WorkerState.STARTING] += 1
         kind.workers[worker] = None
         kind.agent.live += 1
-        kind.group.starting[worker] = None
-        if covers is not None:
-            worker.claimed_for = covers
-            covers.claims += 1
+        kind.group.starting += 1
+        if covers is None:
+            kind.starts_unclaimed[worker] = None
+        else:
+            self._claim_start(worker, covers)
         if replaces is not None:
             worker.replaces, replaces.successor, replaces.replaced = replaces, worker, True
         elif kind.pending_restarts:
@@ -101,7 +104,8 @@ class Spawner:
 
     def finish_start(self, worker: WorkerRecord) -> None:
         """The worker is no longer starting, for better or worse: whom it covered needs another one."""
-        del worker.profile_record.group.starting[worker]
+        worker.profile_record.group.starting -= 1
+        worker.profile_record.starts_unclaimed.pop(worker, None)
         self.release_claim(worker)
 
     def release_claim(self, worker: WorkerRecord) -> None:
@@ -111,49 +115,43 @@ class Spawner:
             return
         worker.claimed_for = None
         kind.claims -= 1
-        self._state.claimed_slots -= worker.state is WorkerState.STOPPING
+        kind.starts_claimed.pop(worker, None)
         self._state.waiting.wake(kind)
         self._state.prune(kind)
 
     def reassign_start(self, kind: ProfileRecord) -> bool:
         """Let a starting worker that fits, and whose own waiter was served elsewhere, cover a waiter of ``kind``."""
-        for worker in kind.group.starting:
-            covered = worker.claimed_for
-            spare = covered is None or (covered is not kind and covered.claims > self.demand(covered))
-            if spare and worker.profile_record.serves(kind):
-                if covered is not None:
-                    covered.claims -= 1
-                    self._state.waiting.wake(covered)
-                worker.claimed_for = kind
-                kind.claims += 1
-                return True
-        return False
+        worker = next(self._spare_starts(kind), None) if kind.group.starting else None
+        if worker is None:
+            return False
+        covered = worker.claimed_for
+        if covered is None:
+            del worker.profile_record.starts_unclaimed[worker]
+        else:
+            del covered.starts_claimed[worker]
+            covered.claims -= 1
+            self._state.waiting.wake(covered)
+        self._claim_start(worker, kind)
+        return True
 
-    def claim_any_slot(self, kind: ProfileRecord, candidates: dict[WorkerRecord, None]) -> bool:
-        """Mean the slot of a stopping worker for ``kind``, if one is not claimed yet."""
-        for worker in candidates:
-            if worker.claimed_for is None and (
-                not self._is_agent_at_limit(kind) or worker.profile_record.agent is kind.agent
-            ):
-                self.claim_slot(worker, kind)
-                return True
-        return False
+    def _spare_starts(self, kind: ProfileRecord) -> Iterator[WorkerRecord]:
+        """Starting workers that fit ``kind`` and are meant for no waiter; O(kinds of the hard group) to the first."""
+        for other in kind.group.profiles.values():
+            if other.starts_unclaimed and other.serves(kind):
+                yield from other.starts_unclaimed
+            if other is not kind and other.starts_claimed and other.claims > self.demand(other):
+                yield from (worker for worker in other.starts_claimed if worker.profile_record.serves(kind))
 
-    def claim_slot(self, worker: WorkerRecord, kind: ProfileRecord) -> None:
-        """The slot of this stopping worker is meant for ``kind``."""
+    def _claim_start(self, worker: WorkerRecord, kind: ProfileRecord) -> None:
         worker.claimed_for = kind
         kind.claims += 1
-        self._state.claimed_slots += 1
+        kind.starts_claimed[worker] = None
 
     @property
     def slots_after_stops(self) -> int:
         """Processes that may be started once every stopping one is gone."""
         state = self._state
         return state.settings.max - (len(state.workers) - len(state.stopping))
-
-    def _is_agent_at_limit(self, kind: ProfileRecord) -> bool:
-        limit = self._state.settings.max_per_agent
-        return bool(limit) and kind.agent.live >= limit
 
     # --- budgets ----------------------------------------------------------------------------------------------------
 

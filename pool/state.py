@@ -1,8 +1,10 @@
 """The machine's whole state, and the few moves that keep its counts in step. Everything else decides."""
 
 import heapq
+import itertools
 import math
 import random
+from collections.abc import Collection
 from typing import Any
 
 from errors import PoolError, UsageError
@@ -32,6 +34,8 @@ from wire.timers import Timers
 _INITIAL_SERVICE_INTERVAL = 1.0
 """Seconds between two served waiters, before any was."""
 _SMOOTHING = 0.1
+_MAX_PINNED_IN_ERROR = 20
+"""Sessions kept by background commands that the details of an error list."""
 _PARKED = SessionState.PARKED
 _NEW, _QUEUED, _PREPARING, _DONE = WaiterState.NEW, WaiterState.QUEUED, WaiterState.PREPARING, WaiterState.DONE
 
@@ -66,8 +70,8 @@ class PoolState:
         self.actions: list[Action] = []
         self.workers: dict[str, WorkerRecord] = {}
         self.stopping: dict[WorkerRecord, None] = {}
-        self.claimed_slots = 0
-        """Stopping workers whose slot is meant for a waiting profile."""
+        self.unclaimed_slots: dict[WorkerRecord, None] = {}
+        """Those of them whose slot is meant for no waiting profile."""
         self.by_state = dict.fromkeys(WorkerState, 0)
         self.profiles: dict[str, ProfileRecord] = {}
         self.groups: dict[str, HardGroup] = {}
@@ -130,6 +134,9 @@ class PoolState:
         self.timers.cancel(kind.prune_timer)
         for line in kind.queues:
             ConditionQueue.remove(line)
+        for worker in kind.starts_claimed:
+            worker.claimed_for = None
+            worker.profile_record.starts_unclaimed[worker] = None
         del self.profiles[kind.profile.signature], kind.group.profiles[kind.profile.signature]
         self.pending_restarts.pop(kind, None)
         if not kind.group.profiles:
@@ -166,6 +173,28 @@ class PoolState:
         worker.state = transition(WORKER_TRANSITIONS, old, state)
         self.by_state[old] -= 1
         self.by_state[state] += 1
+
+    def begin_stop(self, worker: WorkerRecord) -> None:
+        """The worker stops, and its slot is meant for no profile yet."""
+        self.transition_worker(worker, WorkerState.STOPPING)
+        self.stopping[worker] = self.unclaimed_slots[worker] = None
+        worker.profile_record.agent.unclaimed_slots[worker] = None
+
+    def claim_slot(self, worker: WorkerRecord, kind: ProfileRecord) -> None:
+        """The slot of this stopping worker is meant for ``kind``."""
+        del self.unclaimed_slots[worker], worker.profile_record.agent.unclaimed_slots[worker]
+        worker.claimed_for = kind
+        kind.claims += 1
+
+    def remove_worker(self, worker: WorkerRecord) -> None:
+        """The worker is gone, and its slot is free."""
+        kind = worker.profile_record
+        self.transition_worker(worker, WorkerState.DEAD)
+        self.by_state[WorkerState.DEAD] -= 1
+        for workers in (self.stopping, self.unclaimed_slots, kind.agent.unclaimed_slots):
+            workers.pop(worker, None)
+        del self.workers[worker.id], kind.workers[worker]
+        kind.agent.live -= 1
 
     def transition_session(self, session: SessionRecord, state: SessionState) -> None:
         """Take the session to ``state``."""
@@ -304,14 +333,14 @@ class PoolState:
         The one used longest ago, of all or, where a limit of its own keeps the line, of the agent or the profile.
         """
         settings = self.settings
-        pinned, most = list(self.pinned), settings.max_pinned or settings.max - 1
+        pinned: Collection[WorkerRecord] = self.pinned
+        most = settings.max_pinned or settings.max - 1
         if gate is kind.agent.condition:
-            pinned, most = (
-                [worker for worker in pinned if worker.profile_record.agent is kind.agent],
-                settings.max_per_agent - 1,
-            )
+            pinned = [worker for worker in pinned if worker.profile_record.agent is kind.agent]
+            most = settings.max_per_agent - 1
         elif gate is kind.condition:
-            pinned, most = [worker for worker in pinned if worker.profile_record is kind], settings.max_per_profile - 1
+            pinned = [worker for worker in pinned if worker.profile_record is kind]
+            most = settings.max_per_profile - 1
         return next(EVICTION_ORDER(pinned)) if 0 <= most < len(pinned) else None
 
     def record_service_interval(self) -> None:
@@ -328,9 +357,16 @@ class PoolState:
         """Seconds until a place on the waiting list is likely to be free."""
         return min(max(self.service_interval, 0.1), max(self.settings.waiting_timeout, 0.1))
 
-    def pinned_sessions(self) -> list[str]:
+    @property
+    def claimed_slots(self) -> int:
+        """Stopping workers whose slot is meant for a waiting profile."""
+        return len(self.stopping) - len(self.unclaimed_slots)
+
+    def pinned_sessions(self) -> rejections.PinnedSessions:
         """The sessions for which workers are kept by background commands alone, the one used longest ago first."""
-        return [worker.session.key for worker in self.pinned if worker.session is not None]
+        longest_ago = itertools.islice(self.pinned, _MAX_PINNED_IN_ERROR)
+        named = tuple([worker.session.key for worker in longest_ago if worker.session is not None])
+        return rejections.PinnedSessions(named, len(self.pinned))
 
     def counts(self) -> PoolCounts:
         """The pool in seven numbers."""

@@ -16,7 +16,7 @@ from pool.snapshot import (
     WorkerSnapshot,
 )
 from pool.state import PoolState
-from pool.transitions import PoolMode, SessionState, WaiterState
+from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
 from profiles.matching import MatchLevel, first_difference, match
 from profiles.profile import CapabilityProfile
 
@@ -160,7 +160,7 @@ def _profile(kind: ProfileRecord, now: float) -> ProfileSnapshot:
         agent=kind.profile.agent,
         role=kind.profile.role,
         live=len(kind.workers),
-        starting=sum(worker.profile_record is kind for worker in kind.group.starting),
+        starting=sum(worker.state is WorkerState.STARTING for worker in kind.workers),
         warm=len(kind.unbound),
         min=kind.prewarm_target,
         waiting=kind.waiters,

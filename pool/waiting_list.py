@@ -6,12 +6,15 @@ condition that keeps it (no process free, no token, back-off ...), so that looki
 waiter never scans them all.
 """
 
-from pool.records import ConditionQueue, ProfileRecord, Waiter
+from typing import TypeVar
+
+from pool.records import ConditionQueue, ProfileQueue, ProfileRecord, Waiter
 from pool.transitions import WAITER_TRANSITIONS, WaiterState
 from wire.states import transition
 
 _QUEUED = WaiterState.QUEUED
 _BLOCKED = WaiterState.BLOCKED
+GroupT = TypeVar("GroupT", ProfileRecord, ProfileQueue)
 
 
 class WaitingList:
@@ -33,9 +36,10 @@ class WaitingList:
         """Ordinary lines while only the reserve is left."""
         self.queued = 0
         self.blocked = 0
-        self.nested: dict[str, Waiter] = {}
-        self.room_only: dict[str, Waiter] = {}
-        """Those for whom a worker is being started, and who are refused where that comes to nothing."""
+        self.nested: dict[ProfileRecord | None, dict[str, Waiter]] = {}
+        """By profile those that are queued, under None those that are blocked."""
+        self.room_only: dict[ProfileQueue | None, dict[str, Waiter]] = {}
+        """By line, and under None likewise: a worker is being started for them, or they are refused."""
         self._bounded = 0
         self._by_priority: dict[int, dict[str, Waiter]] = {}
 
@@ -62,7 +66,11 @@ class WaitingList:
             self._enqueue(waiter)
         elif state is _BLOCKED:
             self.blocked += 1
-        if was_waiting is not is_waiting:
+        if waiter.nested:
+            _regroup(self.nested, waiter.profile_record, waiter, old)
+        if waiter.room_only:
+            _regroup(self.room_only, waiter.profile_record.queues[waiter.privileged], waiter, old)
+        if waiter.bounded and was_waiting is not is_waiting:
             self._count(waiter, entering=is_waiting)
 
     def pick_victim(self, priority: int) -> Waiter | None:
@@ -89,20 +97,23 @@ class WaitingList:
             line.condition.add(line)
 
     def _count(self, waiter: Waiter, *, entering: bool) -> None:
-        if waiter.nested:
-            _enter_or_leave(self.nested, waiter, entering=entering)
-        if waiter.room_only:
-            _enter_or_leave(self.room_only, waiter, entering=entering)
-        if waiter.bounded:
-            self._bounded += 1 if entering else -1
-            peers = self._by_priority.setdefault(waiter.priority, {})
-            _enter_or_leave(peers, waiter, entering=entering)
+        peers = self._by_priority.setdefault(waiter.priority, {})
+        if entering:
+            self._bounded += 1
+            peers[waiter.request] = waiter
+        else:
+            self._bounded -= 1
+            del peers[waiter.request]
             if not peers:
                 del self._by_priority[waiter.priority]
 
 
-def _enter_or_leave(members: dict[str, Waiter], waiter: Waiter, *, entering: bool) -> None:
-    if entering:
-        members[waiter.request] = waiter
-    else:
-        del members[waiter.request]
+def _regroup(groups: dict[GroupT | None, dict[str, Waiter]], own: GroupT, waiter: Waiter, old: WaiterState) -> None:
+    """Move a waiter that was ``old`` to where its state now has it."""
+    if old is _QUEUED or old is _BLOCKED:
+        left = own if old is _QUEUED else None
+        del groups[left][waiter.request]
+        if not groups[left]:
+            del groups[left]
+    if waiter.state is _QUEUED or waiter.state is _BLOCKED:
+        groups.setdefault(own if waiter.state is _QUEUED else None, {})[waiter.request] = waiter

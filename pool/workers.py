@@ -273,8 +273,7 @@ class Workers:
             self._spawner.finish_start(worker)
             if worker.failure is None:
                 self._spawner.start_abandoned(worker)
-        state.transition_worker(worker, WorkerState.STOPPING)
-        state.stopping[worker] = None
+        state.begin_stop(worker)
         self._end_binding(worker, reason.value)
         state.actions.append(Stop(worker.id, reason, force))
         self._release_predecessor(worker, failed=True)
@@ -290,12 +289,7 @@ class Workers:
             self._crashed(worker, error)
         self._spawner.release_claim(worker)
         self._void_holds(worker)
-        state.transition_worker(worker, WorkerState.DEAD)
-        state.by_state[WorkerState.DEAD] -= 1
-        del state.workers[worker.id]
-        state.stopping.pop(worker, None)
-        del kind.workers[worker]
-        kind.agent.live -= 1
+        state.remove_worker(worker)
         cause = _exit_cause(worker)
         state.counters.exits[cause] += 1
         state.notify("worker_exited", worker=worker.id, cause=cause, error=str(error))

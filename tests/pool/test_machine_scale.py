@@ -45,13 +45,13 @@ class Meter:
 # --- crowds -----------------------------------------------------------------------------------------------------------
 
 
-def starting(count: int) -> Player:
+def starting(count: int, **asked: Any) -> Player:
     """Every worker is being started for a request; two profiles of one agent, and one of another."""
     player = Player()
     player.pool(max=count, spawn_burst=2 * count, spawn_rate=1e6, waiting_capacity=10**6, waiting_timeout=1e6)
     for number in range(1, count + 1):
         profile = ("a", "b", "other:o")[number % 3]
-        player.world.acquire(f"s{number}", profile_of(profile), request=f"h{number}")
+        player.world.acquire(f"s{number}", profile_of(profile), request=f"h{number}", **asked)
     return player
 
 
@@ -89,7 +89,24 @@ def stopping(count: int) -> Player:
     return player
 
 
-CROWDS = {each.__name__: each for each in (starting, in_use, idle, kept, stopping)}
+def growing(count: int) -> Player:
+    """The same, and there is room for as many again."""
+    player = starting(count)
+    player.settings(max=2 * count)
+    return player
+
+
+def nested(count: int) -> Player:
+    """Every worker is being started for a nested request."""
+    return starting(count, nested=True)
+
+
+def room_only(count: int) -> Player:
+    """Every worker is being started for a request that takes only room."""
+    return starting(count, spawn="room")
+
+
+CROWDS = {each.__name__: each for each in (starting, in_use, idle, kept, stopping, growing, nested, room_only)}
 EVENTS = {
     "idle": (
         *("ask x{n} s{a}", "hold x{n} s{a}; free x{n}", "pause; ask x{n} s{a}; resume"),
@@ -97,8 +114,12 @@ EVENTS = {
         *("ask x{n} new{n} c{n}", "ask x{n} new{n} c{n}; exit w{n}", "ask x{n} new{n} spawn=False"),
         *("busy s{n}", "busy s{n}; quiet s{n}", "background w{n} 1", "background w{n} 1; background w{n} 0"),
         *("memory w{n}=5", "recycle w{n}", "change w{n}", "exit w{n}", "stop w{n}", "forget s{n}", "know new{n} file"),
-        *("prewarm a={n}", "prewarm a={n}; busy s{n}"),
-        *("current a b other:o", "ask x{n} new{n} c{n}; current a b other:o"),
+        *(
+            "prewarm a={n}",
+            "prewarm a={n}; busy s{n}",
+            "current a b other:o",
+            "ask x{n} new{n} c{n}; current a b other:o",
+        ),
         *("settings start_timeout=1{n}.0", "settings max_turns=1{n}", "settings max={more}", "settings max={fewer}"),
         *("settings reserve=1{n}", "settings spawn_rate={n}.0", "wait 1.0"),
     ),
@@ -108,9 +129,20 @@ EVENTS = {
         *("ask x{n} new{n} timeout=1.0; wait 1.0", "exit w{n}", "settings max={more}", "settings max={fewer}"),
         "prewarm a={n}",
     ),
-    "starting": ("ask x{n} new{n}", "ready w{n}", "cancel h{n}", "prewarm a={n}; know new{n} file"),
-    "kept": ("ask x{n} new{n}", "ask x{n} s{a}"),
-    "stopping": ("ask x{n} new{n} d{n}", "ask x{n} new{n}", "exit w{n}"),
+    "starting": ("ask x{n} new{n}", "ready w{n}", "cancel h{n}", "exit w{n}", "prewarm a={n}; know new{n} file"),
+    "kept": (
+        *("ask x{n} new{n}", "ask x{n} new{n} timeout=1.0; wait 1.0", "ask x{n} new{n} spawn=False", "ask x{n} s{a}"),
+        *("ask x{n} new{n} nested=True",),
+    ),
+    "stopping": (
+        "ask x{n} new{n} d{n}",
+        "ask x{n} new{n}",
+        "exit w{n}",
+        "settings max_per_agent=9; ask x{n} new{n} d{n}",
+    ),
+    "growing": ("ask x{n} new{n}", "ask x{n} new{n} spawn=room", "ask x{n} new{n} nested=True", "prewarm a={n}"),
+    "nested": ("know new{n} file", "ready w{n}"),
+    "room_only": ("know new{n} file", "ready w{n}"),
 }
 
 
