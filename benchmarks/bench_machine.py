@@ -1,4 +1,4 @@
-"""The pool's decisions: what an Acquire costs while others wait, and how long a long waiting list takes to drain.
+"""The pool's decisions: what one costs while others wait or beside many workers, and how long a waiting list drains.
 
 The machine is pure, so this measures our own code and the interpreter, no process and no clock. A usual call is the
 median one: at 50,000 waiters the interpreter's garbage collector walks half a million objects now and then, which shows
@@ -8,11 +8,13 @@ in the slowest percent and is reported beside it.
 import heapq
 import random
 import time
-from collections.abc import Iterable
 from functools import partial
+
+import msgspec
 
 from benchmarks.harness import Result, best_of, median, percentile, result, timed
 from benchmarks.promises import Promise
+from errors import WorkerError
 from pool import stimuli
 from pool import stimuli as actions
 from pool.machine import PoolMachine
@@ -22,12 +24,15 @@ from pool.stimuli import WorkerHold
 from pool.transitions import WaiterState
 from pool.waiting_list import WaitingList
 from profiles.profile import CapabilityProfile
+from wire.units import Seconds
 
 CROWDS = (100, 1_000, 10_000, 50_000)
 SAMPLES = 2_000
 WORKERS = 64
 PRIORITIES = (3, 5, 10)
 FAR = 1e9
+FEW_WORKERS, MANY_WORKERS = 100, 10_000
+FEWER_SAMPLES = 100
 
 PROFILES = [
     CapabilityProfile(
@@ -40,7 +45,7 @@ PROFILES = [
 def run() -> list[Result]:
     pushed = _heap_round_trip()
     results = [found for crowd in CROWDS for found in _acquire_beside(crowd, pushed)]
-    return [*results, *_lists_alone(), _machine_drains(50_000)]
+    return [*results, *_beside_workers(), *_lists_alone(), _machine_drains(50_000)]
 
 
 # --- one Acquire -----------------------------------------------------------------------------------------------------
@@ -73,7 +78,7 @@ def _acquire_beside(crowd: int, pushed: float) -> list[Result]:
     ]
 
 
-def _requests(prefix: str, count: int) -> Iterable[stimuli.Acquire]:
+def _requests(prefix: str, count: int) -> list[stimuli.Acquire]:
     return [
         stimuli.Acquire(
             request=f"{prefix}{number}",
@@ -87,13 +92,13 @@ def _requests(prefix: str, count: int) -> Iterable[stimuli.Acquire]:
     ]
 
 
-def _crowded(crowd: int) -> tuple[PoolMachine, list[WorkerHold]]:
+def _crowded(crowd: int, workers: int = WORKERS) -> tuple[PoolMachine, list[WorkerHold]]:
     """A pool with every worker held and ``crowd`` requests waiting; and the holds."""
-    settings = PoolSettings(max=WORKERS, spawn_burst=WORKERS)
+    settings = PoolSettings(max=workers, spawn_burst=workers)
     machine = PoolMachine(settings, rng=random.Random(0), now=0.0)
     spawned = [
         action.worker
-        for acquire in _requests("holder", WORKERS)
+        for acquire in _requests("holder", workers)
         for action in machine.handle(acquire, 0.0)
         if isinstance(action, actions.Spawn)
     ]
@@ -113,6 +118,96 @@ def _finish_resets(machine: PoolMachine, decided: list[actions.Action], now: flo
             done = stimuli.WorkerResetDone(action.worker, action.session, None)
             granted += [found.hold for found in machine.handle(done, now) if isinstance(found, actions.Grant)]
     return granted
+
+
+# --- many workers ----------------------------------------------------------------------------------------------------
+
+
+def _beside_workers() -> list[Result]:
+    """What one event costs where every worker is idle and has a session, beside the same in a small pool."""
+    small, large = _idle(FEW_WORKERS), _idle(MANY_WORKERS)
+    results = []
+    for name, (measure, at_most) in BESIDE_WORKERS.items():
+        few, many = median(measure(small)), median(measure(large))
+        beside = (few, f"us beside {FEW_WORKERS} workers")
+        judge = partial(result, promise=Promise.MANY_WORKERS, beside=beside, ratio_at_most=2.0)
+        results.append(judge(f"{name}, p50", many, "us", at_most=at_most))
+    return results
+
+
+def _idle(workers: int) -> PoolMachine:
+    machine, holds = _crowded(0, workers)
+    for hold in holds:
+        machine.handle(stimuli.Release(hold), 0.0)
+    return machine
+
+
+def _cost(machine: PoolMachine, stimulus: stimuli.Stimulus) -> tuple[float, list[actions.Action]]:
+    """Microseconds, and what was decided."""
+    started = time.perf_counter()
+    decided = machine.handle(stimulus, 10.0)
+    return (time.perf_counter() - started) * 1e6, decided
+
+
+def _own(machine: PoolMachine) -> list[float]:
+    """Acquire, by sessions that have a worker."""
+    owners = _requests("holder", machine.settings().max)
+    return [_turn(machine, owners[number % len(owners)]) for number in range(SAMPLES)]
+
+
+def _rebound(machine: PoolMachine) -> list[float]:
+    """Acquire, by sessions that are to get a worker of another."""
+    return [_turn(machine, acquire) for acquire in _requests("late", SAMPLES)]
+
+
+def _turn(machine: PoolMachine, acquire: stimuli.Acquire) -> float:
+    cost, decided = _cost(machine, acquire)
+    granted = [found.hold for found in decided if isinstance(found, actions.Grant)]
+    (hold,) = granted or _finish_resets(machine, decided, 10.0)
+    machine.handle(stimuli.Release(hold), 10.0)
+    return cost
+
+
+def _set_unrelated(machine: PoolMachine) -> list[float]:
+    limits = [Seconds(60 + number % 2) for number in range(1, FEWER_SAMPLES)]
+    return [_reconfigure(machine, start_timeout=limit) for limit in limits]
+
+
+def _set_max(machine: PoolMachine) -> list[float]:
+    return [_reconfigure(machine, max=machine.settings().max + 1) for _ in range(FEWER_SAMPLES)]
+
+
+def _reconfigure(machine: PoolMachine, **changes: object) -> float:
+    settings = msgspec.structs.replace(machine.settings(), **changes)
+    return _cost(machine, stimuli.SettingsChanged(settings))[0]
+
+
+def _change_profile(machine: PoolMachine) -> list[float]:
+    """One agent's profile changes, of which eight workers run."""
+    current = stimuli.ProfilesChanged(frozenset(profile.signature for profile in PROFILES))
+    _reconfigure(machine, max=len(machine.snapshot(10.0).workers) + 8, spawn_burst=2 * MANY_WORKERS)
+    costs = []
+    for number in range(FEWER_SAMPLES):
+        profile = msgspec.structs.replace(PROFILES[0], signature=f"old{number}", hard_signature=f"old{number}")
+        for acquire in _requests(f"old{number}-", 8):
+            spawned = machine.handle(msgspec.structs.replace(acquire, profile=profile), 10.0)
+            worker = next(action.worker for action in spawned if isinstance(action, actions.Spawn))
+            for hold in _finish_resets(machine, machine.handle(stimuli.WorkerReady(worker), 10.0), 10.0):
+                machine.handle(stimuli.Release(hold), 10.0)
+        cost, decided = _cost(machine, current)
+        costs.append(cost)
+        for stopped in [action.worker for action in decided if isinstance(action, actions.Stop)]:
+            machine.handle(stimuli.ProcessExited(stopped, WorkerError(f"worker {stopped} was stopped")), 10.0)
+    return costs
+
+
+BESIDE_WORKERS = {
+    "Acquire of a session that has a worker": (_own, 15.0),
+    "Acquire that is rebound": (_rebound, 15.0),
+    "another start_timeout": (_set_unrelated, 50.0),
+    "another max": (_set_max, 50.0),
+    "another profile for one agent with 8 workers": (_change_profile, 300.0),
+}
 
 
 # --- the whole list --------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ class Promise(StrEnum):
     DURABLE_RUN = "a durable run through the control socket, warm"
     TURN = "a durable turn with the bundled agent, eight sessions at once"
     ACQUIRE = "PoolMachine.handle(Acquire) with 100 ... 50,000 waiters"
+    MANY_WORKERS = "the same beside 10,000 workers, and a change of the settings"
     DRAIN = "enqueue + drain 50,000 waiters"
     EVENTS = "events/s, one worker streaming 400,000 pieces to one subscriber in process"
     DOORS = "the same over the control socket / SSE / WebSocket"

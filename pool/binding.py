@@ -10,7 +10,8 @@ from profiles.matching import MatchLevel
 from profiles.profile import CapabilityProfile
 
 _RUNNING, _PAUSED, _BOUND = PoolMode.RUNNING, PoolMode.PAUSED, MatchLevel.BOUND
-_ACTIVE = SessionState.ACTIVE
+_ACTIVE, _PARKING = SessionState.ACTIVE, SessionState.PARKING
+_LEASED, _PREPARING = WorkerState.LEASED, WaiterState.PREPARING
 
 
 class SessionBinder:
@@ -35,11 +36,11 @@ class SessionBinder:
         if worker.session is not None:
             self._workers.park(worker.session, "rebound")
         state.index.discard(worker)
-        if session.state is SessionState.PARKING:
+        if session.state is _PARKING:
             worker.closing_session = None
             state.transition_session(session, SessionState.PARKED)
-        state.transition_session(session, SessionState.ACTIVE)
-        state.transition_worker(worker, WorkerState.LEASED)
+        state.transition_session(session, _ACTIVE)
+        state.transition_worker(worker, _LEASED)
         session.worker, worker.session = worker, session
         worker.preparation = WorkerPreparation(
             waiter.profile_record.profile.soft, level, resetting=True, resume_from=session.transcript
@@ -101,7 +102,7 @@ class SessionBinder:
             raise RuntimeError(f"worker {worker.id} is not being prepared")
         state.register(waiter)
         waiter.session.waiting.pop(waiter.request, None)
-        state.waiting.transition(waiter, WaiterState.PREPARING)
+        state.waiting.transition(waiter, _PREPARING)
         preparation.waiters[waiter.request] = waiter
         state.count_ordinary(worker, 1, privileged=waiter.privileged)
 

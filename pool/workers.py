@@ -13,6 +13,7 @@ from pool.stimuli import FailureKind, Stop, StopReason, TurnStalled
 from pool.transitions import ENDING, SERVING, PoolMode, SessionState, WaiterState, WorkerState
 
 _IDLE, _LEASED = WorkerState.IDLE, WorkerState.LEASED
+_PARKING = SessionState.PARKING
 _MAX_RESUME_FAILURES = 2
 _IMMEDIATE_REASONS = frozenset({"mismatch", "outdated"})
 """Reasons to go that wait for no replacement: it would be of the same kind."""
@@ -104,7 +105,7 @@ class Workers:
         return worker
 
     def _start_parking(self, session: SessionRecord, worker: WorkerRecord, why: str) -> None:
-        self._state.transition_session(session, SessionState.PARKING)
+        self._state.transition_session(session, _PARKING)
         self._state.counters.parked += 1
         self._state.notify("session_parked", session=session.key, worker=worker.id, reason=why)
 
