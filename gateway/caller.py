@@ -41,8 +41,8 @@ class Caller(Protocol):
         """
         ...
 
-    async def push_encoded(self, event: str, data: bytes) -> None:
-        """The same with ``data`` as JSON text already."""
+    async def push_encoded(self, event: str, data: bytes, *, result_follows: bool = False) -> None:
+        """The same with ``data`` as JSON text already. ``result_follows``: at once, so that both may leave together."""
         ...
 
     def start(self, task: Callable[[], Awaitable[None]]) -> None:

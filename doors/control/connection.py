@@ -127,6 +127,8 @@ class ControlConnection:
         self._may_have_more = False
         self._slice_ends = 0.0
         self._has_reader = True
+        self._next_reader = trio.lowlevel.ParkingLot()
+        """Where one task that has answered its request waits to be the reader again."""
         self._in_flight: dict[str | int, _InFlightRequest] = {}
         self._none_in_flight = trio.Event()
         self._tasks = 0
@@ -177,7 +179,7 @@ class ControlConnection:
         try:
             while self._lines or await self._receive():
                 line = self._lines.popleft()
-                if line and not line.isspace() and not await self._accept(line):
+                if line and not line.isspace() and not await self._accept(line) and not await self._wait_to_read():
                     return
                 if time.perf_counter() > self._slice_ends:
                     await self._yield_turn()
@@ -192,6 +194,13 @@ class ControlConnection:
         else:
             await self._finish()
         self._nursery.cancel_scope.cancel()
+
+    async def _wait_to_read(self) -> bool:
+        """Another task is the reader. Wait to follow it, which spares a task; False = one waits already."""
+        if self._next_reader:
+            return False
+        await self._next_reader.park()
+        return True
 
     async def _yield_turn(self) -> None:
         self.send_queue.send_now()
@@ -287,7 +296,11 @@ class ControlConnection:
         self._bytes_in_flight += request.size
         self.send_queue.send_now()
         self._has_reader = len(self._in_flight) < self._limits.max_requests
-        if self._has_reader:
+        if not self._has_reader:
+            return
+        if self._next_reader:
+            self._next_reader.unpark()
+        else:
             self._nursery.start_soon(self._read)
 
     async def _answer(self, request: "_InFlightRequest") -> bytes:
@@ -346,8 +359,12 @@ class _InFlightRequest:
     async def push(self, event: str, data: Any) -> None:
         await self._connection.send_queue.put(encode_push(event, data))
 
-    async def push_encoded(self, event: str, data: bytes) -> None:
-        await self._connection.send_queue.put(encode_raw_push(event, data))
+    async def push_encoded(self, event: str, data: bytes, *, result_follows: bool = False) -> None:
+        outbox, line = self._connection.send_queue, encode_raw_push(event, data)
+        if result_follows and not outbox.is_full:
+            outbox.add(line)  # sent with the answer
+        else:
+            await outbox.send(line)
 
     def push_now(self, event: str, data: bytes) -> bool:
         """Implements ``gateway.front_ends.attachment.NonBlockingCaller``."""

@@ -60,6 +60,14 @@ class SendQueue:
             await trio.lowlevel.checkpoint()  # a sender to a lost peer must notice its own cancellation
         self.put_nowait(piece)
 
+    async def send(self, piece: bytes) -> None:
+        """The same, and write it at once, with all that has gathered before it; the writer is not woken."""
+        if self.is_full or self._is_discarded:
+            await self.put(piece)
+        else:
+            self.add(piece)
+            self.send_now()
+
     def put_nowait(self, piece: bytes) -> None:
         """Add a piece whatever waits already."""
         self.add(piece)

@@ -44,7 +44,7 @@ class HttpCaller:
         """Implements ``Caller.push``."""
         await self.push_encoded(event, msgspec.json.encode(data))
 
-    async def push_encoded(self, event: str, data: bytes) -> None:
+    async def push_encoded(self, event: str, data: bytes, *, result_follows: bool = False) -> None:  # noqa: ARG002  # every push is written at once
         """Implements ``Caller.push_encoded``."""
         if self._on_push is None:
             await trio.lowlevel.checkpoint()
@@ -70,12 +70,12 @@ class SubscriptionCaller(HttpCaller):
     ended: SubscriptionEnded | None = None
     """How it ended, also where ``follow`` was cancelled."""
 
-    async def push_encoded(self, event: str, data: bytes) -> None:
+    async def push_encoded(self, event: str, data: bytes, *, result_follows: bool = False) -> None:
         """Keep the end for ``ended``; pass on anything else."""
         if event == "subscription_ended":
             self.ended = msgspec.json.decode(data, type=SubscriptionEnded)
         else:
-            await super().push_encoded(event, data)
+            await super().push_encoded(event, data, result_follows=result_follows)
 
     def start(self, task: Callable[[], Awaitable[None]]) -> None:
         """Keep the task for ``follow``."""

@@ -212,7 +212,8 @@ class EventCursor:
         then came so late that the ring has given up events it had not taken: resume with a new cursor at its
         ``bookmark``.
         """
-        await trio.lowlevel.checkpoint()
+        if self._replayed or self.position < self._stream.barrier.head:
+            await trio.lowlevel.checkpoint()  # otherwise the wait for the next event is one
         while True:
             if self._replayed:
                 return self._read_replayed(max_bytes)

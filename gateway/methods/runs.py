@@ -151,8 +151,10 @@ class RunMethods:
             except SubscriberBehind:
                 cursor = bus.open_cursor(session=session, run_id=run_id, since=cursor.position)
                 continue
-            await caller.push_encoded("events", events.frame("request", caller.request_id))
-            if EventType.DONE in events.types:
+            is_over = EventType.DONE in events.types
+            frame = events.frame("request", caller.request_id)
+            await caller.push_encoded("events", frame, result_follows=is_over)
+            if is_over:
                 return
 
 

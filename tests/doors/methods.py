@@ -62,6 +62,14 @@ class FakeMethods:
         await caller.push_encoded("events", data)
         return {"events": params["events"]}
 
+    async def do_end(self, _params: Any, caller: Caller) -> Any:
+        """Wait, push one event that the result follows, and wait once more before that."""
+        await trio.lowlevel.checkpoint()
+        data = msgspec.json.encode({"request": caller.request_id, "events": [an_event(0)]})
+        await caller.push_encoded("events", data, result_follows=True)
+        await trio.lowlevel.checkpoint()
+        return "ended"
+
     async def do_subscribe(self, params: Any, caller: Caller) -> Any:
         """Push one event after another: ``events`` in all, else for ever, and then wait for the end."""
         subscription = len(self._subscriptions) + 1

@@ -48,6 +48,37 @@ async def test_pushes_come_before_the_answer_in_few_sends_encoded_already_or_not
     assert peer.received_chunks <= 25
 
 
+async def test_the_last_events_of_a_request_leave_with_its_answer(connect: Connect) -> None:
+    peer = await connect()
+    await peer.ask("q", "end")
+    assert (await peer.line())["event"] == "events"
+    assert await peer.line() == {"id": "q", "result": "ended"}
+    assert peer.received_chunks == 1
+
+
+class _SpawnCount(trio.abc.Instrument):
+    def __init__(self) -> None:
+        self.tasks = 0
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002  # as instruments are called
+        self.tasks += 1
+
+
+async def test_requests_that_wait_one_after_the_other_start_no_tasks(connect: Connect) -> None:
+    peer = await connect()
+    await peer.ask("first", "end")
+    assert [await peer.line() for _ in range(2)][1]["result"] == "ended"
+    spawned = _SpawnCount()
+    trio.lowlevel.add_instrument(spawned)
+    try:
+        for number in range(3):
+            await peer.ask(number, "end")
+            assert [await peer.line() for _ in range(2)][1] == {"id": number, "result": "ended"}
+    finally:
+        trio.lowlevel.remove_instrument(spawned)
+    assert spawned.tasks == 0
+
+
 async def test_a_request_that_waits_holds_up_neither_those_before_nor_those_behind_it(
     connect: Connect, methods: FakeMethods
 ) -> None:

@@ -81,6 +81,12 @@ def test_what_was_added_leaves_at_once_when_it_is_sent_now(pair: Pair) -> None:
     assert (pair.read(), pair.sender.sends) == (b"one two", 1)
 
 
+async def test_what_is_sent_leaves_before_its_sender_goes_on_with_all_that_gathered(pair: Pair) -> None:
+    pair.queue.add(b"one ")
+    await pair.queue.send(b"two")
+    assert (pair.read(), pair.sender.sends) == (b"one two", 1)
+
+
 async def test_what_the_socket_did_not_take_at_once_is_left_to_the_writer_in_order(
     pair: Pair, nursery: trio.Nursery
 ) -> None:

@@ -22,7 +22,7 @@ class RecordingCaller:
     async def push(self, event: str, data: Any) -> None:
         await self.push_encoded(event, msgspec.json.encode(data))
 
-    async def push_encoded(self, event: str, data: bytes) -> None:
+    async def push_encoded(self, event: str, data: bytes, *, result_follows: bool = False) -> None:  # noqa: ARG002  # as callers are asked
         await trio.lowlevel.checkpoint()
         self.pushed.append((event, msgspec.json.decode(data)))
 

@@ -18,9 +18,9 @@ class SlowCaller(RecordingCaller):
         super().__init__(nursery, **more)
         self.reads = trio.Event()
 
-    async def push_encoded(self, event: str, data: bytes) -> None:
+    async def push_encoded(self, event: str, data: bytes, *, result_follows: bool = False) -> None:
         await self.reads.wait()
-        await super().push_encoded(event, data)
+        await super().push_encoded(event, data, result_follows=result_follows)
 
 
 def _events(caller: RecordingCaller, subscription: str) -> list[dict[str, Any]]:

@@ -39,6 +39,34 @@ async def test_only_readers_that_an_event_concerns_are_woken(bus: EventBus) -> N
     assert bus.statistics().sleeping == 0
 
 
+class _StepCount(trio.abc.Instrument):
+    def __init__(self, task: trio.lowlevel.Task) -> None:
+        self._task = task
+        self.steps = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.steps += task is self._task
+
+
+async def test_a_reader_that_keeps_pace_runs_once_an_event(bus: EventBus, nursery: trio.Nursery) -> None:
+    cursor, readers = bus.open_cursor(), list[trio.lowlevel.Task]()
+
+    async def follow() -> None:
+        readers.append(trio.lowlevel.current_task())
+        while True:
+            await cursor.read()
+
+    nursery.start_soon(follow)
+    await settle()
+    counted = _StepCount(readers[0])
+    trio.lowlevel.add_instrument(counted)
+    for number in range(10):
+        bus.publish("a", "note", {"n": number})
+        await settle()
+    trio.lowlevel.remove_instrument(counted)
+    assert (cursor.position, counted.steps) == (bus.head, 10)
+
+
 async def test_a_reader_that_gives_up_leaves_no_trace_and_the_others_wait_on(bus: EventBus) -> None:
     bus.publish("a", "old")
     kept, found = bus.open_cursor(session="a"), list[dict[str, Any]]()
