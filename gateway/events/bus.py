@@ -134,7 +134,7 @@ class EventBus:
         self._stream = ReadableStream(store, self.ring, self._barrier)
         self._listeners = Listeners()
         self._unseen: deque[Item] = deque()
-        self._visibility_waiters: list[tuple[int, int, trio.Event]] = []
+        self._visibility_waiters: list[tuple[int, int, Callable[[], None]]] = []
         self._waiter_ids = count()
         self._commit_requested = trio.lowlevel.ParkingLot()
         self._is_closed = False
@@ -189,8 +189,15 @@ class EventBus:
             await trio.lowlevel.checkpoint()
             return
         seen = trio.Event()
-        heapq.heappush(self._visibility_waiters, (seq, next(self._waiter_ids), seen))
+        self.call_when_visible(seq, seen.set)
         await seen.wait()
+
+    def call_when_visible(self, seq: int, call: Callable[[], None]) -> None:
+        """The same without a task that waits; ``call`` must not raise, and is called at once where it is so already."""
+        if seq <= self._barrier.head:
+            call()
+        else:
+            heapq.heappush(self._visibility_waiters, (seq, next(self._waiter_ids), call))
 
     def _commit(self, upto: int) -> None:
         """Everything up to ``upto`` is durable, or never will be: notify readers and handlers of it."""
@@ -201,7 +208,7 @@ class EventBus:
             if item.type in self._listeners.handlers and isinstance(item, EventEnvelope):
                 self._listeners.notify(item)
         while self._visibility_waiters and self._visibility_waiters[0][0] <= self._barrier.head:
-            heapq.heappop(self._visibility_waiters)[2].set()
+            heapq.heappop(self._visibility_waiters)[2]()
 
     # --- publishing ---------------------------------------------------------------------------------------------------
 

@@ -311,17 +311,18 @@ class Intake:
     def _enqueue(self, run: Run) -> None:
         """Give a new run its place in a lane, then publish it. No step in between can be seen from outside."""
         request = run.request
-        try:
-            if not (request.is_quiet and request.session in self._sessions):
-                self._sessions.ensure(
-                    request.session, request.agent, request.role, source=request.source, run=request.run_id
-                )
-            self._scheduler.submit(run)
-        except PoolError:
-            self._run_registry.discard(run)
-            raise
-        entry = self._sessions.get(request.session)
-        self._run_registry.announce(run, awaits_person=entry is not None and entry.status is SessionStatus.PAUSED)
+        with self._run_registry.transaction():
+            try:
+                if not (request.is_quiet and request.session in self._sessions):
+                    self._sessions.ensure(
+                        request.session, request.agent, request.role, source=request.source, run=request.run_id
+                    )
+                self._scheduler.submit(run)
+            except PoolError:
+                self._run_registry.discard(run)
+                raise
+            entry = self._sessions.get(request.session)
+            self._run_registry.announce(run, awaits_person=entry is not None and entry.status is SessionStatus.PAUSED)
 
     async def _run_command(self, command: ParsedCommand, request: RunRequest, said: str) -> Run:
         """A slash command is carried out at once and never waits for the session; its answer is the run's outcome.
@@ -370,7 +371,8 @@ class Intake:
             ended_at=self._run_registry.clock(),
             silent=silent,
         )
-        await self._run_registry.settle([(run, outcome)], self._run_registry.announce_ended(run, outcome))
+        self._run_registry.settle([(run, outcome)], self._run_registry.announce_ended(run, outcome))
+        await run.wait()
 
 
 def _new_run_id() -> str:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from copy import copy
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -129,12 +130,9 @@ class RunRegistry:
             self.announce(run)
             return self.end(run, outcome)
 
-    async def settle(self, ended: Iterable[tuple[Run, RunOutcome]], seq: int) -> None:
+    def settle(self, ended: Iterable[tuple[Run, RunOutcome]], seq: int) -> None:
         """Once the ``done`` events up to ``seq`` are durable, wake those who wait for the outcomes."""
-        await self._bus.wait_visible(seq)
-        for run, outcome in ended:
-            del self._live[run.request.key]
-            run.settle(outcome)
+        self._bus.call_when_visible(seq, partial(self._settle, ended))
 
     def fail(self, run: Run, error: PoolError) -> tuple[RunOutcome, int]:
         """End a run that never had a turn."""
@@ -205,6 +203,11 @@ class RunRegistry:
         with self._store.transaction():
             self._store.put_run(copy(run.record))
             return self._bus.publish(session, type_, data, run_id=run_id)
+
+    def _settle(self, ended: Iterable[tuple[Run, RunOutcome]]) -> None:
+        for run, outcome in ended:
+            del self._live[run.request.key]
+            run.settle(outcome)
 
     def _track(self, known: RunRecord, request: RunRequest) -> Run:
         self._run_count += 1

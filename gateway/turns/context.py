@@ -105,8 +105,6 @@ class TurnState:
         """Steered runs that it never saw; they need a turn of their own."""
         self.discarded: list[Run] = []
         """Steered runs that it never saw and that end with it, because it was to be ended early."""
-        self.settled = trio.Event()
-        """Set when its runs have their outcomes."""
 
     def begin_reply(self, style: ReplyStyle) -> None:
         """Begin its answer, in this style."""
@@ -350,8 +348,9 @@ class TurnContext:
         self._sessions.set_status(turn.session, SessionStatus.READY, reason)
 
     async def after_delivery(self, turn: TurnState, answer: FinalReply) -> None:
-        """The turn's runs have their outcomes."""
-        if not (answer.remainder.silent or turn.leader.request.is_quiet):
+        """Tell hooks of it once the turn's runs have their outcomes."""
+        if "message:sent" in self._hooks.table and not (answer.remainder.silent or turn.leader.request.is_quiet):
+            await turn.leader.wait()
             await self._notify_sent(turn, answer.remainder)
 
     # --- hooks and files ----------------------------------------------------------------------------------------------

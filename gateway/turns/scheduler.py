@@ -170,7 +170,7 @@ class TurnScheduler:
         async with trio.open_nursery() as nursery:
             for turn in waiting:
                 turn.end(EndReason.STOPPED)
-                nursery.start_soon(turn.settled.wait)
+                nursery.start_soon(turn.leader.wait)
 
     def clear(self, session: str) -> None:
         """Refuse everything of the session that waits."""
@@ -272,7 +272,7 @@ class TurnScheduler:
 
     def _fail(self, run: Run, error: PoolError) -> None:
         outcome, seq = self._run_registry.fail(run, error)
-        self.start_soon(self._run_registry.settle, [(run, outcome)], seq)
+        self._run_registry.settle([(run, outcome)], seq)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -320,8 +320,7 @@ class TurnScheduler:
             self._interrupt(turn)
             raise
         outcomes, seq = self._finish_turn(turn, answer)
-        await self._run_registry.settle(outcomes, seq)
-        turn.settled.set()
+        self._run_registry.settle(outcomes, seq)
         if answer is not None:
             await self._context.after_delivery(turn, answer)
 

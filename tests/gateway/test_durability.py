@@ -131,19 +131,23 @@ async def test_with_a_disk_that_refuses_everything_goes_on_in_memory(world: Worl
     assert (await world.call("status"))["gateway"]["store"]["degraded"] is True
 
 
-async def test_a_worker_is_read_no_further_while_too_much_waits_for_the_disk(world: World) -> None:
+async def test_a_worker_is_soon_read_no_further_while_too_much_waits_for_the_disk(world: World) -> None:
     store = world.store
     run = await world.begin("hang", run="k1")
     store.has_room = trio.Event()
     worker = world.launcher.running("hang")
-    worker.tell("assistant_message", partial="one")
+    for _ in range(8):
+        worker.tell("assistant_message", partial="on")
+        await wait_all_tasks_blocked()
+    read = _texts(await world.events("text_chunk"))
+    assert read == ["well ", *["on"] * (len(read) - 1)]
+    worker.tell("assistant_message", partial="late")
     await wait_all_tasks_blocked()
-    worker.tell("assistant_message", partial="two")
-    assert _texts(await world.events("text_chunk")) == ["well ", "one"]
+    assert await world.events("text_chunk") == []
     store.has_room.set()
     worker.finish()
     await run.wait()
-    assert _texts(await world.events("text_chunk")) == ["two"]
+    assert _texts(await world.events("text_chunk")) == [*["on"] * (9 - len(read)), "late"]
 
 
 async def test_sessions_and_their_transcripts_are_kept_with_the_steps_of_their_runs(world: World) -> None:

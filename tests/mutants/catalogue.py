@@ -141,8 +141,8 @@ _GATEWAY = (
         "durable",
         "an outcome is published before it is stored",
         "gateway/runs/registry.py:RunRegistry.settle",
-        "await self._bus.wait_visible(seq)",
-        "pass",
+        "self._bus.call_when_visible(seq, partial(self._settle, ended))",
+        "self._settle(ended)",
         ("tests/gateway/test_durability.py::test_an_outcome_is_on_the_disk_before_anybody_is_told",),
     ),
     Mutant(
