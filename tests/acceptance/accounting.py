@@ -34,7 +34,7 @@ outcomes = 100000
 [gateway.queue]
 debounce = "20ms"
 cap = 5
-pending = 250
+pending = 230
 channels = { slack = "collect" }
 """
 _UNANSWERED = 8
