@@ -22,6 +22,7 @@ from rpc.cgroup import Cgroup, OrphanGuarantee, orphan_guarantee
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
 from rpc.dialect import Dialect, make_dialect
+from rpc.fork_server import ForkServer
 from rpc.pi.agent_dir import AGENT_DIR_VARIABLE, PrivateAgentDir
 from rpc.process import WorkerProcess
 from rpc.rlimit_mark import can_mark_by_rlimit
@@ -148,6 +149,7 @@ class LocalLauncher:
             cgroup=self.cgroup is not None, subreaper=subreaper, limit_mark=can_mark_by_rlimit()
         )
         self._attended = attended
+        self._fork_server: ForkServer | None = None
         self.known_transcripts: set[str] = set()
         self._logs: deque[Path] = deque()
 
@@ -174,9 +176,9 @@ class LocalLauncher:
     ) -> AsyncGenerator[LocalWorker, None]:
         """Start a worker; on leaving the block it is gone with all its descendants. Raises WorkerStartFailed."""
         with self._agent_dir(worker_id, profile) as own_env:
-            process = WorkerProcess.spawn(
-                self._spec(worker_id, profile, own_env), self.children, self.settings, cgroups=self.cgroup
-            )
+            spec = self._spec(worker_id, profile, own_env)
+            forked = None if self._fork_server is None else await self._fork_server.start(spec)
+            process = WorkerProcess.spawn(spec, self.children, self.settings, cgroups=self.cgroup, started=forked)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(process.supervise)
                 client = RpcClient(
@@ -188,6 +190,24 @@ class LocalLauncher:
                 finally:
                     with trio.CancelScope(shield=True):  # the kill ladder has deadlines of its own
                         await self._stop(process, client, force)
+
+    async def keep_fork_server(
+        self, on_lost: Callable[[str], None], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Fork workers of the bundled agent off one process while this runs; see ``rpc.fork_server``.
+
+        Only where a ``Reaper`` runs: a worker that ends while it is forked is nobody else's to reap.
+        """
+        own_env = {_PARENT_VARIABLE: str(os.getpid())}
+        marker = f"{self.instance}:fork"
+        self._fork_server = ForkServer(
+            DIALECTS["native"].default_command,
+            worker_environment(self.settings, self._base_env, own_env.items(), marker),
+            marker,
+            self.children,
+            on_lost=on_lost,
+        )
+        await self._fork_server.run(task_status=task_status)
 
     def guarantee(self) -> OrphanGuarantee:
         """How sure it is that no descendant of a worker survives it."""

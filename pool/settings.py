@@ -49,6 +49,9 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Workers that may be started at once."""
     spawn_rate: PositiveFloat = 4.0
     """Workers a second after the burst."""
+    fork_server: bool = True
+    """Workers of the bundled agent begin as copies of one process that has loaded it: faster, with shared memory.
+    False, or where that cannot be done: each is started by itself."""
     start_timeout: PositiveSeconds = Seconds(60)
     """Spawn to ready."""
     reset_timeout: PositiveSeconds = Seconds(10)

@@ -52,16 +52,54 @@ class ChildRegistry:
         self._changed = trio.Event()
 
 
-class ExitWatch:
-    """One child's end. Waiting does not reap: the owner of the ``Popen`` does, once."""
+class ForkedChild:
+    """A child that another process has forked for us: what we need of ``subprocess.Popen``. For one thread."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], pidfd: int | None) -> None:
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Reap it if it has ended; how it did."""
+        return self._reap(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        """Block until it has ended, and reap it."""
+        return self._reap(0)
+
+    def send_signal(self, number: int) -> None:
+        """Signal it, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def _reap(self, options: int) -> int | None:
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, options)
+            except ChildProcessError:
+                return None  # not ours: how it ended is not known
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+Child = subprocess.Popen[bytes] | ForkedChild
+
+
+class ExitWatch:
+    """One child's end. Waiting does not reap: the owner of the child does, once."""
+
+    def __init__(self, popen: Child, pidfd: int | None) -> None:
         self._popen = popen
         self._pidfd = pidfd
         self._thread = trio.CapacityLimiter(1)
 
     @classmethod
-    def open(cls, popen: subprocess.Popen[bytes]) -> "ExitWatch":
+    def open(cls, popen: Child) -> "ExitWatch":
         """Watch a child that is not reaped yet. Raises OSError when the table of files is full."""
         return cls(popen, os.pidfd_open(popen.pid) if hasattr(os, "pidfd_open") else None)
 
@@ -107,14 +145,14 @@ class ExitWatch:
             self._pidfd = None
 
 
-def _poll_exit(popen: subprocess.Popen[bytes]) -> object:
+def _poll_exit(popen: Child) -> object:
     """How the child ended, None if it did not; its pid stays taken. ChildProcessError: reaped, or not known."""
     if popen.returncode is not None or not hasattr(os, "waitid"):
         raise ChildProcessError
     return os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
 
-def _wait_blocking(popen: subprocess.Popen[bytes]) -> None:
+def _wait_blocking(popen: Child) -> None:
     """Block until the child has ended, leaving its pid taken where the platform can do that."""
     if not hasattr(os, "waitid"):
         popen.wait()  # reaps; Popen's own lock keeps two threads from doing it twice

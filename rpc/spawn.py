@@ -16,6 +16,7 @@ import msgspec
 
 from errors import WorkerStartFailed
 from rpc.cgroup import raise_oom_score
+from rpc.children import Child
 from rpc.rlimit_mark import marking_children
 from rpc.settings import RpcSettings
 from wire.procfs import MARKER_VARIABLE
@@ -66,7 +67,7 @@ def worker_environment(
 class SpawnedProcess(NamedTuple):
     """A running child and our ends of its pipes, all non-blocking."""
 
-    popen: subprocess.Popen[bytes]
+    popen: Child
     stdin: int
     stdout: int
     stderr: int
@@ -95,7 +96,7 @@ def start_process(spec: WorkerSpec) -> SpawnedProcess:
             )
     except (OSError, ValueError, IndexError) as exc:
         _close(opened)
-        raise _start_error(spec, exc) from exc
+        raise start_error(spec, exc) from exc
     raise_oom_score(popen.pid)
     _close([child_in, child_out, child_err])
     for fd in (our_in, our_out, our_err):
@@ -114,7 +115,7 @@ def _close(fds: Iterable[int]) -> None:
         os.close(fd)
 
 
-def _start_error(spec: WorkerSpec, exc: Exception) -> WorkerStartFailed:
+def start_error(spec: WorkerSpec, exc: Exception) -> WorkerStartFailed:
     """Say in one sentence what is missing and what to mend; ``details["refused"]`` where only a person can mend it."""
     passing = _transient_reason(exc)
     reason = passing or _permanent_reason(spec, exc)

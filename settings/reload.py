@@ -15,6 +15,7 @@ NEEDS_RESTART: tuple[tuple[str, ...], ...] = (
     ("store",),
     ("log",),
     ("http", "bind"),
+    ("pool", "fork_server"),
     ("gateway", "events"),
     ("gateway", "hooks"),
 )

@@ -1,0 +1,97 @@
+"""``python -m agent.fork_server``: has imported the worker once, and forks one on request of ``rpc.fork_server``.
+
+One thread and no event loop: what is forked is an interpreter at rest. Outside no difference to a started worker can be
+seen: parent, session, descriptors, working directory, environment and arguments (also in /proc), marks and limits are
+the same. Standard input is the socket to the supervisor; its end, or the supervisor's, ends this process.
+"""
+
+import gc
+import os
+import resource
+import socket
+import sys
+from contextlib import suppress
+from importlib import import_module
+
+from agent.cli import main as run_agent
+from agent.cli import set_parent_death_signal
+from agent.clone import Cloner
+from wire.fork_request import ANSWER, DESCRIPTORS, MAX_MESSAGE, READY, ForkRequest
+
+_MODULES = ("agent.rpc", "agent.run_executor")
+"""Imported before the first fork: what a worker needs to be ready, and for its first run."""
+
+_ANSWER = 3
+"""The descriptor that follows a worker's standard streams while it begins."""
+
+
+def main() -> int:
+    """Serve until the supervisor is gone; in each forked process: be the worker. The exit code."""
+    if not set_parent_death_signal(os.getppid(), os.environ.get("POOL_WORKER_PARENT")):
+        return 1
+    supervisor = socket.socket(fileno=0)
+    try:
+        for name in _MODULES:
+            import_module(name)
+        cloner = Cloner.open()
+        cloner.show_as(sys.orig_argv, os.environ.items())  # it shows nothing new, but whether it can be done
+    except Exception as exc:  # noqa: BLE001 - whatever it is, workers are spawned instead
+        supervisor.send(f"{type(exc).__name__}: {exc}".encode()[:MAX_MESSAGE])
+        return 1
+    gc.collect()
+    gc.freeze()  # a collection writes to all objects that it looks at, and so ends the sharing of their memory
+    supervisor.send(READY)
+    request = _serve(supervisor, cloner)
+    return 0 if request is None else run_agent()
+
+
+def _serve(supervisor: socket.socket, cloner: Cloner) -> ForkRequest | None:
+    """Fork on request. Returns in each new process with what it is to be, and None when the supervisor is gone."""
+    while True:
+        _, descriptors, _, _ = socket.recv_fds(supervisor, 1, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        if len(descriptors) != DESCRIPTORS:
+            return None
+        request_file, *streams, answer = descriptors
+        with open(request_file, "rb") as file:  # noqa: PTH123 - a descriptor
+            request = ForkRequest.decode(file.read())
+        try:
+            os.chdir(request.cwd)
+            pid = cloner.fork()
+        except OSError as exc:
+            _refuse(answer, exc)
+        else:
+            if pid == 0:
+                supervisor.detach()
+                _become(request, (*streams, answer), cloner)
+                return request
+        for descriptor in (*streams, answer):
+            os.close(descriptor)
+
+
+def _refuse(answer: int, error: OSError) -> None:
+    with suppress(BrokenPipeError):  # it is not awaited any more
+        os.write(answer, ANSWER.pack(0, error.errno))
+
+
+def _become(request: ForkRequest, descriptors: tuple[int, ...], cloner: Cloner) -> None:
+    """Make this new process the one that was asked for, and say that it begins.
+
+    Raises OSError, which ends it: also where the answer is not awaited any more.
+    """
+    os.setsid()
+    if request.limit_mark:
+        _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
+        resource.setrlimit(resource.RLIMIT_RTTIME, (request.limit_mark, hard))
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number, inheritable=number != _ANSWER)
+    os.closerange(_ANSWER + 1, os.sysconf("SC_OPEN_MAX"))
+    os.environ.clear()
+    os.environ.update(request.env)
+    sys.argv = [*request.argv[request.argv.index("agent") :]]  # what comes before are the interpreter's options
+    cloner.show_as(request.argv, request.env)
+    os.write(_ANSWER, ANSWER.pack(os.getpid(), 0))
+    os.close(_ANSWER)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
