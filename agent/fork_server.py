@@ -8,6 +8,7 @@ the same. Standard input is the socket to the supervisor; its end, or the superv
 import gc
 import os
 import resource
+import select
 import socket
 import sys
 from contextlib import suppress
@@ -16,10 +17,22 @@ from importlib import import_module
 from agent.cli import main as run_agent
 from agent.cli import set_parent_death_signal
 from agent.clone import Cloner
+from agent.toolbox import TOOL_NAMES
 from wire.fork_request import ANSWER, DESCRIPTORS, MAX_MESSAGE, READY, ForkRequest
 
-_MODULES = ("agent.rpc", "agent.run_executor")
+_MODULES = (
+    "agent.rpc",
+    "agent.run_executor",
+    "hashlib",
+    "importlib.metadata",
+    *(f"agent.tools.{name}" for name in TOOL_NAMES),
+)
 """Imported before the first fork: what a worker needs to be ready, and for its first run."""
+
+_LATER_MODULES = ("agent.models.openai_endpoint", "agent.models.openai_connection", "agent.models.openai")
+"""Imported as soon as no worker is asked for, since the first ones shall not wait: what calls of a model need."""
+
+_PAUSE = 0.05  # seconds without a request that count as such
 
 _ANSWER = 3
 """The descriptor that follows a worker's standard streams while it begins."""
@@ -31,23 +44,35 @@ def main() -> int:
         return 1
     supervisor = socket.socket(fileno=0)
     try:
-        for name in _MODULES:
-            import_module(name)
+        _load(*_MODULES)
         cloner = Cloner.open()
         cloner.show_as(sys.orig_argv, os.environ.items())  # it shows nothing new, but whether it can be done
     except Exception as exc:  # noqa: BLE001 - whatever it is, workers are spawned instead
         supervisor.send(f"{type(exc).__name__}: {exc}".encode()[:MAX_MESSAGE])
         return 1
-    gc.collect()
-    gc.freeze()  # a collection writes to all objects that it looks at, and so ends the sharing of their memory
     supervisor.send(READY)
     request = _serve(supervisor, cloner)
     return 0 if request is None else run_agent()
 
 
+def _load(*modules: str) -> None:
+    """Import modules, and keep collections from all that there is then.
+
+    A collection writes to each object that it looks at, and so ends the sharing of their memory.
+    """
+    for name in modules:
+        import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
 def _serve(supervisor: socket.socket, cloner: Cloner) -> ForkRequest | None:
     """Fork on request. Returns in each new process with what it is to be, and None when the supervisor is gone."""
+    later = [*_LATER_MODULES]
     while True:
+        while later and not select.select([supervisor], [], [], _PAUSE)[0]:
+            with suppress(ImportError):  # the worker that needs it will say so
+                _load(later.pop(0))
         _, descriptors, _, _ = socket.recv_fds(supervisor, 1, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         if len(descriptors) != DESCRIPTORS:
             return None
