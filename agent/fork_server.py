@@ -51,8 +51,7 @@ def main() -> int:
         supervisor.send(f"{type(exc).__name__}: {exc}".encode()[:MAX_MESSAGE])
         return 1
     supervisor.send(READY)
-    request = _serve(supervisor, cloner)
-    return 0 if request is None else run_agent()
+    return run_agent() if _serve(supervisor, cloner) else 0
 
 
 def _load(*modules: str) -> None:
@@ -66,8 +65,11 @@ def _load(*modules: str) -> None:
     gc.freeze()
 
 
-def _serve(supervisor: socket.socket, cloner: Cloner) -> ForkRequest | None:
-    """Fork on request. Returns in each new process with what it is to be, and None when the supervisor is gone."""
+def _serve(supervisor: socket.socket, cloner: Cloner) -> bool:
+    """Fork on request. Returns True in each new process, as the worker that it is to be; False at the supervisor's end.
+
+    The server itself does not read the request: what is secret of a worker's environment is in no other one's memory.
+    """
     later = [*_LATER_MODULES]
     while True:
         while later and not select.select([supervisor], [], [], _PAUSE)[0]:
@@ -75,47 +77,41 @@ def _serve(supervisor: socket.socket, cloner: Cloner) -> ForkRequest | None:
                 _load(later.pop(0))
         _, descriptors, _, _ = socket.recv_fds(supervisor, 1, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         if len(descriptors) != DESCRIPTORS:
-            return None
-        request_file, *streams, answer = descriptors
-        with open(request_file, "rb") as file:  # noqa: PTH123 - a descriptor
-            request = ForkRequest.decode(file.read())
-        try:
-            os.chdir(request.cwd)
-            pid = cloner.fork()
-        except OSError as exc:
-            _refuse(answer, exc)
-        else:
-            if pid == 0:
+            return False
+        request, directory, *streams = descriptors
+        with suppress(OSError):  # then no answer comes, and spawning says what is wrong
+            os.fchdir(directory)
+            if cloner.fork() == 0:
                 supervisor.detach()
-                _become(request, (*streams, answer), cloner)
-                return request
-        for descriptor in (*streams, answer):
+                _become(request, streams, cloner)
+                return True
+        for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _refuse(answer: int, error: OSError) -> None:
-    with suppress(BrokenPipeError):  # it is not awaited any more
-        os.write(answer, ANSWER.pack(0, error.errno))
-
-
-def _become(request: ForkRequest, descriptors: tuple[int, ...], cloner: Cloner) -> None:
+def _become(request_file: int, streams: list[int], cloner: Cloner) -> None:
     """Make this new process the one that was asked for, and say that it begins.
 
-    Raises OSError, which ends it: also where the answer is not awaited any more.
+    What fails here ends it, also where the answer is not awaited any more.
     """
-    os.setsid()
-    if request.limit_mark:
-        _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
-        resource.setrlimit(resource.RLIMIT_RTTIME, (request.limit_mark, hard))
-    for number, descriptor in enumerate(descriptors):
-        os.dup2(descriptor, number, inheritable=number != _ANSWER)
-    os.closerange(_ANSWER + 1, os.sysconf("SC_OPEN_MAX"))
-    os.environ.clear()
-    os.environ.update(request.env)
-    sys.argv = [*request.argv[request.argv.index("agent") :]]  # what comes before are the interpreter's options
-    cloner.show_as(request.argv, request.env)
-    os.write(_ANSWER, ANSWER.pack(os.getpid(), 0))
-    os.close(_ANSWER)
+    try:
+        os.setsid()
+        with open(request_file, "rb") as file:
+            request = ForkRequest.decode(file.read())
+        if request.limit_mark:
+            _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
+            resource.setrlimit(resource.RLIMIT_RTTIME, (request.limit_mark, hard))
+        for number, descriptor in enumerate(streams):
+            os.dup2(descriptor, number, inheritable=number != _ANSWER)
+        os.closerange(_ANSWER + 1, os.sysconf("SC_OPEN_MAX"))
+        os.environ.clear()
+        os.environ.update(request.env)
+        sys.argv = [*request.argv[request.argv.index("agent") :]]  # what comes before are the interpreter's options
+        cloner.show_as(request.argv, request.env)
+        os.write(_ANSWER, ANSWER.pack(os.getpid()))
+        os.close(_ANSWER)
+    except OSError as exc:
+        raise SystemExit(1) from exc
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import trio
 from rpc.cgroup import raise_oom_score
 from rpc.children import ChildRegistry, ExitWatch, ForkedChild
 from rpc.rlimit_mark import can_mark_by_rlimit, mark_number, marking_children
-from rpc.spawn import SpawnedProcess, WorkerSpec, start_error
+from rpc.spawn import SpawnedProcess, WorkerSpec
 from rpc.transport import ExitStatus
 from wire.fork_request import ANSWER, MAX_MESSAGE, READY, ForkRequest
 from wire.procfs import identify
@@ -157,7 +157,7 @@ class ForkServer:
     # --- its workers --------------------------------------------------------------------------------------------------
 
     async def start(self, spec: WorkerSpec) -> SpawnedProcess | None:
-        """Fork ``spec``; None where it is to be spawned. Raises WorkerStartFailed as ``start_process`` does.
+        """Fork ``spec``; None where it is to be spawned, which also says what is wrong with it.
 
         Waits for a server that has just been started: by then it will have been faster than a spawned worker.
         """
@@ -172,12 +172,10 @@ class ForkServer:
             try:
                 streams, answer = _send_request(server.socket, spec, ours, theirs)
             except (OSError, ValueError):
-                return None  # no descriptors, a server that ends, a text that no process can have: spawning says it
+                return None  # no descriptors, no such directory, a server that ends, a text that no process can have
             theirs.close()
-            pid, code = await _receive_answer(answer, server.watch)
-            if code:
-                raise start_error(spec, OSError(code, os.strerror(code)))
-            if not pid:
+            pid = await _receive_answer(answer, server.watch)
+            if pid is None:
                 return None
             ours.pop_all()
         os.close(answer)
@@ -208,19 +206,21 @@ def _send_request(
     ``ours`` closes them, ``theirs`` what the server has copies of.
     """
     mark = mark_number(spec.marker) if can_mark_by_rlimit() else 0
-    request = ForkRequest(spec.cwd, spec.argv, spec.env, mark).encode()
+    request = ForkRequest(spec.argv, spec.env, mark).encode()
     if len(request) > _MAX_REQUEST_BYTES:
         raise ValueError("too large")
     file = os.memfd_create("fork-request")
     theirs.callback(os.close, file)
     os.pwrite(file, request, 0)
+    directory = os.open(spec.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    theirs.callback(os.close, directory)
     child_in, our_in = _pipe(reader=theirs, writer=ours)
     our_out, child_out = _pipe(reader=ours, writer=theirs)
     our_err, child_err = _pipe(reader=ours, writer=theirs)
     our_answer, child_answer = _pipe(reader=ours, writer=theirs)
     for descriptor in (our_in, our_out, our_err, our_answer):
         os.set_blocking(descriptor, False)
-    socket.send_fds(server, [b"f"], [file, child_in, child_out, child_err, child_answer])
+    socket.send_fds(server, [b"f"], [file, directory, child_in, child_out, child_err, child_answer])
     return (our_in, our_out, our_err), our_answer
 
 
@@ -232,8 +232,8 @@ def _pipe(*, reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     return reading, writing
 
 
-async def _receive_answer(answer: int, server: ExitWatch) -> tuple[int, int]:
-    """Pid of the new process, and an errno if it could not be made; zeros where the server is lost.
+async def _receive_answer(answer: int, server: ExitWatch) -> int | None:
+    """Pid of the new process; None where there is none.
 
     Shielded, for a process that is made must have an owner. One that answers too late finds the pipe closed and ends.
     """
@@ -245,6 +245,6 @@ async def _receive_answer(answer: int, server: ExitWatch) -> tuple[int, int]:
     with suppress(BlockingIOError):
         data = os.read(answer, ANSWER.size)
         if len(data) == ANSWER.size:
-            pid, code = ANSWER.unpack(data)
-            return pid, code
-    return 0, 0
+            (pid,) = ANSWER.unpack(data)
+            return int(pid)
+    return None

@@ -96,7 +96,7 @@ def start_process(spec: WorkerSpec) -> SpawnedProcess:
             )
     except (OSError, ValueError, IndexError) as exc:
         _close(opened)
-        raise start_error(spec, exc) from exc
+        raise _start_error(spec, exc) from exc
     raise_oom_score(popen.pid)
     _close([child_in, child_out, child_err])
     for fd in (our_in, our_out, our_err):
@@ -115,7 +115,7 @@ def _close(fds: Iterable[int]) -> None:
         os.close(fd)
 
 
-def start_error(spec: WorkerSpec, exc: Exception) -> WorkerStartFailed:
+def _start_error(spec: WorkerSpec, exc: Exception) -> WorkerStartFailed:
     """Say in one sentence what is missing and what to mend; ``details["refused"]`` where only a person can mend it."""
     passing = _transient_reason(exc)
     reason = passing or _permanent_reason(spec, exc)
