@@ -58,9 +58,10 @@ class ForkedChild:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
+        self._is_reaped = False
 
     def poll(self) -> int | None:
-        """Reap it if it has ended; how it did."""
+        """Reap it if it has ended; how it did. None also where it is not known: an orphan reaper was faster."""
         return self._reap(os.WNOHANG)
 
     def wait(self) -> int | None:
@@ -69,7 +70,8 @@ class ForkedChild:
 
     def send_signal(self, number: int) -> None:
         """Signal it, unless it has ended."""
-        if self.poll() is None:
+        self.poll()
+        if not self._is_reaped:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
@@ -77,13 +79,14 @@ class ForkedChild:
         self.send_signal(signal.SIGKILL)
 
     def _reap(self, options: int) -> int | None:
-        if self.returncode is None:
+        if not self._is_reaped:
             try:
                 pid, status = os.waitpid(self.pid, options)
             except ChildProcessError:
-                return None  # not ours: how it ended is not known
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
+                self._is_reaped = True
+            else:
+                if pid:
+                    self._is_reaped, self.returncode = True, os.waitstatus_to_exitcode(status)
         return self.returncode
 
 

@@ -22,7 +22,7 @@ from rpc.transport import ExitStatus
 from wire.fork_request import ANSWER, MAX_MESSAGE, READY, ForkRequest
 from wire.procfs import identify
 
-_READY_TIMEOUT = 30.0  # seconds until a server that says nothing is given up, and workers are spawned
+_READY_TIMEOUT = 10.0  # seconds until a server that says nothing is given up, and workers are spawned
 _ANSWER_TIMEOUT = 5.0  # seconds that a fork may take
 _EXIT_TIMEOUT = 2.0  # seconds that a server gets to end after its socket was closed
 _RESTART_DELAY = 10.0  # seconds before a lost server is replaced; workers are spawned meanwhile

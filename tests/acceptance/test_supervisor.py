@@ -143,3 +143,23 @@ def test_a_killed_supervisor_leaves_no_worker_and_no_tool_of_theirs_and_the_next
     with running_supervisor(tmp_path) as supervisor:
         assert "workers.json.damaged" in supervisor.logged("state_file_set_aside")[0]["kept_as"]
         assert "hello" in supervisor.prompt("alice", "hello")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux")
+@pytest.mark.parametrize("setting", ["true", "false"])
+def test_workers_of_the_bundled_agent_are_forked_unless_the_settings_say_no(tmp_path: Path, setting: str) -> None:
+    settings = f"[pool]\nmin = 0\nfork_server = {setting}\n"
+    with running_supervisor(tmp_path, settings=settings) as running:
+        assert "hello" in running.prompt("a", "hello")
+        worker = running.worker_of("a")["pid"]
+        (server,) = [
+            child.pid for child in psutil.Process(running.pid).children() if "agent.fork_server" in child.cmdline()
+        ] or [None]
+        # a program that is executed gets a stack at a random place
+        assert (server is not None and _stack(server) == _stack(worker)) is (setting == "true")
+        assert running.logged("fork_server_lost") == []
+
+
+def _stack(pid: int) -> str:
+    """Where the first stack of the program begins."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[25]

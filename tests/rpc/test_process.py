@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from errors import WorkerExited
-from rpc.children import ChildRegistry, ExitWatch
+from rpc.children import ChildRegistry, ExitWatch, ForkedChild
 from rpc.settings import RpcSettings
 from rpc.spawn import start_process
 from rpc.transport import ExitStatus, Transport
@@ -245,3 +245,14 @@ async def test_without_pidfds_a_worker_is_stopped_all_the_same(monkeypatch: pyte
     async with running(spec_of("import time; print(1, flush=True); time.sleep(600)")) as process:
         await read_line(process)
         assert await process.stop(force=True) == ExitStatus(signal=signal.SIGKILL)
+
+
+def test_a_child_that_an_orphan_reaper_has_reaped_is_not_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    child = ForkedChild(pid)
+    os.waitpid(pid, 0)
+    monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("the pid may be a stranger's by now"))
+    child.kill()
+    assert (child.poll(), child.wait()) == (None, None)
