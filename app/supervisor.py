@@ -147,7 +147,7 @@ class Supervisor:
                 await outliving.start(state.run)
                 await outliving.start(self._keep_guard, launcher)
                 if self._settings.pool.fork_server:
-                    await outliving.start(launcher.keep_fork_server, self._emit_fork_server_lost)
+                    await outliving.start(launcher.keep_fork_server, self._emit)
                 await outliving.start(self._handle_signals)
                 await self._serve(launcher)
                 await sweep_adopted(children)
@@ -177,9 +177,6 @@ class Supervisor:
             on_lost=lambda reason: self._emit("guard_lost", {"reason": reason}),
             task_status=task_status,
         )
-
-    def _emit_fork_server_lost(self, reason: str) -> None:
-        self._emit("fork_server_lost", {"reason": reason})
 
     # --- serving ------------------------------------------------------------------------------------------------------
 

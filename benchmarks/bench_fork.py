@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -47,8 +48,8 @@ async def _forking() -> AsyncIterator[LocalLauncher]:
         nursery.cancel_scope.cancel()
 
 
-def _refuse(reason: str) -> None:
-    raise RuntimeError(reason)
+def _refuse(event: str, data: dict[str, Any]) -> None:
+    raise RuntimeError(f"{event}: {data}")
 
 
 async def _first_ping(launcher: LocalLauncher, profile: CapabilityProfile) -> float:

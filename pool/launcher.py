@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import trio
 
@@ -192,20 +192,23 @@ class LocalLauncher:
                         await self._stop(process, client, force)
 
     async def keep_fork_server(
-        self, on_lost: Callable[[str], None], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        emit: Callable[[str, dict[str, Any]], None],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Fork workers of the bundled agent off one process while this runs; see ``rpc.fork_server``.
 
         Only where a ``Reaper`` runs: a worker that ends while it is forked is nobody else's to reap.
         """
         own_env = {_PARENT_VARIABLE: str(os.getpid())}
-        marker = f"{self.instance}:fork"
+        marker = f"{self.instance}:"  # of no worker
         self._fork_server = ForkServer(
             DIALECTS["native"].default_command,
             worker_environment(self.settings, self._base_env, own_env.items(), marker),
             marker,
             self.children,
-            on_lost=on_lost,
+            on_lost=lambda reason: emit("fork_server_lost", {"reason": reason}),
         )
         await self._fork_server.run(task_status=task_status)
 

@@ -39,7 +39,7 @@ class Forks:
         self.instance = secrets.token_hex(8)
         self.lost: list[str] = []
         self.was_lost = trio.Event()
-        self.server = ForkServer(command, ENV, f"{self.instance}:fork", self.children, on_lost=self._report)
+        self.server = ForkServer(command, ENV, f"{self.instance}:", self.children, on_lost=self._report)
         self._nursery = nursery
 
     def _report(self, reason: str) -> None:
