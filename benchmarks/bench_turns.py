@@ -202,16 +202,16 @@ def _calls_per_turn(summary: str) -> dict[str, float]:
 
 @contextmanager
 def serving(checkout: Path, sessions: int) -> Iterator[Served]:
-    """Start ``pool run`` of a checkout, with its own interpreter where it has one; leaves no process behind."""
+    """Start ``pool run`` of a checkout with its own interpreter, hence its own agent; leaves no process behind."""
     python = checkout / ".venv" / "bin" / "python"
-    interpreter = str(python) if python.exists() else sys.executable
+    if not python.exists():
+        sys.exit(f"{checkout} has no environment of its own: run `make .venv/.installed` there")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("POOL_")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # each start would compile what has no bytecode yet
-    environment["PYTHONPATH"] = str(checkout)
     with tempfile.TemporaryDirectory(prefix="pool-") as place:
         folder = Path(place)
         (folder / "pool.toml").write_text(_SETTINGS)
-        command = [interpreter, "-P", "-m", "cli", "run", "--config", str(folder / "pool.toml")]
+        command = [str(python), "-P", "-m", "cli", "run", "--config", str(folder / "pool.toml")]
         command += ["--data-dir", str(folder / "data"), "--socket", str(folder / "s")]
         with subprocess.Popen(command, cwd=checkout, env=environment, stderr=subprocess.PIPE, text=True) as process:
             try:
