@@ -1,7 +1,7 @@
 """The conversation that a worker holds: messages in memory and their transcript on disk, always in step.
 
-A message is in memory only once its entry is written. The first conversation of a process gets its file with its first
-message, that of ``new_session`` at once, so that another worker can resume it from the start.
+A message is in memory only once its entry is written. A conversation gets its file with its first message; until then
+there is nothing to resume, and a worker that is to go on with it begins a new one.
 """
 
 import os
@@ -152,8 +152,8 @@ class Conversation:
 
     @property
     def session_file(self) -> str | None:
-        """The transcript's path, once it exists."""
-        return str(self.path) if self._writer is not None else None
+        """The transcript's path, where one is kept; the file is made with the first message."""
+        return None if self.path is None else str(self.path)
 
     @cached_property
     def outputs(self) -> str:
@@ -161,11 +161,6 @@ class Conversation:
         if self.path is None:
             return os.path.realpath(outputs_directory(f"{tempfile.gettempdir()}/agent-{self.header.id}"))
         return os.path.realpath(outputs_directory(str(self.path)))
-
-    def create_file(self) -> None:
-        """Create the transcript, where one is to be kept and there is none yet. Raises TranscriptError."""
-        if self.path is not None and self._writer is None:
-            self._writer = TranscriptWriter.create(self.path, self.header)
 
     def resume(self, writer: TranscriptWriter) -> None:
         """Take over a transcript and load it. Raises TranscriptError."""
@@ -264,7 +259,8 @@ class Conversation:
         self.safe_index = max(0, self.safe_index - kept + 1)
 
     def _write(self, entry: KnownEntry) -> None:
-        self.create_file()
+        if self.path is not None and self._writer is None:
+            self._writer = TranscriptWriter.create(self.path, self.header)
         if self._writer is not None:
             self._writer.append(entry)
             self._commit.mark_written()

@@ -139,7 +139,6 @@ class WorkerMethods:
     def _new_session(self, params: NewSessionParams, request_id: RequestId) -> Any:
         async def work() -> SessionResult:
             fresh = self._worker.store.create(params.parent_session)
-            fresh.create_file()  # a small write without a sync: cheaper than a thread
             return self._session_result(await self._worker.switch_conversation(fresh, "new"))
 
         return self._enqueue(request_id, work)

@@ -2,9 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
-import msgspec
 import trio
 
 from benchmarks.harness import Result, median, result
@@ -12,7 +10,6 @@ from benchmarks.promises import Promise
 from pool import LocalLauncher, Pool, PoolSettings
 from pool.stimuli import ForgetSession
 from profiles import CapabilityProfile, ProfilesSettings, build_profile
-from wire.messages import StateResult
 
 _SAMPLES = 300
 _IDLE_SECONDS = 3.0
@@ -30,21 +27,15 @@ async def _acquire_idle(profile: CapabilityProfile) -> list[Result]:
     """Every session is new and takes a worker that is idle, warm, unbound and of exactly its profile."""
     taken: list[float] = []
     bare: list[float] = []
-    made: list[float] = []
     async with LocalLauncher.temporary() as launcher, Pool(PoolSettings(min=0, max=1), launcher=launcher) as pool:
         for number in range(_SAMPLES):
             started = time.perf_counter()
             async with pool.lease(f"s{number}", profile) as lease:
                 taken.append((time.perf_counter() - started) * 1e6)
                 bare.append(await _two_round_trips(lease.request))
-                made.append(_make_file_beside(msgspec.json.decode(await lease.request("get_state"), type=StateResult)))
             pool.submit(ForgetSession(f"s{number}"))
         assert pool.statistics().workers[0].session is None  # not in between: it would cool the caches
-    name = "p50, beside making a file where it makes the transcript"
-    return [
-        _beside_bare(Promise.ACQUIRE_IDLE, taken[1:], bare[1:], at_most=3.0),
-        result(name, median(taken[1:]), "us", promise=Promise.ACQUIRE_IDLE, beside=(median(made), "us one file made")),
-    ]
+    return [_beside_bare(Promise.ACQUIRE_IDLE, taken[1:], bare[1:], at_most=2.0)]
 
 
 async def _rebind(profile: CapabilityProfile) -> list[Result]:
@@ -61,13 +52,6 @@ async def _rebind(profile: CapabilityProfile) -> list[Result]:
                 taken.append((time.perf_counter() - started) * 1e6)
                 bare.append(await _two_round_trips(lease.request))
     return [_beside_bare(Promise.REBIND, taken, bare, at_most=4.0)]
-
-
-def _make_file_beside(state: StateResult) -> float:
-    path = Path(state.session_file or "").with_suffix(".bare")
-    started = time.perf_counter()
-    path.touch(mode=0o600, exist_ok=False)
-    return (time.perf_counter() - started) * 1e6
 
 
 async def _two_round_trips(request: Callable[[str], Awaitable[object]]) -> float:

@@ -7,6 +7,7 @@ kept.
 """
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +77,7 @@ class TranscriptWriter:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], header: SessionHeader) -> Self:
-        """Begin a transcript: directories 0700, the file 0600, its header written.
+        """Begin a transcript: directories 0700, the file 0600, its header written before it has its name.
 
         Nothing is forced to the disk before the first ``sync``: a conversation in which nothing was said yet is not
         worth two waits for a disk, which would be most of what it costs to begin one.
@@ -84,10 +85,12 @@ class TranscriptWriter:
         Raises TranscriptError when the file exists already or cannot be made.
         """
         path = Path(path)
+        unnamed = path.with_name(f"{path.name}.new")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            descriptor = os.open(path, flags, 0o600)
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            descriptor = os.open(unnamed, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except OSError as exc:
             raise TranscriptError(f"cannot make the transcript {path}: {exc.strerror}") from exc
         writer = cls(descriptor, path, header, None)
@@ -95,8 +98,12 @@ class TranscriptWriter:
         try:
             lock(descriptor, path)
             writer._write(writer._encoder.encode(header) + b"\n")
-        except BaseException:
+            unnamed.rename(path)
+        except BaseException as exc:
+            unnamed.unlink(missing_ok=True)
             writer.close()
+            if isinstance(exc, OSError):
+                raise TranscriptError(f"cannot make the transcript {path}: {exc.strerror}") from exc
             raise
         return writer
 

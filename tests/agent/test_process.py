@@ -179,10 +179,10 @@ def test_a_second_process_on_one_transcript_is_refused_and_a_crash_loses_nothing
     with worker("--session-dir", sessions) as first:
         first.send("new_session")
         path = first.line(answer="new_session")["result"]["session_file"]
+        first.prompt("alpha")
         refused = run("--mode", "rpc", "--session", path)
         said = f"agent: cannot go on with the session: another process is writing the transcript {path}\n"
         assert (refused.returncode, refused.stderr, refused.stdout) == (1, said, "")
-        first.prompt("alpha")
         first.send("prompt", text="beta PIECES=10 DELAY=1 CRASH=9")
         assert first.process.wait() == 9  # the lock ends with its process
     with worker("--session", path) as started:

@@ -31,26 +31,39 @@ def lines_of(path: str) -> list[dict[str, Any]]:
 
 
 async def test_another_worker_remembers_after_switch_session(sessions: str) -> None:
-    path, empty = await one_session(sessions, "alpha", "beta"), await one_session(sessions)
+    path = await one_session(sessions, "alpha", "beta")
     async with worker("--session-dir", sessions) as client:
         switched = await client.call("switch_session", session_file=path)
         state = await client.call("get_state")
         assert switched == {"session_id": state["session_id"], "session_file": path}
         assert (state["session_file"], state["message_count"]) == (path, 4)
         assert (await client.prompt("RECALL")).text == 'Earlier you said: ["alpha","beta"]'
-        await client.call("switch_session", session_file=empty)  # a new one can be resumed before its first message
-        assert (await client.call("get_state"))["message_count"] == 0
 
 
-async def test_the_first_session_of_a_process_gets_its_file_with_its_first_message(sessions: str) -> None:
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_session_gets_its_file_with_its_first_message(sessions: str, *, is_first: bool) -> None:
     async with worker("--session-dir", sessions) as client:
-        assert (await client.call("get_state"))["session_file"] is None
+        begun = await client.call(*(("get_state",) if is_first else ("new_session",)))
+        path = begun["session_file"]
+        assert not await trio.Path(sessions).exists()
+        assert await client.call("switch_session", session_file=path) == {
+            "session_id": begun["session_id"],
+            "session_file": path,
+        }
         await client.prompt("a secret")
-        path = (await client.call("get_state"))["session_file"]
+        assert (await client.call("get_state"))["session_file"] == path
         assert [line["type"] for line in lines_of(path)] == ["session", "message", "message"]
         fresh = await client.call("new_session", parent_session="p1")
         assert (await client.prompt("RECALL")).text == "Earlier you said: []"
+        assert await trio.Path(path).exists()
     assert lines_of(fresh["session_file"])[0]["parent"] == "p1"
+
+
+async def test_a_session_without_a_message_leaves_nothing(sessions: str) -> None:
+    path = await one_session(sessions)
+    assert not await trio.Path(sessions).exists()
+    async with worker("--session-dir", sessions) as client:
+        assert await client.refused("switch_session", session_file=path) == "transcript_missing"
 
 
 async def test_without_sessions_nothing_is_written(sessions: str) -> None:

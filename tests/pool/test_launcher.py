@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 from pathlib import Path
 
 import msgspec
@@ -58,6 +59,26 @@ async def test_transcripts_logs_and_directories_are_private(tmp_path: Path) -> N
     assert any(path.parent.name == "main" for path in files)
     for path in data.rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+async def test_a_worker_killed_before_a_sessions_first_message_leaves_none_and_the_next_one_begins_it() -> None:
+    profile = build_profile(ProfilesSettings(), "main", "default", "/")
+    async with LocalLauncher.temporary() as launcher, Pool(PoolSettings(min=0, max=1), launcher=launcher) as pool:
+        with trio.fail_after(25):
+            async with pool.lease("s", profile) as lease:
+                unwritten = (await lease.state()).session_file
+                assert lease.pid is not None
+                os.kill(lease.pid, signal.SIGKILL)
+                await lease.wait_ended()
+            async with pool.lease("s", profile) as lease:
+                await lease.prompt("alpha").wait()
+                written = (await lease.state()).session_file
+                assert lease.pid is not None
+                os.kill(lease.pid, signal.SIGKILL)
+                await lease.wait_ended()
+            assert [path for path in (unwritten, written) if path and await trio.Path(path).exists()] == [written]
+            async with pool.lease("s", profile) as lease:
+                assert (await lease.prompt("RECALL").wait()).text == 'Earlier you said: ["alpha"]'
 
 
 async def test_only_the_latest_workers_logs_are_kept(tmp_path: Path) -> None:
