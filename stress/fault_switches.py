@@ -62,6 +62,8 @@ class FaultSwitches:
 
 WRAPPER = (sys.executable, "-P", "-m", "stress.fault_switches")
 _MODULE = "cli"
+_STARTS = {"subprocess.Popen", "socket.sendmsg"}
+"""What starts a process: itself, or by a request to the fork server, the only one with descriptors."""
 
 
 def _patch_process(tampering: FaultSwitches) -> None:
@@ -75,7 +77,7 @@ def _patch_process(tampering: FaultSwitches) -> None:
         return int(moved() * 1e9)
 
     def refuse(event: str, _arguments: Any) -> None:
-        if event == "subprocess.Popen" and tampering.no_processes:
+        if event in _STARTS and tampering.no_processes:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     time.time, time.time_ns = moved, moved_ns
