@@ -73,7 +73,7 @@ def _serve(supervisor: socket.socket, cloner: Cloner) -> bool:
     later = [*_LATER_MODULES]
     while True:
         while later and not select.select([supervisor], [], [], _PAUSE)[0]:
-            with suppress(ImportError):  # the worker that needs it will say so
+            with suppress(Exception):  # whatever is wrong with it, the worker that needs it will say so
                 _load(later.pop(0))
         _, descriptors, _, _ = socket.recv_fds(supervisor, 1, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         if len(descriptors) != DESCRIPTORS:

@@ -100,7 +100,7 @@ class Served:
         return Round(turns / seconds, supervisor, worker, [self._one_turn() * 1e3 for _ in range(_FEW_TURNS)])
 
     def take_turns(self, turns: int) -> float:
-        """Seconds that so many turns take, all sessions at once."""
+        """Seconds that ``turns`` turns take, all sessions at once."""
         share = turns // len(self._sockets)
         failures: list[BaseException] = []
         threads = [

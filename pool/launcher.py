@@ -199,7 +199,7 @@ class LocalLauncher:
     ) -> None:
         """Fork workers of the bundled agent off one process while this runs; see ``rpc.fork_server``.
 
-        Only where a ``Reaper`` runs: a worker that ends while it is forked is nobody else's to reap.
+        Only where a ``Reaper`` runs: no one else reaps a worker that ends while it is forked.
         """
         own_env = {_PARENT_VARIABLE: str(os.getpid())}
         marker = f"{self.instance}:"  # of no worker

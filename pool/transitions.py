@@ -57,7 +57,7 @@ class PoolMode(StrEnum):
 
 
 SERVING = frozenset({WorkerState.IDLE, WorkerState.LEASED})
-"""Workers that have started and are not told to stop."""
+"""Workers that have started and are not to stop."""
 ENDING = frozenset({PoolMode.DRAINING, PoolMode.CLOSED})
 """Modes in which no request is taken."""
 

@@ -145,14 +145,16 @@ class ForkServer:
         """End and reap it; its workers stay."""
         trio.lowlevel.notify_closing(server.socket)
         server.socket.close()
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + _EXIT_TIMEOUT):
-            await server.watch.wait()
-        if not server.watch.has_ended():
+        for _ in range(2):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _EXIT_TIMEOUT):
+                await server.watch.wait()
+            if server.watch.has_ended():
+                break
             server.watch.signal(signal.SIGKILL)
-        code = server.popen.wait()
+        code = server.popen.poll()  # one that the kernel does not end yet is left to the reaper
         self._children.unregister(server.popen.pid)
         server.watch.close()
-        return ExitStatus.from_returncode(code)
+        return ExitStatus.from_returncode(-signal.SIGKILL if code is None else code)
 
     # --- its workers --------------------------------------------------------------------------------------------------
 

@@ -139,8 +139,9 @@ class Store:
         return await self._wait_until(lambda: backlog.written >= position)
 
     async def wait_room(self) -> None:
-        """Wait while too much waits to be written; returns at once when the disk refuses."""
-        await self._wait_until(lambda: self._writer.backlog.cost <= self._settings.backlog)
+        """Wait while too much waits to be written; returns at once where there is room or the disk refuses."""
+        if self._writer.backlog.cost > self._settings.backlog:
+            await self._wait_until(lambda: self._writer.backlog.cost <= self._settings.backlog)
 
     async def _wait_until(self, is_true: Callable[[], bool]) -> bool:
         await trio.lowlevel.checkpoint()
@@ -254,13 +255,26 @@ class Store:
         self._writer.is_closing = True
         self._writer.wanted.unpark()
         with trio.CancelScope(shield=True):
-            finish = partial(self._writer.finish, self._settings.close_timeout)
-            has_ended = await trio.to_thread.run_sync(finish, limiter=trio.CapacityLimiter(1))
+            has_ended = await self._finish(time.monotonic() + self._settings.close_timeout)
+        self._writer.close()
         self._has_ended = True
         self._wake()
         if not has_ended:
             rows = self._writer.statistics().rows_waiting
             _logger.error("the store %s does not close; %d rows may be lost", self._path, rows)
+
+    async def _finish(self, until: float) -> bool:
+        """Write what waits, once more if the disk refuses, and close the file; False = the disk does not answer."""
+        limiter = trio.CapacityLimiter(1)
+        while self._writer.begin_last():
+            wait = partial(self._thread.result, until - time.monotonic())
+            result = await trio.to_thread.run_sync(wait, limiter=limiter)
+            if result is None:
+                return False
+            if not self._writer.finish_last(result):
+                break
+        close = partial(self._thread.close, self._writer.backlog.changes, max(0.0, until - time.monotonic()))
+        return await trio.to_thread.run_sync(close, limiter=limiter)
 
 
 @asynccontextmanager

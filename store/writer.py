@@ -3,7 +3,6 @@
 import logging
 import math
 import sqlite3
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,13 +14,16 @@ from store.backlog import WriteBacklog, WriteBatch
 from store.disk_health import DiskHealth
 from store.records import FileLost, StoreStatistics
 from store.settings import StoreSettings
-from store.writer_thread import BatchResult, WriterThread
+from store.writer_thread import BatchResult, StallWatch, WriterThread
 
 _PATIENCE = 0.02
 """Seconds for which the event loop may wait for a commit; most take 0.1 ms."""
 _SMALL_BATCH_BYTES = 64 * 1024
 _SLOW_DISK_SECONDS = 1.0
 """After a commit that took longer than that, the event loop waits for none so long."""
+_QUICK_COMMIT = 0.002
+_PAUSE_FACTOR = 10
+"""After one that took longer than a quick one, the event loop waits for none for ten times as long."""
 _MAX_REPORTED_ERRORS = 5
 OnTrouble = Callable[[str, dict[str, Any]], None]
 """Called with what a person should know: a kind, and facts that can be written as JSON."""
@@ -29,7 +31,7 @@ _logger = logging.getLogger("pool.store")
 
 
 class Writer:
-    """Belongs to the event loop, and from ``finish`` on to the thread that calls it.
+    """Belongs to the event loop.
 
     A small commit on a disk that answers at once is waited for: the writer thread then has the interpreter to itself,
     where otherwise each of its statements would fight the event loop for it. What takes longer goes on beside the
@@ -50,15 +52,13 @@ class Writer:
         self._settings = settings
         self._on_change = on_change
         self._on_trouble = on_trouble
-        self._on_stall = on_stall
         self.backlog = WriteBacklog(settings.backlog)
         self.disk = DiskHealth(settings.retry)
         self.is_closing = False
         self.wanted = trio.lowlevel.ParkingLot()
         """Where one task waits to call ``commit``."""
-        self._is_writing = False
         self._slow_until = -math.inf
-        self._stall_timer: threading.Timer | None = None
+        self._watch = StallWatch(on_stall)
         self._rows_written = 0
         self._has_lost_file = False
 
@@ -74,45 +74,46 @@ class Writer:
         """Have what waits written, unless the disk is busy or not to be tried yet."""
         while not self._is_writing and not self._retry_delay() and self._begin():
             result = self._await_briefly()
-            if result is None:
-                self._go_on_beside()
-            else:
+            if result is not None:
                 self._finish(result)
+            if self.backlog.in_flight is not None:  # or the result was one of maintenance
+                self._go_on_beside()
 
     def collect(self) -> None:
         """See what the thread has done meanwhile, and go on."""
-        while (result := self._thread.result(0)) is not None:
-            self._finish(result)
+        self._finish_available()
         self.commit()
+
+    @property
+    def _is_writing(self) -> bool:
+        return self.backlog.in_flight is not None
 
     @property
     def commit_delay(self) -> float:
         """Seconds until ``commit`` is to be called though nothing is put meanwhile."""
         return math.inf if self._is_writing or self.backlog.is_empty else self._retry_delay()
 
-    def finish(self, timeout: float) -> bool:
-        """Once ``is_closing``: write what waits, once more if the disk refuses, and close the file. Blocks.
+    def begin_last(self) -> bool:
+        """Once ``is_closing``: have what waits written; False = nothing more is to be written."""
+        return self._is_writing or self._begin()
 
-        False = the disk has not answered in ``timeout`` seconds.
-        """
-        until = time.monotonic() + timeout
-        while self._is_writing or self._begin():
-            result = self._thread.result(max(0.0, until - time.monotonic()))
-            if result is None:
-                return False
-            self._finish(result)
-            if result.error is not None:
-                break
-        return self._thread.close(self.backlog.changes, max(0.0, until - time.monotonic()))
+    def finish_last(self, result: BatchResult) -> bool:
+        """Take a result of that; False = the disk refuses, and no further attempt is made."""
+        self._finish(result)
+        return result.error is None or result.is_maintenance
 
     def stalled(self, batch: WriteBatch) -> None:
         """``batch`` has taken too long; the disk is not relied upon until it has come through."""
-        if self.backlog.in_flight is not batch:
+        if self.is_closing or self.backlog.in_flight is not batch:
             return
         is_news = self.disk.stalled(f"no answer for {self._settings.stall:g} s", time.monotonic())
         self.backlog.enable_limit()
         if is_news:
             self._report_degraded()
+
+    def close(self) -> None:
+        """End the watch."""
+        self._watch.close()
 
     @property
     def purged_through(self) -> int:
@@ -136,8 +137,7 @@ class Writer:
         batch = self.backlog.begin_batch()
         if batch is None:
             return False
-        self._is_writing = True
-        self._thread.write(batch, reopen=self.disk.failures > 0)
+        self._thread.write(batch)
         return True
 
     def _await_briefly(self) -> BatchResult | None:
@@ -146,31 +146,30 @@ class Writer:
         is_small = batch is not None and batch.cost <= _SMALL_BATCH_BYTES
         if not is_small or self.disk.is_degraded or self._settings.synchronous == "full":
             return None
-        if time.monotonic() < self._slow_until:
+        begin = time.monotonic()
+        if begin < self._slow_until:
             return None
         result = self._thread.result(_PATIENCE)
-        if result is None:
-            self._slow_until = time.monotonic() + _SLOW_DISK_SECONDS
+        took = time.monotonic() - begin
+        if took > _QUICK_COMMIT:
+            self._slow_until = begin + took + (_SLOW_DISK_SECONDS if result is None else _PAUSE_FACTOR * took)
         return result
 
     def _go_on_beside(self) -> None:
-        """Have the thread notify us, and somebody watch how long it takes."""
-        batch = self.backlog.in_flight
+        """Have the thread notify us, and watch how long it takes."""
         self._thread.request_notice(wanted=True)
-        self._stall_timer = threading.Timer(self._settings.stall, self._on_stall, (batch,))
-        self._stall_timer.daemon = True
-        self._stall_timer.start()
-        result = self._thread.result(0)  # it may have come before the notice was requested
-        if result is not None:
+        if self.backlog.in_flight is not None:
+            self._watch.begin(self.backlog.in_flight, self._settings.stall)
+        self._finish_available()  # a result may have come before the notice was requested
+
+    def _finish_available(self) -> None:
+        while (result := self._thread.result(0)) is not None:
             self._finish(result)
 
     def _finish(self, result: BatchResult) -> None:
         if not result.is_maintenance:
-            self._is_writing = False
             self._thread.request_notice(wanted=False)
-            if self._stall_timer is not None:
-                self._stall_timer.cancel()
-                self._stall_timer = None
+            self._watch.end()
         if result.error is not None:
             self._failed(result, result.error)
         else:
@@ -196,7 +195,7 @@ class Writer:
         has_recovered = self.disk.succeeded(self.backlog.written, self.backlog.position)
         if not self.disk.is_degraded:
             self.backlog.disable_limit()
-        self._notify_changed()
+        self._on_change()
         if refused:
             self._on_trouble("store_rows_refused", {"rows": len(refused), "errors": refused[:_MAX_REPORTED_ERRORS]})
         if has_recovered and since is not None:
@@ -209,9 +208,5 @@ class Writer:
     def _report_degraded(self) -> None:
         facts = self.statistics()
         details = {"path": str(self._thread.path), "error": facts.last_error, "rows_waiting": facts.rows_waiting}
-        self._notify_changed()
+        self._on_change()
         self._on_trouble("store_degraded", details)
-
-    def _notify_changed(self) -> None:
-        if not self.is_closing:  # then we are in another thread, and who waits is woken at the end
-            self._on_change()

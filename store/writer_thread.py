@@ -1,4 +1,4 @@
-"""The thread that writes: one batch after the other, the file's maintenance in between."""
+"""The thread that writes, one batch after the other, the file's maintenance in between; and one that watches it."""
 
 import logging
 import sqlite3
@@ -31,6 +31,49 @@ class BatchResult(NamedTuple):
     is_maintenance: bool = False
 
 
+class StallWatch:
+    """A thread that notices a batch that takes too long, by real time whatever the event loop's clock says."""
+
+    def __init__(self, on_stall: Callable[[WriteBatch], None]) -> None:
+        """``on_stall`` is called by the thread."""
+        self._on_stall = on_stall
+        self._changed = threading.Condition()
+        self._watched: tuple[WriteBatch, float] | None = None
+        self._is_asleep = False
+        self._is_closing = False
+        threading.Thread(target=self._run, name="store-watch", daemon=True).start()
+
+    def begin(self, batch: WriteBatch, limit: float) -> None:
+        """Watch this batch, and no other, from now on for ``limit`` seconds."""
+        with self._changed:
+            self._watched = (batch, time.monotonic() + limit)
+            if self._is_asleep:
+                self._changed.notify()
+
+    def end(self) -> None:
+        """Watch none. The thread is not woken for that."""
+        self._watched = None
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        with self._changed:
+            while not self._is_closing:
+                watched = self._watched
+                left = None if watched is None else watched[1] - time.monotonic()
+                if watched is not None and left is not None and left <= 0:
+                    self._watched = None
+                    self._on_stall(watched[0])
+                else:
+                    self._is_asleep = watched is None
+                    self._changed.wait(left)
+                    self._is_asleep = False
+
+
 class WriterThread:
     """Owns the database from ``start`` on. The public methods belong to one other thread at a time.
 
@@ -42,7 +85,7 @@ class WriterThread:
         self._database = database
         self._maintenance = maintenance
         self._notify = notify
-        self._jobs: SimpleQueue[tuple[WriteBatch, bool] | int] = SimpleQueue()
+        self._jobs: SimpleQueue[WriteBatch | int] = SimpleQueue()
         self._results: SimpleQueue[BatchResult] = SimpleQueue()
         self._wants_notice = False
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
@@ -64,9 +107,9 @@ class WriterThread:
         """Highest seq of events that were deleted."""
         return self._database.purged_through
 
-    def write(self, batch: WriteBatch, *, reopen: bool) -> None:
-        """Have a batch written, ``reopen``: over a new connection. One at a time."""
-        self._jobs.put((batch, reopen))
+    def write(self, batch: WriteBatch) -> None:
+        """Have a batch written. One at a time."""
+        self._jobs.put(batch)
 
     def result(self, timeout: float) -> BatchResult | None:
         """The next result, waited for at most ``timeout`` seconds; None = there is none yet."""
@@ -90,10 +133,10 @@ class WriterThread:
             if job is None:
                 self._run_maintenance()
             else:
-                self._write(*job)
+                self._write(job)
         self._finish(job)
 
-    def _next_job(self) -> tuple[WriteBatch, bool] | int | None:
+    def _next_job(self) -> WriteBatch | int | None:
         """Wait for something to do; None = maintenance."""
         wait = None if self._has_failed else max(0.0, self._maintenance_at - time.monotonic())
         try:
@@ -101,11 +144,11 @@ class WriterThread:
         except Empty:
             return None
 
-    def _write(self, batch: WriteBatch, reopen: bool) -> None:  # noqa: FBT001  # a job's own field
+    def _write(self, batch: WriteBatch) -> None:
         refused: list[str] = []
         error: Exception | None = None
         try:
-            if reopen:
+            if self._has_failed:  # also where maintenance has found the file gone since the batch was handed over
                 self._database.reopen()
             refused = self._commit(batch)
         except Exception as exc:  # noqa: BLE001  # whatever it is: nothing may be lost, and no flush may wait for ever

@@ -16,8 +16,6 @@ from heartbeat.answers import with_events
 from pool.lease import Lease, PromptStream
 
 _MAX_RETRIES = 2
-_ROOM_CHECK_EVENTS = 8
-"""After so many a turn waits for room in the store; one with fewer waits for its two commits, and that is enough."""
 _ANSWER_EVENTS = frozenset({"permission_decided", "ui_resolved"})
 
 
@@ -183,7 +181,7 @@ class Turn(TurnState):
         return lease.prompt(prompt_params(text, [run.request for run in self.runs], turns))
 
     async def _read(self, lease: Lease, stream: PromptStream) -> None:
-        is_first, unchecked = True, 0
+        is_first = True
         while (batch := await stream.next_batch()) is not None:
             await self._context.publish(self, self._translator.translate(batch))
             if self.end_reason is None:
@@ -195,10 +193,7 @@ class Turn(TurnState):
             if lease.awaits_person != (self._paused_at is not None):
                 is_answered = any(message.event in _ANSWER_EVENTS for message in batch)
                 self._toggle_pause("answered" if is_answered else "the turn is over")
-            unchecked += len(batch)
-            if unchecked >= _ROOM_CHECK_EVENTS:
-                unchecked = 0
-                await self._context.wait_store_room()
+            await self._context.wait_store_room()
         self.result = result = stream.result
         was_aborted = result is not None and result.stop_reason == "aborted"
         if was_aborted and lease.stalled_for is not None and self.end_reason is None:

@@ -78,12 +78,11 @@ async def running(command: tuple[str, ...] = COMMAND) -> AsyncIterator[Forks]:
     before = open_fds()
     with trio.fail_after(LIMIT):
         async with trio.open_nursery() as nursery:
-            before = open_fds()
             forks = Forks(nursery, command)
             await nursery.start(forks.server.run)
             yield forks
-            assert open_fds() >= before
             nursery.cancel_scope.cancel()
+        assert open_fds() == before
         assert forks.children.pids() == set()
 
 
