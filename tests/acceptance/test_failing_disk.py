@@ -122,7 +122,8 @@ async def test_after_a_crash_at_any_commit_promises_are_kept_and_nothing_is_done
     ) as store:
         opened = disk.commits
         if is_stepwise:
-            monkeypatch.setattr("store.writer._PATIENCE", 10.0)
+            for limit in ("_PATIENCE", "_QUICK_COMMIT"):
+                monkeypatch.setattr(f"store.writer.{limit}", 10.0)
             monkeypatch.setattr(Writer, "put", commit_each_put())
         async with open_world(tmp_path, store=store, queue={"debounce": 0.001}) as world:
             life = FirstLife(world, lambda: disk.commits)

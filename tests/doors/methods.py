@@ -63,8 +63,8 @@ class FakeMethods:
         return {"events": params["events"]}
 
     async def do_end(self, _params: Any, caller: Caller) -> Any:
-        """Wait, push one event that the result follows, and wait once more before that."""
-        await trio.lowlevel.checkpoint()
+        """Wait for the next reader, push one event that the result follows, and wait once more before that."""
+        await trio.testing.wait_all_tasks_blocked()
         data = msgspec.json.encode({"request": caller.request_id, "events": [an_event(0)]})
         await caller.push_encoded("events", data, result_follows=True)
         await trio.lowlevel.checkpoint()

@@ -91,6 +91,7 @@ def outside(pid: int) -> dict[str, object]:
     place = Path("/proc", str(pid))
     status = dict(line.split(":\t", 1) for line in (place / "status").read_text().splitlines() if ":\t" in line)
     kept = ("Umask", "TracerPid", "NoNewPrivs", "Seccomp", "Cpus_allowed", "Uid", "Gid", "Groups")
+    del status["SigQ"]  # counts the signals of all processes of the user
     status["SigCgt"] = hex(int(status["SigCgt"], 16) & 0x7FFF_FFFF)  # without those of threads, which come and go
     fields = (place / "stat").read_text().rpartition(")")[2].split()
     return {
