@@ -219,6 +219,11 @@ class Lease:
         """Any other request of the native vocabulary, undecoded. Raises WorkerError, UsageError."""
         return await self._worker.client.request(method, params)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the worker has read enough of what it was sent to be sent more."""
+        return self._worker.client.has_room
+
     async def wait_room(self) -> None:
         """Wait until the worker reads on; no checkpoint when it has read."""
         await self._worker.client.wait_room("a request of a front end")

@@ -134,8 +134,7 @@ class RpcClient:
             UsageError: the dialect refuses the method or its parameters; nothing was sent.
         """
         deadline = self._deadline_of(method, timeout)
-        if not self._stdin_queue.has_room:
-            await self.wait_room(method, deadline)
+        await self.wait_room(method, deadline)
         request = self.submit(method, params, deadline=deadline)
         try:
             return await self._stdout.wait_answer(request)
@@ -196,9 +195,14 @@ class RpcClient:
         self._apply(step, request)
         return request
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the queue to the worker has room."""
+        return self._stdin_queue.has_room
+
     async def wait_room(self, method: str, deadline: float = math.inf) -> None:
         """Wait until the queue to the worker has room; no checkpoint when it has. Raises RequestTimeout."""
-        if self._stdin_queue.has_room:
+        if self.has_room:
             return
         with trio.move_on_at(deadline) as scope:
             await self._stdin_queue.wait_room()

@@ -41,20 +41,17 @@ class Translator:
         queued_steers: steers in the worker's queue, as last reported.
         consumed_steers: steers that left the queue, to the model or (at an abort) nowhere.
         is_compacting: whether a compaction is under way.
-        compaction_changed: whether that has changed in the latest batch.
     """
 
     def __init__(self) -> None:
         self.queued_steers = 0
         self.consumed_steers = 0
         self.is_compacting = False
-        self.compaction_changed = False
         self._is_done = False
         self._warned: set[str] = set()
 
     def translate(self, messages: list[Message]) -> list[TurnOutput]:
         """What to publish of a batch, in order."""
-        was_compacting = self.is_compacting
         steps: list[TurnOutput] = []
         for name, group in groupby(messages, _name_of):
             if name in _TEXTS:
@@ -62,7 +59,6 @@ class Translator:
             elif name is not None:
                 for message in group:
                     steps += self._translate_event(name, message.data)
-        self.compaction_changed = self.is_compacting != was_compacting
         return steps
 
     def _text(self, name: str, raws: list[msgspec.Raw]) -> list[TurnOutput]:

@@ -128,9 +128,11 @@ class QueuePolicy:
 def _turn_to_steer(session: LaneSession, submit: Submit) -> LaneTurn | None:
     """The turn that takes the message; None where there is none, or where it would overtake another message."""
     turn = session.turn
-    if turn is None or session.state is not LaneSessionState.RUNNING or not turn.is_steerable or turn.is_exclusive:
+    if turn is None or session.state is not LaneSessionState.RUNNING or turn.is_exclusive:
         return None
-    if submit.mode is not QueueMode.STEER or submit.exclusive or len(turn.steers) >= _MAX_STEERED:
+    if submit.mode is not QueueMode.STEER or not submit.may_steer or submit.exclusive:
+        return None
+    if len(turn.steers) >= _MAX_STEERED:
         return None
     return None if session.queue.has_ahead(submit.priority) else turn
 
@@ -208,7 +210,6 @@ class LaneMachine:
         self._dispatcher = Dispatcher(self._state)
         self._handlers: dict[type, Callable[[Any], None]] = {
             messages.Submit: self._policy.admit,
-            messages.TurnSteerable: self._turn_steerable,
             messages.SteerRejected: self._steer_rejected,
             messages.TurnEnded: self._turn_ended,
             messages.Withdraw: self._withdraw,
@@ -277,9 +278,6 @@ class LaneMachine:
         )
 
     # --- stimuli ----------------------------------------------------------------------------------------------------
-
-    def _turn_steerable(self, news: messages.TurnSteerable) -> None:
-        self._find_turn(news.turn).is_steerable = news.steerable
 
     def _steer_rejected(self, refused: messages.SteerRejected) -> None:
         turn = self._find_turn(refused.turn)

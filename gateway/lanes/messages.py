@@ -19,7 +19,8 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True):
     """A run was accepted. Ends in exactly one of: StartTurn, Steer (whose turn answers for it), RejectRun, Withdraw.
 
     ``mode``: what to do when the session is busy. ``lane``: the named lane that bounds it too. ``exclusive``: never
-    merged with others and never steered (it holds the session, or carries more than text).
+    merged with others and never steered (it holds the session, or carries more than text). ``may_steer``: whether the
+    session's running turn takes steers now (it streams, and no compaction is under way).
     """
 
     run: str
@@ -29,13 +30,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 5
     lane: str = "main"
     exclusive: bool = False
-
-
-class TurnSteerable(msgspec.Struct, frozen=True):
-    """The turn streams and takes steers from now on, or (compaction, its end near) takes none for now."""
-
-    turn: str
-    steerable: bool
+    may_steer: bool = False
 
 
 class SteerRejected(msgspec.Struct, frozen=True):
@@ -74,7 +69,7 @@ class Reconfigure(msgspec.Struct, frozen=True):
     settings: QueueSettings
 
 
-LaneStimulus = Submit | TurnSteerable | SteerRejected | TurnEnded | Withdraw | Clear | Tick | Reconfigure
+LaneStimulus = Submit | SteerRejected | TurnEnded | Withdraw | Clear | Tick | Reconfigure
 
 
 class StartTurn(msgspec.Struct, frozen=True, kw_only=True):

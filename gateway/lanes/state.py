@@ -22,7 +22,7 @@ from wire.timers import Timer
 class LaneTurn:
     """One prompt to a worker and the runs it answers for."""
 
-    __slots__ = ("entries", "is_exclusive", "is_steerable", "lane", "name", "session", "steers")
+    __slots__ = ("entries", "is_exclusive", "lane", "name", "session", "steers")
 
     def __init__(self, name: str, session: "LaneSession", lane: str, entries: Sequence[LaneEntry]) -> None:
         self.name = name
@@ -30,7 +30,6 @@ class LaneTurn:
         self.lane = lane
         self.entries = entries
         self.is_exclusive = entries[0].exclusive
-        self.is_steerable = False
         self.steers: dict[str, LaneEntry] = {}
 
 

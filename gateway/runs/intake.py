@@ -313,16 +313,15 @@ class Intake:
         request = run.request
         with self._run_registry.transaction():
             try:
-                if not (request.is_quiet and request.session in self._sessions):
-                    self._sessions.ensure(
+                entry = self._sessions.get(request.session) if request.is_quiet else None
+                if entry is None:
+                    entry = self._sessions.ensure(
                         request.session, request.agent, request.role, source=request.source, run=request.run_id
                     )
-                self._scheduler.submit(run)
+                self._scheduler.submit(run, awaits_person=entry.status is SessionStatus.PAUSED)
             except PoolError:
                 self._run_registry.discard(run)
                 raise
-            entry = self._sessions.get(request.session)
-            self._run_registry.announce(run, awaits_person=entry is not None and entry.status is SessionStatus.PAUSED)
 
     async def _run_command(self, command: ParsedCommand, request: RunRequest, said: str) -> Run:
         """A slash command is carried out at once and never waits for the session; its answer is the run's outcome.

@@ -104,8 +104,11 @@ class RunRegistry:
 
     # --- a run's life ---------------------------------------------------------------------------------------------
 
-    async def start(self, runs: Iterable[Run], *, worker: str, turn: str, leader: Run) -> None:
-        """Make durable that these runs may reach a worker from now on; they are never started again."""
+    def start(self, runs: Iterable[Run], *, worker: str, turn: str, leader: Run) -> int:
+        """Record that these runs may reach a worker once the returned seq is visible; they are never started again.
+
+        0: each was started before.
+        """
         seq = 0
         for run in runs:
             if run.record.started_at is not None:
@@ -114,8 +117,7 @@ class RunRegistry:
             seq = self._record_step(
                 run, EventType.RUN_START, {"worker": worker, "turn": turn, "leader": leader.request.run_id}
             )
-        if seq:
-            await self._bus.wait_visible(seq)
+        return seq
 
     def end(self, run: Run, outcome: RunOutcome) -> int:
         """Keep a run's outcome and publish it; returns the seq of its ``done`` event, for ``settle``."""

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import trio
 
-from errors import PoolError, RunInterrupted
+from errors import PoolError, PoolSaturated, RunAborted, RunInterrupted
+from gateway.lanes.messages import RejectionReason, RejectRun
 from gateway.runs.index import RunRecord
 from gateway.turns.client_tools import ClientTool, ToolResult
 from gateway.turns.media import Media
@@ -185,6 +186,15 @@ def interrupted_error(request: RunRequest) -> RunInterrupted:
         "until then is in the conversation",
         session=request.session,
     )
+
+
+def rejection_error(request: RunRequest, refusal: RejectRun) -> PoolError:
+    """The error of a run that its lane has rejected."""
+    match refusal.reason:
+        case RejectionReason.INTERRUPTED | RejectionReason.CLEARED:
+            return RunAborted(refusal.text, session=request.session)
+        case RejectionReason.FULL | RejectionReason.DROPPED | RejectionReason.EVICTED:
+            return PoolSaturated(refusal.text, session=request.session, retry_after=1.0)
 
 
 def encodable_details(details: dict[str, Any]) -> dict[str, Any]:

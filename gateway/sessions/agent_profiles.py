@@ -64,8 +64,13 @@ class ProfileCache:
         self, session: str, agent: str, role: str, *, model: str | None = None, thinking: str | None = None
     ) -> CapabilityProfile | None:
         """The same as ``get`` without waiting; None if the cache does not hold the profile."""
-        profile = self.overrides.get(session) or self._cache.get(self._cache_key(agent, role, session))
-        return None if profile is None else _with_session_model(profile, model, thinking)
+        place = self._cache_key(agent, role, session)
+        profile = self.overrides.get(session) or self._cache.get(place)
+        if profile is None:
+            return None
+        if place in self._cache:
+            self._cache.move_to_end(place)
+        return _with_session_model(profile, model, thinking)
 
     def workspace_of(self, agent: str, role: str, session: str) -> str:
         """Where the agent works in that role, for that session; need not be there yet. Raises UsageError."""
@@ -86,10 +91,10 @@ class ProfileCache:
 
         Raises UsageError for an unknown agent or role, and where the workspace cannot be had.
         """
-        place = self._cache_key(agent, role, session)
-        profile = self.overrides.get(session or "") or self._cache.get(place) or await self._build_and_cache(place)
-        if place in self._cache:
-            self._cache.move_to_end(place)
+        known = self.peek(session or "", agent, role, model=model, thinking=thinking)
+        if known is not None:
+            return known
+        profile = await self._build_and_cache(self._cache_key(agent, role, session))
         return _with_session_model(profile, model, thinking)
 
     async def for_session(self, entry: SessionEntry) -> CapabilityProfile:

@@ -1,10 +1,8 @@
 """What a turn needs from the gateway: a worker, durable steps, published output, hooks and the outcomes of its runs."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from enum import StrEnum
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 import trio
@@ -15,7 +13,6 @@ from gateway.events.translate import TextPieces, TurnOutput
 from gateway.events.worker_events import PublishedEvent
 from gateway.hook_types import Drop, HookMessage
 from gateway.hooks import HookRunner
-from gateway.lanes.messages import StartTurn
 from gateway.runs.registry import RunRegistry
 from gateway.runs.run import DoneReason, Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.sessions.agent_profiles import ProfileCache
@@ -26,19 +23,18 @@ from gateway.turns.approvals import PERMISSION_EVENTS, PendingPermissions
 from gateway.turns.media import check_media
 from gateway.turns.replies import (
     FinalReply,
-    NoReplyFilter,
     ReplyContent,
     ReplyPart,
-    ReplyShaper,
     ReplyStyle,
     attach_media,
 )
+from gateway.turns.state import TurnState
 from heartbeat.system_events import SystemEvent
 from pool import Lease, Pool
+from profiles.settings import ThinkingLevel
 from store.store import Store
 from wire.events import EventType
 from wire.messages import ErrorBody, PromptResult
-from wire.timers import Timer
 
 _REASONS = {
     "stop": DoneReason.COMPLETED,
@@ -56,70 +52,11 @@ _REPLY_EVENTS = ("tool:", "compaction:")
 _decode = msgspec.json.Decoder(str).decode
 
 
-class EndReason(StrEnum):
-    """Why a turn is ended early."""
+class _OwnModel(TypedDict):
+    """What a session, or a message, has chosen instead of its agent's."""
 
-    ABORTED = "aborted"
-    """A caller aborted it."""
-    INTERRUPTED = "interrupted"
-    """A newer message took its place."""
-    TIMEOUT = "timeout"
-    """Its deadline passed."""
-    STOPPED = "stopped"
-    """The supervisor stops, and the turn waits for a person."""
-
-
-class TurnState:
-    """One turn as the gateway's services see it: what it answers, on which worker, and what has come of it."""
-
-    is_steerable = False
-    lease: Lease | None = None
-    """The hold on its worker while it has one."""
-    worker: str | None = None
-    """The worker it has, or had last."""
-    level: str | None = None
-    waited: float | None = None
-    result: PromptResult | None = None
-    error: PoolError | None = None
-    end_error: PoolError | None = None
-    """Where it was to be ended early, the error for that, also if it completed before."""
-    end_reason: EndReason | None = None
-    alarm: Timer | None = None
-    """That of its deadline, while its prompt runs."""
-    _wait_scope: trio.CancelScope | None = None
-
-    def __init__(self, start: StartTurn, runs: list[Run], held: Lease | None) -> None:
-        """``held``: a lease that its caller took and will give back."""
-        self.id = start.turn
-        self.session = start.session
-        self.priority = start.priority
-        self.text = start.text
-        self.held = held
-        self.runs = runs
-        """The runs that it answers for; steered ones are added."""
-        self.leader = runs[0]
-        self.deadline = max(run.deadline for run in runs)
-        self.event_ids: list[str] = []
-        """The system events in its prompt, by their ids."""
-        self.unconsumed: list[Run] = []
-        """Steered runs that it never saw; they need a turn of their own."""
-        self.discarded: list[Run] = []
-        """Steered runs that it never saw and that end with it, because it was to be ended early."""
-
-    def begin_reply(self, style: ReplyStyle) -> None:
-        """Begin its answer, in this style."""
-        self.style = style
-        self.shaper = ReplyShaper(style)
-        self.no_reply_filter = NoReplyFilter()
-
-    @contextmanager
-    def cancel_when_ending(self) -> Iterator[None]:
-        """For what may take its time while the worker is listened to: cut short where the turn is to be ended."""
-        with trio.CancelScope() as scope:
-            self._wait_scope = scope
-            if self.end_reason is not None:
-                scope.cancel()
-            yield
+    model: str | None
+    thinking: ThinkingLevel | None
 
 
 class TurnContext:
@@ -149,6 +86,7 @@ class TurnContext:
         self._pending_permissions = pending_permissions
         self._system_events = system_events
         self.wait_store_room = store.wait_room
+        self.wait_visible, self.call_when_visible = bus.wait_visible, bus.call_when_visible
         self.release = pool.release_now
         """Give the worker of a turn back, once nothing of the turn runs there."""
 
@@ -171,24 +109,33 @@ class TurnContext:
         except PoolSaturated:
             return None
 
-    async def acquire(self, turn: TurnState) -> Lease:
-        """A worker for the turn, within its time, at once where the session's own is free; to be given back."""
+    def acquire_nowait(self, turn: TurnState) -> Lease | None:
+        """The session's own warm worker, to be given back; None where only ``acquire`` can say whether there is one."""
+        request = turn.leader.request
+        if request.nested:  # it has a quota of its own
+            return None
+        profile = self._profile_cache.peek(turn.session, request.agent, request.role, **self._own_model(turn))
+        try:
+            return None if profile is None else self._pool.acquire_nowait(turn.session, profile)
+        except (trio.WouldBlock, PoolError):
+            return None
+
+    def _own_model(self, turn: TurnState) -> _OwnModel:
         request, entry = turn.leader.request, self._sessions.get(turn.session)
+        return {
+            "model": request.model or (entry.model if entry else None),
+            "thinking": entry.thinking if entry else None,
+        }
+
+    async def acquire(self, turn: TurnState) -> Lease:
+        """A worker for the turn, within its time; to be given back."""
+        request = turn.leader.request
         profile = await self._profile_cache.get(
-            request.agent,
-            request.role,
-            model=request.model or (entry.model if entry else None),
-            thinking=entry.thinking if entry else None,
-            session=turn.session,
+            request.agent, request.role, session=turn.session, **self._own_model(turn)
         )
         left = turn.deadline - trio.current_time()  # infinite without a limit: None would be the pool's own
         if left <= 0.0:
             raise AcquireTimeout(f"the run of session {turn.session} had no time left", session=turn.session)
-        if not request.nested:  # a nested one has a quota of its own
-            try:
-                return self._pool.acquire_nowait(turn.session, profile)
-            except trio.WouldBlock:
-                pass  # it takes its place among those that wait
         return await self._pool.acquire(
             turn.session,
             profile,
@@ -199,10 +146,10 @@ class TurnContext:
             bounded=False,
         )
 
-    async def mark_started(self, runs: list[Run], turn: TurnState, worker: str) -> None:
-        """Make durable that these runs may reach the worker from now on, and the session's transcript with it."""
+    def mark_started(self, runs: list[Run], turn: TurnState, worker: str) -> int:
+        """Record that these runs may reach the worker once the returned seq is visible, and where the transcript is."""
         self._sessions.record_transcript(turn.session)
-        await self._run_registry.start(runs, worker=worker, turn=turn.id, leader=turn.leader)
+        return self._run_registry.start(runs, worker=worker, turn=turn.id, leader=turn.leader)
 
     def history_turns(self, turn: TurnState) -> int | None:
         """Number of user messages that the model is shown; None = all.

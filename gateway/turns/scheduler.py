@@ -3,6 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any, assert_never
 
@@ -16,7 +17,6 @@ from gateway.lanes.messages import (
     LaneAction,
     LaneStimulus,
     Reconfigure,
-    RejectionReason,
     RejectRun,
     StartTurn,
     Steer,
@@ -24,15 +24,15 @@ from gateway.lanes.messages import (
     Submit,
     Tick,
     TurnEnded,
-    TurnSteerable,
     Withdraw,
 )
 from gateway.runs.registry import RunRegistry
-from gateway.runs.run import Run, RunOutcome, interrupted_error
+from gateway.runs.run import Run, RunOutcome, interrupted_error, rejection_error
 from gateway.settings import CurrentSettings
-from gateway.turns.context import EndReason, TurnContext
+from gateway.turns.context import TurnContext
 from gateway.turns.exclusive import ExclusiveAccess
 from gateway.turns.replies import FinalReply
+from gateway.turns.state import EndReason
 from gateway.turns.turn import Turn
 from pool.lease import Lease
 from wire.log_context import rebind_facts
@@ -67,19 +67,27 @@ class TurnScheduler:
         self.acquire_session = self._exclusive_access.acquire
         self._held_turns = count(1)
         self._turns: dict[str, Turn] = {}
+        self._starting: set[Turn] = set()
+        """Those without a task: the start of their runs is not durable yet."""
         self._rejected: dict[str, RejectRun] = {}
         self._is_closing = False
 
     async def run(self) -> None:
         """Keep the lanes' time until cancelled; sleeps until the next deadline."""
-        while True:
-            self._armed_for = self._next_wakeup()
-            self._wake = trio.Event()
-            with trio.move_on_at(self._armed_for):
-                await self._wake.wait()
-                continue
-            self._alarms.fire(trio.current_time())
-            self._handle(Tick())
+        try:
+            while True:
+                due, alarm = self.lanes.next_wakeup(), self._alarms.next_at()
+                self._armed_for = min(math.inf if due is None else due, math.inf if alarm is None else alarm)
+                self._wake = trio.Event()
+                with trio.move_on_at(self._armed_for):
+                    await self._wake.wait()
+                    continue
+                self._alarms.fire(trio.current_time())
+                self._handle(Tick())
+        finally:
+            self._is_closing = True
+            for turn in tuple(self._starting):
+                self._start_task(turn)  # to be interrupted like the others
 
     def turn_of(self, session: str) -> Turn | None:
         """The session's running turn."""
@@ -104,8 +112,12 @@ class TurnScheduler:
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
-    def submit(self, run: Run) -> None:
-        """Give a run its place; its time begins. Raises PoolSaturated where there is none; it never was in a lane."""
+    def submit(self, run: Run, *, awaits_person: bool = False) -> None:
+        """Give a run its place, and publish it unless it is known from before; its time begins.
+
+        Raises PoolSaturated where there is no place; then it never was in a lane. ``awaits_person``: as in
+        ``RunRegistry.announce``.
+        """
         request = run.request
         run.start_clock(trio.current_time())
         self._runs[run.name] = run
@@ -118,11 +130,14 @@ class TurnScheduler:
                 priority=request.priority,
                 lane=request.lane,
                 exclusive=not request.is_plain,
+                may_steer=self.is_steerable(request.session),
             )
         )
         refusal = self._rejected.pop(run.name, None)
         if refusal is not None:
             raise PoolSaturated(refusal.text, session=request.session, retry_after=1.0)
+        if not run.accepted_seq:
+            self._run_registry.announce(run, awaits_person=awaits_person)
         if run.name in self._runs:
             self._start_timer(run)
 
@@ -198,7 +213,7 @@ class TurnScheduler:
                     self._perform(action)
         finally:
             self._is_handling = False
-            self._rearm()
+            self._wake_at(self.lanes.next_wakeup())
 
     def _perform(self, action: LaneAction) -> None:
         match action:
@@ -208,9 +223,7 @@ class TurnScheduler:
                 for name in action.runs:
                     self._pop_run(name)
             case StartTurn():
-                turn = Turn(action, [self._pop_run(name) for name in action.runs], self._context, self)
-                self._turns[turn.id] = turn
-                self.start_soon(self._run_turn, turn)
+                self._begin(Turn(action, [self._pop_run(name) for name in action.runs], self._context, self))
             case Steer():
                 self._steer(self._turns[action.turn], self._pop_run(action.run))
             case AbortTurn():
@@ -252,7 +265,7 @@ class TurnScheduler:
         if not run.accepted_seq:
             self._rejected[run.name] = refusal  # its caller is still being told whether it is accepted
         else:
-            self._fail(run, _rejection_error(refusal, run))
+            self._fail(run, rejection_error(run.request, refusal))
 
     def _withdraw(self, run: Run, error: PoolError) -> None:
         self._handle(Withdraw(run.name))
@@ -276,18 +289,13 @@ class TurnScheduler:
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
-    def on_steerable(self, turn: Turn) -> None:
-        """The turn takes steers from now on, or none for now."""
-        if turn.held is None:
-            self._handle(TurnSteerable(turn.id, turn.is_steerable))
-
     def set_alarm(self, turn: Turn, when: float | None) -> None:
         """Have the turn ended for its time at that moment, and at no other; None: never."""
         self._alarms.cancel(turn.alarm)
         turn.alarm = None
         if when is not None and when < math.inf:
             turn.alarm = self._alarms.at(when, _end_for_time, turn)
-            self._rearm()
+            self._wake_at(when)
 
     def requeue_steer(self, turn: Turn, run: Run) -> None:
         """The worker did not take the steer: the run waits for a turn of its own."""
@@ -307,12 +315,28 @@ class TurnScheduler:
             text=run.request.text,
         )
         turn = self._turns[start.turn] = Turn(start, [run], self._context, self, held=lease)
+        self._context.on_begun(turn)
         await self._run_turn(turn)
+
+    def _begin(self, turn: Turn) -> None:
+        """All of the turn that needs no waiting, in the step of what made it begin; its task does the rest."""
+        self._turns[turn.id] = turn
+        for run in turn.runs:
+            if not run.accepted_seq:  # it is just being submitted
+                self._run_registry.announce(run)
+        self._context.on_begun(turn)
+        started_seq = turn.begin()
+        self._starting.add(turn)
+        self._context.call_when_visible(started_seq, partial(self._start_task, turn))
+
+    def _start_task(self, turn: Turn) -> None:
+        if turn in self._starting:
+            self._starting.remove(turn)
+            self.start_soon(self._run_turn, turn)
 
     async def _run_turn(self, turn: Turn) -> None:
         # Not those of the request, of any session, in whose task the turn was begun.
         rebind_facts(session=turn.session, run=turn.leader.request.run_id)
-        self._context.on_begun(turn)
         try:
             await turn.execute()
             answer = await self._context.final_reply(turn)
@@ -365,25 +389,12 @@ class TurnScheduler:
 
     def _set_timer(self, run: Run, call: Callable[[Any], None], subject: object) -> None:
         self._timers[run.name] = self._alarms.at(run.deadline, call, subject)
-        self._rearm()
+        self._wake_at(run.deadline)
 
-    def _next_wakeup(self) -> float:
-        due, alarm = self.lanes.next_wakeup(), self._alarms.next_at()
-        return min(math.inf if due is None else due, math.inf if alarm is None else alarm)
-
-    def _rearm(self) -> None:
-        if self._next_wakeup() < self._armed_for:
+    def _wake_at(self, due: float | None) -> None:
+        if due is not None and due < self._armed_for:
             self._wake.set()
 
 
 def _end_for_time(turn: Turn) -> None:
     turn.end(EndReason.TIMEOUT)
-
-
-def _rejection_error(refusal: RejectRun, run: Run) -> PoolError:
-    session = run.request.session
-    match refusal.reason:
-        case RejectionReason.INTERRUPTED | RejectionReason.CLEARED:
-            return RunAborted(refusal.text, session=session)
-        case RejectionReason.FULL | RejectionReason.DROPPED | RejectionReason.EVICTED:
-            return PoolSaturated(refusal.text, session=session, retry_after=1.0)

@@ -11,7 +11,8 @@ from errors import InternalError, PoolError, RequestTimeout, RunAborted, WorkerE
 from gateway.events.translate import Translator
 from gateway.lanes.messages import StartTurn
 from gateway.runs.run import Run, interrupted_error, prompt_params
-from gateway.turns.context import EndReason, TurnContext, TurnState
+from gateway.turns.context import TurnContext
+from gateway.turns.state import EndReason, TurnState
 from heartbeat.answers import with_events
 from pool.lease import Lease, PromptStream
 
@@ -28,9 +29,6 @@ class TurnOwner(Protocol):
     def requeue_steer(self, turn: "Turn", run: Run) -> None:
         """A steered run was not taken by the worker."""
 
-    def on_steerable(self, turn: "Turn") -> None:
-        """``is_steerable`` has been set in a turn that goes on."""
-
     def set_alarm(self, turn: "Turn", when: float | None) -> None:
         """End the turn with TIMEOUT at that time and no other; None: never."""
 
@@ -41,7 +39,6 @@ class Turn(TurnState):
     Once it has run, it has a ``result``, an ``error``, or both where it was ended early.
     """
 
-    _is_prompting = False
     _paused_at: float | None = None
     _consumed_steers = 0
     """Number of sent steers, from the first, that the worker looked at before the turn was to be ended."""
@@ -55,7 +52,8 @@ class Turn(TurnState):
         self._owner = owner
         self._initial_runs = len(runs)
         self._translator = Translator()
-        self._scope = trio.CancelScope()
+        self._stream: PromptStream | None = None
+        """Its prompt, while that runs."""
         self._beside: dict[trio.CancelScope, trio.Event] = {}
         """The tasks beside the prompt, each with the event of its end."""
         self._steer_queue: deque[Run] = deque()
@@ -71,14 +69,14 @@ class Turn(TurnState):
         self.end_reason = ending
         if self._wait_scope is not None:
             self._wait_scope.cancel()
-        if self.lease is not None and self._is_prompting:
-            self._start_beside(self._abort, self.lease)
+        if self.lease is not None and self._stream is not None:
+            self._start_beside(self._abort, self.lease, self._stream)
         else:
-            self._scope.cancel()
+            self._cancel_beside()
 
     def steer(self, run: Run) -> None:
         """Put a run's text into the turn; the run waits again where the worker does not take it."""
-        if not self._is_prompting or self.end_reason is not None:
+        if self._stream is None or self.end_reason is not None:
             self._owner.requeue_steer(self, run)
             return
         self.runs.append(run)  # it ends with the turn, unless the worker turns out never to have taken it
@@ -96,15 +94,29 @@ class Turn(TurnState):
 
     # --- its life ---------------------------------------------------------------------------------------------------
 
+    def begin(self) -> int:
+        """Take the session's own warm worker, where it is free now, and record that the runs have started there.
+
+        ``execute`` may be called once readers see the seq that is returned; at once where that is 0.
+        """
+        try:
+            lease = self._context.acquire_nowait(self)
+            return 0 if lease is None else self._start_on(lease)
+        except Exception as exc:  # noqa: BLE001 - as in execute
+            self.error = self._defect_error(exc)
+            return 0
+
     async def execute(self) -> None:
         """Run to the end, whatever end it is; raises nothing that concerns this turn alone."""
         try:
-            with self._scope:
+            if self.error is None:
                 await self._lease_and_run()
         except PoolError as exc:
             self.error = exc
         except Exception as exc:  # noqa: BLE001 - a defect met in one turn fails this turn, not all the others
             self.error = self._defect_error(exc)
+        finally:
+            self._release()
         if self.end_reason is None:
             self.unconsumed = self._take_unconsumed()
         else:
@@ -119,8 +131,12 @@ class Turn(TurnState):
         attempts = 0
         while True:
             try:
-                return await self._run_once()
+                await trio.lowlevel.checkpoint_if_cancelled()
+                if self.lease is None:
+                    await self._wait_for_worker()
+                return None if self.lease is None else await self._prompt(self.lease)
             except WorkerExited as exc:
+                self._release()
                 attempts += 1
                 may_repeat = not exc.sent or all(run.request.retry_safe for run in self.runs)
                 if not may_repeat or attempts > _MAX_RETRIES or self.end_reason is not None:
@@ -137,37 +153,36 @@ class Turn(TurnState):
         self._translator = Translator()
         self.begin_reply(self.style)
 
-    async def _run_once(self) -> None:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        lease = self.held or await self._context.acquire(self)
+    async def _wait_for_worker(self) -> None:
+        with self.cancel_when_ending():
+            lease = self.held or await self._context.acquire(self)
+            await self._context.wait_visible(self._start_on(lease))
+
+    def _start_on(self, lease: Lease) -> int:
         self.lease = lease
         self.worker, self.level, self.waited = lease.worker_id, lease.level.label, lease.waited
-        try:
-            await self._context.mark_started(self.runs, self, lease.worker_id)
-            await self._prompt(lease)
-        finally:
-            self.lease = None
-            if self.held is None:
-                self._context.release(lease)
+        return self._context.mark_started(self.runs, self, lease.worker_id)
+
+    def _release(self) -> None:
+        lease, self.lease = self.lease, None
+        if lease is not None and self.held is None:
+            self._context.release(lease)
 
     async def _prompt(self, lease: Lease) -> None:
         """The prompt, within its time; steers and an abort are tasks beside it."""
-        raw = self.leader.raw
-        stream = self._composed_prompt(lease) if raw is None else lease.prompt(self.text, raw=raw)
-        self._is_prompting = True
         self._owner.set_alarm(self, self.deadline)
         over, is_good = "the turn is over", False
         try:
-            await self._read(lease, stream)
+            await self._read(lease)
             is_good = True
         except WorkerExited:
             over = "the worker has died"
             raise
         finally:
-            if stream.is_running:
+            if self._stream is not None and self._stream.is_running:
                 with trio.CancelScope(shield=True):  # bounded by the abort grace
-                    await stream.aclose()
-            self._is_prompting = self.is_steerable = False
+                    await self._stream.aclose()
+            self._stream, self.is_steerable = None, False
             if self._paused_at is not None:
                 self._toggle_pause(over)
             self._owner.set_alarm(self, None)
@@ -175,21 +190,25 @@ class Turn(TurnState):
                 await self._join_beside(wait=is_good and self.end_reason is None)
 
     def _composed_prompt(self, lease: Lease) -> PromptStream:
+        if self.leader.raw is not None:
+            return lease.prompt(self.text, raw=self.leader.raw)
         turns, events = self._context.history_turns(self), self._context.claim_events(self)
         self.event_ids = [event.id for event in events]
         text = with_events(events, self.text) if events else self.text
         return lease.prompt(prompt_params(text, [run.request for run in self.runs], turns))
 
-    async def _read(self, lease: Lease, stream: PromptStream) -> None:
-        is_first = True
+    async def _read(self, lease: Lease) -> None:
+        if not lease.has_room:
+            with self.cancel_when_ending():
+                await lease.wait_room()
+        if self.end_reason is not None:
+            return
+        stream = self._stream = self._composed_prompt(lease)
         while (batch := await stream.next_batch()) is not None:
             await self._context.publish(self, self._translator.translate(batch))
             if self.end_reason is None:
                 self._consumed_steers = self._translator.consumed_steers
-            if is_first or self._translator.compaction_changed:
-                self.is_steerable = not self._translator.is_compacting
-                self._owner.on_steerable(self)
-                is_first = False
+            self.is_steerable = not self._translator.is_compacting
             if lease.awaits_person != (self._paused_at is not None):
                 is_answered = any(message.event in _ANSWER_EVENTS for message in batch)
                 self._toggle_pause("answered" if is_answered else "the turn is over")
@@ -213,9 +232,14 @@ class Turn(TurnState):
                 await call(*args)
         except Exception as exc:  # noqa: BLE001 - as in execute
             self.error = self._defect_error(exc)
-            self._scope.cancel()
+            if self._stream is not None:
+                await self._stream.aclose()
         finally:
             self._beside.pop(scope).set()
+
+    def _cancel_beside(self) -> None:
+        for scope in self._beside:
+            scope.cancel()
 
     async def _join_beside(self, *, wait: bool) -> None:
         """The prompt is over: let the tasks beside it come to their end (``wait``), or cancel them."""
@@ -223,20 +247,18 @@ class Turn(TurnState):
             while wait and self._beside:
                 await next(iter(self._beside.values())).wait()
         finally:
-            for scope in self._beside:
-                scope.cancel()  # a steer without an answer ends with the turn
+            self._cancel_beside()  # a steer without an answer ends with the turn
             with trio.CancelScope(shield=True):
                 while self._beside:
                     await next(iter(self._beside.values())).wait()
 
-    async def _abort(self, lease: Lease) -> None:
+    async def _abort(self, lease: Lease, stream: PromptStream) -> None:
         """Ask the worker to end the turn; one that does not within the grace is killed."""
         with trio.move_on_after(lease.abort_grace):
             with suppress(PoolError):  # it is gone, or refuses: either way the turn is watched, not the answer
                 await lease.abort()
             await trio.sleep_forever()  # the end of the prompt cancels this
-        if self._is_prompting:
-            self._scope.cancel()
+        await stream.aclose()
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -286,9 +308,9 @@ class Turn(TurnState):
         try:
             if run not in self.runs:
                 return  # its time was over first
-            if lease is None or not self._is_prompting:
+            if lease is None or self._stream is None:
                 raise RunAborted("the turn has ended")
-            await self._context.mark_started([run], self, lease.worker_id)
+            await self._context.wait_visible(self._context.mark_started([run], self, lease.worker_id))
             self._steered.append(run)
             await lease.steer(run.request.text)
         except PoolError as exc:

@@ -201,7 +201,7 @@ async def test_when_a_hook_is_told_that_a_reply_was_sent_its_outcome_is_there(wo
     world.gateway.intake._hooks.replace({"message:sent": (look,)})
     for text in ("say hello", "say NO_REPLY", "/status"):
         await world.ask(text)
-    await wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
     assert found == [("hello", False, "READY")]
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -121,6 +122,20 @@ async def test_a_run_whose_start_waits_for_the_disk_can_be_aborted(world: World)
     assert (await world.run("k2").wait()).reason == "interrupted"
     assert world.launcher.prompts == ["hang"]
     world.assert_at_rest()
+
+
+async def test_a_run_whose_start_waits_for_the_disk_at_the_end_is_interrupted_and_never_prompted(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    store = WholeStore()
+    async with open_world(tmp_path, store=store) as world:
+        await world.ask("hello", run="k1")
+        store.hold_commits()
+        answers = _Answers(world)
+        await answers.ask("prompt", "prompt", text="next", session="alice", run="k2")
+        assert store.runs["uid:1000", "alice", "k2"].state == "started"
+    outcome = msgspec.json.decode(store.runs["uid:1000", "alice", "k2"].outcome or b"")
+    assert (outcome["error"]["code"], answers.given, world.launcher.prompts) == ("interrupted", [], ["hello"])
 
 
 async def test_with_a_disk_that_refuses_everything_goes_on_in_memory(world: World) -> None:

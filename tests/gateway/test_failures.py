@@ -210,6 +210,21 @@ async def test_a_defect_in_one_turn_is_told_to_that_run_alone(world: World, monk
     world.assert_at_rest()
 
 
+async def test_a_defect_met_as_a_turn_begins_is_told_to_that_run_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(session: str, _profile: object) -> None:
+        assert session == "alice", "a slip"
+        raise trio.WouldBlock
+
+    monkeypatch.setattr(world.gateway.pool, "acquire_nowait", broken)
+    await world.ask("hello")
+    outcome = await world.ask("hello", "bob")
+    assert (error_of(outcome).code, "a slip" in error_of(outcome).message) == ("internal", True)
+    assert (await world.ask("again")).text == "hello|again"
+    world.assert_at_rest()
+
+
 async def test_a_defect_met_while_a_message_is_put_into_a_turn_ends_that_turn_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

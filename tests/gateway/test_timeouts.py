@@ -5,6 +5,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from gateway.runs.run import RunOutcome
+from pool import Lease
 from profiles import AgentSettings, ProfilesSettings
 from profiles.settings import AgentDefaults
 from tests.gateway.world import World, error_of
@@ -171,6 +172,23 @@ async def test_abort_before_a_worker_was_there_ends_the_run_at_once(world: World
     world.launcher.running("hang").finish()
     await wait_all_tasks_blocked()
     assert world.launcher.prompts == ["hang"]
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
+async def test_a_turn_is_ended_while_its_worker_does_not_read_what_came_before(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, is_timed: bool
+) -> None:
+    async def wait(_lease: Lease) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(Lease, "has_room", False)
+    monkeypatch.setattr(Lease, "wait_room", wait)
+    run = await world.begin("hello", timeout=5)
+    if not is_timed:
+        await world.call("abort", session="alice")
+    assert (await run.wait()).reason == ("timeout" if is_timed else "interrupted")
+    assert (trio.current_time(), world.launcher.prompts) == (5 if is_timed else 0, [])
+    world.assert_at_rest()
 
 
 async def test_abort_with_clear_refuses_what_waits_too(world: World) -> None:

@@ -235,8 +235,8 @@ class World:
         scheduler = self.gateway.scheduler
         assert session not in {busy.session for busy in scheduler.lanes.snapshot().sessions}
         assert scheduler.lanes.snapshot().running == 0
-        kept = (scheduler._turns, scheduler._runs, scheduler._timers, scheduler._rejected, scheduler._alarms)
-        assert not any(kept)
+        kept = (scheduler._turns, scheduler._starting, scheduler._runs, scheduler._timers, scheduler._rejected)
+        assert not any((*kept, scheduler._alarms))
 
 
 @asynccontextmanager

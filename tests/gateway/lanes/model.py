@@ -42,7 +42,7 @@ class Talk:
         self.steered: list[Message] = []
         self.lane: str | None = None
         """Of the turn that runs."""
-        self.steerable = self.aborting = False
+        self.aborting = False
 
     def whole(self, priority: int | None = None) -> list[Message]:
         found = [each for each in self.messages if not each.short and priority in (None, each.submit.priority)]
@@ -74,8 +74,6 @@ class Model:
         match stimulus:
             case Submit():
                 self._submit(stimulus)
-            case stimuli.TurnSteerable():
-                talk.steerable = stimulus.steerable
             case stimuli.SteerRejected():
                 self._take_back(talk, stimulus.run)
             case stimuli.TurnEnded():
@@ -94,7 +92,7 @@ class Model:
         for run in unconsumed:
             self._take_back(talk, run)
         talk.prompted, talk.steered, talk.lane = [], [], None
-        talk.steerable = talk.aborting = False
+        talk.aborting = False
 
     def _clear(self, session: str) -> None:
         for message in list(self.talks.get(session, Talk()).messages):
@@ -131,7 +129,7 @@ class Model:
         return (
             submit.mode is QueueMode.STEER
             and talk.lane is not None
-            and talk.steerable
+            and submit.may_steer
             and not talk.aborting
             and not submit.exclusive
             and not any(each.submit.exclusive for each in talk.prompted)

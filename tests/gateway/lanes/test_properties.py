@@ -20,7 +20,6 @@ from gateway.lanes.messages import (
     Submit,
     Tick,
     TurnEnded,
-    TurnSteerable,
     Withdraw,
 )
 from gateway.settings import Overflow
@@ -85,9 +84,10 @@ class LanesHistory(RuleBasedStateMachine):
         run = f"r{self.runs}"
         self.sequence[run] = self.runs
         starts = not self.world.is_busy(session) and not self.model._lane_is_full(lane)
-        actions = self.world.submit(run, mode, session=session, priority=priority, lane=lane, exclusive=exclusive)
-        assert not starts or [type(action) for action in actions] == [StartTurn], "a free session waits"
         options: dict[str, Any] = {"mode": mode, "priority": priority, "lane": lane, "exclusive": exclusive}
+        options["may_steer"] = self.world.takes_steers(session)
+        actions = self.world.submit(run, session=session, **options)
+        assert not starts or [type(action) for action in actions] == [StartTurn], "a free session waits"
         self.compare(Submit(run=run, session=session, text=f"text of {run}", **options), actions)
 
     @rule(session=st.sampled_from(SESSIONS), count=st.integers(2, 5))
@@ -111,9 +111,7 @@ class LanesHistory(RuleBasedStateMachine):
     @precondition(lambda self: self.world.turns)
     @rule(choice=CHOICE, steerable=st.sampled_from((True, True, False)))
     def change_steerable(self, choice: Random, steerable: bool) -> None:  # noqa: FBT001  # Hypothesis passes it by name
-        turn = choice.choice(sorted(self.world.turns))
-        news = TurnSteerable(turn, steerable)
-        self.compare(news, self.world.tell(news), self.world.turns[turn].start.session)
+        self.world.turns[choice.choice(sorted(self.world.turns))].takes_steers = steerable
 
     @precondition(lambda self: any(paper.steered for paper in self.world.turns.values()))
     @rule(choice=CHOICE)

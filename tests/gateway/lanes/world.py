@@ -20,7 +20,6 @@ from gateway.lanes.messages import (
     Submit,
     Tick,
     TurnEnded,
-    TurnSteerable,
     Withdraw,
 )
 from gateway.settings import Overflow, QueueSettings
@@ -35,7 +34,7 @@ class PaperTurn:
     def __init__(self, start: StartTurn) -> None:
         self.start = start
         self.steered: list[str] = []
-        self.aborted = False
+        self.takes_steers = self.aborted = False
 
 
 class World:
@@ -67,9 +66,8 @@ class World:
     ) -> list[LaneAction]:
         self.open[run] = session
         self.ends.pop(run, None)
-        return self.tell(
-            Submit(run=run, session=session, mode=QueueMode(mode), **{"text": f"text of {run}", **options})
-        )
+        options = {"text": f"text of {run}", "may_steer": self.takes_steers(session), **options}
+        return self.tell(Submit(run=run, session=session, mode=QueueMode(mode), **options))
 
     def refuse_steer(self, run: str, session: str = "s") -> list[LaneAction]:
         turn = self.turn(session)
@@ -112,6 +110,9 @@ class World:
 
     def prompt(self, session: str = "s") -> str:
         return self.turns[self.turn(session)].start.text
+
+    def takes_steers(self, session: str) -> bool:
+        return any(paper.takes_steers for paper in self.turns.values() if paper.start.session == session)
 
     def is_busy(self, session: str = "s") -> bool:
         """Whether a new message would find others before it: a turn that runs, or messages that wait for theirs."""
@@ -190,8 +191,8 @@ class World:
 
     def _steps(self, session: str, words: list[str]) -> dict[str, Callable[[], list[LaneAction] | None]]:
         return {
-            "open": lambda: self.tell(TurnSteerable(self.turn(session), steerable=True)),
-            "shut": lambda: self.tell(TurnSteerable(self.turn(session), steerable=False)),
+            "open": lambda: setattr(self.turns[self.turn(session)], "takes_steers", True),
+            "shut": lambda: setattr(self.turns[self.turn(session)], "takes_steers", False),
             "end": lambda: self.end(session, tuple(words)),
             "refuse": lambda: self.refuse_steer(words[0], session),
             "withdraw": lambda: self.withdraw(words[0]),
