@@ -261,10 +261,10 @@ class RunIndex:
         return run.key
 
     def _keep_outcome(self, run: RunRecord, until: float) -> None:
-        self._ended[run.key] = run
-        self._outcomes[run.key] = run
+        key = run.key
+        self._ended[key] = self._outcomes[key] = run
         self._outcome_bytes += len(run.outcome or b"")
-        self._timers.set(run.key, until)
+        self._timers.set(key, until)
         limits = self.settings.value
         while (kept := len(self._outcomes)) > limits.outcomes or (
             kept > 1 and self._outcome_bytes > limits.outcome_bytes

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from copy import copy
 from functools import partial
 from typing import Any
 
@@ -203,7 +202,7 @@ class RunRegistry:
         """Store the run's state and publish the step: both outlive a crash, or neither does."""
         session, run_id = run.request.session, run.request.run_id
         with self._store.transaction():
-            self._store.put_run(copy(run.record))
+            self._store.put_run(msgspec.structs.replace(run.record))
             return self._bus.publish(session, type_, data, run_id=run_id)
 
     def _settle(self, ended: Iterable[tuple[Run, RunOutcome]]) -> None:

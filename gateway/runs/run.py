@@ -1,7 +1,6 @@
 """A run, from its acceptance to its outcome, and the parameters of its prompt."""
 
 import math
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -209,18 +208,17 @@ def encodable_details(details: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def prompt_params(text: str, requests: Sequence[RunRequest], turns: int | None) -> PromptParams:
-    """The parameters of a turn that answers ``requests``.
+def prompt_params(text: str, leader: RunRequest, turns: int | None) -> PromptParams:
+    """The parameters of a turn: ``turns`` is the number of user messages that the model is shown, None = all.
 
-    ``turns``: number of user messages that the model is shown, None = all.
-    Several requests are texts and images only: what has more (``RunRequest.is_plain``) has its turn for itself.
+    Requests that share a turn are nothing but text: what has more (``RunRequest.is_plain``) has a turn of its own.
     """
     return PromptParams(
         text,
-        [image for request in requests for image in request.images],
-        client_tools=[msgspec.to_builtins(tool) for request in requests for tool in request.client_tools],
-        tool_results=[msgspec.to_builtins(result) for request in requests for result in request.tool_results],
+        leader.images,
+        client_tools=msgspec.to_builtins(leader.client_tools),
+        tool_results=msgspec.to_builtins(leader.tool_results),
         history_turns=turns,
-        from_session=requests[0].from_session,
-        answer=requests[0].answer,
+        from_session=leader.from_session,
+        answer=leader.answer,
     )

@@ -272,7 +272,8 @@ class Sessions(SessionTable):
         """The session that a key means, in its one spelling, with the agent and the role that it is to have.
 
         Those that are named, else the key's own, else those it has had; a new session has the ``default`` agent.
-        Raises UsageError for an invalid key, and as ``check_agent``.
+        Raises UsageError for an invalid key, and where the session has, or is about to have, a conversation with
+        another agent.
         """
         session, known = text, self.get(text)
         if known is None or ":" in text:  # only a structured key has other spellings, or names an agent
@@ -280,15 +281,11 @@ class Sessions(SessionTable):
             session = format_session_key(key)
             agent, known = agent or getattr(key, "agent", None), self.get(session)
         agent = agent or (known.agent if known else default)
-        self.check_agent(session, agent)
+        self._check_agent(session, known, agent)
         return session, agent, role or (known.role if known and known.agent == agent else "default")
 
-    def check_agent(self, key: str, agent: str) -> None:
-        """Raise UsageError where the session has, or is about to have, a conversation with another agent.
-
-        Every door comes through here: an agent that cannot read another's transcript would still write into it.
-        """
-        known = self.get(key)
+    def _check_agent(self, key: str, known: SessionEntry | None, agent: str) -> None:
+        """Every door comes through here: an agent that cannot read another's transcript would still write into it."""
         if known is None or known.agent == agent:
             return
         if known.transcript is not None or self._pool.has_session(key) or self._is_busy(key):
@@ -301,10 +298,10 @@ class Sessions(SessionTable):
     def ensure(self, key: str, agent: str, role: str, *, source: MessageSource | None, run: str | None) -> SessionEntry:
         """A message for the session has come (``run``), or a hold: make it known, as this agent's in this role.
 
-        Raises PoolSaturated; UsageError as ``check_agent``.
+        Raises PoolSaturated; UsageError as ``resolve``.
         """
-        self.check_agent(key, agent)
-        is_new = self.get(key) is None
+        known = self.get(key)
+        self._check_agent(key, known, agent)
         entry, forgotten = self.use(key, agent, role, wall_now=self._clock())
         for old in forgotten:
             self._store.delete_session(old.key)
@@ -313,7 +310,7 @@ class Sessions(SessionTable):
         if run is not None:
             entry.last_run = run
         self.save(entry)
-        if is_new and "session:start" in self._hooks.table:
+        if known is None and "session:start" in self._hooks.table:
             life = SessionLifecycle(session=key, agent=agent, role=role, reason="first message" if run else "held")
             self._start_soon(self._hooks.notify, "session:start", life)
         return entry
@@ -360,10 +357,9 @@ class Sessions(SessionTable):
             self._store.delete_session(key)
         return entry
 
-    def set_status(self, key: str, status: SessionStatus, reason: str) -> None:
+    def set_status(self, entry: SessionEntry | None, status: SessionStatus, reason: str) -> None:
         """Tell what the session is doing now, where that has changed."""
-        entry = self.get(key)
         if entry is None or entry.status is status:
             return
         was, entry.status = entry.status, status
-        self._bus.publish(key, EventType.STATE_CHANGED, {"from": was, "to": status, "reason": reason})
+        self._bus.publish(entry.key, EventType.STATE_CHANGED, {"from": was, "to": status, "reason": reason})

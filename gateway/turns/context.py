@@ -95,10 +95,10 @@ class TurnContext:
     def on_begun(self, turn: TurnState) -> None:
         """The session is in its turn."""
         request = turn.leader.request
-        entry = self._sessions.get(turn.session) or self._recreate_session(request)
+        entry = turn.entry = self._sessions.get(turn.session) or self._recreate_session(request)
         verbose, reasoning = (entry.verbose, entry.reasoning) if entry is not None else (False, False)
         turn.begin_reply(ReplyStyle(verbose=verbose, reasoning=reasoning, blocks=request.blocks))
-        self._sessions.set_status(turn.session, SessionStatus.WORKING, "run started")
+        self._sessions.set_status(entry, SessionStatus.WORKING, "run started")
 
     def _recreate_session(self, request: RunRequest) -> SessionEntry | None:
         """The session was deleted, or evicted, while the message waited; None where there is no room for it."""
@@ -114,25 +114,16 @@ class TurnContext:
         request = turn.leader.request
         if request.nested:  # it has a quota of its own
             return None
-        profile = self._profile_cache.peek(turn.session, request.agent, request.role, **self._own_model(turn))
+        profile = self._profile_cache.peek(turn.session, request.agent, request.role, **_own_model(turn))
         try:
             return None if profile is None else self._pool.acquire_nowait(turn.session, profile)
         except (trio.WouldBlock, PoolError):
             return None
 
-    def _own_model(self, turn: TurnState) -> _OwnModel:
-        request, entry = turn.leader.request, self._sessions.get(turn.session)
-        return {
-            "model": request.model or (entry.model if entry else None),
-            "thinking": entry.thinking if entry else None,
-        }
-
     async def acquire(self, turn: TurnState) -> Lease:
         """A worker for the turn, within its time; to be given back."""
         request = turn.leader.request
-        profile = await self._profile_cache.get(
-            request.agent, request.role, session=turn.session, **self._own_model(turn)
-        )
+        profile = await self._profile_cache.get(request.agent, request.role, session=turn.session, **_own_model(turn))
         left = turn.deadline - trio.current_time()  # infinite without a limit: None would be the pool's own
         if left <= 0.0:
             raise AcquireTimeout(f"the run of session {turn.session} had no time left", session=turn.session)
@@ -156,8 +147,8 @@ class TurnContext:
 
         For a message without a source the session's latest source counts.
         """
-        request, entry, of_channel = turn.leader.request, self._sessions.get(turn.session), None
-        source = request.source or (entry.source if entry is not None else None)
+        request, of_channel = turn.leader.request, None
+        source = request.source or (turn.entry.source if turn.entry is not None else None)
         if source is not None and source.chat_type == "dm":
             of_channel = self._settings.value.dm_history_limit.get(source.channel)
         return self._profile_cache.parts.profiles.history_turns_of(request.agent, of_channel)
@@ -169,8 +160,8 @@ class TurnContext:
         """
         if turn.event_ids:  # of a worker that has died under it
             self._system_events.release(turn.session, turn.event_ids)
-        has_its_own = any(run.request.tool_results or not run.request.tells_events for run in turn.runs)
-        if has_its_own or turn.text.lstrip().startswith("/"):
+        request = turn.leader.request  # one that must be alone leads a turn of its own
+        if request.tool_results or not request.tells_events or turn.text.lstrip().startswith("/"):
             return []
         events = self._system_events.unclaimed(turn.session)
         if events:
@@ -198,9 +189,9 @@ class TurnContext:
     def set_awaiting_person(self, turn: TurnState, over: str | None) -> None:
         """The turn waits for a person from now on (``over`` None), or no longer; ``over``: why."""
         if over is None:
-            self._sessions.set_status(turn.session, SessionStatus.PAUSED, "awaiting a person's answer")
+            self._sessions.set_status(turn.entry, SessionStatus.PAUSED, "awaiting a person's answer")
         else:
-            self._sessions.set_status(turn.session, SessionStatus.WORKING, over)
+            self._sessions.set_status(turn.entry, SessionStatus.WORKING, over)
 
     async def _publish_pieces(self, turn: TurnState, said: TextPieces) -> None:
         is_text, shaper = said.type == "text_chunk", turn.shaper
@@ -292,7 +283,7 @@ class TurnContext:
             self._pending_permissions.close_session(turn.session)
         self._sessions.record_transcript(turn.session)
         reason = "run completed" if turn.error is None else f"run ended: {turn.error.code}"
-        self._sessions.set_status(turn.session, SessionStatus.READY, reason)
+        self._sessions.set_status(turn.entry, SessionStatus.READY, reason)
 
     async def after_delivery(self, turn: TurnState, answer: FinalReply) -> None:
         """Tell hooks of it once the turn's runs have their outcomes."""
@@ -323,6 +314,13 @@ class TurnContext:
             message = f"the files of an answer could not be looked at: {exc}"
             self._publish(turn, EventType.ERROR, {"severity": "warn", "phase": "system", "message": message})
             return reply
+
+
+def _own_model(turn: TurnState) -> _OwnModel:
+    request, entry = turn.leader.request, turn.entry
+    if entry is None:
+        return {"model": request.model, "thinking": None}
+    return {"model": request.model or entry.model, "thinking": entry.thinking}
 
 
 def _hook_message(turn: TurnState, reply: ReplyContent) -> HookMessage:

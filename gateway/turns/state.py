@@ -9,6 +9,7 @@ import trio
 from errors import PoolError
 from gateway.lanes.messages import StartTurn
 from gateway.runs.run import Run
+from gateway.sessions.sessions import SessionEntry
 from gateway.turns.replies import NoReplyFilter, ReplyShaper, ReplyStyle
 from pool import Lease
 from wire.messages import PromptResult
@@ -31,6 +32,8 @@ class EndReason(StrEnum):
 class TurnState:
     """One turn as the gateway's services see it: what it answers, on which worker, and what has come of it."""
 
+    entry: SessionEntry | None = None
+    """Its session, which stays known while it is in a turn; None where there was no room for it."""
     is_steerable = False
     lease: Lease | None = None
     """The hold on its worker while it has one."""

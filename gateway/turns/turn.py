@@ -195,7 +195,7 @@ class Turn(TurnState):
         turns, events = self._context.history_turns(self), self._context.claim_events(self)
         self.event_ids = [event.id for event in events]
         text = with_events(events, self.text) if events else self.text
-        return lease.prompt(prompt_params(text, [run.request for run in self.runs], turns))
+        return lease.prompt(prompt_params(text, self.leader.request, turns))
 
     async def _read(self, lease: Lease) -> None:
         if not lease.has_room:
