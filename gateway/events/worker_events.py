@@ -195,7 +195,8 @@ def _agent_resumed(data: msgspec.Raw) -> PublishedEvent:
 
 
 def _typed(type_: EventType, kind: type[msgspec.Struct]) -> Callable[[msgspec.Raw], PublishedEvent]:
-    return lambda data: PublishedEvent(type_, _decode(data, kind))
+    decode = msgspec.json.Decoder(kind).decode
+    return lambda data: PublishedEvent(type_, decode(data))
 
 
 def _pass_through(type_: EventType) -> Callable[[msgspec.Raw], PublishedEvent]:

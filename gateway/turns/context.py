@@ -209,7 +209,8 @@ class TurnContext:
             await self._deliver(turn, parts)
             parts = []
         self._publish(turn, event.type, event.data)
-        await self._deliver(turn, parts)
+        if parts:
+            await self._deliver(turn, parts)
 
     def _publish_text(self, turn: TurnState, type_: TextKind, pieces: list[msgspec.Raw]) -> None:
         if pieces and not turn.leader.request.is_quiet:

@@ -70,7 +70,7 @@ class NoReplyFilter:
     def end(self) -> list[msgspec.Raw]:
         """The text has ended: what was held back and is an answer after all. The next piece begins a new text."""
         text, self._held, self._is_open = self._held, "", False
-        return [] if is_silent(text) or not text.strip() else [msgspec.Raw(_encode(text))]
+        return [] if not text or text.isspace() or is_silent(text) else [msgspec.Raw(_encode(text))]
 
 
 class ToolSummaries:
