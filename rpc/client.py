@@ -34,8 +34,7 @@ T = TypeVar("T")
 
 _METHODS_WITHOUT_DEADLINE = frozenset({"prompt", "compact"})
 """Methods that take as long as they take: no deadline unless the caller gives one."""
-_INSPECTED_EVENTS = TRACKED_EVENTS | {None}
-"""An answer is a message without an event."""
+_INSPECTED_EVENTS = TRACKED_EVENTS | {None}  # an answer is a message without an event
 _MAX_DRAIN_BYTES = 1024 * 1024  # after the worker's exit: as much as a pipe may hold; a grandchild may write for ever
 
 
@@ -65,8 +64,7 @@ class RpcClient:
         self._pending = PendingRequests(name, dialect.forget, self.mask)
         self.abandon = self._pending.abandon
         self._invalid_lines = InvalidLines(settings.max_contaminated_lines, self.mask)
-        self._deadline_timer = DeadlineTimer()
-        self._read_scope = trio.CancelScope()
+        self._deadline_timer, self._read_scope = DeadlineTimer(), trio.CancelScope()
         self._cause: ProtocolViolation | ExitStatus | None = None
         self._ready_or_ended, self._ended = trio.Event(), trio.Event()
         self._worker_events = WorkerEventTracker(on_ready=self._ready_or_ended.set)
