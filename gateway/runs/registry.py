@@ -45,7 +45,7 @@ class RunRegistry:
         self._settings = settings
         self._store = store
         self._bus = bus
-        self.clock = clock
+        self.clock, self._now = clock, trio.lowlevel.current_clock().current_time
         self.transaction = store.transaction
         """What is written inside outlives a crash as a whole or not at all."""
         self._live: dict[RunKey, Run] = {}
@@ -67,7 +67,7 @@ class RunRegistry:
         known = self._index.accept(
             *request.key,
             hash_body(body),
-            trio.current_time(),
+            self._now(),
             wall_now=self.clock(),
             request=encode_compact(request),
         )
@@ -120,7 +120,7 @@ class RunRegistry:
 
     def end(self, run: Run, outcome: RunOutcome) -> int:
         """Keep a run's outcome and publish it; returns the seq of its ``done`` event, for ``settle``."""
-        self._index.end(run.record, encode_compact(outcome), trio.current_time(), wall_now=self.clock())
+        self._index.end(run.record, encode_compact(outcome), self._now(), wall_now=self.clock())
         if run.request.is_quiet:  # its answer is not published
             outcome = msgspec.structs.replace(outcome, text="", media=[], silent=True)
         return self._record_step(run, EventType.DONE, _done_data(outcome))
@@ -164,7 +164,7 @@ class RunRegistry:
 
         The others may have reached a worker and are ended as interrupted.
         """
-        recovered = self._index.load(rows, wall_now=self.clock(), now=trio.current_time())
+        recovered = self._index.load(rows, wall_now=self.clock(), now=self._now())
         if recovered.dropped:
             self._store.delete_runs(recovered.dropped)
         ended = [self._interrupt(known) for known in recovered.interrupted]
@@ -239,7 +239,7 @@ class RunRegistry:
         )
 
     def _expire(self) -> None:
-        if forgotten := self._index.expire(trio.current_time()):
+        if forgotten := self._index.expire(self._now()):
             self._store.delete_runs(forgotten)
 
 

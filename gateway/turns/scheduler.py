@@ -53,9 +53,10 @@ class TurnScheduler:
         self.lanes = LaneMachine(settings.value.queue)
         self._run_registry = run_registry
         self._context = context
+        self._now = trio.lowlevel.current_clock().current_time
         self.start_soon: Callable[..., None] = nursery.start_soon
         self._stimuli: deque[LaneStimulus] = deque()
-        self._is_handling = False
+        self._is_handling = self._is_closing = False
         self._alarms = Timers()
         self._wake = trio.Event()
         self._armed_for = math.inf
@@ -70,7 +71,6 @@ class TurnScheduler:
         self._starting: set[Turn] = set()
         """Those without a task: the start of their runs is not durable yet."""
         self._rejected: dict[str, RejectRun] = {}
-        self._is_closing = False
 
     async def run(self) -> None:
         """Keep the lanes' time until cancelled; sleeps until the next deadline."""
@@ -82,7 +82,7 @@ class TurnScheduler:
                 with trio.move_on_at(self._armed_for):
                     await self._wake.wait()
                     continue
-                self._alarms.fire(trio.current_time())
+                self._alarms.fire(self._now())
                 self._handle(Tick())
         finally:
             self._is_closing = True
@@ -119,7 +119,7 @@ class TurnScheduler:
         ``RunRegistry.announce``.
         """
         request = run.request
-        run.start_clock(trio.current_time())
+        run.start_clock(self._now())
         self._runs[run.name] = run
         self._handle(
             Submit(
@@ -209,7 +209,7 @@ class TurnScheduler:
         self._is_handling = True
         try:
             while self._stimuli:
-                for action in self.lanes.handle(self._stimuli.popleft(), trio.current_time()):
+                for action in self.lanes.handle(self._stimuli.popleft(), self._now()):
                     self._perform(action)
         finally:
             self._is_handling = False
@@ -305,7 +305,7 @@ class TurnScheduler:
 
     async def run_with_lease(self, lease: Lease, run: Run) -> None:
         """Run a turn on a lease that its caller holds, beside the lanes; the run's time begins."""
-        run.start_clock(trio.current_time())
+        run.start_clock(self._now())
         start = StartTurn(
             turn=f"h{next(self._held_turns)}",
             session=run.request.session,
