@@ -9,6 +9,7 @@ import trio
 
 from errors import PoolError, RequestTimeout, UsageError, WorkerRefused
 from rpc.transport import MAX_REASON_CHARS
+from rpc.wakeup import Wakeup
 from wire.framing import DECODE_ERRORS
 from wire.messages import Message
 from wire.redaction import SecretMask
@@ -32,7 +33,7 @@ class RpcRequest:
     __slots__ = (
         "_error",
         "_result",
-        "_task",
+        "_waiter",
         "deadline",
         "deferred",
         "id",
@@ -64,7 +65,7 @@ class RpcRequest:
         self.interrupt: Callable[[], None] | None = None
         self._result: msgspec.Raw | None = None
         self._error: PoolError | None = None
-        self._task: trio.lowlevel.Task | None = None
+        self._waiter: Wakeup | None = None
 
     def succeed(self, result: msgspec.Raw) -> None:
         """The worker has answered."""
@@ -78,9 +79,8 @@ class RpcRequest:
 
     def _settle(self) -> None:
         self.is_settled = True
-        if self._task is not None:
-            trio.lowlevel.reschedule(self._task)
-            self._task = None
+        if self._waiter is not None:
+            self._waiter.wake()
         if self.interrupt is not None:
             self.interrupt()
         on_settled, self.on_settled, self.on_deadline = self.on_settled, None, None  # what they belong to holds this
@@ -92,8 +92,8 @@ class RpcRequest:
         if self.is_settled:
             await trio.lowlevel.checkpoint()
         else:
-            self._task = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._abort_wait)
+            self._waiter = Wakeup()
+            await self._waiter.wait()
         return self.result()
 
     def result(self) -> msgspec.Raw:
@@ -107,10 +107,6 @@ class RpcRequest:
     def is_answered(self) -> bool:
         """Whether it was settled with an answer or an error, not merely abandoned."""
         return self._result is not None or self._error is not None
-
-    def _abort_wait(self, _raise_cancel: object) -> trio.lowlevel.Abort:
-        self._task = None
-        return trio.lowlevel.Abort.SUCCEEDED
 
 
 class DeadlineTimer:

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import msgspec
-import trio
 
 from rpc.requests import RpcRequest
 from rpc.subscription import Broadcast
 from rpc.transport import Transport
+from rpc.wakeup import Wakeup
 
 
 class StdoutReader:
@@ -21,8 +21,8 @@ class StdoutReader:
         self._broadcast = broadcast
         self._receive = receive
         self._reading_request: RpcRequest | None = None
-        self._parked: trio.lowlevel.Task | None = None
-        """That of ``run``, while it waits for the request to leave."""
+        self._left = Wakeup()
+        """Where ``run`` waits for the request to leave."""
         self._is_waiting = False
         """Whether ``run`` waits for output."""
         self._is_open = True
@@ -31,8 +31,7 @@ class StdoutReader:
         """Read while no request does; returns at the end of the output."""
         while self._is_open:
             if self._reading_request is not None:
-                self._parked = trio.lowlevel.current_task()
-                await trio.lowlevel.wait_task_rescheduled(self._abort_park)
+                await self._left.wait()
             elif self._broadcast.is_full:
                 await self._broadcast.wait_room()
             else:
@@ -74,18 +73,12 @@ class StdoutReader:
         finally:
             request.interrupt = None
             self._reading_request = None
-            if self._parked is not None:
-                trio.lowlevel.reschedule(self._parked)
-                self._parked = None
+            self._left.wake()
         return request.is_settled
 
     @property
     def _may_read(self) -> bool:
         return self._is_open and not self._broadcast.is_full
-
-    def _abort_park(self, _raise_cancel: object) -> trio.lowlevel.Abort:
-        self._parked = None
-        return trio.lowlevel.Abort.SUCCEEDED
 
     def _read(self) -> None:
         data = self._transport.receive_nowait()

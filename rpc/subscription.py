@@ -8,28 +8,32 @@ from typing import Self
 import trio
 
 from errors import PoolError, UsageError
+from rpc.wakeup import Wakeup
 from wire.messages import Message
+
+_BYTES_IN_A_ROW = 64 * 1024
+"""How much output a reader gets without a checkpoint: what one read of a pipe may bring."""
 
 
 class WorkerSubscription:
-    """One listener's bounded buffer: ``async for event in subscription``, or in ``subscription.batches()``.
+    """One task's bounded buffer: ``async for event in subscription``, or in ``subscription.batches()``.
 
     It ends cleanly once the worker is gone and the buffer is read; ``ended`` then says why. While the buffer is full
     the worker's output is not read, so that answers cannot arrive either: read it or close it, and do not await a
     request from the only task that reads it. ``close`` (or leaving the ``with`` block) drops the buffer.
     """
 
-    def __init__(self, *, max_events: int, max_bytes: int, on_room: Callable[[], None]) -> None:
+    def __init__(self, broadcast: "Broadcast", *, max_events: int, max_bytes: int) -> None:
         if max_events < 1:
             raise UsageError(f"max_events is {max_events}; a subscriber needs room for at least one event")
         self._max_events = max_events
         self._max_bytes = max_bytes
-        self._on_room = on_room
+        self._broadcast = broadcast
         self._queue: deque[tuple[list[Message], int]] = deque()
         self._current: Iterator[Message] = iter(())
         self._events = 0
-        self._bytes = 0
-        self._changed = trio.lowlevel.ParkingLot()
+        self._bytes = self._bytes_in_a_row = 0
+        self._changed = Wakeup()
         self.is_finished = False
         self.end_error: PoolError | None = None
 
@@ -45,14 +49,14 @@ class WorkerSubscription:
         self._queue.append((events, size))
         self._events += len(events)
         self._bytes += size
-        self._changed.unpark()
+        self._changed.wake()
 
     def finish(self, error: PoolError | None = None) -> None:
         """There will be no more events; those in the buffer can still be read."""
-        self.end_error = self.end_error or error
-        self.is_finished = True
-        self._changed.unpark_all()
-        self._on_room()
+        if not self.is_finished:
+            self.is_finished, self.end_error = True, error
+            self._changed.wake()
+            self._broadcast.discard(self)
 
     def close(self) -> None:
         """Stop listening and forget what is buffered; readers see the end."""
@@ -62,7 +66,7 @@ class WorkerSubscription:
         self.finish()
 
     async def receive(self) -> list[Message] | None:
-        """The next batch, never empty; None at the end."""
+        """The next batch, never empty; None at the end. A checkpoint where it waits, and once in 64 KiB of output."""
         rest = list(self._current)
         if rest:
             await trio.lowlevel.checkpoint()
@@ -70,18 +74,21 @@ class WorkerSubscription:
         return await self._receive_queued()
 
     async def _receive_queued(self) -> list[Message] | None:
-        if self._queue or self.is_finished:
+        if self._queue and self._bytes_in_a_row >= _BYTES_IN_A_ROW:
+            self._bytes_in_a_row = 0
             await trio.lowlevel.checkpoint()
         while not self._queue:
             if self.is_finished:
                 return None
-            await self._changed.park()
+            self._bytes_in_a_row = 0
+            await self._changed.wait()
         was_full = self.is_full
         events, size = self._queue.popleft()
         self._events -= len(events)
         self._bytes -= size
+        self._bytes_in_a_row += size
         if was_full and not self.is_full:
-            self._on_room()
+            self._broadcast.wake_reader()
         return events
 
     def batches(self) -> "EventBatches":
@@ -93,7 +100,7 @@ class WorkerSubscription:
 
     async def __anext__(self) -> Message:
         try:
-            return next(self._current)  # no checkpoint per event: one per batch keeps the loop fair
+            return next(self._current)  # no checkpoint per event
         except StopIteration:
             pass
         events = await self._receive_queued()
@@ -131,24 +138,21 @@ class Broadcast:
     """All subscriptions of one worker: every batch goes to each of them as one list of its own.
 
     Attributes:
-        held_back: how often a full subscriber made the worker wait.
+        backpressure_count: how often a full subscriber made the worker wait.
     """
 
     def __init__(self, *, max_events: int, max_bytes: int) -> None:
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._subscriptions: list[WorkerSubscription] = []
-        self._room = trio.lowlevel.ParkingLot()
+        self._room = Wakeup()
         self._end_error: PoolError | None = None
         self.backpressure_count = 0
 
     def subscribe(self, max_events: int | None = None) -> WorkerSubscription:
         """A new listener, from the next event on; ended at once when the worker is gone."""
-        subscription = WorkerSubscription(
-            max_events=self._max_events if max_events is None else max_events,
-            max_bytes=self._max_bytes,
-            on_room=self._remove_finished,
-        )
+        limit = self._max_events if max_events is None else max_events
+        subscription = WorkerSubscription(self, max_events=limit, max_bytes=self._max_bytes)
         if self._end_error is None:
             self._subscriptions.append(subscription)
         else:
@@ -169,10 +173,10 @@ class Broadcast:
             subscription.push(events.copy() if index else events, size)
 
     async def wait_room(self) -> None:
-        """Wait until every subscriber has room again or has left."""
+        """Wait until every subscriber has room again or has left; one task at a time."""
         self.backpressure_count += self.is_full
         while self.is_full:
-            await self._room.park()
+            await self._room.wait()
 
     def finish(self, error: PoolError) -> None:
         """The worker is gone."""
@@ -180,6 +184,12 @@ class Broadcast:
         for subscription in list(self._subscriptions):
             subscription.finish(error)
 
-    def _remove_finished(self) -> None:
-        self._subscriptions = [subscription for subscription in self._subscriptions if not subscription.is_finished]
-        self._room.unpark_all()
+    def wake_reader(self) -> None:
+        """A subscriber has room again: who waits for it looks at all of them."""
+        self._room.wake()
+
+    def discard(self, subscription: WorkerSubscription) -> None:
+        """Hand nothing more to it."""
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+        self._room.wake()

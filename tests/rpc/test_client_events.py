@@ -115,6 +115,37 @@ async def test_a_full_subscriber_does_not_hold_up_the_end(worker: MemoryTranspor
         assert [event.event async for event in events] == ["a", "b"]
 
 
+async def test_a_reader_gets_what_is_there_without_a_checkpoint_and_lets_others_run_once_in_64_kib(
+    worker: MemoryTransport, client: AskingClient
+) -> None:
+    with client.subscribe() as events:
+        for _ in range(12):
+            worker.say({"event": "e", "data": "x" * 16 * 1024})
+        await trio.testing.wait_all_tasks_blocked()
+        checkpoints = 0
+        with trio.testing.assert_no_checkpoints():
+            for _ in range(4):
+                await events.receive()
+        for _ in range(8):
+            try:
+                with trio.testing.assert_no_checkpoints():
+                    await events.receive()
+            except AssertionError:
+                checkpoints += 1
+        assert checkpoints == 2
+        events.close()
+        with trio.testing.assert_no_checkpoints():
+            assert await events.receive() is None
+
+
+async def test_one_task_reads_a_subscription(client: AskingClient, nursery: trio.Nursery) -> None:
+    with client.subscribe() as events:
+        nursery.start_soon(events.receive)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(trio.BusyResourceError):
+            await events.receive()
+
+
 async def test_a_cancelled_reader_loses_no_event(worker: MemoryTransport, client: AskingClient) -> None:
     with client.subscribe() as events:
         with trio.move_on_after(1):
