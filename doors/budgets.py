@@ -67,14 +67,14 @@ class OutputShare:
     def __init__(self, budget: OutputBudget, *, free: int, on_excess: Callable[[int], None]) -> None:
         """``on_excess`` is called with the bytes charged; from then on the share is given back and takes no more."""
         self._budget = budget
-        self._free = free
+        self.free = free
         self._on_excess = on_excess
         self._is_discarded = False
         self.charged = 0
 
     def charge(self, held: int) -> None:
         """``held`` bytes wait now. May give up any share of the budget, this one too."""
-        charged = 0 if self._is_discarded else max(0, held - self._free)
+        charged = 0 if self._is_discarded else max(0, held - self.free)
         if difference := charged - self.charged:
             self.charged = charged
             self._budget.adjust(self, difference)

@@ -11,6 +11,11 @@ class Wakeup:
     def __init__(self) -> None:
         self._task: trio.lowlevel.Task | None = None
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a task waits here."""
+        return self._task is not None
+
     async def wait(self) -> None:
         """Wait for the next ``wake``. Raises BusyResourceError where another task waits already."""
         if self._task is not None:

@@ -46,6 +46,8 @@ class LineFramer:
         """
         if (violation := self.violation) is not None:
             raise violation
+        if not self.pending_bytes and len(data) <= self._max_line_bytes and data.endswith(b"\n"):
+            return data  # most pieces are whole lines
         end = data.rfind(b"\n") + 1
         block = self._completed_block(data, end) if end else b""
         if end != len(data):

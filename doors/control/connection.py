@@ -34,6 +34,7 @@ from doors.control.frames import (
 from doors.control.send_queue import PeerDisconnected, SendQueue
 from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError, single_cause
 from gateway.caller import NO_RESPONSE, MethodDispatcher
+from rpc.wakeup import Wakeup
 from wire.framing import LineFramer
 from wire.log_context import bind_facts
 from wire.units import ByteCount, Seconds
@@ -127,7 +128,7 @@ class ControlConnection:
         self._may_have_more = False
         self._slice_ends = 0.0
         self._has_reader = True
-        self._next_reader = trio.lowlevel.ParkingLot()
+        self._next_reader = Wakeup()
         """Where one task that has answered its request waits to be the reader again."""
         self._in_flight: dict[str | int, _InFlightRequest] = {}
         self._none_in_flight = trio.Event()
@@ -176,6 +177,7 @@ class ControlConnection:
 
     async def _read(self) -> None:
         """Be the reader, until a request waits (then another task reads on) or the connection ends."""
+        self._begin_slice()
         try:
             while self._lines or await self._receive():
                 line = self._lines.popleft()
@@ -197,14 +199,19 @@ class ControlConnection:
 
     async def _wait_to_read(self) -> bool:
         """Another task is the reader. Wait to follow it, which spares a task; False = one waits already."""
-        if self._next_reader:
+        if self._next_reader.is_awaited:
             return False
-        await self._next_reader.park()
+        await self._next_reader.wait()
+        self._begin_slice()
         return True
 
     async def _yield_turn(self) -> None:
         self.send_queue.send_now()
         await trio.lowlevel.checkpoint()
+        self._begin_slice()
+
+    def _begin_slice(self) -> None:
+        """The others have had their turn: this task has just been resumed."""
         self._slice_ends = time.perf_counter() + _TIME_SLICE_SECONDS
 
     async def _receive(self) -> bool:
@@ -214,7 +221,7 @@ class ControlConnection:
             self.send_queue.send_now()
             if not self._may_have_more:
                 await trio.lowlevel.wait_readable(self._sock)
-                self._slice_ends = time.perf_counter() + _TIME_SLICE_SECONDS
+                self._begin_slice()
             try:
                 chunk = self._sock.recv(_CHUNK_BYTES)
             except BlockingIOError:
@@ -298,8 +305,8 @@ class ControlConnection:
         self._has_reader = len(self._in_flight) < self._limits.max_requests
         if not self._has_reader:
             return
-        if self._next_reader:
-            self._next_reader.unpark()
+        if self._next_reader.is_awaited:
+            self._next_reader.wake()
         else:
             self._nursery.start_soon(self._read)
 

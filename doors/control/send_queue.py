@@ -27,7 +27,7 @@ class SendQueue:
         self._stall = stall
         self._parts: list[bytes] = []
         self._waiting_bytes = 0
-        self._unsent = memoryview(b"")
+        self._unsent: bytes | memoryview = b""
         self._block_bytes = 0
         self._parked_bytes = 0
         self._share = share
@@ -78,7 +78,8 @@ class SendQueue:
         if not self._is_discarded:
             self._parts.append(piece)
             self._waiting_bytes += len(piece)
-            self._charge()
+            if self._waiting_bytes + self._block_bytes + self._parked_bytes > self._share.free:
+                self._charge()
 
     async def _wait_for_room(self, size: int) -> None:
         self._parked_bytes += size
@@ -103,6 +104,8 @@ class SendQueue:
 
     def send_now(self) -> None:
         """Write what the socket takes at once, and leave the rest to the writer."""
+        if not (self._parts or self._unsent):
+            return
         try:
             is_all = self._send_some()
         except PeerDisconnected:
@@ -133,7 +136,7 @@ class SendQueue:
         """The peer does not read any more: drop what waits, take no more, block no sender."""
         self._is_discarded = True
         self._drain_parts()
-        self._unsent = memoryview(b"")
+        self._unsent = b""
         self._block_bytes = 0
         self._charge()
 
@@ -142,10 +145,10 @@ class SendQueue:
         try:
             while self._unsent or self._parts:
                 if not self._unsent:
-                    self._unsent = memoryview(self._drain_parts())
+                    self._unsent = self._drain_parts()
                     self._block_bytes = len(self._unsent)
-                self._unsent = self._unsent[self._sock.send(self._unsent) :]
-            self._unsent = memoryview(b"")  # an empty view would still hold all that it was cut from
+                sent = self._sock.send(self._unsent)
+                self._unsent = memoryview(self._unsent)[sent:] if sent < len(self._unsent) else b""
             self._block_bytes = 0
         except BlockingIOError:
             return False
@@ -157,8 +160,9 @@ class SendQueue:
         return True
 
     def _drain_parts(self) -> bytes:
-        taken = b"".join(self._parts)
+        taken = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
         self._waiting_bytes = 0
-        self._room.unpark_all()
+        if self._room:
+            self._room.unpark_all()
         return taken
