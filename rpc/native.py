@@ -82,15 +82,19 @@ class NativeDialect:
     def receive(self, block: bytes, now: float) -> Step:  # noqa: ARG002 - as above
         """Events and answers in order; an object that is neither, or an event with an id, is contamination."""
         decoded = decode_block(block, self._decoder)
-        messages = decoded.messages
-        for message in messages:
-            if message.id is not None or message.event in _INSPECTED_EVENTS:
-                if not all(map(_is_valid, messages)):
-                    decoded = decode_each_line(block, self._decoder, _is_valid)
-                    messages = decoded.messages
-                messages = self._track(messages)
-                break
+        inspected = [each for each in decoded.messages if each.event in _INSPECTED_EVENTS or each.id is not None]
+        if not all(map(_is_valid, inspected)):
+            decoded = decode_each_line(block, self._decoder, _is_valid)
+            inspected = decoded.messages
         raw = tuple(self._raw_lines(block, decoded)) if self._raw_listening or self._forwarded else ()
+        messages = decoded.messages
+        for message in inspected:
+            if message.event is not None:
+                self._track_event(message.event)
+            elif message.id in self._prompts:
+                self._track_answer(message)
+            elif message.id == _READY_CHECK_ID:
+                messages = self._hide_check(messages, message)
         return Step(messages, [], *decoded[1:], raw)
 
     def forget(self, request_id: str) -> None:
@@ -116,28 +120,27 @@ class NativeDialect:
                 if own is not None or message.error is not None:  # the agent answers without an id only to refuse
                     yield RawLine(with_original_id(line, _NO_OWN_ID if own is None else own), str(message.id))
 
-    def _track(self, messages: list[Message]) -> list[Message]:
-        """The same, but for the answer to the first question."""
-        shown = []
-        for message in messages:
-            if message.event is None and message.id == _READY_CHECK_ID:
-                if message.error is not None or self._is_ready:
-                    continue
-                shown.append(Message(event="ready", data=msgspec.Raw(self._encode(Ready()))))
-                self._is_ready = True
-                continue
-            shown.append(message)
-            if message.event is None and message.id in self._prompts:
-                self._prompts.discard(str(message.id))
-                if message.error is None or message.error.code != "busy":  # refused because another run goes on
-                    self._running = False
-            elif message.event == "run_start":
-                self._running = True
-            elif message.event == "done":
-                self._running = False
-            elif message.event == "ready":
-                self._is_ready = True
-        return shown
+    def _track_event(self, event: str) -> None:
+        if event == "run_start":
+            self._running = True
+        elif event == "done":
+            self._running = False
+        elif event == "ready":
+            self._is_ready = True
+
+    def _track_answer(self, prompt: Message) -> None:
+        self._prompts.discard(str(prompt.id))
+        if prompt.error is None or prompt.error.code != "busy":  # refused because another run goes on
+            self._running = False
+
+    def _hide_check(self, messages: list[Message], answer: Message) -> list[Message]:
+        """The same without the answer to the first question, which stands for a ``ready`` that was not said."""
+        at = messages.index(answer)
+        shown: list[Message] = []
+        if answer.error is None and not self._is_ready:
+            shown.append(Message(event="ready", data=msgspec.Raw(self._encode(Ready()))))
+            self._is_ready = True
+        return [*messages[:at], *shown, *messages[at + 1 :]]
 
 
 def make(_settings: RpcSettings, **_of_others: object) -> NativeDialect:

@@ -132,9 +132,9 @@ class WorkerProcess:
 
     def receive_nowait(self) -> bytes | None:
         """What lies ready, None when there is nothing now. After the end: what was written before, then ``b""``."""
-        if not self._stdout.is_closed:
-            return self._stdout.read_nowait()
-        data, self._last_output = self._last_output, b""
+        data = self._stdout.read_nowait()
+        if data == b"" and self._stdout.is_closed:
+            data, self._last_output = self._last_output, b""
         return data
 
     def send_nowait(self, data: bytes | memoryview) -> int:

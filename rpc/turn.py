@@ -77,13 +77,15 @@ class RpcTurn:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._require_subscription().close()
-        await self._abort_and_wait()
-        if error is None and not self._failure_raised:
-            self._raise_failure()
+        if self._result is None:  # else the turn has come to its good end, and that was seen
+            await self._abort_and_wait()
+            if error is None and not self._failure_raised:
+                self._raise_failure()
 
     async def receive(self) -> list[Message] | None:
         """The next batch of events; None at the turn's good end. Raises what the turn failed with."""
-        batch = await self._require_subscription().receive()
+        events = self._events or self._require_subscription()
+        batch = await events.receive()
         if batch is None:
             self._raise_failure()
         return batch
@@ -121,7 +123,8 @@ class RpcTurn:
     @property
     def result(self) -> PromptResult:
         """How the turn ended. Raises what it failed with, UsageError while it runs."""
-        self._raise_failure()
+        if self._result is None:
+            self._raise_failure()
         if self._result is None:
             raise UsageError("the turn has not ended; read its events to their end, or use wait()")
         return self._result
@@ -132,7 +135,7 @@ class RpcTurn:
         return self._events
 
     def _raise_failure(self) -> None:
-        if self._request is not None and self._request.is_answered and not (self._result or self._failure):
+        if not (self._result or self._failure) and self._request is not None and self._request.is_answered:
             try:
                 self._result = self._client.decode_as(PromptResult, "prompt", self._request.result())
             except PoolError as exc:
