@@ -48,17 +48,20 @@ class Workers:
         before, state = worker.state, self._state
         if before not in SERVING:
             return
-        if state.mode in ENDING and not worker.in_use:
+        in_use = worker.in_use
+        if state.mode in ENDING and not in_use:
             self.stop(worker, StopReason.DRAINED)
             return
-        if not worker.quiescent:
+        if in_use or (worker.session is not None and worker.background):
             if before is _IDLE:
                 state.index.discard(worker)
                 state.transition_worker(worker, _LEASED)
-            if worker.retire_reason == "mismatch" and not worker.in_use and worker.session and worker.session.waiting:
+            if in_use:
+                state.pinned.pop(worker, None)
+            elif worker.retire_reason == "mismatch" and worker.session and worker.session.waiting:
                 self.stop(worker, StopReason.MISMATCH)  # its own session would wait for its commands, perhaps for ever
             else:
-                self._update_pinned(worker)
+                self._pin(worker)
             return
         state.pinned.pop(worker, None)
         if before is _LEASED:
@@ -73,12 +76,10 @@ class Workers:
             state.touched_agents[worker.profile_record.agent] = None
             self.arm_idle_timer(worker)
 
-    def _update_pinned(self, worker: WorkerRecord) -> None:
-        """Only background commands keep the worker, or more than that; who waits may have it for another reason now."""
+    def _pin(self, worker: WorkerRecord) -> None:
+        """Only background commands keep the worker; who waits may have it for another reason now."""
         state = self._state
-        if worker.in_use:
-            state.pinned.pop(worker, None)
-        elif worker not in state.pinned:
+        if worker not in state.pinned:
             state.pinned[worker] = None
             state.touched_agents[worker.profile_record.agent] = None
             state.waiting.wake(worker.profile_record)

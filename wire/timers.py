@@ -63,6 +63,8 @@ class Timers:
 
     def fire(self, now: float) -> bool:
         """Call everything that is due at ``now``, in order; says whether there was anything."""
+        if not self._heap or self._heap[0][0] > now:
+            return False
         fired = False
         while (due := self.next_at()) is not None and due <= now:
             timer = heapq.heappop(self._heap)[2]
