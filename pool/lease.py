@@ -35,6 +35,7 @@ class PromptStream:
         *,
         raw: RawRequest | None = None,
     ) -> None:
+        self._now = worker.client.now
         self._turn = RpcTurn(worker.client, params, timeout=limit, raw=raw)
         self._cause = cause
         self._on_ended = on_ended
@@ -51,7 +52,7 @@ class PromptStream:
             return None
         try:
             if self.started_at is None:
-                self.started_at = trio.current_time()
+                self.started_at = self._now()
                 await self._turn.__aenter__()
             batch = await self._turn.receive()
         except WorkerError as exc:
@@ -113,7 +114,7 @@ class PromptStream:
         """End the turn if it still runs (it is aborted, with a deadline); harmless afterwards."""
         if not self.is_running:
             return
-        self.ended_at = trio.current_time()
+        self.ended_at = self._now()
         try:
             await self._turn.__aexit__(None, None, None)
         except PoolError:

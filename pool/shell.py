@@ -96,7 +96,8 @@ class Pool:
     # --- life -------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        machine = self._machine = PoolMachine(self._initial_settings, rng=self._rng, now=trio.current_time())
+        self._now = trio.lowlevel.current_clock().current_time
+        machine = self._machine = PoolMachine(self._initial_settings, rng=self._rng, now=self._now())
         self.explain, self.owner_of = machine.explain, machine.owner_of
         self.placement, self.is_quiescent = machine.placement, machine.is_quiescent
         self.has_session, self.session_of = machine.has_session, machine.session_of
@@ -163,7 +164,7 @@ class Pool:
         **options: Unpack[AcquireOptions],
     ) -> Lease:
         """The same without a block; the caller must ``release`` the lease."""
-        started = trio.current_time()
+        started = self._now()
         request = f"r{next(self._request_ids)}"
         ticket = self._tickets[request] = AcquireTicket()
         try:
@@ -177,14 +178,14 @@ class Pool:
             raise
         finally:
             del self._tickets[request]
-        return self._make_lease(grant, waited=trio.current_time() - started)
+        return self._make_lease(grant, waited=self._now() - started)
 
     def acquire_nowait(self, session: str, profile: CapabilityProfile) -> Lease:
         """The warm path: the session's own worker, where it is bound and matches; raises trio.WouldBlock otherwise.
 
         That is also where something was due this moment; ``acquire`` is never wrong.
         """
-        grant = self._machine.take_warm(f"r{next(self._request_ids)}", session, profile, trio.current_time())
+        grant = self._machine.take_warm(f"r{next(self._request_ids)}", session, profile, self._now())
         if grant is None:
             raise trio.WouldBlock
         return self._make_lease(grant, waited=0.0)
@@ -251,7 +252,7 @@ class Pool:
 
     def statistics(self) -> PoolStatistics:
         """A frozen, consistent picture of this moment."""
-        now = trio.current_time()
+        now = self._now()
         return assemble_statistics(
             self._machine.snapshot(now),
             self._machine.settings(),
@@ -268,12 +269,12 @@ class Pool:
 
     def has_room(self, session: str, profile: CapabilityProfile) -> bool:
         """Whether ``lease`` with ``spawn="room"`` would be served now, at an ordinary priority; changes nothing."""
-        return self._machine.has_room(session, profile, trio.current_time())
+        return self._machine.has_room(session, profile, self._now())
 
     # --- the machine and its actions --------------------------------------------------------------------------------
 
     def _apply(self, stimulus: Stimulus) -> None:
-        for action in self._machine.handle(stimulus, trio.current_time()):
+        for action in self._machine.handle(stimulus, self._now()):
             self._perform(action)
         due = self._machine.next_wakeup()
         if due is not None and due < self._armed_for:
@@ -289,7 +290,7 @@ class Pool:
             case Reconcile():
                 self._nursery.start_soon(self._reconcile, action, self._workers[action.worker])
             case Spawn():
-                life = WorkerTask(action.worker, action.profile, self._machine.settings, trio.current_time())
+                life = WorkerTask(action.worker, action.profile, self._machine.settings, self._now())
                 self._workers[action.worker] = life
                 # in a context of its own: a worker outlives the request that happened to need it
                 contextvars.Context().run(self._nursery.start_soon, self._run_worker, life)
@@ -302,7 +303,7 @@ class Pool:
 
     async def _run_timer(self) -> None:
         """Wake at the machine's next deadline, and for maintenance; sleeps without any polling in between."""
-        maintenance_due = trio.current_time() + self._machine.settings().maintenance_interval
+        maintenance_due = self._now() + self._machine.settings().maintenance_interval
         while True:
             due = self._machine.next_wakeup()
             self._armed_for = maintenance_due if due is None else min(due, maintenance_due)
@@ -310,8 +311,8 @@ class Pool:
             with trio.move_on_at(self._armed_for):
                 await self._wake_timer.wait()
                 continue
-            if trio.current_time() >= maintenance_due:
-                maintenance_due = trio.current_time() + self._machine.settings().maintenance_interval
+            if self._now() >= maintenance_due:
+                maintenance_due = self._now() + self._machine.settings().maintenance_interval
                 if self._machine.settings().max_rss:
                     self._apply(stimuli.MemoryUsage(rss_by_worker(self._workers.values())))
             self._apply(stimuli.ClockTick())
@@ -340,11 +341,11 @@ class Pool:
                     self._emptied = trio.Event()
 
     def _on_ready(self, life: WorkerTask) -> None:
-        self._latencies.spawn.add(trio.current_time() - life.spawned_at)
+        self._latencies.spawn.add(self._now() - life.spawned_at)
         self._apply(stimuli.WorkerReady(life.id))
 
     async def _reset(self, action: Reset, life: WorkerTask) -> None:
-        started = trio.current_time()
+        started = self._now()
         failure = FailureKind.RESET if action.resume_from is None else FailureKind.RESUME
         try:
             with trio.fail_after(self._machine.settings().reset_timeout):
@@ -364,7 +365,7 @@ class Pool:
             if held.sealed:  # no turn runs, in which the worker's own event would be heard
                 facts = {"session": action.session, "worker": life.id, "strategy": "seal", "sealed": held.sealed}
                 self._on_event("agent_resumed", facts)
-            self._latencies.reset.add(trio.current_time() - started)
+            self._latencies.reset.add(self._now() - started)
             self._raw_listeners.connect(action.session, life)
             self._apply_if_alive(stimuli.WorkerResetDone(life.id, action.session, held.session_file))
 

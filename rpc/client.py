@@ -41,7 +41,8 @@ _MAX_DRAIN_BYTES = 1024 * 1024  # after the worker's exit: as much as a pipe may
 class RpcClient:
     """Speaks with one worker while ``run`` runs; all methods belong to the event loop's thread.
 
-    ``name``: the worker's, in messages. ``end_error``: why there will be no more answers; None while there may be.
+    ``name``: the worker's, in messages. ``now()``: seconds on the event loop's clock. ``end_error``: why there will be
+    no more answers; None while there may be.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class RpcClient:
         mask: SecretMask | None = None,
     ) -> None:
         self.name, self.settings = name, settings
+        self.now = trio.lowlevel.current_clock().current_time
         self.end_error: PoolError | None = None
         self._transport, self._dialect = transport, dialect
         self._framer = LineFramer(settings.max_line_bytes)
@@ -181,11 +183,11 @@ class RpcClient:
         request = RpcRequest(new_id, method, deadline, on_settled=on_settled, on_deadline=on_deadline)
         if raw is None:
             encoded = encode_params(method, params)
-            step = self._dialect.request(request.id, method, encoded, trio.current_time())
+            step = self._dialect.request(request.id, method, encoded, self.now())
             if method == "ui_respond":
                 self._worker_events.user_input.mark_answered(encoded)
         else:
-            step = self._dialect.forward(request.id, raw.command, trio.current_time())
+            step = self._dialect.forward(request.id, raw.command, self.now())
             raw.on_sent(request.id)
         request.deferred = not step.outgoing
         self._pending.add(request)
@@ -300,7 +302,7 @@ class RpcClient:
 
     def _receive(self, data: bytes) -> None:
         self._bytes_in += len(data)
-        self._last_output = now = trio.current_time()
+        self._last_output = now = self.now()
         try:
             block = self._framer.feed_block(data)
             if block:
@@ -315,7 +317,7 @@ class RpcClient:
 
     def _open_dialect(self) -> None:
         try:
-            self._apply(self._dialect.open(trio.current_time()))
+            self._apply(self._dialect.open(self.now()))
         except Exception as exc:  # noqa: BLE001 - as above
             self._stop(protocol_error(self._dialect.name, exc))
 
@@ -367,7 +369,7 @@ class RpcClient:
     def _deadline_of(self, method: str, timeout: float | EllipsisType | None) -> float:
         if isinstance(timeout, EllipsisType):
             timeout = None if method in _METHODS_WITHOUT_DEADLINE else self.settings.request_timeout
-        return math.inf if timeout is None else trio.current_time() + timeout
+        return math.inf if timeout is None else self.now() + timeout
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

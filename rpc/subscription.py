@@ -69,11 +69,7 @@ class WorkerSubscription:
         """The next batch, never empty; None at the end. A checkpoint where it waits, and once in 64 KiB of output."""
         rest = list(self._current)
         if rest:
-            await trio.lowlevel.checkpoint()
             return rest
-        return await self._receive_queued()
-
-    async def _receive_queued(self) -> list[Message] | None:
         if self._queue and self._bytes_in_a_row >= _BYTES_IN_A_ROW:
             self._bytes_in_a_row = 0
             await trio.lowlevel.checkpoint()
@@ -103,7 +99,7 @@ class WorkerSubscription:
             return next(self._current)  # no checkpoint per event
         except StopIteration:
             pass
-        events = await self._receive_queued()
+        events = await self.receive()
         if events is None:
             raise StopAsyncIteration
         self._current = iter(events)

@@ -181,7 +181,10 @@ class ControlConnection:
         try:
             while self._lines or await self._receive():
                 line = self._lines.popleft()
-                if line and not line.isspace() and not await self._accept(line) and not await self._wait_to_read():
+                request = self._decode(line) if line and not line.isspace() else None
+                if isinstance(request, InvalidFrame):
+                    await self._reject(request)
+                elif request and not await self._serve(request) and not await self._wait_to_read():
                     return
                 if time.perf_counter() > self._slice_ends:
                     await self._yield_turn()
@@ -245,18 +248,15 @@ class ControlConnection:
             self._none_in_flight = trio.Event()
             await self._none_in_flight.wait()
 
-    async def _accept(self, line: bytes) -> bool:
-        """Take a line; whether the calling task is the reader afterwards."""
+    def _decode(self, line: bytes) -> "_InFlightRequest | InvalidFrame":
         try:
             incoming = decode_request(line)
-            if incoming.id in self._in_flight:
-                text = f"a request with the id {incoming.id!r} is still in flight; use another"
-                raise InvalidFrame(text, incoming.id)  # noqa: TRY301  # answered as what cannot be decoded is
         except InvalidFrame as exc:
-            await self._reject(exc)
-            return True
+            return exc
+        if incoming.id in self._in_flight:
+            return InvalidFrame(f"a request with the id {incoming.id!r} is still in flight; use another", incoming.id)
         self._consecutive_invalid = 0
-        return await self._serve(_InFlightRequest(self, incoming, len(line)))
+        return _InFlightRequest(self, incoming, len(line))
 
     async def _reject(self, refusal: InvalidFrame) -> None:
         self._consecutive_invalid += 1

@@ -135,7 +135,7 @@ class SendQueue:
     def discard(self) -> None:
         """The peer does not read any more: drop what waits, take no more, block no sender."""
         self._is_discarded = True
-        self._drain_parts()
+        self._drop_parts()
         self._unsent = b""
         self._block_bytes = 0
         self._charge()
@@ -145,8 +145,9 @@ class SendQueue:
         try:
             while self._unsent or self._parts:
                 if not self._unsent:
-                    self._unsent = self._drain_parts()
+                    self._unsent = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
                     self._block_bytes = len(self._unsent)
+                    self._drop_parts()
                 sent = self._sock.send(self._unsent)
                 self._unsent = memoryview(self._unsent)[sent:] if sent < len(self._unsent) else b""
             self._block_bytes = 0
@@ -159,10 +160,8 @@ class SendQueue:
                 self._charge()
         return True
 
-    def _drain_parts(self) -> bytes:
-        taken = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+    def _drop_parts(self) -> None:
         self._parts.clear()
         self._waiting_bytes = 0
-        if self._room:
+        if self._parked_bytes:
             self._room.unpark_all()
-        return taken

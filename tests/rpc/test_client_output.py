@@ -175,6 +175,6 @@ async def test_the_dialect_is_told_whom_to_forget() -> None:
         assert dialect.forgotten == ["1"]
 
 
-def test_an_exit_of_unknown_kind_is_still_an_exit() -> None:
+async def test_an_exit_of_unknown_kind_is_still_an_exit() -> None:
     assert str(ExitStatus()) == "ended"
     assert math.isinf(make_client(MemoryTransport())._deadline_of("prompt", ...))
