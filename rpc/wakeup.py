@@ -23,11 +23,14 @@ class Wakeup:
         self._task = trio.lowlevel.current_task()
         await trio.lowlevel.wait_task_rescheduled(self._abort)
 
-    def wake(self) -> None:
-        """Resume the task that waits."""
-        if self._task is not None:
-            task, self._task = self._task, None
-            trio.lowlevel.reschedule(task)
+    def wake(self) -> bool:
+        """Resume the task that waits; whether there was one."""
+        task = self._task
+        if task is None:
+            return False
+        self._task = None
+        trio.lowlevel.reschedule(task)
+        return True
 
     def _abort(self, _raise_cancel: object) -> trio.lowlevel.Abort:
         self._task = None

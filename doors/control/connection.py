@@ -303,11 +303,7 @@ class ControlConnection:
         self._bytes_in_flight += request.size
         self.send_queue.send_now()
         self._has_reader = len(self._in_flight) < self._limits.max_requests
-        if not self._has_reader:
-            return
-        if self._next_reader.is_awaited:
-            self._next_reader.wake()
-        else:
+        if self._has_reader and not self._next_reader.wake():
             self._nursery.start_soon(self._read)
 
     async def _answer(self, request: "_InFlightRequest") -> bytes:
