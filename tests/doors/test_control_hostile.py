@@ -21,17 +21,23 @@ from tests.doors.peer import Peer
 
 
 class AtOnce:
-    """Answers everything at once, after so many seconds of work; ``served`` counts by method."""
+    """Answers everything at once, after so many seconds of work; ``served`` counts by method.
 
-    def __init__(self, work: float = 0.0) -> None:
+    ``waits``: not at once, so that another task becomes the reader of the connection.
+    """
+
+    def __init__(self, work: float = 0.0, *, waits: bool = False) -> None:
         self.served: collections.Counter[str] = collections.Counter()
         self._work = work
+        self._waits = waits
 
     async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:  # noqa: ARG002  # as doors call it
         self.served[method] += 1
         done = time.perf_counter() + self._work
         while time.perf_counter() < done:
             pass
+        if self._waits:
+            await trio.lowlevel.checkpoint()
         return self.served["a"], self.served["b"]
 
 
@@ -54,10 +60,11 @@ async def test_peers_that_flood_take_turns_with_each_other(short_dir: Path, nurs
     assert min(last[0]) > 2000, f"when one was through, the other was far behind: {last[0]}"
 
 
+@pytest.mark.parametrize("waits", [False, True])
 async def test_a_block_of_requests_that_take_their_time_lets_others_in_between(
-    short_dir: Path, nursery: trio.Nursery
+    short_dir: Path, nursery: trio.Nursery, *, waits: bool
 ) -> None:
-    path: Path = await nursery.start(ControlServer(AtOnce(work=0.0005), short_dir / "s").serve)
+    path: Path = await nursery.start(ControlServer(AtOnce(work=0.0005, waits=waits), short_dir / "s").serve)
     flooder, other = await Peer.connect(path), await Peer.connect(path)
     await flooder.stream.send_all(b'{"id":1,"method":"a"}\n' * 1000)
     seen = [(await other.call(1, "look"))["result"][0] for _ in range(10)]
