@@ -9,13 +9,15 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 import trio
 
+from agent.idle import BeforeWaiting
 from agent.output import WorkerOutput
 from wire.entries import (
     FORMAT_VERSION,
@@ -49,18 +51,20 @@ class _CommitWaiter:
 
 
 class GroupCommit:
-    """Brings entries to the disk: one ``commit`` for all that are written before it begins, never two at once.
+    """Brings entries to the disk: one commit for all that are written before it begins, never two at once.
 
+    ``commit`` begins one, and has what it is given called in the event loop at its end, with the failure if it failed.
     A commit begins when the tasks that can run have run. Those who wait for one that fails hear of it; ``commit`` has
     to remember it for those who come later.
     """
 
-    def __init__(self, commit: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, commit: Callable[[Callable[[Exception | None], None]], None]) -> None:
         self._commit = commit
-        self._is_committing = False
+        self._begin_due = BeforeWaiting(self._begin)
+        self._is_due = self._is_committing = False
         self._waiting: list[_CommitWaiter] = []
         # Numbers of entries; each is at most the one before it.
-        self._written = self._wanted = self._begun = self._safe = 0
+        self._written = self._begun = self._safe = 0
 
     def mark_written(self) -> None:
         """One more entry is written."""
@@ -68,37 +72,35 @@ class GroupCommit:
 
     def begin(self) -> None:
         """Bring what is written by now to the disk, without waiting for it."""
-        self._wanted = self._written
-        if self._safe < self._wanted and not self._is_committing:
-            self._is_committing = True
-            trio.lowlevel.spawn_system_task(self._run)
+        if self._written > (self._begun if self._is_committing else self._safe):
+            self._is_due = True
+            trio.lowlevel.add_instrument(self._begin_due)  # only the first time does it do anything
 
     async def wait(self) -> None:
         """Wait until what is written by now is on the disk, also when cancelled. Raises what ``commit`` raises."""
         self.begin()
-        if self._safe == self._wanted:
+        if self._safe == self._written:
             return
-        waiter = _CommitWaiter(self._wanted)
+        waiter = _CommitWaiter(self._written)
         self._waiting.append(waiter)
         await trio.lowlevel.wait_task_rescheduled(_stay_blocked)
         if waiter.failure is not None:
             raise waiter.failure
 
-    async def _run(self) -> None:
-        failed_at = 0
-        while max(self._safe, failed_at) < self._wanted:
+    def _begin(self) -> None:
+        if self._is_due and not self._is_committing:
+            self._is_due, self._is_committing = False, True
             self._begun = self._written
-            failure: Exception | None = None
             try:
-                await self._commit()
-                self._safe = self._begun
+                self._commit(self._end)
             except Exception as exc:  # noqa: BLE001 - each waiter raises it
-                failure, failed_at = exc, self._begun
-            self._wake(failure)
-        self._is_committing = False
+                trio.lowlevel.current_trio_token().run_sync_soon(self._end, exc)
 
-    def _wake(self, failure: Exception | None) -> None:
-        """End the waits for what was written when the last commit began."""
+    def _end(self, failure: Exception | None) -> None:
+        """End the waits for what was written when the commit began."""
+        self._is_committing = False
+        if failure is None:
+            self._safe = self._begun
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if waiter.wanted > self._begun:
@@ -110,16 +112,6 @@ class GroupCommit:
 
 def _stay_blocked(_raise_cancel: object) -> trio.lowlevel.Abort:
     return trio.lowlevel.Abort.FAILED
-
-
-async def _run_in_thread(work: Callable[[], None]) -> None:
-    """Wait until ``work`` has ended in a thread, also when cancelled; raises what it raises.
-
-    ``trio.to_thread`` also counts threads, names them and copies the context: half the CPU of a sync, for nothing here.
-    """
-    token, task = trio.lowlevel.current_trio_token(), trio.lowlevel.current_task()
-    trio.lowlevel.start_thread_soon(work, lambda end: token.run_sync_soon(trio.lowlevel.reschedule, task, end))
-    await trio.lowlevel.wait_task_rescheduled(_stay_blocked)
 
 
 _MAX_COMMANDS = 50
@@ -225,9 +217,24 @@ class Conversation:
         if self.path is None:
             shutil.rmtree(self.outputs, ignore_errors=True)
 
-    async def _sync_writer(self) -> None:
-        if self._writer is not None:
-            await _run_in_thread(self._writer.sync)
+    def _sync_writer(self, end: Callable[[Exception | None], None]) -> None:
+        """Force what is written to the disk in a thread; ``end`` is called in the event loop.
+
+        ``trio.to_thread`` also counts threads, names them and copies the context, for nothing here.
+        """
+        assert self._writer is not None  # noqa: S101 - something is written
+        sync, token = self._writer.sync, trio.lowlevel.current_trio_token()
+
+        def work() -> None:
+            failure: Exception | None = None
+            try:
+                sync()
+            except Exception as exc:  # noqa: BLE001 - it belongs to those who wait
+                failure = exc
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(end, failure)
+
+        trio.lowlevel.start_thread_soon(work, lambda _: None)
 
     def _append(self, entry: MessageEntry) -> None:
         self.messages.append(entry.message)

@@ -1,7 +1,7 @@
-"""Everything that goes to stdout: one buffer, one writer task, events numbered in the order they are emitted.
+"""Everything that goes to stdout: one buffer, events numbered in the order they are emitted.
 
-Emitting never waits. Producers of much output call ``wait_below`` now and then, so that a client that stops reading
-stalls the run and not the process.
+What is emitted goes out in one write, before the event loop waits. Emitting never waits. Producers of much output call
+``wait_below`` now and then, so that a client that stops reading stalls the run and not the process.
 """
 
 import sys
@@ -11,6 +11,8 @@ from typing import Any, Literal
 import msgspec
 import trio
 
+from agent.idle import BeforeWaiting
+from agent.pipes import PipeWriter
 from agent.requests import RequestRejected
 from wire.transcript_repair import TranscriptError
 
@@ -30,7 +32,9 @@ class WorkerOutput:
         self.pending_bytes = 0
         """Bytes that the reader has not taken."""
         self._broken = False
-        self._has_blocks = trio.lowlevel.ParkingLot()
+        self._wakes_writer = True
+        self._writer = trio.lowlevel.ParkingLot()
+        """Where the writer waits for something to write."""
         self._progress = trio.lowlevel.ParkingLot()
         self.last_seq = 0
 
@@ -84,7 +88,8 @@ class WorkerOutput:
         if not self._broken:
             self._blocks.append(block)
             self.pending_bytes += len(block)
-            self._has_blocks.unpark()
+            if self._wakes_writer:
+                self._writer.unpark()
 
     async def wait_below(self, limit: int) -> None:
         """Wait until fewer than ``limit`` bytes are pending; a checkpoint only where it has to wait."""
@@ -97,22 +102,40 @@ class WorkerOutput:
 
     async def run(self, stream: trio.abc.SendStream) -> None:
         """Write the output, until cancelled. Raises trio.BrokenResourceError once the reader is gone."""
+        if isinstance(stream, PipeWriter):
+            self._wakes_writer = False
+            token = trio.lowlevel.current_trio_token()
+            trio.lowlevel.add_instrument(BeforeWaiting(lambda: self._write_now(stream, token)))
         try:
             while True:
                 while not self._blocks:
-                    await self._has_blocks.park()
+                    await self._writer.park()
                 block = self._blocks[0] if len(self._blocks) == 1 else b"".join(self._blocks)
                 self._blocks.clear()
                 await stream.send_all(block)
-                self._mark_written(len(block))
+                self.pending_bytes -= len(block)
+                self._progress.unpark_all()
         finally:
             self._broken = True
             self._blocks.clear()
-            self._mark_written(self.pending_bytes)
+            self.pending_bytes = 0
+            self._progress.unpark_all()
 
-    def _mark_written(self, size: int) -> None:
-        self.pending_bytes -= size
+    def _write_now(self, pipe: PipeWriter, token: trio.lowlevel.TrioToken) -> None:
+        """Write what the pipe takes at once; the writer goes on with the rest."""
+        if not self._blocks or not self._writer:  # it is about to write, or waits for room
+            return
+        block = b"".join(self._blocks)
+        sent = pipe.send_nowait(block)
+        self._blocks = [block[sent:]] if sent < len(block) else []
+        self.pending_bytes -= sent
+        if self._blocks or self._progress:
+            token.run_sync_soon(self._go_on)
+
+    def _go_on(self) -> None:
         self._progress.unpark_all()
+        if self._blocks:
+            self._writer.unpark()
 
 
 DEFERRED = object()

@@ -49,12 +49,16 @@ class PipeWriter(trio.abc.SendStream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Write it all; no checkpoint where it fits into the pipe. Raises trio.BrokenResourceError."""
-        try:
-            sent = os.write(self._stream.fileno(), data)
-        except OSError:
-            sent = 0  # full, or broken, which the stream will find as well
+        sent = self.send_nowait(data)
         if sent < len(data):
             await self._stream.send_all(memoryview(data)[sent:])
+
+    def send_nowait(self, data: bytes | bytearray | memoryview) -> int:
+        """Write what the pipe takes at once; how many bytes that were. Of a pipe that is broken ``send_all`` tells."""
+        try:
+            return os.write(self._stream.fileno(), data)
+        except OSError:
+            return 0
 
     async def wait_send_all_might_not_block(self) -> None:
         """Wait for room in the pipe."""

@@ -1,5 +1,8 @@
 """The parts of a run that can be held by themselves: whose run it is, its clock, its calls, its output, its disk."""
 
+import os
+import socket
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,6 +16,7 @@ from agent.conversation import GroupCommit
 from agent.model_call import PartialReply
 from agent.models.base import CallPiece, TextPiece
 from agent.output import WorkerOutput
+from agent.pipes import PipeReader, PipeWriter
 from agent.run_executor import RunClock
 from agent.runs import ActiveRunTracker, AgentRun
 from wire.entries import TextBlock, TranscriptMessage
@@ -77,13 +81,15 @@ class Disk:
         self.commits = 0
         self.broken = False
 
-    async def commit(self) -> None:
+    def commit(self, end: Callable[[Exception | None], None]) -> None:
         self.commits += 1
-        reached = self.written
+        trio.lowlevel.current_trio_token().run_sync_soon(trio.lowlevel.spawn_system_task, self.work, end, self.written)
+
+    async def work(self, end: Callable[[Exception | None], None], reached: int) -> None:
         await trio.sleep(1)
-        if self.broken:
-            raise OSError("the disk is broken")
-        self.safe = reached
+        if not self.broken:
+            self.safe = reached
+        end(OSError("the disk is broken") if self.broken else None)
 
     async def write_after(self, delays: list[float]) -> None:
         """Writers that come after these delays and wait; whoever goes on finds what it has written safe."""
@@ -118,6 +124,7 @@ class Disk:
 async def test_waits_for_the_disk_that_happen_together_are_one_and_all_hear_of_its_failure(
     autojump_clock: trio.testing.MockClock, delays: list[float], *, broken: bool, commits: int
 ) -> None:
+    autojump_clock.autojump_threshold = 0.001  # a commit begins before the loop waits
     disk = Disk()
     disk.broken = broken
     await disk.write_after(delays)
@@ -127,7 +134,7 @@ async def test_waits_for_the_disk_that_happen_together_are_one_and_all_hear_of_i
 @given(st.lists(st.floats(0, 5), max_size=8))
 @settings(max_examples=40, deadline=None)
 def test_whenever_one_writes_nobody_goes_on_before_it_is_safe(delays: list[float]) -> None:
-    trio.run(Disk().write_after, delays, clock=trio.testing.MockClock(autojump_threshold=0))
+    trio.run(Disk().write_after, delays, clock=trio.testing.MockClock(autojump_threshold=0.001))
 
 
 @given(
@@ -172,4 +179,66 @@ async def test_nobody_waits_for_a_reader_that_is_gone() -> None:
     output.write_raw(b"more")
     with trio.fail_after(1):
         await output.flush()
+    assert output.pending_bytes == 0
+
+
+async def test_what_tasks_emit_before_the_loop_waits_is_one_write(nursery: trio.Nursery) -> None:
+    output = WorkerOutput()
+    # a read returns what one write has brought
+    reader, writer = (end.detach() for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+
+    async def emit(line: bytes) -> None:
+        output.write_raw(line)
+
+    async with PipeWriter(writer) as pipe, PipeReader(reader) as far_end:
+        nursery.start_soon(output.run, pipe)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(3):
+            nursery.start_soon(emit, b"line\n")
+        assert await far_end.receive_some() == b"line\n" * 3
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_loop_that_never_waits_writes_all_the_same(nursery: trio.Nursery) -> None:
+    output = WorkerOutput()
+    reader, writer = os.pipe()
+    async with PipeWriter(writer) as pipe, PipeReader(reader):
+        nursery.start_soon(output.run, pipe)
+        await trio.testing.wait_all_tasks_blocked()
+        output.write_raw(b"said\n")
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+        assert output.pending_bytes == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_a_pipe_has_no_room_for_follows_in_order(nursery: trio.Nursery) -> None:
+    output = WorkerOutput()
+    reader, writer = os.pipe()
+    lines = [b"%d\n" % number * 1000 for number in range(200)]
+    got = bytearray()
+
+    async def produce() -> None:
+        for line in lines:
+            output.write_raw(line)
+            await output.wait_below(5000)
+        await output.flush()
+
+    async def write(pipe: PipeWriter) -> None:
+        with pytest.raises(trio.BrokenResourceError):
+            await output.run(pipe)
+
+    async with PipeWriter(writer) as pipe, PipeReader(reader) as far_end:
+        nursery.start_soon(write, pipe)
+        nursery.start_soon(produce)
+        await trio.testing.wait_all_tasks_blocked()
+        assert output.pending_bytes >= 5000
+        while len(got) < len(b"".join(lines)):
+            got += await far_end.receive_some()
+        await output.flush()
+        assert got == b"".join(lines)
+        await far_end.aclose()
+        output.write_raw(b"more")
+        with trio.fail_after(1):
+            await output.flush()  # nothing is waited for that is never read
     assert output.pending_bytes == 0
