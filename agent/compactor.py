@@ -1,7 +1,6 @@
 """Shortens a conversation: the model summarises its beginning, and the summary replaces that."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -9,8 +8,8 @@ import trio
 
 from agent.conversation import Conversation
 from agent.hooks import CompactionInfo
-from agent.models.base import ModelError, ModelRequest, TextPiece
-from agent.models.retry import stream_with_retries
+from agent.models.base import ModelError, ModelRequest, Piece, TextPiece
+from agent.models.retry import ask_with_retries
 from agent.sanitize import estimate_tokens
 from agent.toolbox import Toolbox
 from wire.entries import TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
@@ -184,5 +183,11 @@ class Compactor:
 
     async def _ask_model(self, prompt: TranscriptMessage, emit: _Emit) -> str:
         request = ModelRequest("summary", [prompt], system_prompt=SUMMARY_SYSTEM_PROMPT, purpose="summary")
-        async with aclosing(stream_with_retries(self._toolbox.model, request, emit)) as pieces:
-            return "".join([part async for piece in pieces if isinstance(piece, TextPiece) for part in piece.parts])
+        parts: list[str] = []
+
+        async def take(piece: Piece) -> None:
+            if isinstance(piece, TextPiece):
+                parts.extend(piece.parts)
+
+        await ask_with_retries(self._toolbox.model, request, take, emit)
+        return "".join(parts)

@@ -203,6 +203,10 @@ class Conversation:
         await self._commit.wait()
         await trio.lowlevel.checkpoint_if_cancelled()
 
+    async def settle(self) -> None:
+        """The same, never cancelled."""
+        await self._commit.wait()
+
     async def compact(self, summary: str, kept: int) -> None:
         """Let ``summary`` stand for all messages but those from index ``kept`` on."""
         entry = CompactionEntry(self._output.next_seq(), time.time(), summary, self.seqs[kept])

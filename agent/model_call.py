@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 
 import msgspec
 
@@ -15,10 +14,9 @@ from agent.models.base import (
     StopPiece,
     TextPiece,
     ThinkingPiece,
-    ToolDefinition,
     UsagePiece,
 )
-from agent.models.retry import stream_with_retries
+from agent.models.retry import ask_with_retries
 from agent.output import RunEvents, WorkerOutput
 from agent.runs import AgentRun
 from agent.sanitize import estimate_overhead, estimate_tokens
@@ -106,11 +104,19 @@ class ModelCaller:
         """
         self._run.step_count += 1
         self._run.breakpoint = lambda: "STREAMING_MODEL" if self.reply and self.reply.has_output else "PRE_MODEL"
-        clients = self._run.client_tools
-        tools = [*(own for own in self._toolbox.definitions if own.name not in clients), *clients.values()]
-        messages = await self._compact_to_fit(tools)
-        step_id = f"{self._run.run_id}.{self._run.step_count - 1}"
-        return await self._ask_with_compaction(step_id, messages, tools, _MAX_COMPACTIONS)
+        tools, clients = self._toolbox.definitions, self._run.client_tools
+        if clients:
+            tools = [*(own for own in tools if own.name not in clients), *clients.values()]
+        system_prompt = self._whole_system_prompt()
+        request = ModelRequest(
+            f"{self._run.run_id}.{self._run.step_count - 1}",
+            await self._compact_to_fit(estimate_overhead(system_prompt, tools)),
+            system_prompt=system_prompt,
+            thinking=self._toolbox.thinking,
+            tools=tools,
+            answer=self._run.answer,
+        )
+        return await self._ask_with_compaction(request, _MAX_COMPACTIONS)
 
     def save_partial(self, stop_reason: str) -> TranscriptMessage | None:
         """Add the part of the answer that was shown, if any. Raises TranscriptError."""
@@ -121,37 +127,27 @@ class ModelCaller:
         self._conversation.add(message)
         return message
 
-    async def _ask_with_compaction(
-        self, step_id: str, messages: Sequence[TranscriptMessage], tools: Sequence[ToolDefinition], compactions: int
-    ) -> TranscriptMessage:
+    async def _ask_with_compaction(self, request: ModelRequest, compactions: int) -> TranscriptMessage:
         try:
-            return await self._ask(step_id, messages, tools)
+            return await self._ask(request)
         except ModelError as exc:
             if not exc.overflow or not compactions or (self.reply is not None and self.reply.has_output):
                 raise
-            keep = min(self._toolbox.context_tokens // 4, estimate_tokens(messages) // 2)
+            keep = min(self._toolbox.context_tokens // 4, estimate_tokens(request.messages) // 2)
             if not await self._compact("overflow", keep):
                 raise
         messages, _ = self._sanitized()
-        return await self._ask_with_compaction(f"{step_id}.compacted", messages, tools, compactions - 1)
+        request = msgspec.structs.replace(request, step_id=f"{request.step_id}.compacted", messages=messages)
+        return await self._ask_with_compaction(request, compactions - 1)
 
-    async def _ask(
-        self, step_id: str, messages: Sequence[TranscriptMessage], tools: Sequence[ToolDefinition]
-    ) -> TranscriptMessage:
-        toolbox = self._toolbox
-        request = ModelRequest(
-            step_id,
-            messages,
-            system_prompt=self._whole_system_prompt(),
-            thinking=toolbox.thinking,
-            tools=tools,
-            answer=self._run.answer,
-        )
+    async def _ask(self, request: ModelRequest) -> TranscriptMessage:
         reply = self.reply = PartialReply(self._output, self._run.run_id, self._add_usage)
-        async with aclosing(stream_with_retries(toolbox.model, request, self._events.emit)) as pieces:
-            async for piece in pieces:
-                reply.feed(piece)
-                await self._output.wait_below(self._limits.output_soft)
+
+        async def take(piece: Piece) -> None:
+            reply.feed(piece)
+            await self._output.wait_below(self._limits.output_soft)
+
+        await ask_with_retries(self._toolbox.model, request, take, self._events.emit)
         message = reply.message()
         self._conversation.add(message)
         self.reply = None
@@ -160,9 +156,9 @@ class ModelCaller:
     def _whole_system_prompt(self) -> str:
         """The system prompt, with the answer options that the model does not take as parameters."""
         options = self._run.answer
-        instructions = (
-            "" if options is None else answer_instructions(options, passed_on=self._toolbox.model.takes_answer_options)
-        )
+        if options is None:
+            return self.system_prompt
+        instructions = answer_instructions(options, passed_on=self._toolbox.model.takes_answer_options)
         return "\n\n".join(filter(None, (self.system_prompt, instructions)))
 
     def _add_usage(self, more: TokenUsage) -> None:
@@ -179,10 +175,10 @@ class ModelCaller:
             rules = msgspec.structs.replace(rules, alternate=True)
         return toolbox.sanitizer.sanitize(self._conversation.messages, rules)
 
-    async def _compact_to_fit(self, tools: Sequence[ToolDefinition]) -> Sequence[TranscriptMessage]:
+    async def _compact_to_fit(self, overhead: int) -> Sequence[TranscriptMessage]:
+        """The conversation as it is sent, made shorter where the ``overhead`` in tokens leaves too little room."""
         messages, tokens = self._sanitized()
-        frame = estimate_overhead(self._whole_system_prompt(), tools)
-        room = self._toolbox.context_tokens - self._limits.context_reserve - frame
+        room = self._toolbox.context_tokens - self._limits.context_reserve - overhead
         if tokens <= room:
             return messages
         try:

@@ -18,10 +18,10 @@ from wire.transcript_repair import TranscriptError
 
 
 class RunClock:
-    """Cancels ``scope`` when the run's time is over; pausable. Enter the scope first."""
+    """Cancels ``scope`` when the run's time is over; pausable."""
 
-    def __init__(self, seconds: float) -> None:
-        self.scope = trio.CancelScope()
+    def __init__(self, scope: trio.CancelScope, seconds: float) -> None:
+        self._scope = scope
         self._remaining = seconds
         self._since: float | None = None
 
@@ -29,14 +29,14 @@ class RunClock:
         """Start the clock; harmless when it runs."""
         if self._since is None:
             self._since = trio.current_time()
-            self.scope.deadline = self._since + self._remaining
+            self._scope.deadline = self._since + self._remaining
 
     def pause(self) -> None:
         """Stop the clock; harmless when it is stopped."""
         if self._since is not None:
             self._remaining = max(0.0, self._remaining - (trio.current_time() - self._since))
             self._since = None
-            self.scope.deadline = float("inf")
+            self._scope.deadline = float("inf")
 
 
 class RunExecutor:
@@ -47,14 +47,14 @@ class RunExecutor:
         self._worker = worker
         self._conversation = worker.conversation
         self._toolbox = worker.toolbox
-        self._clock = RunClock(worker.limits.run_timeout)
+        self._clock = RunClock(run.scope, worker.limits.run_timeout)
         self._events = RunEvents(worker.output, run.run_id, worker.limits.recorded_events)
         self._caller = ModelCaller(run, worker, self._events)
         self._steps = StepLoop(run, worker, self._caller, self._emit)
 
     async def execute(self) -> PromptResult:
         """Run to the end, whatever it is; everything up to it is persisted."""
-        self._emit("run_start", {})
+        self._events.emit("run_start", {})
         stop: StopReason = "aborted"
         error: str | None = None
         try:
@@ -64,43 +64,42 @@ class RunExecutor:
             settling = await self._settle(stop)
             if settling is not None:
                 stop, error = "error", error or settling
-        messages = await self._messages_for("agent_end")
-        await self._toolbox.hooks.notify(
-            "agent_end", AgentEnd(self._run.run_id, stop, self._steps.text, error, messages)
-        )
+        hooks = self._toolbox.hooks
+        if await hooks.has("agent_end"):
+            end = AgentEnd(self._run.run_id, stop, self._steps.text, error, self._messages())
+            await hooks.notify("agent_end", end)
         return self._emit_end(stop, error)
 
     async def _run_bounded(self) -> tuple[StopReason, str | None]:
         self._worker.compactor.was_cancelled = False
         with self._run.scope:
-            with self._clock.scope:
-                self._clock.resume()
-                try:
-                    return await self._run_steps(), None
-                except (ModelError, TranscriptError) as exc:
-                    return "error", str(exc)
-                except OutputLost:
-                    raise
-                except Exception as exc:  # noqa: BLE001 - a defect ends one run, with an error
-                    return "error", _report_defect(exc)
-            where = " while the conversation was being compacted" if self._worker.compactor.was_cancelled else ""
-            return "timeout", f"the run took longer than {self._worker.limits.run_timeout:g} s{where}"
-        return "aborted", None
+            self._clock.resume()
+            try:
+                return await self._run_steps(), None
+            except (ModelError, TranscriptError) as exc:
+                return "error", str(exc)
+            except OutputLost:
+                raise
+            except Exception as exc:  # noqa: BLE001 - a defect ends one run, with an error
+                return "error", _report_defect(exc)
+        if self._run.aborting:
+            return "aborted", None
+        where = " while the conversation was being compacted" if self._worker.compactor.was_cancelled else ""
+        return "timeout", f"the run took longer than {self._worker.limits.run_timeout:g} s{where}"
 
     async def _run_steps(self) -> StopReason:
-        messages = await self._messages_for("before_agent_start")
-        start = AgentStart(self._run.text, self._toolbox.system_prompt, messages)
-        start = await self._toolbox.hooks.before_agent_start(start)
-        self._caller.system_prompt = start.system_prompt
-        stop = await self._steps.run(start.text)
+        text, hooks = self._run.text, self._toolbox.hooks
+        if await hooks.has("before_agent_start"):
+            start = AgentStart(text, self._caller.system_prompt, self._messages())
+            start = await hooks.before_agent_start(start)
+            text, self._caller.system_prompt = start.text, start.system_prompt
+        stop = await self._steps.run(text)
         model = self._toolbox.model
         if model.keeps_cache:
             self._conversation.record_cache(model.provider, model.name)
         return stop
 
-    async def _messages_for(self, hook: str) -> list[dict[str, Any]]:
-        if not await self._toolbox.hooks.has(hook):
-            return []
+    def _messages(self) -> list[dict[str, Any]]:
         messages: list[dict[str, Any]] = msgspec.to_builtins(self._conversation.messages)
         return messages
 
@@ -116,8 +115,7 @@ class RunExecutor:
     async def _settle(self, stop: StopReason) -> str | None:
         """Settle the run's calls on disk; the error, if that failed."""
         try:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + self._worker.limits.settle_timeout):
-                await self._steps.settle(stop)
+            await self._steps.settle(stop)
         except TranscriptError as exc:
             return str(exc)
         return None
@@ -125,9 +123,9 @@ class RunExecutor:
     def _emit_end(self, stop: StopReason, error: str | None) -> PromptResult:
         usage = self._caller.usage
         if error is not None:
-            self._emit("error", {"message": error})
-        self._emit("token_usage", msgspec.to_builtins(usage))
-        self._emit("done", {"stop_reason": stop, "step": self._run.step_count})
+            self._events.emit("error", {"message": error})
+        self._events.emit("token_usage", msgspec.to_builtins(usage))
+        self._events.emit("done", {"stop_reason": stop, "step": self._run.step_count})
         self._events.close()
         open_calls = self._steps.client_calls if stop == "tool_calls" else []
         calls = [{"id": call.id, "name": call.name, "input": call.input} for call in open_calls]

@@ -36,7 +36,7 @@ def estimate_tokens(messages: Iterable[TranscriptMessage]) -> int:
 
 def estimate_overhead(system_prompt: str, tools: Sequence[ToolDefinition]) -> int:
     """Tokens of what is sent with every call."""
-    return (len(system_prompt) + sum(tool.chars for tool in tools)) // _CHARS_PER_TOKEN
+    return (len(system_prompt) + sum([tool.chars for tool in tools])) // _CHARS_PER_TOKEN
 
 
 def _block_chars(block: ContentBlock) -> int:

@@ -73,7 +73,7 @@ class StepLoop:
                 self._calls.close("timeout" if stop == "timeout" else "aborted")
                 self._add_results()
         finally:  # also what was written before one entry that could not be
-            await self._conversation.sync()
+            await self._conversation.settle()
 
     async def _add_input(self, origin: MessageOrigin, text: str, images: list[ImageContent]) -> None:
         blocks: list[ContentBlock] = [TextBlock(text)]

@@ -1,6 +1,6 @@
 """Retries of a model call after a transient error: when, how often, and only before any output was shown."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -29,10 +29,14 @@ def next_delay(policy: RetryPolicy, failures: int, error: ModelError, *, shown: 
     return delay if delay <= policy.longest else None
 
 
-async def stream_with_retries(
-    model: Model, request: ModelRequest, emit: Callable[[str, dict[str, Any]], Any], policy: RetryPolicy | None = None
-) -> AsyncGenerator[Piece, None]:
-    """The pieces of the first attempt that succeeds; raises the last attempt's ModelError.
+async def ask_with_retries(
+    model: Model,
+    request: ModelRequest,
+    take: Callable[[Piece], Awaitable[object]],
+    emit: Callable[[str, dict[str, Any]], Any],
+    policy: RetryPolicy | None = None,
+) -> None:
+    """Have ``take`` called with each piece of the answer, one at a time; raises the last attempt's ModelError.
 
     Each retry is an event ``error{severity: "warn", phase: "model", message, attempt, delay}``, in seconds.
     """
@@ -43,7 +47,7 @@ async def stream_with_retries(
             async with aclosing(model.stream(request)) as pieces:
                 async for piece in pieces:
                     shown = shown or not isinstance(piece, UsagePiece)
-                    yield piece
+                    await take(piece)
         except ModelError as exc:
             delay = next_delay(policy, failures, exc, shown=shown)
             if delay is None:

@@ -167,12 +167,15 @@ class ScriptedModel(Model):
             return
         if script.think:
             yield ThinkingPiece([f"Thinking at level {request.thinking}."])
-        words = 0
-        async with aclosing(self._answer(script, state, request)) as answer:
-            async for piece in answer:
-                words += len(piece.parts)
-                yield piece
-        yield _usage(script, state, words)
+        if script.pieces is None:
+            parts = await self._answer(script, state, request)
+            yield TextPiece(parts)
+            yield _usage(script, state, len(parts))
+        else:
+            async with aclosing(self._stream_numbered(script, script.pieces)) as pieces:
+                async for piece in pieces:
+                    yield piece
+            yield _usage(script, state, script.pieces)
         if script.cut:
             yield StopPiece("length")
 
@@ -187,17 +190,16 @@ class ScriptedModel(Model):
             message = f"the scripted model is overloaded ({times + 1} of {script.transient})"
             raise ModelError(message, transient=True, retry_after=script.retry_after)
 
-    async def _answer(
-        self, script: Script, state: ConversationState, request: ModelRequest
-    ) -> AsyncGenerator[TextPiece, None]:
-        if script.pieces is None:
-            if script.delay:
-                await trio.sleep(script.delay)
-            await self._inject_fault(script)
-            yield TextPiece(_stream_pieces(_ANSWERS[script.answer](script, state, request, self.name)))
-            return
-        half = script.pieces // 2 if script.fault else 0
-        for first, last in ((0, half), (half, script.pieces)):
+    async def _answer(self, script: Script, state: ConversationState, request: ModelRequest) -> list[str]:
+        """An answer that is not of numbered pieces."""
+        if script.delay:
+            await trio.sleep(script.delay)
+        await self._inject_fault(script)
+        return _stream_pieces(_ANSWERS[script.answer](script, state, request, self.name))
+
+    async def _stream_numbered(self, script: Script, count: int) -> AsyncGenerator[TextPiece, None]:
+        half = count // 2 if script.fault else 0
+        for first, last in ((0, half), (half, count)):
             if first == half:
                 await self._inject_fault(script)
             for parts in _numbered_pieces(first, last, 1 if script.delay else 512):

@@ -44,8 +44,9 @@ def test_a_run_that_was_replaced_cannot_end_its_successor(capsys: pytest.Capture
 
 
 async def test_a_clock_that_stands_still_does_not_run_out(autojump_clock: trio.testing.MockClock) -> None:
-    clock = RunClock(10)
-    with clock.scope:
+    scope = trio.CancelScope()
+    clock = RunClock(scope, 10)
+    with scope:
         clock.resume()
         await trio.sleep(6)
         clock.pause()
@@ -56,7 +57,7 @@ async def test_a_clock_that_stands_still_does_not_run_out(autojump_clock: trio.t
         await trio.sleep(3)
         assert trio.current_time() == 1_009
         await trio.sleep(60)
-    assert clock.scope.cancelled_caught
+    assert scope.cancelled_caught
     assert trio.current_time() == 1_010
 
 

@@ -170,7 +170,11 @@ async def test_a_run_that_is_ending_accepts_no_steer_and_the_next_prompt_waits_f
             ending.set()
             await go_on.wait()
 
+    async def has(_hooks: Hooks, name: str) -> bool:
+        return name == "agent_end"
+
     monkeypatch.setattr(Hooks, "notify", linger)
+    monkeypatch.setattr(Hooks, "has", has)
     async with worker("--no-session") as client:
         first = await client.send("prompt", text="one")
         await ending.wait()

@@ -1,14 +1,13 @@
 """Calling a model again: when, how often, and never twice what was shown."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from typing import Any
 
 import pytest
 import trio
 
 from agent.models.base import Model, ModelError, ModelRequest, Piece, TextPiece, ThinkingPiece, UsagePiece
-from agent.models.retry import RetryPolicy, next_delay, stream_with_retries
+from agent.models.retry import RetryPolicy, ask_with_retries, next_delay
 
 PASSING = ModelError("busy", transient=True)
 REQUEST = ModelRequest("r1.0", [])
@@ -60,8 +59,13 @@ async def ask(model: Unsteady) -> tuple[list[Piece], list[dict[str, Any]]]:
         assert name == "error"
         told.append(data)
 
-    async with aclosing(stream_with_retries(model, REQUEST, say)) as pieces:
-        return [piece async for piece in pieces], told
+    pieces: list[Piece] = []
+
+    async def take(piece: Piece) -> None:
+        pieces.append(piece)
+
+    await ask_with_retries(model, REQUEST, take, say)
+    return pieces, told
 
 
 async def test_an_answer_comes_after_three_retries_each_of_them_told(autojump_clock: trio.testing.MockClock) -> None:
