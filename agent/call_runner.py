@@ -70,7 +70,7 @@ class CallRunner:
         sender, jobs = trio.open_memory_channel[_Job](math.inf)
         try:
             async with trio.open_nursery() as nursery:
-                for _ in range(parallel):
+                for _ in range(min(parallel, len(self._calls))):
                     nursery.start_soon(self._run_jobs, jobs)
                 with sender:
                     for tracker in self._distinct():

@@ -12,7 +12,7 @@ import trio
 from agent.tools.base import Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.names import escape_name
 from agent.tools.pages import shorten
-from agent.tools.paths import ConfinedPath, file_kind, open_directory, open_parent, resolve_path_in_thread, tool_errors
+from agent.tools.paths import ConfinedPath, file_kind, open_directory, open_parent, resolve_path, tool_errors
 
 _DEFAULT_LIMIT = 500
 
@@ -37,23 +37,25 @@ class LsTool(Tool):
 
     async def run(self, arguments: LsInput, context: ToolContext) -> ToolOutput:
         """List the first names."""
-        place = await resolve_path_in_thread(context, arguments.path)
-        return await trio.to_thread.run_sync(_list, place, arguments.limit, context.outputs, abandon_on_cancel=True)
+        return await trio.to_thread.run_sync(_list, context, arguments, abandon_on_cancel=True)
 
 
-def _list(place: ConfinedPath, limit: int, outputs: str) -> ToolOutput:
+def _list(context: ToolContext, arguments: LsInput) -> ToolOutput:
+    place = resolve_path(context, arguments.path)
     with tool_errors("list", place):
         _require_directory(place)
         descriptor = open_directory(place)
         try:
-            names, total = _first_names(descriptor, limit)
+            names, total = _first_names(descriptor, arguments.limit)
             lines = [_line(descriptor, name) for name in names]
         finally:
             os.close(descriptor)
         left_out = total - len(lines)
         if left_out:
             lines.append(f"[{left_out} of {total} names left out; set limit higher, or use find with a pattern]")
-        text = shorten("\n".join(lines), keep="start", outputs=outputs) if lines else "[The directory is empty.]"
+        text = (
+            shorten("\n".join(lines), keep="start", outputs=context.outputs) if lines else "[The directory is empty.]"
+        )
     return ToolOutput(text, {"path": place.path, "entries": total, "left_out": left_out})
 
 

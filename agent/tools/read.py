@@ -22,7 +22,7 @@ from agent.tools.paths import (
     image_type,
     looks_binary,
     open_regular,
-    resolve_path_in_thread,
+    resolve_path,
     tool_errors,
 )
 from wire.entries import ImageBlock
@@ -54,9 +54,8 @@ class ReadTool(Tool):
 
     async def run(self, arguments: ReadInput, context: ToolContext) -> ToolOutput:
         """Read a page, and record the file's version."""
-        place = await resolve_path_in_thread(context, arguments.path)
-        look = await trio.to_thread.run_sync(_read, place, arguments, abandon_on_cancel=True)
-        context.files.record(place.path, look.version)
+        path, look = await trio.to_thread.run_sync(_read, context, arguments, abandon_on_cancel=True)
+        context.files.record(path, look.version)
         return look.output
 
 
@@ -65,11 +64,13 @@ class _ReadResult(NamedTuple):
     version: FileVersion
 
 
-def _read(place: ConfinedPath, arguments: ReadInput) -> _ReadResult:
+def _read(context: ToolContext, arguments: ReadInput) -> tuple[str, _ReadResult]:
+    """The real path, and what stands there."""
+    place = resolve_path(context, arguments.path)
     with tool_errors("read", place):
         descriptor, status = open_regular(place)
         with os.fdopen(descriptor, "rb") as file:
-            return _read_open_file(file, status, place, arguments)
+            return place.path, _read_open_file(file, status, place, arguments)
 
 
 def _read_open_file(file: BinaryIO, status: os.stat_result, place: ConfinedPath, arguments: ReadInput) -> _ReadResult:
