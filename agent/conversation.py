@@ -72,7 +72,7 @@ class GroupCommit:
 
     def begin(self) -> None:
         """Bring what is written by now to the disk, without waiting for it."""
-        if self._written > (self._begun if self._is_committing else self._safe):
+        if not self._is_due and self._written > (self._begun if self._is_committing else self._safe):
             self._is_due = True
             trio.lowlevel.add_instrument(self._begin_due)  # only the first time does it do anything
 

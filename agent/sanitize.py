@@ -31,7 +31,7 @@ _MESSAGE_TOKENS = 4
 
 def estimate_tokens(messages: Iterable[TranscriptMessage]) -> int:
     """Tokens of the messages: a quarter of their characters, and a round number for each image."""
-    return sum(_MESSAGE_TOKENS + sum(map(_block_chars, message.content)) for message in messages)
+    return sum([_MESSAGE_TOKENS + sum(map(_block_chars, message.content)) for message in messages])
 
 
 def estimate_overhead(system_prompt: str, tools: Sequence[ToolDefinition]) -> int:

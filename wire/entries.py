@@ -91,7 +91,7 @@ class TranscriptMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def text(self) -> str:
         """All its text blocks in one."""
-        return "".join(block.text for block in self.content if isinstance(block, TextBlock))
+        return "".join([block.text for block in self.content if isinstance(block, TextBlock)])
 
     @property
     def calls(self) -> list[ToolUseBlock]:

@@ -85,7 +85,7 @@ class ConversationReader:
             added=texts[max(self._earlier + 1, self._answered) :],
             texts=texts,
             position=self._earlier,
-            images=sum(isinstance(block, ImageBlock) for block in last.content),
+            images=sum([isinstance(block, ImageBlock) for block in last.content]),
         )
 
     def _add(self, message: TranscriptMessage) -> None:
