@@ -61,7 +61,7 @@ class GroupCommit:
     def __init__(self, commit: Callable[[Callable[[Exception | None], None]], None]) -> None:
         self._commit = commit
         self._begin_due = BeforeWaiting(self._begin)
-        self._is_due = self._is_committing = False
+        self._is_open = self._is_due = self._is_committing = False
         self._waiting: list[_CommitWaiter] = []
         # Numbers of entries; each is at most the one before it.
         self._written = self._begun = self._safe = 0
@@ -74,7 +74,9 @@ class GroupCommit:
         """Bring what is written by now to the disk, without waiting for it."""
         if not self._is_due and self._written > (self._begun if self._is_committing else self._safe):
             self._is_due = True
-            trio.lowlevel.add_instrument(self._begin_due)  # only the first time does it do anything
+            if not self._is_open:
+                self._is_open = True
+                trio.lowlevel.add_instrument(self._begin_due)
 
     async def wait(self) -> None:
         """Wait until what is written by now is on the disk, also when cancelled. Raises what ``commit`` raises."""
@@ -86,6 +88,12 @@ class GroupCommit:
         await trio.lowlevel.wait_task_rescheduled(_stay_blocked)
         if waiter.failure is not None:
             raise waiter.failure
+
+    def close(self) -> None:
+        """Begin no further commit."""
+        if self._is_open:
+            self._is_open = False
+            trio.lowlevel.remove_instrument(self._begin_due)
 
     def _begin(self) -> None:
         if self._is_due and not self._is_committing:
@@ -216,6 +224,7 @@ class Conversation:
 
     def close(self) -> None:
         """Unlock the transcript; remove the outputs of a conversation that has none."""
+        self._commit.close()
         if self._writer is not None:
             self._writer.close()
         if self.path is None:

@@ -132,6 +132,17 @@ async def test_waits_for_the_disk_that_happen_together_are_one_and_all_hear_of_i
     assert (disk.commits, trio.current_time()) == (commits + 1, commits + 1)
 
 
+async def test_what_is_closed_costs_the_loop_nothing_more() -> None:
+    disk = Disk()
+    group = GroupCommit(disk.commit)
+    group.close()
+    group.mark_written()
+    group.begin()
+    group.close()
+    await trio.testing.wait_all_tasks_blocked()
+    assert disk.commits == 0
+
+
 @given(st.lists(st.floats(0, 5), max_size=8))
 @settings(max_examples=40, deadline=None)
 def test_whenever_one_writes_nobody_goes_on_before_it_is_safe(delays: list[float]) -> None:
