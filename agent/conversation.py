@@ -90,9 +90,9 @@ class GroupCommit:
             raise waiter.failure
 
     def close(self) -> None:
-        """Begin no further commit."""
-        if self._is_open:
-            self._is_open = False
+        """Begin no commit that is not waited for."""
+        if self._is_open and not self._waiting:
+            self._is_open = self._is_due = False
             trio.lowlevel.remove_instrument(self._begin_due)
 
     def _begin(self) -> None:

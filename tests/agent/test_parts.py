@@ -141,6 +141,9 @@ async def test_what_is_closed_costs_the_loop_nothing_more() -> None:
     group.close()
     await trio.testing.wait_all_tasks_blocked()
     assert disk.commits == 0
+    disk.broken = True  # as a file is that is closed
+    with pytest.raises(OSError, match="broken"):
+        await group.wait()
 
 
 @given(st.lists(st.floats(0, 5), max_size=8))
