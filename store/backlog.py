@@ -101,8 +101,11 @@ class WriteBacklog:
     ``position`` counts the changes asked for, ``written`` is the position up to which all are durable (or given up).
     """
 
-    def __init__(self, limit: int) -> None:
-        """``limit``: bytes that may wait while the backlog is tight."""
+    def __init__(self, limit: int, *, on_open: Callable[[], None] = lambda: None) -> None:
+        """``limit``: bytes that may wait while the backlog is tight. ``on_open`` is called before a batch is opened.
+
+        Where it raises, the change that would have opened the batch is not made.
+        """
         self.position = 0
         self.written = 0
         self.cost = 0
@@ -112,60 +115,90 @@ class WriteBacklog:
         self.is_limited = False
         self._limit = limit
         self._waiting: deque[WriteBatch] = deque()
+        self._open: WriteBatch | None = None
+        """The last of them, while it takes changes."""
+        self._on_open = on_open
+        self._groups = 0
         self.in_flight: WriteBatch | None = None
         """The batch that is being written."""
-        self._is_grouping = False
 
     def put_session(self, row: SessionRow) -> None:
         """Insert or replace."""
-        self._record_change(self._open_batch().sessions.put(row.key, row))
+        batch = self._open or self._open_batch()
+        self._record_change(batch, batch.sessions.put(row.key, row))
 
     def delete_session(self, key: str) -> None:
         """Delete if it is there."""
-        self._record_change(self._open_batch().sessions.remove(key))
+        batch = self._open or self._open_batch()
+        self._record_change(batch, batch.sessions.remove(key))
 
     def put_run(self, row: RunRow) -> None:
         """Insert or replace."""
-        self._record_change(self._open_batch().runs.put(row.key, row))
+        batch = self._open or self._open_batch()
+        self._record_change(batch, batch.runs.put(row.key, row))
 
     def delete_runs(self, keys: Iterable[RunKey]) -> None:
         """Delete those that are there."""
         for key in keys:
-            self._record_change(self._open_batch().runs.remove(key))
+            batch = self._open or self._open_batch()
+            self._record_change(batch, batch.runs.remove(key))
 
     def put_document(self, row: DocumentRow) -> None:
         """Insert or replace."""
-        self._record_change(self._open_batch().documents.put((row.kind, row.key), row))
+        batch = self._open or self._open_batch()
+        self._record_change(batch, batch.documents.put((row.kind, row.key), row))
 
     def delete_document(self, key: DocumentKey) -> None:
         """Delete if it is there."""
-        self._record_change(self._open_batch().documents.remove(key))
+        batch = self._open or self._open_batch()
+        self._record_change(batch, batch.documents.remove(key))
+
+    def put_event(self, row: EventRow) -> None:
+        """Insert, where the seq is new."""
+        batch = self._open or self._open_batch()
+        batch.events.append(row)
+        self._record_change(batch, _ROW_BYTES + len(row.data))
 
     def put_events(self, rows: Iterable[EventRow]) -> None:
-        """Insert, where the seq is new."""
+        """Insert several."""
         for row in rows:
-            cost = cost_of(row)
-            self._open_batch().events.append(row)
-            self._record_change(cost)
+            self.put_event(row)
 
     def reserve(self, seq: int) -> None:
         """Make durable that every seq up to this one may have been given out."""
-        self._open_batch().reserved = seq
-        self._record_change(0)
+        batch = self._open or self._open_batch()
+        batch.reserved = seq
+        self._record_change(batch, 0)
 
-    def put_transaction(self, changes: Iterable[Callable[["WriteBacklog"], None]]) -> None:
-        """Several changes that go into one transaction, however large it becomes."""
-        self._is_grouping = True
-        try:
-            for change in changes:
-                change(self)
-        finally:
-            self._is_grouping = False
+    def __enter__(self) -> None:
+        """What is put within the block goes into one batch, however large that becomes; blocks may be nested."""
+        self._groups += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._groups -= 1
+        if self._open is not None:
+            self._close_full(self._open)
+
+    @property
+    def is_grouping(self) -> bool:
+        """Whether such a block has begun and not ended."""
+        return self._groups > 0
 
     def begin_batch(self) -> WriteBatch | None:
-        """The oldest batch, to be written now; it still counts until it is finished or given back."""
-        self.in_flight = self._waiting.popleft() if self._waiting else None
-        return self.in_flight
+        """The oldest batch, to be written now; it still counts until it is finished or given back.
+
+        None = there is none, or it may be incomplete.
+        """
+        if not self._waiting or self._groups:
+            return None
+        self.in_flight = batch = self._waiting.popleft()
+        if batch is self._open:
+            self._open = None
+        return batch
+
+    def close_batch(self) -> None:
+        """Have the next change open another batch."""
+        self._open = None
 
     def finish_batch(self, *, refused: int = 0) -> None:
         """The batch taken is durable, except ``refused`` rows that the database cannot hold."""
@@ -224,18 +257,24 @@ class WriteBacklog:
         return batch
 
     def _open_batch(self) -> WriteBatch:
-        if not self._waiting or (self._waiting[-1].cost >= _BATCH_BYTES and not self._is_grouping):
-            self._waiting.append(WriteBatch())
-        return self._waiting[-1]
+        self._on_open()
+        self._open = batch = WriteBatch()
+        self._waiting.append(batch)
+        return batch
 
-    def _record_change(self, grown: int) -> None:
-        batch = self._waiting[-1]
+    def _record_change(self, batch: WriteBatch, grown: int) -> None:
         self.position += 1
         batch.last_position = self.position
         batch.cost += grown
         self.cost += grown
+        if batch.cost >= _BATCH_BYTES:
+            self._close_full(batch)
         if self.is_limited:
             self._enforce_limit()
+
+    def _close_full(self, batch: WriteBatch) -> None:
+        if batch.cost >= _BATCH_BYTES and not self._groups:
+            self._open = None
 
     def _enforce_limit(self) -> None:
         """Merge all that waits, which leaves one row of each key, and let the oldest events go.
@@ -250,9 +289,11 @@ class WriteBacklog:
         while self._waiting:
             first.merge(self._waiting.popleft())
         self._waiting.append(first)
+        self._open = first
         self.lost += first.drop(first.cost - self._limit)
         self.cost += first.cost - waiting
         self.purged_through = max(self.purged_through, first.purged_through)
+        self._close_full(first)
 
 
 def cost_of(row: EventRow | SessionRow | RunRow | DocumentRow) -> int:

@@ -5,14 +5,14 @@ import sqlite3
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from store.backlog import WriteBacklog, WriteBatch
+from store.backlog import WriteBatch
 from store.database import Connect, connect_to
 from store.maintenance import Maintenance
 from store.opening import SEQ_BLOCK, OpenedDatabase, open_database
@@ -54,8 +54,7 @@ class Store:
         self._connect = connect
         self._on_trouble = on_trouble
         self._reserved = opened.reserved
-        self._open_transaction: list[Callable[[WriteBacklog], None]] | None = None
-        self._changed = trio.Event()
+        self._changed: trio.Event | None = None
         self._token = trio.lowlevel.current_trio_token()
         self._readers = trio.CapacityLimiter(_READS_AT_ONCE)
         self._thread = WriterThread(opened.database, maintenance, notify=self._notify_done)
@@ -66,99 +65,90 @@ class Store:
             on_trouble=self._publish_trouble,
             on_stall=self._notify_stalled,
         )
+        self._backlog = self._writer.backlog
+        self.put_event = self._backlog.put_event
+        """Add an event with a seq of its own."""
+        self.is_degraded = False
+        """Whether the disk refuses, and new rows are held in memory only."""
         self._has_ended = False
         self._thread.start()
         trio.lowlevel.spawn_system_task(self._commit_forever)
 
     def put_session(self, row: SessionRow) -> None:
         """Insert the session, or replace the row of its key."""
-        self._put(lambda backlog: backlog.put_session(row))
+        self._backlog.put_session(row)
 
     def delete_session(self, key: str) -> None:
         """Forget the session, if there is one of that key. Its runs and events stay."""
-        self._put(lambda backlog: backlog.delete_session(key))
+        self._backlog.delete_session(key)
 
     def put_run(self, row: RunRow) -> None:
         """Insert the run, or replace its row, which keeps its place in the order of acceptance."""
-        self._put(lambda backlog: backlog.put_run(row))
+        self._backlog.put_run(row)
 
     def delete_runs(self, runs: Iterable[RunKey]) -> None:
         """Forget runs."""
-        keys = list(runs)
-        self._put(lambda backlog: backlog.delete_runs(keys))
+        self._backlog.delete_runs(runs)
 
     def put_events(self, rows: Iterable[EventRow]) -> None:
         """Add events, each with a seq of its own, in any order."""
-        events = list(rows)
-        self._put(lambda backlog: backlog.put_events(events))
+        self._backlog.put_events(rows)
 
     def put_document(self, kind: str, key: str, body: bytes | None) -> None:
         """Insert a document, replace its body, or (``None``) remove it. Its place is that of its first insertion."""
         if body is None:
-            self._put(lambda backlog: backlog.delete_document((kind, key)))
+            self._backlog.delete_document((kind, key))
         else:
-            row = DocumentRow(kind=kind, key=key, body=body)
-            self._put(lambda backlog: backlog.put_document(row))
+            self._backlog.put_document(DocumentRow(kind=kind, key=key, body=body))
 
-    def record_seq(self, seq: int) -> None:
+    def record_seq(self, seq: int) -> int:
         """Tell the highest seq given out so far, so that a reservation is durable ahead of it.
 
-        To be called at least once for every 10,000 of them.
+        To be called again once a seq above the one returned has been given out.
         """
         if seq + SEQ_BLOCK // 2 > self._reserved:
-            self._reserved = reserved = seq + 2 * SEQ_BLOCK - seq % SEQ_BLOCK
-            self._put(lambda backlog: backlog.reserve(reserved))
+            reserved = seq + 2 * SEQ_BLOCK - seq % SEQ_BLOCK
+            self._backlog.reserve(reserved)
+            self._reserved = reserved
+        return self._reserved - SEQ_BLOCK // 2
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """What is put inside becomes durable in one step or not at all. Nothing is awaited inside."""
-        if self._open_transaction is not None:
-            yield
-            return
-        group = self._open_transaction = []
-        try:
-            yield
-        finally:
-            self._open_transaction = None
-            self._writer.put(lambda backlog: backlog.put_transaction(group))
+        return self._backlog
 
-    def _put(self, change: Callable[[WriteBacklog], None]) -> None:
-        if self._open_transaction is None:
-            self._writer.put(change)
-        else:
-            self._open_transaction.append(change)
+    def commit(self) -> bool:
+        """Write what was put, while the event loop waits for as long as it may; True = all of it is durable."""
+        if not self._writer.is_closing:
+            self._writer.commit()
+        return self._backlog.written >= self._backlog.position
 
     async def flush(self) -> bool:
         """Wait until everything put before is durable. False = the disk refuses, and it is held in memory only."""
-        backlog = self._writer.backlog
-        position = backlog.position
-        if not self._writer.is_closing:
-            self._writer.commit()
-        if backlog.written >= position:
-            return True
-        return await self._wait_until(lambda: backlog.written >= position)
+        position = self._backlog.position
+        return self.commit() or await self._wait_until(lambda: self._backlog.written >= position)
 
     async def wait_room(self) -> None:
         """Wait while too much waits to be written; returns at once where there is room or the disk refuses."""
-        if self._writer.backlog.cost > self._settings.backlog:
-            await self._wait_until(lambda: self._writer.backlog.cost <= self._settings.backlog)
+        if self._backlog.cost > self._settings.backlog:
+            await self._wait_until(lambda: self._backlog.cost <= self._settings.backlog)
 
     async def _wait_until(self, is_true: Callable[[], bool]) -> bool:
         await trio.lowlevel.checkpoint()
         while True:
-            changed = self._changed  # taken before looking: what changes after the look sets this very event
             if is_true():
                 return True
             if self.is_degraded or self._has_ended:
                 return False
-            await changed.wait()
+            if self._changed is None:
+                self._changed = trio.Event()
+            await self._changed.wait()
 
     async def read_events(self, after: int, before: int, *, session: str | None, limit: int) -> list[EventRow]:
         """Events with ``after < seq < before``, of one session or (None) of all, ascending, at most ``limit``.
 
         Fewer than ``limit`` means that there are no more. Sees every event put before. Raises StoreUnusable.
         """
-        unwritten = [] if await self.flush() else self._writer.backlog.events()
+        unwritten = [] if await self.flush() else self._backlog.events()
         read = partial(self._read, unwritten, after=after, before=before, session=session, limit=limit)
         return await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._readers)
 
@@ -178,7 +168,7 @@ class Store:
 
         Sees every one put before. Raises StoreUnusable.
         """
-        unwritten = {} if await self.flush() else self._writer.backlog.documents(kind)
+        unwritten = {} if await self.flush() else self._backlog.documents(kind)
         read = partial(self._read_documents, kind, unwritten)
         return await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._readers)
 
@@ -194,20 +184,15 @@ class Store:
         except sqlite3.Error as exc:
             raise StoreUnusable(f"the store {self._path} cannot be read: {exc}", path=str(self._path)) from exc
 
-    async def oldest_seq(self) -> int:
+    @property
+    def oldest_seq(self) -> int:
         """From this seq on no event has gone, by retention or loss; 0 = none ever went.
 
         A reader that has seen everything up to the one before it has missed nothing. Of what is older something is
         missing, though not all of it need be: what was durable before the disk refused outlives what waited meanwhile.
         """
-        await trio.lowlevel.checkpoint()
         gone = self._writer.purged_through
         return gone + 1 if gone else 0
-
-    @property
-    def is_degraded(self) -> bool:
-        """Whether the disk refuses, and new rows are held in memory only."""
-        return self._writer.disk.is_degraded
 
     def statistics(self) -> StoreStatistics:
         """Figures of this moment; counts what waits."""
@@ -237,8 +222,10 @@ class Store:
             self._token.run_sync_soon(self._writer.stalled, batch)
 
     def _wake(self) -> None:
-        changed, self._changed = self._changed, trio.Event()
-        changed.set()
+        self.is_degraded = self._writer.disk.is_degraded
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
 
     def _publish_trouble(self, kind: str, details: dict[str, Any]) -> None:
         with suppress(trio.RunFinishedError):  # no listener is left
@@ -252,8 +239,7 @@ class Store:
 
     async def aclose(self) -> None:
         """Write what waits and close the file; gives up after ``close_timeout``, which is real time."""
-        self._writer.is_closing = True
-        self._writer.wanted.unpark()
+        self._writer.refuse_more()
         with trio.CancelScope(shield=True):
             has_ended = await self._finish(time.monotonic() + self._settings.close_timeout)
         self._writer.close()
@@ -273,7 +259,7 @@ class Store:
                 return False
             if not self._writer.finish_last(result):
                 break
-        close = partial(self._thread.close, self._writer.backlog.changes, max(0.0, until - time.monotonic()))
+        close = partial(self._thread.close, self._backlog.changes, max(0.0, until - time.monotonic()))
         return await trio.to_thread.run_sync(close, limiter=limiter)
 
 

@@ -52,7 +52,7 @@ class Writer:
         self._settings = settings
         self._on_change = on_change
         self._on_trouble = on_trouble
-        self.backlog = WriteBacklog(settings.backlog)
+        self.backlog = WriteBacklog(settings.backlog, on_open=self._announce_batch)
         self.disk = DiskHealth(settings.retry)
         self.is_closing = False
         self.wanted = trio.lowlevel.ParkingLot()
@@ -62,12 +62,16 @@ class Writer:
         self._rows_written = 0
         self._has_lost_file = False
 
-    def put(self, change: Callable[[WriteBacklog], None]) -> None:
-        """Add to what waits. Raises PoolClosed once the store is being closed."""
+    def refuse_more(self) -> None:
+        """The store is being closed: what is put from now on raises PoolClosed."""
+        self.is_closing = True
+        self.backlog.close_batch()
+        self.wanted.unpark()
+
+    def _announce_batch(self) -> None:
         if self.is_closing:
             raise PoolClosed("the store is closed and takes nothing more")
-        change(self.backlog)
-        if not self._is_writing and not self.backlog.is_empty:
+        if not self._is_writing:
             self.wanted.unpark()
 
     def commit(self) -> None:

@@ -25,6 +25,8 @@ EventHandler: TypeAlias = Callable[[EventEnvelope], None]
 _MOST_ROUNDS = 8
 _QUIET_ROUNDS = 4
 """Rounds of the event loop, some 20 us each where nothing else happens."""
+_ALONE = 4
+"""Durable events in a row of one session, one more than a turn has: no other session is at work."""
 _logger = logging.getLogger("pool.gateway.events")
 
 
@@ -138,6 +140,10 @@ class EventBus:
         self._waiter_ids = count()
         self._commit_requested = trio.lowlevel.ParkingLot()
         self._is_closed = False
+        self._recorded_seq = 0
+        self._last_session = ""
+        self._in_a_row = 0
+        """Durable events, the latest ones, that are all of the last session."""
         self._events = self._text_pieces = self._snapshots = 0
 
     # --- the commit gate ----------------------------------------------------------------------------------------------
@@ -148,16 +154,17 @@ class EventBus:
         Events that come during one commit share the next. Has started once it knows what retention has left.
         """
         try:
-            self._stream.oldest = await self.store.oldest_seq()
+            self._stream.oldest = self.store.oldest_seq
             task_status.started()
             while True:
                 while not self._barrier.uncommitted:
                     await self._commit_requested.park()
                 await self._gather()
+                if not self._barrier.uncommitted:  # committed meanwhile by ``_commit_alone``
+                    continue
                 upto = self._barrier.last
                 is_durable = await self.store.flush()
                 self._commit(upto if is_durable else self._barrier.last)
-                self._stream.oldest = max(self._stream.oldest, await self.store.oldest_seq())
         finally:
             self.close()
 
@@ -171,7 +178,7 @@ class EventBus:
             last = self._barrier.last
             await trio.lowlevel.checkpoint()
             quiet = quiet + 1 if self._barrier.last == last else 0
-            if quiet >= (1 if self._visibility_waiters else _QUIET_ROUNDS):
+            if not self._barrier.uncommitted or quiet >= (1 if self._visibility_waiters else _QUIET_ROUNDS):
                 return
 
     def close(self) -> None:
@@ -183,32 +190,46 @@ class EventBus:
         self._commit(self._barrier.last)
         self._evict(self.ring.evict(everything=True))
 
-    async def wait_visible(self, seq: int) -> None:
-        """Wait until readers may see ``seq``: it is durable, or the disk refuses."""
-        if seq <= self._barrier.head:
-            await trio.lowlevel.checkpoint()
-            return
-        seen = trio.Event()
-        self.call_when_visible(seq, seen.set)
-        await seen.wait()
+    async def wait_visible(self, seq: int, *, is_last: bool = False) -> None:
+        """Wait until readers may see ``seq``: it is durable, or the disk refuses. Returns at once where it is so.
 
-    def call_when_visible(self, seq: int, call: Callable[[], None]) -> None:
+        ``is_last``: no other step of its session follows that should share its commit.
+        """
+        if is_last:
+            self._commit_alone()
+        if seq > self._barrier.head:
+            seen = trio.Event()
+            self.call_when_visible(seq, seen.set)
+            await seen.wait()
+
+    def call_when_visible(self, seq: int, call: Callable[[], None], *, is_last: bool = False) -> None:
         """The same without a task that waits; ``call`` must not raise, and is called at once where it is so already."""
+        if is_last:
+            self._commit_alone()
         if seq <= self._barrier.head:
             call()
         else:
             heapq.heappush(self._visibility_waiters, (seq, next(self._waiter_ids), call))
 
+    def _commit_alone(self) -> None:
+        """While one session is at work no other one will share its commit: make it at once, without a round."""
+        upto = self._barrier.last
+        if self._barrier.uncommitted and self._in_a_row >= _ALONE and self.store.commit():
+            self._commit(upto)
+
     def _commit(self, upto: int) -> None:
         """Everything up to ``upto`` is durable, or never will be: notify readers and handlers of it."""
+        self._stream.oldest = max(self._stream.oldest, self.store.oldest_seq)
         self._barrier.commit(upto)
         while self._unseen and self._unseen[0].seq <= self._barrier.head:
-            item = self._unseen.popleft()
-            self._stream.notifier.notify(item.session, first_of(item))
-            if item.type in self._listeners.handlers and isinstance(item, EventEnvelope):
-                self._listeners.notify(item)
+            self._show(self._unseen.popleft())
         while self._visibility_waiters and self._visibility_waiters[0][0] <= self._barrier.head:
             heapq.heappop(self._visibility_waiters)[2]()
+
+    def _show(self, item: Item) -> None:
+        self._stream.notifier.notify(item.session, first_of(item))
+        if item.type in self._listeners.handlers and isinstance(item, EventEnvelope):
+            self._listeners.notify(item)
 
     # --- publishing ---------------------------------------------------------------------------------------------------
 
@@ -226,13 +247,17 @@ class EventBus:
         encoded, name = encode_compact(data), str(type_)
         known = EVENT_TYPES.get(name)
         channel = EventChannel.MONITOR if known is None else known.channel
-        is_held = known is not None and known.is_durable and self._can_hold
+        is_held = known is not None and known.is_durable and not (self._is_closed or self.store.is_degraded)
         seq, ts = self._barrier.allocate(hold=is_held), self._clock()
-        row = EventRow(seq=seq, ts=ts, session=session, channel=channel.value, type=name, data=encoded, run_id=run_id)
-        self.store.put_events((row,))
+        if is_held:
+            self._in_a_row = self._in_a_row + 1 if session == self._last_session else 1
+            self._last_session = session
+        name_of_channel = channel._value_  # ``value`` costs two calls
+        row = EventRow(seq=seq, ts=ts, session=session, channel=name_of_channel, type=name, data=encoded, run_id=run_id)
+        self.store.put_event(row)
         raw = EMPTY if data is None else msgspec.Raw(encoded)
         self._events += 1
-        self._add([EventEnvelope(seq, ts, session, channel, name, raw, run_id)])
+        self._add(EventEnvelope(seq, ts, session, channel, name, raw, run_id))
         return seq
 
     def publish_text(self, session: str, type_: TextKind, pieces: list[msgspec.Raw], *, run_id: str | None) -> None:
@@ -243,28 +268,23 @@ class EventBus:
             raise UsageError(f"a piece of session {session} is no JSON string: it holds a line end")
         first, ts = self._barrier.allocate(len(pieces)), self._clock()
         self._text_pieces += len(pieces)
-        self._add(
-            [
-                TextPieceBlock(
-                    begin, end - 1, ts, session, run_id, type_, b"\n".join(pieces[begin - first : end - first])
-                )
-                for begin, end in blocks_between(first, first + len(pieces))
-            ]
-        )
+        for begin, end in blocks_between(first, first + len(pieces)):
+            texts = b"\n".join(pieces[begin - first : end - first])
+            self._add(TextPieceBlock(begin, end - 1, ts, session, run_id, type_, texts))
 
-    @property
-    def _can_hold(self) -> bool:
-        return not (self._is_closed or self.store.is_degraded)
-
-    def _add(self, items: list[Item]) -> None:
-        self.store.record_seq(self._barrier.last)
-        for item in items:
-            self.ring.append(item)
-        self._unseen.extend(items)
-        if self._barrier.uncommitted and self._can_hold:
-            self._commit_requested.unpark()
+    def _add(self, item: Item) -> None:
+        if item.seq > self._recorded_seq:
+            self._recorded_seq = self.store.record_seq(item.seq)
+        self.ring.append(item)
+        uncommitted = self._barrier.uncommitted
+        if not (uncommitted or self._unseen or self._visibility_waiters):
+            self._show(item)
         else:
-            self._commit(self._barrier.last)
+            self._unseen.append(item)
+            if not uncommitted or self.store.is_degraded:
+                self._commit(self._barrier.last)
+            elif uncommitted[0] == item.seq:
+                self._commit_requested.unpark()
         if self._is_closed:
             self._evict(self.ring.evict(everything=True))
         elif self.ring.bytes > self.ring.limit:

@@ -1,11 +1,12 @@
 """A reader's position in the event stream: it replays from the store, continues from the ring, then waits for news."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
 import trio
+from outcome import Value
 
 from errors import SubscriberBehind
 from gateway.events.ring import EncodedEvents, EventBatch, Item, Ring, TextPieceBlock
@@ -58,17 +59,24 @@ def _channel_of(item: Item | EventRow) -> str:
 class EventStore(Protocol):
     """Rows are put at once and become durable in batches."""
 
+    is_degraded: bool
+    """Whether the disk refuses: nothing becomes durable, everything is held in memory."""
+
     @property
-    def is_degraded(self) -> bool:
-        """Whether the disk refuses: nothing becomes durable, everything is held in memory."""
+    def put_event(self) -> Callable[[EventRow], None]:
+        """Write this one, some time soon."""
         ...
 
     def put_events(self, rows: Iterable[EventRow]) -> None:
         """Write these, some time soon."""
         ...
 
-    def record_seq(self, seq: int) -> None:
-        """This is the highest seq that was given out."""
+    def record_seq(self, seq: int) -> int:
+        """This is the highest seq that was given out; the next one to be recorded is above the one returned."""
+        ...
+
+    def commit(self) -> bool:
+        """Make everything that was put durable, where that is quick; False = it is not durable yet."""
         ...
 
     async def flush(self) -> bool:
@@ -79,7 +87,8 @@ class EventStore(Protocol):
         """Rows with ``after < seq < before``, ascending, with everything that was put before the call."""
         ...
 
-    async def oldest_seq(self) -> int:
+    @property
+    def oldest_seq(self) -> int:
         """Events with a seq below this one have been dropped by retention."""
         ...
 
@@ -105,46 +114,37 @@ async def _whole_windows(
     return rows + await store.read_events(last, end + 1, session=None, limit=len(window)), end
 
 
-class _Waiters:
-    """The tasks that wait for the next event of one session; ``seq`` is that event's, once published."""
-
-    __slots__ = ("lot", "seq")
-
-    def __init__(self) -> None:
-        self.lot = trio.lowlevel.ParkingLot()
-        self.seq = 0
-
-
 class EventNotifier:
     """Wakes the tasks that wait for an event of one session, or (None) of any; no others."""
 
     def __init__(self) -> None:
-        self._waiters: dict[str | None, _Waiters] = {}
+        self._waiters: dict[str | None, dict[trio.lowlevel.Task, None]] = {}
 
     @property
     def waiter_count(self) -> int:
         """How many wait."""
-        return sum(len(waiters.lot) for waiters in self._waiters.values())
+        return sum(map(len, self._waiters.values()))
 
     async def wait(self, session: str | None) -> int:
         """Sleep until the session's next event; return its seq: nothing has happened there in between."""
-        waiters = self._waiters.get(session)
-        if waiters is None:
-            waiters = self._waiters[session] = _Waiters()
-        try:
-            await waiters.lot.park()
-        finally:
-            if not waiters.lot and self._waiters.get(session) is waiters:
+        task = trio.lowlevel.current_task()
+        self._waiters.setdefault(session, {})[task] = None
+
+        def leave(_: object) -> trio.lowlevel.Abort:
+            waiters = self._waiters[session]
+            del waiters[task]
+            if not waiters:
                 del self._waiters[session]
-        return waiters.seq
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        seq: int = await trio.lowlevel.wait_task_rescheduled(leave)
+        return seq
 
     def notify(self, session: str, seq: int) -> None:
         """Something of the session can be seen from ``seq`` on."""
         for key in (session, None):
-            waiters = self._waiters.pop(key, None)
-            if waiters is not None:
-                waiters.seq = seq
-                waiters.lot.unpark_all()
+            for task in self._waiters.pop(key, ()):
+                trio.lowlevel.reschedule(task, Value(seq))
 
 
 class CommitBarrier:
@@ -259,7 +259,7 @@ class EventCursor:
         if len(rows) == _PAGE_ROWS:
             rows, end = await _whole_windows(store, event_filter, rows, end)
         events = list(expand(filter(event_filter.admits, rows), self.position))
-        oldest = await store.oldest_seq()
+        oldest = store.oldest_seq
         self._stream.oldest = max(self._stream.oldest, oldest)
         if self.position + 1 < oldest:
             self.complete = False

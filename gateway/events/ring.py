@@ -51,32 +51,28 @@ def size_of(item: Item) -> int:
 class SeqIndex:
     """Items in seq order. Reading from a seq on costs O(log n) and what is read."""
 
-    __slots__ = ("_items", "_lasts")
+    __slots__ = ("items", "lasts")
 
     def __init__(self) -> None:
-        self._items: list[Item] = []
-        self._lasts: list[int] = []
+        self.items: list[Item] = []
+        self.lasts: list[int] = []
+        """The last seq of each item."""
 
     def __len__(self) -> int:
-        return len(self._items)
-
-    def append(self, item: Item) -> None:
-        """Add the newest item."""
-        self._items.append(item)
-        self._lasts.append(item.seq)
+        return len(self.items)
 
     def read(self, after: int, upto: int) -> Iterator[Item]:
         """The items that hold a seq above ``after``, up to the last one that ends at or below ``upto``.
 
         The index must not change meanwhile. What is passed over costs nothing; ``islice`` would count through it.
         """
-        return map(self._items.__getitem__, range(bisect_right(self._lasts, after), bisect_right(self._lasts, upto)))
+        return map(self.items.__getitem__, range(bisect_right(self.lasts, after), bisect_right(self.lasts, upto)))
 
     def drop(self, upto: int) -> None:
         """Forget what ends at or below ``upto``: rare and in large parts, so that closing the gap costs little."""
-        end = bisect_right(self._lasts, upto)
-        del self._items[:end]
-        del self._lasts[:end]
+        end = bisect_right(self.lasts, upto)
+        del self.items[:end]
+        del self.lasts[:end]
 
 
 class Ring:
@@ -100,11 +96,12 @@ class Ring:
 
     def append(self, item: Item) -> None:
         """Add the newest item."""
-        self._all.append(item)
         index = self._sessions.get(item.session)
         if index is None:
             index = self._sessions[item.session] = SeqIndex()
-        index.append(item)
+        for each in (self._all, index):
+            each.items.append(item)
+            each.lasts.append(item.seq)
         self.bytes += size_of(item)
 
     def read(self, session: str | None, after: int, upto: int) -> Iterator[Item]:

@@ -133,7 +133,7 @@ class RunRegistry:
 
     def settle(self, ended: Iterable[tuple[Run, RunOutcome]], seq: int) -> None:
         """Once the ``done`` events up to ``seq`` are durable, wake those who wait for the outcomes."""
-        self._bus.call_when_visible(seq, partial(self._settle, ended))
+        self._bus.call_when_visible(seq, partial(self._settle, ended), is_last=True)
 
     def fail(self, run: Run, error: PoolError) -> tuple[RunOutcome, int]:
         """End a run that never had a turn."""

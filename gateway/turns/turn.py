@@ -156,7 +156,7 @@ class Turn(TurnState):
     async def _wait_for_worker(self) -> None:
         with self.cancel_when_ending():
             lease = self.held or await self._context.acquire(self)
-            await self._context.wait_visible(self._start_on(lease))
+            await self._context.wait_visible(self._start_on(lease), is_last=True)
 
     def _start_on(self, lease: Lease) -> int:
         self.lease = lease
@@ -310,7 +310,7 @@ class Turn(TurnState):
                 return  # its time was over first
             if lease is None or self._stream is None:
                 raise RunAborted("the turn has ended")
-            await self._context.wait_visible(self._context.mark_started([run], self, lease.worker_id))
+            await self._context.wait_visible(self._context.mark_started([run], self, lease.worker_id), is_last=True)
             self._steered.append(run)
             await lease.steer(run.request.text)
         except PoolError as exc:

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 import trio
 
+from store.backlog import WriteBacklog
 from store.records import RunState
 from store.settings import StoreSettings
-from store.store import open_store
-from store.writer import Writer
+from store.store import Store, open_store
 from tests.acceptance.every_way import HANDED, LEFT, PATIENCE, FirstLife, next_life, rows, torn, words_in
 from tests.gateway.world import open_world
 from wire.units import Seconds
@@ -73,16 +73,18 @@ class KeepingDisk(Disk):
             self.commits += 1
 
 
-def commit_each_put() -> Callable[[Writer, Callable[[Any], None]], None]:
-    """A ``Writer.put`` that returns when the put has been committed: no two of them share a transaction by chance."""
-    put = Writer.put
+def commit_each_change(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change, or group of them, is committed before its call returns: no two share a transaction by chance."""
 
-    def put_and_wait(writer: Writer, change: Callable[[Any], None]) -> None:
-        put(writer, change)
-        writer.commit()
-        assert writer.backlog.is_empty
+    def commit_after(make: Callable[..., None]) -> Callable[..., None]:
+        def make_and_commit(backlog: WriteBacklog, *values: Any) -> None:
+            make(backlog, *values)
+            assert backlog.is_grouping or store.commit()
 
-    return put_and_wait
+        return make_and_commit
+
+    for name in ("_record_change", "__exit__"):
+        monkeypatch.setattr(WriteBacklog, name, commit_after(getattr(WriteBacklog, name)))
 
 
 async def check_life_after(place: Path, complete: int, life: FirstLife) -> None:
@@ -124,7 +126,7 @@ async def test_after_a_crash_at_any_commit_promises_are_kept_and_nothing_is_done
         if is_stepwise:
             for limit in ("_PATIENCE", "_QUICK_COMMIT"):
                 monkeypatch.setattr(f"store.writer.{limit}", 10.0)
-            monkeypatch.setattr(Writer, "put", commit_each_put())
+            commit_each_change(store, monkeypatch)
         async with open_world(tmp_path, store=store, queue={"debounce": 0.001}) as world:
             life = FirstLife(world, lambda: disk.commits)
             await life.live()

@@ -102,6 +102,12 @@ class WholeStore(MemoryStore):
             self.written = at_the_call
         return is_durable
 
+    def commit(self) -> bool:
+        is_durable = super().commit()
+        if is_durable:
+            self.written = (dict(self.sessions), dict(self.runs), dict(self.documents))
+        return is_durable
+
     async def wait_room(self) -> None:
         await self.has_room.wait()
 

@@ -65,18 +65,17 @@ def test_much_is_cut_into_batches_in_the_order_in_which_it_came() -> None:
 def test_what_is_put_together_is_never_cut() -> None:
     backlog = WriteBacklog(10**9)
     backlog.put_events([event(1, size=1_100_000)])
-    backlog.put_transaction(
-        [
-            lambda backlog: backlog.put_run(run("r", outcome=b"x" * 1_100_000)),
-            lambda backlog: backlog.put_events([event(2)]),
-        ]
-    )
+    with backlog:
+        backlog.put_run(run("r", outcome=b"x" * 1_100_000))
+        with backlog:
+            backlog.put_events([event(2)])
+        assert backlog.begin_batch() is None, "a part of it would be written"
     backlog.put_events([event(3)])
     batches = list(written(backlog))
     (whole,) = (batch for batch in batches if batch.runs.rows)
     assert 2 in [row.seq for row in whole.events]
     assert [row.seq for batch in batches for row in batch.events] == [1, 2, 3]
-    assert len(batches) == 2
+    assert len(batches) == 3
 
 
 def test_what_is_put_while_a_batch_is_being_written_is_another_one() -> None:

@@ -81,12 +81,12 @@ async def test_over_its_bound_the_oldest_events_are_lost_and_counted_and_nothing
         assert (await troubles.next())[0] == "store_degraded"
         lost = (await troubles.next())[1]["lost"]
         assert 500 < lost < 1000
-        assert (store.statistics().lost, await store.oldest_seq()) == (lost, lost + 1)
+        assert (store.statistics().lost, store.oldest_seq) == (lost, lost + 1)
     assert stored(path) == list(range(lost + 1, 1001))
     async with a_store(path) as store:
         assert sorted(row.updated_at for row in store.loaded.sessions) == list(range(991, 1001))
         assert sorted(row.accepted_at for row in store.loaded.runs) == list(range(991, 1001))
-        assert await store.oldest_seq() == lost + 1
+        assert store.oldest_seq == lost + 1
 
 
 async def test_what_an_attempt_holds_is_not_given_up_but_the_oldest_of_what_came_during_it(
@@ -102,10 +102,10 @@ async def test_what_an_attempt_holds_is_not_given_up_but_the_oldest_of_what_came
         disk.answers.set()
         kind, details = await troubles.next()
         oldest = 101 + details["lost"]
-        assert (kind, oldest > 800, await store.oldest_seq()) == ("store_recovered", True, oldest)
+        assert (kind, oldest > 800, store.oldest_seq) == ("store_recovered", True, oldest)
     assert stored(path) == [*range(1, 101), *range(oldest, 1001)]
     async with a_store(path) as store:
-        assert await store.oldest_seq() == oldest
+        assert store.oldest_seq == oldest
 
 
 async def test_telling_may_fail(path: Path, disk: Disk, caplog: pytest.LogCaptureFixture) -> None:

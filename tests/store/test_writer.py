@@ -54,7 +54,7 @@ def test_a_batch_is_waited_for_also_where_maintenance_has_a_result_before_it(
     writer: Writer, thread: ScriptedThread
 ) -> None:
     thread.results = [LOST]
-    writer.put(lambda backlog: backlog.put_events([event(1)]))
+    writer.backlog.put_event(event(1))
     writer.commit()
     assert (thread.is_notice_wanted, writer.disk.is_degraded) == (True, True)
     thread.results = [BatchResult(rows=1)]
@@ -63,7 +63,7 @@ def test_a_batch_is_waited_for_also_where_maintenance_has_a_result_before_it(
 
 
 def test_the_last_batch_is_waited_for_also_then(writer: Writer) -> None:
-    writer.put(lambda backlog: backlog.put_events([event(1)]))
+    writer.backlog.put_event(event(1))
     writer.is_closing = True
     assert writer.begin_last()
     assert writer.finish_last(LOST)

@@ -33,15 +33,26 @@ class MemoryStore:
         self.commits.set()
         self.flushes = 0
         self.reads = 0
-        self.oldest = 0
+        self.oldest_seq = 0
+
+    def put_event(self, row: EventRow) -> None:
+        insort(self.rows, row, key=by_seq)
 
     def put_events(self, rows: Iterable[EventRow]) -> None:
         for row in rows:
-            insort(self.rows, row, key=by_seq)
+            self.put_event(row)
 
-    def record_seq(self, seq: int) -> None:
+    def record_seq(self, seq: int) -> int:
         assert seq >= self.noted
         self.noted = seq
+        return seq
+
+    def commit(self) -> bool:
+        if self.is_degraded or not self.commits.is_set():
+            return False
+        self.flushes += 1
+        self.durable_upto = self.noted
+        return True
 
     async def flush(self) -> bool:
         self.flushes += 1
@@ -59,10 +70,6 @@ class MemoryStore:
         await trio.lowlevel.checkpoint()
         rows = known[bisect_right(known, after, key=by_seq) : bisect_left(known, before, key=by_seq)]
         return [row for row in rows if session in (None, row.session)][:limit]
-
-    async def oldest_seq(self) -> int:
-        await trio.lowlevel.checkpoint()
-        return self.oldest
 
     # --- what tests do ---
 
@@ -82,13 +89,13 @@ class MemoryStore:
 
     def drop_below(self, seq: int) -> None:
         """Retention."""
-        self.oldest = seq
+        self.oldest_seq = seq
         del self.rows[: bisect_left(self.rows, seq, key=by_seq)]
 
     def next_life(self, gap: int) -> "MemoryStore":
         """The same store, opened again after a clean stop."""
         store = MemoryStore(self.noted + 1 + gap)
-        store.rows, store.oldest, store.is_degraded = self.rows, self.oldest, self.is_degraded
+        store.rows, store.oldest_seq, store.is_degraded = self.rows, self.oldest_seq, self.is_degraded
         store.has_been_degraded = self.is_degraded
         return store
 

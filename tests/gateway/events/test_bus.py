@@ -131,6 +131,24 @@ async def test_steps_that_never_end_do_not_keep_the_first_one_waiting(bus: Event
     assert store.flushes >= 1
 
 
+@pytest.mark.parametrize(
+    ("sessions", "is_quick", "is_seen"), [("aaaa", True, True), ("aaba", True, False), ("aaaa", False, False)]
+)
+async def test_the_last_step_of_the_only_session_at_work_is_committed_at_once_where_the_disk_is_quick(
+    bus: EventBus, store: MemoryStore, sessions: str, *, is_quick: bool, is_seen: bool
+) -> None:
+    if not is_quick:
+        store.hold_commits()
+    seq = [bus.publish(session, "ui_request") for session in sessions][-1]
+    seen: list[int] = []
+    bus.call_when_visible(seq, lambda: seen.append(bus.head))
+    bus.call_when_visible(seq, lambda: seen.append(bus.head), is_last=True)
+    assert (seen, store.flushes) == ([seq, seq] if is_seen else [], is_seen)
+    store.let_commit()
+    await bus.wait_visible(seq, is_last=True)
+    assert (seen, store.flushes) == ([seq, seq], 1)
+
+
 async def test_a_degraded_store_lets_everything_be_seen_at_once(bus: EventBus, store: MemoryStore) -> None:
     store.degrade(now=True)
     assert bus.publish("a", "ui_request") == bus.head
@@ -267,7 +285,7 @@ async def test_the_figures_tell_what_is_there(bus: EventBus, store: MemoryStore)
 
 async def test_a_bus_knows_at_its_start_and_with_each_commit_what_retention_has_left() -> None:
     store = MemoryStore(first_seq=50)
-    store.oldest = 20
+    store.oldest_seq = 20
     bus = EventBus(store, EventSettings(ring=ByteCount(1000)), first_seq=50)
     async with trio.open_nursery() as nursery:
         await nursery.start(bus.run)
