@@ -176,7 +176,7 @@ class WriteBacklog:
 
     def __exit__(self, *_: object) -> None:
         self._groups -= 1
-        if self._open is not None:
+        if self._open is not None and self._open.cost >= _BATCH_BYTES:
             self._close_full(self._open)
 
     @property

@@ -2,9 +2,9 @@
 
 ``sqlite3`` releases the interpreter's lock around every step of a statement, and a thread that wants it back from a
 busy event loop waits up to 5 ms for it: written row by row, 1000 rows take 5 s. One step for many rows takes a few
-milliseconds. So that few statements are prepared, their sizes are powers of two, filled up with the smallest row
-again, since SQLite copies every parameter. Every statement is idempotent for a row that occurs twice, and no two rows
-of a list have the same key. Used by one thread at a time.
+milliseconds. So that few statements are prepared, the sizes of large ones are powers of two, filled up with the
+smallest row again, since SQLite copies every parameter. Every statement is idempotent for a row that occurs twice, and
+no two rows of a list have the same key. Used by one thread at a time.
 """
 
 import sqlite3
@@ -24,6 +24,8 @@ from store.settings import expired_up_to
 Parameters = tuple[str | bytes | int | float | None, ...]
 
 _MAX_ROWS = 512
+_EXACT_ROWS = 16
+"""Up to here there is a statement for each number of rows: looking for the smallest row takes as long as writing it."""
 
 
 class BulkStatement:
@@ -34,8 +36,9 @@ class BulkStatement:
 
     def run(self, connection: sqlite3.Connection, rows: Sequence[Parameters]) -> int:
         """Execute for all rows; returns how many rows of the table were changed."""
-        if len(rows) == 1:
-            return connection.execute(_statement_text(*self._parts, 1), rows[0]).rowcount
+        if len(rows) <= _EXACT_ROWS:
+            text = _statement_text(*self._parts, len(rows))
+            return connection.execute(text, list(chain.from_iterable(rows))).rowcount
         changed = 0
         for start in range(0, len(rows), _MAX_ROWS):
             part = rows[start : start + _MAX_ROWS]
@@ -50,7 +53,7 @@ def _size_of(row: Parameters) -> int:
     return sum(len(value) for value in row if isinstance(value, str | bytes))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _statement_text(head: str, columns: int, tail: str, size: int) -> str:
     one = f"({', '.join('?' * columns)})"
     return f"{head} {', '.join([one] * size)} {tail}"
@@ -270,7 +273,7 @@ class Database:
         """Size of the write-ahead log."""
         try:
             return self._wal.stat().st_size
-        except FileNotFoundError:
+        except OSError:
             return 0
 
     def checkpoint(self) -> None:

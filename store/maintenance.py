@@ -55,6 +55,17 @@ class Maintenance:
             self.checkpoint()
         return has_written
 
+    def is_due(self) -> bool:
+        """Whether ``catch_up`` has anything to do; in some microseconds."""
+        now = self._monotonic()
+        return (
+            now >= self._next_file_check
+            or self._expired > 0
+            or (self._age_check_interval is not None and now >= self._next_age_check)
+            or self._database.event_count > self._settings.events
+            or self._database.wal_bytes() >= _WAL_BYTES
+        )
+
     def catch_up(self, added: int, *, is_awaited: Callable[[], bool]) -> None:
         """After a write of ``added`` events: delete up to twice as many old ones, unless another write is awaited.
 

@@ -1,13 +1,16 @@
 """The thread that writes, one batch after the other, the file's maintenance in between; and one that watches it."""
 
 import logging
+import math
+import os
+import select
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from store.backlog import WriteBatch
 from store.database import Database
@@ -17,6 +20,7 @@ from store.records import ROW_ERRORS, FileLost
 _MAINTENANCE_DELAY = 0.5
 """Seconds after a write until the file is looked at, so that a busy thread does it once for many writes."""
 _logger = logging.getLogger("pool.store")
+ItemT = TypeVar("ItemT")
 
 
 class BatchResult(NamedTuple):
@@ -74,6 +78,42 @@ class StallWatch:
                     self._is_asleep = False
 
 
+class Handover(Generic[ItemT]):
+    """From one thread to another, in order, by way of a pipe.
+
+    A lock or a queue wakes the other thread while this one still holds the interpreter: it wakes up to wait for that.
+    Writing to a pipe lets go of it first: 12 us of CPU there and back, where a queue takes 45.
+    """
+
+    def __init__(self) -> None:
+        self._items: deque[ItemT] = deque()
+        self._read_end, self._write_end = os.pipe()
+        self._poll = select.poll()
+        self._poll.register(self._read_end, select.POLLIN)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, item: ItemT) -> None:
+        """Hand over; waits only where thousands are not taken."""
+        self._items.append(item)
+        os.write(self._write_end, b"\0")
+
+    def get(self, timeout: float | None) -> ItemT | None:
+        """Take the next one, waited for at most ``timeout`` seconds; None = there is none yet."""
+        if timeout == 0.0 and not self._items:
+            return None
+        if not self._poll.poll(None if timeout is None else math.ceil(timeout * 1000)):
+            return None
+        os.read(self._read_end, 1)
+        return self._items.popleft()
+
+    def close(self) -> None:
+        """Once no thread uses it."""
+        os.close(self._read_end)
+        os.close(self._write_end)
+
+
 class WriterThread:
     """Owns the database from ``start`` on. The public methods belong to one other thread at a time.
 
@@ -85,8 +125,8 @@ class WriterThread:
         self._database = database
         self._maintenance = maintenance
         self._notify = notify
-        self._jobs: SimpleQueue[WriteBatch | int] = SimpleQueue()
-        self._results: SimpleQueue[BatchResult] = SimpleQueue()
+        self._jobs: Handover[WriteBatch | int] = Handover()
+        self._results: Handover[BatchResult] = Handover()
         self._wants_notice = False
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         # The thread's own.
@@ -113,10 +153,7 @@ class WriterThread:
 
     def result(self, timeout: float) -> BatchResult | None:
         """The next result, waited for at most ``timeout`` seconds; None = there is none yet."""
-        try:
-            return self._results.get(timeout=timeout) if timeout > 0 else self._results.get_nowait()
-        except Empty:
-            return None
+        return self._results.get(max(0.0, timeout))
 
     def request_notice(self, *, wanted: bool) -> None:
         """Whether to call ``notify`` for results from now on; one that came before has to be looked for once more."""
@@ -126,7 +163,11 @@ class WriterThread:
         """Close the file, which lacks that many rows, and wait for it; False = it has not come to that in time."""
         self._jobs.put(unwritten)
         self._thread.join(timeout)
-        return not self._thread.is_alive()
+        if self._thread.is_alive():
+            return False
+        self._jobs.close()
+        self._results.close()
+        return True
 
     def _run(self) -> None:
         while not isinstance(job := self._next_job(), int):
@@ -138,11 +179,7 @@ class WriterThread:
 
     def _next_job(self) -> WriteBatch | int | None:
         """Wait for something to do; None = maintenance."""
-        wait = None if self._has_failed else max(0.0, self._maintenance_at - time.monotonic())
-        try:
-            return self._jobs.get(wait != 0, wait)
-        except Empty:
-            return None
+        return self._jobs.get(None if self._has_failed else max(0.0, self._maintenance_at - time.monotonic()))
 
     def _write(self, batch: WriteBatch) -> None:
         refused: list[str] = []
@@ -154,10 +191,12 @@ class WriterThread:
         except Exception as exc:  # noqa: BLE001  # whatever it is: nothing may be lost, and no flush may wait for ever
             error = exc
         self._has_failed = error is not None
-        added = len(batch.events)
+        added, is_due = len(batch.events), self._maintenance.is_due()
         self._report(BatchResult(batch.changes - len(refused), refused, error))
-        if error is None:
+        # Nothing is left to do here for most batches: from the report on the interpreter is the event loop's.
+        if error is None and is_due:
             self._try_maintenance(lambda: self._maintenance.catch_up(added, is_awaited=self._is_awaited))
+        if error is None:
             self._maintenance_at = min(self._maintenance_at, time.monotonic() + _MAINTENANCE_DELAY)
 
     def _commit(self, batch: WriteBatch) -> list[str]:
@@ -173,7 +212,7 @@ class WriterThread:
             self._notify()
 
     def _is_awaited(self) -> bool:
-        return not self._jobs.empty()
+        return len(self._jobs) > 0
 
     def _run_maintenance(self) -> None:
         has_more = self._try_maintenance(self._maintenance.step)

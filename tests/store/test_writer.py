@@ -1,5 +1,6 @@
 """The writer and its thread where maintenance finds the file gone at the same time as a batch is written."""
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +11,7 @@ from store.backlog import WriteBacklog, WriteBatch
 from store.records import FileLost
 from store.settings import StoreSettings
 from store.writer import Writer
-from store.writer_thread import BatchResult, WriterThread
+from store.writer_thread import BatchResult, Handover, WriterThread
 from tests.store.rows import event
 
 LOST = BatchResult(error=FileLost("the file was removed"), is_maintenance=True)
@@ -79,7 +80,7 @@ def test_a_batch_handed_over_before_the_file_was_found_gone_is_not_written_to_it
         raise FileLost("the file was removed")
 
     database: Any = SimpleNamespace(write=written.append, reopen=fail, close=lambda: None, path=Path("pool.db"))
-    maintenance: Any = SimpleNamespace(catch_up=fail, step=lambda: False, interval=10.0)
+    maintenance: Any = SimpleNamespace(is_due=lambda: True, catch_up=fail, step=lambda: False, interval=10.0)
     thread = WriterThread(database, maintenance, notify=lambda: None)
     backlog = WriteBacklog(1000)
     for seq in (1, 2):
@@ -96,3 +97,23 @@ def test_a_batch_handed_over_before_the_file_was_found_gone_is_not_written_to_it
     assert second is not None
     assert (first.error, lost.is_maintenance, isinstance(second.error, FileLost)) == (None, True, True)
     assert len(written) == 1
+
+
+def test_what_is_handed_over_to_another_thread_arrives_in_order_and_is_waited_for() -> None:
+    there, back = Handover[int](), Handover[int]()
+    assert (there.get(0), there.get(0.001), len(there)) == (None, None, 0)
+
+    def answer() -> None:
+        while number := there.get(None):
+            back.put(-number)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    for number in range(1, 500):
+        there.put(number)
+    assert [back.get(10) for _ in range(1, 500)] == [-number for number in range(1, 500)]
+    there.put(0)
+    thread.join(10)
+    assert (there.get(0), back.get(0)) == (None, None)
+    there.close()
+    back.close()
