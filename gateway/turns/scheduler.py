@@ -327,7 +327,7 @@ class TurnScheduler:
         self._context.on_begun(turn)
         started_seq = turn.begin()
         self._starting.add(turn)
-        self._context.call_when_visible(started_seq, partial(self._start_task, turn))
+        self._context.call_when_visible(started_seq, partial(self._start_task, turn), is_last=True)
 
     def _start_task(self, turn: Turn) -> None:
         if turn in self._starting:
