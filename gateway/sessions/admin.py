@@ -278,9 +278,11 @@ class SessionAdmin:
         self._bus.publish(entry.key, EventType.SESSION_DELETED, {"transcript": None})
         await self._notify_end(entry, "moved", transcript)
 
-    def compact(self, session: str, instructions: str | None) -> None:
-        """Summarise the conversation as soon as the session is free."""
-        self._start_soon(self._compact, session, instructions)
+    async def compact(self, session: str, instructions: str | None) -> None:
+        """Summarise the conversation as soon as the session is free; returns once later messages come after it."""
+        queued = trio.Event()
+        self._start_soon(self._compact, session, instructions, queued)
+        await queued.wait()
 
     async def _notify_command(self, command: Literal["new", "reset", "stop"], entry: SessionEntry) -> None:
         event = CommandReceived(command=command, session=entry.key, source=entry.source)
@@ -304,15 +306,13 @@ class SessionAdmin:
         self._system_events.discard(session, tuple(SystemEventKind))
         return transcript
 
-    async def _compact(self, session: str, instructions: str | None) -> None:
+    async def _compact(self, session: str, instructions: str | None, queued: trio.Event) -> None:
+        params = {} if instructions is None else {"instructions": instructions}
         try:
-            entry = self._require(session)
-            profile = await self._profile_cache.for_session(entry)
-            async with (
-                self._scheduler.acquire_session(session),
-                self._pool.lease(session, profile, bounded=False) as lease,
-            ):
-                await lease.request("compact", {} if instructions is None else {"instructions": instructions})
+            async with self._scheduler.acquire_session(session, on_queued=queued.set):
+                profile = await self._profile_cache.for_session(self._require(session))
+                async with self._pool.lease(session, profile, bounded=False) as lease:
+                    await lease.request("compact", params)
         except PoolError as exc:
             error = {"severity": "error", "phase": "model", "message": f"the conversation was not summarised: {exc}"}
             self._bus.publish(session, EventType.ERROR, error)
@@ -354,7 +354,7 @@ class SlashCommands:
             case StatusCommand():
                 return self._session_admin.describe(session)
             case CompactCommand():
-                self._session_admin.compact(session, command.instructions)
+                await self._session_admin.compact(session, command.instructions)
                 return "The conversation will be summarised as soon as the session is free."
             case SetOptionCommand(name, value):
                 return self._set(session, name, value)

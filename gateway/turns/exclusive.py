@@ -37,9 +37,11 @@ class ExclusiveAccess:
         *,
         priority: int = 5,
         timeout: float | None = None,  # noqa: ASYNC109  # for the wait alone
+        on_queued: Callable[[], None] | None = None,
     ) -> AsyncGenerator[None, None]:
         """Hold the session once its running turn and what is ahead in its lane have ended.
 
+        ``on_queued`` is called when the request has its place in the lane: what is submitted later comes after it.
         Raises PoolSaturated when the lane refuses, AcquireTimeout when it takes longer than ``timeout`` seconds.
         """
         name = f"j{next(self._names)}"
@@ -47,6 +49,8 @@ class ExclusiveAccess:
         self._send(
             Submit(run=name, session=session, text="", mode=QueueMode.FOLLOWUP, priority=priority, exclusive=True)
         )
+        if on_queued is not None:
+            on_queued()
         try:
             with trio.move_on_after(math.inf if timeout is None else timeout):
                 await request.decided.wait()
