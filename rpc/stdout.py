@@ -55,7 +55,7 @@ class StdoutReader:
             await self._transport.wait_readable()
         finally:
             self._is_waiting = False
-        if self._reading_request is None and self._is_open:  # both may have changed since the wait ended
+        if self._reading_request is None and self._may_read:  # both may have changed since the wait ended
             self._read()
 
     async def _read_for(self, request: RpcRequest) -> bool:
@@ -64,7 +64,7 @@ class StdoutReader:
         if self._is_waiting:
             self._transport.interrupt()
         try:
-            while self._is_open and not self._broadcast.is_full and not request.is_settled:
+            while self._may_read and not request.is_settled:
                 request.interrupt = self._transport.interrupt
                 await self._transport.wait_readable()
                 request.interrupt = None
@@ -75,6 +75,10 @@ class StdoutReader:
             self._reading_request = None
             self._left.wake()
         return request.is_settled
+
+    @property
+    def _may_read(self) -> bool:
+        return self._is_open and not self._broadcast.is_full
 
     def _read(self) -> None:
         data = self._transport.receive_nowait()
