@@ -131,9 +131,9 @@ class RunRegistry:
             self.announce(run)
             return self.end(run, outcome)
 
-    def settle(self, ended: Iterable[tuple[Run, RunOutcome]], seq: int) -> None:
+    def settle(self, ended: Iterable[tuple[Run, RunOutcome]], seq: int, *, ends_turn: bool = False) -> None:
         """Once the ``done`` events up to ``seq`` are durable, wake those who wait for the outcomes."""
-        self._bus.call_when_visible(seq, partial(self._settle, ended), is_last=True)
+        self._bus.call_when_visible(seq, partial(self._settle, ended), is_last=ends_turn)
 
     def fail(self, run: Run, error: PoolError) -> tuple[RunOutcome, int]:
         """End a run that never had a turn."""

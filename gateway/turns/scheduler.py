@@ -344,7 +344,7 @@ class TurnScheduler:
             self._interrupt(turn)
             raise
         outcomes, seq = self._finish_turn(turn, answer)
-        self._run_registry.settle(outcomes, seq)
+        self._run_registry.settle(outcomes, seq, ends_turn=True)
         if answer is not None:
             await self._context.after_delivery(turn, answer)
 

@@ -141,7 +141,7 @@ _GATEWAY = (
         "durable",
         "an outcome is published before it is stored",
         "gateway/runs/registry.py:RunRegistry.settle",
-        "self._bus.call_when_visible(seq, partial(self._settle, ended))",
+        "self._bus.call_when_visible(seq, partial(self._settle, ended), is_last=ends_turn)",
         "self._settle(ended)",
         ("tests/gateway/test_durability.py::test_an_outcome_is_on_the_disk_before_anybody_is_told",),
     ),
