@@ -19,6 +19,7 @@ from stress.plan import Plan
 _MIN_WORKERS_TO_COMPARE = 16
 _MAX_DELIVERY_DELAY = 2.0
 _MAX_GROWTH = 1.25
+_MOST_REMEMBERED, _FEWEST_REMEMBERED = 100_000, 20_000
 _MIN_COMPLETED = 0.9
 _MIN_COMPLETED_BY_FAULT = {"F4": 0.7, "F5": 0.5, "F7": 0.7}
 """While nothing can be started, requests that need a worker fail; the end of a supervisor interrupts turns."""
@@ -89,6 +90,7 @@ def own_limits(plan: Plan) -> PoolLimits:
 
 def settings_text(plan: Plan, preparations: Iterable[FaultSetup]) -> str:
     """The settings file: roles with different prompts, room for every request, fast health checks."""
+    remembered = _remembered_runs(plan)
     table: dict[str, Any] = {
         "pool": {
             **msgspec.structs.asdict(own_limits(plan)),
@@ -104,8 +106,8 @@ def settings_text(plan: Plan, preparations: Iterable[FaultSetup]) -> str:
             "drain_timeout": 30.0,
         },
         "gateway": {
-            "runs": max(100_000, 2 * plan.sessions),
-            "outcomes": 100_000,
+            "runs": max(remembered, 2 * plan.sessions),
+            "outcomes": remembered,
             # no message may be summarised: each request needs its own outcome
             "queue": {"pending": max(10_000, plan.requests), "cap": plan.requests},
             "dedupe": {"window": 0},
@@ -115,6 +117,14 @@ def settings_text(plan: Plan, preparations: Iterable[FaultSetup]) -> str:
     for preparation in preparations:
         table = merged(table, preparation.settings)
     return tomli_w.dumps(table)
+
+
+def _remembered_runs(plan: Plan) -> int:
+    """How many ended runs the supervisor remembers: none may be forgotten while a front end is away.
+
+    In a soak their memory fills up within the warm-up, after which the supervisor must not grow.
+    """
+    return min(_MOST_REMEMBERED, max(_FEWEST_REMEMBERED, plan.requests // 5)) if plan.load == "L5" else _MOST_REMEMBERED
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
