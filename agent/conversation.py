@@ -55,13 +55,13 @@ class GroupCommit:
 
     ``commit`` begins one, and has what it is given called in the event loop at its end, with the failure if it failed.
     A commit begins when the tasks that can run have run. Those who wait for one that fails hear of it; ``commit`` has
-    to remember it for those who come later.
+    to remember it for those who come later. ``hook`` is on the event loop from the first commit to the last one.
     """
 
     def __init__(self, commit: Callable[[Callable[[Exception | None], None]], None]) -> None:
         self._commit = commit
-        self._begin_due = BeforeWaiting(self._begin)
-        self._is_open = self._is_due = self._is_committing = False
+        self.hook = BeforeWaiting(self._begin)
+        self._is_open = self._is_due = self._is_committing = self._is_closed = False
         self._waiting: list[_CommitWaiter] = []
         # Numbers of entries; each is at most the one before it.
         self._written = self._begun = self._safe = 0
@@ -76,7 +76,7 @@ class GroupCommit:
             self._is_due = True
             if not self._is_open:
                 self._is_open = True
-                trio.lowlevel.add_instrument(self._begin_due)
+                trio.lowlevel.add_instrument(self.hook)
 
     async def wait(self) -> None:
         """Wait until what is written by now is on the disk, also when cancelled. Raises what ``commit`` raises."""
@@ -90,10 +90,11 @@ class GroupCommit:
             raise waiter.failure
 
     def close(self) -> None:
-        """Begin no commit that is not waited for."""
+        """Begin no commit that is not waited for, and leave the event loop after the last that is."""
+        self._is_closed = True
         if self._is_open and not self._waiting:
             self._is_open = self._is_due = False
-            trio.lowlevel.remove_instrument(self._begin_due)
+            trio.lowlevel.remove_instrument(self.hook)
 
     def _begin(self) -> None:
         if self._is_due and not self._is_committing:
@@ -116,6 +117,8 @@ class GroupCommit:
             else:
                 waiter.failure = failure
                 trio.lowlevel.reschedule(waiter.task)
+        if self._is_closed:
+            self.close()
 
 
 def _stay_blocked(_raise_cancel: object) -> trio.lowlevel.Abort:

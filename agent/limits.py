@@ -16,7 +16,6 @@ class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that the summary of an old conversation may take."""
     context_reserve: int = 16_384
     """Tokens of a model's context that are left for its answer; a fuller conversation is compacted first."""
-    """How long the end of a run may wait for tools that are being stopped, and for the disk."""
     parallel_tools: int = 3
     queued_inputs: int = 100
     """Steers, and follow-ups, that may wait; more are refused."""

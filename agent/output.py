@@ -102,10 +102,12 @@ class WorkerOutput:
 
     async def run(self, stream: trio.abc.SendStream) -> None:
         """Write the output, until cancelled. Raises trio.BrokenResourceError once the reader is gone."""
+        hook: BeforeWaiting | None = None
         if isinstance(stream, PipeWriter):
             self._wakes_writer = False
             token = trio.lowlevel.current_trio_token()
-            trio.lowlevel.add_instrument(BeforeWaiting(lambda: self._write_now(stream, token)))
+            hook = BeforeWaiting(lambda: self._write_now(stream, token))
+            trio.lowlevel.add_instrument(hook)
         try:
             while True:
                 while not self._blocks:
@@ -116,6 +118,8 @@ class WorkerOutput:
                 self.pending_bytes -= len(block)
                 self._progress.unpark_all()
         finally:
+            if hook is not None:
+                trio.lowlevel.remove_instrument(hook)
             self._broken = True
             self._blocks.clear()
             self.pending_bytes = 0

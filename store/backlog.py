@@ -289,7 +289,7 @@ class WriteBacklog:
         while self._waiting:
             first.merge(self._waiting.popleft())
         self._waiting.append(first)
-        self._open = first
+        self._open = None if self._open is None else first
         self.lost += first.drop(first.cost - self._limit)
         self.cost += first.cost - waiting
         self.purged_through = max(self.purged_through, first.purged_through)

@@ -240,11 +240,13 @@ class Store:
     async def aclose(self) -> None:
         """Write what waits and close the file; gives up after ``close_timeout``, which is real time."""
         self._writer.refuse_more()
-        with trio.CancelScope(shield=True):
-            has_ended = await self._finish(time.monotonic() + self._settings.close_timeout)
-        self._writer.close()
-        self._has_ended = True
-        self._wake()
+        try:
+            with trio.CancelScope(shield=True):
+                has_ended = await self._finish(time.monotonic() + self._settings.close_timeout)
+        finally:
+            self._writer.close()
+            self._has_ended = True
+            self._wake()
         if not has_ended:
             rows = self._writer.statistics().rows_waiting
             _logger.error("the store %s does not close; %d rows may be lost", self._path, rows)

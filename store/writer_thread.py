@@ -78,6 +78,10 @@ class StallWatch:
                     self._is_asleep = False
 
 
+_LONGEST_POLL = 2**31 - 1
+"""Milliseconds that poll() takes."""
+
+
 class Handover(Generic[ItemT]):
     """From one thread to another, in order, by way of a pipe.
 
@@ -103,7 +107,7 @@ class Handover(Generic[ItemT]):
         """Take the next one, waited for at most ``timeout`` seconds; None = there is none yet."""
         if timeout == 0.0 and not self._items:
             return None
-        if not self._poll.poll(None if timeout is None else math.ceil(timeout * 1000)):
+        if not self._poll.poll(None if timeout is None else min(math.ceil(timeout * 1000), _LONGEST_POLL)):
             return None
         os.read(self._read_end, 1)
         return self._items.popleft()
@@ -184,17 +188,18 @@ class WriterThread:
     def _write(self, batch: WriteBatch) -> None:
         refused: list[str] = []
         error: Exception | None = None
+        is_due, added = False, len(batch.events)
         try:
             if self._has_failed:  # also where maintenance has found the file gone since the batch was handed over
                 self._database.reopen()
             refused = self._commit(batch)
+            is_due = self._maintenance.is_due()
         except Exception as exc:  # noqa: BLE001  # whatever it is: nothing may be lost, and no flush may wait for ever
             error = exc
         self._has_failed = error is not None
-        added, is_due = len(batch.events), self._maintenance.is_due()
         self._report(BatchResult(batch.changes - len(refused), refused, error))
         # Nothing is left to do here for most batches: from the report on the interpreter is the event loop's.
-        if error is None and is_due:
+        if is_due:
             self._try_maintenance(lambda: self._maintenance.catch_up(added, is_awaited=self._is_awaited))
         if error is None:
             self._maintenance_at = min(self._maintenance_at, time.monotonic() + _MAINTENANCE_DELAY)

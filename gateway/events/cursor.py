@@ -6,7 +6,6 @@ from typing import Protocol
 
 import msgspec
 import trio
-from outcome import Value
 
 from errors import SubscriberBehind
 from gateway.events.ring import EncodedEvents, EventBatch, Item, Ring, TextPieceBlock
@@ -119,6 +118,8 @@ class EventNotifier:
 
     def __init__(self) -> None:
         self._waiters: dict[str | None, dict[trio.lowlevel.Task, None]] = {}
+        self._seen: dict[trio.lowlevel.Task, int] = {}
+        """Of the tasks that are woken and have not run yet."""
 
     @property
     def waiter_count(self) -> int:
@@ -137,14 +138,15 @@ class EventNotifier:
                 del self._waiters[session]
             return trio.lowlevel.Abort.SUCCEEDED
 
-        seq: int = await trio.lowlevel.wait_task_rescheduled(leave)
-        return seq
+        await trio.lowlevel.wait_task_rescheduled(leave)
+        return self._seen.pop(task)
 
     def notify(self, session: str, seq: int) -> None:
         """Something of the session can be seen from ``seq`` on."""
         for key in (session, None):
             for task in self._waiters.pop(key, ()):
-                trio.lowlevel.reschedule(task, Value(seq))
+                self._seen[task] = seq
+                trio.lowlevel.reschedule(task)
 
 
 class CommitBarrier:

@@ -1,7 +1,7 @@
 """The registry of runs: each step of a run is made durable, published as an event, and only then acted upon."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any
 
@@ -103,20 +103,14 @@ class RunRegistry:
 
     # --- a run's life ---------------------------------------------------------------------------------------------
 
-    def start(self, runs: Iterable[Run], *, worker: str, turn: str, leader: Run) -> int:
-        """Record that these runs may reach a worker once the returned seq is visible; they are never started again.
-
-        0: each was started before.
-        """
-        seq = 0
+    def start(self, runs: Collection[Run], *, worker: str, turn: str, leader: Run) -> int:
+        """Record that these runs may reach a worker once the returned seq is visible; they are never started again."""
         for run in runs:
-            if run.record.started_at is not None:
-                continue  # steered in vain before, or a worker that never saw it
-            self._index.start(run.record, wall_now=self.clock())
-            seq = self._record_step(
-                run, EventType.RUN_START, {"worker": worker, "turn": turn, "leader": leader.request.run_id}
-            )
-        return seq
+            if run.record.started_at is None:  # else steered in vain before, or a worker that never saw it
+                self._index.start(run.record, wall_now=self.clock())
+                data = {"worker": worker, "turn": turn, "leader": leader.request.run_id}
+                run.started_seq = self._record_step(run, EventType.RUN_START, data)
+        return max(run.started_seq for run in runs)
 
     def end(self, run: Run, outcome: RunOutcome) -> int:
         """Keep a run's outcome and publish it; returns the seq of its ``done`` event, for ``settle``."""

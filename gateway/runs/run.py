@@ -117,13 +117,14 @@ class Run:
         name: its name in the lanes, unique among all runs of this supervisor.
         record: its state and times, as the index and the store keep them.
         accepted_seq: the seq of its ``run:accepted`` event; everything that concerns it comes later.
+        started_seq: that of its ``run:start``; 0 = this supervisor has recorded none.
     """
 
     def __init__(self, name: str, request: RunRequest, record: RunRecord) -> None:
         self.name = name
         self.request = request
         self.record = record
-        self.accepted_seq = 0
+        self.accepted_seq = self.started_seq = 0
         self.raw: RawRequest | None = None
         """The prompt as its front end wrote it; the worker gets it as it is."""
         self.deadline = math.inf

@@ -112,7 +112,7 @@ class TurnContext:
     def acquire_nowait(self, turn: TurnState) -> Lease | None:
         """The session's own warm worker, to be given back; None where only ``acquire`` can say whether there is one."""
         request = turn.leader.request
-        if request.nested:  # it has a quota of its own
+        if request.nested or turn.deadline <= trio.current_time():  # a quota of its own; its time is over
             return None
         profile = self._profile_cache.peek(turn.session, request.agent, request.role, **_own_model(turn))
         try:

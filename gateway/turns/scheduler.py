@@ -263,7 +263,7 @@ class TurnScheduler:
     def _reject(self, refusal: RejectRun) -> None:
         run = self._pop_run(refusal.run)
         if not run.accepted_seq:
-            self._rejected[run.name] = refusal  # its caller is still being told whether it is accepted
+            self._rejected[run.name] = refusal  # its caller learns in this step whether it is accepted
         else:
             self._fail(run, rejection_error(run.request, refusal))
 

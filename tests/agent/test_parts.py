@@ -146,6 +146,21 @@ async def test_what_is_closed_costs_the_loop_nothing_more() -> None:
         await group.wait()
 
 
+async def test_what_is_closed_while_it_is_waited_for_leaves_the_loop_after_that(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk = Disk()
+    group = GroupCommit(disk.commit)
+    async with trio.open_nursery() as nursery:
+        group.mark_written()
+        nursery.start_soon(group.wait)
+        await trio.testing.wait_all_tasks_blocked()
+        group.close()
+    assert disk.commits == 1
+    with pytest.raises(KeyError):  # as trio says of one that is not there
+        trio.lowlevel.remove_instrument(group.hook)
+
+
 @given(st.lists(st.floats(0, 5), max_size=8))
 @settings(max_examples=40, deadline=None)
 def test_whenever_one_writes_nobody_goes_on_before_it_is_safe(delays: list[float]) -> None:

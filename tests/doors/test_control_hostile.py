@@ -21,7 +21,7 @@ from tests.doors.peer import Peer
 
 
 class AtOnce:
-    """Answers everything at once, after so many seconds of work; ``served`` counts by method.
+    """Answers everything at once, after some seconds of work; ``served`` counts by method.
 
     ``waits``: not at once, so that another task becomes the reader of the connection.
     """

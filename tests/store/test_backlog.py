@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from errors import PoolClosed
 from store.backlog import WriteBacklog, WriteBatch, cost_of
 from store.records import DocumentKey, EventRow, RunKey
 from tests.store.rows import document, event, events, run, session
@@ -274,3 +275,22 @@ class AnyStory(RuleBasedStateMachine):
 
 AnyStory.TestCase.settings = settings(max_examples=50, stateful_step_count=30)
 TestAnyStory = AnyStory.TestCase
+
+
+def test_a_closed_backlog_stays_closed_when_its_last_batch_comes_back() -> None:
+    is_closed = False
+
+    def refuse_once_closed() -> None:
+        if is_closed:
+            raise PoolClosed("closed")
+
+    backlog = WriteBacklog(1_000, on_open=refuse_once_closed)
+    backlog.put_events([event(1, size=900)])
+    backlog.begin_batch()
+    backlog.put_events([event(2, size=900)])
+    is_closed = True
+    backlog.close_batch()
+    backlog.requeue_batch()
+    backlog.enable_limit()
+    with pytest.raises(PoolClosed):
+        backlog.put_session(session("a"))

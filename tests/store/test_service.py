@@ -9,7 +9,7 @@ import trio
 from errors import PoolClosed
 from store.records import StoreUnusable
 from store.settings import StoreSettings
-from store.store import open_store
+from store.store import Store, open_store
 from tests.store.disks import Disk, table
 from tests.store.rows import event, events, run, session
 from tests.store.stores import FULL, Troubles, a_store, hung, stored
@@ -183,6 +183,34 @@ async def test_a_file_that_cannot_be_read_is_told(path: Path, disk: Disk) -> Non
             await store.read_events(0, 9, session=None, limit=1)
         disk.error = None
         assert len(await store.read_events(0, 9, session=None, limit=1)) == 1
+
+
+async def test_a_store_that_is_being_closed_takes_nothing_more_into_what_it_writes_last(path: Path, disk: Disk) -> None:
+    leave = trio.Event()
+
+    async def serve(task_status: trio.TaskStatus[Store]) -> None:
+        async with a_store(path, disk=disk) as store:
+            task_status.started(store)
+            await leave.wait()
+
+    async with trio.open_nursery() as nursery:
+        store: Store = await nursery.start(serve)
+        disk.answers.clear()
+        store.put_events([event(1)])
+        store.commit()
+        store.put_events([event(2)])
+        leave.set()
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(PoolClosed, match="store is closed"):
+            store.put_events([event(3)])
+        disk.answers.set()
+    assert stored(path) == [1, 2]
+
+
+async def test_a_store_may_be_given_any_time_to_close(path: Path) -> None:
+    async with a_store(path, settings=StoreSettings(close_timeout=Seconds(30 * 86_400))) as store:
+        store.put_events([event(1)])
+    assert stored(path) == [1]
 
 
 async def test_a_closed_store_takes_nothing_more(path: Path) -> None:

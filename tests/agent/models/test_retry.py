@@ -53,11 +53,11 @@ class Unsteady(Model):
 
 
 async def ask(model: Unsteady) -> tuple[list[Piece], list[dict[str, Any]]]:
-    told: list[dict[str, Any]] = []
+    said: list[dict[str, Any]] = []
 
     def say(name: str, data: dict[str, Any]) -> None:
         assert name == "error"
-        told.append(data)
+        said.append(data)
 
     pieces: list[Piece] = []
 
@@ -65,18 +65,18 @@ async def ask(model: Unsteady) -> tuple[list[Piece], list[dict[str, Any]]]:
         pieces.append(piece)
 
     await ask_with_retries(model, REQUEST, take, say)
-    return pieces, told
+    return pieces, said
 
 
-async def test_an_answer_comes_after_three_retries_each_of_them_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_answer_comes_after_three_retries_each_reported(autojump_clock: trio.testing.MockClock) -> None:
     before = trio.current_time()
     count = UsagePiece(1, 1)  # which shows nothing
-    pieces, told = await ask(Unsteady([PASSING], [count, PASSING], [PASSING], [TextPiece(["hello"])]))
+    pieces, said = await ask(Unsteady([PASSING], [count, PASSING], [PASSING], [TextPiece(["hello"])]))
     assert pieces == [count, TextPiece(["hello"])]
     assert trio.current_time() - before == pytest.approx(14)
-    assert [(data["attempt"], data["delay"]) for data in told] == [(1, 2.0), (2, 4.0), (3, 8.0)]
-    assert {(data["severity"], data["phase"]) for data in told} == {("warn", "model")}
-    assert told[0]["message"] == "busy; trying again in 2 s (1 of 3)"
+    assert [(data["attempt"], data["delay"]) for data in said] == [(1, 2.0), (2, 4.0), (3, 8.0)]
+    assert {(data["severity"], data["phase"]) for data in said} == {("warn", "model")}
+    assert said[0]["message"] == "busy; trying again in 2 s (1 of 3)"
 
 
 async def test_the_fourth_failure_is_the_last(autojump_clock: trio.testing.MockClock) -> None:
