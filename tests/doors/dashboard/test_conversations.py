@@ -116,6 +116,7 @@ def test_of_a_killed_worker_the_half_answer_stays_and_its_conversation_goes_on_w
             expect(page.locator(ANSWER).last).to_contain_text("piece 9")
         page.reload()
         expect(page.locator("#conversation-title")).to_have_text("mortal")
+    expect(page.locator("#history .said")).to_have_count(4)  # the page shows the conversation before more is said
     visit.send("RECALL")
     expect(page.locator(ANSWER).last).to_contain_text(re.compile("Earlier you said.*My number is 1815"))
     order = ["user", "assistant", "user", "trouble", "user", "assistant"]
