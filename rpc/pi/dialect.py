@@ -8,6 +8,7 @@ import msgspec
 
 from errors import UsageError, WorkerRefused
 from rpc.dialect import Step
+from rpc.params import decode_params
 from rpc.passthrough import RawObject, pair_lines
 from rpc.pi import procedures
 from rpc.pi.dialogs import DialogHandler, UiAnswer
@@ -26,7 +27,6 @@ from rpc.pi.messages import (
     PiSetThinkingParams,
     PiState,
     PiSwitchSessionParams,
-    decode_params,
 )
 from rpc.pi.passthrough import PiPassthrough
 from rpc.pi.procedure_runner import ProcedureRunner

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from rpc import run_events
 from rpc.pi import events
 from rpc.pi.dialogs import DialogHandler
-from rpc.pi.events import EventStamp
 from rpc.pi.link import PiLink
 from rpc.pi.messages import AssistantMessageEnd, PiLine, is_present
 from rpc.pi.run_state import PiRun
@@ -56,7 +56,7 @@ class PiEventHandler:
         if of_the_worker is not None:
             of_the_worker(line)
 
-    def _stamp(self) -> EventStamp:
+    def _stamp(self) -> run_events.EventStamp:
         run = self._runs.run
         return self._link.stamp(run.id if run else None)
 
@@ -77,10 +77,10 @@ class PiEventHandler:
         text = run.record_message(message)
         run.record_event(
             "assistant_message",
-            events.RecordedMessage(text=text[: events.MAX_MESSAGE_CHARS], stop_reason=message.stop_reason),
+            run_events.RecordedMessage(text=text[: run_events.MAX_MESSAGE_CHARS], stop_reason=message.stop_reason),
         )
         used, (run_id, seq) = run.usage, self._stamp()
-        usage = events.TokenUsageEvent(
+        usage = run_events.TokenUsageEvent(
             input_tokens=used.input_tokens, output_tokens=used.output_tokens, run_id=run_id, seq=seq
         )
         self._link.emit("token_usage", usage)
@@ -90,21 +90,21 @@ class PiEventHandler:
     def _tool_started(self, line: PiLine, run: PiRun) -> None:
         call = ToolCallView(line.tool_call_id, line.tool_name, events.preview(line.args), "RUNNING")
         run.tool_started(call, self._link.now)
-        self._emit_and_record(run, "tool", events.tool_event("start", call, self._stamp()))
+        self._emit_and_record(run, "tool", run_events.tool_event("start", call, self._stamp()))
 
     def _tool_updated(self, line: PiLine, run: PiRun) -> None:
         call = run.tool_call(line.tool_call_id, line.tool_name)
         said = events.output_text(line.partial_result)
-        self._link.emit("tool", events.tool_event("update", call, self._stamp(), said))
+        self._link.emit("tool", run_events.tool_event("update", call, self._stamp(), said))
 
     def _tool_ended(self, line: PiLine, run: PiRun) -> None:
         call = run.tool_ended(line.tool_call_id, line.tool_name, self._link.now, failed=line.is_error)
         said = events.output_text(line.result) if is_present(line.result) else None
         if line.is_error:
-            self._emit_and_record(run, "tool", events.tool_event("error", call, self._stamp(), said))
+            self._emit_and_record(run, "tool", run_events.tool_event("error", call, self._stamp(), said))
         run_id, seq = self._stamp()
-        self._emit_and_record(run, "tool_executed", events.ToolExecuted(call=call, run_id=run_id, seq=seq))
-        self._emit_and_record(run, "tool", events.tool_event("end", call, self._stamp(), said))
+        self._emit_and_record(run, "tool_executed", run_events.ToolExecuted(call=call, run_id=run_id, seq=seq))
+        self._emit_and_record(run, "tool", run_events.tool_event("end", call, self._stamp(), said))
 
     def _emit_and_record(self, run: PiRun, name: str, data: msgspec.Struct) -> None:
         self._link.emit(name, data)
@@ -133,7 +133,7 @@ class PiEventHandler:
 
     def _setting_changed(self, line: PiLine) -> None:
         run_id, seq = self._stamp()
-        changed = events.StateChanged(thinking=line.level, session_name=line.name, run_id=run_id, seq=seq)
+        changed = run_events.StateChanged(thinking=line.level, session_name=line.name, run_id=run_id, seq=seq)
         self._link.emit("state_changed", changed)
 
     def _extension_error(self, line: PiLine) -> None:

@@ -4,19 +4,16 @@
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
 from rpc.pi.messages import PiLine, PiToolOutput, content_text, is_present
+from rpc.run_events import Compaction, ErrorEvent, EventStamp, QueueUpdate, StampedEvent, StateChanged
 from wire.framing import DECODE_ERRORS
-from wire.messages import AssistantMessage, ToolCallView, ToolEvent, UiRequest
-from wire.run_text import excerpt
+from wire.messages import AssistantMessage, UiRequest
 
-MAX_TAIL = 2_000
-"""Characters of a tool's output that an event shows: the last ones."""
 _MAX_PREVIEW = 500
-MAX_MESSAGE_CHARS = 16_384
 _MAX_QUEUED_SHOWN = 100
 _UI_FIELDS = (
     *("title", "message", "options", "placeholder", "prefill", "timeout", "text"),
@@ -24,90 +21,11 @@ _UI_FIELDS = (
 )
 
 
-class EventStamp(NamedTuple):
-    """What every event carries: its run, if any, and its number."""
-
-    run_id: str | None
-    seq: int
-
-
-class _StampedEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    run_id: str | None = None
-    seq: int = 0
-
-
-class TokenUsageEvent(_StampedEvent, frozen=True, omit_defaults=False):
-    """``token_usage``: tokens of the run so far."""
-
-    input_tokens: int
-    output_tokens: int
-
-
-class RunStart(_StampedEvent, frozen=True):
-    """``run_start``: the run's first sign of life."""
-
-
-class Done(_StampedEvent, frozen=True):
-    """``done``: the run is over, retries and compaction included."""
-
-    stop_reason: str
-
-
-class ToolExecuted(_StampedEvent, frozen=True):
-    """``tool_executed``: a tool call has its result."""
-
-    call: ToolCallView
-
-
-class QueueUpdate(_StampedEvent, frozen=True):
-    """``queue_update``: what waits in the worker, each text cut to 500 characters; the counts are whole."""
-
-    steering: list[str] = []
-    follow_up: list[str] = []
-    pending: int = 0
-
-
-class Compaction(_StampedEvent, frozen=True):
-    """``compaction_event``: ``reason`` is manual, threshold or overflow."""
-
-    phase: Literal["start", "end"]
-    reason: str | None = None
-    aborted: bool = False
-    error: str | None = None
-
-
-class StateChanged(_StampedEvent, frozen=True):
-    """``state_changed``: a retry waits (``retrying``), is over (``retried``), or a setting has another value."""
-
-    state: str | None = None
-    attempt: int = 0
-    max_attempts: int = 0
-    delay: float = 0
-    error: str | None = None
-    thinking: str | None = None
-    session_name: str | None = None
-
-
-class UiResolved(_StampedEvent, frozen=True):
+class UiResolved(StampedEvent, frozen=True):
     """``ui_resolved``: a dialog is closed, by an answer or because of ``timeout`` or ``aborted``: take it down."""
 
     id: str
     reason: Literal["answered", "timeout", "aborted"]
-
-
-class ErrorEvent(_StampedEvent, frozen=True):
-    """``error``: something went wrong beside the requests; ``source`` names the extension, if it was one."""
-
-    code: str
-    message: str
-    source: str | None = None
-
-
-class RecordedMessage(_StampedEvent, frozen=True):
-    """A whole assistant message in a run's result, its text cut to 16,384 characters."""
-
-    text: str = ""
-    stop_reason: str | None = None
 
 
 _DELTA_EVENTS: dict[str, str] = {"text_delta": "assistant_message", "thinking_delta": "thinking"}
@@ -125,20 +43,6 @@ def message_delta(line: PiLine, stamp: Callable[[], EventStamp]) -> tuple[str, A
         return None
     run_id, seq = stamp()
     return event, AssistantMessage(update.delta, run_id, seq)
-
-
-def tool_event(
-    phase: Literal["start", "update", "end", "error"], call: ToolCallView, stamp: EventStamp, text: str | None = None
-) -> ToolEvent:
-    """``tool``; ``text``: all of its output so far, which is its tail, its error or its result."""
-    tail = None if text is None else text[-MAX_TAIL:]
-    match phase:
-        case "end":
-            return ToolEvent(phase, call, *stamp, result=text and excerpt(text))
-        case "error":
-            return ToolEvent(phase, call, *stamp, error=tail)
-        case "start" | "update":
-            return ToolEvent(phase, call, *stamp, tail)
 
 
 def output_text(output: msgspec.Raw) -> str:

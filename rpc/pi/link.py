@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from rpc.dialect import Step
 from rpc.passthrough import RawLine, RawObject, with_id, with_original_id
-from rpc.pi.events import ErrorEvent, EventStamp, error_text
+from rpc.pi.events import error_text
 from rpc.pi.messages import PiCommand, PiLine, PiUiResponse, encode_command
-from wire.framing import DecodedBlock
-from wire.messages import ErrorBody, Message
+from rpc.run_events import ErrorEvent
+from rpc.step_collector import StepCollector
 
 OnAnswer = Callable[[PiLine], None]
 
@@ -31,19 +30,13 @@ class _OutstandingCommand(NamedTuple):
     forward: ForwardedCommand | None = None
 
 
-class PiLink:
-    """One instance per dialect. ``now`` is the time of the step that is being worked on."""
+class PiLink(StepCollector):
+    """One instance per dialect."""
 
     def __init__(self) -> None:
-        self.now = 0.0
-        self._encode = msgspec.json.Encoder().encode
+        super().__init__()
         self._outstanding: dict[str, _OutstandingCommand] = {}
-        self._unanswered: set[str] = set()
         self._last_id = 0
-        self._seq = 0
-        self._outgoing: list[bytes] = []
-        self._messages: list[Message] = []
-        self._raw: list[RawLine] = []
         self.raw_listening = False
         """Whether there is a listener for pi's own lines."""
 
@@ -115,49 +108,3 @@ class PiLink:
         if line.command == "parse":
             return next(iter(self._outstanding)) if len(self._outstanding) == 1 else ""
         return next((wire_id for wire_id, sent in self._outstanding.items() if sent.type == line.command), "")
-
-    # --- towards the layer above ---
-
-    def expect(self, request_id: str) -> None:
-        """A request has come and will be answered exactly once."""
-        self._unanswered.add(request_id)
-
-    def forget(self, request_id: str) -> None:
-        """Stop waiting; the answer will be dropped."""
-        self._unanswered.discard(request_id)
-
-    def answer(self, request_id: str, result: object) -> None:
-        """Answer a request; ``result`` is encoded here."""
-        if self._was_settled(request_id):
-            return
-        raw = result if isinstance(result, msgspec.Raw) else msgspec.Raw(self._encode(result))
-        self._messages.append(Message(id=request_id, result=raw))
-
-    def reject(self, request_id: str, code: str, message: str) -> None:
-        """Answer a request with an error."""
-        if not self._was_settled(request_id):
-            self._messages.append(Message(id=request_id, error=ErrorBody(code, message)))
-
-    def _was_settled(self, request_id: str) -> bool:
-        if request_id not in self._unanswered:
-            return True
-        self._unanswered.discard(request_id)
-        return False
-
-    def emit(self, name: str, data: object) -> None:
-        """Emit an event."""
-        self._messages.append(Message(event=name, data=msgspec.Raw(self._encode(data))))
-
-    def stamp(self, run_id: str | None = None) -> EventStamp:
-        """The next number of this process's events."""
-        self._seq += 1
-        return EventStamp(run_id, self._seq)
-
-    def collect_step(self, decoded: DecodedBlock[PiLine] | None = None) -> Step:
-        """Everything collected since the last call."""
-        messages, self._messages = self._messages, []
-        outgoing, self._outgoing = self._outgoing, []
-        raw, self._raw = tuple(self._raw), []
-        if decoded is None:
-            return Step(messages, outgoing, [], raw=raw)
-        return Step(messages, outgoing, *decoded[1:], raw)

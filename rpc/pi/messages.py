@@ -7,11 +7,10 @@ it, and it accepts wrong types in silence.
 """
 
 import json
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
 
-from errors import UsageError
 from wire.framing import DECODE_ERRORS
 from wire.messages import EMPTY, ImageContent
 
@@ -269,7 +268,6 @@ def encode_command(command: PiCommand) -> bytes:
     return _encode(command) + b"\n"
 
 
-P = TypeVar("P")
 _NonEmptyText = Annotated[str, msgspec.Meta(min_length=1)]
 _AbsolutePath = Annotated[str, msgspec.Meta(pattern="^/[^\x00]+$")]
 
@@ -307,11 +305,3 @@ class PiBashParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``bash``."""
 
     command: _NonEmptyText
-
-
-def decode_params(raw: msgspec.Raw, kind: type[P]) -> P:
-    """The parameters as their struct; none at all count as ``{}``. Raises UsageError with what is wrong where."""
-    try:
-        return msgspec.json.decode(b"{}" if bytes(raw) in (b"", bytes(EMPTY)) else raw, type=kind)
-    except DECODE_ERRORS as exc:
-        raise UsageError(f"the parameters are not understood: {exc}", worker_code="invalid_params") from exc

@@ -10,6 +10,10 @@ from rpc.pi.messages import PiAbort, PiBash, PiCommand, PiLine
 from rpc.pi.procedures import Procedure, Until, changed_session
 from rpc.pi.run_state import PiRunPhase
 from rpc.pi.runs import PiRunController
+from rpc.procedure import run_procedure
+
+NO_LINE = PiLine(type="")
+"""What a procedure gets that has waited for the end of a run."""
 
 
 class ProcedureRunner:
@@ -45,40 +49,22 @@ class ProcedureRunner:
         self, procedure: Procedure[Any], finish: Callable[[Any], None], fail: Callable[[WorkerRefused], None]
     ) -> None:
         """Run a procedure; one of the two is called at its end."""
-        self._advance(lambda: next(procedure), procedure, finish, fail)
+        run_procedure(procedure, self._perform, finish, fail)
 
-    def _advance(
-        self,
-        step: Callable[[], PiCommand | Until],
-        procedure: Procedure[Any],
-        finish: Callable[[Any], None],
-        fail: Callable[[WorkerRefused], None],
-    ) -> None:
-        try:
-            wanted = step()
-        except StopIteration as end:
-            finish(end.value)
-            return
-        except WorkerRefused as error:
-            fail(error)
-            return
-
-        def resume(line: PiLine | None) -> None:
-            self._advance(lambda: _resume(procedure, line), procedure, finish, fail)
-
+    def _perform(self, wanted: PiCommand | Until, resume: Callable[[PiLine | WorkerRefused], None]) -> None:
         if isinstance(wanted, PiCommand):
             self._send(wanted, resume)
         else:
-            self._until_idle(lambda: resume(None))
+            self._until_idle(lambda: resume(NO_LINE))
 
-    def _send(self, command: PiCommand, resume: Callable[[PiLine], None]) -> None:
+    def _send(self, command: PiCommand, resume: Callable[[PiLine | WorkerRefused], None]) -> None:
         self.running_shells += isinstance(command, PiBash)
 
         def answered(line: PiLine) -> None:
             self.running_shells -= isinstance(command, PiBash)
             if line.success and changed_session(command.type, line):
                 self._runs.session_replaced()
-            resume(line)
+            resume(line if line.success else WorkerRefused(error_text(line), worker_code="refused"))
 
         self._link.send(command, answered)
 
@@ -95,11 +81,3 @@ class ProcedureRunner:
     def _release_exclusive(self, exclusive: str | None) -> None:
         if exclusive is not None:
             self.exclusive_method = None
-
-
-def _resume(procedure: Procedure[Any], line: PiLine | None) -> PiCommand | Until:
-    if line is None:
-        return next(procedure)
-    if line.success:
-        return procedure.send(line)
-    return procedure.throw(WorkerRefused(error_text(line), worker_code="refused"))

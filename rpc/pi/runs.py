@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from errors import WorkerRefused
-from rpc.pi.events import Done, QueueUpdate, RunStart, error_text
+from rpc.pi.events import error_text
 from rpc.pi.link import ForwardedCommand, PiLink
 from rpc.pi.messages import PiAbort, PiGetState, PiLine, PiPrompt, PiState
 from rpc.pi.procedures import decode_answer
 from rpc.pi.run_state import PhaseEvent, PiRun, PiRunPhase, next_phase
+from rpc.run_events import Done, QueueUpdate, RunStart
 from wire.messages import PromptResult
 
 MAX_WAITING_TEXTS = 64

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gateway.events.translate import TextPieces, Translator, TurnOutput
 from gateway.events.worker_events import MAX_DATA_BYTES, READERS, PublishedEvent
-from rpc.pi import events as pi
+from rpc import run_events
+from rpc.pi.events import UiResolved
 from wire.events import EventChannel, channel_of
 from wire.messages import Message, ToolCallView
 
@@ -161,21 +162,29 @@ def test_what_the_gateway_says_in_its_own_words_is_passed_over(name: str | None)
 
 
 def test_what_pi_tells_fits_the_same_vocabulary() -> None:
-    call, stamp = ToolCallView("c1", "bash", "{}", "COMPLETED", 3.5), pi.EventStamp("r", 1)
+    call, stamp = ToolCallView("c1", "bash", "{}", "COMPLETED", 3.5), run_events.EventStamp("r", 1)
     view = {"id": "c1", "name": "bash", "input_preview": "{}", "state": "COMPLETED", "duration_ms": 3.5}
     error = {"severity": "warn", "phase": "tool", "message": "x", "detail": {"code": "extension_error"}}
     events: list[tuple[str, Any, tuple[str, str, Any]]] = [
-        ("tool", pi.tool_event("end", call, stamp, "ok"), ("progress", "tool:end", {"call": view, "result": "ok"})),
-        ("tool_executed", pi.ToolExecuted(call=call), ("monitor", "tool_executed", {"call": view})),
-        ("compaction", pi.Compaction(phase="start", reason="x"), ("progress", "compaction:start", {"reason": "x"})),
-        ("error", pi.ErrorEvent(code="extension_error", message="x"), ("monitor", "error", error)),
+        (
+            "tool",
+            run_events.tool_event("end", call, stamp, "ok"),
+            ("progress", "tool:end", {"call": view, "result": "ok"}),
+        ),
+        ("tool_executed", run_events.ToolExecuted(call=call), ("monitor", "tool_executed", {"call": view})),
+        (
+            "compaction",
+            run_events.Compaction(phase="start", reason="x"),
+            ("progress", "compaction:start", {"reason": "x"}),
+        ),
+        ("error", run_events.ErrorEvent(code="extension_error", message="x"), ("monitor", "error", error)),
         (
             "ui_resolved",
-            pi.UiResolved(id="d", reason="timeout"),
+            UiResolved(id="d", reason="timeout"),
             ("control", "ui_resolved", {"id": "d", "reason": "timeout"}),
         ),
         (
-            *("token_usage", pi.TokenUsageEvent(input_tokens=1, output_tokens=2)),
+            *("token_usage", run_events.TokenUsageEvent(input_tokens=1, output_tokens=2)),
             ("monitor", "token_usage", {"input_tokens": 1, "output_tokens": 2}),
         ),
     ]
@@ -189,7 +198,7 @@ def test_what_pi_tells_fits_the_same_vocabulary() -> None:
     ("data", "left"),
     [
         ({"steers": 2, "follow_ups": 5}, 2),
-        (pi.QueueUpdate(steering=["a", "b", "c"], follow_up=["d"], pending=4), 3),
+        (run_events.QueueUpdate(steering=["a", "b", "c"], follow_up=["d"], pending=4), 3),
         ({"steers": -1}, 0),
     ],
 )

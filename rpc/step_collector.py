@@ -1,0 +1,68 @@
+"""What one step of a sans-IO dialect writes and publishes: requests that wait for an answer, numbered events."""
+
+from typing import Any
+
+import msgspec
+
+from rpc.dialect import Step
+from rpc.passthrough import RawLine
+from rpc.run_events import EventStamp
+from wire.framing import DecodedBlock
+from wire.messages import ErrorBody, Message
+
+
+class StepCollector:
+    """One instance per dialect; each request is answered exactly once. ``now``: the time of the step at hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._encode = msgspec.json.Encoder().encode
+        self._unanswered: set[str] = set()
+        self._seq = 0
+        self._outgoing: list[bytes] = []
+        self._messages: list[Message] = []
+        self._raw: list[RawLine] = []
+
+    def expect(self, request_id: str) -> None:
+        """A request has come and will be answered exactly once."""
+        self._unanswered.add(request_id)
+
+    def forget(self, request_id: str) -> None:
+        """Stop waiting; the answer will be dropped."""
+        self._unanswered.discard(request_id)
+
+    def answer(self, request_id: str, result: object) -> None:
+        """Answer a request; ``result`` is encoded here."""
+        if self._was_settled(request_id):
+            return
+        raw = result if isinstance(result, msgspec.Raw) else msgspec.Raw(self._encode(result))
+        self._messages.append(Message(id=request_id, result=raw))
+
+    def reject(self, request_id: str, code: str, message: str) -> None:
+        """Answer a request with an error."""
+        if not self._was_settled(request_id):
+            self._messages.append(Message(id=request_id, error=ErrorBody(code, message)))
+
+    def _was_settled(self, request_id: str) -> bool:
+        if request_id not in self._unanswered:
+            return True
+        self._unanswered.discard(request_id)
+        return False
+
+    def emit(self, name: str, data: object) -> None:
+        """Emit an event."""
+        self._messages.append(Message(event=name, data=msgspec.Raw(self._encode(data))))
+
+    def stamp(self, run_id: str | None = None) -> EventStamp:
+        """The next number of this process's events."""
+        self._seq += 1
+        return EventStamp(run_id, self._seq)
+
+    def collect_step(self, decoded: DecodedBlock[Any] | None = None) -> Step:
+        """Everything collected since the last call."""
+        messages, self._messages = self._messages, []
+        outgoing, self._outgoing = self._outgoing, []
+        raw, self._raw = tuple(self._raw), []
+        if decoded is None:
+            return Step(messages, outgoing, [], raw=raw)
+        return Step(messages, outgoing, *decoded[1:], raw)
