@@ -7,14 +7,31 @@ touches no file, so that a recorded conversation replays in microseconds.
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
 from errors import UsageError
 from rpc.passthrough import RawLine, RawObject
 from rpc.settings import RpcSettings
+from wire.entries import SessionHeader, TranscriptMessage
 from wire.messages import Message
+
+if TYPE_CHECKING:
+    from rpc.acp.options import AcpOptions
+
+
+class JournalWrite(NamedTuple):
+    """Entries for the transcript of a worker whose program keeps none that we could read.
+
+    ``header``: the file's first line, to which that layer adds when it was created; in a file that has one it is
+    appended, and its members hold from there on.
+    ``message``: one message, which gets its seq and time from the layer that writes the file.
+    """
+
+    path: str
+    header: SessionHeader | None
+    message: TranscriptMessage | None
 
 
 class Step(NamedTuple):
@@ -27,6 +44,7 @@ class Step(NamedTuple):
     at its start and anywhere in it. The client adds up runs that cross blocks, so that the limit on runs does not
     depend on how the stream was cut.
     ``raw``: the worker's own lines for their listeners, and the answers to forwarded requests.
+    ``journal``: what to append to transcripts, in order, before ``outgoing`` is written.
     """
 
     messages: list[Message]
@@ -36,6 +54,7 @@ class Step(NamedTuple):
     leading_run: int = 0
     longest_run: int = 0
     raw: tuple[RawLine, ...] = ()
+    journal: tuple[JournalWrite, ...] = ()
 
 
 EMPTY_STEP = Step([], [], [])
@@ -108,15 +127,17 @@ def make_dialect(
     allow_bash: bool,
     attended: Callable[[], bool] = lambda: False,
     in_memory: bool = False,
+    acp: "AcpOptions | None" = None,
 ) -> Dialect:
     """A fresh dialect for one worker process.
 
     ``allow_bash`` says whether the worker's profile has the tool ``bash``, ``in_memory`` whether it was started to
-    keep no conversation; ``attended`` is asked whether a front end is there to answer dialogs. Raises UsageError for an
-    unknown name.
+    keep no conversation; ``attended`` is asked whether a front end is there to answer dialogs. ``acp``: the
+    ``AcpOptions`` of a worker of that dialect. Raises UsageError for an unknown name.
     """
     try:
         make: Callable[..., Dialect] = import_module(f"rpc.{name}").make
     except (ImportError, AttributeError) as exc:
         raise UsageError(f"there is no dialect {name!r}") from exc
-    return make(settings, allow_bash=allow_bash, attended=attended, in_memory=in_memory)
+    further = {} if acp is None else {"acp": acp}
+    return make(settings, allow_bash=allow_bash, attended=attended, in_memory=in_memory, **further)

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from rpc.dialect import Step
+from rpc.dialect import JournalWrite, Step
 from rpc.passthrough import RawLine
 from rpc.run_events import EventStamp
 from wire.framing import DecodedBlock
@@ -22,6 +22,7 @@ class StepCollector:
         self._outgoing: list[bytes] = []
         self._messages: list[Message] = []
         self._raw: list[RawLine] = []
+        self._journal: list[JournalWrite] = []
 
     def expect(self, request_id: str) -> None:
         """A request has come and will be answered exactly once."""
@@ -58,11 +59,16 @@ class StepCollector:
         self._seq += 1
         return EventStamp(run_id, self._seq)
 
+    def record(self, entry: JournalWrite) -> None:
+        """Have an entry appended to a transcript before the step's lines are written."""
+        self._journal.append(entry)
+
     def collect_step(self, decoded: DecodedBlock[Any] | None = None) -> Step:
         """Everything collected since the last call."""
         messages, self._messages = self._messages, []
         outgoing, self._outgoing = self._outgoing, []
         raw, self._raw = tuple(self._raw), []
+        journal, self._journal = tuple(self._journal), []
         if decoded is None:
-            return Step(messages, outgoing, [], raw=raw)
-        return Step(messages, outgoing, *decoded[1:], raw)
+            return Step(messages, outgoing, [], raw=raw, journal=journal)
+        return Step(messages, outgoing, *decoded[1:], raw, journal)

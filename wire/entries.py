@@ -28,13 +28,20 @@ MessageOrigin = Literal["prompt", "follow_up", "steer", "tool", "summary"]
 
 
 class SessionHeader(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="session"):
-    """The first line: which conversation this is. ``created`` is ISO 8601 in UTC, ``parent`` another session's id."""
+    """The first line: which conversation this is. ``created`` is ISO 8601 in UTC, ``parent`` another session's id.
+
+    The last three only where the supervisor writes the transcript: the agent's name and version, and its own id of the
+    conversation. Where the agent goes on with it under another id, a later line of this type says so.
+    """
 
     version: int
     id: str
     created: str
     cwd: str
     parent: str | None = None
+    agent: str | None = None
+    agent_version: str | None = None
+    agent_session: str | None = None
 
 
 class TextBlock(msgspec.Struct, frozen=True, tag_field="type", tag="text"):

@@ -1,0 +1,116 @@
+"""The tool calls of an agent: what was said of each so far, and the native events that a change of it leads to."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from rpc.acp.link import AcpLink
+from rpc.acp.run import AcpRun
+from rpc.acp.updates import AcpCall, merge_call
+from rpc.run_events import StampedEvent, ToolExecuted, tool_event
+from wire.messages import ToolCallView, ToolEvent
+
+_MAX_OPEN = 1_000
+_MAX_ENDED = 4_096
+NO_RESULT = "no result"
+
+
+class FileChanged(StampedEvent, frozen=True):
+    """``file_changed``: a call that has ended shows a change of this file."""
+
+    path: str
+
+
+class _OpenCall(msgspec.Struct):
+    call: AcpCall
+    started: float
+
+
+class CallBook:
+    """One per dialect. Updates of calls that have ended are passed over, in that turn and after it."""
+
+    def __init__(self, link: AcpLink) -> None:
+        self._link = link
+        self._open: dict[str, _OpenCall] = {}
+        self._ended: dict[str, None] = {}
+
+    def find(self, call_id: str) -> AcpCall | None:
+        """A call that is open."""
+        entry = self._open.get(call_id)
+        return entry.call if entry else None
+
+    def update(self, call_id: str, update: dict[str, Any], run: AcpRun | None) -> AcpCall | None:
+        """Take an update, which for an unknown id is its start; returns the call, None where it has ended."""
+        if call_id in self._ended:
+            return None
+        entry = self._open.get(call_id)
+        before = entry.call if entry else None
+        call = merge_call(before, call_id, update)
+        if entry is None:
+            entry = self._start(call, run)
+        elif not call.is_over and before is not None and _shows_change(before, call):
+            tail = call.output if call.output != before.output else None
+            self._link.emit("tool", tool_event("update", call.view(), self._link.stamp(_id_of(run)), tail))
+        entry.call = call
+        if call.is_over:
+            self._end(entry, run, call.output or None)
+        return call
+
+    def mark_running(self, call_id: str, run: AcpRun | None) -> None:
+        """The call was allowed and runs."""
+        entry = self._open.get(call_id)
+        if entry is not None:
+            entry.call = msgspec.structs.replace(entry.call, status="in_progress")
+            self._emit("tool", ToolEvent("running", entry.call.view(), *self._link.stamp(_id_of(run))), run)
+
+    def end_all(self, run: AcpRun | None) -> None:
+        """The turn is over: no result of what is open will come."""
+        for entry in list(self._open.values()):
+            entry.call = msgspec.structs.replace(entry.call, status="failed")
+            self._end(entry, run, NO_RESULT)
+
+    def _start(self, call: AcpCall, run: AcpRun | None) -> _OpenCall:
+        entry = _OpenCall(call, self._link.now)
+        if len(self._open) < _MAX_OPEN:
+            self._open[call.id] = entry
+        if run is not None:
+            run.break_text()
+        view = call.view(state="RUNNING" if call.is_over else None)
+        self._emit("tool", tool_event("start", view, self._link.stamp(_id_of(run))), run)
+        return entry
+
+    def _end(self, entry: _OpenCall, run: AcpRun | None, said: str | None) -> None:
+        call = entry.call
+        self._open.pop(call.id, None)
+        self._ended[call.id] = None
+        if len(self._ended) > _MAX_ENDED:
+            self._ended.pop(next(iter(self._ended)))
+        view = call.view(round((self._link.now - entry.started) * 1000, 3))
+        run_id = _id_of(run)
+        if call.status == "failed":
+            self._emit_tool("error", view, run, said or "the agent gave no reason")
+        else:
+            for path in call.paths:
+                stamped_run, seq = self._link.stamp(run_id)
+                self._emit("file_changed", FileChanged(path=path, run_id=stamped_run, seq=seq), run)
+        stamped_run, seq = self._link.stamp(run_id)
+        self._emit("tool_executed", ToolExecuted(call=view, run_id=stamped_run, seq=seq), run)
+        self._emit_tool("end", view, run, said)
+
+    def _emit_tool(
+        self, phase: Literal["end", "error"], view: ToolCallView, run: AcpRun | None, said: str | None
+    ) -> None:
+        self._emit("tool", tool_event(phase, view, self._link.stamp(_id_of(run)), said), run)
+
+    def _emit(self, name: str, data: msgspec.Struct, run: AcpRun | None) -> None:
+        self._link.emit(name, data)
+        if run is not None:
+            run.record_event(name, data)
+
+
+def _id_of(run: AcpRun | None) -> str | None:
+    return run.id if run else None
+
+
+def _shows_change(before: AcpCall, after: AcpCall) -> bool:
+    return (before.view(), before.output) != (after.view(), after.output)

@@ -1,0 +1,155 @@
+"""A conversation that is open in an agent's process, and the proof that a loaded one is the one that was meant."""
+
+import posixpath
+from enum import Enum, auto
+from typing import Any
+
+from rpc.acp.messages import object_of, text_of
+from rpc.acp.options import JournalFacts, journal_id
+from rpc.acp.session_config import SessionConfig
+from rpc.acp.updates import block_text
+
+ANSWER_MARK = "About the answer to this message: "
+NOTE_MARK = "[Notes on earlier tool calls]"
+EARLIER_MARK = "[Earlier talk of this conversation, for your memory; it needs no answer]"
+MAX_EARLIER_BYTES = 64 * 1024
+_OWN_MARKS = ("[", "<")
+"""What an agent adds to a user's messages by itself begins so: interruptions, its own commands and their output."""
+_WHOLE_TAIL = MAX_EARLIER_BYTES - 4 * 1024
+"""A tail of that many bytes may not begin with the conversation."""
+
+
+class Conversation:
+    """What is known of one conversation.
+
+    Attributes:
+        session: the agent's id.
+        journal: path of its transcript.
+        turns: how many have ended, those before it was loaded included.
+        config: what can be set in it, and is.
+        earlier: talk that its next prompt begins with.
+        is_fresh: nothing was said in the agent's session; the first prompt brings the instructions.
+        has_header: its transcript names the agent's session.
+        is_spare: it was begun at the start of the process, and no request has had it yet.
+        commands: the agent's own commands, as it lists them.
+        title, context_used, context_size: as the agent last said.
+    """
+
+    def __init__(self, session: str, journal: str, config: SessionConfig, *, turns: int = 0, fresh: bool) -> None:
+        self.session = session
+        self.journal = journal
+        self.config = config
+        self.turns = turns
+        self.is_fresh = fresh
+        self.has_header = not fresh
+        self.is_spare = False
+        self.earlier = ""
+        self.commands: list[dict[str, Any]] = []
+        self.title: str | None = None
+        self.context_used: int | None = None
+        self.context_size: int | None = None
+
+    @property
+    def id(self) -> str:
+        """Its name above the dialect: that of its transcript."""
+        return posixpath.basename(self.journal).removesuffix(".jsonl")
+
+
+def journal_path(directory: str, session: str) -> str:
+    """Where the transcript of a new conversation lies."""
+    return posixpath.join(directory, f"{journal_id(session)}.jsonl")
+
+
+class ReplayVerdict(Enum):
+    """What the replay of a loaded conversation shows."""
+
+    WHOLE = auto()
+    """It holds the last user text of the journal."""
+    LESS = auto()
+    """It holds less than the journal."""
+    FOREIGN = auto()
+    """It holds text that is not the journal's."""
+
+
+class Replay:
+    """Swallows what an agent tells of a conversation while it loads it, and keeps the user's messages."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self._messages: list[list[str]] = []
+        self._last_id: object = None
+        self._in_message = False
+
+    def take(self, update: dict[str, Any]) -> None:
+        """One update."""
+        kind = update.get("sessionUpdate")
+        if kind != "user_message_chunk":
+            if kind in ("agent_message_chunk", "agent_thought_chunk", "tool_call"):
+                self._in_message = False
+            return
+        message_id = text_of(update.get("messageId"))
+        if not self._in_message or message_id != self._last_id:
+            self._messages.append([])
+        self._in_message, self._last_id = True, message_id
+        self._messages[-1].append(block_text(object_of(update.get("content"))))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message of the user was told."""
+        return not self._messages
+
+    def verdict(self, facts: JournalFacts, instructions: str) -> ReplayVerdict:
+        """Compare it with the journal; spaces and line ends do not count."""
+        last = _plain(facts.last_user_text)
+        if not last and self._messages:  # nothing but images, of which a replay may show anything
+            return ReplayVerdict.WHOLE
+        for index in range(len(self._messages) - 1, -1, -1):
+            if _is_text(self._messages[index], last, _plain(instructions)):
+                later = map("".join, self._messages[index + 1 :])
+                return ReplayVerdict.FOREIGN if _any_foreign(list(later), facts.tail) else ReplayVerdict.WHOLE
+        said = ["".join(message) for message in self._messages]
+        judged = said if len(facts.tail.encode()) < _WHOLE_TAIL else said[-1:]
+        return ReplayVerdict.FOREIGN if _any_foreign(judged, facts.tail) else ReplayVerdict.LESS
+
+
+def _is_text(blocks: list[str], text: str, instructions: str) -> bool:
+    """Whether a message has this text, by itself or between what we put around it."""
+    if text in map(_plain, blocks):
+        return True
+    whole = _plain("".join(blocks))
+    whole = whole.split(_plain(ANSWER_MARK), 1)[0].rstrip()
+    if whole == text:
+        return True
+    prefixes = [prefix for prefix in (instructions, _plain(EARLIER_MARK), _plain(NOTE_MARK)) if prefix]
+    return bool(text) and whole.endswith(text) and any(whole.startswith(prefix) for prefix in prefixes)
+
+
+def _any_foreign(messages: list[str], tail: str) -> bool:
+    plain_tail, texts = _plain(tail), _user_texts(tail)
+    for message in messages:
+        plain = _plain(message)
+        if not plain or plain.startswith(_OWN_MARKS) or plain in plain_tail:
+            continue
+        if not any(text in plain for text in texts):
+            return True
+    return False
+
+
+def _user_texts(tail: str) -> list[str]:
+    """The user's messages in a tail; the first one may have lost its beginning."""
+    texts: list[str] = []
+    mine = True
+    current: list[str] = []
+    for line in [*tail.splitlines(), "assistant:"]:
+        mark = line.split(":", 1)[0]
+        if mark in ("user", "assistant") and ":" in line:
+            if mine and (text := _plain("\n".join(current))):
+                texts.append(text)
+            mine, current = mark == "user", [line.split(":", 1)[1]]
+        else:
+            current.append(line)
+    return texts
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

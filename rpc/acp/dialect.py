@@ -1,0 +1,349 @@
+"""The ACP dialect: an agent of the Agent Client Protocol v1 behind native messages. Sans-IO.
+
+Implements ``rpc.dialect.Dialect``.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from errors import UsageError, WorkerRefused
+from rpc.acp import settings_apply
+from rpc.acp.calls import CallBook
+from rpc.acp.conversation import Conversation
+from rpc.acp.health import PingCheck
+from rpc.acp.inbox import AcpInbox
+from rpc.acp.link import AcpLink, AcpProcedure
+from rpc.acp.messages import AcpLine
+from rpc.acp.options import AcpOptions
+from rpc.acp.permissions import AcpDecideParams, PermissionDesk
+from rpc.acp.prompt import check_images, check_prompt
+from rpc.acp.requests import (
+    AcpCapabilities,
+    AcpDescribeCallParams,
+    AcpNewSessionParams,
+    AcpNoParams,
+    AcpProbeParams,
+    AcpSetModelParams,
+    AcpSetModeParams,
+    AcpSetOptionParams,
+    AcpSetThinkingParams,
+    AcpStateResult,
+    AcpSwitchSessionParams,
+)
+from rpc.acp.sessions import Sessions
+from rpc.acp.turns import AcpTurns
+from rpc.acp.update_handler import AcpUpdateHandler
+from rpc.dialect import Step
+from rpc.params import decode_params
+from rpc.passthrough import RawObject
+from rpc.settings import RpcSettings
+from wire.framing import decode_block, decode_each_line
+from wire.messages import AbortParams, PromptParams, Ready, SessionResult, TextParams
+
+R = TypeVar("R")
+
+
+class AcpDialect:
+    """Implements ``rpc.dialect.Dialect`` for agents of the Agent Client Protocol v1.
+
+    Beside the contract:
+
+    - A process has one conversation at a time. The transcripts are ours: ``Step.journal`` says what to append.
+    - The event ``start_failed{message}`` instead of ``ready``: the agent lives, but cannot work.
+    - ``switch_session`` needs what the transcript says (``journal``) and tells with ``agent_resumed`` how it went.
+    - A prompt beside a run is refused with ``busy``; ``steer``, and a prompt with that behaviour, reach the run where
+      the agent offers it. An ``abort`` is answered after the run, whose end is told after ``abort_grace`` in any case.
+    - Further methods: ``decide{call_id, decision, option_id?, note?}``, ``describe_call``, ``set_mode``,
+      ``set_option``, ``get_capabilities`` and ``probe_resume``.
+    - ``retire_reason``: why the process should not serve another conversation.
+    """
+
+    name = "acp"
+
+    def __init__(self, settings: RpcSettings, options: AcpOptions) -> None:
+        self._decoder = msgspec.json.Decoder(AcpLine)
+        self._link = link = AcpLink()
+        self._wanted = settings_apply.wanted_settings(options)
+        self._sessions = sessions = Sessions(link, options, self._wanted, settings.request_timeout)
+        calls = CallBook(link)
+        self._desk = PermissionDesk(link, calls, options.permission_mode)
+        self._turns = AcpTurns(link, sessions, calls, self._desk, options=options, abort_grace=settings.abort_grace)
+        updates = AcpUpdateHandler(link, self._turns, calls)
+        self._inbox = AcpInbox(link, sessions, self._turns, updates, self._desk)
+        sessions.on_begun = self._inbox.release
+        self._ping = PingCheck(link)
+        self._exclusive: str | None = None
+        self._methods: dict[str, Callable[[str, msgspec.Raw], None]] = {
+            "prompt": self._prompt,
+            "steer": self._steer,
+            "follow_up": self._follow_up,
+            "abort": self._abort,
+            "decide": self._decide,
+            "describe_call": self._describe_call,
+            "new_session": self._new_session,
+            "switch_session": self._switch_session,
+            "get_state": self._get_state,
+            "get_commands": self._get_commands,
+            "get_capabilities": self._get_capabilities,
+            "set_model": self._set_model,
+            "set_thinking": self._set_thinking,
+            "set_mode": self._set_mode,
+            "set_option": self._set_option,
+            "probe_resume": self._probe_resume,
+            "ping": self._answer_ping,
+        }
+
+    # --- the contract ---
+
+    @property
+    def is_running(self) -> bool:
+        """From a prompt to its answer."""
+        return self._turns.is_running
+
+    @property
+    def is_streaming(self) -> bool:
+        """The same: a second prompt is never sent."""
+        return self._turns.is_running
+
+    @property
+    def retire_reason(self) -> str | None:
+        """Why this process should serve no further conversation; None where it may."""
+        return self._sessions.retire_reason
+
+    def listen_raw(self, *, on: bool) -> None:
+        """Nothing: front ends that speak an agent's own protocol are not attached to its pipe."""
+
+    def forward(self, request_id: str, command: RawObject, now: float) -> Step:  # noqa: ARG002 - the contract's
+        """Refused: an agent's ids and conversations are ours."""
+        raise UsageError("a worker of the acp dialect takes no lines of a front end", worker_code="unsupported")
+
+    def open(self, now: float) -> Step:
+        """Agree on the protocol and begin a conversation; the agent is ready when that is done."""
+        self._link.now = now
+        self._link.run(self._sessions.start(), self._on_ready, self._on_start_failure)
+        return self._link.collect_step()
+
+    def request(self, request_id: str, method: str, params: msgspec.Raw, now: float) -> Step:
+        """Send a native request. UsageError carries ``worker_code`` unsupported or invalid_params."""
+        handler = self._methods.get(method)
+        if handler is None:
+            raise UsageError(f"a worker of the acp dialect does not do {method}", worker_code="unsupported")
+        self._link.now = now
+        self._link.expect(request_id)
+        try:
+            handler(request_id, params)
+        except UsageError:
+            self._link.forget(request_id)
+            raise
+        return self._link.collect_step()
+
+    def receive(self, block: bytes, now: float) -> Step:
+        """Translate a block of complete lines. Raises ProtocolViolation where a load tells of another conversation."""
+        self._link.now = now
+        if self._inbox.take_pieces(block):
+            return self._link.collect_step()
+        self._link.note_life()
+        decoded = decode_block(block, self._decoder)
+        if not all(map(_is_message, decoded.messages)):
+            decoded = decode_each_line(block, self._decoder, _is_message)
+        for line in decoded.messages:
+            self._inbox.take(line)
+        return self._link.collect_step(decoded)
+
+    def forget(self, request_id: str) -> None:
+        """Drop a late answer; the run or procedure behind the request goes on."""
+        self._link.forget(request_id)
+
+    def next_deadline(self) -> float | None:
+        """The earliest deadline of open requests and of an aborted turn."""
+        deadlines = (self._link.next_deadline(), self._turns.next_deadline())
+        return min((at for at in deadlines if at is not None), default=None)
+
+    def expire(self, now: float) -> Step:
+        """Act on the deadlines that have passed."""
+        self._link.now = now
+        self._link.expire()
+        self._turns.expire()
+        return self._link.collect_step()
+
+    # --- start ---
+
+    def _on_ready(self, _nothing: object) -> None:
+        record = self._sessions.record
+        self._link.emit("ready", Ready(agent=record.agent, version=record.version, methods=sorted(self._methods)))
+        self._ping.try_out()
+
+    def _on_start_failure(self, error: WorkerRefused) -> None:
+        self._link.emit("start_failed", {"message": error.message})
+
+    # --- turns ---
+
+    def _prompt(self, request_id: str, raw: msgspec.Raw) -> None:
+        params = decode_params(raw, PromptParams)
+        check_prompt(params, self._sessions.record)
+        if self._turns.is_running and params.streaming_behavior == "steer":
+            self._turns.steer(request_id, TextParams(params.text, params.images), is_prompt=True)
+        elif self._turns.is_running:
+            self._link.reject(request_id, "busy", "a run is in progress")
+        elif (conversation := self._conversation_or_reject(request_id)) is not None:
+            self._turns.start(request_id, conversation, params)
+
+    def _steer(self, request_id: str, raw: msgspec.Raw) -> None:
+        params = decode_params(raw, TextParams)
+        check_images(params.images, self._sessions.record)
+        self._turns.steer(request_id, params)
+
+    def _follow_up(self, request_id: str, raw: msgspec.Raw) -> None:
+        decode_params(raw, TextParams)
+        if self._turns.is_running:
+            self._link.reject(request_id, "busy", "an ACP agent takes one prompt at a time")
+        else:
+            self._link.reject(request_id, "idle", "no run is in progress; send a prompt")
+
+    def _abort(self, request_id: str, raw: msgspec.Raw) -> None:
+        decode_params(raw, AbortParams)
+        self._turns.abort(request_id)
+
+    def _decide(self, request_id: str, raw: msgspec.Raw) -> None:
+        self._desk.decide(request_id, decode_params(raw, AcpDecideParams))
+
+    def _describe_call(self, request_id: str, raw: msgspec.Raw) -> None:
+        params = decode_params(raw, AcpDescribeCallParams)
+        self._desk.describe(request_id, params.call_id, params.offset)
+
+    # --- conversations ---
+
+    def _new_session(self, request_id: str, raw: msgspec.Raw) -> None:
+        decode_params(raw, AcpNewSessionParams)
+        self._run_alone(request_id, "new_session", self._sessions.new(), _session_result)
+
+    def _switch_session(self, request_id: str, raw: msgspec.Raw) -> None:
+        params = decode_params(raw, AcpSwitchSessionParams)
+        switch = self._sessions.switch(params.session_file, params.journal)
+        self._run_alone(request_id, "switch_session", switch, _session_result)
+
+    def _probe_resume(self, request_id: str, raw: msgspec.Raw) -> None:
+        session = decode_params(raw, AcpProbeParams).session_id
+        self._run_alone(request_id, "probe_resume", self._sessions.probe(session), lambda found: found)
+
+    def _run_alone(
+        self, request_id: str, method: str, procedure: AcpProcedure[R], result_of: Callable[[R], object]
+    ) -> None:
+        """Run a procedure that no prompt and no other such procedure may meet; its result answers the request."""
+        if self._turns.is_running or self._exclusive is not None:
+            self._link.reject(request_id, "busy", f"{self._exclusive or 'a run'} is under way")
+            return
+
+        def finish(result: R) -> None:
+            self._exclusive = None
+            self._link.answer(request_id, result_of(result))
+
+        def fail(error: WorkerRefused) -> None:
+            self._exclusive = None
+            self._link.reject(request_id, error.details.get("worker_code", "refused"), error.message)
+
+        self._exclusive = method
+        self._link.run(procedure, finish, fail)
+
+    def _conversation_or_reject(self, request_id: str) -> Conversation | None:
+        if self._exclusive is not None:
+            self._link.reject(request_id, "busy", f"{self._exclusive} is under way")
+            return None
+        conversation = self._sessions.current
+        if conversation is None:
+            self._link.reject(request_id, "no_session", "the worker holds no conversation")
+        else:
+            conversation.is_spare = False
+        return conversation
+
+    # --- settings ---
+
+    def _set_model(self, request_id: str, raw: msgspec.Raw) -> None:
+        params = decode_params(raw, AcpSetModelParams)
+        conversation = self._sessions.current
+        named = params.model
+        if params.provider and conversation is not None and not conversation.config.offers_model(named):
+            named = f"{params.provider}/{named}"
+        self._set(request_id, partial(settings_apply.set_model, model=named), "model", named)
+
+    def _set_thinking(self, request_id: str, raw: msgspec.Raw) -> None:
+        level = decode_params(raw, AcpSetThinkingParams).level
+        self._set(request_id, partial(settings_apply.set_thinking, level=level), "thinking", level)
+
+    def _set_mode(self, request_id: str, raw: msgspec.Raw) -> None:
+        mode = decode_params(raw, AcpSetModeParams).mode
+        self._set(request_id, partial(settings_apply.set_mode, mode=mode), "mode", mode)
+
+    def _set_option(self, request_id: str, raw: msgspec.Raw) -> None:
+        params = decode_params(raw, AcpSetOptionParams)
+        begin = partial(settings_apply.set_option, option_id=params.id, value=params.value)
+        self._set(request_id, begin, "options", {**self._wanted.options, params.id: params.value})
+
+    def _set(
+        self, request_id: str, begin: Callable[[Conversation], AcpProcedure[None]], name: str, value: object
+    ) -> None:
+        """Set something in this conversation, and where that went well in all later ones."""
+        conversation = self._sessions.current
+        if conversation is None:
+            self._link.reject(request_id, "no_session", "the worker holds no conversation")
+            return
+
+        def finish(_nothing: None) -> None:
+            setattr(self._wanted, name, value)
+            config = conversation.config
+            self._link.answer(request_id, {"model": config.model, "level": config.thinking, "mode": config.mode})
+
+        def fail(error: WorkerRefused) -> None:
+            self._link.reject(request_id, error.details.get("worker_code", "refused"), error.message)
+
+        self._link.run(begin(conversation), finish, fail)
+
+    # --- questions ---
+
+    def _get_state(self, request_id: str, raw: msgspec.Raw) -> None:
+        decode_params(raw, AcpNoParams)
+        conversation = self._sessions.current
+        config = conversation.config if conversation else None
+        state = AcpStateResult(
+            session_id=conversation.id if conversation else "",
+            session_file=conversation.journal if conversation else None,
+            message_count=2 * conversation.turns if conversation else 0,
+            is_streaming=self._turns.is_running,
+            model=config.model if config else None,
+            thinking=config.thinking if config else None,
+            mode=config.mode if config else None,
+            context_used=conversation.context_used if conversation else None,
+            context_size=conversation.context_size if conversation else None,
+            tolerated=self._link.strays + self._inbox.passed_over + self._inbox.of_earlier,
+            retire_reason=self._sessions.retire_reason,
+        )
+        self._link.answer(request_id, state)
+
+    def _get_commands(self, request_id: str, raw: msgspec.Raw) -> None:
+        decode_params(raw, AcpNoParams)
+        conversation = self._sessions.current
+        self._link.answer(request_id, {"commands": conversation.commands if conversation else []})
+
+    def _get_capabilities(self, request_id: str, raw: msgspec.Raw) -> None:
+        decode_params(raw, AcpNoParams)
+        record, conversation = self._sessions.record, self._sessions.current
+        offered: dict[str, Any] = {"options": [], "modes": [], "models": []}
+        if conversation is not None:
+            offered = conversation.config.offered()
+        found = {name: getattr(record, name) for name in AcpCapabilities.__struct_fields__ if hasattr(record, name)}
+        self._link.answer(request_id, AcpCapabilities(**found, **offered, answers_ping=self._ping.answers))
+
+    def _answer_ping(self, request_id: str, raw: msgspec.Raw) -> None:
+        decode_params(raw, AcpNoParams)
+        self._ping.ping(request_id)
+
+
+def _is_message(line: AcpLine) -> bool:
+    return isinstance(line.method, str) or line.is_answer
+
+
+def _session_result(conversation: Conversation) -> SessionResult:
+    return SessionResult(conversation.id, conversation.journal)

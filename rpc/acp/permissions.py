@@ -1,0 +1,220 @@
+"""The agent's questions before tool calls: answered by rule, by a person, or ``cancelled`` where the turn ends."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from rpc.acp.calls import CallBook
+from rpc.acp.link import AcpLink
+from rpc.acp.messages import INVALID_PARAMS, object_of, objects_of, text_of
+from rpc.acp.options import PermissionMode
+from rpc.acp.run import AcpRun
+from rpc.acp.updates import READING_KINDS, AcpCall
+from rpc.run_events import StampedEvent
+from wire.call_page import SHOWN_CHARS, SHOWN_LINES, CallPage, CallPart, page_of
+from wire.messages import ToolCallView
+
+_MAX_OPEN = 256
+_MAX_OPTIONS = 32
+_MAX_INPUT = 1_000_000
+_CANCELLED = {"outcome": {"outcome": "cancelled"}}
+_KIND_OF_DECISION = {"allow": "allow_once", "deny": "reject_once"}
+
+
+class PermissionOption(msgspec.Struct, frozen=True):
+    """One of the answers that the agent offers. ``kind``: allow_once, allow_always, reject_once, reject_always."""
+
+    id: str
+    name: str
+    kind: str
+
+
+class AcpPermissionRequired(StampedEvent, frozen=True):
+    """``permission_required``: a person is to decide with ``decide``, where ``option_id`` may be any of the options."""
+
+    call: ToolCallView
+    reason: str
+    options: list[PermissionOption]
+    shown: CallPage
+
+
+class AcpPermissionDecided(StampedEvent, frozen=True):
+    """``permission_decided``: the question is closed; ``by`` is a person, ``abort`` or ``agent``."""
+
+    call_id: str
+    decision: Literal["allow", "deny"]
+    by: str | None = None
+    note: str | None = None
+
+
+class AcpDecideParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``decide``: as in the native protocol; ``option_id`` is chosen in place of what ``decision`` would choose."""
+
+    call_id: str
+    decision: Literal["allow", "deny"]
+    note: Annotated[str, msgspec.Meta(max_length=10_000)] | None = None
+    by: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None
+    seen: Annotated[str, msgspec.Meta(max_length=100)] | None = None
+    option_id: str | None = None
+
+
+class _Question(msgspec.Struct, frozen=True):
+    name: str
+    request: Any
+    call: AcpCall
+    options: list[PermissionOption]
+    run: AcpRun | None
+
+
+class PermissionDesk:
+    """One per dialect. ``notes``: what persons said beside a decision, for the next prompt."""
+
+    def __init__(self, link: AcpLink, calls: CallBook, mode: PermissionMode) -> None:
+        self._link = link
+        self._calls = calls
+        self._mode = mode
+        self._open: dict[str, _Question] = {}
+        self._closed: set[str] = set()
+        self._asked: dict[str, int] = {}
+        self.notes: list[str] = []
+
+    def ask(self, request: object, params: object, run: AcpRun | None, *, cancelled: bool) -> None:
+        """A question of the agent; ``cancelled``: of a turn that is being ended, or of no conversation of ours."""
+        if not isinstance(params, dict):
+            self._link.refuse(request, INVALID_PARAMS, "params: an object is expected")
+            return
+        asked = object_of(params.get("toolCall"))
+        call_id = text_of(asked.get("toolCallId")) or f"call-{len(self._asked) + 1}"
+        said = {name: value for name, value in asked.items() if name != "status"}
+        call = None if cancelled else self._calls.update(call_id, said, run)
+        options = _read_options(params.get("options"))
+        if cancelled or call is None or len(self._open) >= _MAX_OPEN:
+            self._link.respond(request, _CANCELLED)
+        elif self._mode == "approval":
+            self._put(request, call, options, run)
+        else:
+            self._decide_by_rule(request, call, options, run)
+
+    def decide(self, request_id: str, params: AcpDecideParams) -> None:
+        """What a person says; answered with what came of it."""
+        question = self._open.get(params.call_id)
+        if question is None:
+            code = "already_decided" if params.call_id in self._closed else "nothing_pending"
+            self._link.reject(request_id, code, f"no call {params.call_id[:100]!r} waits for a decision")
+            return
+        if params.option_id is None:
+            chosen = _option_of_kind(question.options, _KIND_OF_DECISION[params.decision])
+        else:
+            chosen = next((option for option in question.options if option.id == params.option_id), None)
+            if chosen is None:
+                offered = ", ".join(option.id for option in question.options)
+                self._link.reject(request_id, "invalid_params", f"no such option is offered; offered: {offered}")
+                return
+        if params.note:
+            self.notes.append(f"{'Allowed' if _allows(chosen) else 'Denied'} {question.call.preview!r}: {params.note}")
+        decision = self._close(question, chosen, by=params.by, note=params.note)
+        self._link.answer(request_id, {"call_id": params.call_id, "decision": decision})
+
+    def describe(self, request_id: str, call_id: str, offset: int) -> None:
+        """A page of what a call that waits would do."""
+        question = self._open.get(call_id)
+        if question is None:
+            self._link.reject(request_id, "nothing_pending", f"no call {call_id[:100]!r} waits for a decision")
+        else:
+            self._link.answer(request_id, page_of(_parts(question.call), offset))
+
+    def withdraw(self, request: object) -> None:
+        """The agent no longer wants an answer to its question, which gets one all the same."""
+        for question in list(self._open.values()):
+            if question.request == request:
+                self._close(question, None, by="agent")
+
+    def cancel_all(self) -> None:
+        """The turn ends or is being ended."""
+        for question in list(self._open.values()):
+            self._close(question, None, by="abort")
+
+    def end_turn(self) -> None:
+        """The turn is over; ids may be asked about as if for the first time."""
+        self.cancel_all()
+        self._asked.clear()
+        self._closed.clear()
+
+    def take_notes(self) -> list[str]:
+        """The notes for a prompt that is about to be sent."""
+        notes, self.notes = self.notes, []
+        return notes
+
+    # --- inside ---
+
+    def _put(self, request: object, call: AcpCall, options: list[PermissionOption], run: AcpRun | None) -> None:
+        times = self._asked[call.id] = self._asked.get(call.id, 0) + 1
+        name = call.id if times == 1 else f"{call.id}#{times}"
+        question = self._open[name] = _Question(name, request, call, options, run)
+        view = msgspec.structs.replace(call.view(state="AWAITING_APPROVAL"), id=name, approval="required")
+        run_id, seq = self._link.stamp(run.id if run else None)
+        event = AcpPermissionRequired(
+            call=view,
+            reason="the agent asks before it runs this call",
+            options=options,
+            shown=page_of(_parts(question.call), chars=SHOWN_CHARS, lines=SHOWN_LINES),
+            run_id=run_id,
+            seq=seq,
+        )
+        self._link.emit("permission_required", event)
+
+    def _decide_by_rule(
+        self, request: object, call: AcpCall, options: list[PermissionOption], run: AcpRun | None
+    ) -> None:
+        may_run = self._mode == "auto" or call.kind in READING_KINDS
+        self._respond(request, _option_of_kind(options, "allow_once" if may_run else "reject_once"), call, run)
+
+    def _close(
+        self, question: _Question, chosen: PermissionOption | None, *, by: str | None, note: str | None = None
+    ) -> Literal["allow", "deny"]:
+        del self._open[question.name]
+        self._closed.add(question.name)
+        decision: Literal["allow", "deny"] = "allow" if _allows(chosen) else "deny"
+        run_id, seq = self._link.stamp(question.run.id if question.run else None)
+        event = AcpPermissionDecided(call_id=question.name, decision=decision, by=by, note=note, run_id=run_id, seq=seq)
+        self._link.emit("permission_decided", event)
+        self._respond(question.request, chosen, question.call, question.run)
+        return decision
+
+    def _respond(self, request: object, chosen: PermissionOption | None, call: AcpCall, run: AcpRun | None) -> None:
+        if chosen is None:
+            self._link.respond(request, _CANCELLED)
+        else:
+            self._link.respond(request, {"outcome": {"outcome": "selected", "optionId": chosen.id}})
+        if _allows(chosen):
+            self._calls.mark_running(call.id, run)
+        elif run is not None:
+            run.denied = True
+
+
+def _allows(option: PermissionOption | None) -> bool:
+    return option is not None and option.kind.startswith("allow")
+
+
+def _option_of_kind(options: list[PermissionOption], kind: str) -> PermissionOption | None:
+    return next((option for option in options if option.kind == kind), None)
+
+
+def _read_options(value: object) -> list[PermissionOption]:
+    """The options in the protocol's words, or in those of agents that call them ``id`` and ``label``."""
+    options = []
+    for entry in objects_of(value)[:_MAX_OPTIONS]:
+        option_id = text_of(entry.get("optionId")) or text_of(entry.get("id"))
+        if option_id is not None:
+            name = text_of(entry.get("name")) or text_of(entry.get("label")) or option_id
+            options.append(PermissionOption(option_id, name, text_of(entry.get("kind")) or ""))
+    return options
+
+
+def _parts(call: AcpCall) -> list[CallPart]:
+    parts = [CallPart("title", call.title)] if call.title else []
+    if call.input not in (None, {}, []):
+        parts.append(CallPart("input", msgspec.json.encode(call.input).decode()[:_MAX_INPUT]))
+    if call.output:
+        parts.append(CallPart("content", call.output[:_MAX_INPUT]))
+    return parts

@@ -1,0 +1,291 @@
+"""The conversations of one agent process: how it is started, and how one is begun, left, gone on with or re-fed."""
+
+import posixpath
+from collections.abc import Callable
+from typing import Any
+
+from errors import ProtocolViolation, WorkerRefused
+from rpc.acp.agent_record import AgentRecord, login_message, read_record, version_problem, wants_login
+from rpc.acp.conversation import Conversation, Replay, ReplayVerdict, journal_path
+from rpc.acp.link import AcpLink, AcpProcedure, AcpRequest
+from rpc.acp.messages import PROTOCOL_VERSION, AcpAnswer, text_of
+from rpc.acp.options import AcpOptions, JournalFacts
+from rpc.acp.session_config import read_config
+from rpc.acp.settings_apply import WantedSettings, apply_settings
+from rpc.run_events import StampedEvent
+
+CLOSE_SECONDS = 2.0
+LOAD_LIMIT = 120.0
+MAX_CONVERSATIONS = 20
+"""Conversations that a process may begin which cannot close them."""
+_UNUSABLE = -1
+"""Turns of a conversation that is open in the process and is not what it should be."""
+
+
+class AgentResumed(StampedEvent, frozen=True):
+    """``agent_resumed``: the conversation goes on: ``kept``, ``loaded``, ``resumed`` or ``refed``.
+
+    ``cause``: why it was fed again: ``unsupported``, ``less`` than the journal, or ``error``, whose words are there.
+    """
+
+    strategy: str
+    cause: str | None = None
+    error: str | None = None
+
+
+class Sessions:
+    """One per dialect.
+
+    Attributes:
+        current: the conversation that prompts go to.
+        record: what the agent says of itself.
+        replay: what is being loaded.
+        awaits_id: ``session/new`` is not answered.
+        retire_reason: why the process should serve no further conversation.
+        on_begun: called when ``session/new`` has been answered and its conversation is the current one.
+    """
+
+    def __init__(self, link: AcpLink, options: AcpOptions, wanted: WantedSettings, idle_limit: float) -> None:
+        self._link = link
+        self._options = options
+        self._wanted = wanted
+        self._idle_limit = idle_limit
+        self._open: dict[str, Conversation] = {}
+        self._begun = 0
+        self.known: set[str] = set()
+        self.current: Conversation | None = None
+        self.record = AgentRecord()
+        self.replay: Replay | None = None
+        self.awaits_id = False
+        self.retire_reason: str | None = None
+        self.on_begun: Callable[[], None] = lambda: None
+
+    @property
+    def name(self) -> str:
+        """What to call the agent."""
+        return self._options.agent or self.record.agent or "the agent"
+
+    # --- start ---
+
+    def start(self) -> AcpProcedure[None]:
+        """Agree on the protocol and begin the spare conversation. Raises WorkerRefused where the agent cannot work."""
+        client = {"name": "pool", "version": self._options.client_version}
+        session: dict[str, Any] = {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}}
+        files = {"readTextFile": False, "writeTextFile": False}
+        abilities = {"fs": files, "terminal": False, "session": session}
+        params = {"protocolVersion": PROTOCOL_VERSION, "clientInfo": client, "clientCapabilities": abilities}
+        answer = yield AcpRequest("initialize", params)
+        self.record = read_record(answer.result)
+        if problem := version_problem(self.name, answer.result):
+            raise WorkerRefused(problem, worker_code="unsupported")
+        spare = yield from self._begin()
+        spare.is_spare = True
+
+    # --- begin, leave ---
+
+    def new(self) -> AcpProcedure[Conversation]:
+        """A new conversation: the spare one the first time."""
+        if self.current is not None and self.current.is_spare:
+            self.current.is_spare = False
+            return self.current
+        yield from self._leave()
+        return (yield from self._begin())
+
+    def _begin(self, journal: str | None = None, turns: int = 0, earlier: str = "") -> AcpProcedure[Conversation]:
+        if self._begun >= MAX_CONVERSATIONS and not self.record.close:
+            raise WorkerRefused(f"the process has begun {self._begun} conversations", worker_code="used")
+        self.awaits_id = True
+        try:
+            answer = yield from self._with_login("session/new", self._place())
+        finally:
+            self.awaits_id = False
+        session = text_of(answer.result.get("sessionId"))
+        if not session:
+            raise WorkerRefused("the agent has answered session/new without a sessionId", worker_code="bad_answer")
+        path = journal or journal_path(self._options.journal_dir, session)
+        conversation = Conversation(session, path, read_config(answer.result), turns=turns, fresh=True)
+        conversation.earlier = earlier
+        yield from self._adopt(conversation)
+        return conversation
+
+    def _adopt(self, conversation: Conversation) -> AcpProcedure[None]:
+        self.current = self._open[conversation.session] = conversation
+        self.known.add(conversation.session)
+        self._begun += 1
+        if self._begun >= MAX_CONVERSATIONS and not self.record.close:
+            self.retire_reason = f"it has begun {self._begun} conversations and can close none"
+        self.on_begun()
+        try:
+            yield from apply_settings(conversation, self._wanted)
+        except WorkerRefused:
+            self.current = None
+            raise
+
+    def _leave(self) -> AcpProcedure[None]:
+        """Close the current conversation where that is offered; a failure is none of ours."""
+        left, self.current = self.current, None
+        if left is not None:
+            yield from self._close(left.session)
+
+    def _close(self, session: str) -> AcpProcedure[bool]:
+        if not self.record.close:
+            return False
+        try:
+            yield AcpRequest("session/close", {"sessionId": session}, seconds=CLOSE_SECONDS)
+        except WorkerRefused:
+            return False
+        self._open.pop(session, None)
+        return True
+
+    def _place(self) -> dict[str, Any]:
+        return {"cwd": self._options.cwd, "mcpServers": self._options.mcp_servers}
+
+    def _with_login(self, method: str, params: dict[str, Any]) -> AcpProcedure[AcpAnswer]:
+        try:
+            return (yield AcpRequest(method, params))
+        except WorkerRefused as error:
+            if not wants_login(error):
+                raise
+            yield from self._log_in(error)
+        try:
+            return (yield AcpRequest(method, params))
+        except WorkerRefused as error:
+            raise (self._login_error(error.message) if wants_login(error) else error) from error
+
+    def _log_in(self, refused: WorkerRefused) -> AcpProcedure[None]:
+        """Ask for the login that was chosen; no other one, which might open a browser."""
+        wanted = self._options.auth_method
+        offered = next((method for method in self.record.auth_methods if method.id == wanted), None)
+        if wanted is None or offered is None or offered.type == "terminal":
+            raise self._login_error(refused.message)
+        try:
+            yield AcpRequest("authenticate", {"methodId": wanted})
+        except WorkerRefused as error:
+            raise self._login_error(error.message) from error
+
+    def _login_error(self, said: str) -> WorkerRefused:
+        return WorkerRefused(login_message(self.name, self.record.auth_methods, said), worker_code="auth_required")
+
+    # --- go on ---
+
+    def switch(self, path: str, facts: JournalFacts) -> AcpProcedure[Conversation]:
+        """Go on with a conversation.
+
+        Raises WorkerRefused: ``other_cwd``; ``stale``, where this process has an older state of it that it cannot
+        close; ``timeout``; ``auth_required``. Raises ProtocolViolation where the agent tells of another conversation.
+        """
+        if posixpath.normpath(facts.cwd) != posixpath.normpath(self._options.cwd):
+            raise WorkerRefused(
+                f"the conversation belongs to {facts.cwd}, this worker to {self._options.cwd}", worker_code="other_cwd"
+            )
+        held = self._open.get(facts.agent_session)
+        if held is not None and held.turns == facts.turns:
+            return (yield from self._keep(held, path))
+        if not facts.turns:
+            return (yield from self._begin_anew(path, facts))
+        if held is not None:
+            self.current = None if self.current is held else self.current
+            if not (yield from self._close(held.session)):
+                raise WorkerRefused("this process holds an older state of the conversation", worker_code="stale")
+        yield from self._leave()
+        return (yield from self._restore(path, facts))
+
+    def _keep(self, held: Conversation, path: str) -> AcpProcedure[Conversation]:
+        if self.current is not held:
+            yield from self._leave()
+        held.journal, held.is_spare = path, False
+        self.current = held
+        yield from apply_settings(held, self._wanted)
+        self._tell("kept")
+        return held
+
+    def _begin_anew(self, path: str, facts: JournalFacts) -> AcpProcedure[Conversation]:
+        """No turn has ended in it, and agents forget such conversations; what was said is told again."""
+        if self.current is not None and self.current.is_spare:
+            fresh, fresh.journal, fresh.is_spare = self.current, path, False
+        else:
+            yield from self._leave()
+            fresh = yield from self._begin(path)
+        if facts.tail:
+            fresh.earlier = facts.tail
+            self._tell("refed", "unsupported")
+        return fresh
+
+    def _restore(self, path: str, facts: JournalFacts) -> AcpProcedure[Conversation]:
+        session = facts.agent_session
+        resumes = self.record.resume and self._options.honest and facts.closed_cleanly
+        cause, words = "unsupported", None
+        if session and (resumes or self.record.load):
+            try:
+                verdict, answer = yield from self._load(facts, resumes=resumes)
+            except WorkerRefused as error:
+                self._raise_unless_answered(error)
+                cause, words = "error", error.message
+            else:
+                if verdict is ReplayVerdict.WHOLE:
+                    conversation = Conversation(
+                        session, path, read_config(answer.result), turns=facts.turns, fresh=False
+                    )
+                    yield from self._adopt(conversation)
+                    self._tell("resumed" if resumes else "loaded")
+                    return conversation
+                cause = "less"
+                yield from self._close(session)
+        conversation = yield from self._begin(path, facts.turns, facts.tail)
+        self._tell("refed", cause, words)
+        return conversation
+
+    def _load(self, facts: JournalFacts, *, resumes: bool) -> AcpProcedure[tuple[ReplayVerdict, AcpAnswer]]:
+        session, method = facts.agent_session, "session/resume" if resumes else "session/load"
+        replay = self.replay = Replay(session)
+        self.known.add(session)
+        # open and unusable until the answer: after a time-out nothing may load it again in this process
+        self._open[session] = Conversation(session, "", read_config({}), turns=_UNUSABLE, fresh=False)
+        try:
+            params = {"sessionId": session, **self._place()}
+            answer = yield AcpRequest(method, params, seconds=min(self._idle_limit, LOAD_LIMIT), limit=LOAD_LIMIT)
+        except WorkerRefused as error:
+            if error.details.get("worker_code") != "timeout":
+                self._open.pop(session, None)
+            raise
+        finally:
+            self.replay = None
+        if text_of(answer.result.get("sessionId")) not in (None, session):
+            return ReplayVerdict.LESS, answer
+        if resumes and replay.is_empty:  # as it has to be; the agent's honesty is the proof
+            return ReplayVerdict.WHOLE, answer
+        verdict = replay.verdict(facts, self._options.instructions)
+        if verdict is ReplayVerdict.FOREIGN:
+            raise ProtocolViolation(f"asked for {session}, the agent told of another conversation")
+        return verdict, answer
+
+    def _raise_unless_answered(self, error: WorkerRefused) -> None:
+        """A time-out is no answer, and a login that is missing says nothing of the conversation."""
+        if error.details.get("worker_code") == "timeout":
+            self.retire_reason = "it did not answer a load in time"
+            raise error
+        if wants_login(error):
+            raise self._login_error(error.message) from error
+
+    def probe(self, session: str) -> AcpProcedure[dict[str, Any]]:
+        """Whether the agent refuses an id that it does not have: ``{honest}``."""
+        method = "session/resume" if self.record.resume else "session/load"
+        if not (self.record.resume or self.record.load):
+            raise WorkerRefused("the agent can go on with no conversation", worker_code="unsupported")
+        self.replay = Replay(session)
+        try:
+            yield AcpRequest(method, {"sessionId": session, **self._place()}, seconds=self._idle_limit)
+        except WorkerRefused as error:
+            if error.details.get("worker_code") == "timeout":
+                raise
+            return {"honest": True}
+        finally:
+            self.replay = None
+        yield from self._close(session)
+        return {"honest": False}
+
+    def _tell(self, strategy: str, cause: str | None = None, words: str | None = None) -> None:
+        run_id, seq = self._link.stamp()
+        self._link.emit(
+            "agent_resumed", AgentResumed(strategy=strategy, cause=cause, error=words, run_id=run_id, seq=seq)
+        )

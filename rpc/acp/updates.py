@@ -1,0 +1,143 @@
+"""From what a ``session/update`` says to native words. Pure functions on decoded JSON."""
+
+import json
+from typing import Any, Literal
+
+import msgspec
+
+from rpc.acp.messages import number_of, object_of, objects_of, text_of
+from wire.messages import ToolCallView
+
+MAX_PREVIEW = 500
+_STATES = {"pending": "PENDING", "in_progress": "RUNNING", "completed": "COMPLETED", "failed": "FAILED"}
+_OUTPUT_MEMBERS = ("output", "formatted_output", "aggregated_output", "stdout", "content", "text")
+_SEVERITIES = {"info": "info", "warning": "warn", "error": "error"}
+
+READING_KINDS = frozenset({"read", "search", "think", "fetch"})
+"""Kinds of tools that change nothing."""
+
+
+class AcpCall(msgspec.Struct, frozen=True):
+    """A tool call as the agent has described it so far; ``output`` is all of it, ``paths`` the files it changed."""
+
+    id: str
+    name: str = ""
+    kind: str = "other"
+    title: str = ""
+    input: Any = None
+    status: str = "pending"
+    output: str = ""
+    paths: tuple[str, ...] = ()
+
+    @property
+    def preview(self) -> str:
+        """Its title, else what it is called with, cut."""
+        return (self.title or _compact(self.input))[:MAX_PREVIEW]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has its result."""
+        return self.status in ("completed", "failed")
+
+    def view(self, duration_ms: float | None = None, *, state: str | None = None) -> ToolCallView:
+        """The call as events show it."""
+        return ToolCallView(
+            self.id, self.name or self.kind, self.preview, state or _STATES.get(self.status, "RUNNING"), duration_ms
+        )
+
+
+def merge_call(known: AcpCall | None, call_id: str, update: dict[str, Any]) -> AcpCall:
+    """The call with what an update adds; content replaces what was there."""
+    call = known or AcpCall(call_id)
+    content = update.get("content")
+    output, paths = call.output, call.paths
+    if isinstance(content, list):
+        output = "\n".join(filter(None, map(_content_text, objects_of(content))))
+        paths = tuple(dict.fromkeys(path for entry in objects_of(content) if (path := _diff_path(entry))))
+    if not output:
+        output = _other_output(update)
+    return msgspec.structs.replace(
+        call,
+        name=text_of(update.get("name")) or call.name,
+        kind=text_of(update.get("kind")) or call.kind,
+        title=text_of(update.get("title")) or call.title,
+        input=update.get("rawInput") or call.input,
+        status=text_of(update.get("status")) or call.status,
+        output=output or call.output,
+        paths=paths,
+    )
+
+
+def block_text(block: object) -> str:
+    """A content block as text; what is no text is named."""
+    content = object_of(block)
+    kind = content.get("type")
+    if kind == "text":
+        return text_of(content.get("text")) or ""
+    if kind == "resource_link":
+        return f"[resource {text_of(content.get('uri')) or ''}]"
+    if kind == "resource":
+        return f"[resource {text_of(object_of(content.get('resource')).get('uri')) or ''}]"
+    return f"[{kind}]" if isinstance(kind, str) else ""
+
+
+def plan_todos(update: dict[str, Any]) -> list[dict[str, str]]:
+    """The whole plan as a list of things to do."""
+    return [
+        {"id": str(number), "text": text_of(entry.get("content")) or "", "status": _todo_status(entry.get("status"))}
+        for number, entry in enumerate(objects_of(update.get("entries")), 1)
+    ]
+
+
+def _todo_status(status: object) -> str:
+    return status if status in ("in_progress", "completed") and isinstance(status, str) else "pending"
+
+
+def notice_text(update: dict[str, Any]) -> tuple[str, str]:
+    """Severity and words of a notice."""
+    severity = _SEVERITIES.get(text_of(update.get("severity")) or "", "info")
+    words = (text_of(update.get("title")), text_of(update.get("description")))
+    return severity, ": ".join(filter(None, words))
+
+
+def compaction_phase(update: dict[str, Any]) -> Literal["start", "end"] | None:
+    """Where a compaction stands; None for a status that says neither."""
+    status = text_of(update.get("status"))
+    if status == "in_progress":
+        return "start"
+    return "end" if status in ("completed", "failed", "cancelled") else None
+
+
+def used_tokens(result: dict[str, Any]) -> tuple[int, int] | None:
+    """Input and output tokens in a turn's answer, those from caches included; None where it does not say."""
+    usage = object_of(result.get("usage"))
+    names = ("inputTokens", "cachedReadTokens", "cachedWriteTokens")
+    if not any(number_of(usage.get(name)) is not None for name in (*names, "outputTokens")):
+        return None
+    return sum(number_of(usage.get(name)) or 0 for name in names), number_of(usage.get("outputTokens")) or 0
+
+
+def _content_text(entry: dict[str, Any]) -> str:
+    if entry.get("type") == "content":
+        return block_text(entry.get("content"))
+    if entry.get("type") == "diff":
+        return f"[diff {text_of(entry.get('path')) or ''}]"
+    return ""
+
+
+def _diff_path(entry: dict[str, Any]) -> str | None:
+    return text_of(entry.get("path")) if entry.get("type") == "diff" else None
+
+
+def _other_output(update: dict[str, Any]) -> str:
+    """The output where the content does not show it: the raw one, or that of a terminal of the agent's own."""
+    raw = update.get("rawOutput")
+    if isinstance(raw, str):
+        return raw
+    found = next((text for name in _OUTPUT_MEMBERS if (text := text_of(object_of(raw).get(name)))), None)
+    terminal = object_of(object_of(update.get("_meta")).get("terminal_output"))
+    return found or text_of(terminal.get("data")) or ""
+
+
+def _compact(value: object) -> str:
+    return "" if value in (None, {}, []) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
