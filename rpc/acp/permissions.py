@@ -9,7 +9,7 @@ from rpc.acp.link import AcpLink
 from rpc.acp.messages import INVALID_PARAMS, object_of, objects_of, text_of
 from rpc.acp.options import PermissionMode
 from rpc.acp.run import AcpRun
-from rpc.acp.updates import READING_KINDS, AcpCall
+from rpc.acp.updates import READING_KINDS, AcpCall, merge_call
 from rpc.run_events import StampedEvent
 from wire.call_page import SHOWN_CHARS, SHOWN_LINES, CallPage, CallPart, page_of
 from wire.messages import ToolCallView
@@ -85,13 +85,14 @@ class PermissionDesk:
             return
         asked = object_of(params.get("toolCall"))
         call_id = text_of(asked.get("toolCallId")) or f"call-{len(self._asked) + 1}"
-        said = {name: value for name, value in asked.items() if name != "status"}
+        # neither is the call over nor is what describes it its output
+        said = {name: value for name, value in asked.items() if name not in ("status", "content")}
         call = None if cancelled else self._calls.update(call_id, said, run)
         options = _read_options(params.get("options"))
         if cancelled or call is None or len(self._open) >= _MAX_OPEN:
             self._link.respond(request, _CANCELLED)
         elif self._mode == "approval":
-            self._put(request, call, options, run)
+            self._put(request, merge_call(call, call_id, {**asked, "status": call.status}), options, run)
         else:
             self._decide_by_rule(request, call, options, run)
 

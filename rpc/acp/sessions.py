@@ -184,11 +184,19 @@ class Sessions:
         if not facts.turns:
             return (yield from self._begin_anew(path, facts))
         if held is not None:
-            self.current = None if self.current is held else self.current
-            if not (yield from self._close(held.session)):
-                raise WorkerRefused("this process holds an older state of the conversation", worker_code="stale")
+            yield from self._close_stale(held)
         yield from self._leave()
         return (yield from self._restore(path, facts))
+
+    def _close_stale(self, held: Conversation) -> AcpProcedure[None]:
+        """The transcript is ahead of what this process has; an id that is open must not be loaded again."""
+        stale = WorkerRefused("this process holds an older state of the conversation", worker_code="stale")
+        if not self.record.close:
+            raise stale
+        if self.current is held:
+            self.current = None
+        if not (yield from self._close(held.session)):
+            raise stale
 
     def _keep(self, held: Conversation, path: str) -> AcpProcedure[Conversation]:
         if self.current is not held:

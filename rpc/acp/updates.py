@@ -50,12 +50,10 @@ def merge_call(known: AcpCall | None, call_id: str, update: dict[str, Any]) -> A
     """The call with what an update adds; content replaces what was there."""
     call = known or AcpCall(call_id)
     content = update.get("content")
-    output, paths = call.output, call.paths
+    output, paths = "", call.paths
     if isinstance(content, list):
         output = "\n".join(filter(None, map(_content_text, objects_of(content))))
         paths = tuple(dict.fromkeys(path for entry in objects_of(content) if (path := _diff_path(entry))))
-    if not output:
-        output = _other_output(update)
     return msgspec.structs.replace(
         call,
         name=text_of(update.get("name")) or call.name,
@@ -63,7 +61,7 @@ def merge_call(known: AcpCall | None, call_id: str, update: dict[str, Any]) -> A
         title=text_of(update.get("title")) or call.title,
         input=update.get("rawInput") or call.input,
         status=text_of(update.get("status")) or call.status,
-        output=output or call.output,
+        output=output or _other_output(update) or call.output,
         paths=paths,
     )
 
