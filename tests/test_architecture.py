@@ -33,8 +33,9 @@ GROUND_FLOOR = {"msgspec", "errors", "wire"}
 WITHOUT_A_CLOCK = (
     "profiles",
     "router",
+    "rpc/acp",
     "rpc/native",
-    "rpc/dialect",
+    *(f"rpc/{name}" for name in ("dialect", "params", "procedure", "run_events", "step_collector")),
     *(
         f"wire/{name}"
         for name in ("call_page", "entries", "framing", "messages", "redaction", "run_text", "run_view", "sparkline")

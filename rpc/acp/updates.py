@@ -50,9 +50,9 @@ def merge_call(known: AcpCall | None, call_id: str, update: dict[str, Any]) -> A
     """The call with what an update adds; content replaces what was there."""
     call = known or AcpCall(call_id)
     content = update.get("content")
-    output, paths = "", call.paths
+    output, paths = _other_output(update) or call.output, call.paths
     if isinstance(content, list):
-        output = "\n".join(filter(None, map(_content_text, objects_of(content))))
+        output = "\n".join(filter(None, map(_content_text, objects_of(content)))) or _other_output(update)
         paths = tuple(dict.fromkeys(path for entry in objects_of(content) if (path := _diff_path(entry))))
     return msgspec.structs.replace(
         call,
@@ -61,7 +61,7 @@ def merge_call(known: AcpCall | None, call_id: str, update: dict[str, Any]) -> A
         title=text_of(update.get("title")) or call.title,
         input=update.get("rawInput") or call.input,
         status=text_of(update.get("status")) or call.status,
-        output=output or _other_output(update) or call.output,
+        output=output,
         paths=paths,
     )
 

@@ -125,9 +125,9 @@ class Agent:
         self.written.remove(line)
         return line
 
-    def update(self, kind: str, *, session: str = "s1", **members: Any) -> None:
+    def update(self, update_kind: str, /, *, session: str = "s1", **members: Any) -> None:
         """An update of the agent, in a block of its own."""
-        self.say(update(kind, session=session, **members))
+        self.say(update(update_kind, session=session, **members))
 
     def end(self, reason: str = "end_turn", **members: Any) -> None:
         """The agent ends its turn."""
@@ -179,15 +179,20 @@ class Agent:
             self.told.append(_event(message.event, data))
 
 
-def update(kind: str, *, session: str = "s1", **members: Any) -> dict[str, Any]:
+def update(update_kind: str, /, *, session: str = "s1", **members: Any) -> dict[str, Any]:
     """A ``session/update`` line."""
-    params = {"sessionId": session, "update": {"sessionUpdate": kind, **members}}
+    params = {"sessionId": session, "update": {"sessionUpdate": update_kind, **members}}
     return {"jsonrpc": "2.0", "method": "session/update", "params": params}
 
 
 def piece(text: str, *, session: str = "s1", kind: str = "agent_message_chunk") -> dict[str, Any]:
     """A piece of the answer's text."""
     return update(kind, session=session, content={"type": "text", "text": text})
+
+
+def told_by_user(text: str, *, session: str = "old", **members: Any) -> dict[str, Any]:
+    """A message of the user, as it is told while a conversation is loaded."""
+    return update("user_message_chunk", session=session, content={"type": "text", "text": text}, **members)
 
 
 def journal_lines(entries: Iterable[JournalWrite]) -> list[str]:
