@@ -1,4 +1,4 @@
-"""Native events of a run that dialects write alike, each with the run it belongs to and its number."""
+"""Native events of a run that all dialects write in the same form, each with the run it belongs to and its number."""
 
 from typing import Literal, NamedTuple
 

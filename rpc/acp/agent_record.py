@@ -19,7 +19,7 @@ class AuthMethod(msgspec.Struct, frozen=True):
     args: tuple[str, ...] = ()
 
 
-class AgentRecord(msgspec.Struct, frozen=True):
+class AcpAgentRecord(msgspec.Struct, frozen=True):
     """Name, version and abilities. ``embedded``: it takes resources in prompts."""
 
     agent: str = ""
@@ -33,12 +33,12 @@ class AgentRecord(msgspec.Struct, frozen=True):
     auth_methods: tuple[AuthMethod, ...] = ()
 
 
-def read_record(result: dict[str, Any]) -> AgentRecord:
+def read_record(result: dict[str, Any]) -> AcpAgentRecord:
     """The record in an answer to ``initialize``."""
     info, abilities = object_of(result.get("agentInfo")), object_of(result.get("agentCapabilities"))
     sessions, prompts = object_of(abilities.get("sessionCapabilities")), object_of(abilities.get("promptCapabilities"))
     steering = object_of(object_of(result.get("_meta")).get("steering"))
-    return AgentRecord(
+    return AcpAgentRecord(
         agent=text_of(info.get("name")) or "",
         version=text_of(info.get("version")) or "",
         load=abilities.get("loadSession") is True,

@@ -19,7 +19,7 @@ _WHOLE_TAIL = MAX_EARLIER_BYTES - 4 * 1024
 """A tail of that many bytes may not begin with the conversation."""
 
 
-class Conversation:
+class AcpConversation:
     """What is known of one conversation.
 
     Attributes:
@@ -72,7 +72,7 @@ class ReplayVerdict(Enum):
 
 
 class Replay:
-    """Swallows what an agent tells of a conversation while it loads it, and keeps the user's messages."""
+    """Swallows what an agent replays of a conversation while it loads it, and keeps the user's messages."""
 
     def __init__(self, session: str) -> None:
         self.session = session
@@ -95,7 +95,7 @@ class Replay:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no message of the user was told."""
+        """Whether it had no message of the user."""
         return not self._messages
 
     def verdict(self, facts: JournalFacts, instructions: str) -> ReplayVerdict:

@@ -12,7 +12,7 @@ import msgspec
 from errors import UsageError, WorkerRefused
 from rpc.acp import settings_apply
 from rpc.acp.calls import CallBook
-from rpc.acp.conversation import Conversation
+from rpc.acp.conversation import AcpConversation
 from rpc.acp.health import PingCheck
 from rpc.acp.inbox import AcpInbox
 from rpc.acp.link import AcpLink, AcpProcedure
@@ -33,7 +33,7 @@ from rpc.acp.requests import (
     AcpStateResult,
     AcpSwitchSessionParams,
 )
-from rpc.acp.sessions import Sessions
+from rpc.acp.sessions import AcpSessions
 from rpc.acp.turns import AcpTurns
 from rpc.acp.update_handler import AcpUpdateHandler
 from rpc.dialect import Step
@@ -53,9 +53,9 @@ class AcpDialect:
 
     - A process has one conversation at a time. The transcripts are ours: ``Step.journal`` says what to append.
     - The event ``start_failed{message}`` instead of ``ready``: the agent lives, but cannot work.
-    - ``switch_session`` needs what the transcript says (``journal``) and tells with ``agent_resumed`` how it went.
+    - ``switch_session`` needs what the transcript says (``journal``) and the event ``agent_resumed`` says how it went.
     - A prompt beside a run is refused with ``busy``; ``steer``, and a prompt with that behaviour, reach the run where
-      the agent offers it. An ``abort`` is answered after the run, whose end is told after ``abort_grace`` in any case.
+      the agent offers it. An ``abort`` is answered after the run, which ends after ``abort_grace`` in any case.
     - Further methods: ``decide{call_id, decision, option_id?, note?}``, ``describe_call``, ``set_mode``,
       ``set_option``, ``get_capabilities`` and ``probe_resume``.
     - ``retire_reason``: why the process should not serve another conversation.
@@ -67,7 +67,7 @@ class AcpDialect:
         self._decoder = msgspec.json.Decoder(AcpLine)
         self._link = link = AcpLink()
         self._wanted = settings_apply.wanted_settings(options)
-        self._sessions = sessions = Sessions(link, options, self._wanted, settings.request_timeout)
+        self._sessions = sessions = AcpSessions(link, options, self._wanted, settings.request_timeout)
         calls = CallBook(link)
         self._desk = PermissionDesk(link, calls, options.permission_mode)
         self._turns = AcpTurns(link, sessions, calls, self._desk, options=options, abort_grace=settings.abort_grace)
@@ -141,7 +141,7 @@ class AcpDialect:
         return self._link.collect_step()
 
     def receive(self, block: bytes, now: float) -> Step:
-        """Translate a block of complete lines. Raises ProtocolViolation where a load tells of another conversation."""
+        """Translate a block of complete lines. Raises ProtocolViolation where a load replays another conversation."""
         self._link.now = now
         if self._inbox.take_pieces(block):
             return self._link.collect_step()
@@ -248,7 +248,7 @@ class AcpDialect:
         self._exclusive = method
         self._link.run(procedure, finish, fail)
 
-    def _conversation_or_reject(self, request_id: str) -> Conversation | None:
+    def _conversation_or_reject(self, request_id: str) -> AcpConversation | None:
         if self._exclusive is not None:
             self._link.reject(request_id, "busy", f"{self._exclusive} is under way")
             return None
@@ -283,7 +283,7 @@ class AcpDialect:
         self._set(request_id, begin, "options", {**self._wanted.options, params.id: params.value})
 
     def _set(
-        self, request_id: str, begin: Callable[[Conversation], AcpProcedure[None]], name: str, value: object
+        self, request_id: str, begin: Callable[[AcpConversation], AcpProcedure[None]], name: str, value: object
     ) -> None:
         """Set something in this conversation, and where that went well in all later ones."""
         conversation = self._sessions.current
@@ -345,5 +345,5 @@ def _is_message(line: AcpLine) -> bool:
     return isinstance(line.method, str) or line.is_answer
 
 
-def _session_result(conversation: Conversation) -> SessionResult:
+def _session_result(conversation: AcpConversation) -> SessionResult:
     return SessionResult(conversation.id, conversation.journal)

@@ -15,7 +15,7 @@ from rpc.acp.messages import (
     text_of,
 )
 from rpc.acp.permissions import PermissionDesk
-from rpc.acp.sessions import Sessions
+from rpc.acp.sessions import AcpSessions
 from rpc.acp.turns import AcpTurns
 from rpc.acp.update_handler import AcpUpdateHandler
 from wire.framing import decode_block
@@ -30,7 +30,7 @@ class AcpInbox:
     """One per dialect. ``passed_over``: updates of no conversation; ``of_earlier``: of earlier ones."""
 
     def __init__(
-        self, link: AcpLink, sessions: Sessions, turns: AcpTurns, updates: AcpUpdateHandler, desk: PermissionDesk
+        self, link: AcpLink, sessions: AcpSessions, turns: AcpTurns, updates: AcpUpdateHandler, desk: PermissionDesk
     ) -> None:
         self._link = link
         self._sessions = sessions
@@ -51,23 +51,24 @@ class AcpInbox:
             return False
         lines = block.count(b"\n")
         if block.count(b'"agent_message_chunk"') == lines:
-            pieces = self._pieces(block, self._message_decoder, conversation.session, lines)
-            if pieces is not None:
-                run.add_text(pieces)
-                self._link.add_text("assistant_message", run.id, pieces)
-            return pieces is not None
-        if block.count(b'"agent_thought_chunk"') == lines:
-            pieces = self._pieces(block, self._thought_decoder, conversation.session, lines)
-            if pieces is not None:
-                self._link.add_text("thinking", run.id, pieces)
-            return pieces is not None
-        return False
+            text = self._text(block, self._message_decoder, conversation.session, lines)
+            if text:
+                run.add_text(text)
+                self._link.add_text("assistant_message", run.id, text)
+        elif block.count(b'"agent_thought_chunk"') == lines:
+            text = self._text(block, self._thought_decoder, conversation.session, lines)
+            if text:
+                self._link.add_text("thinking", run.id, text)
+        else:
+            return False
+        return text is not None
 
-    def _pieces(self, block: bytes, decoder: msgspec.json.Decoder[Any], session: str, lines: int) -> list[str] | None:
+    def _text(self, block: bytes, decoder: msgspec.json.Decoder[Any], session: str, lines: int) -> str | None:
+        """The text of a block of pieces, joined; None where some line of it is something else."""
         decoded = decode_block(block, decoder).messages
         if len(decoded) != lines or any(line.params.sessionId != session for line in decoded):
             return None
-        return [line.params.update.content.text for line in decoded]
+        return "".join([line.params.update.content.text for line in decoded])
 
     def take(self, line: AcpLine) -> None:
         """Work off one line."""
@@ -75,6 +76,8 @@ class AcpInbox:
             self._link.deliver(line)
         elif line.method == "session/update":
             self._update(line.params)
+            if line.is_request and line.id is not None:  # none has to be answered, but nothing may wait for us
+                self._link.respond(line.id, {})
         elif line.is_request:
             self._request(line)
         elif line.method == "$/cancel_request":

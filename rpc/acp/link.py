@@ -35,7 +35,7 @@ AcpProcedure = Generator[AcpRequest, AcpAnswer, R]
 """Yields requests and gets their good answers; WorkerRefused is thrown in for the others."""
 
 
-class _OpenRequest:
+class _SentRequest:
     __slots__ = ("deadline", "limit", "on_answer", "seconds")
 
     def __init__(self, on_answer: OnAcpAnswer, now: float, seconds: float | None, limit: float | None) -> None:
@@ -54,7 +54,7 @@ class AcpLink(StepCollector):
 
     def __init__(self) -> None:
         super().__init__()
-        self._open: dict[int, _OpenRequest] = {}
+        self._open: dict[int, _SentRequest] = {}
         self._last_id = 0
         self._pieces: list[str] = []
         self._pieces_event = ""
@@ -67,7 +67,7 @@ class AcpLink(StepCollector):
         """Write a request; ``on_answer`` gets its one answer, or an error when its time is over."""
         self._last_id += 1
         wire_id = self._last_id
-        self._open[wire_id] = _OpenRequest(on_answer, self.now, request.seconds, request.limit)
+        self._open[wire_id] = _SentRequest(on_answer, self.now, request.seconds, request.limit)
         self._write({"jsonrpc": "2.0", "id": wire_id, "method": request.method, "params": request.params})
         return wire_id
 
@@ -107,7 +107,7 @@ class AcpLink(StepCollector):
     def deliver(self, line: AcpLine) -> None:
         """Give an answer to the sender of the request; one that nothing waits for is counted."""
         wire_id = line.id
-        sent = self._open.pop(wire_id, None) if isinstance(wire_id, int) else None
+        sent = self._open.pop(wire_id, None) if type(wire_id) is int else None  # true would be 1
         if sent is None:
             self.strays += 1
         else:
@@ -133,12 +133,12 @@ class AcpLink(StepCollector):
 
     # --- towards the layer above ---
 
-    def add_text(self, event: str, run_id: str | None, pieces: list[str]) -> None:
-        """Pieces of running text; those of one step become one event where nothing comes between them."""
+    def add_text(self, event: str, run_id: str | None, text: str) -> None:
+        """A piece of running text; those of one step become one event where nothing comes between them."""
         if self._pieces and (event != self._pieces_event or run_id != self._pieces_run):
             self._flush()
         self._pieces_event, self._pieces_run = event, run_id
-        self._pieces += pieces
+        self._pieces.append(text)
 
     def stamp(self, run_id: str | None = None) -> EventStamp:
         """The next number of this process's events, after the text that came before."""

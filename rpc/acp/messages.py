@@ -20,7 +20,7 @@ AUTH_REQUIRED = -32000
 class AcpLine(msgspec.Struct, frozen=True, gc=False):
     """Any line of an agent: a request or notification (``method`` set), or an answer.
 
-    ``gc=False`` is safe: an id is no container that could point back to its line.
+    ``gc=False`` is safe: nothing that JSON decodes to can point back to its line.
     """
 
     id: Any = msgspec.UNSET

@@ -3,8 +3,8 @@
 from typing import Any
 
 from errors import UsageError
-from rpc.acp.agent_record import AgentRecord
-from rpc.acp.conversation import ANSWER_MARK, EARLIER_MARK, MAX_EARLIER_BYTES, NOTE_MARK, Conversation
+from rpc.acp.agent_record import AcpAgentRecord
+from rpc.acp.conversation import ANSWER_MARK, EARLIER_MARK, MAX_EARLIER_BYTES, NOTE_MARK, AcpConversation
 from rpc.acp.options import AcpOptions
 from rpc.dialect import JournalWrite
 from wire.entries import (
@@ -20,21 +20,21 @@ from wire.messages import ImageContent, PromptParams
 from wire.run_text import answer_instructions
 
 
-def check_prompt(params: PromptParams, record: AgentRecord) -> None:
+def check_prompt(params: PromptParams, record: AcpAgentRecord) -> None:
     """Raises UsageError for what an ACP agent cannot be given."""
     if params.client_tools or params.tool_results:
         raise UsageError("an ACP agent takes no tools from its client", worker_code="unsupported")
     check_images(params.images, record)
 
 
-def check_images(images: list[ImageContent], record: AgentRecord) -> None:
+def check_images(images: list[ImageContent], record: AcpAgentRecord) -> None:
     """Raises UsageError for images where the agent takes none."""
     if images and not record.images:
         raise UsageError("the agent takes no images", worker_code="unsupported")
 
 
 def prompt_blocks(
-    params: PromptParams, conversation: Conversation, options: AcpOptions, record: AgentRecord, notes: list[str]
+    params: PromptParams, conversation: AcpConversation, options: AcpOptions, record: AcpAgentRecord, notes: list[str]
 ) -> list[dict[str, Any]]:
     """What ``session/prompt`` says: what comes before the text, each in a block of its own, then text and images."""
     blocks: list[dict[str, Any]] = []
@@ -60,7 +60,7 @@ def text_blocks(text: str, images: list[ImageContent]) -> list[dict[str, Any]]:
     return [_text(text), *image_blocks(images)]
 
 
-def _earlier(tail: str, record: AgentRecord) -> dict[str, Any]:
+def _earlier(tail: str, record: AcpAgentRecord) -> dict[str, Any]:
     end = tail.encode()[-MAX_EARLIER_BYTES:].decode(errors="ignore")
     text = f"{EARLIER_MARK}\n{end}"
     if not record.embedded:
@@ -73,7 +73,7 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def user_entry(
-    conversation: Conversation,
+    conversation: AcpConversation,
     header: SessionHeader | None,
     text: str,
     images: list[ImageContent],
@@ -87,13 +87,13 @@ def user_entry(
     return JournalWrite(conversation.journal, header, message)
 
 
-def assistant_entry(conversation: Conversation, text: str, stop_reason: str) -> JournalWrite:
+def assistant_entry(conversation: AcpConversation, text: str, stop_reason: str) -> JournalWrite:
     """What the agent said in a turn that has ended, be it nothing, for the transcript."""
     blocks: list[ContentBlock] = [TextBlock(text)] if text else []
     return JournalWrite(conversation.journal, None, TranscriptMessage("assistant", blocks, stop_reason=stop_reason))
 
 
-def journal_header(conversation: Conversation, options: AcpOptions, record: AgentRecord) -> SessionHeader:
+def journal_header(conversation: AcpConversation, options: AcpOptions, record: AcpAgentRecord) -> SessionHeader:
     """Whose conversation the transcript holds; its time is added by the layer that writes it."""
     return SessionHeader(
         version=FORMAT_VERSION,

@@ -81,10 +81,10 @@ class AcpRun:
         self._parts: list[list[str]] = [[]]
         self._events: deque[dict[str, Any]] = deque(maxlen=_MAX_RUN_EVENTS)
 
-    def add_text(self, pieces: list[str]) -> None:
-        """Pieces of the answer."""
+    def add_text(self, text: str) -> None:
+        """A piece of the answer."""
         self.did_something = True
-        self._parts[-1] += pieces
+        self._parts[-1].append(text)
 
     def break_text(self) -> None:
         """A tool call: what the agent says next is another message."""

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from errors import ProtocolViolation, WorkerRefused
-from rpc.acp.agent_record import AgentRecord, login_message, read_record, version_problem, wants_login
-from rpc.acp.conversation import Conversation, Replay, ReplayVerdict, journal_path
+from rpc.acp.agent_record import AcpAgentRecord, login_message, read_record, version_problem, wants_login
+from rpc.acp.conversation import AcpConversation, Replay, ReplayVerdict, journal_path
 from rpc.acp.link import AcpLink, AcpProcedure, AcpRequest
 from rpc.acp.messages import PROTOCOL_VERSION, AcpAnswer, text_of
 from rpc.acp.options import AcpOptions, JournalFacts
@@ -33,7 +33,7 @@ class AgentResumed(StampedEvent, frozen=True):
     error: str | None = None
 
 
-class Sessions:
+class AcpSessions:
     """One per dialect.
 
     Attributes:
@@ -50,11 +50,11 @@ class Sessions:
         self._options = options
         self._wanted = wanted
         self._idle_limit = idle_limit
-        self._open: dict[str, Conversation] = {}
+        self._open: dict[str, AcpConversation] = {}
         self._begun = 0
         self.known: set[str] = set()
-        self.current: Conversation | None = None
-        self.record = AgentRecord()
+        self.current: AcpConversation | None = None
+        self.record = AcpAgentRecord()
         self.replay: Replay | None = None
         self.awaits_id = False
         self.retire_reason: str | None = None
@@ -83,17 +83,20 @@ class Sessions:
 
     # --- begin, leave ---
 
-    def new(self) -> AcpProcedure[Conversation]:
+    def new(self) -> AcpProcedure[AcpConversation]:
         """A new conversation: the spare one the first time."""
         if self.current is not None and self.current.is_spare:
             self.current.is_spare = False
             return self.current
+        self._require_room()
         yield from self._leave()
         return (yield from self._begin())
 
-    def _begin(self, journal: str | None = None, turns: int = 0, earlier: str = "") -> AcpProcedure[Conversation]:
+    def _require_room(self) -> None:
         if self._begun >= MAX_CONVERSATIONS and not self.record.close:
             raise WorkerRefused(f"the process has begun {self._begun} conversations", worker_code="used")
+
+    def _begin(self, journal: str | None = None, turns: int = 0, earlier: str = "") -> AcpProcedure[AcpConversation]:
         self.awaits_id = True
         try:
             answer = yield from self._with_login("session/new", self._place())
@@ -103,12 +106,12 @@ class Sessions:
         if not session:
             raise WorkerRefused("the agent has answered session/new without a sessionId", worker_code="bad_answer")
         path = journal or journal_path(self._options.journal_dir, session)
-        conversation = Conversation(session, path, read_config(answer.result), turns=turns, fresh=True)
+        conversation = AcpConversation(session, path, read_config(answer.result), turns=turns, fresh=True)
         conversation.earlier = earlier
         yield from self._adopt(conversation)
         return conversation
 
-    def _adopt(self, conversation: Conversation) -> AcpProcedure[None]:
+    def _adopt(self, conversation: AcpConversation) -> AcpProcedure[None]:
         self.current = self._open[conversation.session] = conversation
         self.known.add(conversation.session)
         self._begun += 1
@@ -168,11 +171,12 @@ class Sessions:
 
     # --- go on ---
 
-    def switch(self, path: str, facts: JournalFacts) -> AcpProcedure[Conversation]:
+    def switch(self, path: str, facts: JournalFacts) -> AcpProcedure[AcpConversation]:
         """Go on with a conversation.
 
         Raises WorkerRefused: ``other_cwd``; ``stale``, where this process has an older state of it that it cannot
-        close; ``timeout``; ``auth_required``. Raises ProtocolViolation where the agent tells of another conversation.
+        close; ``timeout``; ``auth_required``; ``used``. Raises ProtocolViolation where the agent replays another
+        conversation.
         """
         if posixpath.normpath(facts.cwd) != posixpath.normpath(self._options.cwd):
             raise WorkerRefused(
@@ -181,14 +185,15 @@ class Sessions:
         held = self._open.get(facts.agent_session)
         if held is not None and held.turns == facts.turns:
             return (yield from self._keep(held, path))
+        self._require_room()
         if not facts.turns:
-            return (yield from self._begin_anew(path, facts))
+            return (yield from self._begin_again(path, facts))
         if held is not None:
             yield from self._close_stale(held)
         yield from self._leave()
         return (yield from self._restore(path, facts))
 
-    def _close_stale(self, held: Conversation) -> AcpProcedure[None]:
+    def _close_stale(self, held: AcpConversation) -> AcpProcedure[None]:
         """The transcript is ahead of what this process has; an id that is open must not be loaded again."""
         stale = WorkerRefused("this process holds an older state of the conversation", worker_code="stale")
         if not self.record.close:
@@ -198,17 +203,17 @@ class Sessions:
         if not (yield from self._close(held.session)):
             raise stale
 
-    def _keep(self, held: Conversation, path: str) -> AcpProcedure[Conversation]:
+    def _keep(self, held: AcpConversation, path: str) -> AcpProcedure[AcpConversation]:
         if self.current is not held:
             yield from self._leave()
         held.journal, held.is_spare = path, False
         self.current = held
         yield from apply_settings(held, self._wanted)
-        self._tell("kept")
+        self._report("kept")
         return held
 
-    def _begin_anew(self, path: str, facts: JournalFacts) -> AcpProcedure[Conversation]:
-        """No turn has ended in it, and agents forget such conversations; what was said is told again."""
+    def _begin_again(self, path: str, facts: JournalFacts) -> AcpProcedure[AcpConversation]:
+        """No turn has ended in it, and agents forget such conversations; what was said is put into the next prompt."""
         if self.current is not None and self.current.is_spare:
             fresh, fresh.journal, fresh.is_spare = self.current, path, False
         else:
@@ -216,10 +221,10 @@ class Sessions:
             fresh = yield from self._begin(path)
         if facts.tail:
             fresh.earlier = facts.tail
-            self._tell("refed", "unsupported")
+            self._report("refed", "unsupported")
         return fresh
 
-    def _restore(self, path: str, facts: JournalFacts) -> AcpProcedure[Conversation]:
+    def _restore(self, path: str, facts: JournalFacts) -> AcpProcedure[AcpConversation]:
         session = facts.agent_session
         resumes = self.record.resume and self._options.honest and facts.closed_cleanly
         cause, words = "unsupported", None
@@ -231,16 +236,16 @@ class Sessions:
                 cause, words = "error", error.message
             else:
                 if verdict is ReplayVerdict.WHOLE:
-                    conversation = Conversation(
+                    conversation = AcpConversation(
                         session, path, read_config(answer.result), turns=facts.turns, fresh=False
                     )
                     yield from self._adopt(conversation)
-                    self._tell("resumed" if resumes else "loaded")
+                    self._report("resumed" if resumes else "loaded")
                     return conversation
                 cause = "less"
                 yield from self._close(session)
         conversation = yield from self._begin(path, facts.turns, facts.tail)
-        self._tell("refed", cause, words)
+        self._report("refed", cause, words)
         return conversation
 
     def _load(self, facts: JournalFacts, *, resumes: bool) -> AcpProcedure[tuple[ReplayVerdict, AcpAnswer]]:
@@ -248,7 +253,7 @@ class Sessions:
         replay = self.replay = Replay(session)
         self.known.add(session)
         # open and unusable until the answer: after a time-out nothing may load it again in this process
-        self._open[session] = Conversation(session, "", read_config({}), turns=_UNUSABLE, fresh=False)
+        self._open[session] = AcpConversation(session, "", read_config({}), turns=_UNUSABLE, fresh=False)
         try:
             params = {"sessionId": session, **self._place()}
             answer = yield AcpRequest(method, params, seconds=min(self._idle_limit, LOAD_LIMIT), limit=LOAD_LIMIT)
@@ -264,7 +269,7 @@ class Sessions:
             return ReplayVerdict.WHOLE, answer
         verdict = replay.verdict(facts, self._options.instructions)
         if verdict is ReplayVerdict.FOREIGN:
-            raise ProtocolViolation(f"asked for {session}, the agent told of another conversation")
+            raise ProtocolViolation(f"asked for {session}, the agent replayed another conversation")
         return verdict, answer
 
     def _raise_unless_answered(self, error: WorkerRefused) -> None:
@@ -292,7 +297,7 @@ class Sessions:
         yield from self._close(session)
         return {"honest": False}
 
-    def _tell(self, strategy: str, cause: str | None = None, words: str | None = None) -> None:
+    def _report(self, strategy: str, cause: str | None = None, words: str | None = None) -> None:
         run_id, seq = self._link.stamp()
         self._link.emit(
             "agent_resumed", AgentResumed(strategy=strategy, cause=cause, error=words, run_id=run_id, seq=seq)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from errors import WorkerRefused
-from rpc.acp.conversation import Conversation
+from rpc.acp.conversation import AcpConversation
 from rpc.acp.link import AcpProcedure, AcpRequest
 from rpc.acp.options import AcpOptions
 from rpc.acp.session_config import THINKING_NAMES, ConfigOption, Selection, Value
@@ -27,7 +27,7 @@ def wanted_settings(options: AcpOptions) -> WantedSettings:
     return WantedSettings(options.mode, options.model, options.thinking, dict(options.options))
 
 
-def apply_settings(conversation: Conversation, wanted: WantedSettings) -> AcpProcedure[None]:
+def apply_settings(conversation: AcpConversation, wanted: WantedSettings) -> AcpProcedure[None]:
     """Set all that is wanted; the model first, since other options depend on it.
 
     Raises WorkerRefused ``setting_refused`` for a value that is not offered, or not taken.
@@ -42,7 +42,7 @@ def apply_settings(conversation: Conversation, wanted: WantedSettings) -> AcpPro
         yield from set_mode(conversation, wanted.mode)
 
 
-def set_mode(conversation: Conversation, mode: str) -> AcpProcedure[None]:
+def set_mode(conversation: AcpConversation, mode: str) -> AcpProcedure[None]:
     """Its mode, as an option or in the older way."""
     option, config = conversation.config.option("mode"), conversation.config
     if option is not None:
@@ -52,7 +52,7 @@ def set_mode(conversation: Conversation, mode: str) -> AcpProcedure[None]:
         conversation.config = conversation.config.with_mode(mode)
 
 
-def set_model(conversation: Conversation, model: str) -> AcpProcedure[None]:
+def set_model(conversation: AcpConversation, model: str) -> AcpProcedure[None]:
     """Its model, as an option or in the older way."""
     option, config = conversation.config.option("model"), conversation.config
     if option is not None:
@@ -62,7 +62,7 @@ def set_model(conversation: Conversation, model: str) -> AcpProcedure[None]:
         conversation.config = conversation.config.with_model(model)
 
 
-def set_thinking(conversation: Conversation, level: str) -> AcpProcedure[None]:
+def set_thinking(conversation: AcpConversation, level: str) -> AcpProcedure[None]:
     """How hard it thinks."""
     option = conversation.config.option(*THINKING_NAMES)
     if option is None:
@@ -70,7 +70,7 @@ def set_thinking(conversation: Conversation, level: str) -> AcpProcedure[None]:
     yield from _set_option(conversation, option, level)
 
 
-def set_option(conversation: Conversation, option_id: str, value: Value) -> AcpProcedure[None]:
+def set_option(conversation: AcpConversation, option_id: str, value: Value) -> AcpProcedure[None]:
     """One of the agent's own options, by its id."""
     option = next((option for option in conversation.config.options if option.id == option_id), None)
     if option is None:
@@ -79,7 +79,7 @@ def set_option(conversation: Conversation, option_id: str, value: Value) -> AcpP
     yield from _set_option(conversation, option, value)
 
 
-def _set_option(conversation: Conversation, option: ConfigOption, value: Value) -> AcpProcedure[None]:
+def _set_option(conversation: AcpConversation, option: ConfigOption, value: Value) -> AcpProcedure[None]:
     if option.is_boolean != isinstance(value, bool):
         raise _refused(f"{option.id} takes {'true or false' if option.is_boolean else 'a text'}, not {value!r}")
     if not option.is_boolean and value not in option.choices:

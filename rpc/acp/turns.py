@@ -3,14 +3,14 @@
 from typing import Any
 
 from rpc.acp.calls import CallBook
-from rpc.acp.conversation import Conversation
+from rpc.acp.conversation import AcpConversation
 from rpc.acp.link import AcpLink, AcpRequest
 from rpc.acp.messages import AcpAnswer, text_of
 from rpc.acp.options import AcpOptions
 from rpc.acp.permissions import PermissionDesk
 from rpc.acp.prompt import assistant_entry, journal_header, prompt_blocks, text_blocks, user_entry
 from rpc.acp.run import AcpPhase, AcpPhaseEvent, AcpRun, next_acp_phase
-from rpc.acp.sessions import Sessions
+from rpc.acp.sessions import AcpSessions
 from rpc.acp.updates import used_tokens
 from rpc.run_events import Done, ErrorEvent, RunStart, TokenUsageEvent
 from wire.messages import PromptParams, PromptResult, TextParams
@@ -22,7 +22,7 @@ class AcpTurns:
     def __init__(
         self,
         link: AcpLink,
-        sessions: Sessions,
+        sessions: AcpSessions,
         calls: CallBook,
         desk: PermissionDesk,
         *,
@@ -36,7 +36,7 @@ class AcpTurns:
         self._options = options
         self._abort_grace = abort_grace
         self._phase = AcpPhase.IDLE
-        self._conversation: Conversation | None = None
+        self._conversation: AcpConversation | None = None
         self._give_up_at: float | None = None
         self._count = 0
         self.run: AcpRun | None = None
@@ -51,7 +51,7 @@ class AcpTurns:
         """Whether the turn is being ended."""
         return self._phase is AcpPhase.CANCELLING
 
-    def start(self, request_id: str, conversation: Conversation, params: PromptParams) -> None:
+    def start(self, request_id: str, conversation: AcpConversation, params: PromptParams) -> None:
         """Send a prompt, when no turn is on."""
         record = self._sessions.record
         blocks = prompt_blocks(params, conversation, self._options, record, self._desk.take_notes())
@@ -125,7 +125,7 @@ class AcpTurns:
         return self._give_up_at
 
     def expire(self) -> None:
-        """Tell the end of an aborted turn whose prompt is not answered; the process is not to be used again."""
+        """Publish the end of an aborted turn whose prompt is not answered; the process is not to be used again."""
         if self._give_up_at is not None and self._give_up_at <= self._link.now and self.run is not None:
             self._link.drop(self.run.wire_id)
             self._sessions.retire_reason = "it did not answer a prompt that was cancelled"
@@ -150,13 +150,13 @@ class AcpTurns:
             if answer is not None and answer.error is None:
                 conversation.is_fresh, conversation.earlier = False, ""
             self._link.record(assistant_entry(conversation, "\n\n".join(run.messages), result.stop_reason))
-        self._tell_end(run, result, answer)
+        self._publish_end(run, result, answer)
         for request_id in run.waiting:
             self._link.answer(request_id, result)
         for request_id in run.aborts:
             self._link.answer(request_id, {"aborted": True})
 
-    def _tell_end(self, run: AcpRun, result: PromptResult, answer: AcpAnswer | None) -> None:
+    def _publish_end(self, run: AcpRun, result: PromptResult, answer: AcpAnswer | None) -> None:
         if answer is not None and used_tokens(answer.result) is not None:
             run_id, seq = self._link.stamp(run.id)
             used = result.usage

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rpc.acp.calls import CallBook
-from rpc.acp.conversation import Conversation
+from rpc.acp.conversation import AcpConversation
 from rpc.acp.link import AcpLink
 from rpc.acp.messages import number_of, objects_of, text_of
 from rpc.acp.session_config import SessionConfig
@@ -28,7 +28,7 @@ class AcpUpdateHandler:
         self._link = link
         self._turns = turns
         self._calls = calls
-        self._handlers: dict[str, Callable[[Conversation, dict[str, Any]], None]] = {
+        self._handlers: dict[str, Callable[[AcpConversation, dict[str, Any]], None]] = {
             "agent_message_chunk": self._message_piece,
             "agent_thought_chunk": self._thought_piece,
             "tool_call": self._tool_call,
@@ -43,7 +43,7 @@ class AcpUpdateHandler:
             "config_option_update": self._options,
         }
 
-    def handle(self, conversation: Conversation, update: dict[str, Any]) -> None:
+    def handle(self, conversation: AcpConversation, update: dict[str, Any]) -> None:
         """Work off one update."""
         handler = self._handlers.get(text_of(update.get("sessionUpdate")) or "")
         if handler is not None:
@@ -55,40 +55,40 @@ class AcpUpdateHandler:
 
     # --- text ---
 
-    def _message_piece(self, _conversation: Conversation, update: dict[str, Any]) -> None:
+    def _message_piece(self, _conversation: AcpConversation, update: dict[str, Any]) -> None:
         text, run = block_text(update.get("content")), self._turns.run
         if run is not None and text:
-            run.add_text([text])
-            self._link.add_text("assistant_message", run.id, [text])
+            run.add_text(text)
+            self._link.add_text("assistant_message", run.id, text)
         elif text:  # of no turn: it must not become part of the next one's answer
             run_id, seq = self._link.stamp()
             words = text[:MAX_MESSAGE_CHARS]
             event = ErrorEvent(code="out_of_turn", message=words, severity="info", run_id=run_id, seq=seq)
             self._link.emit("error", event)
 
-    def _thought_piece(self, _conversation: Conversation, update: dict[str, Any]) -> None:
+    def _thought_piece(self, _conversation: AcpConversation, update: dict[str, Any]) -> None:
         text, run = block_text(update.get("content")), self._turns.run
         if run is not None and text:
-            self._link.add_text("thinking", run.id, [text])
+            self._link.add_text("thinking", run.id, text)
 
     # --- tools, plan ---
 
-    def _tool_call(self, _conversation: Conversation, update: dict[str, Any]) -> None:
+    def _tool_call(self, _conversation: AcpConversation, update: dict[str, Any]) -> None:
         call_id = text_of(update.get("toolCallId"))
         if call_id is not None:
             self._calls.update(call_id, update, self._turns.run)
 
-    def _plan(self, _conversation: Conversation, update: dict[str, Any]) -> None:
+    def _plan(self, _conversation: AcpConversation, update: dict[str, Any]) -> None:
         run_id, seq = self._stamp()
         self._link.emit("todo_changed", TodoChanged(todos=plan_todos(update), run_id=run_id, seq=seq))
 
     # --- the conversation's state ---
 
-    def _usage(self, conversation: Conversation, update: dict[str, Any]) -> None:
+    def _usage(self, conversation: AcpConversation, update: dict[str, Any]) -> None:
         conversation.context_used = number_of(update.get("used"))
         conversation.context_size = number_of(update.get("size"))
 
-    def _compaction(self, _conversation: Conversation, update: dict[str, Any]) -> None:
+    def _compaction(self, _conversation: AcpConversation, update: dict[str, Any]) -> None:
         phase = compaction_phase(update)
         if phase is None:
             return
@@ -96,30 +96,30 @@ class AcpUpdateHandler:
         aborted, error = update.get("status") == "cancelled", text_of(update.get("error"))
         self._link.emit("compaction", Compaction(phase=phase, aborted=aborted, error=error, run_id=run_id, seq=seq))
 
-    def _notice(self, _conversation: Conversation, update: dict[str, Any]) -> None:
+    def _notice(self, _conversation: AcpConversation, update: dict[str, Any]) -> None:
         severity, words = notice_text(update)
         if words:
             run_id, seq = self._stamp()
             event = ErrorEvent(code="notice", message=words, severity=severity, run_id=run_id, seq=seq)
             self._link.emit("error", event)
 
-    def _session_info(self, conversation: Conversation, update: dict[str, Any]) -> None:
+    def _session_info(self, conversation: AcpConversation, update: dict[str, Any]) -> None:
         title = text_of(update.get("title"))
         if title is not None and title != conversation.title:
             conversation.title = title
             run_id, seq = self._stamp()
             self._link.emit("state_changed", StateChanged(session_name=title, run_id=run_id, seq=seq))
 
-    def _commands(self, conversation: Conversation, update: dict[str, Any]) -> None:
+    def _commands(self, conversation: AcpConversation, update: dict[str, Any]) -> None:
         conversation.commands = objects_of(update.get("availableCommands"))[:_MAX_COMMANDS]
 
-    def _mode(self, conversation: Conversation, update: dict[str, Any]) -> None:
+    def _mode(self, conversation: AcpConversation, update: dict[str, Any]) -> None:
         self._set_config(conversation, conversation.config.with_mode(text_of(update.get("currentModeId"))))
 
-    def _options(self, conversation: Conversation, update: dict[str, Any]) -> None:
+    def _options(self, conversation: AcpConversation, update: dict[str, Any]) -> None:
         self._set_config(conversation, conversation.config.with_options(update.get("configOptions")))
 
-    def _set_config(self, conversation: Conversation, config: SessionConfig) -> None:
+    def _set_config(self, conversation: AcpConversation, config: SessionConfig) -> None:
         before, conversation.config = conversation.config, config
         names = ("mode", "model", "thinking")
         changed = {name: getattr(config, name) for name in names if getattr(config, name) != getattr(before, name)}

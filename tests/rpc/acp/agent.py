@@ -1,4 +1,4 @@
-"""A dialect and the ACP agent that it believes to speak with, told in short lines; ``says`` compares a transcript."""
+"""A dialect and the ACP agent that it believes to speak with; what it reports is kept in short lines."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ def compact(value: Any) -> str:
 
 
 class Agent:
-    """``told``: what the layer above heard, in short; ``written``: lines to the agent that nobody has looked at yet."""
+    """``reported``: what the layer above got, in short; ``written``: lines to the agent that no answer was given to."""
 
     def __init__(
         self, settings: RpcSettings | None = None, *, ready: bool = True, abilities: Any = None, **options: Any
@@ -40,7 +40,7 @@ class Agent:
         self.options = AcpOptions(cwd=CWD, journal_dir=JOURNALS, client_version="9", **options)
         self.dialect: AcpDialect = make(settings or RpcSettings(), acp=self.options)
         self.now = 100.0
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.messages: list[Message] = []
         self.journal: list[JournalWrite] = []
@@ -57,12 +57,12 @@ class Agent:
             self.start(initialized)
 
     def start(self, initialized: dict[str, Any] = INITIALIZED, **session: Any) -> None:
-        """The agent starts, and answers the first ping; what was told until then is forgotten."""
+        """The agent starts, and answers the first ping; what was reported until then is forgotten."""
         self.answer("initialize", initialized)
         self.answer("session/new", {"sessionId": "s1", **session})
         self.refuse("_pool/ping", -32601, "Method not found")
-        assert self.told[-1].startswith("ready"), self.told
-        self.told.clear()
+        assert self.reported[-1].startswith("ready"), self.reported
+        self.reported.clear()
         self.sent.clear()
 
     # --- the layer above ---
@@ -74,7 +74,7 @@ class Agent:
         try:
             step = self.dialect.request(request_id, method, msgspec.Raw(msgspec.json.encode(params)), self.now)
         except UsageError as refusal:
-            self.told.append(f"{request_id}: usage {refusal.details['worker_code']}")
+            self.reported.append(f"{request_id}: usage {refusal.details['worker_code']}")
         else:
             self._take(step)
         return request_id
@@ -161,22 +161,22 @@ class Agent:
                 self.written.append(message)
         for message in step.messages:
             self.messages.append(message)
-            self._tell(message)
+            self._note(message)
 
-    def _tell(self, message: Message) -> None:
+    def _note(self, message: Message) -> None:
         if message.event is None:
-            self.told.append(f"{message.id}: {_answer(message)}")
+            self.reported.append(f"{message.id}: {_answer(message)}")
             return
         data = json.loads(bytes(message.data))
         if "seq" in data:
             assert data["seq"] > self._last_seq, "seq must rise"
             self._last_seq = data["seq"]
         self.events.append((message.event, data))
-        last = self.told[-1] if self.told else ""
+        last = self.reported[-1] if self.reported else ""
         if message.event in ("assistant_message", "thinking") and last.startswith(f"{message.event} "):
-            self.told[-1] = last + data["partial"]
+            self.reported[-1] = last + data["partial"]
         else:
-            self.told.append(_event(message.event, data))
+            self.reported.append(_event(message.event, data))
 
 
 def update(update_kind: str, /, *, session: str = "s1", **members: Any) -> dict[str, Any]:
@@ -190,14 +190,14 @@ def piece(text: str, *, session: str = "s1", kind: str = "agent_message_chunk") 
     return update(kind, session=session, content={"type": "text", "text": text})
 
 
-def told_by_user(text: str, *, session: str = "old", **members: Any) -> dict[str, Any]:
-    """A message of the user, as it is told while a conversation is loaded."""
+def user_message(text: str, *, session: str = "old", **members: Any) -> dict[str, Any]:
+    """A message of the user, as it is reported while a conversation is loaded."""
     return update("user_message_chunk", session=session, content={"type": "text", "text": text}, **members)
 
 
 def journal_lines(entries: Iterable[JournalWrite]) -> list[str]:
     """Transcript entries in short."""
-    told = []
+    reported = []
     for entry in entries:
         head = "" if entry.header is None else f"[{entry.header.agent_session} in {entry.header.cwd}] "
         message = entry.message
@@ -205,8 +205,8 @@ def journal_lines(entries: Iterable[JournalWrite]) -> list[str]:
             end = f" ({message.stop_reason})" if message.stop_reason else ""
             origin = "" if message.origin == "prompt" else f" <{message.origin}>"
             head += f"{message.role}{origin}: {message.text}{end}"
-        told.append(head)
-    return told
+        reported.append(head)
+    return reported
 
 
 def _answer(message: Message) -> str:
@@ -227,7 +227,7 @@ def _tool(data: dict[str, Any]) -> str:
     return " ".join([*parts, *(repr(data[key]) for key in ("tail", "error", "result") if key in data)])
 
 
-_TELL: dict[str, Callable[[dict[str, Any]], str]] = {
+_SHORT_FORMS: dict[str, Callable[[dict[str, Any]], str]] = {
     "assistant_message": lambda data: data["partial"],
     "thinking": lambda data: data["partial"],
     "tool": _tool,
@@ -246,7 +246,7 @@ _TELL: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def _event(name: str, data: dict[str, Any]) -> str:
-    tell = _TELL.get(name)
-    if tell is not None:
-        return f"{'tokens' if name == 'token_usage' else name} {tell(data)}"
+    form = _SHORT_FORMS.get(name)
+    if form is not None:
+        return f"{'tokens' if name == 'token_usage' else name} {form(data)}"
     return f"{name} {json.dumps({k: v for k, v in data.items() if k not in ('seq', 'run_id')}, sort_keys=True)}"

@@ -69,7 +69,7 @@ class AcpReplay(Agent):
         self._find_asked()
 
     def play(self) -> list[str]:
-        """Everything that was told."""
+        """Everything that was reported."""
         skipped: Any = None
         for index, record in enumerate(self._records):
             if record.to == "in":
@@ -84,7 +84,7 @@ class AcpReplay(Agent):
             elif skipped is None:
                 self._pending.append(record.line.encode())
         self._flush()
-        return self.told
+        return self.reported
 
     # --- inside ---
 
@@ -124,7 +124,7 @@ class AcpReplay(Agent):
 
     def _load(self, index: int, message: dict[str, Any]) -> Any:
         session = message["params"]["sessionId"]
-        texts = self._told_texts(index, message["id"])
+        texts = self._replayed_texts(index, message["id"])
         tail = "".join(f"user:{text}\n" for text in texts)
         self._loads += 1
         turns = max(len(texts), 1) + (self._loads if self._behind else 0)
@@ -135,7 +135,7 @@ class AcpReplay(Agent):
         self._expected["session/load"].remove(message["id"])
         return message["id"]
 
-    def _told_texts(self, index: int, identity: Any) -> list[str]:
+    def _replayed_texts(self, index: int, identity: Any) -> list[str]:
         texts = []
         for record in self._records[index:]:
             line = record.message or {}

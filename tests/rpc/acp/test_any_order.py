@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.rpc.acp.agent import Agent, piece, told_by_user, update
+from tests.rpc.acp.agent import Agent, piece, update, user_message
 
 SESSIONS = st.sampled_from(["s1", "s2", "s3", "old"])
 CALLS = st.sampled_from(["t1", "t2"])
@@ -34,6 +34,15 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(behavior=st.sampled_from([None, "steer"]))
     def prompt(self, behavior: str | None) -> None:
         self.ask("prompt", text=f"text {len(self.asked)}", streaming_behavior=behavior)
+
+    @precondition(lambda self: not self.agent.dialect.is_running)
+    @rule()
+    def whole_turn(self) -> None:
+        before = len(self.agent.sent)
+        self.ask("prompt", text="known")
+        for line in self.agent.sent[before:]:
+            self.agent.written.remove(line)
+            self.agent.say({"jsonrpc": "2.0", "id": line["id"], "result": {"stopReason": "end_turn"}})
 
     @rule(method=st.sampled_from(["abort", "new_session", "get_state", "ping"]))
     def request(self, method: str) -> None:
@@ -80,7 +89,7 @@ class AnyOrder(RuleBasedStateMachine):
     def say(self, session: str, kind: int, call: str) -> None:
         line = (
             piece("x", session=session),
-            told_by_user("known", session=session),
+            user_message("known", session=session),
             update("tool_call", session=session, toolCallId=call, title="x"),
             update("tool_call_update", session=session, toolCallId=call, status="completed"),
         )[kind]
@@ -103,7 +112,7 @@ class AnyOrder(RuleBasedStateMachine):
         if not hasattr(self, "agent"):
             return
         open_prompts = [line for line in self.agent.written if line["method"] == "session/prompt"]
-        given_up = sum("did not answer the cancelled prompt" in line for line in self.agent.told)
+        given_up = sum("did not answer the cancelled prompt" in line for line in self.agent.reported)
         assert len(open_prompts) <= 1 + given_up
 
     @invariant()
@@ -137,7 +146,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert len(ends) == len(users) - self.agent.dialect.is_running
 
     def teardown(self) -> None:
-        """Once the agent answers everything, so is everyone answered."""
+        """Once the agent answers everything, every request has its answer."""
         if not hasattr(self, "agent"):
             return
         self.agent.ask("abort")
@@ -149,9 +158,9 @@ class AnyOrder(RuleBasedStateMachine):
             if not open_lines:
                 break
         self.agent.wait(200)
-        told = {message.id for message in self.agent.messages if message.event is None}
-        refused = {line.split(":")[0] for line in self.agent.told if ": usage " in line}
-        assert set(self.asked) <= told | refused
+        reported = {message.id for message in self.agent.messages if message.event is None}
+        refused = {line.split(":")[0] for line in self.agent.reported if ": usage " in line}
+        assert set(self.asked) <= reported | refused
         assert not self.agent.dialect.is_running
 
 

@@ -27,10 +27,10 @@ def test_a_line_that_is_no_message_is_contamination(line: str) -> None:
     agent.say(piece("a"), line, piece("b"))
     agent.end()
     assert agent.contaminated == [line.encode()]
-    assert agent.told[-1] == "c1: stop 'ab'"
+    assert agent.reported[-1] == "c1: stop 'ab'"
 
 
-def test_bytes_that_are_no_text_and_empty_lines_are_told_apart() -> None:
+def test_bytes_that_are_no_text_and_empty_lines_are_reported_apart() -> None:
     agent = Agent()
     agent.feed(b"\xff\xfe\n\n  \n\r\n")
     assert agent.contaminated == [b"\xff\xfe"]
@@ -72,7 +72,7 @@ def test_an_answer_that_says_nothing_is_one() -> None:
     agent = Agent()
     agent.prompt("hi")
     agent.say({"jsonrpc": "2.0", "id": agent.sent[-1]["id"]})
-    assert agent.told[-1] == "c1: stop ''"
+    assert agent.reported[-1] == "c1: stop ''"
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_an_answer_that_says_nothing_is_one() -> None:
 def test_updates_that_make_no_sense_change_nothing(params: Any) -> None:
     agent = Agent()
     agent.prompt("hi")
-    told = list(agent.told)
+    reported = list(agent.reported)
     agent.say({"jsonrpc": "2.0", "method": "session/update", "params": params})
-    assert (agent.told, agent.contaminated) == (told, [])
+    assert (agent.reported, agent.contaminated) == (reported, [])
 
 
 def test_members_of_a_wrong_type_are_absent() -> None:
@@ -109,16 +109,16 @@ def test_members_of_a_wrong_type_are_absent() -> None:
     agent.update("plan", entries={"content": "x"})
     agent.update("available_commands_update", availableCommands="none")
     agent.end(usage={"inputTokens": "5", "outputTokens": True})
-    assert "tool start other PENDING '\"make\"'" in agent.told
-    assert not any(line.startswith("tokens") for line in agent.told)
-    assert agent.told[-1] == "c1: stop ''"
+    assert "tool start other PENDING '\"make\"'" in agent.reported
+    assert not any(line.startswith("tokens") for line in agent.reported)
+    assert agent.reported[-1] == "c1: stop ''"
 
 
 def test_unknown_notifications_are_passed_over() -> None:
     agent = Agent()
     agent.say({"jsonrpc": "2.0", "method": "_auth/status_update", "params": {"x": 1}})
     agent.say({"jsonrpc": "2.0", "method": "session/request_permission", "params": {}})
-    assert (agent.told, agent.sent, agent.contaminated) == ([], [], [])
+    assert (agent.reported, agent.sent, agent.contaminated) == ([], [], [])
 
 
 def test_half_an_emoji_is_replaced() -> None:
@@ -126,7 +126,7 @@ def test_half_an_emoji_is_replaced() -> None:
     agent.prompt("hi")
     agent.say(compact(piece("X")).replace("X", r"\ud83d"))
     agent.end()
-    assert agent.told[-1] == "c1: stop '\ufffd'"
+    assert agent.reported[-1] == "c1: stop '\ufffd'"
 
 
 def test_a_deep_update_is_contamination_and_not_the_end_of_the_supervisor() -> None:
@@ -135,7 +135,7 @@ def test_a_deep_update_is_contamination_and_not_the_end_of_the_supervisor() -> N
     deep = "[" * 100_000 + "]" * 100_000
     agent.say(compact(piece("a")), compact(piece("X")).replace('"X"', deep))
     agent.end()
-    assert agent.told[-1] == "c1: stop 'a'"
+    assert agent.reported[-1] == "c1: stop 'a'"
 
 
 def test_lines_of_front_ends_are_not_passed_on() -> None:
@@ -151,3 +151,16 @@ def test_the_dialect_is_made_by_its_name() -> None:
     )
     assert isinstance(dialect, AcpDialect)
     assert dialect.name == "acp"
+
+
+def test_an_answer_to_true_is_not_one_to_the_first_request() -> None:
+    agent = Agent(ready=False)
+    agent.say({"jsonrpc": "2.0", "id": True, "error": {"code": 1, "message": "x"}})
+    assert agent.reported == []
+
+
+def test_an_update_that_wants_an_answer_gets_one() -> None:
+    agent = Agent()
+    agent.say({**piece("x"), "id": 7}, {**piece("x"), "id": None})
+    assert agent.sent == [{"jsonrpc": "2.0", "id": 7, "result": {}}]
+    assert len(agent.reported) == 2

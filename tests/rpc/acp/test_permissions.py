@@ -12,7 +12,7 @@ def asked(mode: str = "approval", *, kind: str = "execute", **members: Any) -> A
     """An agent in a turn that has asked about the call ``t1``."""
     agent = Agent(permission_mode=mode)
     agent.prompt("hi")
-    agent.told.clear()
+    agent.reported.clear()
     agent.ask_permission(0, kind=kind, title="make", rawInput={"command": "make"}, **members)
     return agent
 
@@ -26,9 +26,9 @@ def outcomes(agent: Agent) -> list[Any]:
 # --- a person ---
 
 
-def test_a_question_is_told_with_all_that_can_be_answered() -> None:
+def test_a_question_is_reported_with_all_that_can_be_answered() -> None:
     agent = asked()
-    assert agent.told == [
+    assert agent.reported == [
         "tool start execute PENDING 'make'",
         "permission_required t1 execute [o-allow_always,o-allow_once,o-reject_once]",
     ]
@@ -58,20 +58,20 @@ def test_a_decision_chooses_the_option_that_holds_once(decision: str, option: st
         "id": 0,
         "result": {"outcome": {"outcome": "selected", "optionId": option}},
     }
-    assert f"permission_decided t1 {decision} by alice" in agent.told
-    assert agent.told[-1] == f'c2: {{"call_id": "t1", "decision": "{decision}"}}'
+    assert f"permission_decided t1 {decision} by alice" in agent.reported
+    assert agent.reported[-1] == f'c2: {{"call_id": "t1", "decision": "{decision}"}}'
 
 
 def test_an_allowed_call_runs() -> None:
     agent = asked()
     agent.ask("decide", call_id="t1", decision="allow")
-    assert agent.told[-2] == "tool running execute RUNNING 'make'"
+    assert agent.reported[-2] == "tool running execute RUNNING 'make'"
 
 
 def test_any_offered_option_may_be_chosen_by_its_id_and_no_other() -> None:
     agent = asked()
     agent.ask("decide", call_id="t1", decision="allow", option_id="o-forever")
-    assert agent.told[-1] == "c2: error invalid_params"
+    assert agent.reported[-1] == "c2: error invalid_params"
     assert outcomes(agent) == []
     agent.ask("decide", call_id="t1", decision="allow", option_id="o-allow_always")
     assert outcomes(agent) == ["o-allow_always"]
@@ -82,7 +82,7 @@ def test_without_an_option_of_that_kind_the_answer_is_cancelled(decision: str) -
     agent = asked(kinds=("allow_always", "reject_always"))
     agent.ask("decide", call_id="t1", decision=decision)
     assert outcomes(agent) == ["cancelled"], "never one that holds for ever"
-    assert agent.told[-1] == 'c2: {"call_id": "t1", "decision": "deny"}'
+    assert agent.reported[-1] == 'c2: {"call_id": "t1", "decision": "deny"}'
 
 
 def test_a_question_is_decided_once() -> None:
@@ -91,7 +91,7 @@ def test_a_question_is_decided_once() -> None:
     agent.ask("decide", call_id="t1", decision="deny")
     agent.ask("decide", call_id="t2", decision="deny")
     agent.ask("decide", call_id="t1", decision="perhaps")
-    assert agent.told[-3:] == ["c3: error already_decided", "c4: error nothing_pending", "c5: usage invalid_params"]
+    assert agent.reported[-3:] == ["c3: error already_decided", "c4: error nothing_pending", "c5: usage invalid_params"]
     assert outcomes(agent) == ["o-allow_once"]
 
 
@@ -126,14 +126,14 @@ def test_a_long_call_can_be_read_in_pages() -> None:
     assert page["offset"] == 4_000
     assert page["hidden"] > 0
     agent.ask("describe_call", call_id="other")
-    assert agent.told[-1] == "c3: error nothing_pending"
+    assert agent.reported[-1] == "c3: error nothing_pending"
 
 
 def test_what_describes_a_question_is_no_output_of_the_call() -> None:
     agent = asked(content=[{"type": "content", "content": {"type": "text", "text": "shall I?"}}])
     agent.ask("decide", call_id="t1", decision="allow")
     agent.update("tool_call_update", toolCallId="t1", status="completed")
-    assert agent.told[-1] == "tool end execute COMPLETED 'make'"
+    assert agent.reported[-1] == "tool end execute COMPLETED 'make'"
 
 
 def test_options_in_the_words_of_other_agents_are_understood() -> None:
@@ -154,7 +154,7 @@ def test_options_in_the_words_of_other_agents_are_understood() -> None:
 def test_auto_allows_once() -> None:
     agent = asked("auto")
     assert outcomes(agent) == ["o-allow_once"]
-    assert agent.told == ["tool start execute PENDING 'make'", "tool running execute RUNNING 'make'"]
+    assert agent.reported == ["tool start execute PENDING 'make'", "tool running execute RUNNING 'make'"]
 
 
 def test_auto_allows_nothing_for_ever() -> None:
@@ -188,14 +188,14 @@ def test_an_abort_answers_open_and_later_questions_at_once() -> None:
     agent = asked()
     agent.ask("abort")
     assert [line.get("method", "answer") for line in agent.sent] == ["session/prompt", "session/cancel", "answer"]
-    assert agent.told[-1] == "permission_decided t1 deny by abort"
+    assert agent.reported[-1] == "permission_decided t1 deny by abort"
     agent.ask_permission(9, "t2")
     assert outcomes(agent) == ["cancelled", "cancelled"]
-    assert not any(line.startswith("permission_required t2") for line in agent.told)
+    assert not any(line.startswith("permission_required t2") for line in agent.reported)
     agent.ask("decide", call_id="t1", decision="allow")
-    assert agent.told[-1] == "c3: error already_decided"
+    assert agent.reported[-1] == "c3: error already_decided"
     agent.end("cancelled")
-    assert agent.told[-2:] == ["c1: aborted ''", 'c2: {"aborted": true}']
+    assert agent.reported[-2:] == ["c1: aborted ''", 'c2: {"aborted": true}']
 
 
 @pytest.mark.parametrize("how", ["denied", "by rule"])
@@ -204,14 +204,14 @@ def test_a_turn_that_a_denial_has_ended_says_so(how: str) -> None:
     if how == "denied":
         agent.ask("decide", call_id="t1", decision="deny")
     agent.end("cancelled")
-    assert agent.told[-1] == "c1: aborted '' (a call was denied)"
+    assert agent.reported[-1] == "c1: aborted '' (a call was denied)"
 
 
 def test_a_question_that_is_open_when_the_turn_ends_is_answered() -> None:
     agent = asked()
     agent.end()
     assert outcomes(agent) == ["cancelled"]
-    assert "permission_decided t1 deny by abort" in agent.told
+    assert "permission_decided t1 deny by abort" in agent.reported
 
 
 def test_a_question_that_the_agent_takes_back_is_decided_by_it() -> None:
@@ -219,7 +219,7 @@ def test_a_question_that_the_agent_takes_back_is_decided_by_it() -> None:
     agent.say({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 7}})
     assert outcomes(agent) == []
     agent.say({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 0}})
-    assert agent.told[-1] == "permission_decided t1 deny by agent"
+    assert agent.reported[-1] == "permission_decided t1 deny by agent"
     assert outcomes(agent) == ["cancelled"], "every request is answered"
 
 
@@ -251,7 +251,7 @@ def test_a_question_may_have_the_id_of_the_prompt_that_is_open() -> None:
     agent.ask("decide", call_id="t1", decision="allow")
     agent.say(piece("ok"))
     agent.end()
-    assert agent.told[-1] == "c1: stop 'ok'"
+    assert agent.reported[-1] == "c1: stop 'ok'"
 
 
 def test_a_helper_of_the_turn_may_ask_and_an_earlier_conversation_may_not() -> None:
@@ -265,12 +265,12 @@ def test_a_helper_of_the_turn_may_ask_and_an_earlier_conversation_may_not() -> N
     agent.ask_permission(1, "t1", session="s1")
     assert outcomes(agent) == ["cancelled"]
     agent.ask_permission(2, "t2", session="helper")
-    assert agent.told[-1].startswith("permission_required t2 ")
+    assert agent.reported[-1].startswith("permission_required t2 ")
 
 
 def test_a_question_of_no_turn_is_asked_too() -> None:
     agent = Agent()
     agent.ask_permission(1)
-    assert agent.told[-1].startswith("permission_required t1 ")
+    assert agent.reported[-1].startswith("permission_required t1 ")
     agent.ask("decide", call_id="t1", decision="allow")
     assert outcomes(agent) == ["o-allow_once"]

@@ -52,7 +52,7 @@ def starting(session: dict[str, Any], **options: Any) -> Agent:
 
 
 def failure(agent: Agent) -> str:
-    assert agent.events[-1][0] == "start_failed", agent.told
+    assert agent.events[-1][0] == "start_failed", agent.reported
     message: str = agent.events[-1][1]["message"]
     return message
 
@@ -75,7 +75,7 @@ def test_all_settings_are_options_found_by_id_or_category() -> None:
         {"configOptions": ALL}, mode="ask", model="large", thinking="high", options={"web": True, "effort": "high"}
     )
     assert answer_settings(agent) == [("model", "large"), ("effort", "high"), ("web", True), ("approvals", "ask")]
-    assert agent.told[-1].startswith("ready ")
+    assert agent.reported[-1].startswith("ready ")
     boolean = next(line for line in agent.sent if line.get("params", {}).get("configId") == "web")
     assert boolean["params"] == {"sessionId": "s1", "configId": "web", "value": True, "type": "boolean"}
     agent.ask("get_state")
@@ -89,12 +89,12 @@ def test_an_agent_without_options_is_set_in_the_older_way() -> None:
     agent.say({"jsonrpc": "2.0", "id": 3, "result": {}})
     assert agent.pop("session/set_mode")["params"] == {"sessionId": "s1", "modeId": "ask"}
     agent.say({"jsonrpc": "2.0", "id": 4, "result": None})
-    assert agent.told[-1].startswith("ready ")
+    assert agent.reported[-1].startswith("ready ")
 
 
 def test_what_is_set_already_is_not_set_again() -> None:
     agent = starting({"configOptions": ALL, "modes": MODES}, mode="auto", model="small", thinking="low")
-    assert agent.told[-1].startswith("ready ")
+    assert agent.reported[-1].startswith("ready ")
     assert [line["method"] for line in agent.sent] == ["initialize", "session/new", "_pool/ping"]
 
 
@@ -135,7 +135,7 @@ def test_an_answer_without_options_is_verified_by_the_update_before_it() -> None
     agent = starting({"configOptions": ALL}, mode="ask")
     agent.update("config_option_update", configOptions=changed({"id": "approvals", "currentValue": "ask"}))
     agent.answer("session/set_config_option", {})
-    assert agent.told[-1].startswith("ready ")
+    assert agent.reported[-1].startswith("ready ")
 
 
 def test_a_setting_that_is_refused_says_so() -> None:
@@ -159,9 +159,9 @@ def test_settings_are_made_again_in_every_conversation(how: str) -> None:
         if how == "load":
             agent.update("user_message_chunk", session="s2", content={"type": "text", "text": "hi"})
         agent.answer(f"session/{how}", {"configOptions": ALL})
-    assert not agent.told[-1].startswith("c2: holds"), "not before they are made"
+    assert not agent.reported[-1].startswith("c2: holds"), "not before they are made"
     assert answer_settings(agent) == [("approvals", "ask")]
-    assert agent.told[-1] == "c2: holds /journals/s2.jsonl"
+    assert agent.reported[-1] == "c2: holds /journals/s2.jsonl"
 
 
 def test_a_setting_made_at_run_time_holds_in_later_conversations() -> None:
@@ -171,7 +171,7 @@ def test_a_setting_made_at_run_time_holds_in_later_conversations() -> None:
     agent.ask("set_mode", mode="ask")
     agent.ask("set_model", provider="any", model="large")
     assert answer_settings(agent) == [("effort", "high"), ("web", True), ("approvals", "ask"), ("model", "large")]
-    assert agent.told[-1] == 'c4: {"level": "high", "mode": "ask", "model": "large"}'
+    assert agent.reported[-1] == 'c4: {"level": "high", "mode": "ask", "model": "large"}'
     agent.ask("new_session")
     agent.ask("new_session")
     agent.answer("session/close")
@@ -182,12 +182,12 @@ def test_a_setting_made_at_run_time_holds_in_later_conversations() -> None:
 def test_a_setting_that_fails_at_run_time_does_not_hold_later() -> None:
     agent = starting({"configOptions": ALL})
     agent.ask("set_mode", mode="yolo")
-    assert agent.told[-1] == "c1: error setting_refused"
+    assert agent.reported[-1] == "c1: error setting_refused"
     agent.ask("new_session")
     agent.ask("new_session")
     agent.answer("session/close")
     agent.answer("session/new", {"sessionId": "s2", "configOptions": ALL})
-    assert agent.told[-1] == "c3: holds /journals/s2.jsonl"
+    assert agent.reported[-1] == "c3: holds /journals/s2.jsonl"
 
 
 def test_a_model_may_be_named_with_its_provider() -> None:
@@ -197,14 +197,14 @@ def test_a_model_may_be_named_with_its_provider() -> None:
     assert agent.pop("session/set_model")["params"]["modelId"] == "x/large"
 
 
-def test_changes_by_the_agent_itself_are_told_and_kept() -> None:
+def test_changes_by_the_agent_itself_are_reported_and_kept() -> None:
     agent = starting({"configOptions": ALL, "modes": MODES})
-    agent.told.clear()
+    agent.reported.clear()
     agent.update("current_mode_update", currentModeId="ask")
     agent.update("config_option_update", configOptions=changed({"id": "effort", "currentValue": "high"}))
     agent.update("config_option_update", configOptions="nonsense")
     agent.update("current_mode_update", currentModeId=7)
-    assert agent.told == [
+    assert agent.reported == [
         'state_changed {"mode": "ask"}',
         'state_changed {"mode": "auto", "thinking": "high"}',
     ]

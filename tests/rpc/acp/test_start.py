@@ -54,9 +54,9 @@ def test_an_agent_is_ready_when_its_first_conversation_has_begun() -> None:
     agent = starting(mcp_servers=servers)
     agent.answer("initialize", INITIALIZED)
     assert agent.pop("session/new")["params"] == {**NEW, "mcpServers": servers}
-    assert agent.told == []
+    assert agent.reported == []
     agent.say({"jsonrpc": "2.0", "id": 2, "result": {"sessionId": "s1"}})
-    assert agent.told == ["ready demo 1.2"]
+    assert agent.reported == ["ready demo 1.2"]
 
 
 @pytest.mark.parametrize("version", [2, 0, "2025-08-22", True, None, [1]])
@@ -94,7 +94,7 @@ def test_a_login_is_asked_for_once_where_one_was_chosen(code: int, words: str) -
     assert agent.pop("authenticate")["params"] == {"methodId": "key"}
     agent.say({"jsonrpc": "2.0", "id": 3, "result": {}})
     agent.answer("session/new", {"sessionId": "s1"})
-    assert agent.told == ["ready demo 1.2"]
+    assert agent.reported == ["ready demo 1.2"]
 
 
 def test_a_login_that_does_not_help_is_not_tried_again() -> None:

@@ -18,20 +18,6 @@ def steerable() -> Agent:
     return agent
 
 
-@pytest.fixture
-def agent() -> Agent:
-    return Agent()
-
-
-@pytest.fixture
-def busy() -> Agent:
-    """In a turn."""
-    agent = Agent()
-    agent.prompt("hi")
-    agent.told.clear()
-    return agent
-
-
 def result(agent: Agent) -> dict[str, Any]:
     found = [json.loads(bytes(message.result)) for message in agent.messages if message.id and not message.error]
     last: dict[str, Any] = next(entry for entry in reversed(found) if "stop_reason" in entry)
@@ -56,11 +42,11 @@ def test_a_turn_from_its_prompt_to_its_answer(agent: Agent) -> None:
             "params": {"sessionId": "s1", "prompt": [{"type": "text", "text": "hi"}]},
         }
     ]
-    assert agent.told == ["run_start run-7"]
+    assert agent.reported == ["run_start run-7"]
     assert agent.dialect.is_running
     agent.say(piece("Hel"), piece("lo"))
     agent.end(usage={"inputTokens": 5, "outputTokens": 2, "cachedReadTokens": 10, "cachedWriteTokens": 1})
-    assert agent.told[1:] == ["assistant_message Hello", "tokens 16 2", "done stop", "c1: stop 'Hello'"]
+    assert agent.reported[1:] == ["assistant_message Hello", "tokens 16 2", "done stop", "c1: stop 'Hello'"]
     assert result(agent)["usage"] == {"input_tokens": 16, "output_tokens": 2}
     assert not agent.dialect.is_running
 
@@ -116,7 +102,7 @@ def test_what_an_agent_cannot_be_given_is_refused_and_nothing_is_sent() -> None:
     agent.prompt("here", tool_results=[{"tool_use_id": "x"}])
     agent.ask("compact")
     agent.ask("prompt", words="hi")
-    assert agent.told == [
+    assert agent.reported == [
         "c1: usage unsupported",
         "c2: usage unsupported",
         "c3: usage unsupported",
@@ -130,153 +116,15 @@ def test_a_second_prompt_is_never_sent_before_the_answer_to_the_first(busy: Agen
     for behavior in (None, "steer", "follow_up"):
         busy.prompt("two", **({} if behavior is None else {"streaming_behavior": behavior}))
     busy.ask("follow_up", text="three")
-    assert busy.told == [f"c{number}: error busy" for number in (2, 3, 4, 5)]
+    assert busy.reported == [f"c{number}: error busy" for number in (2, 3, 4, 5)]
     assert [line["method"] for line in busy.sent] == ["session/prompt"]
-
-
-# --- updates ---
-
-
-def test_thoughts_and_blocks_that_are_no_text(busy: Agent) -> None:
-    busy.say(piece("hm", kind="agent_thought_chunk"), piece("m", kind="agent_thought_chunk"))
-    for content in (
-        {"type": "image", "data": "AAAA"},
-        {"type": "audio", "data": "AAAA"},
-        {"type": "resource_link", "uri": "file:///a", "name": "a"},
-        {"type": "resource", "resource": {"uri": "file:///b", "text": "x"}},
-    ):
-        busy.update("agent_message_chunk", content=content)
-    assert busy.told == ["thinking hmm", "assistant_message [image][audio][resource file:///a][resource file:///b]"]
-
-
-def test_what_the_agent_repeats_of_the_user_is_passed_over(busy: Agent) -> None:
-    busy.update("user_message_chunk", content={"type": "text", "text": "hi"})
-    assert busy.told == []
-
-
-def test_pieces_of_a_block_are_one_event_between_other_events(busy: Agent) -> None:
-    before = len(busy.events)
-    busy.say(piece("a"), piece("b"), piece("t", kind="agent_thought_chunk"), piece("c"), piece("d"))
-    assert [data["partial"] for _, data in busy.events[before:]] == ["ab", "t", "cd"]
-
-
-def test_a_call_from_its_start_to_its_result(busy: Agent) -> None:
-    busy.update("tool_call", toolCallId="t1", name="Bash", kind="execute", title="Run", status="pending")
-    busy.update("tool_call_update", toolCallId="t1", title="make", rawInput={"command": "make"})
-    text = {"type": "content", "content": {"type": "text", "text": "one\ntwo"}}
-    busy.update("tool_call_update", toolCallId="t1", status="in_progress", content=[text])
-    busy.update("tool_call_update", toolCallId="t1", status="in_progress", content=[text])
-    diff = {"type": "diff", "path": "/a.txt", "oldText": None, "newText": "x"}
-    busy.update("tool_call_update", toolCallId="t1", status="completed", content=[text, diff])
-    assert busy.told == [
-        "tool start Bash PENDING 'Run'",
-        "tool update Bash PENDING 'make'",
-        "tool update Bash RUNNING 'make' 'one\\ntwo'",
-        'file_changed {"path": "/a.txt"}',
-        "tool_executed Bash COMPLETED",
-        "tool end Bash COMPLETED 'make' 'one\\ntwo\\n[diff /a.txt]'",
-    ]
-
-
-def test_content_replaces_what_was_there(busy: Agent) -> None:
-    busy.update("tool_call", toolCallId="t1", title="x", content=[{"type": "diff", "path": "/a", "newText": "x"}])
-    busy.update("tool_call_update", toolCallId="t1", status="completed", content=[])
-    assert busy.told[-1] == "tool end other COMPLETED 'x'"
-    assert not any(line.startswith("file_changed") for line in busy.told)
-
-
-def test_a_call_that_fails(busy: Agent) -> None:
-    busy.update("tool_call", toolCallId="t1", kind="fetch", title="get", status="in_progress")
-    busy.update("tool_call_update", toolCallId="t1", status="failed", rawOutput="no route")
-    assert busy.told == [
-        "tool start fetch RUNNING 'get'",
-        "tool error fetch FAILED 'get' 'no route'",
-        "tool_executed fetch FAILED",
-        "tool end fetch FAILED 'get' 'no route'",
-    ]
-
-
-def test_an_update_of_an_unknown_call_is_its_start(busy: Agent) -> None:
-    busy.update("tool_call_update", toolCallId="t9", rawInput={"path": "/a"}, status="in_progress")
-    assert busy.told == ['tool start other RUNNING \'{"path":"/a"}\'']
-
-
-@pytest.mark.parametrize(
-    ("members", "output"),
-    [
-        ({"rawOutput": "plain"}, "plain"),
-        ({"rawOutput": {"output": "in an object"}}, "in an object"),
-        ({"_meta": {"terminal_output": {"data": "of a terminal"}}}, "of a terminal"),
-        ({"content": [{"type": "terminal", "terminalId": "x"}], "rawOutput": "beside one"}, "beside one"),
-    ],
-)
-def test_the_output_of_a_call_may_lie_elsewhere(busy: Agent, members: dict[str, Any], output: str) -> None:
-    busy.update("tool_call", toolCallId="t1", title="x", status="completed", **members)
-    assert busy.told[-1] == f"tool end other COMPLETED 'x' {output!r}"
-
-
-def test_calls_that_are_open_at_the_end_have_no_result(busy: Agent) -> None:
-    busy.update("tool_call", toolCallId="t1", title="x", status="in_progress")
-    busy.end()
-    assert busy.told[1:] == [
-        "tool error other FAILED 'x' 'no result'",
-        "tool_executed other FAILED",
-        "tool end other FAILED 'x' 'no result'",
-        "done stop",
-        "c1: stop ''",
-    ]
-    told = list(busy.told)
-    busy.update("tool_call_update", toolCallId="t1", status="completed")
-    assert busy.told == told, "late"
-
-
-def test_a_plan_is_the_whole_list_of_what_is_to_do(busy: Agent) -> None:
-    entries = [{"content": "a", "priority": "high", "status": "in_progress"}, {"content": "b", "status": "odd"}, 7]
-    busy.update("plan", entries=entries)
-    todos = [{"id": "1", "status": "in_progress", "text": "a"}, {"id": "2", "status": "pending", "text": "b"}]
-    assert busy.told == ["todo_changed " + json.dumps({"todos": todos})]
-
-
-def test_the_context_and_the_turns_are_part_of_the_state(busy: Agent) -> None:
-    busy.update("usage_update", used=120, size=1000, cost={"amount": 1})
-    busy.end()
-    busy.ask("get_state")
-    state = json.loads(bytes(busy.messages[-1].result))
-    assert (state["context_used"], state["context_size"], state["message_count"]) == (120, 1000, 2)
-    assert (state["session_id"], state["session_file"]) == ("s1", "/journals/s1.jsonl")
-
-
-def test_a_compaction_has_a_start_and_an_end(busy: Agent) -> None:
-    for status in ("in_progress", "_odd", "cancelled", "failed"):
-        busy.update("compaction_update", compactionId="k", status=status, error="e" if status == "failed" else None)
-    assert busy.told == [
-        'compaction {"phase": "start"}',
-        'compaction {"aborted": true, "phase": "end"}',
-        'compaction {"error": "e", "phase": "end"}',
-    ]
-
-
-def test_notices_titles_and_commands(busy: Agent) -> None:
-    busy.update("notice", severity="warning", title="Low", description="on disk")
-    busy.update("notice", severity="_own", title="Hello")
-    busy.update("session_info_update", title="Fix it")
-    busy.update("session_info_update", title="Fix it")
-    busy.update("available_commands_update", availableCommands=[{"name": "help"}, 3])
-    busy.update("some_later_kind", x=1)
-    assert busy.told == [
-        'error {"code": "notice", "message": "Low: on disk", "severity": "warn"}',
-        'error {"code": "notice", "message": "Hello", "severity": "info"}',
-        'state_changed {"session_name": "Fix it"}',
-    ]
-    busy.ask("get_commands")
-    assert busy.told[-1] == 'c2: {"commands": [{"name": "help"}]}'
 
 
 # --- the end ---
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "reported"),
     [
         ("end_turn", "stop 'x'"),
         ("max_tokens", "length 'x'"),
@@ -287,15 +135,15 @@ def test_notices_titles_and_commands(busy: Agent) -> None:
         (None, "stop 'x'"),
     ],
 )
-def test_each_stop_reason_has_its_native_one(busy: Agent, reason: Any, told: str) -> None:
+def test_each_stop_reason_has_its_native_one(busy: Agent, reason: Any, reported: str) -> None:
     busy.say(piece("x"))
     busy.end(reason)
-    assert busy.told[-1] == f"c1: {told}"
-    assert busy.told[-2] == f"done {told.split(maxsplit=1)[0]}"
+    assert busy.reported[-1] == f"c1: {reported}"
+    assert busy.reported[-2] == f"done {reported.split(maxsplit=1)[0]}"
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         ({"code": -32603, "message": "Internal error", "data": {"details": "401"}}, "Internal error (-32603): 401"),
         ({"code": 401, "message": "bad key", "data": "bad key"}, "bad key (401)"),
@@ -304,9 +152,9 @@ def test_each_stop_reason_has_its_native_one(busy: Agent, reason: Any, told: str
         ("nonsense", "the agent gave no reason"),
     ],
 )
-def test_an_error_is_the_end_of_the_turn_with_its_words(busy: Agent, error: Any, told: str) -> None:
+def test_an_error_is_the_end_of_the_turn_with_its_words(busy: Agent, error: Any, reported: str) -> None:
     busy.say({"jsonrpc": "2.0", "id": 4, "error": error})
-    assert busy.told == ["done error", f"c1: error '' ({told})"]
+    assert busy.reported == ["done error", f"c1: error '' ({reported})"]
 
 
 def test_a_turn_in_which_nothing_was_said_or_done_is_reported(agent: Agent) -> None:
@@ -315,7 +163,7 @@ def test_a_turn_in_which_nothing_was_said_or_done_is_reported(agent: Agent) -> N
     agent.end()
     warning = next(data for event, data in agent.events if event == "error")
     assert (warning["code"], warning["severity"]) == ("empty_turn", "warn")
-    assert agent.told[-1] == "c1: stop ''"
+    assert agent.reported[-1] == "c1: stop ''"
     agent.prompt("hi")
     agent.update("tool_call", toolCallId="t", title="x", status="completed")
     agent.end()
@@ -332,11 +180,11 @@ def test_the_result_has_the_last_message_and_the_events(busy: Agent) -> None:
     ]
 
 
-def test_text_of_no_turn_is_told_as_such_and_never_the_next_turns(busy: Agent) -> None:
+def test_text_of_no_turn_is_reported_as_such_and_never_the_next_turns(busy: Agent) -> None:
     busy.say(piece("in"))
     busy.end()
     busy.say(piece("late "), piece("words"), piece("hm", kind="agent_thought_chunk"))
-    assert busy.told[-2:] == [
+    assert busy.reported[-2:] == [
         'error {"code": "out_of_turn", "message": "late ", "severity": "info"}',
         'error {"code": "out_of_turn", "message": "words", "severity": "info"}',
     ]
@@ -349,7 +197,7 @@ def test_text_of_no_turn_is_told_as_such_and_never_the_next_turns(busy: Agent) -
 def test_other_updates_of_no_turn_apply(agent: Agent) -> None:
     agent.update("tool_call", toolCallId="t", title="in the background", status="completed")
     agent.update("usage_update", used=5, size=10)
-    assert agent.told[0] == "tool start other RUNNING 'in the background'"
+    assert agent.reported[0] == "tool start other RUNNING 'in the background'"
     agent.ask("get_state")
     assert json.loads(bytes(agent.messages[-1].result))["context_used"] == 5
 
@@ -364,7 +212,7 @@ def test_an_abort_cancels_and_is_answered_after_the_turn(busy: Agent) -> None:
     assert busy.sent[1:] == [{"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s1"}}]
     busy.say(piece(", and more"))
     busy.end("cancelled")
-    assert busy.told == [
+    assert busy.reported == [
         "assistant_message so far, and more",
         "done aborted",
         "c1: aborted 'so far, and more'",
@@ -374,22 +222,22 @@ def test_an_abort_cancels_and_is_answered_after_the_turn(busy: Agent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         ({"error": {"code": -32603, "message": "aborted"}}, "aborted ''"),
         ({"result": {"stopReason": "end_turn"}}, "stop ''"),
         ({"result": {"stopReason": "cancelled"}}, "aborted ''"),
     ],
 )
-def test_however_an_agent_answers_a_cancelled_prompt(busy: Agent, answer: dict[str, Any], told: str) -> None:
+def test_however_an_agent_answers_a_cancelled_prompt(busy: Agent, answer: dict[str, Any], reported: str) -> None:
     busy.ask("abort")
     busy.say({"jsonrpc": "2.0", "id": 4, **answer})
-    assert busy.told[-2:] == [f"c1: {told}", 'c2: {"aborted": true}']
+    assert busy.reported[-2:] == [f"c1: {reported}", 'c2: {"aborted": true}']
 
 
 def test_no_cancel_is_sent_without_a_prompt(agent: Agent) -> None:
     agent.ask("abort")
-    assert (agent.told, agent.sent) == (['c1: {"aborted": false}'], [])
+    assert (agent.reported, agent.sent) == (['c1: {"aborted": false}'], [])
 
 
 def test_a_prompt_that_is_not_answered_after_its_cancel_ends_all_the_same() -> None:
@@ -400,16 +248,16 @@ def test_a_prompt_that_is_not_answered_after_its_cancel_ends_all_the_same() -> N
     agent.wait(2.9)
     assert agent.dialect.is_running
     agent.wait(0.2)
-    assert agent.told[-3:] == [
+    assert agent.reported[-3:] == [
         "done aborted",
         "c1: aborted 'so far' (the agent did not answer the cancelled prompt)",
         'c2: {"aborted": true}',
     ]
     assert journal_lines(agent.journal)[-1] == "assistant: so far (aborted)"
     assert agent.dialect.retire_reason is not None
-    told = list(agent.told)
+    reported = list(agent.reported)
     agent.end("cancelled")
-    assert agent.told == told, "the late answer is dropped"
+    assert agent.reported == reported, "the late answer is dropped"
 
 
 # --- steer ---
@@ -424,26 +272,26 @@ def test_a_steer_reaches_the_turn_where_the_agent_offers_it() -> None:
         "prompt": [{"type": "text", "text": "faster"}],
         "_meta": {"steering": {"idleBehavior": "promptRequired"}},
     }
-    assert agent.told[-1] == "run_start r1"
+    assert agent.reported[-1] == "run_start r1"
     agent.say({"jsonrpc": "2.0", "id": 5, "result": {"outcome": "injected"}})
-    assert agent.told[-1] == "c2: {}"
+    assert agent.reported[-1] == "c2: {}"
     assert journal_lines(agent.journal)[-1] == "user <steer>: faster"
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         ({"result": {"outcome": "promptRequired"}}, "error idle"),
         ({"result": {}}, "error idle"),
         ({"error": {"code": -32601, "message": "no"}}, "error busy"),
     ],
 )
-def test_a_steer_that_did_not_get_in_says_so(answer: dict[str, Any], told: str) -> None:
+def test_a_steer_that_did_not_get_in_says_so(answer: dict[str, Any], reported: str) -> None:
     agent = steerable()
     agent.prompt("hi")
     agent.ask("steer", text="faster")
     agent.say({"jsonrpc": "2.0", "id": 5, **answer})
-    assert agent.told[-1] == f"c2: {told}"
+    assert agent.reported[-1] == f"c2: {reported}"
     assert len(agent.journal) == 1
 
 
@@ -455,20 +303,20 @@ def test_a_prompt_that_steers_is_answered_with_the_end_of_the_turn() -> None:
     agent.prompt("still", streaming_behavior="steer")
     agent.say(piece("ok"))
     agent.end()
-    assert agent.told[-2:] == ["c1: stop 'ok'", "c2: stop 'ok'"]
+    assert agent.reported[-2:] == ["c1: stop 'ok'", "c2: stop 'ok'"]
     agent.answer("_session/steering", {"outcome": "injected"})
-    assert agent.told[-1] == "c3: stop 'ok'", "also where it got in at the last moment"
+    assert agent.reported[-1] == "c3: stop 'ok'", "also where it got in at the last moment"
 
 
 def test_no_steer_reaches_an_agent_that_does_not_offer_it_or_is_idle_or_ending(busy: Agent) -> None:
     busy.ask("steer", text="faster")
-    assert busy.told == ["c2: error busy"]
+    assert busy.reported == ["c2: error busy"]
     agent = steerable()
     agent.ask("steer", text="faster")
     agent.prompt("hi")
     agent.ask("abort")
     agent.ask("steer", text="faster")
-    assert agent.told == ["c1: error idle", "run_start r1", "c4: error busy"]
+    assert agent.reported == ["c1: error idle", "run_start r1", "c4: error busy"]
     assert not any(line.get("method") == "_session/steering" for line in [*busy.sent, *agent.sent])
 
 
@@ -476,4 +324,4 @@ def test_a_caller_that_no_longer_waits_gets_no_answer(busy: Agent) -> None:
     busy.dialect.forget("c1")
     busy.say(piece("x"))
     busy.end()
-    assert busy.told == ["assistant_message x", "done stop"]
+    assert busy.reported == ["assistant_message x", "done stop"]
