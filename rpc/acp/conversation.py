@@ -30,7 +30,7 @@ class AcpConversation:
         earlier: talk that its next prompt begins with.
         is_fresh: nothing was said in the agent's session; the first prompt brings the instructions.
         has_header: its transcript names the agent's session.
-        is_spare: it was begun at the start of the process, and no request has had it yet.
+        is_spare: it was begun at the start of the process, and no request was given it yet.
         commands: the agent's own commands, as it lists them.
         title, context_used, context_size: as the agent last said.
     """

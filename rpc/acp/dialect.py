@@ -307,6 +307,8 @@ class AcpDialect:
         decode_params(raw, AcpNoParams)
         conversation = self._sessions.current
         config = conversation.config if conversation else None
+        if conversation is not None:  # the caller may take it for the worker's conversation from now on
+            conversation.is_spare = False
         state = AcpStateResult(
             session_id=conversation.id if conversation else "",
             session_file=conversation.journal if conversation else None,

@@ -151,6 +151,8 @@ def test_the_dialect_is_made_by_its_name() -> None:
     )
     assert isinstance(dialect, AcpDialect)
     assert dialect.name == "acp"
+    with pytest.raises(UsageError, match="needs to know its directory"):
+        make_dialect("acp", settings=RpcSettings(), allow_bash=False)
 
 
 def test_an_answer_to_true_is_not_one_to_the_first_request() -> None:

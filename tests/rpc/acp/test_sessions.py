@@ -52,6 +52,13 @@ def test_a_prompt_to_the_spare_conversation_uses_it_up() -> None:
     assert methods(agent)[-1] == "session/close"
 
 
+def test_a_spare_conversation_that_was_reported_as_the_workers_is_no_new_one() -> None:
+    agent = Agent()
+    agent.ask("get_state")
+    agent.ask("new_session")
+    assert methods(agent) == ["session/close"]
+
+
 def test_a_process_that_cannot_close_is_to_be_retired_after_20_conversations() -> None:
     agent = Agent(abilities=WITHOUT_CLOSE)
     agent.ask("new_session")

@@ -22,7 +22,7 @@ def test_a_dialect_is_made_by_its_name() -> None:
     made: Dialect = make_dialect("pi", settings=RpcSettings(), allow_bash=False)
     assert isinstance(made, PiDialect)
     assert isinstance(make_dialect("native", settings=RpcSettings(), allow_bash=False), NativeDialect)
-    for name in ("acp", "client"):
+    for name in ("absent", "client"):
         with pytest.raises(UsageError, match=f"there is no dialect '{name}'"):
             make_dialect(name, settings=RpcSettings(), allow_bash=False)
 
