@@ -15,6 +15,7 @@ EARLIER_MARK = "[Earlier talk of this conversation, for your memory; it needs no
 MAX_EARLIER_BYTES = 64 * 1024
 _OWN_MARKS = ("[", "<")
 """What an agent adds to a user's messages by itself begins so: interruptions, its own commands and their output."""
+_STATE_KINDS = frozenset({"available_commands_update", "session_info_update", "usage_update"})
 _WHOLE_TAIL = MAX_EARLIER_BYTES - 4 * 1024
 """A tail of that many bytes may not begin with the conversation."""
 
@@ -79,10 +80,14 @@ class Replay:
         self._messages: list[list[str]] = []
         self._last_id: object = None
         self._in_message = False
+        self.state: dict[str, dict[str, Any]] = {}
+        """The latest update of each kind that says something of the conversation's state."""
 
     def take(self, update: dict[str, Any]) -> None:
         """One update."""
-        kind = update.get("sessionUpdate")
+        kind = text_of(update.get("sessionUpdate")) or ""
+        if kind in _STATE_KINDS:
+            self.state[kind] = update
         if kind != "user_message_chunk":
             if kind in ("agent_message_chunk", "agent_thought_chunk", "tool_call"):
                 self._in_message = False

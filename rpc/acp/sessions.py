@@ -42,6 +42,7 @@ class AcpSessions:
         replay: what is being loaded.
         awaits_id: ``session/new`` is not answered.
         retire_reason: why the process should serve no further conversation.
+        on_state: called with what an agent said of the state of a conversation while it loaded it.
         on_begun: called when ``session/new`` has been answered and its conversation is the current one.
     """
 
@@ -59,6 +60,7 @@ class AcpSessions:
         self.awaits_id = False
         self.retire_reason: str | None = None
         self.on_begun: Callable[[], None] = lambda: None
+        self.on_state: Callable[[AcpConversation, dict[str, Any]], None] = lambda _conversation, _update: None
 
     @property
     def name(self) -> str:
@@ -230,7 +232,7 @@ class AcpSessions:
         cause, words = "unsupported", None
         if session and (resumes or self.record.load):
             try:
-                verdict, answer = yield from self._load(facts, resumes=resumes)
+                verdict, answer, replay = yield from self._load(facts, resumes=resumes)
             except WorkerRefused as error:
                 self._raise_unless_answered(error)
                 cause, words = "error", error.message
@@ -240,6 +242,8 @@ class AcpSessions:
                         session, path, read_config(answer.result), turns=facts.turns, fresh=False
                     )
                     yield from self._adopt(conversation)
+                    for update in replay.state.values():
+                        self.on_state(conversation, update)
                     self._report("resumed" if resumes else "loaded")
                     return conversation
                 cause = "less"
@@ -248,7 +252,7 @@ class AcpSessions:
         self._report("refed", cause, words)
         return conversation
 
-    def _load(self, facts: JournalFacts, *, resumes: bool) -> AcpProcedure[tuple[ReplayVerdict, AcpAnswer]]:
+    def _load(self, facts: JournalFacts, *, resumes: bool) -> AcpProcedure[tuple[ReplayVerdict, AcpAnswer, Replay]]:
         session, method = facts.agent_session, "session/resume" if resumes else "session/load"
         replay = self.replay = Replay(session)
         self.known.add(session)
@@ -264,13 +268,13 @@ class AcpSessions:
         finally:
             self.replay = None
         if text_of(answer.result.get("sessionId")) not in (None, session):
-            return ReplayVerdict.LESS, answer
+            return ReplayVerdict.LESS, answer, replay
         if resumes and replay.is_empty:  # as it has to be; the agent's honesty is the proof
-            return ReplayVerdict.WHOLE, answer
+            return ReplayVerdict.WHOLE, answer, replay
         verdict = replay.verdict(facts, self._options.instructions)
         if verdict is ReplayVerdict.FOREIGN:
             raise ProtocolViolation(f"asked for {session}, the agent replayed another conversation")
-        return verdict, answer
+        return verdict, answer, replay
 
     def _raise_unless_answered(self, error: WorkerRefused) -> None:
         """A time-out is no answer, and a login that is missing says nothing of the conversation."""

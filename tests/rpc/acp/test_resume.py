@@ -1,5 +1,6 @@
 """Conversations that an agent is to go on with: its replay as proof, what is fed again, resumes, deadlines."""
 
+import json
 from typing import Any
 
 import pytest
@@ -226,3 +227,19 @@ def test_a_load_takes_120_seconds_at_most() -> None:
     assert agent.reported == []
     agent.wait(0.2)
     assert agent.reported == ["c1: error timeout"]
+
+
+def test_what_an_agent_says_of_the_state_while_it_loads_applies_once_it_has_loaded() -> None:
+    agent = loading()
+    for title in ("old title", "title"):
+        agent.update("session_info_update", session="old", title=title)
+    agent.update("available_commands_update", session="old", availableCommands=[{"name": "help"}])
+    agent.update("usage_update", session="old", used=7, size=10)
+    agent.say(user_message("and pear"))
+    assert agent.reported == []
+    agent.answer("session/load")
+    assert agent.reported[0] == 'state_changed {"session_name": "title"}'
+    agent.ask("get_commands")
+    assert agent.reported[-1] == 'c2: {"commands": [{"name": "help"}]}'
+    agent.ask("get_state")
+    assert json.loads(bytes(agent.messages[-1].result))["context_used"] == 7
