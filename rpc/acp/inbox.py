@@ -47,7 +47,7 @@ class AcpInbox:
     def take_pieces(self, block: bytes) -> bool:
         """Take a block that holds nothing but pieces of the running turn's text; False: it is another one."""
         run, conversation = self._turns.run, self._sessions.current
-        if run is None or conversation is None or self._sessions.replay is not None:
+        if run is None or conversation is None:
             return False
         lines = block.count(b"\n")
         if block.count(b'"agent_message_chunk"') == lines:

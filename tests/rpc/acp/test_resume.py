@@ -243,3 +243,19 @@ def test_what_an_agent_says_of_the_state_while_it_loads_applies_once_it_has_load
     assert agent.reported[-1] == 'c2: {"commands": [{"name": "help"}]}'
     agent.ask("get_state")
     assert json.loads(bytes(agent.messages[-1].result))["context_used"] == 7
+
+
+@pytest.mark.parametrize(("last_replayed", "is_foreign"), [("in the tail", False), ("something else", True)])
+def test_of_a_conversation_longer_than_its_tail_only_the_last_message_is_judged(
+    last_replayed: str,
+    is_foreign: bool,  # noqa: FBT001 - parametrized
+) -> None:
+    agent = loading(tail=f"user:in the tail\nassistant:{'x' * 65_000}\nuser:and pear")
+    for text in ("long ago", last_replayed):
+        agent.say(user_message(text), piece("yes", session="old"))
+    if is_foreign:
+        with pytest.raises(ProtocolViolation):
+            agent.answer("session/load")
+    else:
+        agent.answer("session/load")
+        assert methods(agent)[-1] == "session/close", "less than the transcript"
