@@ -64,7 +64,7 @@ await nothing."""
 DOORS = ("control", "dashboard", "http", "openai", "websocket")
 
 STANDARD_LIBRARY_ONLY = (
-    *("rpc.guard_main", "fixtures.echo_agent", "fixtures.hostile_agent"),
+    *("rpc.guard_main", "fixtures.echo_agent", "fixtures.hostile_agent", "fixtures.acp_agent.agent"),
     *("stress.faulty_agent", "stress.helper_programs"),
 )
 """Programs that must start fast, or must run whatever is installed."""
@@ -305,7 +305,7 @@ def test_every_mark_of_a_test_is_declared() -> None:
 
 def test_every_test_file_lies_in_the_folder_of_its_room() -> None:
     folders = {path.relative_to(ROOT).parts[1] for path in modules_of("tests") if len(path.relative_to(ROOT).parts) > 2}
-    assert folders - rooms() <= {"acceptance", "security", "sim", "mutants", "fixtures", "benchmarks"}
+    assert folders - rooms() <= {"acceptance", "acp", "security", "sim", "mutants", "fixtures", "benchmarks"}
 
 
 def test_every_program_that_the_hooks_run_before_a_commit_is_the_environments_own() -> None:
