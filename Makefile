@@ -9,9 +9,28 @@ PYTEST_JOBS = --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 PYTHONS ?= python3.11 python3.12 python3.13
 PI_VERSIONS := 0.73.1 0.87.1
 PIS := $(PI_VERSIONS:%=.cache/pi-%/bin/pi)
-PI_NODE := node-linux-$(if $(filter aarch64 arm64,$(shell uname -m)),arm64,x64)@22.23.3
+NPM_ARCH := $(if $(filter aarch64 arm64,$(shell uname -m)),arm64,x64)
+PI_NODE := node-linux-$(NPM_ARCH)@22.23.3
 PI_PACKAGES_0.73.1 := @mariozechner/pi-coding-agent@0.73.1
 PI_PACKAGES_0.87.1 := @earendil-works/pi-coding-agent@0.87.1 $(PI_NODE)
+# Real ACP agents and clients: what npm installs for each, and what of it is run.
+ACP_AGENTS := pi-acp-0.0.24 codex-acp-0.16.0 opencode-1.18.33 claude-agent-acp-0.101.0 sdk-example-1.2.1
+ACP_CLIENTS := acpx-0.19.1 sdk-2.4.0
+ACPS := $(patsubst %,.cache/acp-%/bin/agent,$(ACP_AGENTS) $(ACP_CLIENTS))
+ACP_PACKAGES_pi-acp-0.0.24 := pi-acp@0.0.24 @mariozechner/pi-coding-agent@0.73.1
+ACP_RUN_pi-acp-0.0.24 := pi-acp/dist/index.js
+ACP_PACKAGES_codex-acp-0.16.0 := @zed-industries/codex-acp@0.16.0
+ACP_RUN_codex-acp-0.16.0 := @zed-industries/codex-acp-linux-$(NPM_ARCH)/bin/codex-acp
+ACP_PACKAGES_opencode-1.18.33 := opencode-ai@1.18.33
+ACP_RUN_opencode-1.18.33 := opencode-ai/bin/opencode.exe
+ACP_PACKAGES_claude-agent-acp-0.101.0 := @agentclientprotocol/claude-agent-acp@0.101.0 $(PI_NODE)
+ACP_RUN_claude-agent-acp-0.101.0 := @agentclientprotocol/claude-agent-acp/dist/index.js
+ACP_PACKAGES_sdk-example-1.2.1 := @agentclientprotocol/sdk@1.2.1
+ACP_RUN_sdk-example-1.2.1 := @agentclientprotocol/sdk/dist/examples/agent.js
+ACP_PACKAGES_acpx-0.19.1 := acpx@0.19.1 $(PI_NODE)
+ACP_RUN_acpx-0.19.1 := acpx/dist/cli.js
+ACP_PACKAGES_sdk-2.4.0 := @agentclientprotocol/sdk@2.4.0 $(PI_NODE)
+ACP_RUN_sdk-2.4.0 := .bin/node
 UV_VERSION := 0.13.9
 PIP_AUDIT_VERSION := 2.10.1
 LOCK := requirements.lock
@@ -20,7 +39,7 @@ LOCK := requirements.lock
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system test-pythons check lint soak sim mutants stress bench pi test-pi lock audit clean
+.PHONY: help demo test test-system test-pythons check lint soak sim mutants stress bench pi test-pi acp-agents test-acp lock audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -94,6 +113,22 @@ pi:
 	@mkdir -p $(@D)
 	@printf '%s\n' '#!/bin/sh' 'bin=$$(dirname "$$(readlink -f "$$0")")/../node_modules/.bin' \
 		'PATH=$$bin:$$PATH exec "$$bin/pi" "$$@"' >$@.new
+	@chmod +x $@.new
+	@mv $@.new $@
+
+acp-agents: $(ACPS) ## Install the real ACP agents and clients that tests drive from npm (1.6 GB, a minute and a half)
+
+test-acp: $(STAMP) acp-agents ## Run every test that drives a real ACP agent; one that is missing is a failure
+	POOL_TEST_ACP=required $(BIN)/python -m pytest -m real_acp
+
+# opencode's own script only puts its binary in place: the one for this processor.
+.cache/acp-%/bin/agent:
+	npm install --prefix .cache/acp-$* --no-audit --no-fund --no-package-lock --ignore-scripts --loglevel=error $(ACP_PACKAGES_$*)
+	$(if $(filter opencode-%,$*),cd .cache/acp-$*/node_modules/opencode-ai && node postinstall.mjs)
+	@mkdir -p $(@D)
+	@chmod +x .cache/acp-$*/node_modules/$(ACP_RUN_$*)
+	@printf '%s\n' '#!/bin/sh' 'modules=$$(dirname "$$(readlink -f "$$0")")/../node_modules' \
+		'PATH=$$modules/.bin:$$PATH exec "$$modules/$(ACP_RUN_$*)" "$$@"' >$@.new
 	@chmod +x $@.new
 	@mv $@.new $@
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 Json = dict[str, Any]
-PATIENCE = 60.0
+PATIENCE = 100.0
 """Seconds that an answer may take; how busy the machine is decides about no test."""
 
 
@@ -46,7 +46,10 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends the process, and what it has started in its group."""
+        self.end()
+
+    def end(self) -> None:
+        """The process is killed, and what it has started in its group; a second time is nothing."""
         with suppress(BrokenPipeError):
             self.stdin.close()
         with suppress(ProcessLookupError):
