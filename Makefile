@@ -116,7 +116,7 @@ pi:
 	@chmod +x $@.new
 	@mv $@.new $@
 
-acp-agents: $(ACPS) ## Install the real ACP agents and clients that tests drive from npm (1.6 GB, a minute and a half)
+acp-agents: $(ACPS) ## Install the real ACP agents and clients that tests drive from npm (1.8 GB, a minute and a half)
 
 test-acp: $(STAMP) acp-agents ## Run every test that drives a real ACP agent; one that is missing is a failure
 	POOL_TEST_ACP=required $(BIN)/python -m pytest -m real_acp
