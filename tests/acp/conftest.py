@@ -23,7 +23,7 @@ def _node() -> int:
     return int(found[1]) if (found := re.match(r"v(\d+)", version)) else 0
 
 
-def _unavailable(why: str) -> NoReturn:
+def unavailable(why: str) -> NoReturn:
     """A test that cannot run is skipped, and says so; under ``make test-acp`` it must run."""
     message = f"{why}; `make acp-agents` installs the real ACP agents"
     if os.environ.get("POOL_TEST_ACP") == "required":
@@ -36,9 +36,9 @@ def real_agent(request: pytest.FixtureRequest) -> RealAgent:
     """One that is named by the test's parameters, installed."""
     agent = REAL_AGENTS[request.param]
     if _node() < agent.node:
-        _unavailable(f"{agent.name} needs node {agent.node} or newer, there is {_node() or 'none'}")
+        unavailable(f"{agent.name} needs node {agent.node} or newer, there is {_node() or 'none'}")
     if not agent.executable.exists():
-        _unavailable(f"{agent.executable} does not exist")
+        unavailable(f"{agent.executable} does not exist")
     return agent
 
 
