@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import fixtures.acp_agent
-from fixtures.acp_agent.options import KNOWN
+from fixtures.acp_agent.options import KNOWN, LIKE, Quirks
 from fixtures.acp_agent.turn import Turn
 from tests.acp.client import Client, select_option
 from tests.house import ROOT
@@ -59,15 +59,23 @@ def load(client: Client, session_id: str, cwd: Path, method: str = "load") -> di
 def test_the_table_names_each_directive_and_the_source_each_quirk() -> None:
     table = fixtures.acp_agent.__doc__ or ""
     directives = [name.removeprefix("do_").upper() for name in dir(Turn) if name.startswith("do_")]
-    source = "".join(path.read_text() for path in PROGRAM.glob("*.py") if path.name != "__init__.py")
+    named = {"__init__.py", "options.py"}
+    source = "".join(path.read_text() for path in PROGRAM.glob("*.py") if path.name not in named)
     assert [name for name in directives if not re.search(rf"``{name}[=:`]", table)] == []
     of_methods = {"no-resume", "no-close", "no-list"}
     assert {name for name in KNOWN if f'"{name}"' not in source} == of_methods
 
 
-def test_a_misspelt_quirk_is_an_error() -> None:
-    with Client([sys.executable, str(PROGRAM), "--quirk", "ignore-eof"]) as client:
-        assert client.process.wait() == 2
+@pytest.mark.parametrize("agent", LIKE)
+def test_the_quirks_of_each_agent_are_known_and_its_name_is_in_the_table(agent: str) -> None:
+    assert all(quirk.partition("=")[0] in Quirks(list(LIKE[agent])) for quirk in LIKE[agent])
+    assert re.search(rf"\b{agent}\b", (fixtures.acp_agent.__doc__ or "").partition("``--log FILE``")[0])
+
+
+def test_a_misspelt_flag_is_an_error() -> None:
+    for flags in (["--quirk", "ignore-eof"], ["--like", "claud"], ["--stor", "/tmp"]):
+        with Client([sys.executable, str(PROGRAM), *flags]) as client:
+            assert client.process.wait() == 2
 
 
 def test_a_conversation_goes_on_in_another_process(starts: Starts, tmp_path: Path) -> None:
