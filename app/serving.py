@@ -101,7 +101,7 @@ class RunningServices:
             self._emit("prewarm_failed", {"reason": exc.message})
 
     async def _profiles(self) -> list[CapabilityProfile]:
-        """What every agent in every role yields, and every session with settings or a workspace of its own."""
+        """What every agent in every role yields, and every session with settings or a directory of its own."""
         found = []
         for agent, role, model, thinking, session in self._profile_keys():
             try:
@@ -117,7 +117,7 @@ class RunningServices:
         agents, roles = cache.parts.profiles.agent_names(), cache.parts.profiles.role_names()
         yield from ((agent, role, None, None, None) for agent in agents for role in roles)
         for entry in self.gateway.sessions:
-            if cache.parts.profiles.has_workspace_per_session(entry.agent):
+            if entry.cwd is not None or cache.parts.profiles.has_workspace_per_session(entry.agent):
                 if self.pool.placement(entry.key).worker is not None:
                     yield entry.agent, entry.role, entry.model, entry.thinking, entry.key
             elif entry.model is not None or entry.thinking is not None:

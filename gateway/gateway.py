@@ -20,6 +20,7 @@ from gateway.runs.registry import RunRegistry
 from gateway.runs.run import Run
 from gateway.sessions.admin import SessionAdmin, SlashCommands
 from gateway.sessions.agent_profiles import AgentParts, ProfileCache
+from gateway.sessions.openings import SessionOpenings
 from gateway.sessions.sessions import Sessions
 from gateway.sessions.system_events import SystemEvents
 from gateway.settings import CurrentSettings, GatewaySettings
@@ -77,7 +78,7 @@ class Gateway:
         self._recovered: list[Run] = []
         self._settings = current = CurrentSettings(settings)
         self.pending_permissions = PendingPermissions()
-        self.profile_cache = ProfileCache(parts, hooks, data_dir=data_dir)
+        self.profile_cache = ProfileCache(parts, hooks, data_dir=data_dir, cwd_of=self._cwd_of)
         self.sessions = Sessions(
             current,
             store,
@@ -120,6 +121,14 @@ class Gateway:
             hooks=hooks,
             data_dir=data_dir,
             start_soon=start_soon,
+        )
+        self.openings = SessionOpenings(
+            sessions=self.sessions,
+            profile_cache=self.profile_cache,
+            pool=pool,
+            store=self.store,
+            is_busy=self.scheduler.is_busy,
+            data_dir=data_dir,
         )
         self.intake = Intake(
             self._settings,
@@ -191,6 +200,10 @@ class Gateway:
         if entry is None:
             return None
         return await self.profile_cache.for_session(entry)
+
+    def _cwd_of(self, session: str) -> str | None:
+        entry = self.sessions.get(session)
+        return None if entry is None else entry.cwd
 
     async def ask_worker(self, session: str, method: str, params: dict[str, Any]) -> msgspec.Raw:
         """Send a request to the session's worker, in its turn or between two. Raises PoolError, UsageError."""

@@ -168,6 +168,28 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     session: SessionKeyText
 
 
+_Directory = Annotated[str, msgspec.Meta(min_length=1, max_length=4_096)]
+
+
+class OpenSessionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``sessions.open``: a session that works in the directory ``cwd``, which is absolute; a new key when unnamed.
+
+    ``exists``: it must be known. One that has its conversation in another directory is refused.
+    """
+
+    cwd: _Directory
+    session: SessionKeyText | None = None
+    agent: Name | None = None
+    role: Name | None = None
+    exists: bool = False
+
+
+class SessionListRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``sessions.list``: all sessions, or those that work in the directory ``cwd``."""
+
+    cwd: _Directory | None = None
+
+
 class ResetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``sessions.reset``; ``force``: even if that ends commands in the background."""
 

@@ -75,6 +75,23 @@ def find_workspace(
     return msgspec.structs.replace(finding, path=str(Path(finding.shared, file_name(session))))
 
 
+_MAX_DIRECTORY = 4_096
+
+
+def check_directory(path: str, data_dir: Path) -> str:
+    """A directory that a front end has chosen for a session, without links.
+
+    Raises UsageError: it is not absolute, too long, not there, no directory, or inside one that is kept private.
+    """
+    if not path.startswith("/") or "\0" in path or len(path) > _MAX_DIRECTORY:
+        raise UsageError(f"a session works in an absolute path of at most {_MAX_DIRECTORY:,} characters")
+    found = os.path.realpath(path)
+    if not Path(found).is_dir():
+        raise UsageError(f"there is no directory {path}")
+    _check_not_private(found, os.path.realpath(data_dir), WorkspaceDecision(path=path, shared=path, source="cwd"))
+    return found
+
+
 def workspace_problem(finding: WorkspaceDecision) -> str | None:
     """What keeps an agent from working there; None = nothing does. Looks, and makes nothing."""
     path = Path(finding.path)

@@ -172,8 +172,9 @@ def _session_methods(gateway: Gateway, autonomy: Autonomy, methods: _Methods) ->
     """Sessions, agents, system events, heartbeats, scheduled jobs."""
     admin, cron = gateway.session_admin, autonomy.cron
     return {
-        "sessions.list": (requests.EmptyRequest, _plain(admin.views)),
+        "sessions.list": (requests.SessionListRequest, _params_only(admin.views)),
         "sessions.get": (requests.SessionRequest, _params_only(lambda params: admin.view(params.session))),
+        "sessions.open": (requests.OpenSessionRequest, _params_only(gateway.openings.open)),
         "sessions.patch": (requests.PatchRequest, _params_only(admin.patch)),
         "sessions.reset": (requests.ResetRequest, methods.reset),
         "sessions.delete": (requests.SessionRequest, methods.delete),

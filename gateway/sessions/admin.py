@@ -13,7 +13,7 @@ from errors import PoolError, UsageError
 from gateway.events import EventBus
 from gateway.hook_types import CommandReceived, HookName, SessionLifecycle
 from gateway.hooks import HookRunner
-from gateway.requests import PatchRequest
+from gateway.requests import PatchRequest, SessionListRequest
 from gateway.runs.run import RunRequest
 from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.commands import (
@@ -66,6 +66,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     turn: str | None
     waiting: int
     transcript: str | None
+    cwd: str | None
+    """Where it works; None where its agent or role is not in the settings any more."""
     created_at: float
     updated_at: float
     model: str | None
@@ -112,9 +114,11 @@ class SessionAdmin:
         """One session. Raises UsageError for an unknown one."""
         return self._view(self._require(key))
 
-    def views(self) -> list[SessionView]:
-        """Every session, the one used last first."""
-        return sorted(map(self._view, self._sessions), key=lambda view: view.updated_at, reverse=True)
+    def views(self, request: SessionListRequest) -> list[SessionView]:
+        """Every session, or those that work in ``cwd``, the one used last first."""
+        places = None if request.cwd is None else {request.cwd, os.path.realpath(request.cwd)}
+        found = [each for each in self._sessions if places is None or self._profile_cache.directory_of(each) in places]
+        return sorted(map(self._view, found), key=lambda view: view.updated_at, reverse=True)
 
     async def history(self, key: str, limit: int) -> list[dict[str, Any]]:
         """The latest messages, oldest first. Raises UsageError: unknown, or its transcript cannot be read."""
@@ -151,6 +155,7 @@ class SessionAdmin:
             turn=turn.id if turn else None,
             waiting=self._scheduler.lanes.depth(entry.key),
             transcript=entry.transcript,
+            cwd=self._profile_cache.directory_of(entry),
             created_at=entry.created_at,
             updated_at=entry.updated_at,
             model=entry.model,

@@ -50,6 +50,9 @@ class SessionData(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     last_run: str | None = None
     label: str | None = None
     """A name for people, of this session only."""
+    cwd: str | None = None
+    """The directory it works in, absolute and without links, where its front end has chosen one; it never changes while
+    the session has a conversation."""
 
 
 class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
@@ -78,6 +81,7 @@ class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
             source=self.source,
             last_run=self.last_run,
             label=self.label,
+            cwd=self.cwd,
         )
         data = msgspec.json.encode(known)
         if self.unknown:

@@ -41,6 +41,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "delegate": {"session": "alice", "agent": "ops", "task": "say it"},
     "events.inject": {"session": "alice", "text": "the door bell rang"},
     "attach.open": {"cwd": "/"},
+    "sessions.open": {"cwd": "/"},
     "attach.send": {"attachment": "none"},
     "attach.end": {"attachment": "none"},
     "cron.add": {"id": "tidy", "text": "tidy up", "every": "1h"},
@@ -88,6 +89,8 @@ WRONG: dict[str, list[dict[str, Any]]] = {
     "explain": [{"session": ""}],
     "route": [{"text": 5}],
     "attach.open": [{"cwd": 5}, {"cwd": "x" * 4_097}, {"arguments": "--model"}, {"env": {"A": 1}}, {"session": ""}],
+    "sessions.open": [{"cwd": ""}, {"cwd": "x" * 4_097}, {"agent": ""}, {"session": ""}, {"exists": "yes"}],
+    "sessions.list": [{"cwd": 5}, {"cwd": ""}],
     "attach.send": [{"text": 5}, {"refusal": "x" * 1_001}, {"attachment": ""}],
 }
 

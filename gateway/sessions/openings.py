@@ -1,0 +1,108 @@
+"""Sessions that a front end opens in a directory of its choice."""
+
+import os
+import secrets
+import string
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from errors import UsageError
+from gateway.requests import OpenSessionRequest
+from gateway.sessions.agent_profiles import ProfileCache
+from gateway.sessions.sessions import SessionEntry, Sessions
+from pool import Pool
+from router.workspaces import check_directory
+from store.store import Store
+
+_KEY_PREFIX = "acp-"
+"""Of the keys that are made here."""
+_KEY_CHARS = 12
+_ALPHABET = string.ascii_lowercase + string.digits
+
+
+class OpenedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as its front end has to know it."""
+
+    session: str
+    agent: str
+    role: str
+    cwd: str
+    model: str | None
+    thinking: str | None
+    is_new: bool
+
+
+class SessionOpenings:
+    """Opens sessions; each is in the store when its front end gets it."""
+
+    def __init__(
+        self,
+        *,
+        sessions: Sessions,
+        profile_cache: ProfileCache,
+        pool: Pool,
+        store: Store,
+        is_busy: Callable[[str], bool],
+        data_dir: Path,
+    ) -> None:
+        self._sessions = sessions
+        self._profile_cache = profile_cache
+        self._pool = pool
+        self._store = store
+        self._is_busy = is_busy
+        self._data_dir = data_dir
+
+    async def open(self, request: OpenSessionRequest) -> OpenedSession:
+        """A session that works in ``cwd``, durable before this returns; made unless it ``exists``.
+
+        Raises PoolSaturated; UsageError: a bad directory, an unknown agent or role, an unknown session where it must
+        exist, and (with ``cwd`` in its details) one whose conversation is in another directory.
+        """
+        cwd = check_directory(request.cwd, self._data_dir)
+        default = self._profile_cache.parts.router.default_agent
+        name = request.session or self._new_key()
+        key, agent, role = self._sessions.resolve(name, request.agent, request.role, default=default)
+        known = self._sessions.get(key)
+        if request.exists and known is None:
+            raise UsageError(f"there is no session {key!r}", session=key)
+        self._profile_cache.check(agent, role)
+        if known is not None:
+            self._check_directory(known, cwd)
+        entry = self._sessions.ensure(key, agent, role, source=None, run=None)
+        if not self._has_conversation(entry):
+            entry.cwd = cwd
+            self._sessions.save(entry)
+        await self._store.flush()
+        return OpenedSession(
+            session=key,
+            agent=agent,
+            role=role,
+            cwd=cwd,
+            model=entry.model,
+            thinking=entry.thinking,
+            is_new=known is None,
+        )
+
+    def _new_key(self) -> str:
+        while True:
+            key = _KEY_PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(_KEY_CHARS))
+            if key not in self._sessions:
+                return key
+
+    def _check_directory(self, known: SessionEntry, cwd: str) -> None:
+        """Raise UsageError where the session has, or is about to have, its conversation in another directory."""
+        place = self._profile_cache.directory_of(known)
+        if place is None or os.path.realpath(place) == cwd:
+            return
+        if not self._has_conversation(known):
+            return  # nothing binds it yet
+        raise UsageError(
+            f"session {known.key} works in {place}, not in {cwd}; open it there, or begin another one",
+            session=known.key,
+            cwd=place,
+        )
+
+    def _has_conversation(self, entry: SessionEntry) -> bool:
+        return entry.transcript is not None or self._pool.has_session(entry.key) or self._is_busy(entry.key)
