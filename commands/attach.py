@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -22,6 +22,7 @@ import msgspec
 
 from commands.attach_lines import AttachEnded, AttachMessage, StderrWriter, encode_send, read_message
 from commands.options import connection_options, find_socket, working_directory
+from commands.poll_loop import READABLE, PollSet, write_available
 from doors.control.client_socket import MessageReader, connect, decode_with, encode_request
 from errors import NoSupervisor, UsageError, error_from_wire
 from wire.framing import LineFramer
@@ -64,7 +65,6 @@ _MOST_UNREAD = 1024 * 1024
 """Bytes that wait for the reader of stdout; above, the socket is not read."""
 _ERROR_WAIT_MS = 1000
 """How long a front end whose stdin has ended is kept, to tell it of an error in its arguments."""
-_READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class AttachResult(msgspec.Struct, frozen=True):
@@ -115,8 +115,7 @@ class AttachProgram:
         self._unread = 0
         self._last_number = 0
         self._sent = self._acknowledged = 0
-        self._poll = select.poll()
-        self._registered: dict[int, int] = {}
+        self._poll = PollSet()
         self._attachment = ""
         self._early_input = b""
         self._has_input = True
@@ -143,10 +142,10 @@ class AttachProgram:
         """Wait for the worker. SystemExit where stdin ends before any input."""
         self._sock.sendall(encode_request(str(self._next_number()), "attach.open", params))
         for fd in (self._sock.fileno(), self._stdin):
-            self._set_events(fd, select.POLLIN)
+            self._poll.set_events(fd, select.POLLIN)
         patience = None
         while not self._attachment:
-            ready = self._poll.poll(patience)
+            ready = self._poll.wait(patience)
             if not ready:
                 sys.exit(0)
             for fd, _flags in ready:
@@ -158,7 +157,7 @@ class AttachProgram:
     def _read_early_input(self) -> bool:
         """Keep at most one block of stdin until the worker is there; False when stdin has ended."""
         self._early_input = self._read_stdin()
-        self._set_events(self._stdin, None)
+        self._poll.set_events(self._stdin, None)
         return bool(self._early_input)
 
     def _begin(self, arrived: AttachMessage) -> None:
@@ -185,24 +184,13 @@ class AttachProgram:
     def _wait(self) -> list[tuple[int, int]]:
         sock = self._sock.fileno()
         reads = select.POLLIN if self._unread < _MOST_UNREAD else 0
-        self._set_events(sock, None if self._ended else reads | (select.POLLOUT if self._to_socket else 0))
+        self._poll.set_events(sock, None if self._ended else reads | (select.POLLOUT if self._to_socket else 0))
         may_say_more = self._has_input and self._sent - self._acknowledged < _MAX_UNACKNOWLEDGED
-        self._set_events(self._stdin, select.POLLIN if may_say_more else None)
-        self._set_events(self._stdout, select.POLLOUT if self._to_stdout else 0)
+        self._poll.set_events(self._stdin, select.POLLIN if may_say_more else None)
+        self._poll.set_events(self._stdout, select.POLLOUT if self._to_stdout else 0)
         if self._stderr.fd != self._stdout:
-            self._set_events(self._stderr.fd, select.POLLOUT if self._stderr.has_pending else None)
-        return self._poll.poll()
-
-    def _set_events(self, fd: int, events: int | None) -> None:
-        """Poll for these events; None = do not poll ``fd``."""
-        if self._registered.get(fd) == events:
-            return
-        if events is None:
-            self._poll.unregister(fd)
-            del self._registered[fd]
-        else:
-            self._poll.register(fd, events)
-            self._registered[fd] = events
+            self._poll.set_events(self._stderr.fd, select.POLLOUT if self._stderr.has_pending else None)
+        return self._poll.wait()
 
     def _handle(self, fd: int, flags: int) -> None:
         if fd == self._stdin:
@@ -214,7 +202,7 @@ class AttachProgram:
         elif fd != self._stderr.fd:
             if flags & select.POLLOUT:
                 self._write_socket()
-            if flags & _READABLE:
+            if flags & READABLE:
                 with suppress(BlockingIOError):
                     self._read_block()
                     self._write_stdout()
@@ -242,7 +230,7 @@ class AttachProgram:
 
     def _write_socket(self) -> None:
         try:
-            _write_available(self._to_socket, self._sock.send)
+            write_available(self._to_socket, self._sock.send)
         except (BrokenPipeError, ConnectionResetError):
             self._to_socket.clear()  # why it hung up can still be read
 
@@ -279,20 +267,4 @@ class AttachProgram:
             self._unread += len(lines)
 
     def _write_stdout(self) -> None:
-        self._unread -= _write_available(self._to_stdout, lambda data: os.write(self._stdout, data))
-
-
-def _write_available(waiting: deque[bytes], write: Callable[[bytes | memoryview], int]) -> int:
-    """Write as much as is taken now; how much that is."""
-    written = 0
-    try:
-        while waiting:
-            taken = write(waiting[0])
-            written += taken
-            if taken < len(waiting[0]):
-                waiting[0] = waiting[0][taken:]
-            else:
-                waiting.popleft()
-    except BlockingIOError:
-        pass
-    return written
+        self._unread -= write_available(self._to_stdout, lambda data: os.write(self._stdout, data))
