@@ -50,6 +50,7 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
         "approvals": _CommandEntry("commands.approvals", "List pending tool calls; show one in full."),
         "delegate": _CommandEntry("commands.prompt", "Delegate a task to another agent and print its answer."),
         "attach": _CommandEntry("commands.attach", "Act as an agent program: its protocol on stdin and stdout."),
+        "acp": _CommandEntry("commands.acp", "Act as an ACP agent that an editor starts."),
         "sessions": _CommandEntry("commands.sessions", "List sessions; get, reset, delete one; its history."),
     },
     "Automation": {

@@ -127,6 +127,8 @@ class Gateway:
             profile_cache=self.profile_cache,
             pool=pool,
             store=self.store,
+            bus=self.bus,
+            permissions=self.pending_permissions,
             is_busy=self.scheduler.is_busy,
             data_dir=data_dir,
         )

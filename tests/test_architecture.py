@@ -61,7 +61,7 @@ WITHOUT_A_CLOCK = (
 """Pure rooms and modules, beside those of the doors that say so: decisions that read no clock, start no process and
 await nothing."""
 
-DOORS = ("control", "dashboard", "http", "openai", "websocket")
+DOORS = ("acp", "control", "dashboard", "http", "openai", "websocket")
 
 STANDARD_LIBRARY_ONLY = (
     *("rpc.guard_main", "fixtures.echo_agent", "fixtures.hostile_agent", "fixtures.acp_agent.agent"),

@@ -271,6 +271,8 @@ class _DoneData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     silent: bool = False
     calls: list[dict[str, Any]] = []
     step: int | None = None
+    stop_reason: str | None = None
+    """Where the reason does not say it: ``max_steps``."""
 
 
 def _done_data(outcome: RunOutcome) -> _DoneData:
@@ -287,4 +289,5 @@ def _done_data(outcome: RunOutcome) -> _DoneData:
         silent=outcome.silent,
         calls=calls,
         step=outcome.step,
+        stop_reason="max_steps" if outcome.stop_reason == "max_steps" else None,
     )

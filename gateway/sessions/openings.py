@@ -9,9 +9,11 @@ from pathlib import Path
 import msgspec
 
 from errors import UsageError
+from gateway.events import EventBus
 from gateway.requests import OpenSessionRequest
 from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.sessions import SessionEntry, Sessions
+from gateway.turns.approvals import PendingCall, PendingPermissions
 from pool import Pool
 from router.workspaces import check_directory
 from store.store import Store
@@ -32,6 +34,10 @@ class OpenedSession(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     thinking: str | None
     is_new: bool
+    head: int
+    """The seq of the last event before this answer."""
+    pending: list[PendingCall]
+    """The calls that await approval there."""
 
 
 class SessionOpenings:
@@ -44,6 +50,8 @@ class SessionOpenings:
         profile_cache: ProfileCache,
         pool: Pool,
         store: Store,
+        bus: EventBus,
+        permissions: PendingPermissions,
         is_busy: Callable[[str], bool],
         data_dir: Path,
     ) -> None:
@@ -51,6 +59,8 @@ class SessionOpenings:
         self._profile_cache = profile_cache
         self._pool = pool
         self._store = store
+        self._bus = bus
+        self._permissions = permissions
         self._is_busy = is_busy
         self._data_dir = data_dir
 
@@ -83,6 +93,8 @@ class SessionOpenings:
             model=entry.model,
             thinking=entry.thinking,
             is_new=known is None,
+            head=self._bus.head,
+            pending=self._permissions.pending(key),
         )
 
     def _new_key(self) -> str:

@@ -1,0 +1,292 @@
+"""Attaches sessions of the pool, and follows them: events, questions, the way back after a lost connection. Pure."""
+
+from typing import TypeVar
+
+import msgspec
+
+from doors.acp.answers import config_options
+from doors.acp.procedures import Ask, AwaitRun, PoolRefused, Procedure
+from doors.acp.questions import MAX_PAGES, Question
+from doors.acp.requests import (
+    CallPageAnswer,
+    PushedEvents,
+    QuestionAsked,
+    QuestionDecided,
+    RunEnded,
+    SessionOpened,
+    SessionSettings,
+    SettingsPatched,
+    SubscribeAnswer,
+)
+from doors.acp.session import SUBSCRIBED_KINDS, AskedQuestion, EditorSession, SessionPhase
+from doors.acp.state import DoorState
+from doors.acp.updates import update_line
+from wire.call_page import CallPart
+from wire.events import EventType
+from wire.framing import DECODE_ERRORS
+from wire.messages import ErrorBody, EventEnvelope
+
+_WAIT_MS = 86_400_000
+_MAX_EARLY = 256
+"""Pushes of subscriptions whose answer has not come yet."""
+T = TypeVar("T")
+_envelopes = msgspec.json.Decoder(list[EventEnvelope])
+_pushes = msgspec.json.Decoder(PushedEvents)
+
+
+def read_answer(kind: type[T], raw: msgspec.Raw) -> T:
+    """What the pool has answered. Raises PoolRefused for what no supervisor of this version answers."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except DECODE_ERRORS as exc:
+        text = f"what answers on the socket is no supervisor of this version: {exc}"
+        raise PoolRefused(ErrorBody("protocol_violation", text)) from exc
+
+
+class SessionFollower:
+    """Keeps the sessions of a ``DoorState`` attached."""
+
+    def __init__(self, state: DoorState) -> None:
+        self._state = state
+        self._early: list[PushedEvents] = []
+
+    # --- attaching ----------------------------------------------------------------------------------------------------
+
+    def attach(self, opened: SessionOpened, cwd: str) -> Procedure:
+        """Follow a session from ``opened.head`` on; does nothing where it is followed already."""
+        known = self._state.sessions.get(opened.session)
+        if known is not None and known.is_open:
+            known.settings = SessionSettings(opened.model, opened.thinking)
+            return
+        session = EditorSession(opened, cwd, self._state.wishes, self._state.is_own)
+        followed = yield from self._subscribe(session, since=opened.head)
+        other = self._state.sessions.get(session.key)
+        if other is not None and other.is_open:  # two requests have opened it at the same time
+            yield Ask("unsubscribe", {"subscription": followed.subscription})
+            return
+        self._state.sessions[session.key] = session
+        self._claim(session, followed)
+
+    def _subscribe(self, session: EditorSession, since: int | None) -> Procedure:
+        begin = {} if since is None else {"since": since}
+        answer = yield Ask("subscribe", {"session": session.key, "kinds": SUBSCRIBED_KINDS, **begin})
+        return read_answer(SubscribeAnswer, answer)
+
+    def _claim(self, session: EditorSession, followed: SubscribeAnswer) -> None:
+        session.subscription = followed.subscription
+        early, self._early = self._early, []
+        for pushed in early:
+            self._take(session, pushed) if pushed.subscription == followed.subscription else self._early.append(pushed)
+
+    def on_connected(self) -> None:
+        """There is a connection again: what was attached comes back, with what has happened since."""
+        for session in list(self._state.sessions.values()):
+            if session.phase is SessionPhase.LOST:
+                session.move(SessionPhase.RETURNING)
+                self._state.run_in_background(self._return(session))
+
+    def on_lost(self, error: ErrorBody) -> None:
+        """The connection has ended: what was asked is not answered, and the runs go on unseen."""
+        self._early.clear()
+        self._state.runner.fail_requests(error)
+        for session in list(self._state.sessions.values()):
+            session.subscription = None
+            if session.phase in (SessionPhase.LIVE, SessionPhase.RETURNING):
+                session.move(SessionPhase.LOST)
+            self._drop_questions(session)
+            self._end_runs(session, error)
+
+    def _return(self, session: EditorSession) -> Procedure:
+        try:
+            answer = yield Ask("sessions.open", {"session": session.key, "cwd": session.cwd, "exists": True})
+        except PoolRefused as refused:
+            if refused.error.code == "usage":  # it was deleted meanwhile, or has moved
+                self.forget(session, refused.error)
+            raise
+        session.unasked = list(read_answer(SessionOpened, answer).pending)
+        yield from self._resubscribe(session, since=session.bookmark)
+        self.ask_pending(session)
+
+    def _resubscribe(self, session: EditorSession, since: int | None) -> Procedure:
+        followed = yield from self._subscribe(session, since)
+        if session.phase is SessionPhase.RETURNING:
+            session.move(SessionPhase.LIVE)
+        if not followed.complete:
+            self._await_runs(session)
+        self._claim(session, followed)
+
+    def _await_runs(self, session: EditorSession) -> None:
+        """Events are gone for good: ask for the ends of the runs."""
+        for run in session.runs.values():
+            asked = {"session": session.key, "run_id": run.id, "timeout_ms": _WAIT_MS}
+            self._state.run_in_background(self._await_outcome(session, run.id, asked))
+
+    def _await_outcome(self, session: EditorSession, run: str, asked: dict[str, object]) -> Procedure:
+        answer = yield Ask("agent.wait", asked)
+        end = read_answer(RunEnded, answer)
+        if end.status != "timeout" and run in session.runs:
+            self._state.runner.on_run_ended(session.runs[run], end)
+
+    def close(self, session: EditorSession) -> Procedure:
+        """End its runs, as far as the editor has begun them, and follow it no longer."""
+        session.move(SessionPhase.CLOSING)
+        runs = list(session.runs.values())
+        for run in runs:
+            self._state.cancel(run)
+        for run in runs:
+            try:
+                yield AwaitRun(run)
+            except PoolRefused:
+                continue  # it has ended all the same
+        subscription, session.subscription = session.subscription, None
+        self.forget(session, ErrorBody("usage", "the session was closed"))
+        if subscription is not None:
+            yield Ask("unsubscribe", {"subscription": subscription})
+
+    def forget(self, session: EditorSession, error: ErrorBody) -> None:
+        """It is not attached any more; runs of the editor that have no end yet end with the error."""
+        if session.phase is SessionPhase.LOST:
+            session.move(SessionPhase.CLOSING)
+        if session.phase is not SessionPhase.CLOSED:
+            session.move(SessionPhase.CLOSED)
+        self._drop_questions(session)
+        self._end_runs(session, error)
+        if self._state.sessions.get(session.key) is session:
+            del self._state.sessions[session.key]
+
+    def _drop_questions(self, session: EditorSession) -> None:
+        for asked in list(session.questions.values()):
+            self._state.withdraw(session, asked)
+
+    def _end_runs(self, session: EditorSession, error: ErrorBody) -> None:
+        for run in list(session.runs.values()):
+            self._state.runner.on_run_ended(run, PoolRefused(error))
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def on_push(self, name: str, data: msgspec.Raw) -> None:
+        """``events`` or ``subscription_ended`` of the pool; anything else is passed over."""
+        if name not in ("events", "subscription_ended"):
+            return
+        try:
+            pushed = _pushes.decode(data)
+        except DECODE_ERRORS:
+            return
+        for session in self._state.sessions.values():
+            if session.subscription == pushed.subscription:
+                self._take(session, pushed)
+                return
+        if len(self._early) < _MAX_EARLY:
+            self._early.append(pushed)
+
+    def _take(self, session: EditorSession, pushed: PushedEvents) -> None:
+        if pushed.reason is not None:
+            session.subscription = None
+            if pushed.reason in ("behind", "unreadable") and session.is_open:
+                since = session.bookmark if pushed.reason == "behind" else None
+                self._state.run_in_background(self._resubscribe(session, since))
+            return
+        for event in _envelopes.decode(pushed.events):
+            session.bookmark = event.seq
+            try:
+                self._state.to_editor.extend(session.updates.of_event(event))
+                self._note(session, event)
+            except DECODE_ERRORS:
+                continue  # another version's; the events after it count all the same
+
+    def _note(self, session: EditorSession, event: EventEnvelope) -> None:
+        """What an event means beside what is told of it."""
+        match event.type:
+            case EventType.DONE:
+                self._run_ended(session, event.run_id or "", msgspec.json.decode(event.data, type=RunEnded))
+            case EventType.PERMISSION_REQUIRED:
+                self._ask(session, event.run_id, msgspec.json.decode(event.data, type=QuestionAsked))
+            case EventType.PERMISSION_DECIDED:
+                decided = msgspec.json.decode(event.data, type=QuestionDecided)
+                asked = session.questions.get(decided.call_id)
+                if asked is not None:
+                    self._state.withdraw(session, asked)
+            case EventType.SESSION_PATCHED:
+                changed = msgspec.json.decode(event.data, type=SettingsPatched).changed
+                if "model" in changed or "thinking" in changed:
+                    self._state.run_in_background(self._tell_settings(session))
+            case EventType.SESSION_DELETED:
+                self.forget(session, ErrorBody("usage", f"session {session.key} was deleted"))
+
+    def _run_ended(self, session: EditorSession, run: str, end: RunEnded) -> None:
+        for asked in list(session.questions.values()):
+            if asked.run == run or (asked.run is None and end.worker is not None):
+                self._state.withdraw(session, asked)
+        if run in session.runs:
+            self._state.runner.on_run_ended(session.runs[run], end)
+
+    def _tell_settings(self, session: EditorSession) -> Procedure:
+        settings = read_answer(SessionSettings, (yield Ask("sessions.get", {"session": session.key})))
+        if settings != session.settings:
+            session.settings = settings
+            options = config_options(settings)
+            self._state.to_editor.append(update_line(session.key, "config_option_update", configOptions=options))
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    def ask_pending(self, session: EditorSession) -> None:
+        """Ask what waited for a decision when the session was attached."""
+        unasked, session.unasked = session.unasked, []
+        for call in unasked:
+            self._ask(session, None, QuestionAsked(call=call, reason=call.reason))
+
+    def _ask(self, session: EditorSession, run: str | None, data: QuestionAsked) -> None:
+        if data.call.id in session.questions:
+            return
+        call = data.call
+        asked = session.questions[call.id] = AskedQuestion(call, run)
+        announced = session.updates.announce_call(run or "", call.id, call.name, call.input_preview)
+        self._state.to_editor.extend(announced)
+        self._state.runner.start(
+            self._show_and_ask(session, asked, data), lambda _result, error: self._give_up(session, asked, error)
+        )
+
+    def _give_up(self, session: EditorSession, asked: AskedQuestion, error: Exception | None) -> None:
+        if error is not None and session.questions.get(asked.call.id) is asked:
+            del session.questions[asked.call.id]  # it cannot be shown, and is left to others
+
+    def _show_and_ask(self, session: EditorSession, asked: AskedQuestion, data: QuestionAsked) -> Procedure:
+        """All of the call is put before the editor, however long: what was not shown cannot be allowed."""
+        parts: list[CallPart] = []
+        page, pages = data.shown, 1
+        while page is None or page.hidden:
+            if page is not None and pages == MAX_PAGES:
+                break
+            offset = 0 if page is None else page.end
+            _append(parts, [] if page is None else page.parts)
+            asking = {"session": session.key, "call_id": asked.call.id, "offset": offset}
+            page, pages = read_answer(CallPageAnswer, (yield Ask("approvals.show", asking))).page, pages + 1
+        _append(parts, page.parts)
+        if session.questions.get(asked.call.id) is not asked:
+            return  # it was decided meanwhile
+        question = Question(data.call, data.reason, parts, data.options, page.seen, is_whole=not page.hidden)
+        asked.question = question
+        asked.number = self._state.ask_editor("session/request_permission", question.request_params(session.key))
+
+    def on_editor_answer(self, number: object, result: msgspec.Raw | None) -> None:
+        """The editor has answered one of our requests."""
+        found = self._state.take_question(number)
+        if found is None or found[1].question is None:
+            return
+        session, asked = found
+        decision = None if asked.question is None else asked.question.read_decision(result, void=asked.is_void)
+        if decision is not None:
+            self._state.run_in_background(_decide(session.key, decision))
+
+
+def _decide(session: str, decision: dict[str, object]) -> Procedure:
+    yield Ask("decide", {"session": session, **decision})
+
+
+def _append(parts: list[CallPart], more: list[CallPart]) -> None:
+    """A part that a page has cut goes on in the next one."""
+    for part in more:
+        if parts and part.offset and parts[-1].name == part.name:
+            parts[-1] = msgspec.structs.replace(parts[-1], text=parts[-1].text + part.text)
+        else:
+            parts.append(part)

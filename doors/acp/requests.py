@@ -1,0 +1,193 @@
+"""Parameters of an editor's requests, and what the pool answers to ours; what is optional may be anything. Pure."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from doors.acp.prompts import PromptBlock
+from doors.acp.updates import EditorWishes
+from wire.call_page import CallPage
+from wire.messages import EMPTY, ErrorBody, TokenUsage, ToolCallView
+
+_SessionId = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+_Directory = Annotated[str, msgspec.Meta(pattern="^/", max_length=4_096)]
+_MAX_SERVERS = 1_000
+
+
+class EditorParams(msgspec.Struct, rename="camel"):
+    """Of any request. Members are named as JavaScript does."""
+
+
+class InitializeParams(EditorParams):
+    """``initialize``."""
+
+    protocol_version: int
+    client_capabilities: Any = None
+
+    @property
+    def wishes(self) -> EditorWishes:
+        """Updates that the client has said that it takes."""
+        given = self.client_capabilities if isinstance(self.client_capabilities, dict) else {}
+        session = given.get("session")
+        wanted = session if isinstance(session, dict) else {}
+        return EditorWishes(
+            notices=isinstance(wanted.get("notices"), dict), compaction=isinstance(wanted.get("compaction"), dict)
+        )
+
+
+class NewSessionParams(EditorParams, kw_only=True):
+    """``session/new``."""
+
+    cwd: _Directory
+    mcp_servers: Annotated[list[Any], msgspec.Meta(max_length=_MAX_SERVERS)] = []
+    additional_directories: Any = None
+
+    @property
+    def ignored(self) -> list[str]:
+        """What was given and has no effect."""
+        given = (("mcpServers", self.mcp_servers), ("additionalDirectories", self.additional_directories))
+        return [name for name, value in given if value]
+
+
+class KnownSessionParams(NewSessionParams, kw_only=True):
+    """``session/load`` and ``session/resume``."""
+
+    session_id: _SessionId
+
+
+class SessionParams(EditorParams):
+    """``session/close`` and ``session/cancel``."""
+
+    session_id: _SessionId
+
+
+class EditorPrompt(EditorParams):
+    """``session/prompt`` and ``_session/steering``."""
+
+    session_id: _SessionId
+    prompt: list[PromptBlock]
+
+
+class ListParams(EditorParams):
+    """``session/list``."""
+
+    cwd: _Directory | None = None
+    cursor: str | None = None
+
+
+class SetOptionParams(EditorParams):
+    """``session/set_config_option``."""
+
+    session_id: _SessionId
+    config_id: str
+    value: str
+
+
+class CancelRequestParams(EditorParams):
+    """``$/cancel_request``."""
+
+    request_id: msgspec.Raw = EMPTY
+
+
+# --- from the pool ----------------------------------------------------------------------------------------------------
+
+
+class PendingQuestion(ToolCallView, frozen=True):
+    """A call that awaits approval."""
+
+    reason: str | None = None
+
+
+class SessionOpened(msgspec.Struct, frozen=True):
+    """``sessions.open``."""
+
+    session: str
+    cwd: str
+    model: str | None = None
+    thinking: str | None = None
+    head: int = 0
+    pending: list[PendingQuestion] = []
+
+
+class SessionSettings(msgspec.Struct, frozen=True):
+    """Of ``sessions.get`` and ``sessions.patch``."""
+
+    model: str | None = None
+    thinking: str | None = None
+
+
+class ListedSession(msgspec.Struct, frozen=True):
+    """Of ``sessions.list``."""
+
+    key: str
+    cwd: str | None = None
+    updated_at: float = 0.0
+    label: str | None = None
+
+
+class HistoryAnswer(msgspec.Struct, frozen=True):
+    """``sessions.history``."""
+
+    messages: list[dict[str, Any]] = []
+
+
+class SubscribeAnswer(msgspec.Struct, frozen=True):
+    """``subscribe``."""
+
+    subscription: str
+    complete: bool = True
+
+
+class CallPageAnswer(msgspec.Struct, frozen=True):
+    """``approvals.show``."""
+
+    page: CallPage
+    is_partial: bool = False
+
+
+class OfferedOption(msgspec.Struct, frozen=True):
+    """An answer that an agent offers to its question."""
+
+    id: str
+    name: str = ""
+    kind: str = ""
+
+
+class QuestionAsked(msgspec.Struct, frozen=True):
+    """The data of ``permission_required``."""
+
+    call: ToolCallView
+    reason: str | None = None
+    shown: CallPage | None = None
+    options: list[OfferedOption] = []
+
+
+class QuestionDecided(msgspec.Struct, frozen=True):
+    """The data of ``permission_decided``."""
+
+    call_id: str
+
+
+class RunEnded(msgspec.Struct, frozen=True):
+    """The data of ``done``, and the outcome that ``agent.wait`` answers."""
+
+    reason: str = "completed"
+    stop_reason: str | None = None
+    error: ErrorBody | None = None
+    usage: TokenUsage | None = None
+    worker: str | None = None
+    status: str | None = None
+
+
+class PushedEvents(msgspec.Struct, frozen=True, gc=False):
+    """The data of ``events`` and ``subscription_ended``."""
+
+    subscription: str = ""
+    events: msgspec.Raw = EMPTY
+    reason: str | None = None
+
+
+class SettingsPatched(msgspec.Struct, frozen=True):
+    """The data of ``session_patched``."""
+
+    changed: list[str] = []
