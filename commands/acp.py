@@ -48,7 +48,7 @@ def acp(socket: str | None, config: str | None, data_dir: str | None, **options:
     click.get_current_context().exit(program.run())
 
 
-_CHUNK_BYTES = 256 * 1024
+_CHUNK_BYTES = 64 * 1024
 _MAX_UNREAD_BYTES = 64 * 1024 * 1024
 """Bytes that wait for the editor; above, it is cut off."""
 _MAX_UNSENT_BYTES = 1024 * 1024
@@ -240,14 +240,15 @@ class _Found(msgspec.Struct):
 
 
 def find_socket_apart(socket_path: str | None, config: str | None, data_dir: str | None) -> Path:
-    """The same as ``find_socket``; settings are read by a process of their own, whose memory ends with it."""
-    if socket_path or os.environ.get("POOL_SOCKET"):
-        return find_socket(socket_path, config, data_dir)
+    """The same as ``find_socket`` in a process of its own, with whose end its memory is free again.
+
+    What reads the settings takes more of it than all the rest, and an editor may start many agents.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         try:
-            os.write(writer, msgspec.json.encode(_look(config, data_dir)))
+            os.write(writer, msgspec.json.encode(_look(socket_path, config, data_dir)))
         finally:
             os._exit(0)
     os.close(writer)
@@ -260,9 +261,9 @@ def find_socket_apart(socket_path: str | None, config: str | None, data_dir: str
     return Path(os.fsdecode(found.path.encode("utf-8", "surrogateescape")))
 
 
-def _look(config: str | None, data_dir: str | None) -> _Found:
+def _look(socket_path: str | None, config: str | None, data_dir: str | None) -> _Found:
     try:
-        return _Found(str(find_socket(None, config, data_dir)))
+        return _Found(str(find_socket(socket_path, config, data_dir)))
     except PoolError as exc:
         return _Found(code=exc.code, message=exc.message)
     except Exception as exc:  # noqa: BLE001  # the parent process has to learn of it

@@ -122,16 +122,6 @@ class Gateway:
             data_dir=data_dir,
             start_soon=start_soon,
         )
-        self.openings = SessionOpenings(
-            sessions=self.sessions,
-            profile_cache=self.profile_cache,
-            pool=pool,
-            store=self.store,
-            bus=self.bus,
-            permissions=self.pending_permissions,
-            is_busy=self.scheduler.is_busy,
-            data_dir=data_dir,
-        )
         self.intake = Intake(
             self._settings,
             run_registry=self.run_registry,
@@ -142,6 +132,32 @@ class Gateway:
             commands=SlashCommands(self.sessions, self.session_admin),
             data_dir=data_dir,
             start_soon=start_soon,
+        )
+        self._open_front_ends(data_dir, start_soon)
+        self.delegation = Delegation(
+            self._settings,
+            pool=pool,
+            intake=self.intake,
+            scheduler=self.scheduler,
+            bus=self.bus,
+            sessions=self.sessions,
+            session_admin=self.session_admin,
+            system_events=self.system_events,
+            start_soon=start_soon,
+        )
+
+    def _open_front_ends(self, data_dir: Path, start_soon: Callable[..., None]) -> None:
+        """What gives front ends sessions and workers."""
+        pool = self.pool
+        self.openings = SessionOpenings(
+            sessions=self.sessions,
+            profile_cache=self.profile_cache,
+            pool=pool,
+            store=self.store,
+            bus=self.bus,
+            permissions=self.pending_permissions,
+            is_busy=self.scheduler.is_busy,
+            data_dir=data_dir,
         )
         self.holds = Holds(
             pool=pool, scheduler=self.scheduler, sessions=self.sessions, profile_cache=self.profile_cache
@@ -155,17 +171,6 @@ class Gateway:
             intake=self.intake,
         )
         self.attachments = Attachments(services, data_dir, start_soon)
-        self.delegation = Delegation(
-            self._settings,
-            pool=pool,
-            intake=self.intake,
-            scheduler=self.scheduler,
-            bus=self.bus,
-            sessions=self.sessions,
-            session_admin=self.session_admin,
-            system_events=self.system_events,
-            start_soon=start_soon,
-        )
 
     def shut_down(self) -> None:
         """Request the shutdown: nothing new is accepted from here on."""

@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from doors.acp.answers import config_options
-from doors.acp.procedures import Ask, AwaitRun, PoolRefused, Procedure
+from doors.acp.procedures import AskPool, AwaitRun, PoolRefused, Procedure
 from doors.acp.questions import MAX_PAGES, Question
 from doors.acp.requests import (
     CallPageAnswer,
@@ -62,14 +62,14 @@ class SessionFollower:
         followed = yield from self._subscribe(session, since=opened.head)
         other = self._state.sessions.get(session.key)
         if other is not None and other.is_open:  # two requests have opened it at the same time
-            yield Ask("unsubscribe", {"subscription": followed.subscription})
+            yield AskPool("unsubscribe", {"subscription": followed.subscription})
             return
         self._state.sessions[session.key] = session
         self._claim(session, followed)
 
     def _subscribe(self, session: EditorSession, since: int | None) -> Procedure:
         begin = {} if since is None else {"since": since}
-        answer = yield Ask("subscribe", {"session": session.key, "kinds": SUBSCRIBED_KINDS, **begin})
+        answer = yield AskPool("subscribe", {"session": session.key, "kinds": SUBSCRIBED_KINDS, **begin})
         return read_answer(SubscribeAnswer, answer)
 
     def _claim(self, session: EditorSession, followed: SubscribeAnswer) -> None:
@@ -98,7 +98,7 @@ class SessionFollower:
 
     def _return(self, session: EditorSession) -> Procedure:
         try:
-            answer = yield Ask("sessions.open", {"session": session.key, "cwd": session.cwd, "exists": True})
+            answer = yield AskPool("sessions.open", {"session": session.key, "cwd": session.cwd, "exists": True})
         except PoolRefused as refused:
             if refused.error.code == "usage":  # it was deleted meanwhile, or has moved
                 self.forget(session, refused.error)
@@ -122,7 +122,7 @@ class SessionFollower:
             self._state.run_in_background(self._await_outcome(session, run.id, asked))
 
     def _await_outcome(self, session: EditorSession, run: str, asked: dict[str, object]) -> Procedure:
-        answer = yield Ask("agent.wait", asked)
+        answer = yield AskPool("agent.wait", asked)
         end = read_answer(RunEnded, answer)
         if end.status != "timeout" and run in session.runs:
             self._state.runner.on_run_ended(session.runs[run], end)
@@ -141,7 +141,7 @@ class SessionFollower:
         subscription, session.subscription = session.subscription, None
         self.forget(session, ErrorBody("usage", "the session was closed"))
         if subscription is not None:
-            yield Ask("unsubscribe", {"subscription": subscription})
+            yield AskPool("unsubscribe", {"subscription": subscription})
 
     def forget(self, session: EditorSession, error: ErrorBody) -> None:
         """It is not attached any more; runs of the editor that have no end yet end with the error."""
@@ -221,7 +221,7 @@ class SessionFollower:
             self._state.runner.on_run_ended(session.runs[run], end)
 
     def _tell_settings(self, session: EditorSession) -> Procedure:
-        settings = read_answer(SessionSettings, (yield Ask("sessions.get", {"session": session.key})))
+        settings = read_answer(SessionSettings, (yield AskPool("sessions.get", {"session": session.key})))
         if settings != session.settings:
             session.settings = settings
             options = config_options(settings)
@@ -230,7 +230,7 @@ class SessionFollower:
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def ask_pending(self, session: EditorSession) -> None:
-        """Ask what waited for a decision when the session was attached."""
+        """AskPool what waited for a decision when the session was attached."""
         unasked, session.unasked = session.unasked, []
         for call in unasked:
             self._ask(session, None, QuestionAsked(call=call, reason=call.reason))
@@ -260,7 +260,7 @@ class SessionFollower:
             offset = 0 if page is None else page.end
             _append(parts, [] if page is None else page.parts)
             asking = {"session": session.key, "call_id": asked.call.id, "offset": offset}
-            page, pages = read_answer(CallPageAnswer, (yield Ask("approvals.show", asking))).page, pages + 1
+            page, pages = read_answer(CallPageAnswer, (yield AskPool("approvals.show", asking))).page, pages + 1
         _append(parts, page.parts)
         if session.questions.get(asked.call.id) is not asked:
             return  # it was decided meanwhile
@@ -280,7 +280,7 @@ class SessionFollower:
 
 
 def _decide(session: str, decision: dict[str, object]) -> Procedure:
-    yield Ask("decide", {"session": session, **decision})
+    yield AskPool("decide", {"session": session, **decision})
 
 
 def _append(parts: list[CallPart], more: list[CallPart]) -> None:

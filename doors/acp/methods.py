@@ -6,7 +6,7 @@ from typing import Any
 from doors.acp.answers import config_options, option_patch, prompt_result, session_page
 from doors.acp.attaching import SessionFollower, read_answer
 from doors.acp.jsonrpc import INVALID_PARAMS, NOT_FOUND, EditorError, EditorRequest, read_params
-from doors.acp.procedures import Ask, AwaitRun, OwnRun, PoolRefused, Procedure
+from doors.acp.procedures import AskPool, AwaitRun, OwnRun, PoolRefused, Procedure
 from doors.acp.prompts import read_prompt
 from doors.acp.replay import replay_lines
 from doors.acp.requests import (
@@ -15,7 +15,7 @@ from doors.acp.requests import (
     KnownSessionParams,
     ListedSession,
     ListParams,
-    NewSessionParams,
+    OpenSessionParams,
     SessionOpened,
     SessionParams,
     SessionSettings,
@@ -55,12 +55,12 @@ class EditorMethods:
     # --- opening ------------------------------------------------------------------------------------------------------
 
     def _new(self, request: EditorRequest) -> Procedure:
-        params = read_params(NewSessionParams, request.params)
+        params = read_params(OpenSessionParams, request.params)
         options = self._state.options
         name, self._state.first_session = self._state.first_session, None
         try:
             asked = omit_none(cwd=params.cwd, session=name, agent=options.agent, role=options.role)
-            opened = read_answer(SessionOpened, (yield Ask("sessions.open", asked)))
+            opened = read_answer(SessionOpened, (yield AskPool("sessions.open", asked)))
             yield from self._follower.attach(opened, params.cwd)
         except PoolRefused:
             self._state.first_session = name
@@ -71,7 +71,7 @@ class EditorMethods:
         params = read_params(KnownSessionParams, request.params)
         opened = yield from self._open(params)
         asked = {"session": opened.session, "limit": _REPLAYED}
-        history = read_answer(HistoryAnswer, (yield Ask("sessions.history", asked)))
+        history = read_answer(HistoryAnswer, (yield AskPool("sessions.history", asked)))
         self._state.to_editor.extend(replay_lines(opened.session, history.messages))
         yield from self._follower.attach(opened, params.cwd)
         return _opened_result(opened, params)
@@ -85,7 +85,7 @@ class EditorMethods:
     def _open(self, params: KnownSessionParams) -> Procedure:
         try:
             asked = {"cwd": params.cwd, "session": params.session_id, "exists": True}
-            return read_answer(SessionOpened, (yield Ask("sessions.open", asked)))
+            return read_answer(SessionOpened, (yield AskPool("sessions.open", asked)))
         except PoolRefused as refused:
             facts = refused.error.data
             if refused.error.code == "usage" and "session" in facts and "cwd" not in facts:
@@ -94,7 +94,7 @@ class EditorMethods:
 
     def _list(self, request: EditorRequest) -> Procedure:
         params = read_params(ListParams, request.params)
-        answer = yield Ask("sessions.list", omit_none(cwd=params.cwd))
+        answer = yield AskPool("sessions.list", omit_none(cwd=params.cwd))
         return session_page(read_answer(list[ListedSession], answer), params.cwd, params.cursor)
 
     def _close(self, request: EditorRequest) -> Procedure:
@@ -113,7 +113,7 @@ class EditorMethods:
         try:
             images = {"images": content.images} if content.images else {}
             message = {"session": session.key, "text": content.text, "run": run.id, "queue": "followup", **images}
-            yield Ask("agent", message)
+            yield AskPool("agent", message)
             run.is_accepted = True
             if run.is_cancelled:
                 self._state.cancel(run)
@@ -131,7 +131,7 @@ class EditorMethods:
             return {"outcome": "promptRequired"}
         message = {"session": session.key, "text": content.text, "run": self._state.new_run_key(request.id)}
         try:
-            yield Ask("steer", message)
+            yield AskPool("steer", message)
         except PoolRefused as refused:
             if refused.error.code != "usage":
                 raise
@@ -145,7 +145,7 @@ class EditorMethods:
         session = self.attached(params.session_id)
         patch = option_patch(params.config_id, params.value)
         try:
-            answer = yield Ask("sessions.patch", {"session": session.key, **patch})
+            answer = yield AskPool("sessions.patch", {"session": session.key, **patch})
         except PoolRefused as refused:
             if refused.error.code != "usage":
                 raise
@@ -154,7 +154,7 @@ class EditorMethods:
         return {"configOptions": config_options(session.settings)}
 
 
-def _opened_result(opened: SessionOpened, params: NewSessionParams) -> dict[str, Any]:
+def _opened_result(opened: SessionOpened, params: OpenSessionParams) -> dict[str, Any]:
     """``_meta.pool.ignored``: members that were given and have no effect."""
     meta = {"_meta": {"pool": {"ignored": params.ignored}}} if params.ignored else {}
     return {"configOptions": config_options(SessionSettings(opened.model, opened.thinking)), **meta}

@@ -1,6 +1,6 @@
 """Runs procedures: what a request of the editor needs of the pool, one step after the other. Pure.
 
-A procedure is a generator. It yields ``Ask`` and gets what the pool answers, or ``AwaitRun`` and gets how the run
+A procedure is a generator. It yields ``AskPool`` and gets what the pool answers, or ``AwaitRun`` and gets how the run
 ended; either may raise PoolRefused within it.
 """
 
@@ -26,7 +26,7 @@ class PoolRefused(Exception):
         self.error = error
 
 
-class Ask(NamedTuple):
+class AskPool(NamedTuple):
     """A request to the pool."""
 
     method: str
@@ -51,7 +51,7 @@ class AwaitRun(NamedTuple):
     run: OwnRun
 
 
-Procedure: TypeAlias = Generator[Ask | AwaitRun, Any, Any]
+Procedure: TypeAlias = Generator[AskPool | AwaitRun, Any, Any]
 OnEnd: TypeAlias = Callable[[Any, EditorError | None], None]
 
 
@@ -67,7 +67,7 @@ class _Running(NamedTuple):
     on_end: OnEnd
 
 
-class ProcedureRunner:
+class StepRunner:
     """All procedures under way. ``send`` takes requests as lines for the pool."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
@@ -112,7 +112,7 @@ class ProcedureRunner:
     def _throw(self, running: _Running, error: Exception) -> None:
         self._step(running, lambda: running.procedure.throw(error))
 
-    def _step(self, running: _Running, advance: Callable[[], Ask | AwaitRun]) -> None:
+    def _step(self, running: _Running, advance: Callable[[], AskPool | AwaitRun]) -> None:
         try:
             step = advance()
         except StopIteration as ended:
@@ -124,7 +124,7 @@ class ProcedureRunner:
         else:
             self._begin(running, step)
 
-    def _begin(self, running: _Running, step: Ask | AwaitRun) -> None:
+    def _begin(self, running: _Running, step: AskPool | AwaitRun) -> None:
         if isinstance(step, AwaitRun):
             if step.run.end is None:
                 self._awaiting.setdefault(step.run.id, []).append(running)

@@ -35,7 +35,7 @@ class InitializeParams(EditorParams):
         )
 
 
-class NewSessionParams(EditorParams, kw_only=True):
+class OpenSessionParams(EditorParams, kw_only=True):
     """``session/new``."""
 
     cwd: _Directory
@@ -49,7 +49,7 @@ class NewSessionParams(EditorParams, kw_only=True):
         return [name for name, value in given if value]
 
 
-class KnownSessionParams(NewSessionParams, kw_only=True):
+class KnownSessionParams(OpenSessionParams, kw_only=True):
     """``session/load`` and ``session/resume``."""
 
     session_id: _SessionId

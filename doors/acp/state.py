@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from doors.acp.jsonrpc import encode_call, encode_notification
-from doors.acp.procedures import Ask, OwnRun, Procedure, ProcedureRunner
+from doors.acp.procedures import AskPool, OwnRun, Procedure, StepRunner
 from doors.acp.session import AskedQuestion, EditorSession
 from doors.acp.updates import EditorWishes
 
@@ -33,7 +33,7 @@ class DoorState:
         self.to_editor: list[bytes] = []
         self.to_pool: list[bytes] = []
         self.sessions: dict[str, EditorSession] = {}
-        self.runner = ProcedureRunner(self.to_pool.append)
+        self.runner = StepRunner(self.to_pool.append)
         self._runs = 0
         self._calls = 0
 
@@ -84,4 +84,4 @@ class DoorState:
 
 
 def _abort(run: OwnRun) -> Procedure:
-    yield Ask("abort", {"session": run.session, "run": run.id})
+    yield AskPool("abort", {"session": run.session, "run": run.id})

@@ -48,7 +48,7 @@ class EditorWishes(NamedTuple):
     compaction: bool = False
 
 
-class _TextData(msgspec.Struct, gc=False):
+class _ChunkData(msgspec.Struct, gc=False):
     delta: msgspec.Raw = EMPTY
     text: msgspec.Raw = EMPTY
 
@@ -176,7 +176,7 @@ class SessionUpdates:
     # --- text ---------------------------------------------------------------------------------------------------------
 
     def _text(self, event: EventEnvelope, kind: str) -> bytes:
-        data = msgspec.json.decode(event.data, type=_TextData)
+        data = msgspec.json.decode(event.data, type=_ChunkData)
         run = event.run_id or ""
         progress = self._progress(run)
         if progress.kind != kind:
