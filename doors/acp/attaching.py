@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from doors.acp.answers import config_options
-from doors.acp.procedures import AskPool, AwaitRun, PoolRefused, Procedure
+from doors.acp.procedures import NO_SUPERVISOR, AskPool, AwaitRun, PoolRefused, Procedure
 from doors.acp.questions import MAX_PAGES, Question
 from doors.acp.requests import (
     CallPageAnswer,
@@ -83,7 +83,7 @@ class SessionFollower:
         for session in list(self._state.sessions.values()):
             if session.phase is SessionPhase.LOST:
                 session.move(SessionPhase.RETURNING)
-                self._state.run_in_background(self._return(session))
+                self._state.run_in_background(self._or_forget(session, self._return(session)))
 
     def on_lost(self, error: ErrorBody) -> None:
         """The connection has ended: what was asked is not answered, and the runs go on unseen."""
@@ -96,13 +96,17 @@ class SessionFollower:
             self._drop_questions(session)
             self._end_runs(session, error)
 
-    def _return(self, session: EditorSession) -> Procedure:
+    def _or_forget(self, session: EditorSession, procedure: Procedure) -> Procedure:
+        """A session that cannot be followed any more is open no longer: it was deleted, say, or has moved."""
         try:
-            answer = yield AskPool("sessions.open", {"session": session.key, "cwd": session.cwd, "exists": True})
+            yield from procedure
         except PoolRefused as refused:
-            if refused.error.code == "usage":  # it was deleted meanwhile, or has moved
+            if refused.error.code != NO_SUPERVISOR:
                 self.forget(session, refused.error)
             raise
+
+    def _return(self, session: EditorSession) -> Procedure:
+        answer = yield AskPool("sessions.open", {"session": session.key, "cwd": session.cwd, "exists": True})
         session.unasked = list(read_answer(SessionOpened, answer).pending)
         yield from self._resubscribe(session, since=session.bookmark)
         self.ask_pending(session)
@@ -182,9 +186,9 @@ class SessionFollower:
     def _take(self, session: EditorSession, pushed: PushedEvents) -> None:
         if pushed.reason is not None:
             session.subscription = None
-            if pushed.reason in ("behind", "unreadable") and session.is_open:
+            if pushed.reason in ("behind", "unreadable"):
                 since = session.bookmark if pushed.reason == "behind" else None
-                self._state.run_in_background(self._resubscribe(session, since))
+                self._state.run_in_background(self._or_forget(session, self._resubscribe(session, since)))
             return
         for event in _envelopes.decode(pushed.events):
             session.bookmark = event.seq

@@ -25,11 +25,10 @@ from doors.acp.jsonrpc import (
     read_params,
 )
 from doors.acp.methods import EditorMethods
+from doors.acp.procedures import NO_SUPERVISOR
 from doors.acp.requests import CancelRequestParams, InitializeParams, SessionParams
 from doors.acp.state import DoorState, LaunchOptions
 from wire.messages import ErrorBody, Message
-
-NO_SUPERVISOR = "no_supervisor"
 
 
 class AcpMachine:

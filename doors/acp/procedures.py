@@ -13,6 +13,8 @@ from doors.acp.jsonrpc import FAILED, INVALID_PARAMS, EditorError
 from doors.acp.requests import RunEnded
 from wire.messages import ErrorBody, Message, RequestMessage
 
+NO_SUPERVISOR = "no_supervisor"
+"""The code of the error where there is no connection."""
 _MAX_REQUEST_BYTES = 8 * 1024 * 1024 - 4096
 """What the control socket takes as one request, less a margin."""
 _encode = msgspec.json.Encoder().encode

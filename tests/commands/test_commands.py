@@ -18,7 +18,19 @@ from tests.commands.documents import AGENTS, BEAT, DOCUMENT, JOB, JOBS, SESSION_
 from tests.commands.fake_pool import EVENT, EXPLANATION, HISTORY, SESSION, Bench, envelope
 
 COMMANDS = ["run", "stop", "pause", "resume", "drain", "reload", "prompt", "wait", "steer", "abort", "approve", "deny"]
-COMMANDS += ["delegate", "attach", "sessions", "status", "workers", "waiting", "events", "explain", "route", "worker"]
+COMMANDS += [
+    "delegate",
+    "attach",
+    "acp",
+    "sessions",
+    "status",
+    "workers",
+    "waiting",
+    "events",
+    "explain",
+    "route",
+    "worker",
+]
 COMMANDS += ["approvals", "top", "heartbeat", "cron", "config", "doctor", "demo", "stress"]
 HEADINGS = ["Supervisor:", "Sessions:", "Automation:", "Observation:", "This machine:", "Exit codes:", "Completion:"]
 

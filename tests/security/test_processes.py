@@ -90,6 +90,19 @@ def test_s13_an_attached_front_end_is_closed_too(supervisor: Supervisor) -> None
         front.stdin.close()
 
 
+def test_s13_what_an_editor_has_started_is_closed_too_once_it_is_connected(supervisor: Supervisor) -> None:
+    command = [*powerless(), *POOL, "acp", "--socket", str(supervisor.socket)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
+        assert agent.stdin is not None
+        assert agent.stdout is not None
+        for method, params in ((b"initialize", b'{"protocolVersion":1}'), (b"session/list", b"{}")):
+            agent.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"%b","params":%b}\n' % (method, params))
+            agent.stdin.flush()
+            assert b"result" in agent.stdout.readline()
+        assert (look(agent.pid), limits_of(agent.pid)) == (CLOSED, ("0", "0077"))
+        agent.stdin.close()
+
+
 def test_s13_what_a_closed_supervisor_has_started_is_found_and_ended_all_the_same(tmp_path: Path) -> None:
     with running_supervisor(tmp_path, "--max", "1", wrapper=powerless()) as supervisor:
         supervisor.prompt("a", 'TOOL:exec {"command":"sleep 300","background":true}')

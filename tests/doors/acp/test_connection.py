@@ -133,3 +133,28 @@ def test_events_that_come_before_their_subscription_is_answered_are_told_after_i
     lines = talk.told()
     assert {line.get("id") for line in lines} == {identity, None}
     assert len(lines) == 2
+
+
+def test_a_session_that_cannot_be_followed_again_is_open_no_longer() -> None:
+    talk = Talk()
+    talk.open()
+    identity, _run = talk.prompt()
+    talk.push("subscription_ended", subscription="s1", bookmark=7, reason="behind")
+    talk.refuse("saturated", "64 subscriptions are open on this connection")
+    line = talk.answered()
+    assert (line["id"], refusal(line)[0]) == (identity, -32603)
+    talk.send("session/prompt", sessionId="acp-1", prompt=[text("more")])
+    assert talk.answered()["error"]["code"] == -32002
+
+
+def test_a_session_that_is_being_closed_hears_the_end_of_its_runs_also_when_it_is_behind() -> None:
+    talk = Talk()
+    talk.open()
+    prompt, run = talk.prompt()
+    closing = talk.send("session/close", sessionId="acp-1")
+    talk.push("subscription_ended", subscription="s1", bookmark=7, reason="behind")
+    talk.answer({"subscription": "s2", "complete": True}, method="subscribe")
+    talk.event("done", run, reason="interrupted", text="", subscription="s2")
+    assert [method for method, _ in talk.asked()] == ["unsubscribe"]
+    talk.answer({}, method="unsubscribe")
+    assert [line["id"] for line in talk.told()] == [prompt, closing]
