@@ -88,9 +88,11 @@ class SessionFollower:
     def on_lost(self, error: ErrorBody) -> None:
         """The connection has ended: what was asked is not answered, and the runs go on unseen."""
         self._early.clear()
-        self._state.runner.fail_requests(error)
-        for session in list(self._state.sessions.values()):
+        sessions = list(self._state.sessions.values())
+        for session in sessions:
             session.subscription = None
+        self._state.runner.fail_requests(error)
+        for session in sessions:
             if session.phase in (SessionPhase.LIVE, SessionPhase.RETURNING):
                 session.move(SessionPhase.LOST)
             self._drop_questions(session)

@@ -23,9 +23,11 @@ from doors.acp.requests import (
 )
 from doors.acp.session import EditorSession
 from doors.acp.state import DoorState
-from wire.messages import omit_none
+from wire.messages import ErrorBody, omit_none
 
 _REPLAYED = 1_000
+_NOT_ACCEPTED = PoolRefused(ErrorBody("aborted", "the prompt was not accepted"))
+"""The end of a run that never began, for what waits for it."""
 
 
 class EditorMethods:
@@ -110,13 +112,18 @@ class EditorMethods:
         content = read_prompt(params.prompt)
         run = OwnRun(self._state.new_run_key(request.id), session.key, request.id)
         session.runs[run.id] = run
+        images = {"images": content.images} if content.images else {}
+        message = {"session": session.key, "text": content.text, "run": run.id, "queue": "followup", **images}
         try:
-            images = {"images": content.images} if content.images else {}
-            message = {"session": session.key, "text": content.text, "run": run.id, "queue": "followup", **images}
             yield AskPool("agent", message)
-            run.is_accepted = True
-            if run.is_cancelled:
-                self._state.cancel(run)
+        except (PoolRefused, EditorError):
+            session.runs.pop(run.id, None)
+            self._state.runner.on_run_ended(run, _NOT_ACCEPTED)
+            raise
+        run.is_accepted = True
+        if run.is_cancelled:
+            self._state.cancel(run)
+        try:
             end = yield AwaitRun(run)
         finally:
             session.runs.pop(run.id, None)

@@ -158,3 +158,17 @@ def test_a_session_that_is_being_closed_hears_the_end_of_its_runs_also_when_it_i
     assert [method for method, _ in talk.asked()] == ["unsubscribe"]
     talk.answer({}, method="unsubscribe")
     assert [line["id"] for line in talk.told()] == [prompt, closing]
+
+
+def test_close_is_answered_also_where_a_prompt_is_never_accepted() -> None:
+    for end in ("lost", "refused"):
+        talk = Talk()
+        talk.open()
+        prompt, _run = talk.prompt(accepted=False)
+        closing = talk.send("session/close", sessionId="acp-1")
+        if end == "lost":
+            talk.lose(GONE)
+        else:
+            talk.refuse("pool_closed", "closing")
+            talk.answer({}, method="unsubscribe")
+        assert {line["id"]: "result" in line for line in talk.told()} == {prompt: False, closing: True}
