@@ -68,6 +68,7 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
         "worker": _CommandEntry("commands.status", "Stop or recycle one worker."),
     },
     "This machine": {
+        "agents": _CommandEntry("commands.agents", "List agent definitions; add one of a known make."),
         "config": _CommandEntry("commands.config", "The settings file: init, check, show, set."),
         "doctor": _CommandEntry("commands.doctor", "Check this machine's prerequisites."),
         "demo": _CommandEntry("commands.demo", "Run a self-contained demo (30 s)."),

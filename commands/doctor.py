@@ -7,7 +7,7 @@ import shutil
 import socket as socket_of
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,7 +15,16 @@ import click
 import msgspec
 import psutil
 
-from commands.doctor_checks import AgentFacts, CheckVerdict, HttpFacts, MachineFacts, WorkspaceFacts, diagnose
+from commands.agent_facts import key_line
+from commands.doctor_checks import (
+    AgentFacts,
+    AgentProbe,
+    CheckVerdict,
+    HttpFacts,
+    MachineFacts,
+    WorkspaceFacts,
+    diagnose,
+)
 from commands.options import connection_options, json_option, load_with_flags, print_json
 from commands.output import open_console
 from commands.tables import checks_table
@@ -23,7 +32,8 @@ from doors.http.settings import HttpSettings, is_loopback, parse_bind, url_of
 from doors.http.tokens import TokenSource, find_token_source, read_token
 from doors.locations import is_listening, read_lock_holder, socket_path
 from errors import UsageError
-from profiles import AgentSettings, ProfilesSettings, build_profile
+from profiles import DIALECTS, AgentSettings, ProfilesSettings, build_profile
+from profiles.catalogue import AgentMake, make_of
 from router.workspaces import find_workspace, workspace_problem
 from rpc.cgroup import Cgroup
 from rpc.orphans import become_subreaper
@@ -37,11 +47,14 @@ from settings.schema import Settings
 def doctor(
     ctx: click.Context, /, socket: str | None, config: str | None, data_dir: str | None, *, as_json: bool
 ) -> None:
-    """Check this machine's prerequisites for these settings; exit code 1 when a required one is missing."""
+    """Check this machine's prerequisites for these settings; exit code 1 when a required one is missing.
+
+    Starts each agent of dialect acp once, for a minute at most.
+    """
     settings = load_with_flags(config, data_dir)
     where = Path(settings.data_dir)
     path = socket_path(socket, os.environ, settings.socket, where)
-    checks = diagnose(gather_facts(settings, where, path))
+    checks = diagnose(gather_facts(settings, where, path, on_probe=_announce))
     records = msgspec.to_builtins(checks)
     if as_json:
         print_json(records)
@@ -50,13 +63,31 @@ def doctor(
     ctx.exit(int(any(check.verdict is CheckVerdict.MISSING for check in checks)))
 
 
+def _announce(agents: Sequence[str]) -> None:
+    """Say why it takes so long, where that is read."""
+    if sys.stderr.isatty():
+        click.echo(f"starting {', '.join(agents)} ...", err=True)
+
+
 _PROBE_TIMEOUT = 10.0
 
 
-def gather_facts(settings: Settings, data_dir: Path, socket: Path) -> MachineFacts:
-    """Look at this machine. Makes and removes one cgroup, starts ``node --version`` where an agent needs node."""
+def gather_facts(
+    settings: Settings,
+    data_dir: Path,
+    socket: Path,
+    *,
+    on_probe: Callable[[Sequence[str]], None] = lambda _names: None,
+    probe_seconds: float = 60.0,
+) -> MachineFacts:
+    """Look at this machine. Makes and removes one cgroup, starts ``node --version`` where an agent needs node.
+
+    Starts the agents of dialect ``acp`` that are installed, for ``probe_seconds`` at most; ``on_probe`` is called with
+    their names before.
+    """
     inherited = {name: os.environ[name] for name in settings.rpc.env_passthrough if name in os.environ}
-    agents = tuple(_agent(settings, name, inherited) for name in settings.agent_names())
+    defined = [_agent(settings, name, inherited) for name in settings.agent_names()]
+    agents = _started_agents(settings, defined, on_probe, probe_seconds)
     supervisor = _running_supervisor(data_dir)
     return MachineFacts(
         python=(sys.version_info.major, sys.version_info.minor),
@@ -167,7 +198,8 @@ def _agent(profiles: ProfilesSettings, name: str, inherited: Mapping[str, str]) 
         profile = build_profile(profiles, name, "default", str(Path.cwd()))
     except UsageError as exc:
         return AgentFacts(name, "", problem=exc.message)
-    program = profile.command[0]
+    definition = profiles.agents.get(name, AgentSettings())
+    program, make = profile.command[0], make_of(profile.dialect, profile.command)
     path = shutil.which(program, path=dict(profile.env).get("PATH"))
     return AgentFacts(
         name,
@@ -175,9 +207,44 @@ def _agent(profiles: ProfilesSettings, name: str, inherited: Mapping[str, str]) 
         program,
         path,
         problem=f"{program} is not executable" if path is None and Path(program).is_file() else None,
-        keyless_server=_keyless_server(profiles.agents.get(name, AgentSettings()), {**inherited, **dict(profile.env)}),
+        keyless_server=_keyless_server(definition, {**inherited, **dict(profile.env)}),
         needs_node=profiles.traits_of(name).needs_node,
+        install=make.install if make and program == make.command[0] else "",
+        chooses_mode=definition.mode is not None or definition.permissions == "auto",
     )
+
+
+def _started_agents(
+    settings: Settings, agents: Sequence[AgentFacts], on_probe: Callable[[Sequence[str]], None], limit: float
+) -> tuple[AgentFacts, ...]:
+    """The same, with how those have started whose login and mode only a start can show."""
+    names = [
+        each.name
+        for each in agents
+        if each.path and each.problem is None and DIALECTS[each.dialect].ready_with_conversation
+    ]
+    if not names:
+        return tuple(agents)
+    from commands.agent_probe import probe_agents
+
+    on_probe(names)
+    probes = probe_agents(settings, names, limit)
+    return tuple(_with_probe(settings, agent, probes.get(agent.name)) for agent in agents)
+
+
+def _with_probe(settings: Settings, agent: AgentFacts, probe: AgentProbe | None) -> AgentFacts:
+    """How it has started; where its program does not say which make it is, its own name does."""
+    if probe is None:
+        return agent
+    make = make_of(agent.dialect, settings.agents[agent.name].command, probe.program)
+    return msgspec.structs.replace(
+        agent, probe=probe, login=_login(agent.name, make) if make else "", asking_mode=(make and make.mode) or ""
+    )
+
+
+def _login(agent: str, make: AgentMake) -> str:
+    key = key_line(agent, make)
+    return f"{make.login} (in a terminal), or {key}" if key else f"{make.login} (in a terminal)"
 
 
 def _keyless_server(agent: AgentSettings, env: Mapping[str, str]) -> str | None:

@@ -8,6 +8,8 @@ from enum import StrEnum
 import msgspec
 
 from doors.locations import MAX_SOCKET_PATH_BYTES
+from profiles.catalogue import APPROVING_MODES
+from rpc.acp.agent_record import WANTS_LOGIN
 
 _MIN_PYTHON = (3, 11)
 _MIN_NODE = 20
@@ -58,6 +60,21 @@ def _missing(name: str, found: str, fix: str) -> Check:
     return Check(name, CheckVerdict.MISSING, found, fix)
 
 
+class AgentProbe(msgspec.Struct, frozen=True, kw_only=True):
+    """How an agent was started up to its first conversation: what it said of itself, or the ``problem``.
+
+    ``mode``: in which it is then. ``stderr``: the last line that it wrote there.
+    """
+
+    program: str = ""
+    version: str = ""
+    capabilities: tuple[str, ...] = ()
+    mode: str | None = None
+    seconds: float = 0.0
+    problem: str | None = None
+    stderr: str = ""
+
+
 class AgentFacts(msgspec.Struct, frozen=True):
     """One agent definition: its program, where that was found (None: nowhere), or why it cannot even be described."""
 
@@ -69,6 +86,15 @@ class AgentFacts(msgspec.Struct, frozen=True):
     keyless_server: str | None = None
     """The model server that it would ask without a key, where that server is not on this machine."""
     needs_node: bool = False
+    probe: AgentProbe | None = None
+    """Of an agent that was started."""
+    install: str = ""
+    """What to type to install it, where its make is known; the same for ``login``."""
+    login: str = ""
+    asking_mode: str = ""
+    """The mode to choose where the definition chooses none and its make is known."""
+    chooses_mode: bool = False
+    """Whether the definition says who approves: by ``mode``, or by ``permission_mode = "auto"``."""
 
 
 class WorkspaceFacts(msgspec.Struct, frozen=True):
@@ -165,14 +191,35 @@ def _agent(agent: AgentFacts) -> Iterator[Check]:
     name = f"agent {agent.name}"
     if agent.problem is not None:
         yield _missing(name, agent.problem, f"correct agents.{agent.name} in the settings")
-    elif agent.path is not None:
-        yield _ok(name, f"{agent.path} ({agent.dialect})")
-    else:
-        fix = f"install {agent.program}, or set agents.{agent.name}.command to where it is"
+    elif agent.path is None:
+        how = agent.install or f"install {agent.program}"
+        fix = f"{how}, or set agents.{agent.name}.command to where it is"
         yield _missing(name, f"{agent.program} is not found", fix)
+    elif agent.probe is not None:
+        yield from _started(agent, agent.probe)
+    else:
+        yield _ok(name, f"{agent.path} ({agent.dialect})")
     if agent.keyless_server is not None:
         fix = f"set OPENAI_API_KEY in [agents.{agent.name}.env]; a worker does not get that of this terminal"
         yield _warn(f"key of {agent.name}", f"none for {agent.keyless_server}", fix)
+
+
+def _started(agent: AgentFacts, probe: AgentProbe) -> Iterator[Check]:
+    """How an agent has done that was started up to its first conversation, and who approves what it does then."""
+    if probe.problem is not None:
+        wants_login = WANTS_LOGIN in probe.problem
+        said = f"; its last words: {probe.stderr}" if probe.stderr and not wants_login else ""
+        see = f"see what it says in a terminal: {agent.path}"
+        fix = (agent.login or "log in as it says, as the user of the supervisor") if wants_login else see
+        yield _missing(f"agent {agent.name}", f"{agent.path} ({agent.dialect}): {probe.problem}{said}", fix)
+        return
+    who = " ".join(filter(None, (probe.program, probe.version))) or "it says no name"
+    can = f"; it can {', '.join(probe.capabilities)}" if probe.capabilities else ""
+    yield _ok(f"agent {agent.name}", f"{agent.path} ({agent.dialect}): {who}, ready in {probe.seconds:.1f} s{can}")
+    if probe.mode in APPROVING_MODES and not agent.chooses_mode:
+        found = f"{probe.mode}, its own default, in which it approves tool calls by itself"
+        choice = f'"{agent.asking_mode}"' if agent.asking_mode else "the mode in which it asks"
+        yield _warn(f"mode of {agent.name}", found, f"set agents.{agent.name}.mode to {choice}")
 
 
 def _workspaces(workspaces: Sequence[WorkspaceFacts]) -> Iterator[Check]:

@@ -188,8 +188,18 @@ def _tool_text(data: Mapping[str, Any], words: Callable[[ToolData], str]) -> str
     return clean(f"{call_text(data)}: {words(tool)}")
 
 
+RESUME_STRATEGIES = {
+    "kept": "another turn on the worker that still has the conversation",
+    "loaded": "the agent has loaded the conversation",
+    "resumed": "the agent has resumed the conversation",
+    "refed": "the agent could not go on with the conversation; it begins another one with the end of it",
+}
+
+
 def _resumed(data: Mapping[str, Any]) -> str:
-    """Tool calls that an interrupted worker left open were sealed."""
+    """How the agent goes on, or which tool calls an interrupted worker left open: they were sealed."""
+    if data.get("strategy") in RESUME_STRATEGIES:
+        return RESUME_STRATEGIES[data["strategy"]]
     sealed = data.get("sealed")
     count = len(sealed) if isinstance(sealed, list) else 0
     return f"the session was interrupted; tool calls sealed: {count}"

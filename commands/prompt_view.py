@@ -77,7 +77,7 @@ class PromptTextView:
             self._run_view.line(f"  {look}", whole=True, style=BOLD)
         elif event.type == "alert":
             self._run_view.line(f"! {describe_event(event)[0]}", whole=True, style="")
-        elif (mark := display_of(event.type).mark) and not _is_fatal(event):
+        elif (mark := display_of(event.type).mark) and not (_is_fatal(event) or _is_expected(event)):
             self._run_view.line(f"{mark} {describe_event(event)[0]}", style=DIM if mark == "·" else "")
 
     def _show_tool(self, type_: str, tool: ToolData) -> None:
@@ -104,6 +104,11 @@ class PromptTextView:
 def _is_fatal(event: EventEnvelope) -> bool:
     """Whether the error ends the run, whose outcome then shows it."""
     return event.type == "error" and event_data(event).get("severity") != "warn"
+
+
+def _is_expected(event: EventEnvelope) -> bool:
+    """Whether the event says only that the agent goes on with a conversation, as it should."""
+    return event.type == "agent_resumed" and event_data(event).get("strategy") in {"kept", "loaded", "resumed"}
 
 
 def _text_kind(event: EventEnvelope) -> str | None:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from commands.event_text import format_fields
+from commands.event_text import RESUME_STRATEGIES, format_fields
 from commands.layout import Column, TableRows, make_table
 from wire.terminal import clean, clean_stream
 
@@ -47,6 +47,9 @@ def _message(message: Record) -> Iterator[RenderableType]:
     role = str(message.get("role", ""))
     lines = [line for block in _blocks(message.get("content")) for line in _block(block)]
     if lines:
+        if strategy := RESUME_STRATEGIES.get(str(message.get("strategy"))):
+            yield _dim_line(f"({strategy})")
+            yield Text()
         joined = ", into the running turn" if message.get("origin") == "steer" else ""
         yield Text(clean(role) + joined, _ROLES.get(role, "bold"))
         yield from lines

@@ -114,7 +114,16 @@ def explanation_table(explanation: Record, width: int) -> Group:
         Column("SESSION", lambda w: short_key(w.get("session")), stretches=True),
         Column("DIFFERENCE", lambda w: clean(w["difference"] or "-"), stretches=True),
     ]
-    return Group(wanted, Text(), make_table(columns, explanation["workers"], width, empty="no workers"))
+    workers = make_table(columns, explanation["workers"], width, empty="no workers")
+    return Group(wanted, *_program_lines(explanation.get("seen") or {}), Text(), workers)
+
+
+def _program_lines(seen: Record) -> list[Text]:
+    """What workers of the agent have shown of their program, as ``pool agents`` says it."""
+    if not seen.get("program"):
+        return []
+    can = f"  can: {' '.join(seen['capabilities'])}  resume: {seen['resumes']}" if seen["capabilities"] else ""
+    return [Text(clean(f"program: {seen['program']} {seen['version']}{can}"), "dim")]
 
 
 def route_view(decision: Record) -> Table:

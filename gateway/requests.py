@@ -134,7 +134,8 @@ class UnsubscribeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 class DecideRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``decide``: let a tool call that awaits approval run, or not; ``note`` reaches the model.
 
-    ``seen``: from the last page of ``approvals.show``, for a call whose event shows only its beginning.
+    ``seen``: from the last page of ``approvals.show``, for a call whose event shows only its beginning. ``option_id``:
+    one of the answers that the agent offers (``options`` of the event), instead of its plain yes or no.
     """
 
     call_id: CallerKey
@@ -142,6 +143,7 @@ class DecideRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     note: Annotated[str, msgspec.Meta(max_length=10_000)] | None = None
     session: SessionKeyText | None = None
     seen: Annotated[str, msgspec.Meta(max_length=100)] | None = None
+    option_id: Annotated[str, msgspec.Meta(max_length=256)] | None = None
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,16 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import trio
 
 from errors import ResumeFailed, WorkerStartFailed
 from pool.worker_interface import ProcessFacts, redacted
 from profiles import DIALECTS, CapabilityProfile, allows_tool, worker_argv
+from rpc.acp.options import AcpOptions
 from rpc.cgroup import Cgroup, OrphanGuarantee, orphan_guarantee
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
 from rpc.dialect import Dialect, make_dialect
 from rpc.fork_server import ForkServer
+from rpc.journal import JournalWriter, read_journal
 from rpc.pi.agent_dir import AGENT_DIR_VARIABLE, PrivateAgentDir
 from rpc.process import WorkerProcess
 from rpc.rlimit_mark import can_mark_by_rlimit
@@ -31,6 +34,7 @@ from rpc.spawn import WorkerSpec, worker_environment
 from rpc.stderr_log import rotated_path
 from wire.procfs import read_usage
 from wire.transcript_repair import TranscriptError, repair_transcript
+from wire.version import VERSION
 
 _PARENT_VARIABLE = "POOL_WORKER_PARENT"
 """Tells the bundled agent who must be its parent, so that it does not start for one that has just been killed."""
@@ -42,10 +46,18 @@ class LocalWorker:
     """One worker process on this machine and its client."""
 
     def __init__(
-        self, worker_id: str, process: WorkerProcess, client: RpcClient, known: set[str], *, dialect: str
+        self,
+        worker_id: str,
+        process: WorkerProcess,
+        client: RpcClient,
+        known: set[str],
+        *,
+        dialect: str,
+        journal: JournalWriter | None = None,
     ) -> None:
         self.id = worker_id
         self._repair = partial(repair_transcript, dialect=dialect)
+        self._journal = journal
         self.client = client
         self._process = process
         self.known_transcripts = known
@@ -94,6 +106,17 @@ class LocalWorker:
         except (OSError, ValueError) as exc:
             raise ResumeFailed(redacted(self.client, f"the transcript {transcript!r} cannot be read: {exc}")) from exc
         return True
+
+    async def resume_params(self, transcript: str) -> dict[str, Any]:
+        """The transcript, and what its journal says where this pool keeps one. Raises ResumeFailed."""
+        if self._journal is None:
+            return {"session_file": transcript}
+        try:
+            found = await trio.to_thread.run_sync(read_journal, transcript)
+        except TranscriptError as exc:
+            raise ResumeFailed(redacted(self.client, exc.message)) from exc
+        self._journal.resumed(transcript, found.last_seq)
+        return {"session_file": transcript, "journal": found.facts}
 
 
 def _transcript_size(path: str) -> int | None:
@@ -181,13 +204,23 @@ class LocalLauncher:
             process = WorkerProcess.spawn(spec, self.children, self.settings, cgroups=self.cgroup, started=forked)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(process.supervise)
+                journal = JournalWriter() if DIALECTS[profile.dialect].keeps_journal else None
                 client = RpcClient(
-                    process, self._dialect(worker_id, profile), self.settings, name=worker_id, mask=process.mask
+                    process,
+                    self._dialect(worker_id, profile),
+                    self.settings,
+                    name=worker_id,
+                    mask=process.mask,
+                    journal=None if journal is None else journal.append,
                 )
                 nursery.start_soon(client.run)
                 try:
-                    yield LocalWorker(worker_id, process, client, self.known_transcripts, dialect=profile.dialect)
+                    yield LocalWorker(
+                        worker_id, process, client, self.known_transcripts, dialect=profile.dialect, journal=journal
+                    )
                 finally:
+                    if journal is not None:
+                        journal.close()
                     with trio.CancelScope(shield=True):  # the kill ladder has deadlines of its own
                         await self._stop(process, client, force)
 
@@ -260,6 +293,24 @@ class LocalLauncher:
             allow_bash=allows_tool(profile, "bash"),
             attended=partial(self._attended, worker_id),
             in_memory="--no-session" in worker_argv(profile, ""),
+            acp=self._acp_options(profile) if DIALECTS[profile.dialect].keeps_journal else None,
+        )
+
+    def _acp_options(self, profile: CapabilityProfile) -> AcpOptions:
+        declared = {name: msgspec.json.decode(text) for name, text in profile.declared}
+        return AcpOptions(
+            agent=profile.agent,
+            cwd=profile.cwd,
+            journal_dir=str(self._make_directory("sessions", profile.agent)),
+            client_version=VERSION,
+            mode=profile.soft.mode,
+            model=profile.soft.model,
+            thinking=profile.soft.thinking,
+            options=msgspec.json.decode(profile.soft.options or "{}"),
+            auth_method=declared.get("auth_method"),
+            instructions=declared.get("preamble", ""),
+            mcp_servers=declared.get("mcp_servers", []),
+            permission_mode=declared["permission_mode"],
         )
 
     @contextmanager

@@ -17,6 +17,7 @@ import trio
 
 from errors import PoolError, WorkerError, WorkerExited
 from pool import stimuli
+from pool.agent_records import AgentRecords
 from pool.lease import AcquireTicket, Lease
 from pool.machine import PoolMachine
 from pool.settings import PoolSettings, check_memory
@@ -25,7 +26,7 @@ from pool.stimuli import Action, FailureKind, Grant, Notify, Reconcile, Reject, 
 from pool.worker_interface import LoadedConversation, WorkerLauncher, is_disk_full, load_conversation
 from pool.worker_output import BackgroundEvent, BackgroundEvents, RawListener, RawListeners
 from pool.worker_task import BackgroundCallbacks, WorkerTask, rss_by_worker
-from profiles import CapabilityProfile
+from profiles import DIALECTS, CapabilityProfile
 from wire.messages import SessionResult
 
 
@@ -88,6 +89,7 @@ class Pool:
         """By request id; a caller that left has removed its own."""
         self._raw_listeners = RawListeners()
         self._latencies = LatencyRecorder()
+        self.agent_records = AgentRecords()
         self._request_ids = itertools.count(1)
         self._wake_timer = trio.Event()
         self._armed_for = float("inf")
@@ -207,6 +209,8 @@ class Pool:
             error = WorkerError(f"worker {life.id} did not end its turn when it was aborted", worker=life.id)
             life.error = life.error or error
             self._apply(stimuli.WorkerFailed(life.id, FailureKind.STALLED, error))
+        elif life is not None and life.worker.client.dialect.retire_reason is not None:
+            self._apply(stimuli.RecycleWorker(life.id))
         if not lease.is_released:
             lease.is_released = True
             for seconds in lease.turn_seconds:
@@ -330,6 +334,7 @@ class Pool:
             )
         finally:
             life.report_invalid_lines(self._on_event)
+            self.agent_records.note_end(life.profile.agent, life.error)
             self._raw_listeners.worker_lost(life)
             self._background.worker_exited(life)
             try:
@@ -342,18 +347,20 @@ class Pool:
 
     def _on_ready(self, life: WorkerTask) -> None:
         self._latencies.spawn.add(self._now() - life.spawned_at)
+        self.agent_records.note_ready(life.profile.agent, life.worker.client.ready)
         self._apply(stimuli.WorkerReady(life.id))
 
     async def _reset(self, action: Reset, life: WorkerTask) -> None:
         started = self._now()
         failure = FailureKind.RESET if action.resume_from is None else FailureKind.RESUME
+        limit = max(self._machine.settings().reset_timeout, DIALECTS[life.profile.dialect].reset_seconds)
         try:
-            with trio.fail_after(self._machine.settings().reset_timeout):
+            with trio.fail_after(limit):
                 held = await load_conversation(life.worker, action, self._machine.belongs_to_other, life.transcript)
                 await self._raw_listeners.restore(action.session, life)
         except trio.TooSlowError:
             error = WorkerError(
-                f"worker {life.id} did not finish the reset within {self._machine.settings().reset_timeout:g} s",
+                f"worker {life.id} did not finish the reset within {limit:g} s",
                 worker=life.id,
             )
             self._apply_if_alive(stimuli.WorkerFailed(life.id, failure, error))
@@ -362,9 +369,11 @@ class Pool:
             self._apply_if_alive(stimuli.WorkerFailed(life.id, kind, exc))
         else:
             life.conversation = LoadedConversation(action.session, held)
-            if held.sealed:  # no turn runs, in which the worker's own event would be heard
-                facts = {"session": action.session, "worker": life.id, "strategy": "seal", "sealed": held.sealed}
-                self._on_event("agent_resumed", facts)
+            strategy = "seal" if held.sealed else held.strategy
+            if strategy:  # no turn runs, in which the worker's own event would be heard
+                self.agent_records.note_resume(life.profile.agent, strategy)
+                facts = {"session": action.session, "worker": life.id, "strategy": strategy}
+                self._on_event("agent_resumed", facts | ({"sealed": held.sealed} if held.sealed else {}))
             self._latencies.reset.add(self._now() - started)
             self._raw_listeners.connect(action.session, life)
             self._apply_if_alive(stimuli.WorkerResetDone(life.id, action.session, held.session_file))

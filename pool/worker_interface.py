@@ -7,7 +7,7 @@ can tell besides (pid, memory, whether it was stopped by a signal) is optional.
 import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import trio
@@ -86,6 +86,10 @@ class PoolWorker(Protocol):
         """
         ...
 
+    async def resume_params(self, transcript: str) -> dict[str, Any]:
+        """The parameters of ``switch_session`` for a transcript that is fit to be resumed. Raises ResumeFailed."""
+        ...
+
 
 class WorkerLauncher(Protocol):
     """Where workers come from."""
@@ -123,7 +127,7 @@ async def load_conversation(
         if held.session_file is not None and is_anothers(wanted.session, held.session_file):
             raise ProtocolViolation("the worker calls the conversation of another session a new one")
         return held
-    return await _resume_conversation(worker.client, transcript)
+    return await _resume_conversation(worker, transcript)
 
 
 async def _initial_conversation(client: RpcClient) -> SessionResult | None:
@@ -135,7 +139,7 @@ async def _initial_conversation(client: RpcClient) -> SessionResult | None:
 
 
 async def _begin_conversation(client: RpcClient) -> SessionResult:
-    fresh = await client.request_as(SessionResult, "new_session", {})
+    fresh = await client.request_as(SessionResult, "new_session", {}, timeout=None)
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_id != fresh.session_id or state.message_count:
         held = f"session {state.session_id} with {state.message_count} messages"
@@ -143,14 +147,16 @@ async def _begin_conversation(client: RpcClient) -> SessionResult:
     return SessionResult(state.session_id, state.session_file)
 
 
-async def _resume_conversation(client: RpcClient, transcript: str) -> SessionResult:
-    resumed = await client.request_as(SessionResult, "switch_session", {"session_file": transcript})
+async def _resume_conversation(worker: PoolWorker, transcript: str) -> SessionResult:
+    client, params = worker.client, await worker.resume_params(transcript)
+    resumed = await client.request_as(SessionResult, "switch_session", params, timeout=None)
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_file != transcript:
         held = state.session_file or "no transcript"
         raise ResumeFailed(redacted(client, f"asked to resume {transcript}, the worker holds {held}"))
     sealed = [call[:_MAX_ID] for call in (resumed.sealed or [])[:_MAX_SEALED]]
-    return SessionResult(state.session_id, transcript, sealed or msgspec.UNSET)
+    strategy = resumed.strategy[:_MAX_ID] if resumed.strategy else msgspec.UNSET
+    return SessionResult(state.session_id, transcript, sealed or msgspec.UNSET, strategy)
 
 
 _FULL_DISK = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
@@ -167,7 +173,7 @@ def redacted(client: RpcClient, words: str) -> str:
 
 
 async def reconcile(client: RpcClient, soft: SoftArgs) -> None:
-    """Bring model and thinking level to what a session asks for. Raises WorkerError in the worker's own words.
+    """Bring the soft arguments to what a session asks for. Raises WorkerError in the worker's own words.
 
     A model without a provider is one of the provider that the worker has now.
     """
@@ -176,3 +182,7 @@ async def reconcile(client: RpcClient, soft: SoftArgs) -> None:
         await client.request("set_model", {"provider": provider, "model": soft.model})
     if soft.thinking is not None:
         await client.request("set_thinking", {"level": soft.thinking})
+    if soft.mode is not None:
+        await client.request("set_mode", {"mode": soft.mode})
+    for name, value in msgspec.json.decode(soft.options or "{}").items():
+        await client.request("set_option", {"id": name, "value": value})

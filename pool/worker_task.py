@@ -99,7 +99,7 @@ class WorkerTask:
     def report_invalid_lines(self, tell: Callable[[str, dict[str, Any]], None]) -> None:
         """What it printed that was no message belongs into the log: it is the first thing to look at."""
         lines = self.stray_lines
-        if lines and (samples := self.worker.client.invalid_line_samples()):
+        if lines and (samples := self.worker.client.invalid_lines.samples):
             last = samples[-1].decode(errors="replace")
             tell("worker_contaminated", {"worker": self.id, "lines": lines, "last": last})
         if self.exits_dropped:

@@ -7,7 +7,7 @@ from itertools import chain
 import msgspec
 
 from errors import UsageError
-from profiles.command_line import check_native_settings, native_args
+from profiles.command_line import check_agent_settings, native_args
 from profiles.profile import (
     CapabilityProfile,
     Resources,
@@ -104,23 +104,61 @@ def _build(
     definition, role_settings = _agent(settings, agent), _role(settings, role)
     if left_out is None or (left_out and not definition.traits.bundled_flags):
         definition, left_out = msgspec.structs.replace(definition, no_context_files=True), ()
-    check_native_settings(definition)
+    check_agent_settings(definition)
     directory = resolve_cwd(cwd)
+    texts = (definition.append_system_prompt, role_settings.append_system_prompt, gateway_prompt)
+    appended = "\n\n".join(text for text in texts if text)
+    if definition.traits.takes_arguments:
+        without = (part for name in left_out for part in ("--without-context", resolve_resource(name, directory)))
+        arguments, declared = [*_hard_args(definition, appended, directory), *without], {}
+        resources = _resources(settings.skills, definition, role_settings, directory)
+    else:
+        _check_role(role, role_settings, definition)
+        arguments, declared, resources = _extra_args(definition), _declared(definition, appended), Resources()
     return make_profile(
         agent=agent,
         role=role,
         dialect=definition.dialect,
         command=_command(definition),
         cwd=directory,
-        hard_args=[
-            *_hard_args(definition, role_settings, gateway_prompt, directory),
-            *(part for name in left_out for part in ("--without-context", resolve_resource(name, directory))),
-        ],
-        soft=SoftArgs(definition.provider, definition.model, definition.thinking),
-        resources=_resources(settings.skills, definition, role_settings, directory),
+        hard_args=arguments,
+        soft=_soft(definition),
+        resources=resources,
+        declared=declared,
         env=_env(definition, directory),
         secret_env=_secret_env(definition),
     )
+
+
+def _check_role(name: str, role: RoleSettings, definition: AgentSettings) -> None:
+    for setting in ("skills", "extensions", "prompt_templates"):
+        if getattr(role, setting):
+            raise UsageError(f"the role {name} has {setting}; a program of dialect {definition.dialect!r} takes none")
+
+
+def _declared(definition: AgentSettings, appended: str) -> dict[str, str]:
+    """What a program without arguments of the pool learns over its protocol, each as JSON."""
+    facts = {
+        "auth_method": definition.auth_method,
+        "mcp_servers": definition.mcp_servers or None,
+        "permission_mode": definition.permissions,
+        "preamble": appended or None,
+    }
+    return {name: _json(value) for name, value in facts.items() if value is not None}
+
+
+def _soft(definition: AgentSettings) -> SoftArgs:
+    return SoftArgs(
+        provider=definition.provider,
+        model=definition.model,
+        thinking=definition.thinking,
+        mode=definition.mode,
+        options=_json(definition.options) if definition.options else None,
+    )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
 
 
 def _agent(settings: ProfilesSettings, name: str) -> AgentSettings:
@@ -148,15 +186,14 @@ def _command(definition: AgentSettings) -> list[str]:
     return [*definition.traits.default_command]
 
 
-def _hard_args(definition: AgentSettings, role: RoleSettings, gateway_prompt: str | None, cwd: str) -> Iterator[str]:
+def _hard_args(definition: AgentSettings, appended: str, cwd: str) -> Iterator[str]:
     yield from _tools(definition)
     if definition.require_approval:
         _check_known_tools("require_approval", definition, definition.require_approval)
     yield from native_args(definition, cwd)
     if definition.system_prompt is not None:
         yield from ("--system-prompt", definition.traits.escape_prompt(definition.system_prompt))
-    texts = (definition.append_system_prompt, role.append_system_prompt, gateway_prompt)
-    if appended := "\n\n".join(text for text in texts if text):
+    if appended:
         yield from ("--append-system-prompt", definition.traits.escape_prompt(appended))
     for flag, chosen in (
         ("--no-extensions", definition.no_extensions),

@@ -1,12 +1,13 @@
 """Command lines of workers: made from a profile, read from a front end, checked against the dialect."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from errors import UsageError
+from profiles.dialects import DIALECTS
 from profiles.profile import CapabilityProfile, resolve_resource
 from profiles.settings import AgentSettings
 
@@ -15,8 +16,11 @@ def worker_argv(profile: CapabilityProfile, session_dir: str | None) -> tuple[st
     """Command, hard arguments, soft arguments, resources, and ``--session-dir`` where workers keep transcripts.
 
     ``session_dir`` is one directory for all workers of a pool, never a session's own: any worker may be asked to go
-    on with any conversation. That is why it is no part of the profile; one that names its own keeps it.
+    on with any conversation. That is why it is no part of the profile; one that names its own keeps it. A program that
+    takes no flags of the pool gets its own only.
     """
+    if not DIALECTS[profile.dialect].takes_arguments:
+        return (*profile.command, *profile.hard_args)
     own_dir = None if "--session-dir" in profile.hard_args else session_dir
     session_args = () if own_dir is None else ("--session-dir", own_dir)
     return (*profile.command, *profile.hard_args, *_soft(profile), *_resources(profile), *session_args)
@@ -203,29 +207,56 @@ _CONVERSATION_FLAGS: dict[str, Callable[[AgentFlags, str], None]] = {
 _SPECIAL_VALUE_FLAGS = frozenset({"--tools", "--system-prompt", "--append-system-prompt"})
 
 
-_NATIVE_ONLY = (
-    *("permission_mode", "require_approval", "allow_outside", "allow_background", "tool_env", "hooks"),
-    *("base_url", "context_tokens", "max_steps", "history_turns"),
-)
 _DEFAULTS = AgentSettings()
 
 
-def check_native_settings(definition: AgentSettings) -> None:
-    """Raise UsageError where a program that speaks pi is asked for what it has no means to do, or to show a secret.
+def check_agent_settings(definition: AgentSettings) -> None:
+    """Raise UsageError where a program is asked for what it has no means to do, or to show a secret.
 
     Ignoring it would be worse than an error: an author of ``permission_mode`` relies on it.
     """
-    if definition.traits.bundled_flags:
-        if definition.base_url is not None:
-            _check_base_url(definition.base_url)
-        return
-    for name in _NATIVE_ONLY:
+    traits = definition.traits
+    for name in sorted(traits.refused_settings):
         if getattr(definition, name) != getattr(_DEFAULTS, name):
+            others = [f'"{other}"' for other, its in DIALECTS.items() if name not in its.refused_settings]
             raise UsageError(
                 f"{name}: a program of dialect {definition.dialect!r} has no such thing; remove the setting, or give "
-                'the agent dialect = "native"',
+                f"the agent dialect = {' or '.join(others)}",
                 setting=name,
             )
+    if not definition.command and not traits.default_command:
+        raise UsageError(
+            f"command: an agent of dialect {definition.dialect!r} needs its program, as in command = "
+            '["opencode", "acp"]',
+            setting="command",
+        )
+    if definition.base_url is not None:
+        _check_base_url(definition.base_url)
+    for server in definition.mcp_servers:
+        _check_mcp_server(server)
+
+
+def _check_mcp_server(server: Mapping[str, Any]) -> None:
+    """Only what is declared as ACP says is known to be secret or not, and programs refuse the rest at their start."""
+    name = server.get("name")
+    if not isinstance(name, str) or not name:
+        raise UsageError("mcp_servers: each needs a name", setting="mcp_servers")
+    for member in ("env", "headers"):
+        try:
+            msgspec.convert(server.get(member, []), list[_NamedValue])
+        except msgspec.ValidationError:
+            raise UsageError(
+                f'mcp_servers: {member} of {name[:80]!r} must be a list, as in {member} = [{{name = "KEY", value = '
+                '"text"}]',
+                setting="mcp_servers",
+            ) from None
+
+
+class _NamedValue(msgspec.Struct, frozen=True):
+    """A variable or a header of an MCP server."""
+
+    name: str
+    value: str
 
 
 def _check_base_url(url: str) -> None:
@@ -239,8 +270,8 @@ def _check_base_url(url: str) -> None:
 
 def native_args(definition: AgentSettings, cwd: str) -> Iterator[str]:
     """The flags; a default has none. Names are a set: sorted, so that their order makes no second profile."""
-    if definition.permission_mode != "auto":
-        yield from ("--permission-mode", definition.permission_mode)
+    if definition.permissions != "auto":
+        yield from ("--permission-mode", definition.permissions)
     for flag, names in (("--require-approval", definition.require_approval), ("--tool-env", definition.tool_env)):
         if names:
             yield from (flag, ",".join(sorted(set(names))))

@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-DialectName = Literal["native", "pi"]
+DialectName = Literal["native", "pi", "acp"]
+PermissionMode = Literal["auto", "approval", "readonly"]
 _MAX_NAME_BYTES = 255
 """The longest file name that Linux allows, in bytes."""
 
@@ -15,7 +16,17 @@ class DialectTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What the programs of one dialect understand and need. ``rpc.dialect`` makes its translator."""
 
     default_command: tuple[str, ...]
-    """The program of an agent whose definition names none."""
+    """The program of an agent whose definition names none; empty: a definition must name one."""
+    takes_arguments: bool
+    """Understands the pool's flags; what another program is to know goes over its protocol."""
+    permission_mode: PermissionMode
+    """What a definition that sets none has."""
+    keeps_journal: bool
+    """The supervisor writes what was said into transcripts of its own; the program's own files are its affair."""
+    reset_seconds: float
+    """A change of the conversation may take this long where ``pool.reset_timeout`` is shorter; 0 = no longer."""
+    refused_settings: frozenset[str]
+    """Settings of an agent definition that its programs have no means to follow."""
     known_tools: tuple[str, ...]
     """The program's own tools; ``deny_tools`` is subtracted from them."""
     escape_prompt: Callable[[str], str]
@@ -37,6 +48,8 @@ class DialectTraits(msgspec.Struct, frozen=True, kw_only=True):
     reusable_unsaved: bool
     """A worker that keeps no conversation may serve another session."""
     needs_node: bool
+    ready_with_conversation: bool
+    """It is ready once its first conversation has begun: only a start shows its login and its own mode."""
 
 
 def _escape_leading_at(text: str) -> str:
@@ -50,10 +63,30 @@ def _pad_to_no_file_name(text: str) -> str:
     return text if is_long or not text else text + " " * (_MAX_NAME_BYTES + 1 - last)
 
 
+_OF_BUNDLED_AGENT = frozenset(
+    {
+        *("require_approval", "allow_outside", "allow_background", "tool_env", "hooks"),
+        *("base_url", "context_tokens", "max_steps", "history_turns"),
+    }
+)
+_OF_ARGUMENTS = frozenset(
+    {
+        *("tools", "deny_tools", "system_prompt", "skills", "extensions", "prompt_templates", "provider"),
+        *("no_skills", "no_extensions", "no_prompt_templates", "no_context_files", "agent_dir", "package_dir"),
+    }
+)
+"""Settings that become flags or variables of the bundled agent and of pi, for which ACP has no words."""
+_OF_ACP = frozenset({"mode", "options", "auth_method", "mcp_servers"})
+
 DIALECTS: dict[str, DialectTraits] = {
     "native": DialectTraits(
         # "inf": the pool ends a run that takes too long
         default_command=(sys.executable, "-P", "-m", "agent", "--mode", "rpc", "--timeout", "inf"),
+        takes_arguments=True,
+        permission_mode="auto",
+        keeps_journal=False,
+        reset_seconds=0.0,
+        refused_settings=_OF_ACP,
         known_tools=("edit", "exec", "find", "grep", "ls", "process", "read", "todo", "write"),
         escape_prompt=_escape_leading_at,
         bundled_flags=True,
@@ -65,9 +98,15 @@ DIALECTS: dict[str, DialectTraits] = {
         names_conversations=False,
         reusable_unsaved=True,
         needs_node=False,
+        ready_with_conversation=False,
     ),
     "pi": DialectTraits(
         default_command=("pi", "--mode", "rpc"),
+        takes_arguments=True,
+        permission_mode="auto",
+        keeps_journal=False,
+        reset_seconds=0.0,
+        refused_settings=_OF_BUNDLED_AGENT | _OF_ACP | {"permission_mode"},
         known_tools=("bash", "edit", "find", "grep", "ls", "read", "write"),
         escape_prompt=_pad_to_no_file_name,
         bundled_flags=False,
@@ -79,5 +118,26 @@ DIALECTS: dict[str, DialectTraits] = {
         names_conversations=True,
         reusable_unsaved=False,
         needs_node=True,
+        ready_with_conversation=False,
+    ),
+    "acp": DialectTraits(
+        default_command=(),
+        takes_arguments=False,
+        permission_mode="approval",
+        keeps_journal=True,
+        reset_seconds=130.0,  # a load of a long conversation: 120 s, and the settings after it
+        refused_settings=_OF_BUNDLED_AGENT | _OF_ARGUMENTS,
+        known_tools=(),
+        escape_prompt=lambda text: text,
+        bundled_flags=False,
+        takes_client_tools=False,
+        history_limit=False,
+        fixed_provider=False,
+        private_agent_dir=False,
+        front_end_env=False,
+        names_conversations=False,
+        reusable_unsaved=False,
+        needs_node=False,
+        ready_with_conversation=True,
     ),
 }

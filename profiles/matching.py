@@ -62,6 +62,7 @@ def _differences(have: CapabilityProfile, want: CapabilityProfile, have_soft: So
         yield from _plain_difference(name, getattr(have, name), getattr(want, name))
     yield from _argument_difference("command", have.command, want.command)
     yield from _argument_difference("arguments", have.hard_args, want.hard_args)
+    yield from (f"{name}: the worker has another value" for name in sorted(dict({*have.declared} ^ {*want.declared})))
     yield from _env_difference(dict(have.env), dict(want.env))
     for kind, more, less in _resource_pairs(have.resources, want.resources):
         if missing := [name for name in less if name not in more]:
@@ -112,9 +113,11 @@ def can_reconcile(have: SoftArgs | None, want: SoftArgs) -> bool:
     """Whether a worker with ``have`` (None = unknown) can be brought to ``want``.
 
     A default (None) that was changed cannot be restored, nor can the default model of another provider be asked for.
+    Where the state is unknown, all must be named; a program with modes and options of its own has no provider, so that
+    none of its workers is used on with a mode that was refused half-way.
     """
     if have is None:
-        return all(getattr(want, name) is not None for name in SoftArgs.__struct_fields__)
+        return None not in (want.provider, want.model, want.thinking)
     return have == want or _unreconcilable(have, want) is None
 
 

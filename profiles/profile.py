@@ -52,11 +52,16 @@ def _pieces(value: Encodable) -> Iterator[bytes]:
 
 
 class SoftArgs(msgspec.Struct, frozen=True):
-    """What can be changed on a live worker; None leaves the worker's own default."""
+    """What can be changed on a live worker; None leaves the worker's own default.
+
+    ``mode`` and ``options`` (a JSON object, its names sorted) are the program's own, of dialect ``acp``.
+    """
 
     provider: str | None = None
     model: str | None = None
     thinking: str | None = None
+    mode: str | None = None
+    options: str | None = None
 
 
 class Resources(msgspec.Struct, frozen=True):
@@ -85,7 +90,8 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
     Build it with ``profiles.build_profile`` (or ``profiles.make_profile`` for the bare parts); both compute the
     signatures, SHA-256 in hex. ``env`` holds the profile's own variables sorted by name; their values may be secret:
     they enter the signature and the worker's environment, never a repr or a status. ``secret_env``: names of those that
-    are secret although they do not look so.
+    are secret although they do not look so. ``declared``: what the program learns over its protocol instead of by
+    arguments, each a name and a JSON text, sorted by name.
     """
 
     agent: str
@@ -96,6 +102,7 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
     hard_args: tuple[str, ...] = ()
     soft: SoftArgs = SoftArgs()
     resources: Resources = Resources()
+    declared: tuple[tuple[str, str], ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     secret_env: tuple[str, ...] = ()
     signature: str
@@ -109,7 +116,7 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that nothing may show that the worker says."""
-        return secret_values(self.env, self.secret_env)
+        return (*secret_values(self.env, self.secret_env), *_declared_secrets(dict(self.declared)))
 
     def __repr__(self) -> str:
         names = ",".join(name for name, _ in self.env)
@@ -117,6 +124,15 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     def __rich_repr__(self) -> Iterator[str]:  # type: ignore[override]  # rich takes any tuples or values; msgspec's own would print env
         yield repr(self)
+
+
+def _declared_secrets(declared: Mapping[str, str]) -> Iterator[str]:
+    """Variables and headers of MCP servers that are secret by their names."""
+    for server in msgspec.json.decode(declared.get("mcp_servers", "[]")):
+        for kind in ("env", "headers"):
+            pairs = server.get(kind)
+            named = [(each["name"], each["value"]) for each in pairs or () if {"name", "value"} <= set(each)]
+            yield from secret_values(named, ())
 
 
 def make_profile(
@@ -129,6 +145,7 @@ def make_profile(
     hard_args: Iterable[str] = (),
     soft: SoftArgs = SoftArgs(),  # noqa: B008  # frozen: the one instance can be shared
     resources: Resources = Resources(),  # noqa: B008  # the same
+    declared: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
     secret_env: Iterable[str] = (),
 ) -> CapabilityProfile:
@@ -143,9 +160,10 @@ def make_profile(
     resources = _without_duplicates(resources)
     variables = tuple(sorted((env or {}).items()))
     _check(command, cwd, (*hard_args, *_texts(soft), *_resource_names(resources)), variables)
-    marked = tuple(sorted(set(secret_env)))
-    hard_parts = (role, cwd, dialect, command, hard_args, variables, *([marked] if marked else []))
-    soft_parts = ((soft.provider, soft.model, soft.thinking), _lists(resources))
+    marked, facts = tuple(sorted(set(secret_env))), tuple(sorted((declared or {}).items()))
+    hard_parts = (role, cwd, dialect, command, hard_args, variables, *filter(None, (marked, facts)))
+    own_soft = (soft.mode, soft.options) if soft.mode or soft.options else None
+    soft_parts = ((soft.provider, soft.model, soft.thinking), _lists(resources), *filter(None, (own_soft,)))
     return CapabilityProfile(
         agent=agent,
         role=role,
@@ -155,6 +173,7 @@ def make_profile(
         hard_args=hard_args,
         soft=soft,
         resources=resources,
+        declared=facts,
         env=variables,
         secret_env=marked,
         signature=digest(SIGNATURE_TAG, *hard_parts, *soft_parts),
@@ -166,7 +185,10 @@ def with_soft(
     profile: CapabilityProfile, *, provider: str | None = None, model: str | None = None, thinking: str | None = None
 ) -> CapabilityProfile:
     """The same worker with other soft arguments; None leaves one as it is. Raises UsageError for a NUL."""
-    soft = SoftArgs(provider or profile.soft.provider, model or profile.soft.model, thinking or profile.soft.thinking)
+    had = profile.soft
+    soft = msgspec.structs.replace(
+        had, provider=provider or had.provider, model=model or had.model, thinking=thinking or had.thinking
+    )
     return _with(profile, soft=soft)
 
 
@@ -176,7 +198,7 @@ def with_arguments(profile: CapabilityProfile, arguments: Sequence[str]) -> Capa
 
 
 def _with(profile: CapabilityProfile, **changes: Any) -> CapabilityProfile:
-    parts = msgspec.structs.asdict(profile) | {"env": dict(profile.env)} | changes
+    parts = msgspec.structs.asdict(profile) | {"env": dict(profile.env), "declared": dict(profile.declared)} | changes
     return make_profile(**{name: value for name, value in parts.items() if not name.endswith("signature")})
 
 
@@ -189,7 +211,7 @@ def _resource_names(resources: Resources) -> list[str]:
 
 
 def _texts(soft: SoftArgs) -> list[str]:
-    return [text for text in (soft.provider, soft.model, soft.thinking) if text is not None]
+    return [text for text in msgspec.structs.astuple(soft) if text is not None]
 
 
 def _without_duplicates(resources: Resources) -> Resources:

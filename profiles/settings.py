@@ -2,15 +2,14 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from profiles.dialects import DIALECTS, DialectName, DialectTraits
+from profiles.dialects import DIALECTS, DialectName, DialectTraits, PermissionMode
 from wire.units import Seconds
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
-PermissionMode = Literal["auto", "approval", "readonly"]
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 _Tokens = Annotated[int, msgspec.Meta(ge=1000)]
 
@@ -22,16 +21,19 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """One agent definition, ``[agents.NAME]``. Paths may begin with ``~``; relative ones start at the worker's cwd."""
 
     command: list[str] = []
-    """The program and its first arguments; empty = the dialect's own: the bundled agent, or ``pi --mode rpc``."""
+    """The program and its first arguments; empty = the dialect's own: the bundled agent, or ``pi --mode rpc``. Dialect
+    ``acp`` has none of its own."""
     dialect: DialectName = "native"
-    """What the program speaks on its stdin and stdout."""
+    """What the program speaks on its stdin and stdout: ``native``, ``pi`` (``pi --mode rpc``) or ``acp`` (the Agent
+    Client Protocol)."""
     tools: list[str] | None = None
     """The only tools the agent may use; unset = all known ones, empty = none."""
     deny_tools: list[str] = []
     """Tools it may not use even so."""
-    permission_mode: PermissionMode = "auto"
+    permission_mode: PermissionMode | None = None
     """What becomes of its tool calls: ``auto`` runs them, ``approval`` asks a person about each of them (``pool
-    approve``, ``pool deny``), ``readonly`` runs only tools that change nothing. Of dialect ``native``."""
+    approve``, ``pool deny``), ``readonly`` runs only tools that change nothing. Unset = ``auto``; of dialect ``acp``,
+    where it answers what the program asks about: ``approval``. Of dialect ``native`` and ``acp``."""
     require_approval: list[str] = []
     """Tools of which every call waits for a person's approval, whatever the mode. Of dialect ``native``."""
     allow_outside: bool = False
@@ -94,6 +96,16 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     workspace_per: Literal["session"] | None = None
     """``"session"``: each session works in a directory of its own in the workspace, where file tools keep to; it stays
     when the session is deleted. No two sessions can share a worker then: each needs one started in its directory."""
+    mode: str | None = None
+    """The program's own mode of working (``plan``, ``ask`` ...), by its id; unset = the program's default, which may
+    approve its tool calls by itself. Changed on a live worker, as ``options`` are. Of dialect ``acp``."""
+    options: dict[str, str | bool] = {}
+    """Further configuration options of the program, by their ids. Of dialect ``acp``."""
+    auth_method: str | None = None
+    """The way to log in, by its id, where the program asks for a login; none opens a browser. Of dialect ``acp``."""
+    mcp_servers: list[dict[str, Any]] = []
+    """MCP servers that the program is to start, each as ACP declares it (``name``, ``command``, ``args``, ``env`` as a
+    list of ``name`` and ``value``). Of dialect ``acp``."""
     extra_args: list[str] = []
     """Further arguments of the program, given to it as they are; none that has a setting of its own."""
     timeout_seconds: Seconds | None = None
@@ -103,6 +115,11 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def traits(self) -> DialectTraits:
         """What programs of its dialect understand."""
         return DIALECTS[self.dialect]
+
+    @property
+    def permissions(self) -> PermissionMode:
+        """Its permission mode, the dialect's own where none is set."""
+        return self.permission_mode or self.traits.permission_mode
 
     def __repr__(self) -> str:
         return f"AgentSettings({', '.join(f'{name}={value!r}' for name, value in _repr_fields(self))})"
@@ -209,5 +226,8 @@ def _check_names(agents: Iterable[str]) -> None:
 
 
 def _repr_fields(settings: AgentSettings) -> Iterator[tuple[str, object]]:
+    """Without values of environments."""
     for name in settings.__struct_fields__:
-        yield name, sorted(settings.env) if name == "env" else getattr(settings, name)
+        value = getattr(settings, name)
+        shown = {"env": sorted(settings.env), "mcp_servers": [server.get("name") for server in settings.mcp_servers]}
+        yield name, shown.get(name, value)

@@ -1,7 +1,7 @@
 """The client of one worker: requests with deadlines, events for subscribers, and one end for everything pending."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import Any, TypeVar
 
@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from errors import PoolError, ProtocolViolation, WorkerError, WorkerExited
-from rpc.dialect import Dialect, Step
+from rpc.dialect import Dialect, JournalWrite, Step
 from rpc.passthrough import RawLine, RawRequest
 from rpc.pipes import StdinQueue
 from rpc.requests import DeadlineTimer, PendingRequests, RpcRequest, copy_error, encode_params
@@ -53,11 +53,12 @@ class RpcClient:
         *,
         name: str,
         mask: SecretMask | None = None,
+        journal: Callable[[Sequence[JournalWrite]], ProtocolViolation | None] | None = None,
     ) -> None:
-        self.name, self.settings = name, settings
+        self.name, self.settings, self._journal = name, settings, journal
         self.now = trio.lowlevel.current_clock().current_time
         self.end_error: PoolError | None = None
-        self._transport, self._dialect = transport, dialect
+        self._transport, self.dialect = transport, dialect
         self._framer = LineFramer(settings.max_line_bytes)
         self._stdin_queue = StdinQueue(transport, settings.send_queue_bytes)
         self._broadcast = Broadcast(max_events=settings.subscriber_events, max_bytes=settings.subscriber_bytes)
@@ -65,7 +66,7 @@ class RpcClient:
         self._stdout = StdoutReader(transport, self._broadcast, self._receive)
         self._pending = PendingRequests(name, dialect.forget, self.mask)
         self.abandon = self._pending.abandon
-        self._invalid_lines = InvalidLines(settings.max_contaminated_lines, self.mask)
+        self.invalid_lines = InvalidLines(settings.max_contaminated_lines, self.mask)
         self._deadline_timer, self._read_scope = DeadlineTimer(), trio.CancelScope()
         self._cause: ProtocolViolation | ExitStatus | None = None
         self._ready_or_ended, self._ended = trio.Event(), trio.Event()
@@ -87,7 +88,7 @@ class RpcClient:
                 nursery.start_soon(self._watch_exit)
                 nursery.start_soon(self._write)
                 nursery.start_soon(self._deadline_timer.run, self._on_deadline)
-                self._open_dialect()
+                self._take_step(self.dialect.open, self.now())
                 task_status.started()
                 with self._read_scope:
                     await self._stdout.run()
@@ -183,11 +184,11 @@ class RpcClient:
         request = RpcRequest(new_id, method, deadline, on_settled=on_settled, on_deadline=on_deadline)
         if raw is None:
             encoded = encode_params(method, params)
-            step = self._dialect.request(request.id, method, encoded, self.now())
+            step = self.dialect.request(request.id, method, encoded, self.now())
             if method == "ui_respond":
                 self._worker_events.user_input.mark_answered(encoded)
         else:
-            step = self._dialect.forward(request.id, raw.command, self.now())
+            step = self.dialect.forward(request.id, raw.command, self.now())
             raw.on_sent(request.id)
         request.deferred = not step.outgoing
         self._pending.add(request)
@@ -226,7 +227,7 @@ class RpcClient:
     def on_raw(self, listener: Callable[[tuple[RawLine, ...]], None] | None) -> None:
         """Set the one listener for the worker's own lines and the answers to forwarded requests; None removes it."""
         self._on_raw = listener
-        self._dialect.listen_raw(on=listener is not None)
+        self.dialect.listen_raw(on=listener is not None)
 
     @property
     def ready(self) -> Ready | None:
@@ -236,12 +237,12 @@ class RpcClient:
     @property
     def is_running(self) -> bool:
         """Whether the worker is inside a turn, as far as its output shows."""
-        return self.end_error is None and self._dialect.is_running
+        return self.end_error is None and self.dialect.is_running
 
     @property
     def is_streaming(self) -> bool:
         """Whether a prompt now would join the run in progress, as the worker's program sees it."""
-        return self.end_error is None and self._dialect.is_streaming
+        return self.end_error is None and self.dialect.is_streaming
 
     @property
     def background(self) -> BackgroundProcesses:
@@ -253,10 +254,6 @@ class RpcClient:
         """Whether an approval or a dialog is pending."""
         return bool(self._worker_events.user_input.open)
 
-    def invalid_line_samples(self) -> list[bytes]:
-        """The last few lines that were no message, oldest first, each cut to 512 bytes."""
-        return self._invalid_lines.samples
-
     def statistics(self) -> ClientStatistics:
         """Figures at this moment."""
         return ClientStatistics(
@@ -265,7 +262,7 @@ class RpcClient:
             late_answers=self._pending.late_answers,
             timeouts=self._pending.timeouts,
             events=self._events,
-            invalid_lines=self._invalid_lines.count,
+            invalid_lines=self.invalid_lines.count,
             bytes_in=self._bytes_in,
             bytes_out=self._stdin_queue.bytes_out,
             pending=len(self._pending),
@@ -306,43 +303,44 @@ class RpcClient:
         try:
             block = self._framer.feed_block(data)
             if block:
-                step = self._dialect.receive(block, now)
+                step = self.dialect.receive(block, now)
                 self._apply(step, size=len(block))
-                if step.invalid_lines or self._invalid_lines.current_run:
-                    self._invalid_lines.record(step)
+                if step.invalid_lines or self.invalid_lines.current_run:
+                    self.invalid_lines.record(step)
             if self._framer.violation is not None:
                 self._stop(self._framer.violation)
         except Exception as exc:  # noqa: BLE001 - whatever a worker prints ends that worker, never the supervisor
-            self._stop(protocol_error(self._dialect.name, exc))
+            self._stop(protocol_error(self.dialect.name, exc))
 
-    def _open_dialect(self) -> None:
+    def _take_step(self, begin: Callable[[float], Step], now: float) -> bool:
+        """Perform a step of the dialect's own accord; False where that has ended the worker."""
         try:
-            self._apply(self._dialect.open(self.now()))
+            self._apply(begin(now))
         except Exception as exc:  # noqa: BLE001 - as above
-            self._stop(protocol_error(self._dialect.name, exc))
+            self._stop(protocol_error(self.dialect.name, exc))
+            return False
+        return True
 
     def _on_deadline(self, now: float) -> float:
         self._pending.expire(now)
-        due = self._dialect.next_deadline()
+        due = self.dialect.next_deadline()
         if due is not None and due <= now:
-            try:
-                self._apply(self._dialect.expire(now))
-            except Exception as exc:  # noqa: BLE001 - as above
-                self._stop(protocol_error(self._dialect.name, exc))
-                return self._pending.next_deadline()
-            due = self._dialect.next_deadline()
+            due = self.dialect.next_deadline() if self._take_step(self.dialect.expire, now) else None
         return min(self._pending.next_deadline(), math.inf if due is None else due)
 
     def _apply(self, step: Step, request: RpcRequest | None = None, *, size: int = 0) -> None:
         if step.raw and self._on_raw is not None:
             self._on_raw(step.raw)
+        if step.journal and self._journal is not None and (failure := self._journal(step.journal)) is not None:
+            self._stop(failure)
+            return
         if step.messages:
             self._dispatch(step.messages, size)
         for line in step.outgoing:
             self._stdin_queue.put(line, request)
         if step.outgoing and request is None:
             self._pending.mark_deferred_sent()
-        deadline = self._dialect.next_deadline()
+        deadline = self.dialect.next_deadline()
         if deadline is not None:
             self._deadline_timer.schedule(deadline)
 
@@ -389,7 +387,7 @@ class RpcClient:
 
     def _end(self, error: PoolError) -> None:
         self._stdout.stop()
-        self._invalid_lines.record_torn_line(self._framer.rest())
+        self.invalid_lines.record_torn_line(self._framer.rest())
         self.end_error = error
         if self._on_ended is not None:
             self._on_ended(error)

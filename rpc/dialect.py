@@ -78,6 +78,11 @@ class Dialect(Protocol):
         """Whether a prompt now would be one beside the run that is on, as the worker's own program sees it."""
         ...
 
+    @property
+    def retire_reason(self) -> str | None:
+        """Why the worker should serve nothing more after what it does now; None where it may."""
+        ...
+
     def listen_raw(self, *, on: bool) -> None:
         """Hand out the worker's own lines in ``Step.raw`` from now on, or no longer."""
         ...

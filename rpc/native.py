@@ -32,6 +32,7 @@ class NativeDialect:
     """Implements ``rpc.dialect.Dialect``; passes requests, events and answers through and watches the turn."""
 
     name = "native"
+    retire_reason = None
 
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(Message)

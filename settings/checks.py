@@ -203,7 +203,7 @@ def _agent_exposure(settings: Settings, name: str, agent: AgentSettings, named: 
 
 def _unapproved_tools(agent: AgentSettings) -> frozenset[str]:
     """Tools with effects on files that run without approval."""
-    if agent.permission_mode != "auto":
+    if agent.permissions != "auto":
         return frozenset()
     there_are = agent.traits.known_tools if agent.tools is None else agent.tools
     return frozenset({*_FILE_TOOLS, "exec"} & {*there_are} - {*agent.deny_tools, *agent.require_approval})

@@ -1,4 +1,4 @@
-"""The ``pool config`` operations: write a first settings file, check it, show settings, set one key."""
+"""The operations on a settings file: write a first one, check it, show settings, set one key, add an agent."""
 
 import os
 import re
@@ -33,6 +33,18 @@ class ConfigChange(NamedTuple):
     """As TOML writes it; a secret is not shown."""
     backup: Path | None
     """The file as it was, kept because its comments could not be; None = everything else stayed as it was."""
+
+
+class AgentAddition(NamedTuple):
+    """What ``add_agent`` did."""
+
+    file: Path
+    name: str
+    written: dict[str, Any]
+    text: str
+    """The definition as TOML writes it."""
+    backup: Path | None
+    """As of ``ConfigChange``."""
 
 
 def init_config(path: Path, *, force: bool = False) -> None:
@@ -110,6 +122,31 @@ def set_config(path: Path, key: str, value: str) -> ConfigChange:
     return ConfigChange(path, ".".join(inline_key(name) for name in keys), inline_value(shown), backup)
 
 
+def add_agent(path: Path, name: str, definition: Mapping[str, Any]) -> AgentAddition:
+    """Write an agent definition into the file, which is made when it is not there; all others stay as they are.
+
+    The same promises as those of ``set_config``. Raises UsageError where there is an agent of that name, SettingsError
+    where the file could not be used with the definition.
+    """
+    old = text = read_settings_file(path) if path.exists() else ""
+    table = parse_toml(text, path)
+    if name in table.get("agents", {}):
+        raise UsageError(f"there is an agent {name!r} in {path} already; --name gives this one another name")
+    in_place = True
+    for key, value in definition.items():
+        edited = edit_text(text, ("agents", name, key), value)
+        text, in_place = edited.text, in_place and edited.in_place
+    parse_settings(text, path)
+    backup = None
+    if not in_place:
+        backup = path.with_name(f"{path.name}.bak")
+        _replace(backup, old)
+    _replace(path, text)
+    header = f"[agents.{inline_key(name)}]"
+    shown = [header, *(f"{inline_key(key)} = {inline_value(value)}" for key, value in definition.items())]
+    return AgentAddition(path, name, dict(definition), "\n".join(shown), backup)
+
+
 def _first_usable(path: Path, text: str, keys: tuple[str, ...], values: list[Any]) -> tuple[EditResult, Any]:
     """The first reading of the value with which the settings hold.
 
@@ -139,10 +176,16 @@ def _redacted(value: Any, name: str = "") -> Any:
             return {key: _redacted_hook(hook) for key, hook in value.items()}
         return {key: _redacted(item, key) for key, item in value.items()}
     if isinstance(value, list):
-        return _redacted_arguments([_redacted(item) for item in value])
+        redacted = _redacted_pair if name in ("env", "headers") else _redacted
+        return redacted_arguments([redacted(item) for item in value])
     if isinstance(value, str):
         return HIDDEN if value and is_secret_name(name) else _PASSWORD_IN_URL.sub(HIDDEN, value)
     return value
+
+
+def _redacted_pair(pair: Any) -> Any:
+    """A variable or a header of an MCP server."""
+    return {**pair, "value": HIDDEN} if isinstance(pair, Mapping) else HIDDEN
 
 
 def _redacted_hook(hook: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,7 +194,7 @@ def _redacted_hook(hook: Mapping[str, Any]) -> dict[str, Any]:
     return {**shown, "url": _PATH_OF_URL.sub(f"/{HIDDEN}", hook["url"])}
 
 
-def _redacted_arguments(items: list[Any]) -> list[Any]:
+def redacted_arguments(items: list[Any]) -> list[Any]:
     """Arguments of a program: ``--token=X`` and what follows ``--token``."""
     hidden = []
     hide_next = False

@@ -1,5 +1,6 @@
 """The README's examples are run as they stand, so that what a reader copies works."""
 
+import json
 import os
 import re
 import signal
@@ -9,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+import cli
 from settings.load import load_settings
 from tests.acceptance.supervisor import POOL, Supervisor, running_supervisor
-from tests.documents import AGENT_PAGE, README, blocks, commands_of
+from tests.documents import AGENT_PAGE, AGENTS_PAGE, README, blocks, commands_of, example
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +77,31 @@ def test_the_settings_are_made_changed_and_reloaded_as_it_says(tmp_path: Path) -
 
 
 @pytest.mark.process
+def test_an_agent_of_another_make_is_used_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "opencode"
+    program.parent.mkdir()
+    fake = Path(__file__).parents[1] / "fixtures" / "acp_agent"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -S {fake} --store {tmp_path}/kept --like opencode\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    with running_supervisor(tmp_path / "d", "--max", "1", settings=example(README, "another agent")) as supervisor:
+        agents, prompt, history = commands_of(README, "pool agents  ")
+        answer = command(supervisor, *prompt[1:])
+        assert (answer.returncode, answer.stdout) == (0, "echo: What does this repository do?\n"), answer.stderr
+        listed = command(supervisor, *agents[1:], "--json").stdout
+        (found,) = [agent for agent in json.loads(listed) if agent["name"] == "opencode"]
+        assert (found["make"], found["agent"], found["login"]) == ("opencode", "fake-agent", "ok")
+        assert "echo: What does this repository do?" in command(supervisor, *history[1:]).stdout
+
+
+def test_the_first_screen_adds_an_agent_that_can_be_added(tmp_path: Path) -> None:
+    add, *_others, prompt = commands_of(README, "pool agents add")
+    done = CliRunner().invoke(cli.main, [*add[1:], "--config", str(tmp_path / "pool.toml")])
+    assert done.exit_code == 0, done.output
+    assert prompt[prompt.index("-a") + 1] in load_settings(tmp_path / "pool.toml").agents
+
+
+@pytest.mark.process
 def test_the_library_example_runs() -> None:
     (example,) = [text for text in blocks(README, "python") if "pool.lease" in text]
     done = subprocess.run(
@@ -83,7 +111,7 @@ def test_the_library_example_runs() -> None:
     assert "hello from a worker" in done.stdout
 
 
-@pytest.mark.parametrize("text", [*blocks(README, "toml"), *blocks(AGENT_PAGE, "toml")])
+@pytest.mark.parametrize("text", [text for page in (README, AGENT_PAGE, AGENTS_PAGE) for text in blocks(page, "toml")])
 def test_every_settings_example_is_accepted(text: str, tmp_path: Path) -> None:
     file = tmp_path / "pool.toml"
     file.write_text(text)

@@ -173,11 +173,14 @@ class SessionResult(msgspec.Struct, frozen=True):
     """``new_session`` and ``switch_session``: which conversation the worker now holds; no file when it keeps none.
 
     ``sealed``: ids of the tool calls that a former worker had left open and that were closed now, where there are any.
+    ``strategy``: how an agent whose own memory is not ours to read goes on with the conversation: ``kept``, ``loaded``,
+    ``resumed``, or ``refed``, where it was given the end of it as text.
     """
 
     session_id: str
     session_file: str | None = None
     sealed: list[str] | msgspec.UnsetType = msgspec.UNSET
+    strategy: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Bookmark(msgspec.Struct, frozen=True):
@@ -241,13 +244,17 @@ class StateResult(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """``ready``: the first line of a worker; written when it can take requests, not before."""
+    """``ready``: the first line of a worker; written when it can take requests, not before.
+
+    ``capabilities``: what a program of another protocol says that it can do; unset where ``methods`` says it all.
+    """
 
     protocol: int = PROTOCOL_VERSION
     agent: str = ""
     version: str = ""
     pid: int = 0
     methods: list[str] = []
+    capabilities: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class StartFailed(msgspec.Struct, frozen=True):
@@ -273,6 +280,14 @@ class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True):
     state: str = "PENDING"
     duration_ms: float | None = None
     approval: str | None = None
+
+
+class PermissionOption(msgspec.Struct, frozen=True):
+    """An answer that an agent offers itself. ``kind``: allow_once, allow_always, reject_once, reject_always."""
+
+    id: str
+    name: str = ""
+    kind: str = ""
 
 
 class CallDetails(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -26,6 +26,7 @@ from wire.transcript_repair import (
     lock,
     open_for_reading,
     open_locked,
+    open_unlocked,
     read_lines,
     repair_open_file,
 )
@@ -119,7 +120,7 @@ class TranscriptWriter:
             os.close(descriptor)
             raise
 
-    def append(self, entry: KnownEntry) -> None:
+    def append(self, entry: KnownEntry | SessionHeader) -> None:
         """Write one entry, whole or not at all; it is safe from a power cut only after ``sync``."""
         self._write(self._encoder.encode(entry) + b"\n")
 
@@ -160,6 +161,19 @@ class TranscriptWriter:
                 written = len(line) - len(rest)
                 os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
             raise TranscriptError(f"cannot write the transcript {self.path}: {exc.strerror}") from exc
+
+
+def open_for_appending(path: str) -> TranscriptWriter:
+    """A writer of an existing transcript without lock and repair, for one who knows that no other writes.
+
+    Raises TranscriptMissing, TranscriptDamaged or TranscriptError.
+    """
+    descriptor = open_unlocked(Path(path))
+    try:
+        return TranscriptWriter(descriptor, Path(path), read_header(path), None)
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def _decode_header(line: bytes, path: Path) -> SessionHeader:

@@ -77,16 +77,22 @@ class RepairReport(msgspec.Struct, frozen=True):
 
 
 class _AnyHeader(msgspec.Struct, frozen=True):
-    """The members that show whose header it is: pi's has a ``timestamp``, the native one says ``created``."""
+    """The members that show whose header it is: pi's has a ``timestamp``, the native one says ``created``.
+
+    A journal of an ACP agent is a native one that names the agent's own session.
+    """
 
     type: str = ""
     id: str | None = None
     created: Any = None
     timestamp: Any = None
+    agent_session: Any = None
 
     @property
     def dialect(self) -> str:
         """Whose programs have written it, whatever their version."""
+        if self.agent_session is not None:
+            return "acp"
         return "pi" if isinstance(self.timestamp, str) and self.created is None else "native"
 
 
@@ -135,9 +141,14 @@ def open_for_reading(path: Path) -> BinaryIO:
     return os.fdopen(_open(path, os.O_RDONLY), "rb", buffering=256 * 1024)
 
 
+def open_unlocked(path: Path) -> int:
+    """A descriptor for appending; raises TranscriptMissing, TranscriptDamaged or TranscriptError."""
+    return _open(path, os.O_RDWR | os.O_APPEND)
+
+
 def open_locked(path: Path) -> int:
     """A descriptor for appending that holds the writer's lock; raises the same, or TranscriptLocked."""
-    descriptor = _open(path, os.O_RDWR | os.O_APPEND)
+    descriptor = open_unlocked(path)
     try:
         lock(descriptor, path)
     except BaseException:

@@ -15,7 +15,7 @@ import msgspec
 from wire.call_page import CallPage, bounded_page
 from wire.events import EventType
 from wire.framing import DECODE_ERRORS
-from wire.messages import EMPTY, TokenUsage, ToolCallView, ToolEvent, UiRequest
+from wire.messages import EMPTY, PermissionOption, TokenUsage, ToolCallView, ToolEvent, UiRequest
 from wire.run_text import excerpt
 
 MAX_DATA_BYTES = 256 * 1024
@@ -25,6 +25,7 @@ _MAX_ID = 256
 _MAX_PREVIEW = 200
 _MAX_TEXT = 2_000
 _MAX_SEALED = 1_000
+_MAX_OPTIONS = 16
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -64,6 +65,7 @@ class _Permission(msgspec.Struct, frozen=True, omit_defaults=True):
     call: ToolCallView
     reason: str | None = None
     shown: CallPage | None = None
+    options: list[PermissionOption] = []
 
 
 class _DecisionEvent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -100,7 +102,9 @@ def _tool_executed(data: msgspec.Raw) -> PublishedEvent:
 def _permission_required(data: msgspec.Raw) -> PublishedEvent:
     event = _decode(data, _Permission)
     shown = event.shown and bounded_page(event.shown)
-    return PublishedEvent(EventType.PERMISSION_REQUIRED, _Permission(_call(event.call), _truncate(event.reason), shown))
+    options = [_cut(each, id=_MAX_ID, name=_MAX_ID, kind=_MAX_ID) for each in event.options[:_MAX_OPTIONS]]
+    published = _Permission(_call(event.call), _truncate(event.reason), shown, options)
+    return PublishedEvent(EventType.PERMISSION_REQUIRED, published)
 
 
 def _permission_decided(data: msgspec.Raw) -> PublishedEvent:

@@ -216,6 +216,8 @@ class Attachments:
             name, request.agent, request.role, default=parts.router.default_agent
         )
         self._profile_cache.check(agent, role)
+        if parts.profiles.dialect_of(agent) not in FRONT_ENDS:
+            raise UsageError(f"the agent {agent} has no front end of its own here; use: pool acp --agent {agent}")
         flags = read_flags(parts.profiles.agents.get(agent, AgentSettings()), request.arguments)
         if flags.name is not None and not flags.definition.traits.names_conversations:
             raise UsageError("--name: conversations of this agent have no names; leave it out")

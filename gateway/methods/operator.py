@@ -130,6 +130,7 @@ class OperatorMethods:
         return {
             "session": session,
             "profile": {"signature": profile.short, "agent": profile.agent, "role": profile.role, "cwd": profile.cwd},
+            "seen": self._pool.agent_records.find(profile.agent),
             "workers": self._pool.explain(session, profile),
         }
 

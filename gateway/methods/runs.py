@@ -107,7 +107,13 @@ class RunMethods:
         """Decide about a tool call that awaits approval."""
         session = None if params.session is None else normalize_session_key(params.session)
         session = await self._gateway.decisions.decide(
-            params.call_id, params.decision, by=caller.name, note=params.note, session=session, seen=params.seen
+            params.call_id,
+            params.decision,
+            by=caller.name,
+            note=params.note,
+            session=session,
+            seen=params.seen,
+            option_id=params.option_id,
         )
         return {"session": session, "call_id": params.call_id, "decision": params.decision, "by": caller.name}
 

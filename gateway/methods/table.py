@@ -26,13 +26,14 @@ from gateway.requests import (
 from heartbeat.cron.requests import CronAdd, CronList, CronName
 from heartbeat.records import BeatReport
 from heartbeat.wake import WakeReason
+from pool.agent_records import ProgramRecord
 from router.keys import normalize_session_key
 
 MethodHandler = Callable[[Any, Caller], Any]
 """Takes the decoded parameters and the caller; returns the result, or an awaitable of it."""
 
 
-class AgentView(msgspec.Struct, frozen=True, kw_only=True):
+class AgentView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One agent, as front ends see it."""
 
     name: str
@@ -41,6 +42,8 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a message that names no agent goes to it."""
     client_tools: bool
     """Whether a message to it may bring tools of its own."""
+    seen: ProgramRecord | None = None
+    """What its workers have shown of its program; absent before the first one has been started."""
 
 
 class _Methods:
@@ -61,6 +64,7 @@ class _Methods:
                 dialect=parts.profiles.dialect_of(name),
                 is_default=name == parts.router.default_agent,
                 client_tools=parts.profiles.traits_of(name).takes_client_tools,
+                seen=self._gateway.pool.agent_records.find(name),
             )
             for name in parts.profiles.agent_names()
         ]

@@ -24,12 +24,16 @@ class _HistoryLine(msgspec.Struct):
 
     type: str = ""
     message: dict[str, Any] | None = None
+    agent_session: str | None = None
+    """Of a header of a transcript that the supervisor writes; a later one says that the agent has begun another."""
 
 
 async def read_history(transcript: str, limit: int) -> list[dict[str, Any]]:
     """The last ``limit`` messages, oldest first, each in the agent's own shape; empty before the first answer.
 
     What a person sent into a running turn is as the person wrote it, without the mark that the model reads before it.
+    The first message that an agent got after it could not go on with the conversation has ``strategy`` ``refed``, as
+    the event ``agent_resumed``.
 
     Raises UsageError when the file cannot be read.
     """
@@ -49,13 +53,17 @@ def _read_tail(path: Path, limit: int) -> list[dict[str, Any]]:
         file.seek(max(0, size - _MAX_BYTES))
         if size > _MAX_BYTES:
             file.readline()  # the rest of a line that began before
+        is_refed = False
         for raw in file:
             try:
                 line = decoder.decode(raw)
             except DECODE_ERRORS:
                 continue  # a torn last line; what mends it is the next resume
             if line.type == "message" and line.message is not None:
-                messages.append(line.message)
+                messages.append({**line.message, "strategy": "refed"} if is_refed else line.message)
+                is_refed = False
+            elif line.type == "session" and line.agent_session is not None:
+                is_refed = bool(messages)
     for message in messages:
         match message:
             case {"origin": "steer", "content": [{"type": "text", "text": str(text)} as block, *_]}:

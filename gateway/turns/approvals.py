@@ -136,16 +136,19 @@ class ApprovalDecisions:
         note: str | None,
         session: str | None,
         seen: str | None = None,
+        option_id: str | None = None,
     ) -> str:
         """Decide, once; returns the session whose call it is. ``note`` reaches the model, ``by`` names the person.
 
         ``seen``: from the last page of a call whose question shows only its beginning, and required to allow it.
+        ``option_id``: one of the agent's own answers.
 
         Raises UsageError where nothing waits under that name, WorkerError where the worker does not take it; then
         nothing was run.
         """
         session, lease = self._locate(call_id, session)
         facts = {"call_id": call_id, "decision": decision, "note": note or None, "by": by, "seen": seen}
+        facts["option_id"] = option_id
         await lease.request("decide", {name: fact for name, fact in facts.items() if fact is not None})
         return session
 

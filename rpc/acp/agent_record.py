@@ -8,6 +8,8 @@ from errors import WorkerRefused
 from rpc.acp.messages import AUTH_REQUIRED, PROTOCOL_VERSION, object_of, objects_of, text_of
 
 _MAX_OFFERED = 20
+WANTS_LOGIN = "wants a login"
+"""What every message about a missing login says."""
 
 
 class AuthMethod(msgspec.Struct, frozen=True):
@@ -31,6 +33,14 @@ class AcpAgentRecord(msgspec.Struct, frozen=True):
     embedded: bool = False
     steering: bool = False
     auth_methods: tuple[AuthMethod, ...] = ()
+
+    @property
+    def abilities(self) -> list[str]:
+        """The names of what it can do."""
+        return [name for name in _ABILITIES if getattr(self, name)]
+
+
+_ABILITIES = ("load", "resume", "close", "images", "embedded", "steering")
 
 
 def read_record(result: dict[str, Any]) -> AcpAgentRecord:
@@ -80,5 +90,5 @@ def login_message(name: str, methods: tuple[AuthMethod, ...], said: str) -> str:
     how = "its own login" if terminal is None else " ".join(("it with", *terminal.args))
     hint = next((method.description for method in methods if "`" in method.description), "")
     offered = ", ".join(method.id for method in methods if method.id) or "nothing"
-    words = f"{name} wants a login: run {how} in a terminal" + (f" ({hint})" if hint else "")
+    words = f"{name} {WANTS_LOGIN}: run {how} in a terminal" + (f" ({hint})" if hint else "")
     return f"{words}, or set auth_method; offered: {offered}" + (f"; it said: {said}" if said else "")

@@ -27,12 +27,19 @@ class _OpenCall(msgspec.Struct):
 
 
 class CallBook:
-    """One per dialect. Updates of calls that have ended are passed over, in that turn and after it."""
+    """One per dialect. Updates of calls that have ended are passed over, in that turn and after it.
+
+    Ids are unique within a conversation only.
+    """
 
     def __init__(self, link: AcpLink) -> None:
         self._link = link
         self._open: dict[str, _OpenCall] = {}
         self._ended: dict[str, None] = {}
+
+    def forget_ended(self) -> None:
+        """Another conversation begins a turn, whose calls may have the ids of these."""
+        self._ended.clear()
 
     def find(self, call_id: str) -> AcpCall | None:
         """A call that is open."""

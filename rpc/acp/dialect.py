@@ -173,7 +173,10 @@ class AcpDialect:
 
     def _on_ready(self, _nothing: object) -> None:
         record = self._sessions.record
-        self._link.emit("ready", Ready(agent=record.agent, version=record.version, methods=sorted(self._methods)))
+        ready = Ready(
+            agent=record.agent, version=record.version, methods=sorted(self._methods), capabilities=record.abilities
+        )
+        self._link.emit("ready", ready)
         self._ping.try_out()
 
     def _on_start_failure(self, error: WorkerRefused) -> None:
@@ -223,7 +226,10 @@ class AcpDialect:
     def _switch_session(self, request_id: str, raw: msgspec.Raw) -> None:
         params = decode_params(raw, AcpSwitchSessionParams)
         switch = self._sessions.switch(params.session_file, params.journal)
-        self._run_alone(request_id, "switch_session", switch, _session_result)
+        self._run_alone(request_id, "switch_session", switch, self._switch_result)
+
+    def _switch_result(self, conversation: AcpConversation) -> SessionResult:
+        return SessionResult(conversation.id, conversation.journal, strategy=self._sessions.strategy)
 
     def _probe_resume(self, request_id: str, raw: msgspec.Raw) -> None:
         session = decode_params(raw, AcpProbeParams).session_id

@@ -12,21 +12,13 @@ from rpc.acp.run import AcpRun
 from rpc.acp.updates import READING_KINDS, AcpCall, merge_call
 from rpc.run_events import StampedEvent
 from wire.call_page import SHOWN_CHARS, SHOWN_LINES, CallPage, CallPart, page_of
-from wire.messages import ToolCallView
+from wire.messages import PermissionOption, ToolCallView
 
 _MAX_OPEN = 256
 _MAX_OPTIONS = 32
 _MAX_INPUT = 1_000_000
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
 _KIND_OF_DECISION = {"allow": "allow_once", "deny": "reject_once"}
-
-
-class PermissionOption(msgspec.Struct, frozen=True):
-    """One of the answers that the agent offers. ``kind``: allow_once, allow_always, reject_once, reject_always."""
-
-    id: str
-    name: str
-    kind: str
 
 
 class AcpPermissionRequired(StampedEvent, frozen=True):

@@ -42,6 +42,7 @@ class AcpSessions:
         replay: what is being loaded.
         awaits_id: ``session/new`` is not answered.
         retire_reason: why the process should serve no further conversation.
+        strategy: how the latest switch went on with its conversation.
         on_state: called with what an agent said of the state of a conversation while it loaded it.
         on_begun: called when ``session/new`` has been answered and its conversation is the current one.
     """
@@ -59,6 +60,7 @@ class AcpSessions:
         self.replay: Replay | None = None
         self.awaits_id = False
         self.retire_reason: str | None = None
+        self.strategy = "kept"
         self.on_begun: Callable[[], None] = lambda: None
         self.on_state: Callable[[AcpConversation, dict[str, Any]], None] = lambda _conversation, _update: None
 
@@ -302,6 +304,7 @@ class AcpSessions:
         return {"honest": False}
 
     def _report(self, strategy: str, cause: str | None = None, words: str | None = None) -> None:
+        self.strategy = strategy
         run_id, seq = self._link.stamp()
         self._link.emit(
             "agent_resumed", AgentResumed(strategy=strategy, cause=cause, error=words, run_id=run_id, seq=seq)

@@ -37,6 +37,7 @@ class AcpTurns:
         self._abort_grace = abort_grace
         self._phase = AcpPhase.IDLE
         self._conversation: AcpConversation | None = None
+        self._last_session = ""
         self._give_up_at: float | None = None
         self._count = 0
         self.run: AcpRun | None = None
@@ -62,7 +63,9 @@ class AcpTurns:
         )
         self._count += 1
         run = self.run = AcpRun(params.run_id or f"r{self._count}")
-        self._conversation = conversation
+        if conversation.session != self._last_session:
+            self._calls.forget_ended()
+        self._conversation, self._last_session = conversation, conversation.session
         run.waiting.append(request_id)
         self._move(AcpPhaseEvent.PROMPT)
         request = AcpRequest("session/prompt", {"sessionId": conversation.session, "prompt": blocks})

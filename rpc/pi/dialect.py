@@ -69,6 +69,7 @@ class PiDialect:
     """
 
     name = "pi"
+    retire_reason = None
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ COMMANDS += [
     "route",
     "worker",
 ]
-COMMANDS += ["approvals", "top", "heartbeat", "cron", "config", "doctor", "demo", "stress"]
+COMMANDS += ["approvals", "top", "heartbeat", "cron", "agents", "config", "doctor", "demo", "stress"]
 HEADINGS = ["Supervisor:", "Sessions:", "Automation:", "Observation:", "This machine:", "Exit codes:", "Completion:"]
 
 # --- help -----------------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def test_every_command_explains_itself_on_a_narrow_terminal_and_calls_a_session_
     for command in all_commands(cli.main):
         said = [command.help, command.short_help, *(getattr(param, "help", "") for param in command.params)]
         assert "onversation" not in " ".join(filter(None, said)), command.name
-    for words in (["cron"], ["cron", "add"], ["heartbeat"]):
+    for words in (["cron"], ["cron", "add"], ["heartbeat"], ["agents"]):
         shown = alone.invoke(cli.main, [*words, "--help"], terminal_width=80).output
         assert [line for line in shown.splitlines() if len(line) > 80] == [], "examples"
 

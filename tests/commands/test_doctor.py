@@ -7,10 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
 from commands.doctor import gather_facts
-from commands.doctor_checks import AgentFacts, Check, CheckVerdict, HttpFacts, MachineFacts, WorkspaceFacts, diagnose
+from commands.doctor_checks import (
+    AgentFacts,
+    AgentProbe,
+    Check,
+    CheckVerdict,
+    HttpFacts,
+    MachineFacts,
+    WorkspaceFacts,
+    diagnose,
+)
 from doors.http.settings import HttpSettings
 from doors.locations import LockHolder
 from pool.settings import PoolSettings
@@ -18,6 +28,7 @@ from profiles import AgentSettings
 from rpc.settings import RpcSettings
 from settings.schema import Settings
 
+FAKE_AGENT = Path(__file__).parents[2] / "fixtures" / "acp_agent"
 HEALTHY = MachineFacts(
     python=(3, 12), platform="linux", max_workers=4, worker_memory=150 * 1024**2,
     agents=(AgentFacts("main", "native", "python", "/usr/bin/python"),), node=None, cgroup=True, pidfd=True,
@@ -113,6 +124,75 @@ def test_the_facts_of_this_machine_can_be_gathered(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
     (tmp_path / "file").touch()
     assert gathered(tmp_path / "file" / "d").data_dir_problem == f"{tmp_path}/file is no directory"
+
+
+def started(probe: AgentProbe, **facts: Any) -> dict[str, Check]:
+    agent = AgentFacts("claude", "acp", "claude-agent-acp", "/bin/claude-agent-acp", probe=probe)
+    return checks(agents=(msgspec.structs.replace(agent, **facts),))
+
+
+READY = AgentProbe(program="claude-agent-acp", version="0.101.0", capabilities=("load",), mode="default", seconds=1.04)
+
+
+def test_an_agent_that_was_started_is_told_with_its_version_and_what_it_can() -> None:
+    found = started(READY)
+    assert "claude-agent-acp 0.101.0, ready in 1.0 s; it can load" in found["agent claude"].found
+    assert (found["agent claude"].verdict, "mode of claude" in found) == (OK, False)
+
+
+def test_a_mode_that_approves_by_itself_is_warned_of_unless_it_was_chosen() -> None:
+    auto = msgspec.structs.replace(READY, mode="auto")
+    warning = started(auto, asking_mode="default")["mode of claude"]
+    assert (warning.verdict, warning.fix) == (WARNING, 'set agents.claude.mode to "default"')
+    assert "mode of claude" not in started(auto, chooses_mode=True)
+
+
+@pytest.mark.parametrize(
+    ("problem", "login", "fix"),
+    [
+        ("claude wants a login: run it", "claude", "claude"),
+        ("claude wants a login: run it", "", "log in as it says"),
+        ("exited with code 1", "claude", "in a terminal: /bin/claude-agent-acp"),
+    ],
+)
+def test_an_agent_that_does_not_start_is_told_in_its_words_with_what_to_do(problem: str, login: str, fix: str) -> None:
+    check = started(AgentProbe(problem=problem, stderr="boom"), login=login)["agent claude"]
+    assert (check.verdict, problem in check.found, fix in check.fix) == (MISSING, True, True)
+    assert ("boom" in check.found) == ("login" not in problem)
+
+
+def test_an_agent_of_a_known_make_that_is_not_there_is_told_with_how_to_install_it(tmp_path: Path) -> None:
+    command = ["claude-agent-acp"]
+    facts = gathered(
+        tmp_path, agents={"claude": AgentSettings(dialect="acp", command=command, env={"PATH": str(tmp_path)})}
+    )
+    (found,) = [check for check in diagnose(facts) if check.name == "agent claude"]
+    assert "npm install -g @agentclientprotocol/claude-agent-acp" in found.fix
+
+
+@pytest.mark.process
+def test_agents_are_started_up_to_their_first_conversation_and_none_is_left(tmp_path: Path) -> None:
+    def fake(*quirks: str) -> AgentSettings:
+        log = ("--log", str(tmp_path / "log"))
+        words = [word for quirk in quirks for word in ("--quirk", quirk)]
+        return AgentSettings(dialect="acp", command=[sys.executable, "-S", str(FAKE_AGENT), *log, *words])
+
+    told: list[str] = []
+    agents = {"good": fake("wrapper"), "locked": fake("auth"), "silent": fake("hang=session/new")}
+    settings = Settings(agents={**agents, "gone": AgentSettings(dialect="acp", command=["/no/such/agent"])})
+    facts = gather_facts(settings, tmp_path, Path("/s"), on_probe=told.extend, probe_seconds=3.0)
+    probes = {agent.name: agent.probe for agent in facts.agents}
+    assert told == ["good", "locked", "silent"]
+    good, locked, silent = (probes[name] for name in told)
+    assert good is not None
+    assert (good.program, good.version, good.mode, "load" in good.capabilities) == ("fake-agent", "1.0.0", "ask", True)
+    assert locked is not None
+    assert "locked wants a login" in str(locked.problem)
+    assert silent is not None
+    assert "not ready after 3 s" in str(silent.problem)
+    assert probes["gone"] is None
+    pids = {int(line.split()[0]) for line in (tmp_path / "log").read_text().splitlines()}
+    assert [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"] == []
 
 
 def http(**changes: Any) -> HttpFacts:

@@ -31,6 +31,25 @@ async def test_the_latest_messages_come_oldest_first_and_what_is_none_is_passed_
     assert await read_history(str(tmp_path / "none"), 9) == []
 
 
+async def test_the_message_with_which_an_agent_was_fed_the_conversation_again_says_so(tmp_path: Path) -> None:
+    def session(own: str) -> dict[str, str]:
+        return {"type": "session", "id": "x", "agent_session": own}
+
+    lines: list[dict[str, Any]] = [
+        session("a"),
+        session("b"),
+        {"type": "message", "message": {"text": "one"}},
+        session("c"),
+    ]
+    lines += [{"type": "message", "message": {"text": text}} for text in ("two", "three")]
+    (tmp_path / "t").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    assert await read_history(str(tmp_path / "t"), 9) == [
+        {"text": "one"},
+        {"text": "two", "strategy": "refed"},
+        {"text": "three"},
+    ]
+
+
 async def test_what_came_into_a_running_turn_reads_as_it_was_written(tmp_path: Path) -> None:
     def message(text: str, **more: str) -> dict[str, Any]:
         return {"role": "user", "content": [{"type": "text", "text": text}], **more}

@@ -27,6 +27,14 @@ async def test_a_decision_finds_the_session_by_the_call(world: World) -> None:
     assert world.launcher.asked("decide")[1] == {"call_id": "c1", "decision": "allow", "by": "carol"}
 
 
+async def test_one_of_the_agents_own_answers_reaches_it(world: World) -> None:
+    asks = await world.begin("ask c1", "alice")
+    await world.call("decide", call_id="c1", decision="allow", option_id="allow_always")
+    assert (await asks.wait()).text == "allow"
+    chosen = {"call_id": "c1", "decision": "allow", "by": "carol", "option_id": "allow_always"}
+    assert world.launcher.asked("decide") == [chosen]
+
+
 async def test_a_call_is_shown_in_full_by_the_worker_that_asks_and_the_word_from_its_end_reaches_it(
     world: World,
 ) -> None:

@@ -66,6 +66,10 @@ class MemoryWorker:
             raise ResumeFailed(f"{transcript} is damaged")
         return transcript in self.launcher.transcripts
 
+    async def resume_params(self, transcript: str) -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        return {"session_file": transcript}
+
     async def serve(self) -> None:
         self.transport.say({"event": "ready", "data": {"protocol": 1}})
         while True:

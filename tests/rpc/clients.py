@@ -81,6 +81,7 @@ class Deferring:
     """Asks a question when opened, holds requests back until the worker has said ``go``, repeats it every 5 s."""
 
     name = "deferring"
+    retire_reason = None
     is_running = False
     is_streaming = False
 

@@ -128,7 +128,7 @@ async def test_half_a_line_at_the_end_is_contamination(worker: MemoryTransport, 
     worker.exit(code=0)
     await client.wait_ended()
     assert client.statistics().invalid_lines == 1
-    assert client.invalid_line_samples() == [b'{"event":"half']
+    assert client.invalid_lines.samples == [b'{"event":"half']
 
 
 async def test_a_closed_stdout_is_followed_by_an_exit_or_breaks_the_protocol(worker: MemoryTransport) -> None:

@@ -29,7 +29,7 @@ async def test_contamination_is_counted_and_passed_over(worker: MemoryTransport,
     worker.print(b'npm WARN deprecated\n\xff\xfe\n{"neither":1}\n[]\n{"id":"1","result":1}\n')
     assert await asked.answer() == 1
     assert client.statistics().invalid_lines == 4
-    assert client.invalid_line_samples() == [b"npm WARN deprecated", b"\xff\xfe", b'{"neither":1}', b"[]"]
+    assert client.invalid_lines.samples == [b"npm WARN deprecated", b"\xff\xfe", b'{"neither":1}', b"[]"]
 
 
 async def test_of_contamination_the_last_few_lines_are_kept_and_cut(
@@ -38,7 +38,7 @@ async def test_of_contamination_the_last_few_lines_are_kept_and_cut(
     worker.print(b"".join(b"%d %s\n" % (number, b"x" * 5000) for number in range(20)))
     await trio.testing.wait_all_tasks_blocked()
     assert client.statistics().invalid_lines == 20
-    assert client.invalid_line_samples() == [(b"%d " % number).ljust(512, b"x") for number in range(12, 20)]
+    assert client.invalid_lines.samples == [(b"%d " % number).ljust(512, b"x") for number in range(12, 20)]
 
 
 @given(st.lists(st.integers(0, 7 * 10), max_size=12), st.integers(0, 3), st.integers(0, 9))

@@ -192,6 +192,10 @@ class Holding:
         await trio.lowlevel.checkpoint()
         return True
 
+    async def resume_params(self, transcript: str) -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        return {"session_file": transcript}
+
 
 @pytest.mark.parametrize("wanted", [None, "/t/0"])
 async def test_s22_the_conversation_that_a_worker_has_instead_is_told_without_its_secrets(
@@ -226,7 +230,7 @@ async def test_s22_what_is_no_message_is_shown_without_secrets(autojump_clock: M
         for _ in range(200):
             worker.print(f"export SOME_KEY={KEY}\n".encode())
         error = await client.wait_ended()
-        assert client.invalid_line_samples()[-1] == b"export SOME_KEY=***"
+        assert client.invalid_lines.samples[-1] == b"export SOME_KEY=***"
     assert "SOME_KEY=***" in error.message
 
 
@@ -239,7 +243,7 @@ async def test_s22_of_a_secret_that_is_cut_nothing_is_shown(autojump_clock: Mock
         await trio.testing.wait_all_tasks_blocked()
         worker.exit(code=0)
         await client.wait_ended()
-        assert client.invalid_line_samples() == [b"x" * 505 + b"***"]
+        assert client.invalid_lines.samples == [b"x" * 505 + b"***"]
 
 
 @pytest.mark.parametrize("key", ['canary"quoted', "canary\\folder", "canary-schlüssel"])
@@ -248,7 +252,7 @@ async def test_s22_a_secret_is_hidden_as_json_escapes_it(autojump_clock: MockClo
     async with talking(worker, key) as client:
         worker.say({"level": "error", "why": f"no access with {key}"})
         await trio.testing.wait_all_tasks_blocked()
-        (shown,) = client.invalid_line_samples()
+        (shown,) = client.invalid_lines.samples
     assert msgspec.json.decode(shown) == {"level": "error", "why": "no access with ***"}
 
 

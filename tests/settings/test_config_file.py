@@ -108,6 +108,18 @@ def test_secrets_are_hidden_and_the_rest_is_not(as_json: bool, path: Path) -> No
     assert table["agents"]["main"]["model"] == "m"
 
 
+@pytest.mark.parametrize("as_json", [True, False])
+def test_variables_and_headers_of_mcp_servers_are_hidden(as_json: bool, path: Path) -> None:  # noqa: FBT001  # a parameter
+    servers = (
+        '{ name = "s", command = "/bin/mcp", args = ["--token", "S3"], env = [{ name = "KEY", value = "S1" }] }, '
+        '{ name = "w", type = "http", url = "https://h", headers = [{ name = "auth", value = "S2" }] }'
+    )
+    agent = f'[agents.a]\ndialect = "acp"\ncommand = ["x"]\nmcp_servers = [{servers}]\n'
+    shown = show_config(parse_settings(agent, path), as_json=as_json)
+    assert [secret for secret in ("S1", "S2", "S3") if secret in shown] == []
+    assert "/bin/mcp" in shown
+
+
 SECRET_NAMES = ("token", "auth_token", "api_key", "apikey", "password", "client_secret", "accessToken")
 OTHER_NAMES = ("token_file", "tokenizer", "max_tokens", "secretary", "model", "monkey")
 

@@ -99,6 +99,7 @@ def test_the_result_of_a_call_is_told_to_a_bound() -> None:
 
 APPROVAL = {"reason": "a rule", "decision": "allow", "by": "ann", "note": "ok", "ts": 5.5}
 DETAILS = {"status": "running", "session_id": "s" * 300, "more": 1}
+OPTION = {"id": "always", "name": "Always", "kind": "allow_always"}
 DECIDED = {"call_id": "c1", "decision": "deny", "by": "uid:1", "note": "no"}
 DIALOG = {"id": "d1", "method": "select", "fields": {"options": ["a"]}}
 USAGE = {"input_tokens": 3, "output_tokens": 2}
@@ -120,6 +121,10 @@ FAILED = {"phase": "end", "reason": "overflow", "aborted": True, "error": "x"}
         ("tool_executed", {"call": CALL, "ok": True}, MONITOR, "tool_executed", {"ok": True}),
         ("tool_executed", {"call": CALL, "approval": APPROVAL}, MONITOR, "tool_executed", {"approval": APPROVAL}),
         ("permission_required", {"call": CALL, "reason": "x"}, CONTROL, "permission_required", {"reason": "x"}),
+        (
+            *("permission_required", {"call": CALL, "options": [{**OPTION, "name": "n" * 300}] * 20}, CONTROL),
+            *("permission_required", {"options": [{**OPTION, "name": "n" * 256}] * 16}),
+        ),
         ("permission_decided", {**DECIDED, "seq": 3}, CONTROL, "permission_decided", DECIDED),
         ("ui_request", DIALOG, CONTROL, "ui_request", DIALOG),
         ("ui_resolved", {"id": "d1", "reason": "x"}, CONTROL, "ui_resolved", {"id": "d1", "reason": "x"}),
@@ -128,6 +133,7 @@ FAILED = {"phase": "end", "reason": "overflow", "aborted": True, "error": "x"}
         ("token_usage", {**USAGE, "run_id": "r", "seq": 1}, MONITOR, "token_usage", USAGE),
         ("todo_changed", {"items": [{"text": "x"}], "seq": 1}, MONITOR, "todo_changed", {"items": [{"text": "x"}]}),
         ("file_changed", {"path": "a", "run_id": "r"}, MONITOR, "file_changed", {"path": "a"}),
+        ("agent_resumed", {"strategy": "refed", "seq": 1}, MONITOR, "agent_resumed", {"strategy": "refed"}),
         ("agent_resumed", {"sealed": ["c1"], "seq": 1}, MONITOR, "agent_resumed", {"sealed": ["c1"]}),
         ("background", {"running": 2}, MONITOR, "background", {"running": 2}),
         ("mood", {"level": 3}, MONITOR, "worker:mood", {"level": 3}),

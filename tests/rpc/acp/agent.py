@@ -216,7 +216,7 @@ def _answer(message: Message) -> str:
     if isinstance(result, dict) and "stop_reason" in result:
         error = f" ({result['error']})" if result["error"] else ""
         return f"{result['stop_reason']} {result['text']!r}{error}"
-    if isinstance(result, dict) and set(result) == {"session_id", "session_file"}:
+    if isinstance(result, dict) and set(result) - {"strategy"} == {"session_id", "session_file"}:
         return f"holds {result['session_file']}"
     return json.dumps(result, sort_keys=True)
 

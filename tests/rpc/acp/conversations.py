@@ -1,5 +1,6 @@
 """Going on with conversations: what the tests of it say to an agent, and look at."""
 
+import json
 from typing import Any
 
 from tests.rpc.acp.agent import CWD, Agent, piece
@@ -25,6 +26,8 @@ def loading(**facts: Any) -> Agent:
 def strategy(agent: Agent) -> dict[str, Any]:
     """How the agent went on."""
     [found] = [data for event, data in agent.events if event == "agent_resumed"]
+    [answer] = [json.loads(bytes(message.result)) for message in agent.messages if b"strategy" in bytes(message.result)]
+    assert answer["strategy"] == found["strategy"]  # in the answer too: no turn runs, in which an event is heard
     return {name: found[name] for name in ("strategy", "cause") if name in found}
 
 

@@ -104,6 +104,19 @@ def test_a_call_that_is_asked_about_again_has_a_name_of_its_own() -> None:
     assert outcomes(agent) == ["o-reject_once", "o-allow_once"]
 
 
+def test_a_call_of_another_conversation_may_have_the_id_of_one_that_has_ended(agent: Agent) -> None:
+    for session in ("s1", "s2"):
+        agent.prompt("hi")
+        agent.ask_permission(5, session=session)
+        agent.ask("decide", call_id="t1", decision="allow")
+        assert agent.sent[-1]["result"]["outcome"]["optionId"] == "o-allow_once"
+        agent.update("tool_call_update", session=session, toolCallId="t1", status="completed")
+        agent.end()
+        agent.ask("new_session")
+        agent.answer("session/close")
+        agent.answer("session/new", {"sessionId": "s2"})
+
+
 def test_a_note_goes_with_the_next_turn() -> None:
     agent = asked()
     agent.ask("decide", call_id="t1", decision="deny", note="use ninja")

@@ -1,0 +1,119 @@
+"""``pool agents``: list the agent definitions; write one of a make that is known."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.options import (
+    config_option,
+    connection_flags,
+    connection_options,
+    find_socket,
+    json_option,
+    load_with_flags,
+    print_json,
+    working_directory,
+)
+from profiles.catalogue import MAKES
+from wire.terminal import clean
+
+if TYPE_CHECKING:
+    from commands.agent_facts import AgentListing
+    from settings.config_file import AgentAddition
+
+_EPILOG = """\b
+RESUME: whether the agent goes on with a session on another worker; where
+        not, it is fed the end of the transcript.
+LOGIN:  ok (a worker got through), wanted (one was refused), found (a key
+        or a login's file is there), none, unknown."""
+
+
+@click.group(invoke_without_command=True, epilog=_EPILOG)
+@connection_options
+@json_option
+@click.pass_context
+def agents(
+    ctx: click.Context, /, socket: str | None, config: str | None, data_dir: str | None, *, as_json: bool
+) -> None:
+    """List the agent definitions; add one of a known make.
+
+    Works without a supervisor; a running one adds what its workers have shown of their programs.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from commands.agent_facts import list_agents
+
+    settings = load_with_flags(config, data_dir)
+    inherited = {name: os.environ[name] for name in settings.rpc.env_passthrough if name in os.environ}
+    told = _ask_supervisor(socket, config, data_dir)
+    found = list_agents(settings, inherited, told)
+    if as_json:
+        print_json(found)
+    else:
+        from commands.agents_view import agents_view
+        from commands.output import open_console
+
+        console = open_console()
+        view = agents_view(found, console.width, supervised=told is not None, place=connection_flags())
+        console.print(view, crop=False)
+
+
+def _ask_supervisor(socket: str | None, config: str | None, data_dir: str | None) -> list[dict[str, Any]] | None:
+    """What the running supervisor knows of its agents; None where there is none."""
+    from doors.control.client import ControlClient
+    from errors import NoSupervisor
+
+    try:
+        with ControlClient(find_socket(socket, config, data_dir)) as client:
+            told: list[dict[str, Any]] = client.call("agents.list")
+    except NoSupervisor:
+        return None
+    return told
+
+
+@agents.command("add", short_help="Write the definition of a known make.")
+@click.argument("make", type=click.Choice(list(MAKES)))
+@click.option("--name", metavar="NAME", help="The agent's name (default: the make's).")
+@config_option
+@json_option
+def add(make: str, name: str | None, config: str | None, *, as_json: bool) -> None:
+    """Write the definition of an agent of MAKE into the settings file, and say what is missing.
+
+    One that is there stays as it is.
+    """
+    from commands.agent_facts import definition_of, list_agents
+    from settings.config_file import add_agent
+    from settings.load import find_settings_file
+
+    path = find_settings_file(config, os.environ, working_directory()) or Path("pool.toml")
+    added = add_agent(path, name or make, definition_of(make))
+    settings = load_with_flags(str(path), None)
+    inherited = {each: os.environ[each] for each in settings.rpc.env_passthrough if each in os.environ}
+    listing = next(each for each in list_agents(settings, inherited, None) if each.name == added.name)
+    if as_json:
+        print_json({"file": str(added.file), "agent": listing, "written": added.written, "backup": added.backup})
+    else:
+        click.echo("\n".join(_added_lines(make, added, listing)))
+
+
+def _added_lines(make: str, added: "AgentAddition", listing: "AgentListing") -> list[str]:
+    """What was written, what is missing, and what to do next."""
+    from commands.agents_view import lines_to_type
+
+    place = connection_flags()
+    lines = [f"written to {clean(added.file)}:", *(f"  {clean(line)}" for line in added.text.splitlines())]
+    if added.backup is not None:
+        lines.append(f"the file's comments could not be kept; as it was it is {clean(added.backup)}")
+    for part in listing.missing:
+        lines += [f"missing: {clean(part.what)}; type", *(f"  {line}" for line in lines_to_type(part, place))]
+    if MAKES[make].note:
+        lines.append(f"note: {MAKES[make].note}")
+    return [
+        *lines,
+        "then:",
+        f"  pool doctor{place}    # starts it once",
+        f"  pool reload{place}    # or: pool run{place}",
+        f'  pool prompt{place} -s try-{added.name} -a {added.name} "hello"',
+    ]

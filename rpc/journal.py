@@ -1,0 +1,146 @@
+"""Journals of ACP conversations: transcripts in the native format that the supervisor writes for agents of others.
+
+An agent's own files are its affair and its claims are not to be trusted; what was said is known from here.
+"""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from errors import ProtocolViolation
+from rpc.acp.options import JournalFacts
+from rpc.dialect import JournalWrite
+from wire.entries import MessageEntry, SessionHeader, TranscriptMessage, UnknownEntry
+from wire.framing import DECODE_ERRORS
+from wire.transcript import TranscriptWriter, open_for_appending, read_entries, read_header
+from wire.transcript_repair import TranscriptDamaged, TranscriptError
+
+MAX_TAIL_BYTES = 64 * 1024
+"""Of the end of a conversation that an agent is given where it has forgotten the conversation."""
+
+
+class JournalWriter:
+    """Appends to the journals of one worker's conversations; an entry is there whole, or not at all.
+
+    It holds no lock: only one supervisor uses a data directory, and it gives a session to one worker at a time.
+    """
+
+    def __init__(self) -> None:
+        self._open: TranscriptWriter | None = None
+        self._last_seq: tuple[str, int] = ("", 0)
+        """Of the conversation that was begun or resumed last."""
+
+    def append(self, writes: Sequence[JournalWrite]) -> ProtocolViolation | None:
+        """Write them in order, to the system's cache: what a power cut takes is what agents themselves lose.
+
+        Returns why its worker is to end: a conversation that is not recorded could not be checked when it is resumed.
+        """
+        try:
+            for write in writes:
+                if write.header is not None:
+                    self._begin(write.path, write.header)
+                if write.message is not None:
+                    entry = MessageEntry(self._next_seq(write.path), time.time(), write.message)
+                    self._writer(write.path).append(entry)
+        except TranscriptError as exc:
+            return ProtocolViolation(f"its conversation cannot be recorded: {exc.message}")
+        return None
+
+    def resumed(self, path: str, last_seq: int) -> None:
+        """Go on behind the entry of that number."""
+        self._last_seq = (path, last_seq)
+
+    def close(self) -> None:
+        """Close the file; the next entry opens it again."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _begin(self, path: str, header: SessionHeader) -> None:
+        """A new file; in one that is there, the header says under which id its agent has it from here on."""
+        header = msgspec.structs.replace(header, created=datetime.now(UTC).isoformat(timespec="seconds"))
+        if Path(path).exists():
+            self._writer(path).append(header)
+            return
+        self.close()
+        TranscriptWriter.create(path, header).close()
+        self._last_seq = (path, 0)
+
+    def _writer(self, path: str) -> TranscriptWriter:
+        if self._open is None or str(self._open.path) != path:
+            self.close()
+            self._open = open_for_appending(path)
+        return self._open
+
+    def _next_seq(self, path: str) -> int:
+        known, seq = self._last_seq
+        if known != path:
+            seq = max((entry.seq for entry in read_entries(path)), default=0)
+        self._last_seq = (path, seq + 1)
+        return seq + 1
+
+
+class JournalReading(NamedTuple):
+    """What a journal holds: the facts for a resume, and the number of its last entry."""
+
+    facts: JournalFacts
+    last_seq: int
+
+
+def read_journal(path: str, *, closed_cleanly: bool = False) -> JournalReading:
+    """What a resume is given of a conversation, and what it is checked against; reads the whole file.
+
+    Raises TranscriptMissing or TranscriptDamaged, also for a transcript that is no journal.
+    """
+    header = read_header(path)
+    turns, last_user, last_seq, tail = 0, "", 0, _Tail()
+    for entry in read_entries(path):
+        last_seq = max(last_seq, entry.seq)
+        if isinstance(entry, UnknownEntry) and entry.type == "session":
+            header = _decode_header(entry.line, path)
+        if isinstance(entry, MessageEntry):
+            turns += entry.message.role == "assistant"
+            if entry.message.role == "user":
+                last_user = entry.message.text
+            tail.add(entry.message)
+    if header.agent_session is None:
+        raise TranscriptDamaged(f"{path} is no journal of an ACP agent: its header names no session of one")
+    facts = JournalFacts(
+        agent_session=header.agent_session,
+        cwd=header.cwd,
+        turns=turns,
+        last_user_text=last_user,
+        tail=tail.text(),
+        closed_cleanly=closed_cleanly,
+    )
+    return JournalReading(facts, last_seq)
+
+
+def _decode_header(line: bytes, path: str) -> SessionHeader:
+    try:
+        return msgspec.json.decode(line, type=SessionHeader)
+    except DECODE_ERRORS as exc:
+        raise TranscriptDamaged(f"{path} has a broken header: {exc}") from exc
+
+
+class _Tail:
+    """The latest messages as text, at most ``MAX_TAIL_BYTES``."""
+
+    def __init__(self) -> None:
+        self._parts: deque[str] = deque()
+        self._bytes = 0
+
+    def add(self, message: TranscriptMessage) -> None:
+        part = f"{message.role}:\n{message.text}\n\n"
+        self._parts.append(part)
+        self._bytes += len(part.encode())
+        while len(self._parts) > 1 and self._bytes - len(self._parts[0].encode()) >= MAX_TAIL_BYTES:
+            self._bytes -= len(self._parts.popleft().encode())
+
+    def text(self) -> str:
+        return "".join(self._parts).encode()[-MAX_TAIL_BYTES:].decode(errors="ignore").strip()

@@ -1,0 +1,192 @@
+"""Agents of the Agent Client Protocol as workers of a real pool: conversations, approvals, ends of every kind."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from errors import PoolError
+from tests.acceptance.supervisor import Lives, Supervisor, gone_within, processes_with, running_supervisor
+
+pytestmark = pytest.mark.process
+
+AGENT = Path(__file__).resolve().parents[2] / "fixtures" / "acp_agent"
+_GONE_SECONDS = 2.0
+
+
+def definition(name: str, place: Path, *quirks: str, more: str = "") -> str:
+    """An agent of the settings, which works in and keeps its conversations below ``place``."""
+    flags = [word for quirk in quirks for word in ("--quirk", quirk)]
+    command = [sys.executable, "-S", str(AGENT), "--store", str(place / f"store-{name}"), *flags]
+    (place / "work").mkdir(exist_ok=True)
+    lines = [f"[agents.{name}]", 'dialect = "acp"', f"command = {msgspec.json.encode(command).decode()}"]
+    return "\n".join([*lines, f'workspace = "{place / "work"}"', more, ""])
+
+
+def strategies(supervisor: Supervisor, session: str) -> list[str]:
+    """How the session's conversation went on each time."""
+    return [event["data"]["strategy"] for event in supervisor.told("agent_resumed") if event["session"] == session]
+
+
+def ask(supervisor: Supervisor, session: str, text: str, agent: str = "fix") -> str:
+    return supervisor.prompt(session, text, "-a", agent)
+
+
+def begin(supervisor: Supervisor, session: str, text: str, agent: str = "fix") -> str:
+    return supervisor.begin(session, text, agent=agent)
+
+
+def question_of(supervisor: Supervisor, run: str) -> dict[str, Any]:
+    """What the run asks a person, once it does."""
+    with supervisor.following("permission_required") as events:
+        return next(dict(event["data"]) for event in events if event["run_id"] == run)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("a")
+
+
+@pytest.fixture(scope="module")
+def supervisor(place: Path) -> Iterator[Supervisor]:
+    """Two workers for all its agents: ``fix`` is good, the others forget, refuse or want a login."""
+    agents = [
+        definition("fix", place),
+        definition("forgets", place, "load-empty", "no-resume"),
+        definition("unable", place, "no-load", "no-resume"),
+        definition("closed", place, "auth"),
+        definition("opened", place, "auth", more='auth_method = "fake-login"'),
+    ]
+    settings = "\n".join(["[pool]", "min = 0", "max = 2", *agents])
+    with running_supervisor(place / "data", settings=settings) as running:
+        yield running
+
+
+# --- conversations ----------------------------------------------------------------------------------------------------
+
+
+def test_three_sessions_over_two_workers_each_go_on_with_their_own_conversation(supervisor: Supervisor) -> None:
+    sessions = ("one", "two", "three")
+    for session in sessions:
+        assert ask(supervisor, session, f"ECHO:I am {session}") == f"I am {session}"
+    for session in sessions:
+        told = ask(supervisor, session, "RECALL")
+        assert [other for other in sessions if f"I am {other}" in told] == [session]
+    assert {strategy for session in sessions for strategy in strategies(supervisor, session)} <= {"loaded", "kept"}
+    assert "loaded" in strategies(supervisor, "one")
+    assert len(supervisor.status()["workers"]) <= 2
+
+
+@pytest.mark.parametrize("agent", ["forgets", "unable"])
+def test_an_agent_that_has_forgotten_a_conversation_is_given_its_end_again(supervisor: Supervisor, agent: str) -> None:
+    ask(supervisor, agent, "ECHO:the apple", agent)
+    pid = supervisor.worker_of(agent)["pid"]
+    os.kill(pid, signal.SIGKILL)
+    supervisor.wait_for_loss(pid)
+    told = ask(supervisor, agent, "RECALL", agent)
+    assert "user:\nECHO:the apple" in told
+    assert "assistant:\nthe apple" in told
+    assert strategies(supervisor, agent) == ["refed"]
+    assert "ECHO:the apple" in supervisor.pool("sessions", "history", agent).stdout
+
+
+def test_a_conversation_of_another_directory_is_refused(supervisor: Supervisor, place: Path) -> None:
+    ask(supervisor, "moved", "ECHO:here")
+    pid = supervisor.worker_of("moved")["pid"]
+    os.kill(pid, signal.SIGKILL)
+    supervisor.wait_for_loss(pid)
+    [journal] = [path for path in (place / "data").rglob("*.jsonl") if "ECHO:here" in path.read_text()]
+    journal.write_text(journal.read_text().replace(str(place / "work"), "/elsewhere"))
+    done = supervisor.pool("prompt", "-s", "moved", "-a", "fix", "RECALL")
+    assert done.returncode != 0
+    assert "belongs to /elsewhere" in " ".join(done.stderr.split())
+
+
+# --- start ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_that_wants_a_login_says_what_to_do(supervisor: Supervisor) -> None:
+    done = supervisor.pool("prompt", "-s", "closed", "-a", "closed", "ECHO:x")
+    words = " ".join(done.stderr.split())
+    assert done.returncode != 0
+    assert "closed wants a login" in words
+    assert "auth_method" in words
+    assert ask(supervisor, "opened", "ECHO:in", "opened") == "in"
+
+
+# --- approvals and aborts ---------------------------------------------------------------------------------------------
+
+
+def test_a_call_is_approved_or_denied_from_another_terminal(supervisor: Supervisor) -> None:
+    for verb, word in (("approve", "allowed"), ("deny", "denied")):
+        run = begin(supervisor, "asks", "ASK:write")
+        call = question_of(supervisor, run)["call"]["id"]
+        assert supervisor.pool(verb, call, "-s", "asks").returncode == 0
+        assert f"write {word}" in supervisor.outcome(run)["text"]
+
+
+def test_one_of_the_agents_own_answers_can_be_chosen(supervisor: Supervisor) -> None:
+    run = begin(supervisor, "chooses", "ASK:write")
+    question = question_of(supervisor, run)
+    chosen = next(option for option in question["options"] if option["kind"] == "allow_always")
+    decision = {"call_id": question["call"]["id"], "session": "chooses", "decision": "allow"}
+    with pytest.raises(PoolError, match="no such option is offered; offered: allow_once, allow_always"):
+        supervisor.call("decide", **decision, option_id="no-such-answer")
+    supervisor.call("decide", **decision, option_id=chosen["id"])
+    assert f"write allowed: {chosen['id']}" in supervisor.outcome(run)["text"]
+
+
+def test_an_aborted_turn_ends_and_the_session_goes_on_with_its_worker(supervisor: Supervisor) -> None:
+    ask(supervisor, "aborted", "ECHO:before")
+    run = begin(supervisor, "aborted", "HANG")
+    worker = supervisor.wait_for_turn("aborted")
+    assert supervisor.pool("abort", "-s", "aborted").returncode == 0
+    outcome = supervisor.outcome(run)
+    assert outcome["status"] == "error", outcome
+    assert "ECHO:before" in ask(supervisor, "aborted", "RECALL")
+    assert supervisor.worker_of("aborted")["pid"] == worker["pid"]
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_killed_in_mid_turn_fails_the_run_and_the_session_goes_on_elsewhere(supervisor: Supervisor) -> None:
+    ask(supervisor, "killed", "ECHO:before")
+    run = begin(supervisor, "killed", "ECHO:half;HANG")
+    pid = supervisor.wait_for_turn("killed")["pid"]
+    os.kill(pid, signal.SIGKILL)
+    assert "killed by signal 9" in supervisor.outcome(run)["error"]["message"]
+    assert "ECHO:before" in ask(supervisor, "killed", "RECALL")
+    assert supervisor.worker_of("killed")["pid"] != pid
+
+
+def test_an_agent_cannot_be_attached_to_by_a_front_end_of_the_bundled_one(supervisor: Supervisor) -> None:
+    done = supervisor.start("attach", "--mode", "rpc", "--agent", "fix")
+    _, words = done.communicate(timeout=30)
+    assert done.returncode != 0
+    assert "use: pool acp --agent fix" in " ".join(words.split())
+
+
+@pytest.mark.parametrize("quirk", [(), ("wrapper",), ("ignores-eof", "ignores-term")], ids=str)
+def test_nothing_of_an_agent_outlives_a_supervisor_that_is_killed_and_the_next_goes_on(
+    tmp_path_factory: pytest.TempPathFactory, quirk: tuple[str, ...]
+) -> None:
+    place = tmp_path_factory.mktemp("k")
+    lives = Lives(place, "[pool]\nmin = 0\nmax = 2\n" + definition("fix", place, *quirk))
+    try:
+        first = lives.living()
+        ask(first, "s", "ECHO:before;SETSID:sleep 300;SPAWN:sleep 301")
+        begin(first, "s", "HANG")
+        first.wait_for_turn("s")
+        processes = processes_with(first.instance(), "sleep", 2)
+        assert len(processes) > 2
+        first.kill()
+        assert gone_within(processes, _GONE_SECONDS), [process for process in processes if process.is_running()]
+        assert "ECHO:before" in ask(lives.living(), "s", "RECALL")
+    finally:
+        lives.stop()

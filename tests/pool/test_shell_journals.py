@@ -1,0 +1,156 @@
+"""What the shell does for programs whose conversations this pool records: resets, their news, their retirement."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from errors import PoolError, ResumeFailed
+from pool.launcher import LocalLauncher, LocalWorker
+from profiles import DIALECTS, CapabilityProfile
+from rpc.acp.options import JournalFacts
+from rpc.dialect import JournalWrite
+from rpc.journal import JournalWriter
+from rpc.native import NativeDialect
+from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, plain_profile, say
+from tests.rpc.clients import running
+from tests.rpc.memory_transport import MemoryTransport
+from wire.entries import SessionHeader, TextBlock, TranscriptMessage
+from wire.transcript import TranscriptWriter, read_entries
+
+ACP = plain_profile(dialect="acp")
+
+
+class SlowWorker(MemoryWorker):
+    """Takes 60 s to go on with a conversation, and says how it did."""
+
+    async def resume_params(self, transcript: str) -> dict[str, Any]:
+        await trio.sleep(60)
+        return await super().resume_params(transcript)
+
+    def switch_session(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {**super().switch_session(request), "strategy": "loaded"}
+
+
+class RetiringDialect(NativeDialect):
+    retire_reason: str | None = None  # type: ignore[assignment]  # that of the native dialect never has one
+
+
+class RetiringWorker(MemoryWorker):
+    """One that should serve no further conversation once it was sent ``enough``."""
+
+    def __init__(self, name: str, launcher: MemoryLauncher, profile: CapabilityProfile) -> None:
+        super().__init__(name, launcher, profile)
+        self.client.dialect = RetiringDialect()
+
+    def prompt(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        if request["params"]["text"] == "enough":
+            self.client.dialect.retire_reason = "it has had enough"  # type: ignore[misc]
+        return super().prompt(request)
+
+
+async def turn(launcher: MemoryLauncher, profile: CapabilityProfile, **options: Any) -> str:
+    """Two sessions take one worker from each other; the answer of the third turn."""
+    async with make_pool(launcher, max=1, reset_timeout=30, **options) as pool:
+        said = ""
+        for session, text in (("alice", "a1"), ("bob", "b1"), ("alice", "a2")):
+            async with pool.lease(session, profile, timeout=500) as lease:
+                said = (await lease.prompt(text).wait()).text
+        return said
+
+
+async def test_a_load_may_take_longer_than_a_reset_of_other_programs(autojump_clock: MockClock) -> None:
+    assert DIALECTS["acp"].reset_seconds > 120, "a load alone may take as long"
+    launcher = MemoryLauncher()
+    launcher.kind = SlowWorker
+    assert await turn(launcher, ACP) == "a1|a2"
+    assert launcher.starts == ["w1"]
+    other = MemoryLauncher()
+    other.kind = SlowWorker
+    with pytest.raises(PoolError, match="did not finish the reset within 30 s"):
+        await turn(other, plain_profile())
+
+
+async def test_how_a_conversation_goes_on_is_published(autojump_clock: MockClock) -> None:
+    launcher, events = MemoryLauncher(), list[tuple[str, dict[str, Any]]]()
+    launcher.kind = SlowWorker
+    await turn(launcher, ACP, on_event=lambda event, data: events.append((event, data)))
+    resumed = [data for event, data in events if event == "agent_resumed"]
+    assert resumed == [{"session": "alice", "worker": "w1", "strategy": "loaded"}]
+
+
+async def test_a_worker_that_should_serve_no_further_conversation_is_replaced_after_its_turn(
+    autojump_clock: MockClock,
+) -> None:
+    launcher = MemoryLauncher()
+    launcher.kind = RetiringWorker
+    async with make_pool(launcher, max=1) as pool:
+        assert await say(pool, "alice", "a1") == "a1"
+        assert await say(pool, "alice", "enough") == "a1|enough"
+        assert await say(pool, "alice", "a2") == "a1|enough|a2"
+    assert launcher.starts == ["w1", "w2"]
+
+
+# --- what a resume is given -------------------------------------------------------------------------------------------
+
+
+def local_worker(transport: MemoryTransport, client: Any, journal: JournalWriter | None) -> LocalWorker:
+    dialect = "native" if journal is None else "acp"
+    return LocalWorker("w1", transport, client, set(), dialect=dialect, journal=journal)  # type: ignore[arg-type]
+
+
+def begun(path: Path) -> JournalWriter:
+    """A journal of one message, and its writer."""
+    header = SessionHeader(version=1, id="s1", created="", cwd="/w", agent_session="S/1")
+    writer = JournalWriter()
+    assert writer.append([JournalWrite(str(path), header, TranscriptMessage("user", [TextBlock("hi")]))]) is None
+    return writer
+
+
+async def test_a_resume_is_given_the_facts_of_the_journal_and_its_numbers_go_on(tmp_path: Path) -> None:
+    path, transport = tmp_path / "s1.jsonl", MemoryTransport()
+    begun(path).close()
+    journal = JournalWriter()
+    async with running(transport) as client:
+        worker = local_worker(transport, client, journal)
+        assert await worker.prepare_resume(str(path))
+        params = await worker.resume_params(str(path))
+    assert params == {"session_file": str(path), "journal": JournalFacts("S/1", "/w", 0, "hi", "user:\nhi")}
+    assert journal.append([JournalWrite(str(path), None, TranscriptMessage("assistant", []))]) is None
+    assert [entry.seq for entry in read_entries(path)] == [1, 2]
+
+
+async def test_a_resume_of_a_program_with_transcripts_of_its_own_is_given_the_file_alone(tmp_path: Path) -> None:
+    transport = MemoryTransport()
+    async with running(transport) as client:
+        worker = local_worker(transport, client, None)
+        assert await worker.resume_params("/t/x") == {"session_file": "/t/x"}
+
+
+async def test_a_transcript_of_another_dialect_is_not_gone_on_with(tmp_path: Path) -> None:
+    path, transport = tmp_path / "n.jsonl", MemoryTransport()
+    TranscriptWriter.create(path, SessionHeader(version=1, id="n", created="2026-01-31T10:00:00Z", cwd="/")).close()
+    before = path.read_bytes()
+    async with running(transport) as client:
+        worker = local_worker(transport, client, JournalWriter())
+        with pytest.raises(ResumeFailed, match="of the native dialect, and the agent speaks acp"):
+            await worker.prepare_resume(str(path))
+        with pytest.raises(ResumeFailed, match="is no journal of an ACP agent"):
+            await worker.resume_params(str(path))
+        with pytest.raises(ResumeFailed, match="there is no transcript"):
+            await worker.resume_params(str(tmp_path / "none.jsonl"))
+    assert path.read_bytes() == before
+
+
+async def test_what_the_profile_declares_reaches_the_dialect(tmp_path: Path) -> None:
+    launcher = LocalLauncher(data_dir=tmp_path / "data")
+    declared = {"permission_mode": '"readonly"', "preamble": '"Be brief."', "mcp_servers": '[{"name":"x"}]'}
+    try:
+        options = launcher._acp_options(plain_profile(dialect="acp", agent="demo", declared=declared))
+    finally:
+        launcher.close()
+    assert (options.permission_mode, options.instructions, options.cwd) == ("readonly", "Be brief.", "/")
+    assert (options.mcp_servers, options.agent) == ([{"name": "x"}], "demo")
+    assert options.journal_dir == str(tmp_path / "data" / "sessions" / "demo")
