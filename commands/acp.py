@@ -81,7 +81,7 @@ class AcpProgram:
         self._is_hardened = False
 
     def run(self) -> int:
-        """Until stdin ends; the exit code. 1: the editor does not read what it is told, or has closed stdout."""
+        """Until stdin ends; the exit code. 1: the editor does not read what is sent to it, or has closed stdout."""
         os.set_blocking(self._stdout, False)
         try:
             while self._wait_and_handle():

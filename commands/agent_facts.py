@@ -50,7 +50,7 @@ class AgentListing(msgspec.Struct, frozen=True, kw_only=True):
 def list_agents(
     settings: ProfilesSettings, inherited: Mapping[str, str], told: Sequence[Mapping[str, Any]] | None
 ) -> list[AgentListing]:
-    """All definitions, with what a running supervisor has told of them (None: there is none).
+    """All definitions, with what a running supervisor knows of them (None: there is none).
 
     ``inherited``: the variables that workers get of the environment.
     """

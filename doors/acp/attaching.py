@@ -201,7 +201,7 @@ class SessionFollower:
                 continue  # another version's; the events after it count all the same
 
     def _note(self, session: EditorSession, event: EventEnvelope) -> None:
-        """What an event means beside what is told of it."""
+        """What an event means beside what is sent of it."""
         match event.type:
             case EventType.DONE:
                 self._run_ended(session, event.run_id or "", msgspec.json.decode(event.data, type=RunEnded))

@@ -1,6 +1,6 @@
 """What the pool says and does as an ACP agent: lines of an editor and of the supervisor in, lines to both out. Pure.
 
-An editor's session is a session of the pool, and its id is the key. All that happens there is told, whatever began it.
+An editor's session is a session of the pool, and its id is the key. All that happens there is sent, whatever began it.
 A prompt of the editor is a run; it goes on when the editor leaves.
 """
 

@@ -12,7 +12,7 @@ _MAX_IMAGES = 32
 
 
 class PromptContent(NamedTuple):
-    """What an agent is told. ``images`` are as ``wire.messages.ImageContent``."""
+    """What an agent is given. ``images`` are as ``wire.messages.ImageContent``."""
 
     text: str
     images: list[dict[str, str]]

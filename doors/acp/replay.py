@@ -8,7 +8,7 @@ import msgspec
 from doors.acp.updates import text_block, tool_call_facts, update_line
 
 _MAX_TEXT = 64 * 1024
-"""Characters of a result that are told again."""
+"""Characters of a result that are sent again."""
 _MAX_PREVIEW = 8_000
 
 

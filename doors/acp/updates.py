@@ -110,7 +110,7 @@ def text_block(text: str) -> dict[str, str]:
 
 
 def tool_call_facts(call: str, name: str, preview: str) -> dict[str, Any]:
-    """What an editor is told of a call when it begins; its input only where the preview has all of it."""
+    """What an editor learns of a call when it begins; its input only where the preview has all of it."""
     facts = {
         "toolCallId": call,
         "title": describe_call(name, preview)[:_MAX_TITLE] or call,
@@ -204,7 +204,7 @@ class SessionUpdates:
     # --- runs ---------------------------------------------------------------------------------------------------------
 
     def _accepted(self, event: EventEnvelope) -> Iterator[bytes]:
-        """The text of a message from elsewhere is told when its turn starts."""
+        """The text of a message from elsewhere is sent when its turn starts."""
         data = msgspec.json.decode(event.data, type=_AcceptedData)
         run = event.run_id or ""
         if data.text and not self._is_own(run):
@@ -220,7 +220,7 @@ class SessionUpdates:
             yield self._line("user_message_chunk", messageId=f"{run}.user", content=text_block(text))
 
     def _done(self, event: EventEnvelope) -> Iterator[bytes]:
-        """Calls without a result have failed; an answer of which no piece came is told as a whole."""
+        """Calls without a result have failed; an answer of which no piece came is sent as a whole."""
         yield from self._started(event)  # a command of the pool has no turn
         data = msgspec.json.decode(event.data, type=_DoneText)
         run = event.run_id or ""
