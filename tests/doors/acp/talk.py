@@ -1,4 +1,4 @@
-"""A talk with the machine of ``pool acp``: what the editor sends, what the pool is asked and answers, what is told."""
+"""A talk with the machine of ``pool acp``: what the editor sends and gets, what the pool is asked and answers."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Prompts of an editor: what the agent is sent, how their ends are told, cancelled, steered."""
+"""Prompts of an editor: what the agent is sent, how they end, are cancelled and steered."""
 
 from typing import Any
 

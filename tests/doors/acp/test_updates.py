@@ -1,4 +1,4 @@
-"""What an editor is told of the events of a session, whoever began the run."""
+"""What an editor learns of the events of a session, by whatever door the run came."""
 
 from typing import Any
 
