@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from commands.event_text import approve_command, deny_command, reason_text, show_command
+from commands.event_text import approve_command, deny_command, option_notes, reason_text, show_command
 from commands.layout import approval_lines, page_texts, short_key
 from commands.options import connection_flags, connection_options, json_option, print_json, with_client
 from commands.output import open_console
@@ -67,7 +67,7 @@ def show(client: ControlClient, call_id: str, session: str | None, *, as_json: b
         _print(console, Text("its agent shows no more than this of its calls", "yellow"))
     about = {"call": shown.call}
     approve = approve_command(about, shown.session, place, seen=shown.page.seen)
-    _print_commands(console, approve, deny_command(about, shown.session, place))
+    _print_commands(console, approve, deny_command(about, shown.session, place), *option_notes(about))
 
 
 _MARGIN = 2
@@ -113,7 +113,7 @@ def _print_approval(client: ControlClient, console: Console, call: dict[str, Any
         first = show_command(about, session, place)
     else:
         first = approve_command(about, session, place, seen=page.seen)
-    _print_commands(console, first, deny_command(about, session, place))
+    _print_commands(console, first, deny_command(about, session, place), *option_notes(about))
 
 
 def _pages(client: ControlClient, call_id: str, session: str | None) -> Iterator[_ApprovalPage]:

@@ -8,7 +8,7 @@ import msgspec
 
 from doors.control.client import read_envelopes
 from wire.call_page import CallPage, CallPart, describe_hidden
-from wire.events import TEXT_KINDS, display_line, display_of
+from wire.events import TEXT_KINDS, EventType, display_line, display_of
 from wire.framing import DECODE_ERRORS
 from wire.messages import CallDetails, EventEnvelope, ToolCallView
 from wire.run_text import joined_text
@@ -79,6 +79,11 @@ def _describe_type(type_: str, data: Mapping[str, Any]) -> str:
     return clean(display_line(display, data)) if display.line else _DESCRIBERS.get(type_, format_fields)(data)
 
 
+def resumption_text(strategy: Any) -> str:
+    """How the agent goes on with a conversation, as the event ``agent_resumed`` says it; empty where it is unknown."""
+    return _describe_type(EventType.AGENT_RESUMED, {"strategy": strategy})
+
+
 def call_text(data: Mapping[str, Any]) -> str:
     """The tool call that an event is about: its name and the beginning of its input."""
     call = _part(data, "call")
@@ -132,7 +137,19 @@ def deny_command(data: Mapping[str, Any], session: str, place: str = "") -> str:
 def decision_commands(data: Mapping[str, Any], session: str, place: str = "") -> list[str]:
     """What to type so that the call may go on, or to see what the question hides; and so that it may not."""
     first = show_command if shown_page(data).hidden else approve_command
-    return [first(data, session, place), deny_command(data, session, place)]
+    return [first(data, session, place), deny_command(data, session, place), *option_notes(data)]
+
+
+def option_notes(data: Mapping[str, Any]) -> list[str]:
+    """A comment below these commands: the agent's own answers that neither of them gives."""
+    options = data.get("options") or _part(data, "call").get("options")
+    given, others = {"allow_once", "reject_once"}, []
+    for option in options if isinstance(options, list) else ():
+        if option["kind"] in given:
+            given.remove(option["kind"])
+        else:
+            others.append(f"--option {shlex.quote(option['id'])} ({option['name']})")
+    return [clean(f"# also: {', '.join(others)}")] if others else []
 
 
 def command_line(name: str, argument: str, *, session: str | None, place: str) -> str:
@@ -188,23 +205,6 @@ def _tool_text(data: Mapping[str, Any], words: Callable[[ToolData], str]) -> str
     return clean(f"{call_text(data)}: {words(tool)}")
 
 
-RESUME_STRATEGIES = {
-    "kept": "another turn on the worker that still has the conversation",
-    "loaded": "the agent has loaded the conversation",
-    "resumed": "the agent has resumed the conversation",
-    "refed": "the agent could not go on with the conversation; it begins another one with the end of it",
-}
-
-
-def _resumed(data: Mapping[str, Any]) -> str:
-    """How the agent goes on, or which tool calls an interrupted worker left open: they were sealed."""
-    if data.get("strategy") in RESUME_STRATEGIES:
-        return RESUME_STRATEGIES[data["strategy"]]
-    sealed = data.get("sealed")
-    count = len(sealed) if isinstance(sealed, list) else 0
-    return f"the session was interrupted; tool calls sealed: {count}"
-
-
 def _compaction_end(data: Mapping[str, Any]) -> str:
     if data.get("error"):
         return f"the conversation could not be compacted: {clean(data['error'])}"
@@ -237,7 +237,6 @@ _DESCRIBERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "tool:end": _tool_end,
     "tool_executed": call_text,
     "tool:error": _tool_error,
-    "agent_resumed": _resumed,
     "compaction:end": _compaction_end,
     "permission_required": question_text,
     "alert": _alert,

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from commands.event_text import command_line, show_command
+from commands.event_text import command_line, resumption_text, show_command
 from commands.options import (
     as_seconds,
     connection_flags,
@@ -122,46 +122,53 @@ def abort(client: ControlClient, session: str, run: str | None) -> None:
     click.echo("aborted")
 
 
+_answer_option = click.option(
+    "--option", "option_id", metavar="ID", help="An answer of the agent's own; see `pool approvals show CALL`."
+)
+
+
 @click.command()
 @click.argument("call_id", metavar="CALL")
 @click.option("-s", "--session", metavar="KEY", help="The call's session, if the id is ambiguous.")
 @click.option("--note", metavar="TEXT", help="Note for the agent.")
+@_answer_option
 @click.option("--seen", metavar="WORD", help="From the end of `pool approvals show CALL`, for a long call.")
 @with_client
 def approve(client: ControlClient, call_id: str, session: str | None, **options: str | None) -> None:
     """Approve a pending tool call."""
     _decide(client, call_id, "allow", session, connection_flags(), **options)
-    click.echo(f"{call_id} is allowed")
 
 
 @click.command()
 @click.argument("call_id", metavar="CALL")
 @click.option("-s", "--session", metavar="KEY", help="The call's session, if the id is ambiguous.")
 @click.option("--note", metavar="TEXT", help="Reason, for the agent.")
+@_answer_option
 @with_client
 def deny(client: ControlClient, call_id: str, session: str | None, **options: str | None) -> None:
     """Deny a pending tool call."""
     _decide(client, call_id, "deny", session, **options)
-    click.echo(f"{call_id} is denied")
 
 
 def _decide(
     client: ControlClient, call_id: str, decision: str, session: str | None, place: str = "", /, **more: str | None
 ) -> None:
-    """Answer ``allow`` or ``deny`` to a tool call that waits for a person; ``more``: its ``note``, what was ``seen``.
+    """Answer ``allow`` or ``deny`` to a tool call that waits for a person, and print what came of it.
 
-    ``place``: the options by which shown commands find the supervisor.
+    ``more``: its ``note``, what was ``seen``, the ``option_id`` of one of the agent's own answers. ``place``: the
+    options by which shown commands find the supervisor.
 
     Raises UsageError for a call that is longer than what was shown of it, with the command that shows all.
     """
     try:
         params = omit_none(call_id=call_id, decision=decision, session=session, **more)
-        client.call("decide", params, timeout=SLOW_ANSWER_SECONDS)
+        decided = client.call("decide", params, timeout=SLOW_ANSWER_SECONDS)["decision"]
     except WorkerRefused as exc:
         if exc.details.get("worker_code") != "not_shown":
             raise
         look = show_command({"call": {"id": call_id}}, session or "", place)
         raise UsageError(f"{exc.message}; this shows it, and how to approve it: {look}") from exc
+    click.echo(f"{call_id} is {'allowed' if decided == 'allow' else 'denied'}")
 
 
 @click.command()
@@ -189,6 +196,8 @@ def _show_outcome(outcome: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(outcome)
     else:
+        if resumption := resumption_text(outcome.get("strategy")):
+            click.echo(f"! {resumption}", err=True)
         PromptTextView(sys.stdout, sys.stderr, {}).end(outcome)
     check_outcome(outcome)
 

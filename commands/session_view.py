@@ -9,8 +9,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from commands.event_text import RESUME_STRATEGIES, format_fields
+from commands.event_text import format_fields, resumption_text
 from commands.layout import Column, TableRows, make_table
+from commands.report_text import report_rows
 from wire.terminal import clean, clean_stream
 
 Record = dict[str, Any]
@@ -23,8 +24,11 @@ def session_view(session: Record) -> RenderableType:
     """What is known of a session, a line each, but for what it asks people."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, value in session.items():
-        if name != "pending_permissions" and value not in (None, "", [], {}):
+        if name not in ("pending_permissions", "report") and value not in (None, "", [], {}):
             table.add_row(Text(clean(name), "dim"), Text(_format_value(name, value), overflow="fold"))
+    for name, text in report_rows(session.get("report") or {}):
+        if not session.get(name):  # the session's own model is the worker's
+            table.add_row(Text(name, "dim"), Text(text, overflow="fold"))
     return table
 
 
@@ -47,8 +51,8 @@ def _message(message: Record) -> Iterator[RenderableType]:
     role = str(message.get("role", ""))
     lines = [line for block in _blocks(message.get("content")) for line in _block(block)]
     if lines:
-        if strategy := RESUME_STRATEGIES.get(str(message.get("strategy"))):
-            yield _dim_line(f"({strategy})")
+        if resumption := resumption_text(message.get("strategy")):
+            yield _dim_line(f"({resumption})")
             yield Text()
         joined = ", into the running turn" if message.get("origin") == "steer" else ""
         yield Text(clean(role) + joined, _ROLES.get(role, "bold"))

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from commands.autonomy_view import autonomy_lines
 from commands.layout import UNBOUNDED, Column, TableRows, approval_lines, make_table, short_key
+from commands.report_text import report_columns, report_rows
 from wire.terminal import clean, format_duration, format_percent, format_size
 
 _MOST_WAITERS = 20
@@ -61,6 +62,7 @@ def workers_table(workers: Sequence[Record], width: int) -> TableRows | Text:
         Column("CPU", lambda w: format_percent(w["cpu"]), right=True, optional=4),
         Column("PING", lambda w: format_duration(w["last_ping"]), right=True, optional=5),
         Column("PROFILE", lambda w: clean(w["profile"]), optional=6),
+        *report_columns(workers),
     ]
     return make_table(columns, workers, width, empty="no workers")
 
@@ -115,15 +117,17 @@ def explanation_table(explanation: Record, width: int) -> Group:
         Column("DIFFERENCE", lambda w: clean(w["difference"] or "-"), stretches=True),
     ]
     workers = make_table(columns, explanation["workers"], width, empty="no workers")
-    return Group(wanted, *_program_lines(explanation.get("seen") or {}), Text(), workers)
+    about = _program_lines(explanation.get("seen") or {}, explanation.get("report") or {})
+    return Group(wanted, *about, Text(), workers)
 
 
-def _program_lines(seen: Record) -> list[Text]:
-    """What workers of the agent have shown of their program, as ``pool agents`` says it."""
-    if not seen.get("program"):
-        return []
-    can = f"  can: {' '.join(seen['capabilities'])}  resume: {seen['resumes']}" if seen["capabilities"] else ""
-    return [Text(clean(f"program: {seen['program']} {seen['version']}{can}"), "dim")]
+def _program_lines(seen: Record, report: Record) -> list[Text]:
+    """What workers of the agent have shown of their program, as ``pool agents`` says it; what the session's says."""
+    rows = [f"{name}: {text}" for name, text in report_rows(report) if name not in ("program", "can")]
+    if seen.get("program"):
+        can = f"  can: {' '.join(seen['capabilities'])}  resume: {seen['resumes']}" if seen["capabilities"] else ""
+        rows.insert(0, clean(f"program: {seen['program']} {seen['version']}{can}"))
+    return [Text(row, "dim", overflow="fold") for row in rows]
 
 
 def route_view(decision: Record) -> Table:
@@ -298,6 +302,8 @@ def _worker_state(worker: Record) -> Text:
         state = Text.assemble(state, (f", {worker['stray_lines']} stray lines", "yellow"))
     if worker["background"]:
         state = Text.assemble(state, f", {worker['background']} in background")
+    if (worker.get("report") or {}).get("strategy") == "refed":
+        state = Text.assemble(state, (", refed", "yellow"))
     return Text.assemble(state, (f", retiring: {worker['retiring']}", "dim")) if worker.get("retiring") else state
 
 

@@ -1,13 +1,13 @@
 """A lease: one caller's wait for a worker, its right to it, and the turns it runs there."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 import msgspec
 import trio
 
 from errors import PoolError, WorkerError, WorkerExited
-from pool.stimuli import Grant, Reject, WorkerHold
+from pool.stimuli import Grant, Reject, SpawnPolicy, WorkerHold
 from pool.worker_interface import PoolWorker
 from profiles import MatchLevel
 from rpc.passthrough import RawRequest
@@ -121,6 +121,19 @@ class PromptStream:
             return  # a reader of the turn has its outcome; a caller that left needs none
         finally:
             self._on_ended(self)
+
+
+class AcquireOptions(TypedDict, total=False):
+    """How a request waits for its worker; the defaults are those of ``pool.stimuli.Acquire``."""
+
+    priority: int
+    """Higher is served first."""
+    spawn: SpawnPolicy
+    """False takes only what is there now, without waiting; ``"room"`` starts a worker where there is room."""
+    nested: bool
+    """An ancestor of this request holds a worker already."""
+    bounded: bool
+    """Whether the request counts against ``waiting_capacity``."""
 
 
 class AcquireTicket:

@@ -11,14 +11,15 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack, assert_never
+from typing import Any, Self, Unpack, assert_never
 
 import trio
 
 from errors import PoolError, WorkerError, WorkerExited
 from pool import stimuli
 from pool.agent_records import AgentRecords
-from pool.lease import AcquireTicket, Lease
+from pool.agent_report import AgentReport
+from pool.lease import AcquireOptions, AcquireTicket, Lease
 from pool.machine import PoolMachine
 from pool.settings import PoolSettings, check_memory
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
@@ -28,20 +29,6 @@ from pool.worker_output import BackgroundEvent, BackgroundEvents, RawListener, R
 from pool.worker_task import BackgroundCallbacks, WorkerTask, rss_by_worker
 from profiles import DIALECTS, CapabilityProfile
 from wire.messages import SessionResult
-
-
-class AcquireOptions(TypedDict, total=False):
-    """How a request waits for its worker; the defaults are those of ``stimuli.Acquire``."""
-
-    priority: int
-    """Higher is served first."""
-    spawn: stimuli.SpawnPolicy
-    """False takes only what is there now, without waiting; ``"room"`` starts a worker where there is room."""
-    nested: bool
-    """An ancestor of this request holds a worker already."""
-    bounded: bool
-    """Whether the request counts against ``waiting_capacity``."""
-
 
 EventSink = Callable[[str, dict[str, Any]], None]
 
@@ -265,6 +252,11 @@ class Pool:
             self._launcher.guarantee(),
             now=now,
         )
+
+    def report_of(self, session: str) -> AgentReport | None:
+        """What the program says that has the session's conversation open; None: none has, or its dialect is silent."""
+        life = self._workers.get(self.placement(session).worker or "")
+        return None if life is None else life.report(session)
 
     @property
     def waiting_timeout(self) -> float:

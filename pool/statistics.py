@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from pool.agent_report import AgentReport
 from pool.settings import PoolSettings
 from pool.snapshot import (
     Counters,
@@ -85,6 +86,8 @@ class WorkerStatus(WorkerSnapshot, frozen=True, kw_only=True):
     last_ping: float | None
     stray_lines: int
     """Lines on its stdout that were no message, so far."""
+    report: AgentReport | msgspec.UnsetType = msgspec.UNSET
+    """What its program says of itself and of its conversation; unset where its dialect does not know that."""
 
 
 class PoolLatencies(msgspec.Struct, frozen=True):
@@ -168,4 +171,5 @@ def _worker(worker: WorkerSnapshot, life: WorkerTask | None, now: float) -> Work
         suspended=facts.suspended,
         last_ping=None if life is None or life.health.last_ping is None else now - life.health.last_ping,
         stray_lines=0 if life is None else life.stray_lines,
+        report=(life and life.report(worker.session)) or msgspec.UNSET,
     )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, assert_never
 import trio
 
 from errors import PoolError, ProtocolViolation, RequestTimeout, WorkerExited, WorkerStalled, WorkerStartFailed
+from pool.agent_report import AgentReport, report_of
 from pool.budget import TokenBucket
 from pool.health import Health, HealthDecision, Observation
 from pool.lease import Lease
@@ -90,6 +91,13 @@ class WorkerTask:
     def transcript(self) -> str | None:
         """That of the conversation it was given last."""
         return None if self.conversation is None else self.conversation.result.session_file
+
+    def report(self, session: str | None) -> AgentReport | None:
+        """What its program says of itself, and of the conversation that it has open, which is this session's."""
+        if self._worker is None:
+            return None
+        held = self.conversation if session is not None and self.has_conversation_of(session) else None
+        return report_of(self._worker.client, held and held.result)
 
     @property
     def stray_lines(self) -> int:

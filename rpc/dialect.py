@@ -34,6 +34,19 @@ class JournalWrite(NamedTuple):
     message: TranscriptMessage | None
 
 
+class ConversationFacts(NamedTuple):
+    """What an agent says of the conversation that it has open.
+
+    ``options``: ids of what can be set in it. ``context_used`` of ``context_size`` tokens.
+    """
+
+    options: tuple[str, ...] = ()
+    model: str | None = None
+    mode: str | None = None
+    context_used: int | None = None
+    context_size: int | None = None
+
+
 class Step(NamedTuple):
     """What one input led to.
 
@@ -81,6 +94,11 @@ class Dialect(Protocol):
     @property
     def retire_reason(self) -> str | None:
         """Why the worker should serve nothing more after what it does now; None where it may."""
+        ...
+
+    @property
+    def conversation_facts(self) -> ConversationFacts | None:
+        """What the agent last said of its conversation; None in dialects whose programs are asked for it."""
         ...
 
     def listen_raw(self, *, on: bool) -> None:

@@ -33,6 +33,7 @@ class NativeDialect:
 
     name = "native"
     retire_reason = None
+    conversation_facts = None
 
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(Message)

@@ -24,8 +24,8 @@ class EventDisplay(msgspec.Struct, frozen=True, kw_only=True):
     """How front ends show one type of event.
 
     ``line`` holds the parts of its description, joined by ``separator``; empty where a front end has its own. ``{a.b}``
-    is a field of the data, ``{a?words}`` is ``words`` if the field is set. A part without a value for its field is
-    left out.
+    is a field of the data, of a list its length; ``{a?words}`` is ``words`` if the field is set, ``{a=b?words}`` if it
+    is ``b``. A part without a value for its field is left out.
     """
 
     line: tuple[str, ...] = ()
@@ -131,7 +131,24 @@ class EventType(StrEnum):
         EventDisplay(line=("{severity}", "{phase}:", "{message}"), separator=" ", tone="bad", mark="!"),
     )
     TOOL_EXECUTED = "tool_executed", EventChannel.MONITOR
-    AGENT_RESUMED = "agent_resumed", EventChannel.MONITOR, "session-wide", EventDisplay(mark="!")
+    AGENT_RESUMED = (
+        "agent_resumed",
+        EventChannel.MONITOR,
+        "session-wide",
+        EventDisplay(
+            line=(
+                "{strategy=kept?this worker still had the conversation}",
+                "{strategy=loaded?the agent has loaded the conversation}",
+                "{strategy=resumed?the agent has resumed the conversation}",
+                (
+                    "{strategy=refed?the agent has lost its memory of the conversation and its tool calls; "
+                    "it was given the end of the transcript}"
+                ),
+                "the session was interrupted; tool calls sealed: {sealed}",
+            ),
+            mark="!",
+        ),
+    )
     TOKEN_USAGE = (
         "token_usage",
         EventChannel.MONITOR,
@@ -185,7 +202,7 @@ def display_of(type_: str) -> EventDisplay:
     return DEFAULT_DISPLAY if known is None else known.display
 
 
-_FIELD = re.compile(r"\{([\w.]+)(?:\?([^}]*))?\}")
+_FIELD = re.compile(r"\{([\w.]+)(?:=(\w+))?(?:\?([^}]*))?\}")
 
 
 def display_line(display: EventDisplay, data: Mapping[str, Any]) -> str:
@@ -196,12 +213,12 @@ def display_line(display: EventDisplay, data: Mapping[str, Any]) -> str:
 
 def _fill(part: str, data: Mapping[str, Any]) -> str:
     texts = []
-    for path, words in _FIELD.findall(part):
+    for path, wanted, words in _FIELD.findall(part):
         value: Any = data
         for name in path.split("."):
             value = value.get(name) if isinstance(value, Mapping) else None
-        if value is None or value == "" or (words and not value):
+        if value is None or value == "" or (words and not value) or (wanted and value != wanted):
             return ""
-        texts.append(words or str(value))
+        texts.append(words or str(len(value) if isinstance(value, list) else value))
     remaining = iter(texts)
     return _FIELD.sub(lambda _match: next(remaining), part)

@@ -157,7 +157,7 @@ class PromptResult(msgspec.Struct, frozen=True):
     """The end of a run: its final text, why it stopped, its events without the text pieces, what it cost.
 
     ``calls``: the tool calls (``id``, ``name``, ``input``) that the caller is to carry out (``tool_calls``). ``step``:
-    how many model calls it took.
+    how many model calls it took. ``strategy``: ``refed``, where the prompt began with the end of the transcript.
     """
 
     text: str = ""
@@ -167,6 +167,7 @@ class PromptResult(msgspec.Struct, frozen=True):
     error: str | None = None
     calls: list[dict[str, Any]] = []
     step: int | None = None
+    strategy: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class SessionResult(msgspec.Struct, frozen=True):

@@ -88,6 +88,14 @@ def format_duration(seconds: float | None) -> str:
     return f"{hours}h{minutes:02}m" if hours < 24 else f"{hours // 24}d{hours % 24:02}h"
 
 
+def format_count(number: int) -> str:
+    """A number that may be large: ``950``, ``12.3k``, ``200k``, ``4.5M``."""
+    if abs(number) < 10_000:
+        return str(number)
+    unit, letter = (1_000, "k") if abs(number) < 1_000_000 else (1_000_000, "M")
+    return f"{number / unit:.1f}".removesuffix(".0") + letter
+
+
 def _char_width(ch: str) -> int:
     return 2 if unicodedata.east_asian_width(ch) in "WF" else 1
 

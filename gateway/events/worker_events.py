@@ -25,7 +25,7 @@ _MAX_ID = 256
 _MAX_PREVIEW = 200
 _MAX_TEXT = 2_000
 _MAX_SEALED = 1_000
-_MAX_OPTIONS = 16
+_MAX_OPTIONS, _MAX_OPTION_NAME = 16, 100
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -102,7 +102,8 @@ def _tool_executed(data: msgspec.Raw) -> PublishedEvent:
 def _permission_required(data: msgspec.Raw) -> PublishedEvent:
     event = _decode(data, _Permission)
     shown = event.shown and bounded_page(event.shown)
-    options = [_cut(each, id=_MAX_ID, name=_MAX_ID, kind=_MAX_ID) for each in event.options[:_MAX_OPTIONS]]
+    whole = [each for each in event.options if len(each.id) <= _MAX_ID]  # a part of an id chooses nothing
+    options = [_cut(each, name=_MAX_OPTION_NAME, kind=_MAX_OPTION_NAME) for each in whole[:_MAX_OPTIONS]]
     published = _Permission(_call(event.call), _truncate(event.reason), shown, options)
     return PublishedEvent(EventType.PERMISSION_REQUIRED, published)
 

@@ -127,10 +127,12 @@ class OperatorMethods:
             entry = None if session is None else self._gateway.sessions.get(session)
             usual = self._gateway.profile_cache.parts.router.default_agent if entry is None else entry.agent
             profile = await self._gateway.profile_cache.get(params.agent or usual, params.role or "default")
+        report = None if session is None else self._pool.report_of(session)
         return {
             "session": session,
             "profile": {"signature": profile.short, "agent": profile.agent, "role": profile.role, "cwd": profile.cwd},
             "seen": self._pool.agent_records.find(profile.agent),
+            **({} if report is None else {"report": report}),
             "workers": self._pool.explain(session, profile),
         }
 

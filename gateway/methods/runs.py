@@ -106,7 +106,7 @@ class RunMethods:
     async def decide(self, params: DecideRequest, caller: Caller) -> Any:
         """Decide about a tool call that awaits approval."""
         session = None if params.session is None else normalize_session_key(params.session)
-        session = await self._gateway.decisions.decide(
+        decided = await self._gateway.decisions.decide(
             params.call_id,
             params.decision,
             by=caller.name,
@@ -115,7 +115,7 @@ class RunMethods:
             seen=params.seen,
             option_id=params.option_id,
         )
-        return {"session": session, "call_id": params.call_id, "decision": params.decision, "by": caller.name}
+        return {**decided._asdict(), "call_id": params.call_id, "by": caller.name}
 
     async def show_approval(self, params: ApprovalRequest, _caller: Caller) -> PendingCallPage:
         """A page of what one of these calls would do."""

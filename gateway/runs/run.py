@@ -85,7 +85,8 @@ class DoneReason(StrEnum):
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run ended. Times are Unix times in seconds; ``waited``: seconds until a worker was granted.
 
-    ``level``: how the worker matched. ``media``: files the agent handed over beside its text. ``silent``: the agent
+    ``level``: how the worker matched. ``strategy``: ``refed``, where the agent had lost the conversation and was given
+    the end of the transcript. ``media``: files the agent handed over beside its text. ``silent``: the agent
     chose to say nothing, and nothing is to be shown. ``calls``: ``{id, name, input}`` each, which the caller is to
     carry out (reason ``tool_calls``). ``step``: how many model calls the turn took.
     """
@@ -108,6 +109,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     silent: bool = False
     calls: list[dict[str, Any]] = []
     step: int | None = None
+    strategy: str | None = None
 
 
 class Run:

@@ -33,6 +33,7 @@ from gateway.turns.approvals import PendingCall, PendingPermissions
 from gateway.turns.scheduler import TurnScheduler
 from heartbeat.system_events import RESULT_KINDS, SystemEventKind
 from pool import Pool
+from pool.agent_report import AgentReport
 from pool.stimuli import ForgetSession
 from router.keys import normalize_session_key
 from wire.entries import outputs_directory
@@ -78,6 +79,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     channel: str | None
     """Where its latest message came from."""
     pending_permissions: list[PendingCall]
+    report: AgentReport | msgspec.UnsetType = msgspec.UNSET
+    """What its worker's program says of itself and of the conversation; unset where its dialect does not know that."""
 
 
 class SessionAdmin:
@@ -165,6 +168,7 @@ class SessionAdmin:
             last_run=entry.last_run,
             channel=entry.source.channel if entry.source else None,
             pending_permissions=self._pending_permissions.pending(entry.key),
+            report=self._pool.report_of(entry.key) or msgspec.UNSET,
         )
 
     def _require(self, key: str) -> SessionEntry:

@@ -1,7 +1,7 @@
 """Tool calls that await a person's approval, and the decisions about them."""
 
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -10,7 +10,7 @@ from gateway.events.worker_events import PublishedEvent
 from pool.lease import Lease
 from wire.call_page import PAGE_CHARS, CallPage, CallPart, bounded_page
 from wire.framing import DECODE_ERRORS
-from wire.messages import ToolCallView
+from wire.messages import PermissionOption, ToolCallView
 
 PERMISSION_EVENTS = frozenset({"permission_required", "permission_decided"})
 _MAX_CALLS = 10_000
@@ -22,9 +22,10 @@ _MAX_LISTED = 10
 
 
 class PendingCall(ToolCallView, frozen=True, omit_defaults=True):
-    """A tool call that waits for a person; ``reason``: why one is asked."""
+    """A tool call that waits for a person; ``reason``: why one is asked; ``options``: the agent's own answers."""
 
     reason: str | None = None
+    options: list[PermissionOption] = msgspec.field(default_factory=list)
 
 
 class PendingPermission(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +48,9 @@ class PendingPermissions:
         """Take one of the ``PERMISSION_EVENTS`` of a turn."""
         if event.type == "permission_required":
             if len(self.sessions.get(session, {})) < _MAX_SESSION_CALLS and self.count < _MAX_CALLS:
-                call = PendingCall(**msgspec.structs.asdict(event.data.call), reason=event.data.reason)
+                asked = event.data
+                facts = msgspec.structs.asdict(asked.call)
+                call = PendingCall(**facts, reason=asked.reason, options=asked.options)
                 self.sessions.setdefault(session, {})[call.id] = call
         else:
             decided = event.data
@@ -119,6 +122,17 @@ class PendingCallPage(msgspec.Struct, frozen=True, omit_defaults=True):
     is_partial: bool = False
 
 
+class CallDecision(NamedTuple):
+    """What came of a decision: an agent that offers no such answer has denied the call instead."""
+
+    session: str
+    decision: Literal["allow", "deny"]
+
+
+class _Decided(msgspec.Struct):
+    decision: Literal["allow", "deny"] | None = None
+
+
 class ApprovalDecisions:
     """Finds the worker by the call's id; the worker records the decision before it acts on it."""
 
@@ -137,20 +151,24 @@ class ApprovalDecisions:
         session: str | None,
         seen: str | None = None,
         option_id: str | None = None,
-    ) -> str:
-        """Decide, once; returns the session whose call it is. ``note`` reaches the model, ``by`` names the person.
+    ) -> "CallDecision":
+        """Decide, once; what came of it. ``note`` reaches the model, ``by`` names the person.
 
         ``seen``: from the last page of a call whose question shows only its beginning, and required to allow it.
-        ``option_id``: one of the agent's own answers.
+        ``option_id``: one of the agent's own answers; it stands above ``decision``.
 
         Raises UsageError where nothing waits under that name, WorkerError where the worker does not take it; then
-        nothing was run.
+        nothing was run. ProtocolViolation: its answer makes no sense.
         """
         session, lease = self._locate(call_id, session)
         facts = {"call_id": call_id, "decision": decision, "note": note or None, "by": by, "seen": seen}
         facts["option_id"] = option_id
-        await lease.request("decide", {name: fact for name, fact in facts.items() if fact is not None})
-        return session
+        answer = await lease.request("decide", {name: fact for name, fact in facts.items() if fact is not None})
+        try:
+            decided = msgspec.json.decode(answer, type=_Decided)
+        except DECODE_ERRORS as exc:
+            raise ProtocolViolation(f"the worker's answer about the call {call_id!r} makes no sense: {exc}") from exc
+        return CallDecision(session, decided.decision or decision)
 
     async def show(self, call_id: str, session: str | None, offset: int) -> PendingCallPage:
         """The description of a pending call, from ``offset`` characters on. Raises what ``decide`` raises."""

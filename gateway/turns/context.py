@@ -247,6 +247,7 @@ class TurnContext:
         """The outcome of one of the turn's runs. The leader was given the parts, so it gets what remains."""
         facts: dict[str, Any] = {"worker": turn.worker, "level": turn.level, "waited": turn.waited}
         now, result = self._run_registry.clock(), turn.result
+        facts["strategy"] = "refed" if result is not None and result.strategy == "refed" else None
         reply = None if answer is None else answer.remainder if run is turn.leader else answer.full
         if run in turn.discarded and turn.end_error is not None:
             return outcome_of_error(run, turn.end_error, ended_at=now, **facts)

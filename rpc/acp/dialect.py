@@ -36,7 +36,7 @@ from rpc.acp.requests import (
 from rpc.acp.sessions import AcpSessions
 from rpc.acp.turns import AcpTurns
 from rpc.acp.update_handler import AcpUpdateHandler
-from rpc.dialect import Step
+from rpc.dialect import ConversationFacts, Step
 from rpc.params import decode_params
 from rpc.passthrough import RawObject
 from rpc.settings import RpcSettings
@@ -112,6 +112,21 @@ class AcpDialect:
     def retire_reason(self) -> str | None:
         """Why this process should serve no further conversation; None where it may."""
         return self._sessions.retire_reason
+
+    @property
+    def conversation_facts(self) -> ConversationFacts:
+        """What the agent last said of its conversation."""
+        conversation = self._sessions.current
+        if conversation is None:
+            return ConversationFacts()
+        config = conversation.config
+        return ConversationFacts(
+            options=tuple(option.id for option in config.options),
+            model=config.model,
+            mode=config.mode,
+            context_used=conversation.context_used,
+            context_size=conversation.context_size,
+        )
 
     def listen_raw(self, *, on: bool) -> None:
         """Nothing: front ends that speak an agent's own protocol are not attached to its pipe."""
@@ -311,8 +326,7 @@ class AcpDialect:
 
     def _get_state(self, request_id: str, raw: msgspec.Raw) -> None:
         decode_params(raw, AcpNoParams)
-        conversation = self._sessions.current
-        config = conversation.config if conversation else None
+        conversation, said = self._sessions.current, self.conversation_facts
         if conversation is not None:  # the caller may take it for the worker's conversation from now on
             conversation.is_spare = False
         state = AcpStateResult(
@@ -320,11 +334,11 @@ class AcpDialect:
             session_file=conversation.journal if conversation else None,
             message_count=2 * conversation.turns if conversation else 0,
             is_streaming=self._turns.is_running,
-            model=config.model if config else None,
-            thinking=config.thinking if config else None,
-            mode=config.mode if config else None,
-            context_used=conversation.context_used if conversation else None,
-            context_size=conversation.context_size if conversation else None,
+            model=said.model,
+            thinking=conversation.config.thinking if conversation else None,
+            mode=said.mode,
+            context_used=said.context_used,
+            context_size=said.context_size,
             tolerated=self._link.strays + self._inbox.passed_over + self._inbox.of_earlier,
             retire_reason=self._sessions.retire_reason,
         )

@@ -67,6 +67,7 @@ class AcpRun:
         wire_id: the id of its ``session/prompt``.
         denied: a call was denied.
         did_something: the agent said something or called a tool.
+        is_refed: its prompt began with earlier talk, which the agent had lost.
         outcome: its result, once it has ended.
     """
 
@@ -77,6 +78,7 @@ class AcpRun:
         self.wire_id = 0
         self.denied = False
         self.did_something = False
+        self.is_refed = False
         self.outcome: PromptResult | None = None
         self._parts: list[list[str]] = [[]]
         self._events: deque[dict[str, Any]] = deque(maxlen=_MAX_RUN_EVENTS)
@@ -115,6 +117,7 @@ class AcpRun:
             events=list(self._events),
             usage=TokenUsage(*used) if used else TokenUsage(),
             error=error,
+            strategy="refed" if self.is_refed else msgspec.UNSET,
         )
 
     def _end(self, answer: AcpAnswer | None, *, cancelled: bool) -> tuple[StopReason, str | None]:

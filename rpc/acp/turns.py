@@ -66,6 +66,7 @@ class AcpTurns:
         if conversation.session != self._last_session:
             self._calls.forget_ended()
         self._conversation, self._last_session = conversation, conversation.session
+        run.is_refed = bool(conversation.earlier)
         run.waiting.append(request_id)
         self._move(AcpPhaseEvent.PROMPT)
         request = AcpRequest("session/prompt", {"sessionId": conversation.session, "prompt": blocks})

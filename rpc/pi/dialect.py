@@ -70,6 +70,7 @@ class PiDialect:
 
     name = "pi"
     retire_reason = None
+    conversation_facts = None
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from commands.event_text import resumption_text
 from errors import PoolError
 from tests.acceptance.supervisor import Lives, Supervisor, gone_within, processes_with, running_supervisor
 
@@ -88,11 +89,23 @@ def test_an_agent_that_has_forgotten_a_conversation_is_given_its_end_again(super
     pid = supervisor.worker_of(agent)["pid"]
     os.kill(pid, signal.SIGKILL)
     supervisor.wait_for_loss(pid)
-    told = ask(supervisor, agent, "RECALL", agent)
-    assert "user:\nECHO:the apple" in told
-    assert "assistant:\nthe apple" in told
+    run = begin(supervisor, agent, "RECALL;USAGE", agent)
+    outcome = supervisor.outcome(run)
+    assert "user:\nECHO:the apple" in outcome["text"]
+    assert "assistant:\nthe apple" in outcome["text"]
     assert strategies(supervisor, agent) == ["refed"]
-    assert "ECHO:the apple" in supervisor.pool("sessions", "history", agent).stdout
+    lost = resumption_text("refed")
+    history = " ".join(supervisor.pool("sessions", "history", agent).stdout.split())
+    assert history.index("ECHO:the apple") < history.index(lost) < history.index("RECALL")
+    assert outcome["strategy"] == "refed"
+    assert supervisor.pool("wait", "-s", agent, run).stderr.strip() == f"! {lost}"
+    report = supervisor.worker_of(agent)["report"]
+    assert (report["program"], report["version"], report["mode"]) == ("fake-agent", "1.0.0", "ask")
+    assert (report["model"], report["context_used"], report["context_size"]) == ("fake-1", 1800, 200_000)
+    for command in (("sessions", "get", agent), ("explain", "-s", agent)):
+        assert f"refed: {lost}" in " ".join(supervisor.pool(*command).stdout.split())
+    ask(supervisor, agent, "ECHO:on", agent)
+    assert "strategy" not in supervisor.outcome(begin(supervisor, agent, "ECHO:on", agent))
 
 
 def test_a_conversation_of_another_directory_is_refused(supervisor: Supervisor, place: Path) -> None:

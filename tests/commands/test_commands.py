@@ -219,7 +219,6 @@ def test_a_listing_is_a_table_or_as_json_the_document_itself(
 
 
 RECYCLED = ("workers.recycle", {"worker": "w1"})
-DENIED = ("decide", {"call_id": "c1", "decision": "deny", "session": "a", "note": "no"})
 FORCED = ("sessions.reset", {"session": "busy", "force": True})
 BELL = {"session": "ada", "text": "the bell rang"}
 STANDUP = "standup: cron 0 9 * * mon-fri (Europe/Berlin)"
@@ -245,8 +244,6 @@ CRON_JOB = {"cron": "* * * * *", "session": "alice", "delete_after_run": False, 
         ("worker recycle w1", "worker w1 will be replaced\n", RECYCLED),
         ("steer -s a go_on", "steered\n", ("steer", {"session": "a", "text": "go on"})),
         ("abort -s a --run r1", "aborted\n", ("abort", {"session": "a", "run": "r1"})),
-        ("approve c1", "c1 is allowed\n", ("decide", {"call_id": "c1", "decision": "allow"})),
-        ("deny c1 -s a --note no", "c1 is denied\n", DENIED),
         ("sessions reset a", "a is reset\n", ("sessions.reset", {"session": "a", "force": False})),
         ("sessions reset busy --force", "busy is reset; ended with it: calm-fox\n", FORCED),
         ("sessions delete a --yes", "a is deleted\n", ("sessions.delete", {"session": "a"})),

@@ -18,6 +18,7 @@ from wire.terminal import display_width
 
 AT = time.strftime("%H:%M:%S", time.localtime(0))
 CALL = {"id": "c1", "name": "exec", "input_preview": "ls -la", "duration_ms": 1500}
+REFED = "the agent has lost its memory of the conversation and its tool calls; it was given the end of the transcript"
 BROKE = {"code": "x", "message": "it broke"}
 SKIPPED = {"agent": "ops", "reason": "exec", "state": "skipped", "skipped": "disabled"}
 UNDELIVERABLE = {"agent": "ops", "reason": "exec", "state": "undeliverable", "to": "webhook:a", "error": "gone"}
@@ -40,6 +41,7 @@ USED = {"reason": "completed", "usage": {"input_tokens": 10, "output_tokens": 4}
         ("tool:error", {"call": CALL, "error": "no\nright"}, "exec ls -la: failed (1.5 s): no"),
         ("tool:error", {"call": CALL, "error": {"message": "no"}}, "exec ls -la: failed (1.5 s): no"),
         ("agent_resumed", {"strategy": "seal", "sealed": ["c1"]}, "the session was interrupted; tool calls sealed: 1"),
+        ("agent_resumed", {"strategy": "refed"}, REFED),
         ("compaction:start", {"reason": "overflow"}, "the conversation is being compacted (overflow)"),
         ("compaction:end", {"reason": "overflow"}, "the conversation is compacted"),
         ("compaction:end", {"error": "no"}, "the conversation could not be compacted: no"),
@@ -75,6 +77,15 @@ def test_a_call_that_waits_for_approval_comes_with_its_command() -> None:
         "pool approve --socket /s -s 'it'\"'\"'s' c1",
         "pool deny --socket /s -s 'it'\"'\"'s' c1 --note \"why not\"",
     ]
+
+
+def test_answers_of_the_agent_that_neither_command_gives_are_named_below_them() -> None:
+    kinds = ("allow_once", "allow_once", "allow_always", "reject_once")
+    options = [{"id": f"it's {number}", "name": f"\x1b{kind}", "kind": kind} for number, kind in enumerate(kinds)]
+    *_commands, more = describe_event(event("permission_required", {"call": CALL, "options": options}, session="a"))
+    assert more == "# also: --option 'it'\"'\"'s 1' (\\x1ballow_once), --option 'it'\"'\"'s 2' (\\x1ballow_always)"
+    usual = {"call": CALL, "options": [options[0], options[3]]}
+    assert len(describe_event(event("permission_required", usual))) == 3
 
 
 def test_no_event_can_control_the_terminal() -> None:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Group, RenderableType
 
 from commands.autonomy_view import autonomy_lines, beat_text, heartbeats_view, job_started_text, job_text, jobs_view
-from commands.event_text import RESUME_STRATEGIES
+from commands.event_text import resumption_text
 from commands.session_view import history_view, session_view
 from commands.tables import (
     checks_table,
@@ -201,11 +201,13 @@ def test_an_explanation_names_the_level_and_the_difference_of_every_worker() -> 
     }
     assert draw(explanation_table(explanation, 140)) == EXPLANATION
     seen = {"program": "fake-agent", "version": "1.0.0", "capabilities": ["load", "close"], "resumes": "yes"}
-    wanted, program, *_workers = draw(explanation_table({**explanation, "seen": seen}, 140)).splitlines()
-    assert (wanted, program) == (
+    told = {**explanation, "seen": seen, "report": {"model": "fake-1", "strategy": "loaded"}}
+    assert draw(explanation_table(told, 140)).splitlines()[:4] == [
         EXPLANATION.splitlines()[0],
         "program: fake-agent 1.0.0  can: load close  resume: yes",
-    )
+        "model: fake-1",
+        "strategy: loaded: the agent has loaded the conversation",
+    ]
 
 
 def test_a_check_shows_what_to_do_below_what_was_found() -> None:
@@ -395,4 +397,4 @@ def test_a_session_is_shown_with_what_is_known_of_it_and_its_messages_with_what_
 def test_a_history_says_where_an_agent_was_fed_the_end_of_the_conversation_again() -> None:
     messages = [{"role": "user", "content": "one"}, {"role": "user", "content": "two", "strategy": "refed"}]
     lines = draw(history_view({"messages": messages}, 120), 120).splitlines()
-    assert lines[3:] == [f"({RESUME_STRATEGIES['refed']})", "", "user", "two"]
+    assert lines[3:] == [f"({resumption_text('refed')})", "", "user", "two"]

@@ -27,11 +27,12 @@ async def test_a_decision_finds_the_session_by_the_call(world: World) -> None:
     assert world.launcher.asked("decide")[1] == {"call_id": "c1", "decision": "allow", "by": "carol"}
 
 
-async def test_one_of_the_agents_own_answers_reaches_it(world: World) -> None:
+async def test_one_of_the_agents_own_answers_reaches_it_and_what_came_of_it_is_said(world: World) -> None:
     asks = await world.begin("ask c1", "alice")
-    await world.call("decide", call_id="c1", decision="allow", option_id="allow_always")
-    assert (await asks.wait()).text == "allow"
-    chosen = {"call_id": "c1", "decision": "allow", "by": "carol", "option_id": "allow_always"}
+    answer = await world.call("decide", call_id="c1", decision="allow", option_id="never")
+    assert answer == {"session": "alice", "call_id": "c1", "decision": "deny", "by": "carol"}
+    await asks.wait()
+    chosen = {"call_id": "c1", "decision": "allow", "by": "carol", "option_id": "never"}
     assert world.launcher.asked("decide") == [chosen]
 
 
@@ -73,6 +74,7 @@ async def test_a_question_and_its_answer_are_control_events_of_the_run_and_in_th
     [call] = view["pending_permissions"]
     assert (view["state"], call["id"], call["name"], call["input_preview"]) == ("PAUSED", "c1", "bash", "rm -rf")
     assert call["reason"] == "every call needs approval"
+    assert call["options"] == asked["data"]["options"] == [{"id": "never", "name": "Never", "kind": "reject_always"}]
     asked = {"session": "alice", "call": call}
     assert await world.call("approvals.list") == [asked]
     assert (await world.call("status"))["gateway"]["permissions"] == [asked]

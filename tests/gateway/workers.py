@@ -7,6 +7,8 @@ from tests.pool.memory_workers import MemoryLauncher, MemoryWorker
 
 _WORDS = {"hang", "stubborn", "mute", "ask", "dialog", "fail", "refuse", "wrong", "say", "think", "tool", "many"}
 
+_ANSWERS = [{"id": "never", "name": "Never", "kind": "reject_always"}]
+
 
 class GatewayWorker(MemoryWorker):
     """The first word of a prompt says what becomes of it; any other is answered as ``MemoryWorker`` does.
@@ -61,7 +63,9 @@ class GatewayWorker(MemoryWorker):
         failed = {"id": "t1", "name": "bash", "input_preview": rest, "state": "ERROR"}
         events: dict[str, list[tuple[str, dict[str, Any]]]] = {
             "hang": [("assistant_message", {"partial": "well "})],
-            "ask": [("permission_required", {"call": asked, "reason": "every call needs approval"})],
+            "ask": [
+                ("permission_required", {"call": asked, "reason": "every call needs approval", "options": _ANSWERS})
+            ],
             "dialog": [("ui_request", {"id": "d1", "method": "confirm", "fields": {"title": "Sure?"}})],
             "think": [("thinking", {"partial": rest})],
             "tool": [
@@ -143,7 +147,7 @@ class GatewayWorker(MemoryWorker):
         params = request["params"]
         self.tell("permission_decided", **params)
         self.finish(params["decision"])
-        return {}
+        return {"decision": "deny"} if params.get("option_id") == "never" else {}
 
     def ui_respond(self, request: dict[str, Any]) -> dict[str, Any]:
         self.tell("ui_resolved", id=request["params"]["id"], reason="answered")

@@ -3,15 +3,17 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
 
 from errors import PoolError, ResumeFailed
+from pool.agent_report import AgentReport
 from pool.launcher import LocalLauncher, LocalWorker
 from profiles import DIALECTS, CapabilityProfile
 from rpc.acp.options import JournalFacts
-from rpc.dialect import JournalWrite
+from rpc.dialect import ConversationFacts, JournalWrite
 from rpc.journal import JournalWriter
 from rpc.native import NativeDialect
 from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, plain_profile, say
@@ -91,6 +93,52 @@ async def test_a_worker_that_should_serve_no_further_conversation_is_replaced_af
         assert await say(pool, "alice", "enough") == "a1|enough"
         assert await say(pool, "alice", "a2") == "a1|enough|a2"
     assert launcher.starts == ["w1", "w2"]
+
+
+class TalkativeDialect(NativeDialect):
+    conversation_facts = ConversationFacts(("x" * 300,) * 20, "m" * 300, "ask", 5, 10)  # type: ignore[assignment]
+
+
+class TalkativeWorker(MemoryWorker):
+    def __init__(self, name: str, launcher: MemoryLauncher, profile: CapabilityProfile) -> None:
+        super().__init__(name, launcher, profile)
+        self.client.dialect = TalkativeDialect()
+
+    def switch_session(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {**super().switch_session(request), "strategy": "loaded"}
+
+
+async def test_what_a_program_says_of_itself_is_reported_in_bounds_with_the_way_its_conversation_went_on(
+    autojump_clock: MockClock,
+) -> None:
+    launcher, while_begun = MemoryLauncher(), list[AgentReport | None]()
+
+    class WatchedWorker(TalkativeWorker):
+        def new_session(self, request: dict[str, Any]) -> dict[str, Any]:
+            while_begun.append(pool.report_of("carol"))
+            return super().new_session(request)
+
+    launcher.kind = WatchedWorker
+    async with make_pool(launcher, max=1) as pool:
+        for session in ("alice", "bob", "alice"):
+            await say(pool, session, "hi")
+        [worker] = pool.statistics().workers
+        report = pool.report_of("alice")
+        assert pool.report_of("bob") is None, "another has its worker"
+        await say(pool, "carol", "hi")
+        fresh = pool.report_of("carol")
+    assert report is not None
+    assert worker.report == report
+    assert (report.strategy, report.mode, report.context_used, report.context_size) == ("loaded", "ask", 5, 10)
+    assert (report.model, report.options) == ("m" * 100, ("x" * 100,) * 16)
+    assert fresh == while_begun[-1] == msgspec.structs.replace(report, strategy=None)
+
+
+async def test_of_a_program_that_is_asked_for_its_conversation_nothing_is_reported(autojump_clock: MockClock) -> None:
+    async with make_pool(MemoryLauncher(), max=1) as pool:
+        await say(pool, "alice", "hi")
+        [worker] = pool.statistics().workers
+        assert worker.report is msgspec.UNSET
 
 
 # --- what a resume is given -------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from wire.events import EventChannel, EventDisplay, EventType, channel_of, display_line, display_of
 
-DISPLAY = EventDisplay(line=("{a}", "b {b.c} of {b.d}", "{flag?it is set}", "always"))
+DISPLAY = EventDisplay(line=("{a}", "b {b.c} of {b.d}", "{flag?it is set}", "{kind=x?an x}", "always"))
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,8 @@ DISPLAY = EventDisplay(line=("{a}", "b {b.c} of {b.d}", "{flag?it is set}", "alw
         ({"a": None, "b": {"c": 1, "d": 2}, "flag": True}, "b 1 of 2, it is set, always"),
         ({"a": "{b.c}", "b": {"c": "{a}", "d": "{b.c}"}}, "{b.c}, b {a} of {b.c}, always"),
         ({"b": "no object"}, "always"),
+        ({"a": [1, 2], "kind": "x"}, "2, an x, always"),
+        ({"kind": "y"}, "always"),
     ],
 )
 def test_a_part_without_a_value_is_left_out_and_values_are_not_read_as_parts(data: dict[str, Any], line: str) -> None:

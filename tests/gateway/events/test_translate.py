@@ -100,6 +100,7 @@ def test_the_result_of_a_call_is_told_to_a_bound() -> None:
 APPROVAL = {"reason": "a rule", "decision": "allow", "by": "ann", "note": "ok", "ts": 5.5}
 DETAILS = {"status": "running", "session_id": "s" * 300, "more": 1}
 OPTION = {"id": "always", "name": "Always", "kind": "allow_always"}
+UNUSABLE = {**OPTION, "id": "i" * 257}
 DECIDED = {"call_id": "c1", "decision": "deny", "by": "uid:1", "note": "no"}
 DIALOG = {"id": "d1", "method": "select", "fields": {"options": ["a"]}}
 USAGE = {"input_tokens": 3, "output_tokens": 2}
@@ -122,8 +123,8 @@ FAILED = {"phase": "end", "reason": "overflow", "aborted": True, "error": "x"}
         ("tool_executed", {"call": CALL, "approval": APPROVAL}, MONITOR, "tool_executed", {"approval": APPROVAL}),
         ("permission_required", {"call": CALL, "reason": "x"}, CONTROL, "permission_required", {"reason": "x"}),
         (
-            *("permission_required", {"call": CALL, "options": [{**OPTION, "name": "n" * 300}] * 20}, CONTROL),
-            *("permission_required", {"options": [{**OPTION, "name": "n" * 256}] * 16}),
+            *("permission_required", {"call": CALL, "options": [UNUSABLE, *[{**OPTION, "name": "n" * 300}] * 20]}),
+            *(CONTROL, "permission_required", {"options": [{**OPTION, "name": "n" * 100}] * 16}),
         ),
         ("permission_decided", {**DECIDED, "seq": 3}, CONTROL, "permission_decided", DECIDED),
         ("ui_request", DIALOG, CONTROL, "ui_request", DIALOG),

@@ -31,6 +31,13 @@ def strategy(agent: Agent) -> dict[str, Any]:
     return {name: found[name] for name in ("strategy", "cause") if name in found}
 
 
+def end_of_turn(agent: Agent) -> dict[str, Any]:
+    """The result of the running turn, which ends."""
+    agent.end()
+    result: dict[str, Any] = json.loads(bytes(agent.messages[-1].result))
+    return result
+
+
 def turn(agent: Agent, text: str = "hi") -> None:
     """A whole turn."""
     agent.prompt(text)

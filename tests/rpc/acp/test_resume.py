@@ -7,7 +7,7 @@ import pytest
 
 from errors import ProtocolViolation
 from tests.rpc.acp.agent import CWD, Agent, journal_lines, piece, update, user_message
-from tests.rpc.acp.conversations import FACTS, PLACE, TAIL, loading, methods, strategy, turn
+from tests.rpc.acp.conversations import FACTS, PLACE, TAIL, end_of_turn, loading, methods, strategy, turn
 
 
 def test_a_replay_is_swallowed_and_proves_the_conversation() -> None:
@@ -98,10 +98,10 @@ def test_an_error_becomes_a_new_conversation_that_is_reported_the_end_of_the_old
     assert earlier["resource"]["text"].splitlines()[0].startswith("[Earlier talk")
     assert earlier["resource"]["text"].endswith(TAIL)
     assert journal_lines(agent.journal) == [f"[s2 in {CWD}] user: what did I say?"]
-    agent.end()
+    assert end_of_turn(agent).get("strategy") == "refed"
     agent.prompt("again")
     assert len(agent.sent[-1]["params"]["prompt"]) == 1, "once"
-    agent.end()
+    assert "strategy" not in end_of_turn(agent)
     agent.switch("s2", **{**FACTS, "turns": 4})
     assert agent.reported[-2] == 'agent_resumed {"strategy": "kept"}', "its turns go on"
 

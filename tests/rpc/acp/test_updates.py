@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rpc.dialect import ConversationFacts
 from tests.rpc.acp.agent import Agent, piece
 
 
@@ -115,6 +116,7 @@ def test_the_context_and_the_turns_are_part_of_the_state(busy: Agent) -> None:
     state = json.loads(bytes(busy.messages[-1].result))
     assert (state["context_used"], state["context_size"], state["message_count"]) == (120, 1000, 2)
     assert (state["session_id"], state["session_file"]) == ("s1", "/journals/s1.jsonl")
+    assert busy.dialect.conversation_facts == ConversationFacts(context_used=120, context_size=1000)
 
 
 def test_a_compaction_has_a_start_and_an_end(busy: Agent) -> None:

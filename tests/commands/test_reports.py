@@ -1,0 +1,67 @@
+"""What a worker's program says of itself and of its conversation, and what a person answers it, on the terminal."""
+
+import re
+
+import pytest
+
+from commands.event_text import resumption_text
+from commands.session_view import session_view
+from commands.tables import workers_table
+from tests.commands.documents import worker
+from tests.commands.fake_pool import Bench
+from tests.commands.terminal import draw
+
+REPORT = {
+    "program": "fake-agent",
+    "version": "1.0.0",
+    "capabilities": ["load", "close"],
+    "options": ["mode"],
+    "strategy": "refed",
+    "model": "fake-1",
+    "mode": "ask",
+    "context_used": 11_509,
+    "context_size": 200_000,
+}
+REPORTED = f"""\
+program   fake-agent 1.0.0
+can       load close
+options   mode
+model     fake-1
+mode      ask
+context   11.5k of 200k
+strategy  refed: {resumption_text("refed")}"""
+
+
+def test_what_a_program_says_of_its_conversation_has_columns_and_rows_where_one_says_anything() -> None:
+    reporting = [worker("w1", report=REPORT), worker("w2", suspended=True, stray_lines=3)]
+    rows = [re.split(r"  +", line.rstrip()) for line in draw(workers_table(reporting, 200), 200).splitlines()]
+    assert [row[-4:] for row in rows] == [
+        ["CONTEXT", "MODEL", "MODE", "PROGRAM"],
+        ["11.5k/200k", "fake-1", "ask", "fake-agent 1.0.0"],
+        ["-", "-", "-", "-"],
+    ]
+    assert "idle, refed" in rows[1]
+    assert "refed" in draw(workers_table(reporting, 60), 60)
+    assert "PROGRAM" not in draw(workers_table(reporting[1:], 200), 200)
+    assert draw(session_view({"key": "ada", "model": None, "report": REPORT})).splitlines()[1:] == REPORTED.splitlines()
+    own = draw(session_view({"key": "ada", "model": "its-own", "report": REPORT}))
+    assert ("its-own" in own, "fake-1" in own) == (True, False)
+
+
+DENIED = {"call_id": "c1", "decision": "deny", "session": "a", "note": "no"}
+
+
+@pytest.mark.parametrize(
+    ("command", "params", "decided", "words"),
+    [
+        ("approve c1", {"call_id": "c1", "decision": "allow"}, "allow", "c1 is allowed\n"),
+        ("approve c1 --option no", {"call_id": "c1", "decision": "allow", "option_id": "no"}, "deny", "c1 is denied\n"),
+        ("deny c1 -s a --note no", DENIED, "deny", "c1 is denied\n"),
+    ],
+)
+def test_a_decision_is_printed_as_the_worker_has_taken_it(
+    bench: Bench, command: str, params: dict[str, str], decided: str, words: str
+) -> None:
+    bench.pool.fixed = {"decide": {"decision": decided}}
+    result = bench.run(*command.split())
+    assert (result.stdout, bench.pool.calls) == (words, [("decide", params)]), result.output
