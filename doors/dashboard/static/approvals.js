@@ -3,9 +3,10 @@
 import { announce, toast } from "./announcer.js";
 import { CallInFull } from "./calls.js";
 import { byId, h, reconcile, setText } from "./dom.js";
-import { plural } from "./format.js";
+import { plural, short } from "./format.js";
 
 const MOST = 20;
+const MOST_LABEL = 40; // characters of an agent's own answer
 
 export class ApprovalsView {
   #model;
@@ -50,33 +51,46 @@ export class ApprovalsView {
     if (first === null) announce(`${plural(0, "call")} wait for approval`);
   }
 
-  #create({ session, call, reason }) {
+  #create({ session, call, reason, options }) {
     const note = h("input", { type: "text", maxlength: "2000", placeholder: "Note to the model (optional)", "aria-label": `Note about ${call.name} in ${session}`, spellcheck: "true" });
-    const button = (label, tone, decision) =>
-      h("button", { type: "button", class: `button ${tone}`, text: label, "aria-label": `${label} ${call.name} in ${session}`, on: { click: () => this.#decide(element, session, call, decision, note.value, full.seen) } });
+    const button = ({ label, tone, ...answer }) =>
+      h("button", { type: "button", class: `button ${tone}`, text: label, "aria-label": `${label} ${call.name} in ${session}`, on: { click: () => this.#decide(element, session, call, answer, note.value, full.seen) } });
     const open = h("button", { type: "button", class: "link-button", text: session, on: { click: () => this.#app.openSession(session) } });
-    const approve = button("Approve", "primary", "allow");
-    approve.disabled = true;
+    const answers = answersOf(options ?? []);
+    const buttons = answers.map(button);
+    const approving = buttons.filter((_, index) => answers[index].decision === "allow");
+    for (const each of approving) each.disabled = true;
     const full = new CallInFull(this.#app, session, call, () => {
-      approve.disabled = !full.isWhole;
-      approve.title = full.isWhole ? "" : "Not all of the call is shown";
+      for (const each of approving) Object.assign(each, { disabled: !full.isWhole, title: full.isWhole ? "" : "Not all of the call is shown" });
     });
     const why = reason ? h("span", { class: "why", text: `: ${reason}` }) : null;
     const what = h("div", { class: "asked" }, h("p", {}, h("strong", { text: call.name }), " in ", open, why), full.element);
-    const answer = h("div", { class: "answer" }, note, button("Deny", "", "deny"), approve);
+    const answer = h("div", { class: "answer" }, note, ...buttons);
     const element = h("li", { class: "approval", data: { call: call.id, session } }, what, answer);
     return element;
   }
 
-  async #decide(element, session, call, decision, note, seen) {
+  async #decide(element, session, call, answer, note, seen) {
     const buttons = [...element.querySelectorAll(".answer button")].filter((button) => !button.disabled);
     for (const button of buttons) button.disabled = true;
-    const params = { session, call_id: call.id, decision, ...(note.trim() ? { note: note.trim() } : {}), ...(seen ? { seen } : {}) };
+    const params = { session, call_id: call.id, ...answer, ...(note.trim() ? { note: note.trim() } : {}), ...(seen ? { seen } : {}) };
     const key = `${session}\n${call.id}`;
     this.#answered.add(key);
-    const done = await this.#app.act("decide", params, `${decision === "allow" ? "Approved" : "Denied"}: ${call.name} in ${session}`);
-    if (done !== null) return;
+    const decided = await this.#app.act("decide", params, "");
+    if (decided !== null) return toast(`${decided.decision === "allow" ? "Approved" : "Denied"}: ${call.name} in ${session}`);
     this.#answered.delete(key);
     for (const button of buttons) button.disabled = false;
+    return undefined;
   }
+}
+
+/** The buttons below a question, those that deny first: the agent's own answers where it has some. */
+function answersOf(options) {
+  const own = options.map(({ id, name, kind }) => {
+    const decision = kind.startsWith("reject") ? "deny" : "allow";
+    return { label: short(name || id, MOST_LABEL), tone: kind === "allow_once" ? "primary" : "", decision, option_id: id };
+  });
+  const denying = own.filter(({ decision }) => decision === "deny");
+  const approving = own.length > 0 ? own.filter(({ decision }) => decision === "allow") : [{ label: "Approve", tone: "primary", decision: "allow" }];
+  return [...(denying.length > 0 ? denying : [{ label: "Deny", tone: "", decision: "deny" }]), ...approving];
 }

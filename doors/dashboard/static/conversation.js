@@ -2,6 +2,7 @@
 
 import { announce } from "./announcer.js";
 import { byId, h, setAttribute, setText } from "./dom.js";
+import { context } from "./format.js";
 import { History } from "./history.js";
 import { endOf, hasFailed, isJoining, isPiece } from "./model.js";
 
@@ -113,7 +114,8 @@ export class ConversationView {
     setText(byId("composer-hint"), state === "WORKING" ? "Enter adds to the running turn" : "Enter sends, Shift+Enter begins a line");
     this.#drawAsked(state);
     const worker = this.#model.status?.workers.find((each) => each.session === this.#key);
-    const facts = [session && `${session.agent}/${session.role}`, worker ? `worker ${worker.id}` : "no worker", session?.model, waits && `waits: ${waits}`];
+    const said = worker?.report ?? {};
+    const facts = [session && `${session.agent}/${session.role}`, worker ? `worker ${worker.id}` : "no worker", said.model ?? session?.model, said.mode, context(said), said.strategy === "refed" && "refed", waits && `waits: ${waits}`];
     setText(byId("conversation-facts"), session === undefined ? this.#absence() : facts.filter(Boolean).join(" · "));
     this.#history.change(() => {
       for (const [run, message] of session?.accepted ?? []) this.#history.drawPending({ run, ...message });

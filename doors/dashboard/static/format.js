@@ -35,10 +35,17 @@ export function size(bytes) {
 /** A share of a whole: 0.25 is 25%. */
 export const percent = (share) => (share === null || share === undefined ? NONE : `${Math.round(100 * share)}%`);
 
-/** A number that may be large: 950, 12.3 k, 4.5 M. */
+/** A number that may be large: 950, 12.3 k, 200 k, 4.5 M. */
 export function count(value) {
   if (value < 10_000) return String(Math.round(value));
-  return value < 1e6 ? `${(value / 1e3).toFixed(1)} k` : `${(value / 1e6).toFixed(1)} M`;
+  const [unit, letter] = value < 1e6 ? [1e3, "k"] : [1e6, "M"];
+  return `${(value / unit).toFixed(1).replace(".0", "")} ${letter}`;
+}
+
+/** How much of an agent's context is used: `1.8 k of 200 k tokens`; empty where it does not say. */
+export function context({ context_used: used, context_size: size }) {
+  if (typeof used !== "number") return "";
+  return `${[used, size].filter((each) => typeof each === "number").map(count).join(" of ")} tokens`;
 }
 
 /** A rate that may be small: 0, 0.4, 12, 2.1 k. */

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { short } from "./format.js";
+import { resumption } from "./summary.js";
 
 const MOST = 20_000; // characters of one text
 
@@ -12,11 +13,12 @@ export const JOINED = "You, into the running turn";
  * One message, of the bundled agent's shape or pi's: `content` is a text or a list of parts `{type, ...}`. A message
  * that holds nothing to show has no elements.
  */
-export function messageElements({ role, content, origin }) {
+export function messageElements({ role, content, origin, strategy }) {
   const parts = typeof content === "string" ? [{ type: "text", text: content }] : Array.isArray(content) ? content : [];
   if (role === "toolResult") return [result(parts.map((part) => part.text ?? "").join("\n"), false)];
+  const resumed = resumption(strategy);
   const said = parts.map((part) => element(part, role, origin));
-  return said.filter((each) => each !== null);
+  return [resumed ? h("p", { class: "said resumed", text: resumed }) : null, ...said].filter((each) => each !== null);
 }
 
 /** A message; `who`: user or assistant; `by`: its sender's name as shown. */

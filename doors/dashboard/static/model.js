@@ -142,7 +142,7 @@ export class Model {
     const asked = new Map();
     for (const { session, call } of permissions) {
       const key = `${session}\n${call.id}`;
-      if ((this.#decided.get(key) ?? 0) <= events.last_seq) asked.set(key, this.permissions.get(key) ?? { session, call, reason: call.reason, seq: 0 });
+      if ((this.#decided.get(key) ?? 0) <= events.last_seq) asked.set(key, this.permissions.get(key) ?? { session, call, reason: call.reason, options: call.options, seq: 0 });
     }
     for (const [key, each] of this.permissions) if (each.seq > events.last_seq) asked.set(key, each);
     for (const [key, seq] of this.#decided) if (seq <= events.last_seq) this.#decided.delete(key);
@@ -198,7 +198,7 @@ export class Model {
 
   #takePermission({ seq, session, type }, data, changed) {
     if (type === "permission_required") {
-      this.permissions.set(`${session}\n${data.call.id}`, { session, call: data.call, reason: data.reason, seq });
+      this.permissions.set(`${session}\n${data.call.id}`, { session, call: data.call, reason: data.reason, options: data.options, seq });
     } else {
       const decided = data.decision === "allow" ? "was approved" : "was denied";
       this.#closePermission(`${session}\n${data.call_id}`, seq, data.by ? `${decided} by ${data.by}` : decided);

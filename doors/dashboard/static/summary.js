@@ -4,7 +4,7 @@ import { DISPLAYS } from "./event_displays.js";
 import { short } from "./format.js";
 
 const LENGTH = 220;
-const FIELD = /\{([\w.]+)(?:\?([^}]*))?\}/g;
+const FIELD = /\{([\w.]+)(?:=(\w+))?(?:\?([^}]*))?\}/g;
 
 const called = (call) => `${call?.name ?? "?"} ${call?.input_preview ?? ""}`;
 
@@ -22,13 +22,16 @@ export function summarize(type, data) {
   return short(fields.map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(" · "), LENGTH);
 }
 
+/** How the agent goes on with a conversation, as the event `agent_resumed` says it; empty where that is not known. */
+export const resumption = (strategy) => (strategy ? summarize("agent_resumed", { strategy }) : "");
+
 /** A part of a line with its fields; empty where one of them has no value. */
 function fill(part, data) {
   let isWhole = true;
-  const text = part.replace(FIELD, (_, path, words) => {
+  const text = part.replace(FIELD, (_, path, wanted, words) => {
     const value = path.split(".").reduce((found, name) => found?.[name], data);
-    isWhole &&= !((value ?? "") === "" || (words && !value));
-    return words ?? value;
+    isWhole &&= !((value ?? "") === "" || (words && !value) || (wanted && value !== wanted));
+    return words ?? (Array.isArray(value) ? value.length : value);
   });
   return isWhole ? text : "";
 }

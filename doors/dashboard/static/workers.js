@@ -2,13 +2,17 @@
 
 import { byId, h, reconcile, setAttribute, setText } from "./dom.js";
 import { confirm, facts, show } from "./dialogs.js";
-import { percent, plural, short, size, span } from "./format.js";
+import { context, percent, plural, short, size, span } from "./format.js";
 import { ItemList } from "./lists.js";
+import { resumption } from "./summary.js";
 
 const MOST_WAITING = 100;
 
 /** A worker's state as shown: a stopped process is not an idle one. */
 const stateOf = (worker) => (worker.suspended ? "suspended" : worker.state);
+
+/** Whether its agent had lost the conversation and was given the end of it. */
+const isRefed = ({ report }) => report?.strategy === "refed";
 
 export class WorkersView {
   #model;
@@ -90,13 +94,14 @@ function updateTile(element, worker, load) {
   const state = stateOf(worker);
   setAttribute(element.firstElementChild, "data-state", state);
   setText(part("id"), worker.id);
-  setText(part("state"), worker.retiring ? `${state}, retiring` : state);
+  setText(part("state"), [state, isRefed(worker) && "refed", worker.retiring && "retiring"].filter(Boolean).join(", "));
   setText(part("who"), worker.session ?? `${worker.agent}/${worker.role}`);
   setAttribute(part("who"), "data-free", worker.session === null ? "" : null);
   setText(part("age"), whatFor(worker));
   setText(part("rss"), size(worker.rss));
   setText(part("cpu"), percent(load));
   const words = [`Worker ${worker.id}`, state, worker.session && `session ${worker.session}`];
+  if (isRefed(worker)) words.push("refed");
   if (worker.turn_age !== null) words.push("in a turn");
   if (worker.background > 0) words.push(`${plural(worker.background, "command")} in the background`);
   setAttribute(element.firstElementChild, "aria-label", words.filter(Boolean).join(", "));
@@ -127,5 +132,20 @@ function describe(worker, load) {
     ["In the background", plural(worker.background, "command")],
     ["Last heard of", worker.last_ping === null ? "–" : `${span(worker.last_ping)} ago`],
     ["Profile", worker.profile],
+    ...reported(worker.report ?? {}),
   ];
+}
+
+/** What its program says of itself and of its conversation, as far as it does. */
+function reported(report) {
+  const { program, version, capabilities, options, model, mode, strategy } = report;
+  const said = [
+    ["Program", [program, version].filter(Boolean).join(" ")],
+    ["Can", capabilities?.join(", ")],
+    ["Options", options?.join(", ")],
+    ["Model, mode", [model, mode].filter(Boolean).join(", ")],
+    ["Context", context(report)],
+    ["Strategy", strategy && `${strategy}: ${resumption(strategy)}`],
+  ];
+  return said.filter(([, text]) => text);
 }
