@@ -1,14 +1,18 @@
 """What one step of a sans-IO dialect writes and publishes: requests that wait for an answer, numbered events."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
+from errors import UsageError, WorkerRefused
 from rpc.dialect import JournalWrite, Step
 from rpc.passthrough import RawLine
 from rpc.run_events import EventStamp
 from wire.framing import DecodedBlock
 from wire.messages import ErrorBody, Message
+
+A = TypeVar("A")
 
 
 class StepCollector:
@@ -24,9 +28,16 @@ class StepCollector:
         self._raw: list[RawLine] = []
         self._journal: list[JournalWrite] = []
 
-    def expect(self, request_id: str) -> None:
-        """A request has come and will be answered exactly once."""
+    def begin(self, handler: Callable[[str, A], None], request_id: str, asked: A, now: float) -> Step:
+        """A request has come, which ``handler`` answers now or later; where it raises UsageError, nothing was sent."""
+        self.now = now
         self._unanswered.add(request_id)
+        try:
+            handler(request_id, asked)
+        except UsageError:
+            self.forget(request_id)
+            raise
+        return self.collect_step()
 
     def forget(self, request_id: str) -> None:
         """Stop waiting; the answer will be dropped."""
@@ -43,6 +54,10 @@ class StepCollector:
         """Answer a request with an error."""
         if not self._was_settled(request_id):
             self._messages.append(Message(id=request_id, error=ErrorBody(code, message)))
+
+    def reject_for(self, request_id: str, error: WorkerRefused) -> None:
+        """Answer a request with what its procedure has failed with."""
+        self.reject(request_id, error.details.get("worker_code", "refused"), error.message)
 
     def _was_settled(self, request_id: str) -> bool:
         if request_id not in self._unanswered:

@@ -146,14 +146,7 @@ class AcpDialect:
         handler = self._methods.get(method)
         if handler is None:
             raise UsageError(f"a worker of the acp dialect does not do {method}", worker_code="unsupported")
-        self._link.now = now
-        self._link.expect(request_id)
-        try:
-            handler(request_id, params)
-        except UsageError:
-            self._link.forget(request_id)
-            raise
-        return self._link.collect_step()
+        return self._link.begin(handler, request_id, params, now)
 
     def receive(self, block: bytes, now: float) -> Step:
         """Translate a block of complete lines. Raises ProtocolViolation where a load replays another conversation."""
@@ -264,7 +257,7 @@ class AcpDialect:
 
         def fail(error: WorkerRefused) -> None:
             self._exclusive = None
-            self._link.reject(request_id, error.details.get("worker_code", "refused"), error.message)
+            self._link.reject_for(request_id, error)
 
         self._exclusive = method
         self._link.run(procedure, finish, fail)
@@ -317,10 +310,7 @@ class AcpDialect:
             config = conversation.config
             self._link.answer(request_id, {"model": config.model, "level": config.thinking, "mode": config.mode})
 
-        def fail(error: WorkerRefused) -> None:
-            self._link.reject(request_id, error.details.get("worker_code", "refused"), error.message)
-
-        self._link.run(begin(conversation), finish, fail)
+        self._link.run(begin(conversation), finish, partial(self._link.reject_for, request_id))
 
     # --- questions ---
 

@@ -128,14 +128,7 @@ class PiDialect:
 
     def forward(self, request_id: str, command: RawObject, now: float) -> Step:
         """Send a front end's own command. UsageError carries ``worker_code`` unsupported or invalid_params."""
-        self._link.now = now
-        self._link.expect(request_id)
-        try:
-            self._passthrough.forward(request_id, command)
-        except UsageError:
-            self._link.forget(request_id)
-            raise
-        return self._link.collect_step()
+        return self._link.begin(self._passthrough.forward, request_id, command, now)
 
     def open(self, now: float) -> Step:
         """Ask for the state: pi has no ready line and answers once it has booted."""
@@ -148,14 +141,7 @@ class PiDialect:
         handler = self._methods.get(method)
         if handler is None:
             raise UsageError(f"a worker of the pi dialect does not do {method}", worker_code="unsupported")
-        self._link.now = now
-        self._link.expect(request_id)
-        try:
-            handler(request_id, params)
-        except UsageError:
-            self._link.forget(request_id)
-            raise
-        return self._link.collect_step()
+        return self._link.begin(handler, request_id, params, now)
 
     def receive(self, block: bytes, now: float) -> Step:
         """Translate a block of complete lines."""

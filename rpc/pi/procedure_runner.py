@@ -40,7 +40,7 @@ class ProcedureRunner:
 
         def fail(error: WorkerRefused) -> None:
             self._release_exclusive(exclusive)
-            self._link.reject(request_id, error.details.get("worker_code", "refused"), error.message)
+            self._link.reject_for(request_id, error)
 
         self.exclusive_method = exclusive or self.exclusive_method
         self.run(procedure, finish, fail)
