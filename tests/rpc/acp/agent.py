@@ -1,7 +1,6 @@
 """A dialect and the ACP agent that it believes to speak with; what it reports is kept in short lines."""
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -10,8 +9,8 @@ from errors import UsageError
 from rpc.acp import AcpDialect, AcpOptions, make
 from rpc.dialect import JournalWrite, Step
 from rpc.settings import RpcSettings
+from tests.rpc.reports import Forms, Reports, compact, outgoing_lines, short
 from wire.framing import LineFramer
-from wire.messages import Message
 
 CWD = "/home/u/project"
 JOURNALS = "/journals"
@@ -26,11 +25,6 @@ INITIALIZED: dict[str, Any] = {
 }
 
 
-def compact(value: Any) -> str:
-    """As JavaScript writes it."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
 class Agent:
     """``reported``: what the layer above got, in short; ``written``: lines to the agent that no answer was given to."""
 
@@ -40,16 +34,15 @@ class Agent:
         self.options = AcpOptions(cwd=CWD, journal_dir=JOURNALS, client_version="9", **options)
         self.dialect: AcpDialect = make(settings or RpcSettings(), acp=self.options)
         self.now = 100.0
-        self.reported: list[str] = []
-        self.events: list[tuple[str, dict[str, Any]]] = []
-        self.messages: list[Message] = []
+        self._reports = Reports(_FORMS, _short_result)
+        self.reported, self.events = self._reports.lines, self._reports.events
+        self.messages = self._reports.messages
         self.journal: list[JournalWrite] = []
         self.journal_before: list[int] = []
         self.written: list[dict[str, Any]] = []
         self.sent: list[dict[str, Any]] = []
         self.contaminated: list[bytes] = []
         self._framer = LineFramer()
-        self._last_seq = 0
         self._asked = 0
         self._take(self.dialect.open(self.now))
         if ready:
@@ -151,32 +144,13 @@ class Agent:
         for entry in step.journal:
             self.journal.append(entry)
             self.journal_before.append(len(self.sent))
-        for line in step.outgoing:
-            assert line.endswith(b"\n")
-            assert line.count(b"\n") == 1
-            message = json.loads(line)
-            assert message["jsonrpc"] == "2.0"
-            self.sent.append(message)
-            if "method" in message:
-                self.written.append(message)
+        for line in outgoing_lines(step):
+            assert line["jsonrpc"] == "2.0"
+            self.sent.append(line)
+            if "method" in line:
+                self.written.append(line)
         for message in step.messages:
-            self.messages.append(message)
-            self._note(message)
-
-    def _note(self, message: Message) -> None:
-        if message.event is None:
-            self.reported.append(f"{message.id}: {_answer(message)}")
-            return
-        data = json.loads(bytes(message.data))
-        if "seq" in data:
-            assert data["seq"] > self._last_seq, "seq must rise"
-            self._last_seq = data["seq"]
-        self.events.append((message.event, data))
-        last = self.reported[-1] if self.reported else ""
-        if message.event in ("assistant_message", "thinking") and last.startswith(f"{message.event} "):
-            self.reported[-1] = last + data["partial"]
-        else:
-            self.reported.append(_event(message.event, data))
+            self._reports.add(message)
 
 
 def update(update_kind: str, /, *, session: str = "s1", **members: Any) -> dict[str, Any]:
@@ -209,16 +183,10 @@ def journal_lines(entries: Iterable[JournalWrite]) -> list[str]:
     return reported
 
 
-def _answer(message: Message) -> str:
-    if message.error is not None:
-        return f"error {message.error.code}"
-    result = json.loads(bytes(message.result))
-    if isinstance(result, dict) and "stop_reason" in result:
-        error = f" ({result['error']})" if result["error"] else ""
-        return f"{result['stop_reason']} {result['text']!r}{error}"
+def _short_result(result: Any) -> str:
     if isinstance(result, dict) and set(result) - {"strategy"} == {"session_id", "session_file"}:
         return f"holds {result['session_file']}"
-    return json.dumps(result, sort_keys=True)
+    return short(result)
 
 
 def _tool(data: dict[str, Any]) -> str:
@@ -227,14 +195,9 @@ def _tool(data: dict[str, Any]) -> str:
     return " ".join([*parts, *(repr(data[key]) for key in ("tail", "error", "result") if key in data)])
 
 
-_SHORT_FORMS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "assistant_message": lambda data: data["partial"],
-    "thinking": lambda data: data["partial"],
+_FORMS: Forms = {
     "tool": _tool,
     "tool_executed": lambda data: f"{data['call']['name']} {data['call'].get('state', 'PENDING')}",
-    "run_start": lambda data: data["run_id"],
-    "done": lambda data: data["stop_reason"],
-    "token_usage": lambda data: f"{data['input_tokens']} {data['output_tokens']}",
     "permission_required": lambda data: (
         f"{data['call']['id']} {data['call']['name']} [{','.join(option['id'] for option in data['options'])}]"
     ),
@@ -243,10 +206,3 @@ _SHORT_FORMS: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "ready": lambda data: f"{data['agent']} {data['version']}",
 }
-
-
-def _event(name: str, data: dict[str, Any]) -> str:
-    form = _SHORT_FORMS.get(name)
-    if form is not None:
-        return f"{'tokens' if name == 'token_usage' else name} {form(data)}"
-    return f"{name} {json.dumps({k: v for k, v in data.items() if k not in ('seq', 'run_id')}, sort_keys=True)}"

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rpc.settings import RpcSettings
-from tests.rpc.acp.agent import CWD, JOURNALS, Agent, compact
+from tests.rpc.acp.agent import CWD, JOURNALS, Agent
+from tests.rpc.reports import compact
 from wire.units import Seconds
 
 GOLDEN = Path(__file__).parents[3] / "fixtures" / "golden" / "acp"

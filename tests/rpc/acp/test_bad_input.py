@@ -9,7 +9,8 @@ from errors import UsageError
 from rpc.acp import AcpDialect, AcpOptions
 from rpc.dialect import make_dialect
 from rpc.settings import RpcSettings
-from tests.rpc.acp.agent import CWD, JOURNALS, Agent, compact, piece
+from tests.rpc.acp.agent import CWD, JOURNALS, Agent, piece
+from tests.rpc.reports import compact
 
 
 def tolerated(agent: Agent) -> int:

@@ -11,7 +11,7 @@ from errors import UsageError
 from rpc.dialect import Step
 from rpc.pi import PiDialect
 from rpc.settings import RpcSettings
-from wire.messages import Message
+from tests.rpc.reports import Forms, Reports, compact, outgoing_lines, short
 
 GOLDEN = Path(__file__).parents[3] / "fixtures" / "golden" / "pi-0.73.1"
 _PAUSE = 0.02
@@ -87,13 +87,12 @@ class Replay:
             in_memory=in_memory,
         )
         self.now = 100.0
-        self.messages: list[Message] = []
-        self.told: list[str] = []
+        self._reports = Reports(_FORMS, short)
+        self.messages, self.told = self._reports.messages, self._reports.lines
         self.written: list[dict[str, Any]] = []
         self.lines: list[bytes] = []
         self.contaminated: list[bytes] = []
         self.streaming = False
-        self._last_seq = 0
         self._unsent: list[tuple[str, str]] = []
         self._sent_as: dict[str, str] = {}
         self._take(self.dialect.open(self.now))
@@ -143,7 +142,7 @@ class Replay:
 
     def say(self, *lines: dict[str, Any] | str) -> None:
         """Lines of pi, in one block."""
-        block = "".join((line if isinstance(line, str) else _compact(line)) + "\n" for line in lines)
+        block = "".join((line if isinstance(line, str) else compact(line)) + "\n" for line in lines)
         for line in lines:
             kind = line.get("type") if isinstance(line, dict) else None
             self.streaming = (self.streaming or kind == "agent_start") and kind != "agent_end"
@@ -225,18 +224,15 @@ class Replay:
 
     def _take(self, step: Step) -> None:
         self.contaminated += step.invalid_lines
-        for line in step.outgoing:
-            assert line.endswith(b"\n")
-            assert line.count(b"\n") == 1
-            self.lines.append(line)
-            self._note_command(json.loads(line))
+        self.lines += step.outgoing
+        for command in outgoing_lines(step):
+            self._note_command(command)
         for message in step.messages:
-            self.messages.append(message)
-            self._tell(message)
+            self._reports.add(message)
 
     def _note_command(self, command: dict[str, Any]) -> None:
         if command["type"] == "extension_ui_response":
-            self.told.append("to pi: " + _short({key: command[key] for key in sorted(command) if key != "type"}))
+            self.told.append("to pi: " + short({key: command[key] for key in sorted(command) if key != "type"}))
             return
         self.written.append(command)
         for recorded_id, kind in self._unsent:
@@ -245,35 +241,8 @@ class Replay:
                 self._sent_as[recorded_id] = command["id"]
                 break
 
-    def _tell(self, message: Message) -> None:
-        if message.event is None:
-            self.told.append(f"{message.id}: {_answer(message)}")
-            return
-        data = json.loads(bytes(message.data))
-        if "seq" in data:
-            assert data["seq"] > self._last_seq, "seq must rise"
-            self._last_seq = data["seq"]
-        text = _event(message.event, data)
-        last = self.told[-1] if self.told else ""
-        if message.event in ("assistant_message", "thinking") and last.startswith(f"{message.event} "):
-            self.told[-1] = last + data["partial"]
-        else:
-            self.told.append(text)
 
-
-def _answer(message: Message) -> str:
-    if message.error is not None:
-        return f"error {message.error.code}"
-    result = json.loads(bytes(message.result))
-    if isinstance(result, dict) and "stop_reason" in result:
-        error = f" ({result['error']})" if result["error"] else ""
-        return f"{result['stop_reason']} {result['text']!r}{error}"
-    return _short(result)
-
-
-_TELL: dict[str, Callable[[dict[str, Any]], str]] = {
-    "assistant_message": lambda data: data["partial"],
-    "thinking": lambda data: data["partial"],
+_FORMS: Forms = {
     "tool": lambda data: " ".join(
         (
             *(data["phase"], data["call"]["name"], data["call"]["state"]),
@@ -282,27 +251,6 @@ _TELL: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "tool_executed": lambda data: f"{data['call']['name']} {data['call']['state']}",
     "queue_update": lambda data: f"{data.get('steering', [])} {data.get('follow_up', [])}",
-    "token_usage": lambda data: f"{data['input_tokens']} {data['output_tokens']}",
-    "done": lambda data: data["stop_reason"],
-    "run_start": lambda data: data["run_id"],
-    "ui_request": lambda data: f"{data['method']} {_short(data.get('fields', {}))}",
+    "ui_request": lambda data: f"{data['method']} {short(data.get('fields', {}))}",
     "ui_resolved": lambda data: data["reason"],
 }
-_SHORT_NAMES = {"queue_update": "queue", "token_usage": "tokens"}
-
-
-def _event(name: str, data: dict[str, Any]) -> str:
-    unnumbered = {key: value for key, value in data.items() if key != "seq"}
-    if name in _TELL:
-        return f"{_SHORT_NAMES.get(name, name)} {_TELL[name](unnumbered)}"
-    unnumbered.pop("run_id", None)
-    return f"{name} {_short(unnumbered)}"
-
-
-def _short(value: Any) -> str:
-    return json.dumps(value, separators=(", ", ": "), sort_keys=True)
-
-
-def _compact(value: Any) -> str:
-    """As JavaScript writes it."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
