@@ -1,4 +1,4 @@
-"""The dialect of ACP agents: pieces of text a second, what importing it costs, the memory of one worker's."""
+"""The dialect of ACP agents: pieces of text a second, what importing it costs, the memory of one worker's; a rebind."""
 
 import json
 import subprocess
@@ -6,10 +6,16 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import msgspec
+import trio
 
-from benchmarks.harness import Result, result
+from benchmarks.harness import Result, median, result
+from pool import LocalLauncher, Pool, PoolSettings
+from profiles import AgentSettings, ProfilesSettings, build_profile
 from rpc.acp import AcpDialect, AcpOptions, make
 from rpc.settings import RpcSettings
 
@@ -18,6 +24,8 @@ _LINES = 280
 _ROUNDS = 300
 _REPEATS = 7
 _WORKERS = 200
+_REBINDS = 300
+_AGENT = Path(__file__).resolve().parents[1] / "fixtures" / "acp_agent"
 _SESSION = "1e3f03db-08bd-4e73-9288-7e86ee1a12b8"
 _IMPORT = """
 import time
@@ -38,6 +46,7 @@ def run() -> list[Result]:
         result("the same beside one other line", _lines_per_second(_in_a_turn().receive, mixed), "lines/s"),
         result("import of rpc.acp over rpc, CPU", _import_seconds() * 1000, "ms", at_most=10),
         result("memory of one worker's dialect", _kibibytes(), "KiB", at_most=150),
+        _rebind(),
     ]
 
 
@@ -84,3 +93,77 @@ def _kibibytes() -> float:
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     return (after - before) / len(dialects) / 1024
+
+
+# --- rebind ---------------------------------------------------------------------------------------------------------
+
+
+def _rebind() -> Result:
+    """Two sessions share one worker: each acquire has the agent close one conversation and load the other."""
+    with TemporaryDirectory(prefix="pool-") as folder:
+        own = _own_milliseconds(_command(folder, "own"))
+        taken = trio.run(_rebind_milliseconds, _command(folder, "pool"), folder)
+    beside = (own, "ms of the agent itself")
+    return result("rebind by session/load over the agent's own time, p50", taken - own, "ms", beside=beside, at_most=5)
+
+
+def _command(folder: str, store: str) -> list[str]:
+    return [sys.executable, "-S", str(_AGENT), "--store", f"{folder}/{store}"]
+
+
+async def _rebind_milliseconds(command: list[str], folder: str) -> float:
+    agent = AgentSettings(dialect="acp", command=command, workspace=folder)
+    profile = build_profile(ProfilesSettings(agents={"demo": agent}), "demo", "default", "/")
+    taken: list[float] = []
+    async with LocalLauncher.temporary() as launcher, Pool(PoolSettings(min=0, max=1), launcher=launcher) as pool:
+        for session in ("a", "b"):
+            async with pool.lease(session, profile) as lease:
+                await lease.prompt("ECHO:hello").wait()
+        for number in range(_REBINDS):
+            session = "ab"[number % 2]
+            started = time.perf_counter()
+            async with pool.lease(session, profile):
+                taken.append((time.perf_counter() - started) * 1e3)
+            report = pool.report_of(session)
+            assert report is not None
+            assert report.strategy == "loaded"
+    return median(taken)
+
+
+def _own_milliseconds(command: list[str]) -> float:
+    """The same two requests, written to the agent and read from it by nothing but pipes."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
+        ask = _Asker(agent)
+        ask("initialize", protocolVersion=1, clientCapabilities={})
+        sessions = []
+        for _ in range(2):
+            sessions.append(ask("session/new", cwd="/", mcpServers=[])["sessionId"])
+            ask("session/prompt", sessionId=sessions[-1], prompt=[{"type": "text", "text": "ECHO:hello"}])
+        taken = []
+        for number in range(_REBINDS):
+            left, wanted = sessions[(number + 1) % 2], sessions[number % 2]
+            started = time.perf_counter()
+            ask("session/close", sessionId=left)
+            ask("session/load", sessionId=wanted, cwd="/", mcpServers=[])
+            taken.append((time.perf_counter() - started) * 1e3)
+    return median(taken)
+
+
+class _Asker:
+    def __init__(self, agent: "subprocess.Popen[bytes]") -> None:
+        self._agent = agent
+        self._asked = 0
+
+    def __call__(self, method: str, **params: Any) -> Any:
+        """The result of a request; what the agent says before it is passed over."""
+        stdin, stdout = self._agent.stdin, self._agent.stdout
+        assert stdin is not None
+        assert stdout is not None
+        self._asked += 1
+        stdin.write(
+            msgspec.json.encode({"jsonrpc": "2.0", "id": self._asked, "method": method, "params": params}) + b"\n"
+        )
+        stdin.flush()
+        while (line := msgspec.json.decode(stdout.readline())).get("id") != self._asked or "method" in line:
+            pass
+        return line["result"]
