@@ -78,6 +78,8 @@ export class Model {
   #runs = new Map();
   /** Sessions whose next turn has no worker yet: what they wait for, in words. */
   #waits = new Map();
+  /** How many events there had been when sessions were deleted, by key: an older list still has them. */
+  #deleted = new Map();
   /** Seqs of decisions that no status document contains yet, by session and call id. */
   #decided = new Map();
 
@@ -110,6 +112,7 @@ export class Model {
   takeSessions(views, asked) {
     const sessions = new Map();
     for (const view of views.slice(0, KEPT_SESSIONS)) {
+      if ((this.#deleted.get(view.key) ?? 0) > asked) continue;
       const session = this.sessions.get(view.key) ?? new Session(view.key);
       Object.assign(session, { agent: view.agent, role: view.role, model: view.model });
       session.lastRun ??= view.last_run;
@@ -222,6 +225,13 @@ export class Model {
     if (open.length > 0) changed.add("approvals");
   }
 
+  #delete(key) {
+    this.sessions.delete(key);
+    this.#deleted.delete(key);
+    this.#deleted.set(key, this.eventCount);
+    if (this.#deleted.size > KEPT_CLOSED) this.#deleted.delete(this.#deleted.keys().next().value);
+  }
+
   #takeSession(session, event, data, changed) {
     const { type, ts, session: key } = event;
     changed.add("sessions");
@@ -232,7 +242,7 @@ export class Model {
       if (session.live.length > 2 * KEPT_TEXT) Object.assign(session, { live: session.live.slice(-KEPT_TEXT), isFromStart: false });
       session.failed = false;
     } else if (type === "state_changed") Object.assign(session, { state: data.to, changed: this.eventCount });
-    else if (type === "session_deleted") this.sessions.delete(key);
+    else if (type === "session_deleted") this.#delete(key);
     else if (type === "session_reset") Object.assign(session, { note: "", live: "" });
     else if ((type === "run:start" && !isJoining(event)) || type.startsWith("tool:")) {
       if (type === "run:start") this.#waits.delete(key);

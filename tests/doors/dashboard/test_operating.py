@@ -111,6 +111,21 @@ def test_a_worker_that_is_given_up_is_no_activity_of_its_session(page: Page) -> 
     assert ages == [10, 10, 10]
 
 
+def test_a_list_that_is_older_than_the_end_of_a_session_does_not_bring_it_back(page: Page) -> None:
+    known = page.evaluate(
+        """async () => {
+            const { Model } = await import("/assets/model.js");
+            const model = new Model();
+            const view = { key: "s", agent: "a", role: "r", state: "READY", updated_at: 5, last_run: null };
+            model.takeSessions([view], 0);
+            model.takeEvents([{ seq: 1, ts: 9, session: "s", type: "session_deleted", data: {} }]);
+            const after = (asked) => (model.takeSessions([view], asked), model.sessions.has("s"));
+            return [after(0), after(1)];
+        }"""
+    )
+    assert known == [False, True]
+
+
 def focused(page: Page) -> str:
     return str(page.evaluate("document.activeElement.id || document.activeElement.className"))
 
