@@ -12,6 +12,7 @@ from profiles.settings import ThinkingLevel
 from router.source import MessageSource
 from wire.events import EventChannel
 from wire.framing import DECODE_ERRORS
+from wire.mcp_servers import MAX_SERVERS, McpServer
 from wire.messages import AnswerOptions, ImageContent, QueueMode
 
 P = TypeVar("P")
@@ -176,7 +177,8 @@ _Directory = Annotated[str, msgspec.Meta(min_length=1, max_length=4_096)]
 class OpenSessionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``sessions.open``: a session that works in the directory ``cwd``, which is absolute; a new key when unnamed.
 
-    ``exists``: it must be known. One that has its conversation in another directory is refused.
+    ``exists``: it must be known. One that has its conversation in another directory is refused. ``mcp_servers``: those
+    of the session from now on, kept in memory alone; when absent, it keeps what it has.
     """
 
     cwd: _Directory
@@ -184,6 +186,7 @@ class OpenSessionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     agent: Name | None = None
     role: Name | None = None
     exists: bool = False
+    mcp_servers: Annotated[list[McpServer], msgspec.Meta(max_length=MAX_SERVERS)] | None = None
 
 
 class SessionListRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -19,12 +19,13 @@ from errors import PoolError, WorkerError, WorkerExited
 from pool import stimuli
 from pool.agent_records import AgentRecords
 from pool.agent_report import AgentReport
+from pool.declared_servers import DeclaredServers
 from pool.lease import AcquireOptions, AcquireTicket, Lease
 from pool.machine import PoolMachine
 from pool.settings import PoolSettings, check_memory
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import Action, FailureKind, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stimulus, Stop
-from pool.worker_interface import LoadedConversation, WorkerLauncher, is_disk_full, load_conversation
+from pool.worker_interface import LoadedConversation, WorkerLauncher, is_disk_full
 from pool.worker_output import BackgroundEvent, BackgroundEvents, RawListener, RawListeners
 from pool.worker_task import BackgroundCallbacks, WorkerTask, rss_by_worker
 from profiles import DIALECTS, CapabilityProfile
@@ -77,6 +78,7 @@ class Pool:
         self._raw_listeners = RawListeners()
         self._latencies = LatencyRecorder()
         self.agent_records = AgentRecords()
+        self.declared_servers = DeclaredServers()
         self._request_ids = itertools.count(1)
         self._wake_timer = trio.Event()
         self._armed_for = float("inf")
@@ -348,13 +350,11 @@ class Pool:
         limit = max(self._machine.settings().reset_timeout, DIALECTS[life.profile.dialect].reset_seconds)
         try:
             with trio.fail_after(limit):
-                held = await load_conversation(life.worker, action, self._machine.belongs_to_other, life.transcript)
+                servers = self.declared_servers.of(action.session)
+                held = await life.load(action, self._machine.belongs_to_other, servers)
                 await self._raw_listeners.restore(action.session, life)
         except trio.TooSlowError:
-            error = WorkerError(
-                f"worker {life.id} did not finish the reset within {limit:g} s",
-                worker=life.id,
-            )
+            error = WorkerError(f"worker {life.id} did not finish the reset within {limit:g} s", worker=life.id)
             self._apply_if_alive(stimuli.WorkerFailed(life.id, failure, error))
         except PoolError as exc:
             kind = FailureKind.DISK_FULL if is_disk_full(exc) else failure

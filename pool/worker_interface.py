@@ -5,7 +5,7 @@ can tell besides (pid, memory, whether it was stopped by a signal) is optional.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -14,7 +14,7 @@ import trio
 
 from errors import PoolError, ProtocolViolation, ResumeFailed, WorkerRefused
 from pool.stimuli import Reset
-from profiles.profile import CapabilityProfile, SoftArgs
+from profiles.profile import CapabilityProfile, SoftArgs, server_secrets
 from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient
 from rpc.transport import MAX_REASON_CHARS
@@ -109,25 +109,32 @@ class WorkerLauncher(Protocol):
 
 
 async def load_conversation(
-    worker: PoolWorker, wanted: Reset, is_anothers: Callable[[str, str], bool], has_open: str | None = None
+    worker: PoolWorker,
+    wanted: Reset,
+    is_anothers: Callable[[str, str], bool],
+    has_open: str | None = None,
+    servers: Sequence[dict[str, Any]] = (),
 ) -> SessionResult:
     """Give the worker the conversation of a transcript, or a new one (None, or there is nothing in it yet).
 
     ``is_anothers(session, file)`` tells whether it holds another session's: no worker may call that a new one.
     ``has_open``: the transcript of the conversation it was given last. A worker that had no room to begin another one
     still has it open and locked, so it is not repaired then.
+    ``servers``: the MCP servers declared for the conversation; nothing may show what of them is secret.
     Returns what it holds now. Raises WorkerError, ResumeFailed.
     """
     transcript = wanted.resume_from
+    more = {"mcp_servers": servers} if servers else {}
+    worker.client.mask.hide_also(server_secrets(servers))
     if transcript is None or (transcript != has_open and not await worker.prepare_resume(transcript)):
-        held = await _initial_conversation(worker.client) if wanted.is_fresh else None
+        held = await _initial_conversation(worker.client) if wanted.is_fresh and not servers else None
         if held is not None and held.session_file is not None and not is_anothers(wanted.session, held.session_file):
             return held
-        held = await _begin_conversation(worker.client)
+        held = await _begin_conversation(worker.client, more)
         if held.session_file is not None and is_anothers(wanted.session, held.session_file):
             raise ProtocolViolation("the worker calls the conversation of another session a new one")
         return held
-    return await _resume_conversation(worker, transcript)
+    return await _resume_conversation(worker, transcript, more)
 
 
 async def _initial_conversation(client: RpcClient) -> SessionResult | None:
@@ -138,8 +145,8 @@ async def _initial_conversation(client: RpcClient) -> SessionResult | None:
     return SessionResult(state.session_id, state.session_file)
 
 
-async def _begin_conversation(client: RpcClient) -> SessionResult:
-    fresh = await client.request_as(SessionResult, "new_session", {}, timeout=None)
+async def _begin_conversation(client: RpcClient, params: dict[str, Any]) -> SessionResult:
+    fresh = await client.request_as(SessionResult, "new_session", params, timeout=None)
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_id != fresh.session_id or state.message_count:
         held = f"session {state.session_id} with {state.message_count} messages"
@@ -147,8 +154,8 @@ async def _begin_conversation(client: RpcClient) -> SessionResult:
     return SessionResult(state.session_id, state.session_file)
 
 
-async def _resume_conversation(worker: PoolWorker, transcript: str) -> SessionResult:
-    client, params = worker.client, await worker.resume_params(transcript)
+async def _resume_conversation(worker: PoolWorker, transcript: str, more: dict[str, Any]) -> SessionResult:
+    client, params = worker.client, {**await worker.resume_params(transcript), **more}
     resumed = await client.request_as(SessionResult, "switch_session", params, timeout=None)
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_file != transcript:

@@ -1,6 +1,6 @@
 """One worker's life: start, wait until ready, watch its health, end it on request or when it ends by itself."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, assert_never
 
 import trio
@@ -11,11 +11,11 @@ from pool.budget import TokenBucket
 from pool.health import Health, HealthDecision, Observation
 from pool.lease import Lease
 from pool.settings import PoolSettings
-from pool.stimuli import BackgroundCount, FailureKind, Stimulus, StopReason, TurnStalled, WorkerFailed
-from pool.worker_interface import LoadedConversation, PoolWorker, ProcessFacts, WorkerLauncher
-from profiles import CapabilityProfile
+from pool.stimuli import BackgroundCount, FailureKind, Reset, Stimulus, StopReason, TurnStalled, WorkerFailed
+from pool.worker_interface import LoadedConversation, PoolWorker, ProcessFacts, WorkerLauncher, load_conversation
+from profiles import DIALECTS, CapabilityProfile
 from wire.messages import BackgroundProcesses as BackgroundTold
-from wire.messages import ExecExit
+from wire.messages import ExecExit, SessionResult
 
 
 class BackgroundCallbacks(NamedTuple):
@@ -98,6 +98,16 @@ class WorkerTask:
             return None
         held = self.conversation if session is not None and self.has_conversation_of(session) else None
         return report_of(self._worker.client, held and held.result)
+
+    async def load(
+        self, wanted: Reset, is_anothers: Callable[[str, str], bool], servers: Sequence[dict[str, Any]]
+    ) -> SessionResult:
+        """Give it a conversation, with the MCP servers declared for that where its program takes any.
+
+        Raises as ``load_conversation``.
+        """
+        taken = servers if DIALECTS[self.profile.dialect].takes_mcp_servers else ()
+        return await load_conversation(self.worker, wanted, is_anothers, self.transcript, taken)
 
     @property
     def stray_lines(self) -> int:

@@ -10,6 +10,7 @@ from errors import UsageError
 from profiles.dialects import DIALECTS
 from profiles.profile import CapabilityProfile, resolve_resource
 from profiles.settings import AgentSettings
+from wire.mcp_servers import NamedValue
 
 
 def worker_argv(profile: CapabilityProfile, session_dir: str | None) -> tuple[str, ...]:
@@ -243,20 +244,13 @@ def _check_mcp_server(server: Mapping[str, Any]) -> None:
         raise UsageError("mcp_servers: each needs a name", setting="mcp_servers")
     for member in ("env", "headers"):
         try:
-            msgspec.convert(server.get(member, []), list[_NamedValue])
+            msgspec.convert(server.get(member, []), list[NamedValue])
         except msgspec.ValidationError:
             raise UsageError(
                 f'mcp_servers: {member} of {name[:80]!r} must be a list, as in {member} = [{{name = "KEY", value = '
                 '"text"}]',
                 setting="mcp_servers",
             ) from None
-
-
-class _NamedValue(msgspec.Struct, frozen=True):
-    """A variable or a header of an MCP server."""
-
-    name: str
-    value: str
 
 
 def _check_base_url(url: str) -> None:

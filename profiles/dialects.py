@@ -35,6 +35,8 @@ class DialectTraits(msgspec.Struct, frozen=True, kw_only=True):
     """Takes the bundled agent's flags: permissions, hooks, the model's server, its limits."""
     takes_client_tools: bool
     """Runs may bring tools that the client executes."""
+    takes_mcp_servers: bool
+    """A conversation may bring MCP servers of its own, which its editor has declared."""
     history_limit: bool
     """A prompt may limit how much of the conversation the model sees."""
     fixed_provider: bool
@@ -91,6 +93,7 @@ DIALECTS: dict[str, DialectTraits] = {
         escape_prompt=_escape_leading_at,
         bundled_flags=True,
         takes_client_tools=True,
+        takes_mcp_servers=False,
         history_limit=True,
         fixed_provider=True,
         private_agent_dir=False,
@@ -111,6 +114,7 @@ DIALECTS: dict[str, DialectTraits] = {
         escape_prompt=_pad_to_no_file_name,
         bundled_flags=False,
         takes_client_tools=False,
+        takes_mcp_servers=False,
         history_limit=False,
         fixed_provider=False,
         private_agent_dir=True,
@@ -131,6 +135,7 @@ DIALECTS: dict[str, DialectTraits] = {
         escape_prompt=lambda text: text,
         bundled_flags=False,
         takes_client_tools=False,
+        takes_mcp_servers=True,
         history_limit=False,
         fixed_provider=False,
         private_agent_dir=False,

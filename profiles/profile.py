@@ -116,7 +116,11 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that nothing may show that the worker says."""
-        return (*secret_values(self.env, self.secret_env), *_declared_secrets(dict(self.declared)))
+        return (*secret_values(self.env, self.secret_env), *server_secrets(self._mcp_servers))
+
+    @property
+    def _mcp_servers(self) -> list[dict[str, Any]]:
+        return msgspec.json.decode(dict(self.declared).get("mcp_servers", "[]"), type=list[dict[str, Any]])
 
     def __repr__(self) -> str:
         names = ",".join(name for name, _ in self.env)
@@ -126,9 +130,9 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
         yield repr(self)
 
 
-def _declared_secrets(declared: Mapping[str, str]) -> Iterator[str]:
+def server_secrets(servers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Variables and headers of MCP servers that are secret by their names."""
-    for server in msgspec.json.decode(declared.get("mcp_servers", "[]")):
+    for server in servers:
         for kind in ("env", "headers"):
             pairs = server.get(kind)
             named = [(each["name"], each["value"]) for each in pairs or () if {"name", "value"} <= set(each)]

@@ -26,6 +26,12 @@ class SecretMask:
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values = tuple(values)
+        self.hide_also(())
+
+    def hide_also(self, more: Iterable[str]) -> None:
+        """From now on hide these besides the values that it was made with; those of an earlier call are forgotten."""
+        values = (*self._values, *more)
         parts = {part for value in values for part in (value, *value.splitlines()) if len(part) >= _MIN_SECRET_CHARS}
         found = {spelling for part in parts for spelling in _spellings(part)}
         longest_first = sorted(found, key=len, reverse=True)

@@ -9,6 +9,7 @@ from doors.acp.procedures import NO_SUPERVISOR, AskPool, AwaitRun, PoolRefused, 
 from doors.acp.questions import MAX_PAGES, Question
 from doors.acp.requests import (
     CallPageAnswer,
+    OpenSessionParams,
     PushedEvents,
     QuestionAsked,
     QuestionDecided,
@@ -52,13 +53,14 @@ class SessionFollower:
 
     # --- attaching ----------------------------------------------------------------------------------------------------
 
-    def attach(self, opened: SessionOpened, cwd: str) -> Procedure:
+    def attach(self, opened: SessionOpened, params: OpenSessionParams) -> Procedure:
         """Follow a session from ``opened.head`` on; does nothing where it is followed already."""
         known = self._state.sessions.get(opened.session)
         if known is not None and known.is_open:
             known.settings = SessionSettings(opened.model, opened.thinking)
+            known.servers = params.servers
             return
-        session = EditorSession(opened, cwd, self._state.wishes, self._state.is_own)
+        session = EditorSession(opened, params, self._state.wishes, self._state.is_own)
         followed = yield from self._subscribe(session, since=opened.head)
         other = self._state.sessions.get(session.key)
         if other is not None and other.is_open:  # two requests have opened it at the same time
@@ -108,7 +110,8 @@ class SessionFollower:
             raise
 
     def _return(self, session: EditorSession) -> Procedure:
-        answer = yield AskPool("sessions.open", {"session": session.key, "cwd": session.cwd, "exists": True})
+        asked = {"session": session.key, "cwd": session.cwd, "exists": True, "mcp_servers": session.servers}
+        answer = yield AskPool("sessions.open", asked)
         session.unasked = list(read_answer(SessionOpened, answer).pending)
         yield from self._resubscribe(session, since=session.bookmark)
         self.ask_pending(session)

@@ -62,8 +62,9 @@ class EditorMethods:
         name, self._state.first_session = self._state.first_session, None
         try:
             asked = omit_none(cwd=params.cwd, session=name, agent=options.agent, role=options.role)
+            asked["mcp_servers"] = params.servers
             opened = read_answer(SessionOpened, (yield AskPool("sessions.open", asked)))
-            yield from self._follower.attach(opened, params.cwd)
+            yield from self._follower.attach(opened, params)
         except PoolRefused:
             self._state.first_session = name
             raise
@@ -75,18 +76,18 @@ class EditorMethods:
         asked = {"session": opened.session, "limit": _REPLAYED}
         history = read_answer(HistoryAnswer, (yield AskPool("sessions.history", asked)))
         self._state.to_editor.extend(replay_lines(opened.session, history.messages))
-        yield from self._follower.attach(opened, params.cwd)
+        yield from self._follower.attach(opened, params)
         return _opened_result(opened, params)
 
     def _resume(self, request: EditorRequest) -> Procedure:
         params = read_params(KnownSessionParams, request.params)
         opened = yield from self._open(params)
-        yield from self._follower.attach(opened, params.cwd)
+        yield from self._follower.attach(opened, params)
         return _opened_result(opened, params)
 
     def _open(self, params: KnownSessionParams) -> Procedure:
         try:
-            asked = {"cwd": params.cwd, "session": params.session_id, "exists": True}
+            asked = {"cwd": params.cwd, "session": params.session_id, "exists": True, "mcp_servers": params.servers}
             return read_answer(SessionOpened, (yield AskPool("sessions.open", asked)))
         except PoolRefused as refused:
             facts = refused.error.data
@@ -163,5 +164,6 @@ class EditorMethods:
 
 def _opened_result(opened: SessionOpened, params: OpenSessionParams) -> dict[str, Any]:
     """``_meta.pool.ignored``: members that were given and have no effect."""
-    meta = {"_meta": {"pool": {"ignored": params.ignored}}} if params.ignored else {}
+    ignored = params.ignored(opened.ignored)
+    meta = {"_meta": {"pool": {"ignored": ignored}}} if ignored else {}
     return {"configOptions": config_options(SessionSettings(opened.model, opened.thinking)), **meta}

@@ -1,17 +1,19 @@
 """Parameters of an editor's requests, and what the pool answers to ours; what is optional may be anything. Pure."""
 
+from collections.abc import Collection
 from typing import Annotated, Any
 
 import msgspec
 
+from doors.acp.jsonrpc import INVALID_PARAMS, EditorError
 from doors.acp.prompts import PromptBlock
 from doors.acp.updates import EditorWishes
 from wire.call_page import CallPage
+from wire.mcp_servers import MAX_SERVERS, McpServer, declared_servers
 from wire.messages import EMPTY, ErrorBody, TokenUsage, ToolCallView
 
 _SessionId = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 _Directory = Annotated[str, msgspec.Meta(pattern="^/", max_length=4_096)]
-_MAX_SERVERS = 1_000
 
 
 class EditorParams(msgspec.Struct, rename="camel"):
@@ -39,14 +41,21 @@ class OpenSessionParams(EditorParams, kw_only=True):
     """``session/new``."""
 
     cwd: _Directory
-    mcp_servers: Annotated[list[Any], msgspec.Meta(max_length=_MAX_SERVERS)] = []
+    mcp_servers: Annotated[list[McpServer], msgspec.Meta(max_length=MAX_SERVERS)] = []
     additional_directories: Any = None
 
     @property
-    def ignored(self) -> list[str]:
-        """What was given and has no effect."""
-        given = (("mcpServers", self.mcp_servers), ("additionalDirectories", self.additional_directories))
-        return [name for name, value in given if value]
+    def servers(self) -> list[dict[str, Any]]:
+        """The MCP servers as they are declared. Raises EditorError for too many bytes of them."""
+        try:
+            return declared_servers(self.mcp_servers)
+        except ValueError as exc:
+            raise EditorError(INVALID_PARAMS, f"params.mcpServers: {exc}") from exc
+
+    def ignored(self, by_pool: Collection[str]) -> list[str]:
+        """What was given and has no effect. ``by_pool``: what the pool says of that."""
+        unused = ["mcpServers"] if "mcp_servers" in by_pool else []
+        return [*unused, "additionalDirectories"] if self.additional_directories else unused
 
 
 class KnownSessionParams(OpenSessionParams, kw_only=True):
@@ -107,6 +116,7 @@ class SessionOpened(msgspec.Struct, frozen=True):
     thinking: str | None = None
     head: int = 0
     pending: list[PendingQuestion] = []
+    ignored: list[str] = []
 
 
 class SessionSettings(msgspec.Struct, frozen=True):

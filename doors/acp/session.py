@@ -5,7 +5,7 @@ from enum import Enum, auto
 
 from doors.acp.procedures import OwnRun
 from doors.acp.questions import Question
-from doors.acp.requests import PendingQuestion, SessionOpened, SessionSettings
+from doors.acp.requests import OpenSessionParams, PendingQuestion, SessionOpened, SessionSettings
 from doors.acp.updates import TURN_KINDS, EditorWishes, SessionUpdates
 from wire.events import EventType
 from wire.messages import ToolCallView
@@ -59,11 +59,14 @@ class AskedQuestion:
 
 
 class EditorSession:
-    """One session. ``cwd``: as the editor has it. ``bookmark``: everything up to it was told."""
+    """One session. ``cwd``, ``servers``: as the editor has given them. ``bookmark``: everything up to it was told."""
 
-    def __init__(self, opened: SessionOpened, cwd: str, wishes: EditorWishes, is_own: Callable[[str], bool]) -> None:
+    def __init__(
+        self, opened: SessionOpened, params: OpenSessionParams, wishes: EditorWishes, is_own: Callable[[str], bool]
+    ) -> None:
         self.key = opened.session
-        self.cwd = cwd
+        self.cwd = params.cwd
+        self.servers = params.servers
         self.settings = SessionSettings(opened.model, opened.thinking)
         self.bookmark = opened.head
         self.updates = SessionUpdates(self.key, wishes, is_own)

@@ -266,6 +266,7 @@ class SessionAdmin:
         self._stop(entry.key)
         async with self._scheduler.acquire_session(entry.key, priority=_ADMIN_PRIORITY):
             transcript = self._forget(entry.key)
+            self._pool.declared_servers.forget(entry.key)
         self._bus.publish(entry.key, EventType.SESSION_DELETED, {"transcript": transcript})
         await self._notify_end(entry, "deleted", transcript)
         if transcript is None:

@@ -5,6 +5,7 @@ import secrets
 import string
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -15,8 +16,10 @@ from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.sessions import SessionEntry, Sessions
 from gateway.turns.approvals import PendingCall, PendingPermissions
 from pool import Pool
+from pool.stimuli import ForgetSession, SessionKnown
 from router.workspaces import check_directory
 from store.store import Store
+from wire.mcp_servers import declared_servers
 
 _KEY_PREFIX = "acp-"
 """Of the keys that are made here."""
@@ -38,6 +41,8 @@ class OpenedSession(msgspec.Struct, frozen=True, kw_only=True):
     """The seq of the last event before this answer."""
     pending: list[PendingCall]
     """The calls that await approval there."""
+    ignored: list[str]
+    """What was given and has no effect: ``mcp_servers``, where the agent takes none."""
 
 
 class SessionOpenings:
@@ -67,8 +72,8 @@ class SessionOpenings:
     async def open(self, request: OpenSessionRequest) -> OpenedSession:
         """A session that works in ``cwd``, durable before this returns; made unless it ``exists``.
 
-        Raises PoolSaturated; UsageError: a bad directory, an unknown agent or role, an unknown session where it must
-        exist, and (with ``cwd`` in its details) one whose conversation is in another directory.
+        Raises PoolSaturated; UsageError: a bad directory, an unknown agent or role, too large MCP servers, an unknown
+        session where it must exist, and (with ``cwd`` in its details) one whose conversation is in another directory.
         """
         cwd = check_directory(request.cwd, self._data_dir)
         default = self._profile_cache.parts.router.default_agent
@@ -78,12 +83,14 @@ class SessionOpenings:
         if request.exists and known is None:
             raise UsageError(f"there is no session {key!r}", session=key)
         self._profile_cache.check(agent, role)
+        servers = _declared(request)
         if known is not None:
             self._check_directory(known, cwd)
         entry = self._sessions.ensure(key, agent, role, source=None, run=None)
         if not self._has_conversation(entry):
             entry.cwd = cwd
             self._sessions.save(entry)
+        takes_servers = self._declare(entry, servers)
         await self._store.flush()
         return OpenedSession(
             session=key,
@@ -95,7 +102,29 @@ class SessionOpenings:
             is_new=known is None,
             head=self._bus.head,
             pending=self._permissions.pending(key),
+            ignored=["mcp_servers"] if servers and not takes_servers else [],
         )
+
+    def _declare(self, entry: SessionEntry, servers: list[dict[str, Any]] | None) -> bool:
+        """Keep the session's MCP servers; whether its agent takes any."""
+        is_taken = self._profile_cache.parts.profiles.traits_of(entry.agent).takes_mcp_servers
+        if servers is not None and self._pool.declared_servers.declare(entry.key, servers if is_taken else []):
+            self._unbind(entry.key)
+        return is_taken
+
+    def _unbind(self, key: str) -> None:
+        """Have the next turn give the conversation to a worker again: agents connect servers at a begin or a load.
+
+        Where something runs, also in the background, the session stays where it is until it loses its worker.
+        """
+        transcript = self._pool.transcript_of(key)
+        if transcript is None or not self._pool.is_quiescent(key):
+            return
+        try:
+            self._pool.submit(ForgetSession(key))
+        except UsageError:
+            return  # a worker is being prepared for a request that has left
+        self._pool.submit(SessionKnown(key, transcript))
 
     def _new_key(self) -> str:
         while True:
@@ -118,3 +147,12 @@ class SessionOpenings:
 
     def _has_conversation(self, entry: SessionEntry) -> bool:
         return entry.transcript is not None or self._pool.has_session(entry.key) or self._is_busy(entry.key)
+
+
+def _declared(request: OpenSessionRequest) -> list[dict[str, Any]] | None:
+    if request.mcp_servers is None:
+        return None
+    try:
+        return declared_servers(request.mcp_servers)
+    except ValueError as exc:
+        raise UsageError(f"mcp_servers: {exc}") from exc

@@ -34,6 +34,7 @@ class AcpConversation:
         is_spare: it was begun at the start of the process, and no request was given it yet.
         commands: the agent's own commands, as it lists them.
         title, context_used, context_size: as the agent last said.
+        servers: the MCP servers it was begun or loaded with, beside the definition's.
     """
 
     def __init__(self, session: str, journal: str, config: SessionConfig, *, turns: int = 0, fresh: bool) -> None:
@@ -44,6 +45,7 @@ class AcpConversation:
         self.is_fresh = fresh
         self.has_header = not fresh
         self.is_spare = False
+        self.servers: list[dict[str, Any]] = []
         self.earlier = ""
         self.commands: list[dict[str, Any]] = []
         self.title: str | None = None

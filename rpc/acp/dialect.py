@@ -228,12 +228,12 @@ class AcpDialect:
     # --- conversations ---
 
     def _new_session(self, request_id: str, raw: msgspec.Raw) -> None:
-        decode_params(raw, AcpNewSessionParams)
-        self._run_alone(request_id, "new_session", self._sessions.new(), _session_result)
+        servers = decode_params(raw, AcpNewSessionParams).mcp_servers
+        self._run_alone(request_id, "new_session", self._sessions.new(servers), _session_result)
 
     def _switch_session(self, request_id: str, raw: msgspec.Raw) -> None:
         params = decode_params(raw, AcpSwitchSessionParams)
-        switch = self._sessions.switch(params.session_file, params.journal)
+        switch = self._sessions.switch(params.session_file, params.journal, params.mcp_servers)
         self._run_alone(request_id, "switch_session", switch, self._switch_result)
 
     def _switch_result(self, conversation: AcpConversation) -> SessionResult:

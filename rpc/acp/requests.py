@@ -1,6 +1,6 @@
 """Parameters and results of native methods, where an ACP agent's differ from those of the native protocol."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -16,16 +16,18 @@ class AcpNoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AcpNewSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``new_session``: the conversation it comes from, for the record."""
+    """``new_session``: the conversation it comes from, for the record, and MCP servers in the protocol's own words."""
 
     parent_session: str | None = None
+    mcp_servers: list[dict[str, Any]] = []
 
 
 class AcpSwitchSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``switch_session``: the transcript's path, and what it says."""
+    """``switch_session``: the transcript's path, what it says, and MCP servers in the protocol's own words."""
 
     session_file: _Absolute
     journal: JournalFacts
+    mcp_servers: list[dict[str, Any]] = []
 
 
 class AcpSetModelParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

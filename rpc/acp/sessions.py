@@ -54,6 +54,7 @@ class AcpSessions:
         self._idle_limit = idle_limit
         self._open: dict[str, AcpConversation] = {}
         self._begun = 0
+        self._servers: list[dict[str, Any]] = []
         self.known: set[str] = set()
         self.current: AcpConversation | None = None
         self.record = AcpAgentRecord()
@@ -87,9 +88,10 @@ class AcpSessions:
 
     # --- begin, leave ---
 
-    def new(self) -> AcpProcedure[AcpConversation]:
-        """A new conversation: the spare one the first time."""
-        if self.current is not None and self.current.is_spare:
+    def new(self, servers: list[dict[str, Any]]) -> AcpProcedure[AcpConversation]:
+        """A new conversation with these MCP servers beside the definition's: the spare one the first time."""
+        self._servers = servers
+        if self.current is not None and self.current.is_spare and self.current.servers == servers:
             self.current.is_spare = False
             return self.current
         self._require_room()
@@ -118,6 +120,7 @@ class AcpSessions:
     def _adopt(self, conversation: AcpConversation) -> AcpProcedure[None]:
         self.current = self._open[conversation.session] = conversation
         self.known.add(conversation.session)
+        conversation.servers = self._servers
         self._begun += 1
         if self._begun >= MAX_CONVERSATIONS and not self.record.close:
             self.retire_reason = f"it has begun {self._begun} conversations and can close none"
@@ -145,7 +148,9 @@ class AcpSessions:
         return True
 
     def _place(self) -> dict[str, Any]:
-        return {"cwd": self._options.cwd, "mcpServers": self._options.mcp_servers}
+        named = {server.get("name") for server in self._options.mcp_servers}
+        more = [server for server in self._servers if server.get("name") not in named]
+        return {"cwd": self._options.cwd, "mcpServers": [*self._options.mcp_servers, *more]}
 
     def _with_login(self, method: str, params: dict[str, Any]) -> AcpProcedure[AcpAnswer]:
         try:
@@ -175,8 +180,8 @@ class AcpSessions:
 
     # --- go on ---
 
-    def switch(self, path: str, facts: JournalFacts) -> AcpProcedure[AcpConversation]:
-        """Go on with a conversation.
+    def switch(self, path: str, facts: JournalFacts, servers: list[dict[str, Any]]) -> AcpProcedure[AcpConversation]:
+        """Go on with a conversation, with these MCP servers beside the definition's.
 
         Raises WorkerRefused: ``other_cwd``; ``stale``, where this process has an older state of it that it cannot
         close; ``timeout``; ``auth_required``; ``used``. Raises ProtocolViolation where the agent replays another
@@ -186,8 +191,9 @@ class AcpSessions:
             raise WorkerRefused(
                 f"the conversation belongs to {facts.cwd}, this worker to {self._options.cwd}", worker_code="other_cwd"
             )
+        self._servers = servers
         held = self._open.get(facts.agent_session)
-        if held is not None and held.turns == facts.turns:
+        if held is not None and held.turns == facts.turns and held.servers == servers:
             return (yield from self._keep(held, path))
         self._require_room()
         if not facts.turns:
@@ -218,7 +224,7 @@ class AcpSessions:
 
     def _begin_again(self, path: str, facts: JournalFacts) -> AcpProcedure[AcpConversation]:
         """No turn has ended in it, and agents forget such conversations; what was said is put into the next prompt."""
-        if self.current is not None and self.current.is_spare:
+        if self.current is not None and self.current.is_spare and self.current.servers == self._servers:
             fresh, fresh.journal, fresh.is_spare = self.current, path, False
         else:
             yield from self._leave()
@@ -291,7 +297,7 @@ class AcpSessions:
         method = "session/resume" if self.record.resume else "session/load"
         if not (self.record.resume or self.record.load):
             raise WorkerRefused("the agent can go on with no conversation", worker_code="unsupported")
-        self.replay = Replay(session)
+        self.replay, self._servers = Replay(session), []
         try:
             yield AcpRequest(method, {"sessionId": session, **self._place()}, seconds=self._idle_limit)
         except WorkerRefused as error:

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from errors import UsageError
+from profiles import AgentSettings, ProfilesSettings
 from tests.gateway.world import WholeStore, World, open_world
 
 
@@ -123,3 +124,44 @@ async def test_sessions_are_listed_by_directory_also_by_one_that_is_a_link(world
         assert {view["key"] for view in await world.call("sessions.list", cwd=cwd)} == set(mine)
     assert len(await world.call("sessions.list")) == 3
     assert await world.call("sessions.list", cwd="/nowhere") == []
+
+
+SERVER = {"name": "files", "command": "mcp", "args": [], "env": [{"name": "API_KEY", "value": "s3cret-value"}]}
+
+
+async def test_mcp_servers_reach_the_conversation_and_other_ones_have_it_loaded_again_and_nothing_shows_them(
+    tmp_path: Path,
+) -> None:
+    profiles = ProfilesSettings(agents={"a": AgentSettings(dialect="acp", command=["x"])})
+    async with open_world(tmp_path / "data", profiles=profiles) as world:
+        asked = {"cwd": project(tmp_path, "a"), "agent": "a", "session": "mine"}
+        opened = await world.call("sessions.open", **asked, mcp_servers=[SERVER])
+        assert opened["ignored"] == []
+        await world.ask("hello", "mine")
+        assert world.launcher.asked("new_session") == [{"mcp_servers": [SERVER]}]
+        for same in ({}, {"mcp_servers": [SERVER]}):
+            await world.call("sessions.open", **asked, **same)
+            await world.ask("hello", "mine")
+        assert len(world.launcher.asked("new_session")) == 1
+        assert world.launcher.asked("switch_session") == []
+        shown = [opened, await world.call("sessions.list"), await world.call("status"), vars(world.store)]
+        assert "s3cret-value" not in str(shown)
+        await world.call("sessions.open", **asked, mcp_servers=[{**SERVER, "name": "docs"}])
+        await world.ask("hello", "mine")
+        (again,) = world.launcher.asked("switch_session")
+        assert again["mcp_servers"] == [{**SERVER, "name": "docs"}]
+        await world.call("sessions.delete", session="mine")
+        assert world.gateway.pool.declared_servers.of("mine") == []
+
+
+async def test_an_agent_that_takes_no_mcp_servers_has_them_named_as_ignored(world: World, tmp_path: Path) -> None:
+    asked = {"cwd": project(tmp_path, "a"), "session": "mine"}
+    assert (await world.call("sessions.open", **asked, mcp_servers=[SERVER]))["ignored"] == ["mcp_servers"]
+    assert (await world.call("sessions.open", **asked, mcp_servers=[]))["ignored"] == []
+    assert world.gateway.pool.declared_servers.of("mine") == []
+
+
+async def test_more_bytes_of_mcp_servers_than_a_session_may_have_are_refused(world: World, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"mcp_servers: the servers have 65,\d+ bytes, and 65,536 are taken"):
+        await world.call("sessions.open", cwd=project(tmp_path, "a"), mcp_servers=[{**SERVER, "args": ["x" * 65_536]}])
+    assert await world.call("sessions.list") == []

@@ -11,7 +11,7 @@ def test_without_a_supervisor_a_request_is_answered_with_what_to_do_and_the_next
     talk = Talk()
     for _ in range(2):
         talk.send("session/new", cwd="/p", mcpServers=[])
-        assert talk.asked() == [("sessions.open", {"cwd": "/p"})]
+        assert talk.asked() == [("sessions.open", {"cwd": "/p", "mcp_servers": []})]
         talk.lose(GONE)
         line = talk.answered()
         assert refusal(line) == (-32603, f"no_supervisor: {GONE}")
@@ -50,7 +50,7 @@ def test_with_the_next_connection_sessions_are_followed_from_where_they_were_lef
     talk.machine.on_connected()
     (prompt, opened) = talk.asked()
     assert prompt[0] == "agent"
-    assert opened == ("sessions.open", {"session": "acp-1", "cwd": "/p", "exists": True})
+    assert opened == ("sessions.open", {"session": "acp-1", "cwd": "/p", "exists": True, "mcp_servers": []})
     talk.answer({"status": "accepted"})
     talk.answer({**OPENED, "head": 500})
     ((method, asked),) = talk.asked()

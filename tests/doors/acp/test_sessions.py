@@ -31,7 +31,7 @@ def test_initialize_needs_no_supervisor_and_says_what_there_is() -> None:
 def test_a_new_session_is_opened_in_the_editors_directory_and_followed_before_it_is_answered() -> None:
     talk = Talk(agent="ops", role="coder")
     talk.send("session/new", cwd="/p", mcpServers=[])
-    assert talk.asked() == [("sessions.open", {"cwd": "/p", "agent": "ops", "role": "coder"})]
+    assert talk.asked() == [("sessions.open", {"cwd": "/p", "agent": "ops", "role": "coder", "mcp_servers": []})]
     talk.answer({**OPENED, "head": 7, "pending": []})
     assert talk.asked() == [("subscribe", FOLLOWED)]
     assert talk.told() == []
@@ -44,21 +44,70 @@ def test_a_new_session_is_opened_in_the_editors_directory_and_followed_before_it
 def test_the_first_new_session_has_the_key_of_the_command_line_and_the_next_ones_have_not() -> None:
     talk = Talk(session="mine")
     talk.send("session/new", cwd="/p", mcpServers=[])
-    assert talk.asked() == [("sessions.open", {"cwd": "/p", "session": "mine"})]
+    assert talk.asked() == [("sessions.open", {"cwd": "/p", "session": "mine", "mcp_servers": []})]
     talk.refuse("usage", "session mine works in /q, not in /p; open it there", session="mine", cwd="/q")
     assert refusal(talk.answered()) == (-32602, "session mine works in /q, not in /p; open it there")
     talk.send("session/new", cwd="/q", mcpServers=[])
-    assert talk.asked() == [("sessions.open", {"cwd": "/q", "session": "mine"})]
+    assert talk.asked() == [("sessions.open", {"cwd": "/q", "session": "mine", "mcp_servers": []})]
     talk.answer({**OPENED, "session": "mine"})
     talk.answer({"subscription": "s1"})
     talk.send("session/new", cwd="/q", mcpServers=[])
-    assert talk.asked() == [("sessions.open", {"cwd": "/q"})]
+    assert talk.asked() == [("sessions.open", {"cwd": "/q", "mcp_servers": []})]
+
+
+STDIO = {"name": "files", "command": "mcp-files", "args": ["-v"], "env": [{"name": "KEY", "value": "s3cret"}]}
+HTTP = {"type": "http", "name": "docs", "url": "http://x", "headers": [{"name": "Authorization", "value": "s3cret"}]}
+
+
+def test_mcp_servers_are_declared_at_each_opening_and_again_to_another_supervisor() -> None:
+    talk = Talk()
+    talk.send("session/new", cwd="/p", mcpServers=[{**STDIO, "_meta": {}, "type": "stdio"}, HTTP])
+    assert talk.asked() == [("sessions.open", {"cwd": "/p", "mcp_servers": [STDIO, HTTP]})]
+    talk.answer({**OPENED})
+    talk.answer({"subscription": "s1"})
+    assert "_meta" not in talk.answered()["result"]
+    for method in ("session/load", "session/resume"):
+        talk.asked()
+        talk.send(method, sessionId="acp-1", cwd="/p", mcpServers=[HTTP])
+        ((_, opening),) = talk.asked()
+        assert opening["mcp_servers"] == [HTTP]
+        talk.answer({**OPENED})
+        if method == "session/load":
+            talk.answer({"session": "acp-1", "messages": []})
+    talk.lose("gone")
+    talk.machine.on_connected()
+    ((_, opening),) = talk.asked()
+    assert opening["mcp_servers"] == [HTTP]
+
+
+@pytest.mark.parametrize(
+    ("servers", "words"),
+    [
+        ({}, "Expected `array`, got `object` - at `$.mcpServers`"),
+        ([{"command": "x"}], "missing required field `name` - at `$.mcpServers[0]`"),
+        ([STDIO, {"name": "x", "args": []}], "a server of type stdio has a name and a member command - at `$.mcpS"),
+        ([{**HTTP, "url": ""}], "a server of type http has a name and a member url - at `$.mcpServers[0]`"),
+        ([{**STDIO, "type": "pigeon"}], "Invalid enum value 'pigeon' - at `$.mcpServers[0].type`"),
+        ([{**STDIO, "env": [{"name": "KEY", "value": 5}]}], "got `int` - at `$.mcpServers[0].env[0].value`"),
+        ([STDIO] * 33, "Expected `array` of length <= 32 - at `$.mcpServers`"),
+        ([{**STDIO, "args": ["x" * 65_536]}], "params.mcpServers: the servers have 65,6"),
+    ],
+)
+def test_wrong_mcp_servers_are_refused_by_the_name_of_the_member(servers: Any, words: str) -> None:
+    talk = Talk()
+    for method, more in (("session/new", {}), ("session/load", {"sessionId": "acp-1"})):
+        talk.send(method, cwd="/p", mcpServers=servers, **more)
+        code, said = refusal(talk.answered())
+        assert code == -32602
+        assert words in said
+        assert "s3cret" not in said
+    assert talk.asked() == []
 
 
 def test_servers_and_directories_that_have_no_effect_are_named() -> None:
     talk = Talk()
-    talk.send("session/new", cwd="/p", mcpServers=[{"name": "x"}], additionalDirectories=["/q"])
-    talk.answer({**OPENED})
+    talk.send("session/new", cwd="/p", mcpServers=[STDIO], additionalDirectories=["/q"])
+    talk.answer({**OPENED, "ignored": ["mcp_servers"]})
     talk.answer({"subscription": "s1"})
     assert talk.answered()["result"]["_meta"] == {"pool": {"ignored": ["mcpServers", "additionalDirectories"]}}
 
@@ -115,7 +164,7 @@ PI = [
 
 def load(talk: Talk, messages: list[Any]) -> list[dict[str, Any]]:
     identity = talk.send("session/load", sessionId="acp-1", cwd="/p", mcpServers=[])
-    assert talk.asked() == [("sessions.open", {"cwd": "/p", "session": "acp-1", "exists": True})]
+    assert talk.asked() == [("sessions.open", {"cwd": "/p", "session": "acp-1", "exists": True, "mcp_servers": []})]
     talk.answer({**OPENED, "head": 7})
     assert talk.asked() == [("sessions.history", {"session": "acp-1", "limit": 1000})]
     talk.answer({"session": "acp-1", "messages": messages})
@@ -185,7 +234,7 @@ def test_two_requests_that_open_one_session_at_once_leave_one_subscription() -> 
 def test_resume_tells_nothing_again() -> None:
     talk = Talk()
     talk.send("session/resume", sessionId="acp-1", cwd="/p")
-    assert talk.asked() == [("sessions.open", {"cwd": "/p", "session": "acp-1", "exists": True})]
+    assert talk.asked() == [("sessions.open", {"cwd": "/p", "session": "acp-1", "exists": True, "mcp_servers": []})]
     talk.answer({**OPENED, "head": 7})
     assert talk.asked() == [("subscribe", FOLLOWED)]
     talk.answer({"subscription": "s1"})

@@ -1,10 +1,11 @@
 """Conversations of an agent's process: begun, left, kept, loaded, resumed, fed again, and never loaded twice."""
 
 import json
+from typing import Any
 
 import pytest
 
-from tests.rpc.acp.agent import INITIALIZED, Agent, piece, update, user_message
+from tests.rpc.acp.agent import CWD, INITIALIZED, JOURNALS, Agent, piece, update, user_message
 from tests.rpc.acp.conversations import FACTS, PLACE, methods, strategy, turn
 
 WITHOUT_CLOSE = {"loadSession": True, "promptCapabilities": {"embeddedContext": True}}
@@ -144,6 +145,48 @@ def test_a_conversation_that_is_open_here_is_kept() -> None:
     agent.switch("s1", turns=1, last_user_text="hi")
     assert agent.reported[-2:] == ['agent_resumed {"strategy": "kept"}', "c3: holds /journals/s1.jsonl"]
     assert len(agent.sent) == before
+
+
+EDITORS = [{"name": "files", "command": "mcp-files", "args": [], "env": []}]
+OWN = [{"name": "docs", "command": "mcp-docs", "args": [], "env": []}]
+
+
+def test_a_conversation_is_begun_and_loaded_with_its_own_mcp_servers_beside_the_definitions() -> None:
+    agent = Agent(mcp_servers=OWN)
+    agent.ask("new_session", mcp_servers=[*EDITORS, {**EDITORS[0], "name": "docs"}])
+    agent.answer("session/close")
+    begun = agent.pop("session/new")
+    assert begun["params"]["mcpServers"] == [*OWN, *EDITORS], "the definition's has its name"
+    agent.say({"jsonrpc": "2.0", "id": begun["id"], "result": {"sessionId": "s2"}})
+    agent.ask("switch_session", **switching("old", EDITORS))
+    agent.answer("session/close")
+    loaded = agent.pop("session/load")
+    assert loaded["params"]["mcpServers"] == [*OWN, *EDITORS]
+    agent.say(user_message("and pear", session="old"))
+    agent.say({"jsonrpc": "2.0", "id": loaded["id"], "result": {}})
+    agent.ask("new_session")
+    agent.answer("session/close")
+    assert agent.pop("session/new")["params"]["mcpServers"] == OWN, "of another conversation"
+
+
+def test_one_that_is_open_here_with_other_mcp_servers_is_closed_and_loaded() -> None:
+    agent = Agent()
+    turn(agent)
+    facts = {"turns": 1, "last_user_text": "hi", "tail": "user:hi"}
+    agent.ask("switch_session", **switching("s1", EDITORS, **facts))
+    agent.answer("session/close")
+    loaded = agent.pop("session/load")
+    assert loaded["params"]["mcpServers"] == EDITORS
+    agent.say(user_message("hi", session="s1"))
+    agent.say({"jsonrpc": "2.0", "id": loaded["id"], "result": {}})
+    before = len(agent.sent)
+    agent.ask("switch_session", **switching("s1", EDITORS, **facts))
+    assert len(agent.sent) == before, "the same ones: it is kept"
+
+
+def switching(session: str, servers: list[Any], **facts: Any) -> dict[str, Any]:
+    journal = {"agent_session": session, "cwd": CWD, **FACTS, **facts}
+    return {"session_file": f"{JOURNALS}/{session}.jsonl", "journal": journal, "mcp_servers": servers}
 
 
 def test_one_that_is_open_here_and_behind_is_closed_and_loaded() -> None:
