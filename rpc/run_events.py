@@ -33,6 +33,13 @@ class TokenUsageEvent(StampedEvent, frozen=True, omit_defaults=False):
     output_tokens: int
 
 
+class ContextUsage(StampedEvent, frozen=True, omit_defaults=False):
+    """``context_usage``: tokens of the conversation's context, and how many there may be."""
+
+    used: int
+    size: int
+
+
 class RunStart(StampedEvent, frozen=True):
     """``run_start``: the run's first sign of life."""
 

@@ -155,6 +155,12 @@ class EventType(StrEnum):
         "",
         EventDisplay(line=("{input_tokens} in", "{output_tokens} out"), is_activity=False),
     )
+    CONTEXT_USAGE = (
+        "context_usage",
+        EventChannel.MONITOR,
+        "",
+        EventDisplay(line=("{used} of {size} tokens in context",), is_activity=False),
+    )
     BACKGROUND = "background", EventChannel.MONITOR, "", EventDisplay(is_activity=False)
     TODO_CHANGED = "todo_changed", EventChannel.MONITOR
     FILE_CHANGED = "file_changed", EventChannel.MONITOR

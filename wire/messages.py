@@ -5,7 +5,7 @@ Everything above ``rpc/`` speaks this vocabulary, whatever dialect the worker's 
 """
 
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -151,6 +151,13 @@ class TokenUsage(msgspec.Struct, frozen=True, omit_defaults=False):
 
     input_tokens: int = 0
     output_tokens: int = 0
+
+
+class ContextSize(msgspec.Struct, frozen=True):
+    """Tokens of a conversation's context, and how many there may be, as its agent counts them."""
+
+    used: Annotated[int, msgspec.Meta(ge=0)]
+    size: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class PromptResult(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from doors.acp.requests import (
 )
 from doors.acp.session import SUBSCRIBED_KINDS, AskedQuestion, EditorSession, SessionPhase
 from doors.acp.state import DoorState
-from doors.acp.updates import update_line
+from doors.acp.updates import context_line, update_line
 from wire.call_page import CallPart
 from wire.events import EventType
 from wire.framing import DECODE_ERRORS
@@ -67,6 +67,8 @@ class SessionFollower:
             yield AskPool("unsubscribe", {"subscription": followed.subscription})
             return
         self._state.sessions[session.key] = session
+        if opened.context is not None:
+            self._state.to_editor.append(context_line(session.key, opened.context))
         self._claim(session, followed)
 
     def _subscribe(self, session: EditorSession, since: int | None) -> Procedure:

@@ -10,7 +10,7 @@ from doors.acp.prompts import PromptBlock
 from doors.acp.updates import EditorWishes
 from wire.call_page import CallPage
 from wire.mcp_servers import MAX_SERVERS, McpServer, declared_servers
-from wire.messages import EMPTY, ErrorBody, TokenUsage, ToolCallView
+from wire.messages import EMPTY, ContextSize, ErrorBody, TokenUsage, ToolCallView
 
 _SessionId = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 _Directory = Annotated[str, msgspec.Meta(pattern="^/", max_length=4_096)]
@@ -114,6 +114,7 @@ class SessionOpened(msgspec.Struct, frozen=True):
     cwd: str
     model: str | None = None
     thinking: str | None = None
+    context: ContextSize | None = None
     head: int = 0
     pending: list[PendingQuestion] = []
     ignored: list[str] = []

@@ -13,7 +13,7 @@ import msgspec
 from doors.acp.jsonrpc import encode_notification, seal_line
 from wire.events import TEXT_KINDS, EventType
 from wire.framing import DECODE_ERRORS
-from wire.messages import EMPTY, EventEnvelope
+from wire.messages import EMPTY, ContextSize, EventEnvelope
 from wire.run_view import describe_call
 
 _MAX_REMEMBERED = 256
@@ -36,7 +36,7 @@ TURN_KINDS = (
     *(EventType.RUN_ACCEPTED, EventType.RUN_START, EventType.DONE, EventType.TEXT_CHUNK, EventType.THINK_CHUNK),
     *(EventType.TOOL_START, EventType.TOOL_RUNNING, EventType.TOOL_UPDATE, EventType.TOOL_ERROR, EventType.TOOL_END),
     *(EventType.COMPACTION_START, EventType.COMPACTION_END, EventType.TODO_CHANGED, EventType.ERROR),
-    *(EventType.AGENT_RESUMED, EventType.ALERT),
+    *(EventType.AGENT_RESUMED, EventType.ALERT, EventType.CONTEXT_USAGE),
 )
 """The events that are read here."""
 
@@ -104,6 +104,11 @@ def update_line(session: str, kind: str, /, **fields: Any) -> bytes:
     return encode_notification("session/update", params)
 
 
+def context_line(session: str, context: ContextSize) -> bytes:
+    """How much of its context a conversation uses."""
+    return update_line(session, "usage_update", used=context.used, size=context.size)
+
+
 def text_block(text: str) -> dict[str, str]:
     """A content block of plain text."""
     return {"type": "text", "text": text}
@@ -155,6 +160,7 @@ class SessionUpdates:
             **dict.fromkeys((EventType.COMPACTION_START, EventType.COMPACTION_END), self._compaction),
             **dict.fromkeys((EventType.ERROR, EventType.AGENT_RESUMED, EventType.ALERT), self._notice),
             EventType.TODO_CHANGED: self._todo,
+            EventType.CONTEXT_USAGE: self._context,
         }
 
     def of_events(self, events: Iterable[EventEnvelope]) -> Iterator[bytes]:
@@ -261,6 +267,9 @@ class SessionUpdates:
         yield self._line(
             "plan", entries=[{"content": each.text, "priority": "medium", "status": each.status} for each in todos]
         )
+
+    def _context(self, event: EventEnvelope) -> Iterator[bytes]:
+        yield context_line(self._session, msgspec.json.decode(event.data, type=ContextSize))
 
     # --- beside the conversation --------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import msgspec
 from wire.call_page import CallPage, bounded_page
 from wire.events import EventType
 from wire.framing import DECODE_ERRORS
-from wire.messages import EMPTY, PermissionOption, TokenUsage, ToolCallView, ToolEvent, UiRequest
+from wire.messages import EMPTY, ContextSize, PermissionOption, TokenUsage, ToolCallView, ToolEvent, UiRequest
 from wire.run_text import excerpt
 
 MAX_DATA_BYTES = 256 * 1024
@@ -219,6 +219,7 @@ READERS: dict[str, Callable[[msgspec.Raw], PublishedEvent]] = {
     "error": _error,
     "agent_resumed": _agent_resumed,
     "token_usage": _typed(EventType.TOKEN_USAGE, TokenUsage),
+    "context_usage": _typed(EventType.CONTEXT_USAGE, ContextSize),
     "background": _typed(EventType.BACKGROUND, _Background),
     "todo_changed": _pass_through(EventType.TODO_CHANGED),
     "file_changed": _pass_through(EventType.FILE_CHANGED),

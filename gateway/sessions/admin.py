@@ -38,6 +38,7 @@ from pool.stimuli import ForgetSession
 from router.keys import normalize_session_key
 from wire.entries import outputs_directory
 from wire.events import EventType
+from wire.messages import ContextSize
 
 _SWITCHES = ("verbose", "reasoning")
 _OPTION_LABELS = {
@@ -76,6 +77,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     queue_mode: str | None
     label: str | None
     last_run: str | None
+    context: ContextSize | None
+    """None: its agent has not said it since this supervisor has started."""
     channel: str | None
     """Where its latest message came from."""
     pending_permissions: list[PendingCall]
@@ -166,6 +169,7 @@ class SessionAdmin:
             queue_mode=entry.queue_mode,
             label=entry.label,
             last_run=entry.last_run,
+            context=entry.context,
             channel=entry.source.channel if entry.source else None,
             pending_permissions=self._pending_permissions.pending(entry.key),
             report=self._pool.report_of(entry.key) or msgspec.UNSET,

@@ -20,6 +20,7 @@ from pool.stimuli import ForgetSession, SessionKnown
 from router.workspaces import check_directory
 from store.store import Store
 from wire.mcp_servers import declared_servers
+from wire.messages import ContextSize
 
 _KEY_PREFIX = "acp-"
 """Of the keys that are made here."""
@@ -37,6 +38,7 @@ class OpenedSession(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     thinking: str | None
     is_new: bool
+    context: ContextSize | None
     head: int
     """The seq of the last event before this answer."""
     pending: list[PendingCall]
@@ -100,6 +102,7 @@ class SessionOpenings:
             model=entry.model,
             thinking=entry.thinking,
             is_new=known is None,
+            context=entry.context,
             head=self._bus.head,
             pending=self._permissions.pending(key),
             ignored=["mcp_servers"] if servers and not takes_servers else [],

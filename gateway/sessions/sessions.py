@@ -22,7 +22,7 @@ from router.source import MessageSource
 from store.records import SessionRow
 from store.store import Store
 from wire.events import EventType
-from wire.messages import QueueMode
+from wire.messages import ContextSize, QueueMode
 
 
 class SessionStatus(StrEnum):
@@ -58,7 +58,8 @@ class SessionData(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
 class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
     """One session. Times are Unix times in seconds. Fields may be assigned, ``transcript`` only by the table.
 
-    ``unknown``: fields of ``data`` that a newer version wrote, kept as they are.
+    ``context``: as its agent last said, since this supervisor has started. ``unknown``: fields of ``data`` that a newer
+    version wrote, kept as they are.
     """
 
     key: str
@@ -68,6 +69,7 @@ class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
     created_at: float
     updated_at: float
     status: SessionStatus = SessionStatus.READY
+    context: ContextSize | None = None
     unknown: dict[str, Any] | None = None
 
     def row(self) -> SessionRow:
@@ -351,6 +353,7 @@ class Sessions(SessionTable):
         old = entry.transcript if entry is not None else None
         entry = self.set_transcript(key, None)
         if entry is not None:
+            entry.context = None
             self.save(entry)
         return old
 

@@ -34,7 +34,7 @@ from pool import Lease, Pool
 from profiles.settings import ThinkingLevel
 from store.store import Store
 from wire.events import EventType
-from wire.messages import ErrorBody, PromptResult
+from wire.messages import ContextSize, ErrorBody, PromptResult
 
 _REASONS = {
     "stop": DoneReason.COMPLETED,
@@ -208,6 +208,8 @@ class TurnContext:
         if event.type == "tool:start":  # what was said is complete before it
             await self._deliver(turn, parts)
             parts = []
+        if isinstance(event.data, ContextSize) and turn.entry is not None:
+            turn.entry.context = event.data
         self._publish(turn, event.type, event.data)
         if parts:
             await self._deliver(turn, parts)

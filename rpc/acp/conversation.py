@@ -34,6 +34,7 @@ class AcpConversation:
         is_spare: it was begun at the start of the process, and no request was given it yet.
         commands: the agent's own commands, as it lists them.
         title, context_used, context_size: as the agent last said.
+        is_context_reported: no event is missing of these.
         servers: the MCP servers it was begun or loaded with, beside the definition's.
     """
 
@@ -51,6 +52,7 @@ class AcpConversation:
         self.title: str | None = None
         self.context_used: int | None = None
         self.context_size: int | None = None
+        self.is_context_reported = True
 
     @property
     def id(self) -> str:

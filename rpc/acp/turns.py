@@ -12,7 +12,7 @@ from rpc.acp.prompt import assistant_entry, journal_header, prompt_blocks, text_
 from rpc.acp.run import AcpPhase, AcpPhaseEvent, AcpRun, next_acp_phase
 from rpc.acp.sessions import AcpSessions
 from rpc.acp.updates import used_tokens
-from rpc.run_events import Done, ErrorEvent, RunStart, TokenUsageEvent
+from rpc.run_events import ContextUsage, Done, ErrorEvent, RunStart, TokenUsageEvent
 from wire.messages import PromptParams, PromptResult, TextParams
 
 
@@ -73,6 +73,16 @@ class AcpTurns:
         run.wire_id = self._link.send(request, self._on_answer)
         run_id, seq = self._link.stamp(run.id)
         self._link.emit("run_start", RunStart(run_id=run_id, seq=seq))
+        self.report_context(conversation)
+
+    def report_context(self, conversation: AcpConversation) -> None:
+        """The conversation's context, where it has changed, in a turn: no others' events are heard."""
+        used, size = conversation.context_used, conversation.context_size
+        if self.run is None or conversation.is_context_reported or used is None or size is None:
+            return
+        conversation.is_context_reported = True
+        run_id, seq = self._link.stamp(self.run.id)
+        self._link.emit("context_usage", ContextUsage(used=used, size=size, run_id=run_id, seq=seq))
 
     def steer(self, request_id: str, params: TextParams, *, is_prompt: bool = False) -> None:
         """Give the turn that is on another text. A prompt's answer is the end of the turn; a steer's, that it is in."""

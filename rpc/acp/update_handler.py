@@ -85,8 +85,12 @@ class AcpUpdateHandler:
     # --- the conversation's state ---
 
     def _usage(self, conversation: AcpConversation, update: dict[str, Any]) -> None:
+        before = conversation.context_used, conversation.context_size
         conversation.context_used = number_of(update.get("used"))
         conversation.context_size = number_of(update.get("size"))
+        if before != (conversation.context_used, conversation.context_size):
+            conversation.is_context_reported = False
+            self._turns.report_context(conversation)
 
     def _compaction(self, _conversation: AcpConversation, update: dict[str, Any]) -> None:
         phase = compaction_phase(update)

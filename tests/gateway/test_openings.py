@@ -126,6 +126,19 @@ async def test_sessions_are_listed_by_directory_also_by_one_that_is_a_link(world
     assert await world.call("sessions.list", cwd="/nowhere") == []
 
 
+async def test_how_much_of_its_context_a_conversation_uses_is_known_until_it_is_reset(
+    world: World, tmp_path: Path
+) -> None:
+    asked = {"cwd": project(tmp_path, "a"), "session": "mine"}
+    assert (await world.call("sessions.open", **asked))["context"] is None
+    await world.ask("context", "mine")
+    known = {"used": 120, "size": 1000}
+    assert (await world.call("sessions.open", **asked))["context"] == known
+    assert (await world.call("sessions.get", session="mine"))["context"] == known
+    await world.call("sessions.reset", session="mine")
+    assert (await world.call("sessions.get", session="mine"))["context"] is None
+
+
 SERVER = {"name": "files", "command": "mcp", "args": [], "env": [{"name": "API_KEY", "value": "s3cret-value"}]}
 
 

@@ -5,7 +5,21 @@ from typing import Any, cast
 
 from tests.pool.memory_workers import MemoryLauncher, MemoryWorker
 
-_WORDS = {"hang", "stubborn", "mute", "ask", "dialog", "fail", "refuse", "wrong", "say", "think", "tool", "many"}
+_WORDS = {
+    "hang",
+    "stubborn",
+    "mute",
+    "ask",
+    "dialog",
+    "fail",
+    "refuse",
+    "wrong",
+    "say",
+    "think",
+    "tool",
+    "many",
+    "context",
+}
 
 _ANSWERS = [{"id": "never", "name": "Never", "kind": "reject_always"}]
 
@@ -19,7 +33,8 @@ class GatewayWorker(MemoryWorker):
     ``hang`` that says nothing at all. ``ask`` wants an approval of call ``c1`` (or of the call it names), ``dialog`` an
     answer to dialog ``d1``, and both end with it. ``fail`` ends with the model's error, ``refuse`` is not taken,
     ``wrong`` has a result of another shape. ``say`` answers with what follows, ``think`` says it as a thought first.
-    ``tool`` calls one that fails. ``many`` answers in as many pieces as it says.
+    ``tool`` calls one that fails. ``many`` answers in as many pieces as it says. ``context``
+    says how much of its context is used.
     """
 
     text = ""
@@ -67,6 +82,7 @@ class GatewayWorker(MemoryWorker):
                 ("permission_required", {"call": asked, "reason": "every call needs approval", "options": _ANSWERS})
             ],
             "dialog": [("ui_request", {"id": "d1", "method": "confirm", "fields": {"title": "Sure?"}})],
+            "context": [("context_usage", {"used": 120, "size": 1000})],
             "think": [("thinking", {"partial": rest})],
             "tool": [
                 ("tool", {"phase": "start", "call": {**failed, "state": "RUNNING"}}),
@@ -78,6 +94,7 @@ class GatewayWorker(MemoryWorker):
             "wrong": {"text": 7},
             "say": {"text": rest, "stop_reason": "stop"},
             "tool": {"text": "", "stop_reason": "stop"},
+            "context": {"text": "", "stop_reason": "stop"},
         }
         if word in {"stubborn", *events}:
             self.tell("run_start")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.doors.acp.talk import Talk, text
+from tests.doors.acp.talk import OPENED, Talk, text
 
 ALL: dict[str, Any] = {"session": {"notices": {}, "compaction": {}}}
 
@@ -163,6 +163,21 @@ def test_a_plan_is_told_whole() -> None:
             ],
         }
     ]
+
+
+def test_the_size_of_the_context_is_told_when_it_changes_and_at_once_to_an_editor_that_comes_later() -> None:
+    talk = Talk()
+    talk.open()
+    talk.event("context_usage", "r1", used=120, size=1000)
+    usage = {"sessionUpdate": "usage_update", "used": 120, "size": 1000}
+    assert talk.updates() == [usage]
+    later = Talk()
+    later.send("session/resume", sessionId="acp-1", cwd="/p")
+    later.answer({**OPENED, "context": {"used": 120, "size": 1000}})
+    later.answer({"subscription": "s1"})
+    update, answer = later.told()
+    assert update["params"] == {"sessionId": "acp-1", "update": usage}
+    assert "result" in answer
 
 
 # --- what an editor must have asked for -------------------------------------------------------------------------------

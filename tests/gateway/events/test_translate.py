@@ -132,6 +132,7 @@ FAILED = {"phase": "end", "reason": "overflow", "aborted": True, "error": "x"}
         ("compaction", {"phase": "start"}, PROGRESS, "compaction:start", {}),
         ("compaction", FAILED, PROGRESS, "compaction:end", {"reason": "overflow", "aborted": True, "error": "x"}),
         ("token_usage", {**USAGE, "run_id": "r", "seq": 1}, MONITOR, "token_usage", USAGE),
+        ("context_usage", {"used": 5, "size": 9, "seq": 1}, MONITOR, "context_usage", {"used": 5, "size": 9}),
         ("todo_changed", {"items": [{"text": "x"}], "seq": 1}, MONITOR, "todo_changed", {"items": [{"text": "x"}]}),
         ("file_changed", {"path": "a", "run_id": "r"}, MONITOR, "file_changed", {"path": "a"}),
         ("agent_resumed", {"strategy": "refed", "seq": 1}, MONITOR, "agent_resumed", {"strategy": "refed"}),

@@ -119,6 +119,21 @@ def test_the_context_and_the_turns_are_part_of_the_state(busy: Agent) -> None:
     assert busy.dialect.conversation_facts == ConversationFacts(context_used=120, context_size=1000)
 
 
+def test_a_context_of_another_size_is_told_in_the_turn_or_at_the_start_of_the_next_one(busy: Agent) -> None:
+    for used in (120, 120, "many", 130):
+        busy.update("usage_update", used=used, size=1000)
+    told = [f'context_usage {{"size": 1000, "used": {used}}}' for used in (120, 130)]
+    assert busy.reported == told
+    busy.end()
+    busy.update("usage_update", used=140, size=1000)
+    busy.reported.clear()
+    for _ in range(2):
+        busy.prompt("more")
+        busy.end()
+    assert busy.reported.count('context_usage {"size": 1000, "used": 140}') == 1
+    assert busy.reported[1].startswith("context_usage")
+
+
 def test_a_compaction_has_a_start_and_an_end(busy: Agent) -> None:
     for status in ("in_progress", "_odd", "cancelled", "failed"):
         busy.update("compaction_update", compactionId="k", status=status, error="e" if status == "failed" else None)
