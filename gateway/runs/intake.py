@@ -18,7 +18,7 @@ from gateway.runs.run import Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.sessions.admin import SlashCommands
 from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.commands import COMMANDS, ParsedCommand, QueueOnceCommand, parse_command
-from gateway.sessions.sessions import Sessions, SessionStatus
+from gateway.sessions.sessions import SessionEntry, Sessions, SessionStatus
 from gateway.settings import CurrentSettings
 from gateway.turns.client_tools import check_answer_options, check_client_tools
 from gateway.turns.holds import Hold
@@ -308,6 +308,16 @@ class Intake:
         if request.source is not None:
             self._dedupe.discard(request.source, _fingerprint(request, said))
 
+    def _ensure_session(self, request: RunRequest) -> SessionEntry:
+        return self._sessions.ensure(
+            request.session,
+            request.agent,
+            request.role,
+            source=request.source,
+            run=request.run_id,
+            from_session=request.from_session,
+        )
+
     def _enqueue(self, run: Run) -> None:
         """Give a new run its place in a lane, then publish it. No step in between can be seen from outside."""
         request = run.request
@@ -315,9 +325,7 @@ class Intake:
             try:
                 entry = self._sessions.get(request.session) if request.is_quiet else None
                 if entry is None:
-                    entry = self._sessions.ensure(
-                        request.session, request.agent, request.role, source=request.source, run=request.run_id
-                    )
+                    entry = self._ensure_session(request)
                 self._scheduler.submit(run, awaits_person=entry.status is SessionStatus.PAUSED)
             except PoolError:
                 self._run_registry.discard(run)
@@ -338,9 +346,7 @@ class Intake:
         if not is_new:
             return run
         try:
-            self._sessions.ensure(
-                request.session, request.agent, request.role, source=request.source, run=request.run_id
-            )
+            self._ensure_session(request)
             reply = await self._commands.execute(command, request)
         except BaseException as exc:
             self._run_registry.discard(run)

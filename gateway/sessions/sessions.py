@@ -301,8 +301,19 @@ class Sessions(SessionTable):
                 session=key,
             )
 
-    def ensure(self, key: str, agent: str, role: str, *, source: MessageSource | None, run: str | None) -> SessionEntry:
+    def ensure(
+        self,
+        key: str,
+        agent: str,
+        role: str,
+        *,
+        source: MessageSource | None,
+        run: str | None,
+        from_session: str | None = None,
+    ) -> SessionEntry:
         """A message for the session has come (``run``), or a hold: make it known, as this agent's in this role.
+
+        A new session works in the directory that was chosen for ``from_session``, whose agent has opened it.
 
         Raises PoolSaturated; UsageError as ``resolve``.
         """
@@ -311,6 +322,9 @@ class Sessions(SessionTable):
         entry, forgotten = self.use(key, agent, role, wall_now=self._clock())
         for old in forgotten:
             self._store.delete_session(old.key)
+        giver = self.get(from_session) if known is None and from_session is not None else None
+        if giver is not None:
+            entry.cwd = giver.cwd
         if source is not None:
             entry.source = source
         if run is not None:

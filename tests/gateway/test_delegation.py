@@ -109,3 +109,23 @@ async def test_sessions_of_tasks_that_an_earlier_life_has_left_are_forgotten_too
         assert len(world.gateway.sessions) == 2
         await trio.sleep(601)
         assert [entry.key for entry in world.gateway.sessions] == ["subagent:of-a-person"]
+
+
+async def test_a_task_works_in_the_directory_of_the_session_that_gave_it_also_in_the_next_life(
+    tmp_path: Path,
+) -> None:
+    place, store = tmp_path / "project", WholeStore()
+    place.mkdir()
+    async with open_world(tmp_path / "data", store=store) as world:
+        await world.call("sessions.open", cwd=str(place), session="editors")
+        task = await delegate(world, "say it", session="editors")
+        deeper = await delegate(world, "say it", session=task["session"])
+        places = [(await world.call("sessions.get", session=each["session"]))["cwd"] for each in (task, deeper)]
+        assert places == [str(place.resolve())] * 2
+        profile = await world.gateway.profile_of(deeper["session"])
+        assert profile is not None
+        assert profile.cwd == places[0]
+        other = await delegate(world, "say it")
+        assert (await world.call("sessions.get", session=other["session"]))["cwd"] != places[0]
+    async with open_world(tmp_path / "data", store=store.after_a_crash()) as later:
+        assert (await later.call("sessions.get", session=task["session"]))["cwd"] == places[0]
