@@ -11,6 +11,9 @@ _FAILED_RESUMES = 2
 """Conversations in a row that had to be fed again: then the program is taken for one that cannot go on with any."""
 
 
+_MAX_OFFERED, _MAX_NAME_CHARS = 500, 200
+
+
 class ProgramRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One agent's program. Empty texts: no worker of it has been ready yet, or it says nothing of itself."""
 
@@ -19,6 +22,10 @@ class ProgramRecord(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: tuple[str, ...] = ()
     resumes: Literal["yes", "no", "unknown"] = "unknown"
     """Whether it was seen to go on with a conversation of an earlier process; no = by a new one that is fed its end."""
+    models: tuple[str, ...] | None = None
+    """The models that it offers, as far as they are remembered; None: it says nothing of them."""
+    thinking_levels: tuple[str, ...] | None = None
+    """The same of how hard it thinks."""
     is_ready: bool = False
     """Whether the last start went well."""
     problem: str | None = None
@@ -40,7 +47,14 @@ class AgentRecords:
         """A worker of it is ready. What was seen of another program or version is forgotten."""
         before, said = self._get(agent), ready or Ready()
         abilities = () if isinstance(said.capabilities, msgspec.UnsetType) else tuple(said.capabilities)
-        now = ProgramRecord(program=said.agent, version=said.version, capabilities=abilities, is_ready=True)
+        now = ProgramRecord(
+            program=said.agent,
+            version=said.version,
+            capabilities=abilities,
+            models=_offered(said.models),
+            thinking_levels=_offered(said.thinking_levels),
+            is_ready=True,
+        )
         if (before.program, before.version) == (now.program, now.version):
             now = msgspec.structs.replace(now, resumes=before.resumes)
         else:
@@ -67,3 +81,9 @@ class AgentRecords:
 
     def _set_resumes(self, agent: str, resumes: Literal["yes", "no"]) -> None:
         self._records[agent] = msgspec.structs.replace(self._get(agent), resumes=resumes)
+
+
+def _offered(names: list[str] | msgspec.UnsetType) -> tuple[str, ...] | None:
+    if isinstance(names, msgspec.UnsetType):
+        return None
+    return tuple(name for name in names if len(name) <= _MAX_NAME_CHARS)[:_MAX_OFFERED]

@@ -255,6 +255,7 @@ class Ready(msgspec.Struct, frozen=True):
     """``ready``: the first line of a worker; written when it can take requests, not before.
 
     ``capabilities``: what a program of another protocol says that it can do; unset where ``methods`` says it all.
+    ``models``, ``thinking_levels``: the values that it offers; unset where it says nothing of them.
     """
 
     protocol: int = PROTOCOL_VERSION
@@ -263,6 +264,8 @@ class Ready(msgspec.Struct, frozen=True):
     pid: int = 0
     methods: list[str] = []
     capabilities: list[str] | msgspec.UnsetType = msgspec.UNSET
+    models: list[str] | msgspec.UnsetType = msgspec.UNSET
+    thinking_levels: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class StartFailed(msgspec.Struct, frozen=True):

@@ -12,8 +12,10 @@ from wire.messages import ErrorBody
 PROTOCOL_VERSION = 1
 DEFAULT_VALUE = "default"
 """Of an option: as the agent's definition says."""
-THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh")
+_OPTION_NAMES = {"model": "model", "thought_level": "thinking"}
 _PAGE = 50
+_NAMED = 50
+"""Values that an error names."""
 
 
 def initialize_result(version: str) -> dict[str, Any]:
@@ -36,31 +38,35 @@ def initialize_result(version: str) -> dict[str, Any]:
 
 
 def config_options(settings: SessionSettings) -> list[dict[str, Any]]:
-    """All options of a session. The models of an agent are not known to the pool: the list has the one that is set."""
-    models = [] if settings.model is None else [settings.model]
+    """All options of a session, with the values that its agent offers, as far as these are known, and what is set."""
     return [
-        _select("model", "Model", models, settings.model),
-        _select("thought_level", "Thinking", THINKING_LEVELS, settings.thinking),
+        _select("model", "Model", settings.models, settings.model),
+        _select("thought_level", "Thinking", settings.thinking_levels, settings.thinking),
     ]
 
 
-def option_patch(config_id: str, value: str) -> dict[str, str | None]:
-    """The change of a session that a new value of an option means. Raises EditorError."""
-    chosen = None if value == DEFAULT_VALUE else value
-    match config_id:
-        case "model":
-            return {"model": chosen}
-        case "thought_level" if chosen is None or chosen in THINKING_LEVELS:
-            return {"thinking": chosen}
-        case "thought_level":
-            known = ", ".join((DEFAULT_VALUE, *THINKING_LEVELS))
-            raise EditorError(INVALID_PARAMS, f"params.value: {value[:100]!r} is none of {known}")
-        case _:
-            text = f"params.configId: there is no option {config_id[:100]!r}; there are model and thought_level"
-            raise EditorError(INVALID_PARAMS, text)
+def option_name(config_id: str) -> str:
+    """The pool's name for an option. Raises EditorError for one that there is not."""
+    try:
+        return _OPTION_NAMES[config_id]
+    except KeyError:
+        text = f"params.configId: there is no option {config_id[:100]!r}; there are {' and '.join(_OPTION_NAMES)}"
+        raise EditorError(INVALID_PARAMS, text) from None
 
 
-def _select(identity: str, name: str, values: Iterable[str], current: str | None) -> dict[str, Any]:
+def option_value(name: str, value: str, settings: SessionSettings) -> str | None:
+    """What an option is to be; None: as the definition says. Raises EditorError that names what is offered."""
+    if value == DEFAULT_VALUE:
+        return None
+    offered = settings.models if name == "model" else settings.thinking_levels
+    if value not in offered and not (name == "model" and settings.any_model):
+        known = ", ".join([DEFAULT_VALUE, *offered[:_NAMED]]) + (", ..." if len(offered) > _NAMED else "")
+        raise EditorError(INVALID_PARAMS, f"params.value: {value[:100]!r} is none of {known}")
+    return value
+
+
+def _select(identity: str, name: str, offered: Iterable[str], current: str | None) -> dict[str, Any]:
+    values = dict.fromkeys([*offered, *([] if current is None else [current])])
     options = [{"value": DEFAULT_VALUE, "name": "As the agent says"}, *({"value": v, "name": v} for v in values)]
     return {
         "id": identity,

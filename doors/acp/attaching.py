@@ -57,7 +57,7 @@ class SessionFollower:
         """Follow a session from ``opened.head`` on; does nothing where it is followed already."""
         known = self._state.sessions.get(opened.session)
         if known is not None and known.is_open:
-            known.settings = SessionSettings(opened.model, opened.thinking)
+            known.settings = opened.options
             known.servers = params.servers
             return
         session = EditorSession(opened, params, self._state.wishes, self._state.is_own)
@@ -208,6 +208,9 @@ class SessionFollower:
     def _note(self, session: EditorSession, event: EventEnvelope) -> None:
         """What an event means beside what is sent of it."""
         match event.type:
+            case EventType.RUN_START if not session.knows_offers:
+                session.knows_offers = True  # its worker is ready, and has said what there is
+                self._state.run_in_background(self._tell_settings(session))
             case EventType.DONE:
                 self._run_ended(session, event.run_id or "", msgspec.json.decode(event.data, type=RunEnded))
             case EventType.PERMISSION_REQUIRED:
@@ -232,7 +235,7 @@ class SessionFollower:
             self._state.runner.on_run_ended(session.runs[run], end)
 
     def _tell_settings(self, session: EditorSession) -> Procedure:
-        settings = read_answer(SessionSettings, (yield AskPool("sessions.get", {"session": session.key})))
+        settings = read_answer(SessionSettings, (yield AskPool("sessions.options", {"session": session.key})))
         if settings != session.settings:
             session.settings = settings
             options = config_options(settings)

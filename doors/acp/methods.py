@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from doors.acp.answers import config_options, option_patch, prompt_result, session_page
+import msgspec
+
+from doors.acp.answers import config_options, option_name, option_value, prompt_result, session_page
 from doors.acp.attaching import SessionFollower, read_answer
 from doors.acp.jsonrpc import INVALID_PARAMS, NOT_FOUND, EditorError, EditorRequest, read_params
 from doors.acp.procedures import AskPool, AwaitRun, OwnRun, PoolRefused, Procedure
@@ -151,14 +153,17 @@ class EditorMethods:
     def _set_option(self, request: EditorRequest) -> Procedure:
         params = read_params(SetOptionParams, request.params)
         session = self.attached(params.session_id)
-        patch = option_patch(params.config_id, params.value)
+        name = option_name(params.config_id)
+        session.settings = read_answer(SessionSettings, (yield AskPool("sessions.options", {"session": session.key})))
+        patch = {name: option_value(name, params.value, session.settings)}
         try:
             answer = yield AskPool("sessions.patch", {"session": session.key, **patch})
         except PoolRefused as refused:
             if refused.error.code != "usage":
                 raise
             raise EditorError(INVALID_PARAMS, f"params.value: {refused.error.message}") from refused
-        session.settings = read_answer(SessionSettings, answer)
+        held = read_answer(SessionSettings, answer)
+        session.settings = msgspec.structs.replace(session.settings, model=held.model, thinking=held.thinking)
         return {"configOptions": config_options(session.settings)}
 
 
@@ -166,4 +171,4 @@ def _opened_result(opened: SessionOpened, params: OpenSessionParams) -> dict[str
     """``_meta.pool.ignored``: members that were given and have no effect."""
     ignored = params.ignored(opened.ignored)
     meta = {"_meta": {"pool": {"ignored": ignored}}} if ignored else {}
-    return {"configOptions": config_options(SessionSettings(opened.model, opened.thinking)), **meta}
+    return {"configOptions": config_options(opened.options), **meta}

@@ -107,24 +107,26 @@ class PendingQuestion(ToolCallView, frozen=True):
     reason: str | None = None
 
 
+class SessionSettings(msgspec.Struct, frozen=True):
+    """``sessions.options``: what is set, and what can be chosen. ``any_model``: other models may be there, too."""
+
+    model: str | None = None
+    thinking: str | None = None
+    models: list[str] = []
+    any_model: bool = True
+    thinking_levels: list[str] = []
+
+
 class SessionOpened(msgspec.Struct, frozen=True):
     """``sessions.open``."""
 
     session: str
     cwd: str
-    model: str | None = None
-    thinking: str | None = None
+    options: SessionSettings = SessionSettings()
     context: ContextSize | None = None
     head: int = 0
     pending: list[PendingQuestion] = []
     ignored: list[str] = []
-
-
-class SessionSettings(msgspec.Struct, frozen=True):
-    """Of ``sessions.get`` and ``sessions.patch``."""
-
-    model: str | None = None
-    thinking: str | None = None
 
 
 class ListedSession(msgspec.Struct, frozen=True):

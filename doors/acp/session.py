@@ -5,7 +5,7 @@ from enum import Enum, auto
 
 from doors.acp.procedures import OwnRun
 from doors.acp.questions import Question
-from doors.acp.requests import OpenSessionParams, PendingQuestion, SessionOpened, SessionSettings
+from doors.acp.requests import OpenSessionParams, PendingQuestion, SessionOpened
 from doors.acp.updates import TURN_KINDS, EditorWishes, SessionUpdates
 from wire.events import EventType
 from wire.messages import ToolCallView
@@ -67,7 +67,8 @@ class EditorSession:
         self.key = opened.session
         self.cwd = params.cwd
         self.servers = params.servers
-        self.settings = SessionSettings(opened.model, opened.thinking)
+        self.settings = opened.options
+        self.knows_offers = not opened.options.any_model
         self.bookmark = opened.head
         self.updates = SessionUpdates(self.key, wishes, is_own)
         self.subscription: str | None = None

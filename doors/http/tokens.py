@@ -22,7 +22,8 @@ class Scope(IntEnum):
 
 _READ_METHODS = (
     *("ping", "status", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
-    *("sessions.list", "sessions.get", "sessions.history", "agents.list", "workers.list", "waiting.list"),
+    *("sessions.list", "sessions.get", "sessions.options", "sessions.history"),
+    *("agents.list", "workers.list", "waiting.list"),
     *("heartbeat.status", "cron.list", "cron.get", "approvals.list", "approvals.show"),
 )
 _WRITE_METHODS = (

@@ -179,6 +179,10 @@ def _session_methods(gateway: Gateway, autonomy: Autonomy, methods: _Methods) ->
         "sessions.list": (requests.SessionListRequest, _params_only(admin.views)),
         "sessions.get": (requests.SessionRequest, _params_only(lambda params: admin.view(params.session))),
         "sessions.open": (requests.OpenSessionRequest, _params_only(gateway.openings.open)),
+        "sessions.options": (
+            requests.SessionRequest,
+            _params_only(lambda of: gateway.openings.options(of.session)),
+        ),
         "sessions.patch": (requests.PatchRequest, _params_only(admin.patch)),
         "sessions.reset": (requests.ResetRequest, methods.reset),
         "sessions.delete": (requests.SessionRequest, methods.delete),

@@ -309,14 +309,9 @@ class Intake:
             self._dedupe.discard(request.source, _fingerprint(request, said))
 
     def _ensure_session(self, request: RunRequest) -> SessionEntry:
-        return self._sessions.ensure(
-            request.session,
-            request.agent,
-            request.role,
-            source=request.source,
-            run=request.run_id,
-            from_session=request.from_session,
-        )
+        key, agent, role = request.session, request.agent, request.role
+        source, run, giver = request.source, request.run_id, request.from_session
+        return self._sessions.ensure(key, agent, role, source=source, run=run, from_session=giver)
 
     def _enqueue(self, run: Run) -> None:
         """Give a new run its place in a lane, then publish it. No step in between can be seen from outside."""

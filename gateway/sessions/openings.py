@@ -13,10 +13,13 @@ from errors import UsageError
 from gateway.events import EventBus
 from gateway.requests import OpenSessionRequest
 from gateway.sessions.agent_profiles import ProfileCache
+from gateway.sessions.options import SessionOptions, session_options
 from gateway.sessions.sessions import SessionEntry, Sessions
 from gateway.turns.approvals import PendingCall, PendingPermissions
 from pool import Pool
 from pool.stimuli import ForgetSession, SessionKnown
+from profiles import AgentSettings
+from router.keys import normalize_session_key
 from router.workspaces import check_directory
 from store.store import Store
 from wire.mcp_servers import declared_servers
@@ -35,8 +38,7 @@ class OpenedSession(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     role: str
     cwd: str
-    model: str | None
-    thinking: str | None
+    options: SessionOptions
     is_new: bool
     context: ContextSize | None
     head: int
@@ -99,14 +101,24 @@ class SessionOpenings:
             agent=agent,
             role=role,
             cwd=cwd,
-            model=entry.model,
-            thinking=entry.thinking,
+            options=self._options(entry),
             is_new=known is None,
             context=entry.context,
             head=self._bus.head,
             pending=self._permissions.pending(key),
             ignored=["mcp_servers"] if servers and not takes_servers else [],
         )
+
+    def options(self, key: str) -> SessionOptions:
+        """What can be set in a session. Raises UsageError for an unknown one."""
+        entry = self._sessions.get(normalize_session_key(key))
+        if entry is None:
+            raise UsageError(f"there is no session {key!r}", session=key)
+        return self._options(entry)
+
+    def _options(self, entry: SessionEntry) -> SessionOptions:
+        definition = self._profile_cache.parts.profiles.agents.get(entry.agent, AgentSettings())
+        return session_options(entry, definition, self._pool.agent_records.find(entry.agent))
 
     def _declare(self, entry: SessionEntry, servers: list[dict[str, Any]] | None) -> bool:
         """Keep the session's MCP servers; whether its agent takes any."""

@@ -33,6 +33,7 @@ from rpc.acp.requests import (
     AcpStateResult,
     AcpSwitchSessionParams,
 )
+from rpc.acp.session_config import SessionConfig
 from rpc.acp.sessions import AcpSessions
 from rpc.acp.turns import AcpTurns
 from rpc.acp.update_handler import AcpUpdateHandler
@@ -180,9 +181,15 @@ class AcpDialect:
     # --- start ---
 
     def _on_ready(self, _nothing: object) -> None:
-        record = self._sessions.record
+        record, conversation = self._sessions.record, self._sessions.current
+        config = SessionConfig() if conversation is None else conversation.config
         ready = Ready(
-            agent=record.agent, version=record.version, methods=sorted(self._methods), capabilities=record.abilities
+            agent=record.agent,
+            version=record.version,
+            methods=sorted(self._methods),
+            capabilities=record.abilities,
+            models=config.offered()["models"],
+            thinking_levels=config.thinking_levels,
         )
         self._link.emit("ready", ready)
         self._ping.try_out()

@@ -53,6 +53,11 @@ class SessionConfig(msgspec.Struct, frozen=True):
         """How hard it thinks."""
         return _current(self.option(*THINKING_NAMES), None)
 
+    @property
+    def thinking_levels(self) -> list[str]:
+        """How hard it can be made to think."""
+        return _choices_of(self.option(*THINKING_NAMES), None)
+
     def offers_model(self, model: str) -> bool:
         """Whether a model of that id can be chosen."""
         return model in _choices_of(self.option("model"), self.models)

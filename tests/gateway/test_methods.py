@@ -18,7 +18,7 @@ _EMPTY = (
     *("explain", "heartbeat.run", "heartbeat.status", "cron.list", "pause", "resume", "drain", "config.get"),
     *("logs.tail", "reload", "shutdown"),
 )
-_ALICE = ("get", "patch", "reset", "delete", "history")
+_ALICE = ("get", "options", "patch", "reset", "delete", "history")
 GOOD: dict[str, dict[str, Any]] = {
     **{name: {} for name in _EMPTY},
     **{f"sessions.{name}": {"session": "alice"} for name in _ALICE},

@@ -9,6 +9,7 @@ import trio
 from errors import UsageError
 from profiles import AgentSettings, ProfilesSettings
 from tests.gateway.world import WholeStore, World, open_world
+from wire.messages import Ready
 
 
 async def cwd_of(world: World, session: str) -> str:
@@ -137,6 +138,22 @@ async def test_how_much_of_its_context_a_conversation_uses_is_known_until_it_is_
     assert (await world.call("sessions.get", session="mine"))["context"] == known
     await world.call("sessions.reset", session="mine")
     assert (await world.call("sessions.get", session="mine"))["context"] is None
+
+
+async def test_a_session_offers_what_its_agent_has_said_else_what_the_settings_name(tmp_path: Path) -> None:
+    definition = AgentSettings(dialect="acp", command=["x"], model="m1")
+    async with open_world(tmp_path / "data", profiles=ProfilesSettings(agents={"a": definition})) as world:
+        asked = {"cwd": project(tmp_path, "a"), "agent": "a", "session": "mine"}
+        options = (await world.call("sessions.open", **asked))["options"]
+        assert (options["models"], options["any_model"]) == (["m1"], True)
+        assert options["thinking_levels"] == ["off", "minimal", "low", "medium", "high", "xhigh"]
+        ready = Ready(models=["m1", "m2", "x" * 201], thinking_levels=["low", "ultra"])
+        world.gateway.pool.agent_records.note_ready("a", ready)
+        await world.call("sessions.patch", session="mine", model="m2")
+        offered = {"models": ["m1", "m2"], "any_model": False, "thinking_levels": ["low"]}
+        assert await world.call("sessions.options", session="mine") == {"model": "m2", "thinking": None, **offered}
+        with pytest.raises(UsageError, match="there is no session 'other'"):
+            await world.call("sessions.options", session="other")
 
 
 SERVER = {"name": "files", "command": "mcp", "args": [], "env": [{"name": "API_KEY", "value": "s3cret-value"}]}

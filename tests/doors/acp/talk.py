@@ -10,7 +10,8 @@ from doors.acp.state import LaunchOptions
 from wire.events import EVENT_TYPES, EventChannel
 from wire.messages import Message
 
-OPENED = {"session": "acp-1", "agent": "main", "role": "default", "cwd": "/p", "model": None, "thinking": None}
+OFFERED: dict[str, Any] = {"models": ["m1", "m2"], "any_model": False, "thinking_levels": ["low", "high"]}
+OPENED = {"session": "acp-1", "agent": "main", "role": "default", "cwd": "/p", "options": OFFERED}
 _messages = msgspec.json.Decoder(Message)
 
 

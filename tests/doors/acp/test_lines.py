@@ -91,7 +91,6 @@ def test_half_characters_and_line_separators_break_no_line() -> None:
         ("session/prompt", {"sessionId": "acp-1", "prompt": [{"text": "x"}]}, "prompt"),
         ("session/set_config_option", {"sessionId": "acp-1", "configId": "model"}, "value"),
         ("session/set_config_option", {"sessionId": "acp-1", "configId": "mode", "value": "x"}, "configId"),
-        ("session/set_config_option", {"sessionId": "acp-1", "configId": "thought_level", "value": "x"}, "value"),
         ("session/close", {}, "sessionId"),
     ],
 )

@@ -92,6 +92,13 @@ def test_an_agent_without_options_is_set_in_the_older_way() -> None:
     assert agent.reported[-1].startswith("ready ")
 
 
+def test_the_models_and_levels_that_it_offers_are_told_with_its_start() -> None:
+    for session, levels in (({"configOptions": ALL}, ["low", "high"]), ({"models": MODELS}, [])):
+        agent = starting(session)
+        assert agent.events[-1][0] == "ready"
+        assert (agent.events[-1][1]["models"], agent.events[-1][1]["thinking_levels"]) == (["small", "large"], levels)
+
+
 def test_what_is_set_already_is_not_set_again() -> None:
     agent = starting({"configOptions": ALL, "modes": MODES}, mode="auto", model="small", thinking="low")
     assert agent.reported[-1].startswith("ready ")
