@@ -27,11 +27,17 @@ class SecretMask:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = tuple(values)
-        self.hide_also(())
+        self._more: tuple[str, ...] = ()
+        self._compile()
 
     def hide_also(self, more: Iterable[str]) -> None:
         """From now on hide these besides the values that it was made with; those of an earlier call are forgotten."""
-        values = (*self._values, *more)
+        before, self._more = self._more, tuple(more)
+        if self._more != before:
+            self._compile()
+
+    def _compile(self) -> None:
+        values = (*self._values, *self._more)
         parts = {part for value in values for part in (value, *value.splitlines()) if len(part) >= _MIN_SECRET_CHARS}
         found = {spelling for part in parts for spelling in _spellings(part)}
         longest_first = sorted(found, key=len, reverse=True)
