@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,14 @@ SECRET = "canary-of-the-editor"
 SERVER = {"name": "files", "command": "mcp-files", "args": [], "env": [{"name": "API_KEY", "value": SECRET}]}
 
 
+@pytest.fixture
+def lives(tmp_path: Path) -> Iterator[Lives]:
+    (tmp_path / "project").mkdir()
+    lives = Lives(tmp_path, "[pool]\nmin = 0\nmax = 1\n" + definition("fix", tmp_path))
+    yield lives
+    lives.stop()
+
+
 def state(editor: Editor, session: str) -> dict[str, Any]:
     """What the agent's process knows of its conversation."""
     editor.seen.clear()
@@ -25,9 +34,7 @@ def state(editor: Editor, session: str) -> dict[str, Any]:
     return dict(json.loads(editor.said(session)))
 
 
-def test_mcp_servers_of_an_editor_reach_each_process_of_its_agent_and_no_file(tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
-    lives = Lives(tmp_path, "[pool]\nmin = 0\nmax = 1\n" + definition("fix", tmp_path))
+def test_mcp_servers_of_an_editor_reach_each_process_of_its_agent_and_no_file(lives: Lives, tmp_path: Path) -> None:
     with Editor("--agent", "fix", POOL_SOCKET=str(lives.data_dir / "control.sock")) as editor:
         first = lives.living()
         place = {"cwd": str(tmp_path / "project"), "mcpServers": [SERVER]}
@@ -47,16 +54,13 @@ def test_mcp_servers_of_an_editor_reach_each_process_of_its_agent_and_no_file(tm
         other = editor.request("session/load", sessionId=session, **{**place, "mcpServers": []})
         assert "_meta" not in other
         assert state(editor, session)["mcp"] == []
-    lives.stop()
     assert SECRET not in str(shown)
     files = [path for path in lives.data_dir.rglob("*") if path.is_file()]
     assert files
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
 
 
-def test_an_editor_learns_the_agents_models_and_the_size_of_its_context(tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
-    lives = Lives(tmp_path, "[pool]\nmin = 0\nmax = 1\n" + definition("fix", tmp_path))
+def test_an_editor_learns_the_agents_models_and_the_size_of_its_context(lives: Lives, tmp_path: Path) -> None:
     with Editor("--agent", "fix", POOL_SOCKET=str(lives.data_dir / "control.sock")) as editor:
         lives.living()
         session = editor.open(tmp_path / "project")
@@ -74,4 +78,3 @@ def test_an_editor_learns_the_agents_models_and_the_size_of_its_context(tmp_path
         )
         editor.request("session/set_config_option", **chosen, value="fake-big")
         assert state(editor, session)["model"] == "fake-big"
-    lives.stop()
