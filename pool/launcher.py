@@ -262,6 +262,7 @@ class LocalLauncher:
             cwd=profile.cwd,
             log_path=self._log_path(worker_id),
             secrets=profile.secrets,
+            may_be_wrapper=DIALECTS[profile.dialect].may_be_wrapper,
         )
 
     def _log_path(self, worker_id: str) -> Path:

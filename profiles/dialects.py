@@ -50,6 +50,8 @@ class DialectTraits(msgspec.Struct, frozen=True, kw_only=True):
     reusable_unsaved: bool
     """A worker that keeps no conversation may serve another session."""
     needs_node: bool
+    may_be_wrapper: bool
+    """The program may start the one that works, and exit before it."""
     ready_with_conversation: bool
     """It is ready once its first conversation has begun: only a start shows its login and its own mode."""
 
@@ -101,6 +103,7 @@ DIALECTS: dict[str, DialectTraits] = {
         names_conversations=False,
         reusable_unsaved=True,
         needs_node=False,
+        may_be_wrapper=False,
         ready_with_conversation=False,
     ),
     "pi": DialectTraits(
@@ -122,6 +125,7 @@ DIALECTS: dict[str, DialectTraits] = {
         names_conversations=True,
         reusable_unsaved=False,
         needs_node=True,
+        may_be_wrapper=False,
         ready_with_conversation=False,
     ),
     "acp": DialectTraits(
@@ -143,6 +147,7 @@ DIALECTS: dict[str, DialectTraits] = {
         names_conversations=False,
         reusable_unsaved=False,
         needs_node=False,
+        may_be_wrapper=True,
         ready_with_conversation=True,
     ),
 }

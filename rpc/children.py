@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import trio
 
+from rpc.transport import ExitStatus
 from wire.procfs import ProcessIdentity
 
 _MAX_SCAN_THREADS = 4  # more would fight the event loop for the interpreter when many workers end at once
@@ -106,6 +107,11 @@ class ExitWatch:
         """Watch a child that is not reaped yet. Raises OSError when the table of files is full."""
         return cls(popen, os.pidfd_open(popen.pid) if hasattr(os, "pidfd_open") else None)
 
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._popen.pid
+
     async def wait(self) -> None:
         """Wait until the child has ended."""
         if self._pidfd is None:
@@ -121,14 +127,21 @@ class ExitWatch:
         except ChildProcessError:
             return self._popen.poll() is not None
 
-    def kill_group(self) -> None:
-        """SIGKILL to the process group that the child was started to lead, unless its pid may have been reused.
+    def has_exited(self) -> bool:
+        """Whether the child has ended by itself, by no signal; False where it is not known any more."""
+        with suppress(ChildProcessError):
+            ended = _poll_exit(self._popen)
+            return ended is not None and ended.si_code == os.CLD_EXITED
+        return False
+
+    def signal_group(self, number: int) -> None:
+        """Signal the process group that the child was started to lead, unless its pid may have been reused.
 
         No process of the group escapes by forking between a scan and its signal.
         """
         with suppress(ChildProcessError, ProcessLookupError, PermissionError):
             _poll_exit(self._popen)
-            os.killpg(self._popen.pid, signal.SIGKILL)
+            os.killpg(self._popen.pid, number)
 
     def signal(self, number: int) -> None:
         """Signal the child; nothing happens if it has ended."""
@@ -140,6 +153,11 @@ class ExitWatch:
         except ProcessLookupError:
             return  # it was faster
 
+    def reap(self) -> ExitStatus:
+        """Reap the child; how it ended, unknown where it has not, or another one has reaped it."""
+        code = self._popen.poll()
+        return ExitStatus() if code is None else ExitStatus.from_returncode(code)
+
     def close(self) -> None:
         """Give the pidfd back."""
         if self._pidfd is not None:
@@ -148,7 +166,7 @@ class ExitWatch:
             self._pidfd = None
 
 
-def _poll_exit(popen: Child) -> object:
+def _poll_exit(popen: Child) -> os.waitid_result | None:
     """How the child ended, None if it did not; its pid stays taken. ChildProcessError: reaped, or not known."""
     if popen.returncode is not None or not hasattr(os, "waitid"):
         raise ChildProcessError

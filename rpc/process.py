@@ -22,6 +22,7 @@ from rpc.spawn import SpawnedProcess, WorkerSpec, start_process
 from rpc.stderr_log import LineLog, StderrTail
 from rpc.sweep import ProcessSweep, SweepReport
 from rpc.transport import ExitStatus
+from rpc.wrapper_watch import WrapperWatch
 from wire.procfs import ProcessIdentity, identify, read_stat
 from wire.redaction import SecretMask
 
@@ -45,7 +46,7 @@ class WorkerProcess:
     """A running worker; implements ``rpc.transport.Transport``. Made by ``spawn``; its owner runs ``supervise``.
 
     Attributes:
-        worker_id, marker: as in the spec. pid, identity: which process it is.
+        worker_id, marker: as in the spec. identity: the process that was started.
         exit_status: how the worker ended; None while it lives.
         mask: hides the spec's secrets.
         last_rung: the highest rung of the kill ladder that was used; None if the worker ended by itself.
@@ -69,7 +70,11 @@ class WorkerProcess:
         """
         started = started or start_process(spec)
         try:
-            watch = ExitWatch.open(started.popen)
+            watch = (
+                WrapperWatch.of_worker(started, spec.marker, children)
+                if spec.may_be_wrapper
+                else ExitWatch.open(started.popen)
+            )
         except OSError as exc:
             _discard_process(started)
             raise WorkerStartFailed(
@@ -96,7 +101,6 @@ class WorkerProcess:
         self.identity = identity
         self.last_rung: Rung | None = None
         self.leftovers = SweepReport()
-        self._popen = started.popen
         self._stdin, self._stdout, self._stderr = Pipe(started.stdin), Pipe(started.stdout), Pipe(started.stderr)
         self.wait_writable, self.wait_readable = self._stdin.wait_writable, self._stdout.wait_readable
         self.interrupt = self._stdout.interrupt
@@ -119,8 +123,8 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
-        return self.identity.pid
+        """The process that works: the one that was started, or the one that goes on for it."""
+        return self._watch.pid
 
     @property
     def is_suspended(self) -> bool:
@@ -254,7 +258,7 @@ class WorkerProcess:
     async def _record_descendants(self) -> None:
         """Give up where no thread is free in time: the kill must not wait."""
         with trio.move_on_after(_SCAN_TIMEOUT):
-            await self._run_in_thread(self._sweep.add_descendants, self.pid)
+            await self._run_in_thread(self._sweep.add_descendants, self.identity.pid, self.pid)
 
     async def _finalize(self) -> None:
         """Kill if need be, reap, wake all waiters, then kill what is left; shielded.
@@ -278,10 +282,9 @@ class WorkerProcess:
         """Reap, keep the last output, close everything, wake all waiters; once."""
         if self._exited.is_set():
             return
-        self._watch.kill_group()  # the last time that its number is surely the worker's
-        code = self._popen.poll()
-        self.exit_status = ExitStatus() if code is None else ExitStatus.from_returncode(code)
-        self._children.unregister(self.pid)
+        self._watch.signal_group(SIGKILL)  # the last time that its number is surely the worker's
+        self.exit_status = self._watch.reap()
+        self._children.unregister(self.identity.pid)
         self._last_output = self._stdout.read_rest()
         self._record_stderr(self._stderr.read_rest())
         for pipe in (self._stdin, self._stdout, self._stderr):

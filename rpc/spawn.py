@@ -34,7 +34,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     ``marker`` is ``<instance>:<worker_id>`` and stands in ``env`` too, so that every descendant inherits it.
     ``log_path`` takes the worker's stderr, line by line; None keeps only the tail in memory.
-    ``secrets``: values of ``env`` that are hidden in it.
+    ``secrets``: values of ``env`` that are hidden in it. ``may_be_wrapper``: the program may exit and leave the worker
+    to a process that it has started (``rpc.wrapper_watch``).
     """
 
     worker_id: str
@@ -44,6 +45,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     log_path: Path | None = None
     secrets: tuple[str, ...] = ()
+    may_be_wrapper: bool = False
 
     def __repr__(self) -> str:
         # Values of environment variables may be secret, arguments may hold whole system prompts.

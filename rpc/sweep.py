@@ -98,14 +98,14 @@ class ProcessSweep:
 
     def _find_targets(self) -> list[ProcessRef]:
         """Who is left: the noted, the marked, and their descendants that hide their marker."""
-        roots = {target for target in (*self._targets, *self._find_marked()) if target.is_alive()}
+        roots = {target for target in (*self._targets, *self.find_marked()) if target.is_alive()}
         family = {ProcessRef.of(stat) for stat in descendants_of({target.pid for target in roots})}
         living = roots | {target for target in family if target.is_alive()}
         # A supervisor that a worker's tool started may sweep that very worker later: it spares itself.
         self._targets = {target for target in living if target.pid != os.getpid()}
         return sorted(self._targets)
 
-    def _find_marked(self) -> Iterator[ProcessRef]:
+    def find_marked(self) -> Iterator[ProcessRef]:
         """Who carries the marker: a look at all processes, then again and again at those that came meanwhile.
 
         One that forks and ends all the time is never where a single look expects it.

@@ -8,6 +8,7 @@ a platform without /proc.
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 MARKER_VARIABLE = "POOL_WORKER_ID"
@@ -214,6 +215,16 @@ def descendants_of(roots: Iterable[int]) -> Iterator[ProcessStat]:
             if stat is not None and stat.parent == parent:  # else it died meanwhile and its pid is another's
                 waiting.append(child)
                 yield stat
+
+
+def open_files(pid: int) -> frozenset[str]:
+    """What a process has open: paths, and ``pipe:[INODE]`` and the like for what has none."""
+    directory = f"/proc/{pid}/fd"
+    found = set()
+    for name in _list_directory(directory):
+        with suppress(OSError):  # closed meanwhile
+            found.add(os.readlink(f"{directory}/{name}"))  # noqa: PTH115  # a Path object for each costs as much again
+    return frozenset(found)
 
 
 def _list_directory(directory: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Agents of the Agent Client Protocol as workers of a real pool: conversations, approvals, ends of every kind."""
 
+import json
 import os
 import signal
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
 from commands.event_text import resumption_text
@@ -18,6 +20,8 @@ pytestmark = pytest.mark.process
 
 AGENT = Path(__file__).resolve().parents[2] / "fixtures" / "acp_agent"
 _GONE_SECONDS = 2.0
+_ENDLESS = ("ignores-eof", "ignores-term")
+_ENDLESS_TURN = ("ignores-ends-in-turn",)
 
 
 def definition(name: str, place: Path, *quirks: str, more: str = "") -> str:
@@ -62,6 +66,7 @@ def supervisor(place: Path) -> Iterator[Supervisor]:
         definition("unable", place, "no-load", "no-resume"),
         definition("closed", place, "auth"),
         definition("opened", place, "auth", more='auth_method = "fake-login"'),
+        definition("wrapped", place, "wrapper-exits", "ignores-eof"),
     ]
     settings = "\n".join(["[pool]", "min = 0", "max = 2", *agents])
     with running_supervisor(place / "data", settings=settings) as running:
@@ -178,6 +183,23 @@ def test_a_worker_killed_in_mid_turn_fails_the_run_and_the_session_goes_on_elsew
     assert supervisor.worker_of("killed")["pid"] != pid
 
 
+def test_an_agent_whose_wrapper_has_exited_is_the_worker_until_it_ends(supervisor: Supervisor) -> None:
+    ask(supervisor, "wrapped", "ECHO:before;SETSID:sleep 302", "wrapped")
+    first = supervisor.worker_of("wrapped")
+    assert json.loads(ask(supervisor, "wrapped", "STATE", "wrapped"))["pid"] == first["pid"]
+    assert first["rss"] > 1024**2
+    run = begin(supervisor, "wrapped", "HANG", "wrapped")
+    supervisor.wait_for_turn("wrapped")
+    os.kill(first["pid"], signal.SIGKILL)
+    assert f"worker {first['id']} ended" in supervisor.outcome(run)["error"]["message"]
+    told = ask(supervisor, "wrapped", "RECALL;SETSID:sleep 303", "wrapped")
+    assert "ECHO:before" in told
+    second = supervisor.worker_of("wrapped")
+    processes = [psutil.Process(pid) for pid in (second["pid"], int(told.rpartition("pid ")[2]))]
+    assert supervisor.pool("worker", "recycle", second["id"]).returncode == 0
+    assert gone_within(processes, 20), [process for process in processes if process.is_running()]
+
+
 def test_an_agent_cannot_be_attached_to_by_a_front_end_of_the_bundled_one(supervisor: Supervisor) -> None:
     done = supervisor.start("attach", "--mode", "rpc", "--agent", "fix")
     _, words = done.communicate(timeout=30)
@@ -185,12 +207,14 @@ def test_an_agent_cannot_be_attached_to_by_a_front_end_of_the_bundled_one(superv
     assert "use: pool acp --agent fix" in " ".join(words.split())
 
 
-@pytest.mark.parametrize("quirk", [(), ("wrapper",), ("ignores-eof", "ignores-term")], ids=str)
+@pytest.mark.parametrize(
+    "quirks", [(), ("wrapper", *_ENDLESS_TURN), ("wrapper-exits", *_ENDLESS_TURN), _ENDLESS], ids=",".join
+)
 def test_nothing_of_an_agent_outlives_a_supervisor_that_is_killed_and_the_next_goes_on(
-    tmp_path_factory: pytest.TempPathFactory, quirk: tuple[str, ...]
+    tmp_path_factory: pytest.TempPathFactory, quirks: tuple[str, ...]
 ) -> None:
     place = tmp_path_factory.mktemp("k")
-    lives = Lives(place, "[pool]\nmin = 0\nmax = 2\n" + definition("fix", place, *quirk))
+    lives = Lives(place, "[pool]\nmin = 0\nmax = 2\n" + definition("fix", place, *quirks))
     try:
         first = lives.living()
         ask(first, "s", "ECHO:before;SETSID:sleep 300;SPAWN:sleep 301")

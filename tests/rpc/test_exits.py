@@ -30,7 +30,7 @@ def test_a_child_that_lives_has_not_ended_and_its_group_can_be_killed(
     child: subprocess.Popen[bytes], watch: ExitWatch
 ) -> None:
     assert not watch.has_ended()
-    watch.kill_group()
+    watch.signal_group(SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert watch.has_ended()
     assert child.returncode is None  # nobody has reaped it
@@ -48,6 +48,6 @@ def test_the_group_of_a_child_that_is_reaped_may_be_anothers(
         child.wait()
     else:
         os.waitpid(child.pid, 0)
-    watch.kill_group()
+    watch.signal_group(SIGKILL)
     assert killed == []
     assert watch.has_ended()
