@@ -13,12 +13,12 @@ from typing import Self, TypeVar
 
 import trio
 
-from errors import PoolError, WorkerExited, WorkerStartFailed
+from errors import PoolError, WorkerExited
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry, ExitWatch
 from rpc.pipes import Pipe
 from rpc.settings import RpcSettings
-from rpc.spawn import SpawnedProcess, WorkerSpec, start_process
+from rpc.spawn import SpawnedProcess, WorkerSpec, start_process, watch_error
 from rpc.stderr_log import LineLog, StderrTail
 from rpc.sweep import ProcessSweep, SweepReport
 from rpc.transport import ExitStatus
@@ -77,10 +77,7 @@ class WorkerProcess:
             )
         except OSError as exc:
             _discard_process(started)
-            raise WorkerStartFailed(
-                f"worker {spec.worker_id} could not be watched: {exc.strerror}; raise `ulimit -n` or lower `max`",
-                worker=spec.worker_id,
-            ) from exc
+            raise watch_error(spec, exc) from exc
         identity = identify(started.popen.pid, spec.marker)
         children.register(identity)
         return cls(spec, started, watch=watch, identity=identity, children=children, settings=settings, cgroups=cgroups)

@@ -106,6 +106,13 @@ def start_process(spec: WorkerSpec) -> SpawnedProcess:
     return SpawnedProcess(popen, our_in, our_out, our_err)
 
 
+def watch_error(spec: WorkerSpec, exc: OSError) -> WorkerStartFailed:
+    """The error for a process that was started and cannot be watched."""
+    has_ended = isinstance(exc, ProcessLookupError)  # and was reaped: of those that are forked an orphan reaper knows
+    reason = "it has ended already" if has_ended else _transient_reason(exc) or exc.strerror
+    return WorkerStartFailed(f"worker {spec.worker_id} could not be watched: {reason}", worker=spec.worker_id)
+
+
 def _pipe(opened: list[int]) -> tuple[int, int]:
     pair = os.pipe()
     opened.extend(pair)

@@ -105,12 +105,17 @@ def test_a_full_table_of_files_is_told_and_leaves_nothing_open(free: int) -> Non
     assert registry.pids() == set()
 
 
-def test_a_worker_that_cannot_be_watched_is_not_left_running(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("number", "reason"), [(errno.EMFILE, "the supervisor has no file descriptor left"), (errno.ESRCH, "it has ended")]
+)
+def test_a_worker_that_cannot_be_watched_is_not_left_running(
+    monkeypatch: pytest.MonkeyPatch, number: int, reason: str
+) -> None:
     def refuse(_pid: int) -> None:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "pidfd_open", refuse, raising=False)
-    assert "could not be watched: Too many open files" in why_not(spec_of("input()", worker_id="w9"), passing=True)
+    assert f"could not be watched: {reason}" in why_not(spec_of("input()", worker_id="w9"), passing=True)
 
 
 @pytest.mark.parametrize(("number", "word"), [(errno.EAGAIN, "ulimit -u"), (errno.ENOMEM, "memory")])
