@@ -85,8 +85,10 @@ soak: $(STAMP) ## The long forms of the tests, hours of them: 300 kills of the s
 sim: $(STAMP) ## Hours of load and faults on the pool's machine in virtual time, for a minute; SEED=7 begins elsewhere
 	$(BIN)/python -m tests.sim --seed $(or $(SEED),1) --hours 0.5 --budget 50
 
-stress: $(STAMP) ## Drive a real pool for half a minute, kill and confuse its workers, check what it promises; SEED=7 repeats
+stress: $(STAMP) ## Drive real pools for a minute, of the bundled agent and of ACP agents, kill and confuse its workers, check what it promises; SEED=7 repeats
 	$(BIN)/pool stress --load L1 --faults F1,F2 --scale 1/20 --seconds 30 --seed $(or $(SEED),7)
+	$(BIN)/pool stress --agents acp --faults F1,F2,F3 --sessions 40 --workers 4 --rate 15 --seconds 15 --seed $(or $(SEED),7) \
+		--report artefacts/stress-acp.html
 
 mutants: $(STAMP) ## Remove one guard after the other from a copy of the tree: a test must fail each time
 	$(BIN)/python -m tests.mutants

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from commands.options import as_seconds, find_socket
+from stress.agents import AGENTS
 from stress.outcome import INVARIANTS
 from stress.plan import FAULTS, LOADS, StressOptions, read_scale
 
@@ -27,10 +28,11 @@ def _as_names(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple
 
 
 class _StressCommand(click.Command):
-    """Its help names all loads, faults and promises."""
+    """Its help names all loads, faults, agents and promises."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        for title, named in (("Loads", LOADS), ("Faults", FAULTS), ("Promises", INVARIANTS)):
+        agents = {name: kind.description for name, kind in AGENTS.items()}
+        for title, named in (("Loads", LOADS), ("Faults", FAULTS), ("Agents", agents), ("Promises", INVARIANTS)):
             with formatter.section(title):
                 formatter.write_dl([*named.items()])
 
@@ -45,6 +47,14 @@ class _StressCommand(click.Command):
     help="The load; listed below.",
 )
 @click.option("--faults", default="", callback=_as_names, metavar="F1,F2", help="Faults to inject; listed below.")
+@click.option(
+    "--agents",
+    default="native",
+    show_default=True,
+    callback=lambda _ctx, _param, value: value.lower(),
+    metavar="native",
+    help="What the workers run; listed below.",
+)
 @click.option("--scale", default="1", show_default=True, callback=_as_scale, help="Share of the load's size, as 1/20.")
 @click.option("--seed", default=7, show_default=True, help="Seed of all random choices.")
 @click.option("--sessions", type=int, metavar="N", help="Number of sessions.")

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from errors import UsageError
+from stress.agents import AGENTS, AgentsName
 
 LoadName = Literal["L1", "L2", "L3", "L4", "L5", "L6"]
 LOADS: dict[LoadName, str] = {
@@ -75,6 +76,7 @@ class StressOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     load: LoadName = "L1"
     faults: tuple[str, ...] = ()
+    agents: AgentsName = "native"
     scale: float = 1.0
     seed: int = 7
     sessions: int | None = None
@@ -93,6 +95,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     load: LoadName
     faults: tuple[str, ...]
+    agents: AgentsName
     seed: int
     sessions: int
     workers: int
@@ -121,14 +124,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def command(self) -> str:
         """The command that repeats the same choices."""
         faults = f" --faults {','.join(self.faults)}" if self.faults else ""
+        agents = "" if self.agents == "native" else f" --agents {self.agents}"
         has_all = self.front_ends == _front_ends(self.load, 1.0, self.sessions)
         scale = "" if has_all else f" --scale {self.front_ends}/{_FRONT_ENDS}"  # other options name the rest
         workers = "" if self.attached_to else f" --workers {self.workers}"
         seconds = f" --seconds {_shortest_decimal(self.seconds)}" if self.is_timed else ""
         where = f" --attach {shlex.quote(self.attached_to)}" if self.attached_to else ""
         return (
-            f"pool stress --load {self.load}{faults}{scale} --seed {self.seed} --sessions {self.sessions}{workers} "
-            f"--rate {_shortest_decimal(self.rate)}{seconds} --requests {self.requests}{where}"
+            f"pool stress --load {self.load}{faults}{agents}{scale} --seed {self.seed} --sessions {self.sessions}"
+            f"{workers} --rate {_shortest_decimal(self.rate)}{seconds} --requests {self.requests}{where}"
         )
 
 
@@ -149,6 +153,7 @@ def make_plan(wish: StressOptions) -> Plan:
     return Plan(
         load=wish.load,
         faults=wish.faults,
+        agents=wish.agents,
         seed=wish.seed,
         sessions=sessions,
         workers=workers,
@@ -220,6 +225,8 @@ def _check(wish: StressOptions) -> None:
         raise UsageError(f"there is no fault {unknown[0]!r}; --faults takes some of {', '.join(FAULTS)}")
     if wish.load not in LOADS:
         raise UsageError(f"there is no load {wish.load!r}; --load takes one of {', '.join(LOADS)}")
+    if wish.agents not in AGENTS:
+        raise UsageError(f"there are no agents {wish.agents!r}; --agents takes one of {', '.join(AGENTS)}")
     for name, (least, most) in _BOUNDS.items():
         value = getattr(wish, name)
         if value is not None and not least <= value <= most:

@@ -84,6 +84,8 @@ async def drive_attached(wish: StressOptions, socket: Path, *, show: Show = lamb
     """
     if wish.workers is not None:
         raise UsageError("--workers cannot be used with --attach; that supervisor has its own pool.max")
+    if wish.agents != "native":
+        raise UsageError("--agents cannot be used with --attach; that supervisor has its own agents")
     limits = await fetch_limits(socket)
     plan = make_plan(msgspec.structs.replace(wish, workers=limits.max))
     plan = msgspec.structs.replace(plan, roles=("default",), attached_to=str(socket))

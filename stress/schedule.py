@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import tomli_w
 
+from stress.agents import AGENTS
 from stress.arrivals import Arrival, arrivals, mix_in_faulty
 from stress.attached_target import PoolLimits
 from stress.checker import TIMED_OUT, CheckRules
@@ -91,6 +92,7 @@ def own_limits(plan: Plan) -> PoolLimits:
 def settings_text(plan: Plan, preparations: Iterable[FaultSetup]) -> str:
     """The settings file: roles with different prompts, room for every request, fast health checks."""
     remembered = _remembered_runs(plan)
+    kind = AGENTS[plan.agents]
     table: dict[str, Any] = {
         "pool": {
             **msgspec.structs.asdict(own_limits(plan)),
@@ -112,6 +114,7 @@ def settings_text(plan: Plan, preparations: Iterable[FaultSetup]) -> str:
             "queue": {"pending": max(10_000, plan.requests), "cap": plan.requests},
             "dedupe": {"window": 0},
         },
+        "agents": {"main": dict(kind.good)} if kind.good else {},
         "roles": {role: {"append_system_prompt": f"You are {role}."} for role in plan.roles},
     }
     for preparation in preparations:

@@ -55,7 +55,17 @@ WITHOUT_A_CLOCK = (
     *(f"heartbeat/delivery/{name}" for name in ("outbox", "settings", "targets")),
     *(
         f"stress/{name}"
-        for name in ("arrivals", "checker", "facts", "metrics", "outcome", "plan", "request_tracker", "schedule")
+        for name in (
+            "agents",
+            "arrivals",
+            "checker",
+            "facts",
+            "metrics",
+            "outcome",
+            "plan",
+            "request_tracker",
+            "schedule",
+        )
     ),
 )
 """Pure rooms and modules, beside those of the doors that say so: decisions that read no clock, start no process and
@@ -64,7 +74,7 @@ await nothing."""
 DOORS = ("acp", "control", "dashboard", "http", "openai", "websocket")
 
 STANDARD_LIBRARY_ONLY = (
-    *("rpc.guard_main", "fixtures.echo_agent", "fixtures.hostile_agent", "fixtures.acp_agent.agent"),
+    *("rpc.guard_main", "fixtures.echo_agent", "fixtures.hostile_agent", "stress.acp_agent.agent"),
     *("stress.faulty_agent", "stress.helper_programs"),
 )
 """Programs that must start fast, or must run whatever is installed."""

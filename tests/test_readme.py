@@ -80,7 +80,7 @@ def test_the_settings_are_made_changed_and_reloaded_as_it_says(tmp_path: Path) -
 def test_an_agent_of_another_make_is_used_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "bin" / "opencode"
     program.parent.mkdir()
-    fake = Path(__file__).parents[1] / "fixtures" / "acp_agent"
+    fake = Path(__file__).parents[1] / "stress" / "acp_agent"
     program.write_text(f"#!/bin/sh\nexec {sys.executable} -S {fake} --store {tmp_path}/kept --like opencode\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")

@@ -10,6 +10,7 @@ import itertools
 import math
 import os
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -18,10 +19,10 @@ from typing import ClassVar
 import trio
 
 from errors import PoolError, UsageError
+from stress.agents import AGENTS, AgentKind
 from stress.connection import ReconnectingClient
 from stress.facts import DAMAGED_TRANSCRIPT, OrphanedRunEnded
 from stress.faults.base import Fault, FaultEvent, FaultSetup, FaultTarget, helper_process
-from stress.faulty_agent import COMMAND, fault_word
 from stress.helper_programs import FRONT_END, GRANTED
 from stress.plan import Plan
 from stress.sampler import signal_process
@@ -72,25 +73,31 @@ class WorkerKills(Fault):
 
 
 _AGENT, _ROLE = "faulty", "default"
-_KIB, _MIB = 1024, 1024 * 1024
+_MAX_SHARE = 0.06
+"""Of all requests, in a run so short that else some words would not be said."""
 _LONGEST_LINE = "32MiB"
 """Above the longest legal line that is written here, and small enough to keep an endless line cheap."""
 
 
-class _FaultyWorkers(Fault):
+class _FaultyWorkers(Fault, ABC):
     """Base of F2 and F3: an agent of their own, and words that tell it what to do."""
 
-    words: ClassVar[tuple[str, ...]]
     share: ClassVar[float]
+
+    @staticmethod
+    @abstractmethod
+    def words_of(kind: AgentKind) -> tuple[str, ...]:
+        """What the prompts begin with."""
 
     def prepare(self, plan: Plan) -> FaultSetup:
         """An agent whose workers obey the words; the seed determines the order of prompts."""
-        words = list(self.words)
+        kind = AGENTS[plan.agents]
+        words = list(self.words_of(kind))
         Random(plan.seed).shuffle(words)  # noqa: S311 - the same choices for the same seed is the point
         return FaultSetup(
-            settings={"agents": {_AGENT: {"command": list(COMMAND)}}, "rpc": {"max_line_bytes": _LONGEST_LINE}},
+            settings={"agents": {_AGENT: kind.faulty}, "rpc": {"max_line_bytes": _LONGEST_LINE}},
             profiles=((_AGENT, _ROLE),),
-            share=self.share,
+            share=max(self.share, min(_MAX_SHARE, len(words) / plan.requests)),
             prompts=tuple(f"{word} " for word in words),
         )
 
@@ -100,13 +107,11 @@ class FaultyOutput(_FaultyWorkers):
 
     name = "F2"
     share = 0.02
-    words = (
-        *(fault_word("garbage"), fault_word("garbage", 500), fault_word("bad-utf8"), fault_word("one-byte")),
-        *(fault_word("half-line-stall"), fault_word("half-line-eof"), fault_word("half-line-exit")),
-        *(fault_word("line", size) for size in (64 * _KIB - 1, 64 * _KIB, 64 * _KIB + 1, 16 * _MIB)),
-        *(fault_word("endless-line"), fault_word("duplicate"), fault_word("unknown-id")),
-        *(fault_word("late-id"), fault_word("late-answer")),
-    )
+
+    @staticmethod
+    def words_of(kind: AgentKind) -> tuple[str, ...]:
+        """Those for invalid output."""
+        return kind.invalid
 
 
 class UnstoppableWorkers(_FaultyWorkers):
@@ -114,7 +119,11 @@ class UnstoppableWorkers(_FaultyWorkers):
 
     name = "F3"
     share = 0.01
-    words = tuple(fault_word(name) for name in ("close-stdin", "close-stdout", "no-end", "heir", "daemon"))
+
+    @staticmethod
+    def words_of(kind: AgentKind) -> tuple[str, ...]:
+        """Those that make it hard to end."""
+        return kind.unending
 
 
 _TURN_MS = 500

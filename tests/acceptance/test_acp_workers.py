@@ -18,7 +18,7 @@ from tests.acceptance.supervisor import Lives, Supervisor, gone_within, processe
 
 pytestmark = pytest.mark.process
 
-AGENT = Path(__file__).resolve().parents[2] / "fixtures" / "acp_agent"
+AGENT = Path(__file__).resolve().parents[2] / "stress" / "acp_agent"
 _GONE_SECONDS = 2.0
 _ENDLESS = ("ignores-eof", "ignores-term")
 _ENDLESS_TURN = ("ignores-ends-in-turn",)

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-import fixtures.acp_agent
-from fixtures.acp_agent.options import KNOWN, LIKE, Quirks
-from fixtures.acp_agent.turn import Turn
+import stress.acp_agent
+from stress.acp_agent.options import KNOWN, LIKE, Quirks
+from stress.acp_agent.turn import AgentTurn
 from tests.acp.client import Client, select_option
 from tests.house import ROOT
 
 pytestmark = pytest.mark.process
 
-PROGRAM = ROOT / "fixtures" / "acp_agent"
+PROGRAM = ROOT / "stress" / "acp_agent"
 Starts = Callable[..., Client]
 
 
@@ -57,8 +57,8 @@ def load(client: Client, session_id: str, cwd: Path, method: str = "load") -> di
 
 
 def test_the_table_names_each_directive_and_the_source_each_quirk() -> None:
-    table = fixtures.acp_agent.__doc__ or ""
-    directives = [name.removeprefix("do_").upper() for name in dir(Turn) if name.startswith("do_")]
+    table = stress.acp_agent.__doc__ or ""
+    directives = [name.removeprefix("do_").upper() for name in dir(AgentTurn) if name.startswith("do_")]
     named = {"__init__.py", "options.py"}
     source = "".join(path.read_text() for path in PROGRAM.glob("*.py") if path.name not in named)
     assert [name for name in directives if not re.search(rf"``{name}[=:`]", table)] == []
@@ -69,7 +69,7 @@ def test_the_table_names_each_directive_and_the_source_each_quirk() -> None:
 @pytest.mark.parametrize("agent", LIKE)
 def test_the_quirks_of_each_agent_are_known_and_its_name_is_in_the_table(agent: str) -> None:
     assert all(quirk.partition("=")[0] in Quirks(list(LIKE[agent])) for quirk in LIKE[agent])
-    assert re.search(rf"\b{agent}\b", (fixtures.acp_agent.__doc__ or "").partition("``--log FILE``")[0])
+    assert re.search(rf"\b{agent}\b", (stress.acp_agent.__doc__ or "").partition("``--log FILE``")[0])
 
 
 def test_a_misspelt_flag_is_an_error() -> None:

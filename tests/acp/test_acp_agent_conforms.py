@@ -16,7 +16,7 @@ from tests.house import ROOT
 
 pytestmark = [pytest.mark.real_acp, pytest.mark.process]
 
-PROGRAM = (sys.executable, str(ROOT / "fixtures" / "acp_agent"))
+PROGRAM = (sys.executable, str(ROOT / "stress" / "acp_agent"))
 EVERYTHING = (
     "THINK:a;CHUNKS=2;TOOL:read;FAIL:bash;OPEN:x;UPDATE:y;DIFF:/tmp/a;ASK:bash;ASKTWICE:z;PLAN;USAGE;TITLE:t;COMMANDS;"
     "NOTICE:n;COMPACT;MODE:auto;IMAGE;RESOURCE:file:///a"

@@ -28,7 +28,7 @@ from profiles import AgentSettings
 from rpc.settings import RpcSettings
 from settings.schema import Settings
 
-FAKE_AGENT = Path(__file__).parents[2] / "fixtures" / "acp_agent"
+FAKE_AGENT = Path(__file__).parents[2] / "stress" / "acp_agent"
 HEALTHY = MachineFacts(
     python=(3, 12), platform="linux", max_workers=4, worker_memory=150 * 1024**2,
     agents=(AgentFacts("main", "native", "python", "/usr/bin/python"),), node=None, cgroup=True, pidfd=True,

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 from commands.stress import stress as stress_command
 from errors import NoSupervisor, PoolError, RequestTimeout, UsageError, unwrap_exception_groups
+from stress.agents import AGENTS
 from stress.command import stress
 from stress.outcome import INVARIANTS, StressResult
 from stress.plan import FAULTS, LOADS, StressOptions
@@ -135,8 +136,9 @@ def test_more_workers_than_fit_into_this_machine_are_refused() -> None:
     assert caught.group_contains(UsageError, match="--workers 1000000 are too many .* it holds [0-9]+", depth=None)
 
 
-def test_help_names_all_loads_faults_and_promises() -> None:
+def test_help_names_all_loads_faults_agents_and_promises() -> None:
     said = CliRunner().invoke(stress_command, ["--help"]).output
+    assert all(re.search(rf"^  {name} +{kind.description[:20]}", said, re.MULTILINE) for name, kind in AGENTS.items())
     assert re.findall(r"^  ([LFI]\d+) ", said, re.MULTILINE) == [*LOADS, *FAULTS, *INVARIANTS]
 
 
@@ -306,6 +308,11 @@ async def test_a_supervisor_that_is_stopped_is_not_waited_for_for_ever(
             await drive_attached(WISH, tmp_path / "s")
 
 
-async def test_workers_are_not_to_be_wished_for_from_a_supervisor_that_runs_already(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--workers"):
-        await drive_attached(StressOptions(workers=3), tmp_path / "any")
+@pytest.mark.parametrize(
+    ("wish", "option"), [(StressOptions(workers=3), "--workers"), (StressOptions(agents="acp"), "--agents")]
+)
+async def test_workers_are_not_to_be_wished_for_from_a_supervisor_that_runs_already(
+    tmp_path: Path, wish: StressOptions, option: str
+) -> None:
+    with pytest.raises(UsageError, match=option):
+        await drive_attached(wish, tmp_path / "any")

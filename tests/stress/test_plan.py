@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from commands.stress import stress
 from errors import UsageError
+from stress.agents import AGENTS
 from stress.arrivals import Arrival, mix_in_faulty, zipf_weights
 from stress.attached_target import PoolLimits
 from stress.faults import faults_of
@@ -91,6 +92,7 @@ WISHES = st.builds(
     StressOptions,
     load=st.sampled_from(sorted(LOADS)),
     faults=st.lists(st.sampled_from(sorted(FAULTS)), unique=True, max_size=3).map(tuple),
+    agents=st.sampled_from(sorted(AGENTS)),
     scale=st.floats(1e-4, 1.0) | st.just(1.0),
     seed=st.integers(-5, 10**12),
     sessions=some(st.integers(1, 20_000)),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stress.faults.peers import FaultyOutput, UnstoppableWorkers
+from stress.agents import AGENTS
 from stress.faulty_agent import FAULT_SCRIPTS, FaultAction, FaultInjector, Step, fault_word
 
 EVENT = b'{"event":"assistant_message","data":{"partial":"hello","seq":1}}\n'
@@ -147,7 +147,7 @@ def test_what_is_done_beside_the_answer(fault: str, steps: list[Step]) -> None:
 
 
 def test_the_faults_use_every_script_and_no_other() -> None:
-    words = (*FaultyOutput.words, *UnstoppableWorkers.words)
+    words = (*AGENTS["native"].invalid, *AGENTS["native"].unending)
     assert {word.removeprefix("FAULT:").partition("=")[0] for word in words} == set(FAULT_SCRIPTS)
     with pytest.raises(KeyError):
         fault_word("kindness")
