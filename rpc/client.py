@@ -334,6 +334,8 @@ class RpcClient:
         if step.journal and self._journal is not None and (failure := self._journal(step.journal)) is not None:
             self._stop(failure)
             return
+        if step.journal and request is not None:
+            request.journal = step.journal[-1].path
         if step.messages:
             self._dispatch(step.messages, size)
         for line in step.outgoing:

@@ -3,9 +3,11 @@
 An agent's own files are its affair and its claims are not to be trusted; what was said is known from here.
 """
 
+import mmap
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -119,6 +121,28 @@ def read_journal(path: str, *, closed_cleanly: bool = False) -> JournalReading:
         closed_cleanly=closed_cleanly,
     )
     return JournalReading(facts, last_seq)
+
+
+def withdraw_prompt(path: str) -> None:
+    """Remove the last entry where it is a user's message: one that was recorded, and never sent.
+
+    Where the file cannot be changed it stays, as if it had been sent.
+    """
+    with (
+        suppress(OSError, ValueError, *DECODE_ERRORS),
+        Path(path).open("r+b") as file,
+        mmap.mmap(file.fileno(), 0) as content,
+    ):
+        begin = content.rfind(b"\n", 0, len(content) - 1) + 1
+        message = msgspec.json.decode(content[begin:], type=_LastEntry).message
+        if message is not None and message.role == "user":
+            file.truncate(begin)
+
+
+class _LastEntry(msgspec.Struct):
+    """What is read of it; other entries have no message."""
+
+    message: TranscriptMessage | None = None
 
 
 def _decode_header(line: bytes, path: str) -> SessionHeader:

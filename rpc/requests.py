@@ -8,6 +8,7 @@ import msgspec
 import trio
 
 from errors import PoolError, RequestTimeout, UsageError, WorkerRefused
+from rpc.journal import withdraw_prompt
 from rpc.transport import MAX_REASON_CHARS
 from rpc.wakeup import Wakeup
 from wire.framing import DECODE_ERRORS
@@ -27,6 +28,7 @@ class RpcRequest:
         deadline: monotonic time in seconds, ``inf`` for none.
         on_deadline: called when the deadline has passed; without it the request fails with RequestTimeout.
         on_settled: called in the step that settles it, that is, between the events before and after the answer.
+        journal: path of the transcript that its text was recorded in; empty where it was not.
         interrupt: ends the wait of a task that reads the answer itself, where another task settles the request.
     """
 
@@ -39,6 +41,7 @@ class RpcRequest:
         "id",
         "interrupt",
         "is_settled",
+        "journal",
         "method",
         "on_deadline",
         "on_settled",
@@ -62,6 +65,7 @@ class RpcRequest:
         self.sent = False
         self.deferred = False
         self.is_settled = False
+        self.journal = ""
         self.interrupt: Callable[[], None] | None = None
         self._result: msgspec.Raw | None = None
         self._error: PoolError | None = None
@@ -213,11 +217,16 @@ class PendingRequests:
         )
 
     def fail_all(self, error: PoolError) -> None:
-        """The one terminal path: every request fails with an error of its own that says whether it was sent."""
+        """The one terminal path: every request fails with an error of its own that says whether it was sent.
+
+        A prompt that was not is taken back from its transcript first: the caller may give it to another worker.
+        """
         requests = list(self._by_id.values())
         self._by_id.clear()
         self._deadlines = KeyedTimers()
         for request in requests:
+            if request.journal and not request.sent:
+                withdraw_prompt(request.journal)
             request.fail(copy_error(error, sent=request.sent, method=request.method))
 
 

@@ -1,27 +1,32 @@
 """An ACP agent behind the client of a worker: what the layers above do with it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from errors import ProtocolViolation, WorkerRefused, WorkerStartFailed
 from rpc.acp import AcpOptions, make
 from rpc.client import RpcClient
+from rpc.journal import JournalWriter
 from rpc.settings import RpcSettings
 from rpc.turn import RpcTurn
 from tests.rpc.acp.agent import CWD, INITIALIZED, JOURNALS, piece, user_message
-from tests.rpc.clients import running
+from tests.rpc.clients import AskingClient, running
 from tests.rpc.memory_transport import MemoryTransport
+from wire.entries import MessageEntry
 from wire.messages import PromptParams, SessionResult
+from wire.transcript import read_entries
 
 
 class MemoryAgent:
     """The agent's side of a memory transport."""
 
-    def __init__(self) -> None:
+    def __init__(self, journals: str = JOURNALS) -> None:
         self.worker = MemoryTransport()
-        self.dialect = make(RpcSettings(), acp=AcpOptions(cwd=CWD, journal_dir=JOURNALS))
+        self.dialect = make(RpcSettings(), acp=AcpOptions(cwd=CWD, journal_dir=journals))
 
     async def read(self, method: str) -> dict[str, Any]:
         """The next line that the client writes."""
@@ -69,6 +74,35 @@ async def test_a_turn_through_the_client(agent: MemoryAgent) -> None:
 async def _answer_one_prompt(agent: MemoryAgent) -> None:
     line = await agent.read("session/prompt")
     agent.say(piece("hel"), piece("lo"), {"jsonrpc": "2.0", "id": line["id"], "result": {"stopReason": "end_turn"}})
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_prompt_stands_in_the_transcript_only_where_it_may_have_been_read(
+    tmp_path: Path, *, reads: bool
+) -> None:
+    """What was not sent is given to another worker, which records it, too."""
+    agent = MemoryAgent(str(tmp_path))
+    writer = JournalWriter()
+    dialect = agent.dialect
+    async with trio.open_nursery() as nursery:
+        client = AskingClient(agent.worker, dialect, RpcSettings(), name="w1", journal=writer.append)
+        client.nursery = nursery
+        await nursery.start(client.run)
+        await agent.start()
+        session = await client.request_as(SessionResult, "new_session")
+        assert session.session_file is not None
+        first = client.ask("prompt", params={"text": "first"})
+        await _answer_one_prompt(agent)
+        await first.answer()
+        if not reads:
+            agent.worker.close_input()
+        prompt = client.ask("prompt", params={"text": "second"})
+        await trio.testing.wait_all_tasks_blocked()
+        agent.worker.exit(signal=9)
+        assert (await prompt.error()).details["sent"] is reads
+        writer.close()
+        said = [entry.message.text for entry in read_entries(session.session_file) if isinstance(entry, MessageEntry)]
+        assert said == ["first", "hello", *(["second"] if reads else [])]
 
 
 async def test_an_agent_that_cannot_work_fails_its_start(agent: MemoryAgent) -> None:
