@@ -1,5 +1,6 @@
 """The guards that are taken out, by room: each promise at least once, and the rooms' most expensive mistakes."""
 
+from tests.mutants.acp import ACP_DOOR, ACP_WORKERS
 from tests.mutants.mutant import Mutant
 
 _POOL = (
@@ -298,12 +299,12 @@ _STRESS = (
 )
 BY_ROOM: dict[str, tuple[Mutant, ...]] = {
     "pool": _POOL,
-    "rpc": _RPC,
+    "rpc": (*_RPC, *ACP_WORKERS),
     "gateway": _GATEWAY,
     "store": _STORE,
     "agent": _AGENT,
     "heartbeat": _HEARTBEAT,
-    "doors": _DOORS,
+    "doors": (*_DOORS, *ACP_DOOR),
     "stress": _STRESS,
 }
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for mutants in BY_ROOM.values() for mutant in mutants)
