@@ -29,13 +29,14 @@ class _OpenCall(msgspec.Struct):
 class CallBook:
     """One per dialect. Updates of calls that have ended are passed over, in that turn and after it.
 
-    Ids are unique within a conversation only.
+    Ids are unique within a conversation only, and some agents use them again in each turn.
     """
 
     def __init__(self, link: AcpLink) -> None:
         self._link = link
         self._open: dict[str, _OpenCall] = {}
-        self._ended: dict[str, None] = {}
+        self._ended: dict[str, str | None] = {}
+        """Each with the run in which it ended."""
 
     def forget_ended(self) -> None:
         """Another conversation begins a turn, whose calls may have the ids of these."""
@@ -46,10 +47,17 @@ class CallBook:
         entry = self._open.get(call_id)
         return entry.call if entry else None
 
-    def update(self, call_id: str, update: dict[str, Any], run: AcpRun | None) -> AcpCall | None:
-        """Take an update, which for an unknown id is its start; returns the call, None where it has ended."""
+    def update(
+        self, call_id: str, update: dict[str, Any], run: AcpRun | None, *, begins: bool = False
+    ) -> AcpCall | None:
+        """Take an update, which for an unknown id is its start; returns the call, None where it has ended.
+
+        ``begins``: no late word about a call; its id may be that of one which ended in an earlier turn.
+        """
         if call_id in self._ended:
-            return None
+            if not begins or run is None or self._ended[call_id] == run.id:
+                return None
+            del self._ended[call_id]
         entry = self._open.get(call_id)
         before = entry.call if entry else None
         call = merge_call(before, call_id, update)
@@ -89,7 +97,7 @@ class CallBook:
     def _end(self, entry: _OpenCall, run: AcpRun | None, said: str | None) -> None:
         call = entry.call
         self._open.pop(call.id, None)
-        self._ended[call.id] = None
+        self._ended[call.id] = _id_of(run)
         if len(self._ended) > _MAX_ENDED:
             self._ended.pop(next(iter(self._ended)))
         view = call.view(round((self._link.now - entry.started) * 1000, 3))

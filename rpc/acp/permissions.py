@@ -79,7 +79,7 @@ class PermissionDesk:
         call_id = text_of(asked.get("toolCallId")) or f"call-{len(self._asked) + 1}"
         # neither is the call over nor is what describes it its output
         said = {name: value for name, value in asked.items() if name not in ("status", "content")}
-        call = None if cancelled else self._calls.update(call_id, said, run)
+        call = None if cancelled else self._calls.update(call_id, said, run, begins=True)
         options = _read_options(params.get("options"))
         if cancelled or call is None or len(self._open) >= _MAX_OPEN:
             self._link.respond(request, _CANCELLED)

@@ -76,7 +76,8 @@ class AcpUpdateHandler:
     def _tool_call(self, _conversation: AcpConversation, update: dict[str, Any]) -> None:
         call_id = text_of(update.get("toolCallId"))
         if call_id is not None:
-            self._calls.update(call_id, update, self._turns.run)
+            begins = update["sessionUpdate"] == "tool_call"
+            self._calls.update(call_id, update, self._turns.run, begins=begins)
 
     def _plan(self, _conversation: AcpConversation, update: dict[str, Any]) -> None:
         run_id, seq = self._stamp()

@@ -117,6 +117,21 @@ def test_a_call_of_another_conversation_may_have_the_id_of_one_that_has_ended(ag
         agent.answer("session/new", {"sessionId": "s2"})
 
 
+def test_a_later_turn_may_use_the_id_of_a_call_again_but_no_late_word_of_it_does(agent: Agent) -> None:
+    for _ in range(2):
+        agent.prompt("hi")
+        agent.update("tool_call_update", toolCallId="t1", status="in_progress")
+        agent.update("tool_call", toolCallId="t1", title="make")
+        agent.ask_permission(5)
+        agent.ask("decide", call_id="t1", decision="allow")
+        assert agent.sent[-1]["result"]["outcome"]["optionId"] == "o-allow_once"
+        agent.update("tool_call_update", toolCallId="t1", status="completed")
+        agent.update("tool_call", toolCallId="t1", title="late")
+        agent.end()
+    phases = [data["phase"] for event, data in agent.events if event == "tool"]
+    assert phases == ["start", "update", "running", "end", "start", "running", "end"]
+
+
 def test_a_note_goes_with_the_next_turn() -> None:
     agent = asked()
     agent.ask("decide", call_id="t1", decision="deny", note="use ninja")
