@@ -341,4 +341,4 @@ def _error_of(result: PromptResult, run: Run) -> ErrorBody:
         case "timeout":
             return ErrorBody("request_timeout", "the turn took longer than the agent allows", details)
         case _:
-            return ErrorBody("aborted", "the turn was aborted", details)
+            return ErrorBody("aborted", result.error or "the turn was aborted", details)

@@ -65,12 +65,22 @@ async def test_a_prompt_of_which_nothing_reached_the_worker_is_sent_to_another(w
     assert types == ["run:accepted", "run:start", "text_chunk", "done"]
 
 
-@pytest.mark.parametrize(("reason", "code"), [("timeout", "request_timeout"), ("aborted", "aborted")])
-async def test_a_turn_that_its_worker_ends_early_says_why(world: World, reason: str, code: str) -> None:
+@pytest.mark.parametrize(
+    ("end", "code", "why"),
+    [
+        ({"stop_reason": "timeout"}, "request_timeout", "the turn took longer than the agent allows"),
+        ({"stop_reason": "aborted"}, "aborted", "the turn was aborted"),
+        ({"stop_reason": "aborted", "error": "a call was denied"}, "aborted", "a call was denied"),
+    ],
+)
+async def test_a_turn_that_its_worker_ends_early_says_why(
+    world: World, end: dict[str, str], code: str, why: str
+) -> None:
     run = await world.begin("hang")
-    _busy(world).end_turn({"text": "half", "stop_reason": reason})
+    _busy(world).end_turn({"text": "half", **end})
     outcome = await run.wait()
-    assert (outcome.status, outcome.text, outcome.error and outcome.error.code) == ("error", "half", code)
+    error = error_of(outcome)
+    assert (outcome.status, outcome.text, error.code, error.message) == ("error", "half", code, why)
 
 
 async def test_a_run_that_wants_no_new_worker_starts_none(world: World) -> None:
