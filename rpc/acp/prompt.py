@@ -19,6 +19,9 @@ from wire.entries import (
 from wire.messages import ImageContent, PromptParams
 from wire.run_text import answer_instructions
 
+_GAP = "\n\n"
+"""At the end of what comes before a prompt: some agents join the blocks with nothing between them."""
+
 
 def check_prompt(params: PromptParams, record: AcpAgentRecord) -> None:
     """Raises UsageError for what an ACP agent cannot be given."""
@@ -39,11 +42,11 @@ def prompt_blocks(
     """What ``session/prompt`` says: what comes before the text, each in a block of its own, then text and images."""
     blocks: list[dict[str, Any]] = []
     if conversation.is_fresh and options.instructions:
-        blocks.append(_text(options.instructions))
+        blocks.append(_text(options.instructions + _GAP))
     if conversation.earlier:
         blocks.append(_earlier(conversation.earlier, record))
     if notes:
-        blocks.append(_text("\n".join((NOTE_MARK, *notes))))
+        blocks.append(_text("\n".join((NOTE_MARK, *notes)) + _GAP))
     blocks.append(_text(params.text))
     if params.answer is not None and (words := answer_instructions(params.answer, passed_on=False)):
         blocks.append(_text(ANSWER_MARK + words))
@@ -61,8 +64,8 @@ def text_blocks(text: str, images: list[ImageContent]) -> list[dict[str, Any]]:
 
 
 def _earlier(tail: str, record: AcpAgentRecord) -> dict[str, Any]:
-    end = tail.encode()[-MAX_EARLIER_BYTES:].decode(errors="ignore")
-    text = f"{EARLIER_MARK}\n{end}"
+    end = tail.encode()[len(_GAP) - MAX_EARLIER_BYTES :].decode(errors="ignore")
+    text = f"{EARLIER_MARK}\n{end}{_GAP}"
     if not record.embedded:
         return _text(text)
     return {"type": "resource", "resource": {"uri": "pool://earlier-talk", "mimeType": "text/plain", "text": text}}

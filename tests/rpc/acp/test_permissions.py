@@ -138,7 +138,7 @@ def test_a_note_goes_with_the_next_turn() -> None:
     agent.end()
     agent.prompt("go on")
     note, text = agent.sent[-1]["params"]["prompt"]
-    assert note["text"].splitlines() == ["[Notes on earlier tool calls]", "Denied 'make': use ninja"]
+    assert note["text"].rstrip("\n").splitlines() == ["[Notes on earlier tool calls]", "Denied 'make': use ninja"]
     assert text["text"] == "go on"
     agent.end()
     agent.prompt("and on")

@@ -96,7 +96,7 @@ def test_an_error_becomes_a_new_conversation_that_is_reported_the_end_of_the_old
     assert text == {"type": "text", "text": "what did I say?"}
     assert earlier["type"] == "resource"
     assert earlier["resource"]["text"].splitlines()[0].startswith("[Earlier talk")
-    assert earlier["resource"]["text"].endswith(TAIL)
+    assert earlier["resource"]["text"].endswith(f"{TAIL}\n\n")
     assert journal_lines(agent.journal) == [f"[s2 in {CWD}] user: what did I say?"]
     assert end_of_turn(agent).get("strategy") == "refed"
     agent.prompt("again")
@@ -127,7 +127,7 @@ def test_at_most_64_KiB_are_reported_in_a_text_where_the_agent_takes_no_resource
     first_line, talk = earlier["text"].split("\n", 1)
     assert first_line.startswith("[Earlier talk")
     assert 65_000 < len(talk.encode()) <= 65_536
-    assert talk.endswith("end")
+    assert talk.endswith("end\n\n")
 
 
 def test_a_login_that_is_missing_is_no_lost_conversation() -> None:

@@ -77,10 +77,10 @@ def test_the_users_message_is_kept_before_the_prompt_and_the_answer_at_its_end(a
     ]
 
 
-def test_instructions_are_the_first_block_of_a_conversations_first_prompt() -> None:
+def test_instructions_are_the_first_block_of_a_conversations_first_prompt_and_end_with_a_gap() -> None:
     agent = Agent(instructions="Be brief.")
     agent.prompt("hi")
-    assert blocks(agent) == [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "hi"}]
+    assert blocks(agent) == [{"type": "text", "text": "Be brief.\n\n"}, {"type": "text", "text": "hi"}]
     assert journal_lines(agent.journal) == [f"[s1 in {CWD}] user: hi"]
     agent.end()
     agent.prompt("more")
