@@ -193,6 +193,9 @@ class AcpSessions:
             )
         self._servers = servers
         held = self._open.get(facts.agent_session)
+        if held is not None and not (yield from self._is_there(held)):
+            del self._open[held.session]
+            held = None
         if held is not None and held.turns == facts.turns and held.servers == servers:
             return (yield from self._keep(held, path))
         self._require_room()
@@ -202,6 +205,23 @@ class AcpSessions:
             yield from self._close_stale(held)
         yield from self._leave()
         return (yield from self._restore(path, facts))
+
+    def _is_there(self, held: AcpConversation) -> AcpProcedure[bool]:
+        """Whether the agent still has a conversation that it was not asked to close; some end one for another.
+
+        It is asked to set the mode that is set; one that knows no such conversation says so, with its id.
+        """
+        mode = held.config.mode
+        if held is self.current or self.record.close or mode is None:
+            return True
+        self.replay = Replay(held.session)  # what it says of that is not shown
+        try:
+            yield AcpRequest("session/set_mode", {"sessionId": held.session, "modeId": mode}, seconds=CLOSE_SECONDS)
+        except WorkerRefused as error:
+            return held.session not in error.message
+        finally:
+            self.replay = None
+        return True
 
     def _close_stale(self, held: AcpConversation) -> AcpProcedure[None]:
         """The transcript is ahead of what this process has; an id that is open must not be loaded again."""

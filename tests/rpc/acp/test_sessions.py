@@ -189,6 +189,36 @@ def switching(session: str, servers: list[Any], **facts: Any) -> dict[str, Any]:
     return {"session_file": f"{JOURNALS}/{session}.jsonl", "journal": journal, "mcp_servers": servers}
 
 
+def left_one() -> Agent:
+    """An agent that closes nothing and has modes, asked to go on with ``s1``, which it left for ``s2``."""
+    agent = Agent(ready=False)
+    modes = {"availableModes": [{"id": "ask"}], "currentModeId": "ask"}
+    agent.start({**INITIALIZED, "agentCapabilities": WITHOUT_CLOSE}, modes=modes)
+    turn(agent)
+    agent.ask("new_session")
+    agent.answer("session/new", {"sessionId": "s2"})
+    agent.switch("s1", turns=1, last_user_text="hi")
+    return agent
+
+
+def test_one_that_was_left_unclosed_is_kept_where_the_agent_still_has_it() -> None:
+    agent = left_one()
+    assert agent.pop("session/set_mode")["params"] == {"sessionId": "s1", "modeId": "ask"}
+    agent.say(piece("[MODE_UPDATE] ask", session="s1"))
+    agent.say({"jsonrpc": "2.0", "id": agent.sent[-1]["id"], "result": {}})
+    assert strategy(agent) == {"strategy": "kept"}
+    assert not any("MODE_UPDATE" in line for line in agent.reported)
+
+
+def test_one_that_the_agent_has_ended_for_another_is_loaded() -> None:
+    agent = left_one()
+    agent.refuse("session/set_mode", -32602, "Unknown sessionId: s1")
+    agent.pop("session/load")
+    agent.say(user_message("hi", session="s1"))
+    agent.say({"jsonrpc": "2.0", "id": agent.sent[-1]["id"], "result": {}})
+    assert strategy(agent) == {"strategy": "loaded"}
+
+
 def test_one_that_is_open_here_and_behind_is_closed_and_loaded() -> None:
     agent = Agent()
     turn(agent, "remember apple")
