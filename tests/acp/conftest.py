@@ -1,49 +1,57 @@
 """Real ACP agents, and the fake model servers that they use."""
 
 import os
-import re
-import shutil
-import subprocess
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import NoReturn
 
 import pytest
 
 from fixtures.acp_real import REAL_AGENTS, RealAgent
 from fixtures.fake_anthropic import FakeAnthropic, serving_anthropic
+from fixtures.fake_gemini import FakeGemini, serving_gemini
 from fixtures.fake_openai import FakeOpenAI, serving
 
-
-@cache
-def _node() -> int:
-    """The machine's major version of node; 0 where there is none."""
-    node = shutil.which("node")
-    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout if node else ""
-    return int(found[1]) if (found := re.match(r"v(\d+)", version)) else 0
+ModelServer = FakeOpenAI | FakeAnthropic | FakeGemini
 
 
 def unavailable(why: str) -> NoReturn:
-    """A test that cannot run is skipped, and says so; under ``make test-acp`` it must run."""
+    """At home a test that cannot run is skipped, and says so; in CI it must run."""
     message = f"{why}; `make acp-agents` installs the real ACP agents"
-    if os.environ.get("POOL_TEST_ACP") == "required":
+    if os.environ.get("CI") == "true":
         pytest.fail(message, pytrace=False)
     pytest.skip(message)
 
 
-@pytest.fixture
-def real_agent(request: pytest.FixtureRequest) -> RealAgent:
-    """One that is named by the test's parameters, installed."""
-    agent = REAL_AGENTS[request.param]
-    if _node() < agent.node:
-        unavailable(f"{agent.name} needs node {agent.node} or newer, there is {_node() or 'none'}")
+def installed(name: str) -> RealAgent:
+    agent = REAL_AGENTS[name]
     if not agent.executable.exists():
         unavailable(f"{agent.executable} does not exist")
     return agent
 
 
-@pytest.fixture
-def model_server(real_agent: RealAgent) -> Iterator[FakeOpenAI | FakeAnthropic]:
+@contextmanager
+def serving_model(agent: RealAgent) -> Iterator[ModelServer]:
     """The fake server of the protocol that the agent speaks to its model."""
-    with serving_anthropic() if real_agent.server == "anthropic" else serving() as server:
+    servers: dict[str | None, Callable[[], AbstractContextManager[ModelServer]]]
+    servers = {"anthropic": serving_anthropic, "gemini": serving_gemini}
+    with servers.get(agent.server, serving)() as server:
         yield server
+
+
+@pytest.fixture
+def real_agent(request: pytest.FixtureRequest) -> RealAgent:
+    """One that is named by the test's parameters, installed."""
+    return installed(request.param)
+
+
+@pytest.fixture
+def model_server(real_agent: RealAgent) -> Iterator[ModelServer]:
+    with serving_model(real_agent) as server:
+        yield server
+
+
+def each_agent(names: Iterable[str], group: str | None = None) -> pytest.MarkDecorator:
+    """The test runs with each of these agents: one after the other for one agent, or for those of a ``group``."""
+    agents = [pytest.param(name, marks=pytest.mark.xdist_group(group or name)) for name in names]
+    return pytest.mark.parametrize("real_agent", agents, indirect=True)

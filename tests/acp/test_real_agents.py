@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from fixtures.acp_real import REAL_AGENTS, RealAgent
-from fixtures.fake_anthropic import FakeAnthropic
-from fixtures.fake_openai import FakeOpenAI
 from tests.acp.client import Client, select_option
+from tests.acp.conftest import ModelServer, each_agent
 
 pytestmark = [pytest.mark.real_acp, pytest.mark.process]
 
 Starts = Callable[[], Client]
+_KEYS = ("x-api-key", "x-goog-api-key", "authorization")
 
 
 @pytest.fixture
@@ -23,26 +23,20 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def starts(
-    real_agent: RealAgent, model_server: FakeOpenAI | FakeAnthropic, tmp_path: Path, project: Path
-) -> Iterator[Starts]:
+def starts(real_agent: RealAgent, model_server: ModelServer, tmp_path: Path, project: Path) -> Iterator[Starts]:
     """Starts processes of the agent, all of one home; they end with the test."""
     start = real_agent.prepared(tmp_path / "home", f"http://127.0.0.1:{model_server.port}")
     with ExitStack() as ending:
         yield lambda: ending.enter_context(Client(start.command, env=start.env, cwd=project))
 
 
-with_a_model = pytest.mark.parametrize(
-    "real_agent", [agent.name for agent in REAL_AGENTS.values() if agent.server], indirect=True
-)
-that_load = pytest.mark.parametrize(
-    "real_agent", [agent.name for agent in REAL_AGENTS.values() if agent.loads], indirect=True
-)
+with_a_model = each_agent(agent.name for agent in REAL_AGENTS.values() if agent.server)
+that_load = each_agent(agent.name for agent in REAL_AGENTS.values() if agent.loads)
 
 
-@pytest.mark.parametrize("real_agent", REAL_AGENTS, indirect=True)
+@each_agent(REAL_AGENTS)
 def test_it_starts_and_answers_a_prompt(
-    real_agent: RealAgent, starts: Starts, model_server: FakeOpenAI | FakeAnthropic, project: Path
+    real_agent: RealAgent, starts: Starts, model_server: ModelServer, project: Path
 ) -> None:
     client = starts()
     client.decide = select_option("allow_once")
@@ -53,7 +47,7 @@ def test_it_starts_and_answers_a_prompt(
         assert "successfully updated" in said
         return
     assert "echo: hello" in said
-    keys = {seen.headers.get("x-api-key", seen.headers.get("authorization")) for seen in model_server.seen}
+    keys = {next(seen.headers[name] for name in _KEYS if name in seen.headers) for seen in model_server.seen}
     assert keys <= {"fake-key", "Bearer fake-key"}, "no key of the machine reaches a server"
 
 
