@@ -11,8 +11,14 @@ EvictionOrder = Callable[[Iterable[WorkerRecord]], Iterator[WorkerRecord]]
 
 
 def least_recently_used(workers: Iterable[WorkerRecord]) -> Iterator[WorkerRecord]:
-    """The worker whose last turn is longest ago goes first."""
-    return iter(workers)
+    """The worker whose last turn is longest ago goes first; those go last whose conversation would be lost to them."""
+    kept: list[WorkerRecord] = []
+    for worker in workers:
+        if worker.is_irreplaceable:
+            kept.append(worker)
+        else:
+            yield worker
+    yield from kept
 
 
 EVICTION_ORDER: EvictionOrder = least_recently_used

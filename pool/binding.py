@@ -42,6 +42,7 @@ class SessionBinder:
         state.transition_session(session, _ACTIVE)
         state.transition_worker(worker, _LEASED)
         session.worker, worker.session = worker, session
+        worker.session_turns = 0
         worker.preparation = WorkerPreparation(
             waiter.profile_record.profile.soft, level, resetting=True, resume_from=session.transcript
         )
@@ -264,6 +265,7 @@ class SessionBinder:
         state.count_ordinary(worker, -1, privileged=held.privileged)
         state.counters.releases += 1
         worker.turns += turns
+        worker.session_turns += turns
         if worker.state is WorkerState.STOPPING:
             return
         if state.settings.max_turns and worker.turns >= state.settings.max_turns:

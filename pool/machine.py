@@ -61,6 +61,7 @@ class PoolMachine:
             stimuli.TurnStalled: self._workers.turn_stalled,
             stimuli.SessionKnown: self._session_known,
             stimuli.ForgetSession: self._forget_session,
+            stimuli.AgentLearned: self._agent_learned,
             stimuli.WorkerReady: self._worker_ready,
             stimuli.WorkerResetDone: self._worker_reset_done,
             stimuli.WorkerReconciled: self._worker_reconciled,
@@ -229,6 +230,9 @@ class PoolMachine:
         session.resume_failures = 0
         self._workers.detach(session)
         self._state.forget_if_empty(session)
+
+    def _agent_learned(self, learned: stimuli.AgentLearned) -> None:
+        self._state.set_forgetful(learned.agent, forgets=learned.forgets)
 
     # --- workers ----------------------------------------------------------------------------------------------------
 

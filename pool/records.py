@@ -1,13 +1,12 @@
-"""What the machine remembers: mutable records of profiles, agents, workers, sessions and waiters, and their queues."""
+"""What the machine remembers: mutable records of profiles, agents, workers, sessions and waiters."""
 
-import heapq
 from collections import OrderedDict
-from collections.abc import Iterator
 
 import msgspec
 
 from errors import PoolError
 from pool.budget import StartBudget
+from pool.queues import ConditionQueue, ProfileQueue
 from pool.stimuli import Acquire, FailureKind, StopReason, WorkerHold
 from pool.transitions import SessionState, WaiterState, WorkerState
 from profiles.matching import MatchLevel, can_reconcile
@@ -16,8 +15,6 @@ from wire.timers import Timer
 
 PRIVILEGED_PRIORITY = 10
 """Requests of at least this base priority may use the reserve."""
-_COMPACT_FROM = 64
-_QUEUED = WaiterState.QUEUED
 _NEVER = float("-inf")
 
 
@@ -60,111 +57,15 @@ def in_order(waiters: dict[str, Waiter]) -> list[Waiter]:
     return sorted(waiters.values(), key=lambda waiter: (not waiter.privileged, waiter.rank))
 
 
-class ProfileQueue:
-    """The queued waiters of one kind and privilege, best first."""
-
-    __slots__ = ("_heap", "condition", "condition_rank", "privileged", "profile_record", "size")
-
-    def __init__(self, kind: "ProfileRecord", *, privileged: bool) -> None:
-        self.profile_record = kind
-        self.privileged = privileged
-        self.size = 0
-        self.condition: ConditionQueue | None = None
-        self.condition_rank: tuple[float, int] = (0.0, 0)
-        self._heap: list[tuple[float, int, Waiter]] = []
-
-    def push(self, waiter: Waiter) -> None:
-        """Add a waiter that has just become QUEUED."""
-        self.size += 1
-        heapq.heappush(self._heap, (waiter.sort_key, waiter.sequence, waiter))
-        if len(self._heap) > _COMPACT_FROM and len(self._heap) > 2 * self.size:
-            self._heap = [(w.sort_key, w.sequence, w) for w in {entry[2] for entry in self._heap} if w.state is _QUEUED]
-            heapq.heapify(self._heap)
-
-    def head(self) -> Waiter | None:
-        """The best waiter; None when there is none."""
-        heap = self._heap
-        while heap:
-            waiter = heap[0][2]
-            if waiter.state is _QUEUED:
-                return waiter
-            heapq.heappop(heap)
-        return None
-
-    def __iter__(self) -> Iterator[Waiter]:
-        """All queued waiters in order; O(n log n), for reports."""
-        unique = {entry[2] for entry in self._heap if entry[2].state is _QUEUED}
-        return iter(sorted(unique, key=lambda waiter: waiter.rank))
-
-
-class ConditionQueue:
-    """Lines that wait for the same thing (``why``, in words), the best head first. A line is in one at most."""
-
-    __slots__ = ("_heap", "count", "reason")
-
-    def __init__(self, why: str) -> None:
-        self.reason = why
-        self.count = 0
-        self._heap: list[tuple[float, int, ProfileQueue]] = []
-
-    def add(self, line: ProfileQueue) -> None:
-        """Put a line here (from wherever it was), or renew its place after its head became better."""
-        head = line.head()
-        if head is None:
-            self.remove(line)
-            return
-        if line.condition is not self:
-            self.remove(line)
-            line.condition = self
-            self.count += 1
-        line.condition_rank = head.rank
-        heapq.heappush(self._heap, (head.sort_key, head.sequence, line))
-        if len(self._heap) > _COMPACT_FROM and len(self._heap) > 2 * self.count:
-            self._heap = [(*each.condition_rank, each) for each in {e[2] for e in self._heap} if each.condition is self]
-            heapq.heapify(self._heap)
-
-    def peek(self) -> ProfileQueue | None:
-        """The line whose head is the best, with its place renewed where the head has changed."""
-        heap = self._heap
-        while heap:
-            key, sequence, line = heap[0]
-            if line.condition is not self or line.condition_rank != (key, sequence):
-                heapq.heappop(heap)
-                continue
-            head = line.head()
-            if head is None:
-                heapq.heappop(heap)
-                self.remove(line)
-            elif head.rank == line.condition_rank:
-                return line
-            else:
-                line.condition_rank = head.rank
-                heapq.heapreplace(heap, (head.sort_key, head.sequence, line))
-        return None
-
-    def pop(self) -> ProfileQueue | None:
-        """Remove and return the best line."""
-        line = self.peek()
-        if line is not None:
-            heapq.heappop(self._heap)
-            self.remove(line)
-        return line
-
-    @staticmethod
-    def remove(line: ProfileQueue) -> None:
-        """Take a line from whatever gate it is at."""
-        if line.condition is not None:
-            line.condition.count -= 1
-            line.condition = None
-
-
 class AgentWorkers:
     """All workers of one agent definition: what ``max_per_agent`` limits."""
 
-    __slots__ = ("available", "condition", "live", "name", "profile_count", "unclaimed_slots")
+    __slots__ = ("available", "condition", "forgets", "live", "name", "profile_count", "unclaimed_slots")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.forgets = False
+        """Whether a conversation is lost to it with its process."""
         self.live = 0
         self.profile_count = 0
         self.available: OrderedDict[WorkerRecord, None] = OrderedDict()  # least recently used first
@@ -276,8 +177,8 @@ class WorkerRecord:
     __slots__ = (
         *("age_timer", "background", "claimed_for", "closing_session", "failure", "id", "idle_since", "idle_timer"),
         *("is_restart", "modified", "ordinary_holds", "outdated", "preparation", "profile_record", "proven"),
-        *("ready_at", "replaced", "replaces", "retire_reason", "session", "soft", "spawned_at", "state"),
-        *("stop_reason", "successor", "turns", "was_leased"),
+        *("ready_at", "replaced", "replaces", "retire_reason", "session", "session_turns", "soft", "spawned_at"),
+        *("state", "stop_reason", "successor", "turns", "was_leased"),
     )
 
     def __init__(self, name: str, kind: ProfileRecord, now: float) -> None:
@@ -304,6 +205,8 @@ class WorkerRecord:
         self.idle_timer: Timer | None = None
         self.age_timer: Timer | None = None
         self.turns = 0
+        self.session_turns = 0
+        """Of its present session, since it was given the conversation."""
         self.proven = False
         """Whether it ever served a conversation."""
         self.retire_reason: str | None = None
@@ -319,6 +222,11 @@ class WorkerRecord:
         """Whether it was ever given to a session, whatever came of that."""
         self.stop_reason: StopReason | None = None
         self.failure: FailureKind | None = None
+
+    @property
+    def is_irreplaceable(self) -> bool:
+        """Whether no other worker could go on with what it knows: only the end of the transcript would be left."""
+        return self.session is not None and self.session_turns > 0 and self.profile_record.agent.forgets
 
     @property
     def quiescent(self) -> bool:

@@ -13,7 +13,8 @@ from pool.admission import Admission
 from pool.available import EVICTION_ORDER
 from pool.binding import SessionBinder
 from pool.budget import BreakerState
-from pool.records import ConditionQueue, ProfileQueue, ProfileRecord, Waiter, WorkerRecord
+from pool.queues import ConditionQueue, ProfileQueue
+from pool.records import ProfileRecord, Waiter, WorkerRecord
 from pool.spawning import Spawner
 from pool.state import PoolState
 from pool.stimuli import StopReason

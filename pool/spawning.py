@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from errors import PoolError
 from pool.budget import BreakerState
-from pool.records import ConditionQueue, ProfileRecord, WorkerRecord
+from pool.queues import ConditionQueue
+from pool.records import ProfileRecord, WorkerRecord
 from pool.state import PoolState
 from pool.stimuli import FailureKind, Spawn
 from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState

@@ -11,9 +11,9 @@ from errors import PoolError, UsageError
 from pool import rejections
 from pool.available import EVICTION_ORDER, AvailableIndex
 from pool.budget import TokenBucket
+from pool.queues import ConditionQueue
 from pool.records import (
     AgentWorkers,
-    ConditionQueue,
     HardGroup,
     HoldRecord,
     ProfileRecord,
@@ -76,6 +76,8 @@ class PoolState:
         self.profiles: dict[str, ProfileRecord] = {}
         self.groups: dict[str, HardGroup] = {}
         self.agents: dict[str, AgentWorkers] = {}
+        self.forgetful: set[str] = set()
+        """Agents to whom a conversation is lost with its process, also those without a profile now."""
         self.sessions: dict[str, SessionRecord] = {}
         self.transcript_owners: dict[str, str] = {}
         """Whose each transcript is."""
@@ -116,6 +118,7 @@ class PoolState:
         agent = self.agents.get(profile.agent)
         if agent is None:
             agent = self.agents[profile.agent] = AgentWorkers(profile.agent)
+            agent.forgets = agent.name in self.forgetful
         kind = ProfileRecord(profile, group, agent)
         self.profiles[profile.signature] = group.profiles[profile.signature] = kind
         agent.profile_count += 1
@@ -164,6 +167,12 @@ class PoolState:
         """Drop a session of which nothing would be lost."""
         if session.forgettable:
             self.sessions.pop(session.key, None)
+
+    def set_forgetful(self, name: str, *, forgets: bool) -> None:
+        """Whether a conversation is lost to that agent with its process."""
+        (self.forgetful.add if forgets else self.forgetful.discard)(name)
+        if name in self.agents:
+            self.agents[name].forgets = forgets
 
     # --- moves ------------------------------------------------------------------------------------------------------
 

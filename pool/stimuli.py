@@ -102,6 +102,13 @@ class ForgetSession(msgspec.Struct, frozen=True):
     session: str
 
 
+class AgentLearned(msgspec.Struct, frozen=True):
+    """What its workers have shown of an agent: it ``forgets``, so a conversation is lost to it with the process."""
+
+    agent: str
+    forgets: bool
+
+
 class WorkerReady(msgspec.Struct, frozen=True):
     """A spawned worker can take requests."""
 
@@ -231,6 +238,7 @@ Stimulus = (
     | TurnStalled
     | SessionKnown
     | ForgetSession
+    | AgentLearned
     | WorkerReady
     | WorkerResetDone
     | WorkerReconciled

@@ -8,7 +8,8 @@ waiter never scans them all.
 
 from typing import TypeVar
 
-from pool.records import ConditionQueue, ProfileQueue, ProfileRecord, Waiter
+from pool.queues import ConditionQueue, ProfileQueue
+from pool.records import ProfileRecord, Waiter
 from pool.transitions import WAITER_TRANSITIONS, WaiterState
 from wire.states import transition
 

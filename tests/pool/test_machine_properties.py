@@ -189,6 +189,10 @@ class MachineHistory(RuleBasedStateMachine):
         name = choice.choice(sorted(self.world.workers))
         self.world.tell(stimuli.RecycleWorker(name) if recycle else stimuli.StopWorker(name))
 
+    @rule(agent=st.sampled_from(("main", "helper")), forgets=st.booleans())
+    def learn(self, agent: str, *, forgets: bool) -> None:
+        self.world.tell(stimuli.AgentLearned(agent, forgets=forgets))
+
     @rule(pause=st.booleans())
     def pause(self, pause: bool) -> None:  # noqa: FBT001  # Hypothesis passes it by name
         self.world.tell(stimuli.Pause() if pause else stimuli.Resume())

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pool.records import AgentWorkers, ConditionQueue, HardGroup, ProfileRecord, SessionRecord, Waiter
+from pool.queues import ConditionQueue
+from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord, Waiter
 from pool.stimuli import Acquire
 from pool.transitions import WaiterState
 from pool.waiting_list import WaitingList

@@ -133,6 +133,10 @@ class Player:
     def know(self, session: str, transcript: str) -> None:
         self.world.tell(stimuli.SessionKnown(session, transcript))
 
+    def forgets(self, agent: str, forgets: bool = True) -> None:  # noqa: FBT001, FBT002  # a word of a transcript
+        """Whether a conversation is lost to that agent with its process."""
+        self.world.tell(stimuli.AgentLearned(agent, forgets=forgets))
+
     def memory(self, **rss: int) -> None:
         self.world.tell(stimuli.MemoryUsage(rss))
 
