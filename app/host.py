@@ -42,6 +42,15 @@ def receive_signals(*numbers: signal.Signals) -> Iterator[AsyncIterator[int]]:
             signal.signal(number, signal.SIG_IGN)
 
 
+def has_terminal() -> bool:
+    """Whether some terminal controls this process: one that is closed takes with it what runs in it."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
 # --- the service manager ----------------------------------------------------------------------------------------------
 
 _SHORTEST_WATCHDOG = 0.01

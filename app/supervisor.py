@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import msgspec
 import trio
 
 from app.console import ConsoleLog, Printer
-from app.host import ServiceManager, handled_signals, receive_signals
+from app.host import ServiceManager, handled_signals, has_terminal, receive_signals
 from app.log import ErrorLog
 from app.serving import RunningServices, agent_parts, autonomy_settings
 from doors.control.server import ControlServer
@@ -28,6 +29,7 @@ from gateway.hooks import HookRunner, installed_hooks, load_hooks
 from gateway.methods.operator import LogPage
 from gateway.methods.table import MethodTable
 from pool import LocalLauncher, Pool
+from pool.agent_records import DOCUMENT_KIND, AgentRecords
 from rpc.guard import supervise_guard
 from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_previous
 from rpc.state_file import StateFile, StateFileCorrupt
@@ -122,7 +124,7 @@ class Supervisor:
         self._service_manager = manager
         self._read_settings = reread
         self._started_at = time.time()
-        self._had_terminal = _has_terminal()
+        self._had_terminal = has_terminal()
         self._bus: EventBus | None = None
         self._methods: MethodTable | None = None
         self._services: RunningServices | None = None
@@ -197,7 +199,12 @@ class Supervisor:
             await outlasting.start(bus.run)
             self._bus = bus
             stack.callback(self._detach_bus)
-            pool = await stack.enter_async_context(Pool(settings.pool, launcher=launcher, on_event=self._emit))
+            records = AgentRecords(
+                await store.read_documents(DOCUMENT_KIND), partial(store.put_document, DOCUMENT_KIND)
+            )
+            pool = await stack.enter_async_context(
+                Pool(settings.pool, launcher=launcher, on_event=self._emit, agent_records=records)
+            )
             gateway = await stack.enter_async_context(
                 open_gateway(
                     settings.gateway,
@@ -375,7 +382,7 @@ class Supervisor:
         with receive_signals(*handled_signals()) as signals:
             task_status.started()
             async for number in signals:
-                if number == signal.SIGHUP and not (self._had_terminal and not _has_terminal()):
+                if number == signal.SIGHUP and not (self._had_terminal and not has_terminal()):
                     await self._reload_by_signal()
                 else:
                     (self._force_stop if self._stop_requested.is_set() else self._stop_requested).set()
@@ -387,12 +394,3 @@ class Supervisor:
             await self.reload()
         except PoolError as exc:
             self._emit("reload_refused", {"reason": exc.message})
-
-
-def _has_terminal() -> bool:
-    """Whether some terminal controls this process: one that is closed takes with it what runs in it."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
-    except OSError:
-        return False
-    return True

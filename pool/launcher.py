@@ -107,7 +107,7 @@ class LocalWorker:
             raise ResumeFailed(redacted(self.client, f"the transcript {transcript!r} cannot be read: {exc}")) from exc
         return True
 
-    async def resume_params(self, transcript: str) -> dict[str, Any]:
+    async def resume_params(self, transcript: str, *, honest: bool) -> dict[str, Any]:
         """The transcript, and what its journal says where this pool keeps one. Raises ResumeFailed."""
         if self._journal is None:
             return {"session_file": transcript}
@@ -116,7 +116,7 @@ class LocalWorker:
         except TranscriptError as exc:
             raise ResumeFailed(redacted(self.client, exc.message)) from exc
         self._journal.resumed(transcript, found.last_seq)
-        return {"session_file": transcript, "journal": found.facts}
+        return {"session_file": transcript, "journal": found.facts, "honest": honest}
 
 
 def _transcript_size(path: str) -> int | None:
@@ -219,10 +219,10 @@ class LocalLauncher:
                         worker_id, process, client, self.known_transcripts, dialect=profile.dialect, journal=journal
                     )
                 finally:
-                    if journal is not None:
-                        journal.close()
                     with trio.CancelScope(shield=True):  # the kill ladder has deadlines of its own
                         await self._stop(process, client, force)
+                    if journal is not None:
+                        journal.process_ended(in_order=process.ended_in_order)
 
     async def keep_fork_server(
         self,

@@ -15,23 +15,22 @@ from typing import Any, Self, Unpack, assert_never
 
 import trio
 
-from errors import PoolError, WorkerError, WorkerExited
+from errors import WorkerError, WorkerExited
 from pool import stimuli
 from pool.agent_records import AgentRecords
 from pool.agent_report import AgentReport
 from pool.declared_servers import DeclaredServers
 from pool.lease import AcquireOptions, AcquireTicket, Lease
 from pool.machine import PoolMachine
+from pool.resets import ConversationResets
 from pool.settings import PoolSettings, check_memory
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import Action, FailureKind, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stimulus, Stop
-from pool.worker_interface import LoadedConversation, WorkerLauncher, is_disk_full
+from pool.worker_interface import EventSink, LoadedConversation, WorkerLauncher
 from pool.worker_output import BackgroundEvent, BackgroundEvents, RawListener, RawListeners
 from pool.worker_task import BackgroundCallbacks, WorkerTask, rss_by_worker
-from profiles import DIALECTS, CapabilityProfile
+from profiles import CapabilityProfile
 from wire.messages import SessionResult
-
-EventSink = Callable[[str, dict[str, Any]], None]
 
 
 def ignore_event(event: str, data: dict[str, Any]) -> None:
@@ -54,6 +53,7 @@ class Pool:
         on_event: called with ``(event, data)`` for everything worth telling; must not block or raise.
         rng: source of jitter; pass a seeded one for repeatable runs.
         memory_bytes: physical memory to check ``max`` against; None asks the machine.
+        agent_records: what was learned of agents' programs; None begins with nothing and keeps nothing.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Pool:
         on_event: EventSink = ignore_event,
         rng: random.Random | None = None,
         memory_bytes: int | None = None,
+        agent_records: AgentRecords | None = None,
     ) -> None:
         self._initial_settings = settings or PoolSettings()
         check_memory(self._initial_settings, memory_bytes)
@@ -77,7 +78,7 @@ class Pool:
         """By request id; a caller that left has removed its own."""
         self._raw_listeners = RawListeners()
         self._latencies = LatencyRecorder()
-        self.agent_records = AgentRecords()
+        self.agent_records = agent_records or AgentRecords()
         self.declared_servers = DeclaredServers()
         self._request_ids = itertools.count(1)
         self._wake_timer = trio.Event()
@@ -93,6 +94,14 @@ class Pool:
         self.placement, self.is_quiescent = machine.placement, machine.is_quiescent
         self.has_session, self.session_of = machine.has_session, machine.session_of
         self.transcript_of = machine.transcript_of
+        self._resets = ConversationResets(
+            machine,
+            self._raw_listeners,
+            self.agent_records,
+            self.declared_servers,
+            on_event=self._on_event,
+            apply=self._apply,
+        )
         self._background = BackgroundEvents(machine.session_of, machine.transcript_of)
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self._nursery.start_soon(self._run_timer)
@@ -325,6 +334,7 @@ class Pool:
                 on_ready=self._on_ready,
                 on_fact=self._apply,
                 on_exec=BackgroundCallbacks(self._background.running, self._background.exited),
+                try_out=self._resets.try_out,
             )
         finally:
             life.report_invalid_lines(self._on_event)
@@ -342,33 +352,15 @@ class Pool:
     def _on_ready(self, life: WorkerTask) -> None:
         self._latencies.spawn.add(self._now() - life.spawned_at)
         self.agent_records.note_ready(life.profile.agent, life.worker.client.ready)
+        self._resets.tell_machine(life.profile.agent)
         self._apply(stimuli.WorkerReady(life.id))
 
     async def _reset(self, action: Reset, life: WorkerTask) -> None:
         started = self._now()
-        failure = FailureKind.RESET if action.resume_from is None else FailureKind.RESUME
-        limit = max(self._machine.settings().reset_timeout, DIALECTS[life.profile.dialect].reset_seconds)
-        try:
-            with trio.fail_after(limit):
-                servers = self.declared_servers.of(action.session)
-                held = await life.load(action, self._machine.belongs_to_other, servers)
-                await self._raw_listeners.restore(action.session, life)
-        except trio.TooSlowError:
-            error = WorkerError(f"worker {life.id} did not finish the reset within {limit:g} s", worker=life.id)
-            self._apply_if_alive(stimuli.WorkerFailed(life.id, failure, error))
-        except PoolError as exc:
-            kind = FailureKind.DISK_FULL if is_disk_full(exc) else failure
-            self._apply_if_alive(stimuli.WorkerFailed(life.id, kind, exc))
-        else:
-            life.conversation = LoadedConversation(action.session, held)
-            strategy = "seal" if held.sealed else held.strategy
-            if strategy:  # no turn runs, in which the worker's own event would be heard
-                self.agent_records.note_resume(life.profile.agent, strategy)
-                facts = {"session": action.session, "worker": life.id, "strategy": strategy}
-                self._on_event("agent_resumed", facts | ({"sealed": held.sealed} if held.sealed else {}))
+        outcome = await self._resets.perform(action, life)
+        if isinstance(outcome, stimuli.WorkerResetDone):
             self._latencies.reset.add(self._now() - started)
-            self._raw_listeners.connect(action.session, life)
-            self._apply_if_alive(stimuli.WorkerResetDone(life.id, action.session, held.session_file))
+        self._apply_if_alive(outcome)
 
     async def _reconcile(self, action: Reconcile, life: WorkerTask) -> None:
         self._apply_if_alive(await self._raw_listeners.reconcile(life, action.soft))

@@ -20,6 +20,8 @@ from rpc.client import RpcClient
 from rpc.transport import MAX_REASON_CHARS
 from wire.messages import SessionResult, StateResult
 
+EventSink = Callable[[str, dict[str, Any]], None]
+"""Called with an event's name and facts; must neither block nor raise."""
 _MAX_SEALED, _MAX_ID = 1_000, 256
 """Limits on the sealed calls that a worker reports: number, and characters of each name."""
 
@@ -86,8 +88,11 @@ class PoolWorker(Protocol):
         """
         ...
 
-    async def resume_params(self, transcript: str) -> dict[str, Any]:
-        """The parameters of ``switch_session`` for a transcript that is fit to be resumed. Raises ResumeFailed."""
+    async def resume_params(self, transcript: str, *, honest: bool) -> dict[str, Any]:
+        """The parameters of ``switch_session`` for a transcript that is fit to be resumed. Raises ResumeFailed.
+
+        ``honest``: the program was seen to refuse a conversation that it does not have.
+        """
         ...
 
 
@@ -114,6 +119,8 @@ async def load_conversation(
     is_anothers: Callable[[str, str], bool],
     has_open: str | None = None,
     servers: Sequence[dict[str, Any]] = (),
+    *,
+    honest: bool = False,
 ) -> SessionResult:
     """Give the worker the conversation of a transcript, or a new one (None, or there is nothing in it yet).
 
@@ -121,6 +128,7 @@ async def load_conversation(
     ``has_open``: the transcript of the conversation it was given last. A worker that had no room to begin another one
     still has it open and locked, so it is not repaired then.
     ``servers``: the MCP servers declared for the conversation; nothing may show what of them is secret.
+    ``honest``: see ``PoolWorker.resume_params``.
     Returns what it holds now. Raises WorkerError, ResumeFailed.
     """
     transcript = wanted.resume_from
@@ -134,7 +142,7 @@ async def load_conversation(
         if held.session_file is not None and is_anothers(wanted.session, held.session_file):
             raise ProtocolViolation("the worker calls the conversation of another session a new one")
         return held
-    return await _resume_conversation(worker, transcript, more)
+    return await _resume_conversation(worker, transcript, more, honest=honest)
 
 
 async def _initial_conversation(client: RpcClient) -> SessionResult | None:
@@ -154,8 +162,10 @@ async def _begin_conversation(client: RpcClient, params: dict[str, Any]) -> Sess
     return SessionResult(state.session_id, state.session_file)
 
 
-async def _resume_conversation(worker: PoolWorker, transcript: str, more: dict[str, Any]) -> SessionResult:
-    client, params = worker.client, {**await worker.resume_params(transcript), **more}
+async def _resume_conversation(
+    worker: PoolWorker, transcript: str, more: dict[str, Any], *, honest: bool
+) -> SessionResult:
+    client, params = worker.client, {**await worker.resume_params(transcript, honest=honest), **more}
     resumed = await client.request_as(SessionResult, "switch_session", params, timeout=None)
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_file != transcript:
@@ -163,7 +173,7 @@ async def _resume_conversation(worker: PoolWorker, transcript: str, more: dict[s
         raise ResumeFailed(redacted(client, f"asked to resume {transcript}, the worker holds {held}"))
     sealed = [call[:_MAX_ID] for call in (resumed.sealed or [])[:_MAX_SEALED]]
     strategy = resumed.strategy[:_MAX_ID] if resumed.strategy else msgspec.UNSET
-    return SessionResult(state.session_id, transcript, sealed or msgspec.UNSET, strategy)
+    return SessionResult(state.session_id, transcript, sealed or msgspec.UNSET, strategy, resumed.cause)
 
 
 _FULL_DISK = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)

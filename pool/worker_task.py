@@ -1,6 +1,6 @@
 """One worker's life: start, wait until ready, watch its health, end it on request or when it ends by itself."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, assert_never
 
 import trio
@@ -100,14 +100,19 @@ class WorkerTask:
         return report_of(self._worker.client, held and held.result)
 
     async def load(
-        self, wanted: Reset, is_anothers: Callable[[str, str], bool], servers: Sequence[dict[str, Any]]
+        self,
+        wanted: Reset,
+        is_anothers: Callable[[str, str], bool],
+        servers: Sequence[dict[str, Any]],
+        *,
+        honest: bool,
     ) -> SessionResult:
         """Give it a conversation, with the MCP servers declared for that where its program takes any.
 
-        Raises as ``load_conversation``.
+        ``honest`` and what is raised as of ``load_conversation``.
         """
         taken = servers if DIALECTS[self.profile.dialect].takes_mcp_servers else ()
-        return await load_conversation(self.worker, wanted, is_anothers, self.transcript, taken)
+        return await load_conversation(self.worker, wanted, is_anothers, self.transcript, taken, honest=honest)
 
     @property
     def stray_lines(self) -> int:
@@ -141,18 +146,27 @@ class WorkerTask:
         on_ready: Callable[["WorkerTask"], None],
         on_fact: Callable[[Stimulus], None],
         on_exec: BackgroundCallbacks,
+        try_out: Callable[[str, PoolWorker], Awaitable[None]],
     ) -> None:
-        """Live. Returns when the process is gone and reaped; raises only what is a bug of ours."""
+        """Live. Returns when the process is gone and reaped; raises only what is a bug of ours.
+
+        ``try_out(agent, worker)`` comes before ``on_ready``; it raises WorkerStartFailed.
+        """
         try:
             async with launcher.open(self.id, self.profile, force=self._force) as worker:
                 self._worker = worker
-                if await self._wait_ready(worker, on_fact):
+                if await self._wait_ready(worker, on_fact, try_out):
                     on_ready(self)
                     await self._watch(worker, on_fact, on_exec)
         except WorkerStartFailed as exc:
             self._fail(FailureKind.START, exc, on_fact)
 
-    async def _wait_ready(self, worker: PoolWorker, on_fact: Callable[[Stimulus], None]) -> bool:
+    async def _wait_ready(
+        self,
+        worker: PoolWorker,
+        on_fact: Callable[[Stimulus], None],
+        try_out: Callable[[str, PoolWorker], Awaitable[None]],
+    ) -> bool:
         """True when ready; False when its stop was requested before, or when it failed to start, which is reported.
 
         No error leaves the nurseries here: they would wrap it into a group.
@@ -167,6 +181,7 @@ class WorkerTask:
             nursery.start_soon(stop_early)
             try:
                 await worker.client.wait_ready(self._settings().start_timeout)
+                await try_out(self.profile.agent, worker)
                 self.startup_stderr = worker.stderr_tail()[-_STARTUP_STDERR_CHARACTERS:]
                 ready = True
             except WorkerStartFailed as exc:

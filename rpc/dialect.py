@@ -14,7 +14,7 @@ import msgspec
 from errors import UsageError
 from rpc.passthrough import RawLine, RawObject
 from rpc.settings import RpcSettings
-from wire.entries import SessionHeader, TranscriptMessage
+from wire.entries import ProcessMark, SessionHeader, TranscriptMessage
 from wire.messages import Message
 
 if TYPE_CHECKING:
@@ -27,11 +27,13 @@ class JournalWrite(NamedTuple):
     ``header``: the file's first line, to which that layer adds when it was created; in a file that has one it is
     appended, and its members hold from there on.
     ``message``: one message, which gets its seq and time from the layer that writes the file.
+    ``process``: the agent is about to take the conversation up, or has closed it.
     """
 
     path: str
-    header: SessionHeader | None
-    message: TranscriptMessage | None
+    header: SessionHeader | None = None
+    message: TranscriptMessage | None = None
+    process: ProcessMark | None = None
 
 
 class ConversationFacts(NamedTuple):

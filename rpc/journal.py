@@ -10,20 +10,24 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from errors import ProtocolViolation
 from rpc.acp.options import JournalFacts
 from rpc.dialect import JournalWrite
-from wire.entries import MessageEntry, SessionHeader, TranscriptMessage, UnknownEntry
+from wire.entries import MessageEntry, ProcessMark, SessionHeader, TranscriptMessage, UnknownEntry
 from wire.framing import DECODE_ERRORS
 from wire.transcript import TranscriptWriter, open_for_appending, read_entries, read_header
 from wire.transcript_repair import TranscriptDamaged, TranscriptError
 
 MAX_TAIL_BYTES = 64 * 1024
 """Of the end of a conversation that an agent is given where it has forgotten the conversation."""
+_OPENED, _CLOSED = ProcessMark("opened"), ProcessMark("closed")
+_MAX_SETTLED = 20
+"""Conversations of one process that the end of the process closes; of more, those of the latest turns."""
+T = TypeVar("T")
 
 
 class JournalWriter:
@@ -36,6 +40,8 @@ class JournalWriter:
         self._open: TranscriptWriter | None = None
         self._last_seq: tuple[str, int] = ("", 0)
         """Of the conversation that was begun or resumed last."""
+        self._settled: dict[str, int] = {}
+        """Files whose last line is the end of a turn that was answered here, and their sizes then."""
 
     def append(self, writes: Sequence[JournalWrite]) -> ProtocolViolation | None:
         """Write them in order, to the system's cache: what a power cut takes is what agents themselves lose.
@@ -47,8 +53,9 @@ class JournalWriter:
                 if write.header is not None:
                     self._begin(write.path, write.header)
                 if write.message is not None:
-                    entry = MessageEntry(self._next_seq(write.path), time.time(), write.message)
-                    self._writer(write.path).append(entry)
+                    self._append_message(write.path, write.message)
+                if write.process is not None:
+                    self._mark(write.path, write.process)
         except TranscriptError as exc:
             return ProtocolViolation(f"its conversation cannot be recorded: {exc.message}")
         return None
@@ -57,11 +64,42 @@ class JournalWriter:
         """Go on behind the entry of that number."""
         self._last_seq = (path, last_seq)
 
+    def process_ended(self, *, in_order: bool) -> None:
+        """The worker's process is gone, ``in_order``: at the end of its input, of its own accord. No entry follows.
+
+        What it had open is closed by that, but for what another process has taken up since, and where it was aborted
+        in a turn, whose prompt it may have kept or not.
+        """
+        for path, size in self._settled.items() if in_order else ():
+            with suppress(TranscriptError):  # without the mark the next process loads what it might have resumed
+                writer = self._writer(path)
+                if writer.size == size:
+                    writer.append(_CLOSED)
+        self.close()
+
     def close(self) -> None:
         """Close the file; the next entry opens it again."""
         if self._open is not None:
             self._open.close()
             self._open = None
+
+    def _append_message(self, path: str, message: TranscriptMessage) -> None:
+        entry, writer = MessageEntry(self._next_seq(path), time.time(), message), self._writer(path)
+        self._settled.pop(path, None)
+        writer.append(entry)
+        if message.role == "assistant" and message.stop_reason != "aborted":
+            self._settled[path] = writer.size
+            if len(self._settled) > _MAX_SETTLED:
+                del self._settled[next(iter(self._settled))]
+
+    def _mark(self, path: str, mark: ProcessMark) -> None:
+        """``opened`` must be there before another process may believe ``closed``; ``closed`` only spares a load."""
+        self._settled.pop(path, None)
+        try:
+            self._writer(path).append(mark)
+        except TranscriptError:  # perhaps it was deleted with its session
+            if mark == _OPENED:
+                raise
 
     def _begin(self, path: str, header: SessionHeader) -> None:
         """A new file; in one that is there, the header says under which id its agent has it from here on."""
@@ -94,17 +132,20 @@ class JournalReading(NamedTuple):
     last_seq: int
 
 
-def read_journal(path: str, *, closed_cleanly: bool = False) -> JournalReading:
+def read_journal(path: str) -> JournalReading:
     """What a resume is given of a conversation, and what it is checked against; reads the whole file.
 
     Raises TranscriptMissing or TranscriptDamaged, also for a transcript that is no journal.
     """
     header = read_header(path)
-    turns, last_user, last_seq, tail = 0, "", 0, _Tail()
+    turns, last_user, last_seq, tail, is_closed = 0, "", 0, _Tail(), False
     for entry in read_entries(path):
         last_seq = max(last_seq, entry.seq)
+        is_closed = False
         if isinstance(entry, UnknownEntry) and entry.type == "session":
-            header = _decode_header(entry.line, path)
+            header = _decode(entry.line, SessionHeader, path)
+        elif isinstance(entry, UnknownEntry) and entry.type == "process":
+            is_closed = _decode(entry.line, ProcessMark, path) == _CLOSED
         if isinstance(entry, MessageEntry):
             turns += entry.message.role == "assistant"
             if entry.message.role == "user":
@@ -118,7 +159,7 @@ def read_journal(path: str, *, closed_cleanly: bool = False) -> JournalReading:
         turns=turns,
         last_user_text=last_user,
         tail=tail.text(),
-        closed_cleanly=closed_cleanly,
+        closed_cleanly=is_closed,
     )
     return JournalReading(facts, last_seq)
 
@@ -145,11 +186,11 @@ class _LastEntry(msgspec.Struct):
     message: TranscriptMessage | None = None
 
 
-def _decode_header(line: bytes, path: str) -> SessionHeader:
+def _decode(line: bytes, kind: type[T], path: str) -> T:
     try:
-        return msgspec.json.decode(line, type=SessionHeader)
+        return msgspec.json.decode(line, type=kind)
     except DECODE_ERRORS as exc:
-        raise TranscriptDamaged(f"{path} has a broken header: {exc}") from exc
+        raise TranscriptDamaged(f"{path} has a broken line: {exc}") from exc
 
 
 class _Tail:

@@ -111,6 +111,7 @@ class WorkerProcess:
         self._log = LineLog(spec.log_path, settings.log_bytes, mask=self.mask) if spec.log_path else None
         self._last_output = b""
         self._sweep = ProcessSweep(spec.marker)
+        self._left_some = False
         self._abort: Callable[[], Awaitable[object]] | None = None
         self._stop_requested = trio.Event()
         self._grace_scope = trio.CancelScope()
@@ -122,6 +123,15 @@ class WorkerProcess:
     def pid(self) -> int:
         """The process that works: the one that was started, or the one that goes on for it."""
         return self._watch.pid
+
+    @property
+    def ended_in_order(self) -> bool:
+        """Whether it ended by itself once its stdin was closed, with nothing of what it had started before left then.
+
+        The process may be a wrapper, whose end is not that of the program that does the work.
+        """
+        ended = self.exit_status
+        return self.last_rung is Rung.EOF and ended is not None and ended.code is not None and not self._left_some
 
     @property
     def is_suspended(self) -> bool:
@@ -279,6 +289,7 @@ class WorkerProcess:
         """Reap, keep the last output, close everything, wake all waiters; once."""
         if self._exited.is_set():
             return
+        self._left_some = self._sweep.has_living()
         self._watch.signal_group(SIGKILL)  # the last time that its number is surely the worker's
         self.exit_status = self._watch.reap()
         self._children.unregister(self.identity.pid)

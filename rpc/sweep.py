@@ -80,6 +80,10 @@ class ProcessSweep:
         """Remember one process."""
         self._targets.add(target)
 
+    def has_living(self) -> bool:
+        """Whether something of what was remembered is alive; looks at no more than that."""
+        return any(target.is_alive() for target in self._targets)
+
     def kill_all(self, timeout: float) -> SweepReport:
         """Kill all that is noted, marked, or descends from either; after ``timeout`` seconds no new round begins.
 

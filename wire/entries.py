@@ -44,6 +44,16 @@ class SessionHeader(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="
     agent_session: str | None = None
 
 
+class ProcessMark(msgspec.Struct, frozen=True, tag_field="type", tag="process"):
+    """A line of a transcript that the supervisor writes: what the agent's process does with the conversation.
+
+    ``opened``: one is about to take it up. ``closed``: the last one has closed it, or has ended in good order; that
+    holds while it is the last line. Readers of the conversation pass over it.
+    """
+
+    state: str
+
+
 class TextBlock(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
     """Plain text."""
 

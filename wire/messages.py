@@ -182,13 +182,14 @@ class SessionResult(msgspec.Struct, frozen=True):
 
     ``sealed``: ids of the tool calls that a former worker had left open and that were closed now, where there are any.
     ``strategy``: how an agent whose own memory is not ours to read goes on with the conversation: ``kept``, ``loaded``,
-    ``resumed``, or ``refed``, where it was given the end of it as text.
+    ``resumed``, or ``refed``, where it was given the end of it as text; ``cause``: why that had to be.
     """
 
     session_id: str
     session_file: str | None = None
     sealed: list[str] | msgspec.UnsetType = msgspec.UNSET
     strategy: str | msgspec.UnsetType = msgspec.UNSET
+    cause: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Bookmark(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
-from wire.entries import FORMAT_VERSION, KnownEntry, SessionHeader, TranscriptEntry, UnknownEntry
+from wire.entries import FORMAT_VERSION, KnownEntry, ProcessMark, SessionHeader, TranscriptEntry, UnknownEntry
 from wire.files import sync_directory
 from wire.framing import DECODE_ERRORS
 from wire.transcript_repair import (
@@ -120,9 +120,14 @@ class TranscriptWriter:
             os.close(descriptor)
             raise
 
-    def append(self, entry: KnownEntry | SessionHeader) -> None:
+    def append(self, entry: KnownEntry | SessionHeader | ProcessMark) -> None:
         """Write one entry, whole or not at all; it is safe from a power cut only after ``sync``."""
         self._write(self._encoder.encode(entry) + b"\n")
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file now."""
+        return os.fstat(self._descriptor).st_size
 
     def sync(self) -> None:
         """Force what was appended to the disk, and the first time the new file's name.

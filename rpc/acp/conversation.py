@@ -16,6 +16,8 @@ MAX_EARLIER_BYTES = 64 * 1024
 _OWN_MARKS = ("[", "<")
 """What an agent adds to a user's messages by itself begins so: interruptions, its own commands and their output."""
 _STATE_KINDS = frozenset({"available_commands_update", "session_info_update", "usage_update"})
+_ALPHABETS = ("0123456789", "abcdef", "ghijklmnopqrstuv", "ABCDEF", "GHIJKLMNOPQRSTUV", "wxyz", "WXYZ")
+_CHANGED_PLACES = 12
 _WHOLE_TAIL = MAX_EARLIER_BYTES - 4 * 1024
 """A tail of that many bytes may not begin with the conversation."""
 
@@ -63,6 +65,22 @@ class AcpConversation:
 def journal_path(directory: str, session: str) -> str:
     """Where the transcript of a new conversation lies."""
     return posixpath.join(directory, f"{journal_id(session)}.jsonl")
+
+
+def unknown_id(like: str, nonce: str) -> str:
+    """An id that the agent cannot have and whose form is that of ``like``: it must not be refused for its form.
+
+    ``nonce``: 32 random hexadecimal digits. They take the places of the last 12 letters and digits, each by one of its
+    own kind; an id that has fewer of them is replaced by a UUID, since another of that length may be in use.
+    """
+    places = [index for index, letter in enumerate(like) if any(letter in kind for kind in _ALPHABETS)]
+    if len(places) < _CHANGED_PLACES:
+        return f"{nonce[:8]}-{nonce[8:12]}-4{nonce[13:16]}-8{nonce[17:20]}-{nonce[20:32]}"
+    letters = list(like)
+    for index, digit in zip(places[-_CHANGED_PLACES:], nonce, strict=False):
+        kind = next(kind for kind in _ALPHABETS if letters[index] in kind)
+        letters[index] = kind[int(digit, 16) % len(kind)]
+    return "".join(letters)
 
 
 class ReplayVerdict(Enum):

@@ -26,6 +26,7 @@ from rpc.acp.requests import (
     AcpNewSessionParams,
     AcpNoParams,
     AcpProbeParams,
+    AcpProbeResult,
     AcpSetModelParams,
     AcpSetModeParams,
     AcpSetOptionParams,
@@ -240,15 +241,16 @@ class AcpDialect:
 
     def _switch_session(self, request_id: str, raw: msgspec.Raw) -> None:
         params = decode_params(raw, AcpSwitchSessionParams)
-        switch = self._sessions.switch(params.session_file, params.journal, params.mcp_servers)
+        switch = self._sessions.switch(params.session_file, params.journal, params.mcp_servers, honest=params.honest)
         self._run_alone(request_id, "switch_session", switch, self._switch_result)
 
     def _switch_result(self, conversation: AcpConversation) -> SessionResult:
-        return SessionResult(conversation.id, conversation.journal, strategy=self._sessions.strategy)
+        strategy, cause = self._sessions.strategy or msgspec.UNSET, self._sessions.cause or msgspec.UNSET
+        return SessionResult(conversation.id, conversation.journal, strategy=strategy, cause=cause)
 
     def _probe_resume(self, request_id: str, raw: msgspec.Raw) -> None:
-        session = decode_params(raw, AcpProbeParams).session_id
-        self._run_alone(request_id, "probe_resume", self._sessions.probe(session), lambda found: found)
+        nonce = decode_params(raw, AcpProbeParams).nonce
+        self._run_alone(request_id, "probe_resume", self._sessions.probe(nonce), AcpProbeResult)
 
     def _run_alone(
         self, request_id: str, method: str, procedure: AcpProcedure[R], result_of: Callable[[R], object]

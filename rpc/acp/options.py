@@ -23,7 +23,6 @@ class AcpOptions(msgspec.Struct, frozen=True, kw_only=True):
         auth_method: id of the login to try where the agent asks for one.
         mcp_servers: in the protocol's own words.
         agent: the definition's name.
-        honest: this version of the agent was seen to refuse an id that it does not have.
         instructions: what every new conversation begins with, before the first prompt's text.
     """
 
@@ -37,7 +36,6 @@ class AcpOptions(msgspec.Struct, frozen=True, kw_only=True):
     auth_method: str | None = None
     mcp_servers: list[dict[str, Any]] = []
     agent: str = ""
-    honest: bool = False
     client_version: str = ""
     instructions: str = ""
 
@@ -46,7 +44,7 @@ class JournalFacts(msgspec.Struct, frozen=True):
     """What the transcript of a conversation says.
 
     ``turns``: how many have ended. ``tail``: its end as text, each message after a line ``user:`` or ``assistant:``.
-    ``closed_cleanly``: the last process that held it has closed it, or ended when its stdin was closed.
+    ``closed_cleanly``: the last process that held it has closed it, or ended in order when its stdin was closed.
     """
 
     agent_session: str = ""

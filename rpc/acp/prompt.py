@@ -1,6 +1,6 @@
 """The content blocks of a prompt, and what the transcript keeps of it. Pure."""
 
-from typing import Any
+from typing import Any, Literal
 
 from errors import UsageError
 from rpc.acp.agent_record import AcpAgentRecord
@@ -12,6 +12,7 @@ from wire.entries import (
     ContentBlock,
     ImageBlock,
     MessageOrigin,
+    ProcessMark,
     SessionHeader,
     TextBlock,
     TranscriptMessage,
@@ -94,6 +95,11 @@ def assistant_entry(conversation: AcpConversation, text: str, stop_reason: str) 
     """What the agent said in a turn that has ended, be it nothing, for the transcript."""
     blocks: list[ContentBlock] = [TextBlock(text)] if text else []
     return JournalWrite(conversation.journal, None, TranscriptMessage("assistant", blocks, stop_reason=stop_reason))
+
+
+def process_mark(journal: str, state: Literal["opened", "closed"]) -> JournalWrite:
+    """What becomes of the conversation in this process, for its transcript."""
+    return JournalWrite(journal, process=ProcessMark(state))
 
 
 def journal_header(conversation: AcpConversation, options: AcpOptions, record: AcpAgentRecord) -> SessionHeader:

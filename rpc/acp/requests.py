@@ -23,11 +23,15 @@ class AcpNewSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class AcpSwitchSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``switch_session``: the transcript's path, what it says, and MCP servers in the protocol's own words."""
+    """``switch_session``: the transcript's path, what it says, and MCP servers in the protocol's own words.
+
+    ``honest``: this version of the agent was seen to refuse an id that it does not have.
+    """
 
     session_file: _Absolute
     journal: JournalFacts
     mcp_servers: list[dict[str, Any]] = []
+    honest: bool = False
 
 
 class AcpSetModelParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,9 +61,15 @@ class AcpSetOptionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class AcpProbeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``probe_resume``: an id that the agent cannot have."""
+    """``probe_resume``: random digits, of which an id is made that the agent cannot have."""
 
-    session_id: _NonEmpty
+    nonce: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+
+
+class AcpProbeResult(msgspec.Struct, frozen=True):
+    """The answer to ``probe_resume``; ``honest`` None: the agent's answer says nothing of the id."""
+
+    honest: bool | None
 
 
 class AcpDescribeCallParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,16 +6,21 @@ from typing import Any
 
 from errors import ProtocolViolation, WorkerRefused
 from rpc.acp.agent_record import AcpAgentRecord, login_message, read_record, version_problem, wants_login
-from rpc.acp.conversation import AcpConversation, Replay, ReplayVerdict, journal_path
+from rpc.acp.conversation import AcpConversation, Replay, ReplayVerdict, journal_path, unknown_id
 from rpc.acp.link import AcpLink, AcpProcedure, AcpRequest
-from rpc.acp.messages import PROTOCOL_VERSION, AcpAnswer, text_of
+from rpc.acp.messages import METHOD_NOT_FOUND, PROTOCOL_VERSION, AcpAnswer, text_of
 from rpc.acp.options import AcpOptions, JournalFacts
+from rpc.acp.prompt import process_mark
 from rpc.acp.session_config import read_config
 from rpc.acp.settings_apply import WantedSettings, apply_settings
 from rpc.run_events import StampedEvent
 
 CLOSE_SECONDS = 2.0
 LOAD_LIMIT = 120.0
+PROBE_SECONDS = 10.0
+"""An agent that starts a process for each conversation needs 0.7 s to say that it has none of that id."""
+LOAD_REFUSED = "load_refused"
+"""The ``worker_code`` where an agent has refused a load, and then also to begin the conversation again."""
 MAX_CONVERSATIONS = 20
 """Conversations that a process may begin which cannot close them."""
 _UNUSABLE = -1
@@ -42,7 +47,7 @@ class AcpSessions:
         replay: what is being loaded.
         awaits_id: ``session/new`` is not answered.
         retire_reason: why the process should serve no further conversation.
-        strategy: how the latest switch went on with its conversation.
+        strategy, cause: how the latest switch went on with its conversation, and why it fed it again.
         on_state: called with what an agent said of the state of a conversation while it loaded it.
         on_begun: called when ``session/new`` has been answered and its conversation is the current one.
     """
@@ -61,7 +66,8 @@ class AcpSessions:
         self.replay: Replay | None = None
         self.awaits_id = False
         self.retire_reason: str | None = None
-        self.strategy = "kept"
+        self.strategy: str | None = None
+        self.cause: str | None = None
         self.on_begun: Callable[[], None] = lambda: None
         self.on_state: Callable[[AcpConversation, dict[str, Any]], None] = lambda _conversation, _update: None
 
@@ -134,8 +140,10 @@ class AcpSessions:
     def _leave(self) -> AcpProcedure[None]:
         """Close the current conversation where that is offered; a failure is none of ours."""
         left, self.current = self.current, None
-        if left is not None:
-            yield from self._close(left.session)
+        if left is None or not (yield from self._close(left.session)):
+            return
+        if left.has_header and self.retire_reason is None:  # one that has not answered a prompt may know less
+            self._link.record(process_mark(left.journal, "closed"))
 
     def _close(self, session: str) -> AcpProcedure[bool]:
         if not self.record.close:
@@ -180,13 +188,18 @@ class AcpSessions:
 
     # --- go on ---
 
-    def switch(self, path: str, facts: JournalFacts, servers: list[dict[str, Any]]) -> AcpProcedure[AcpConversation]:
+    def switch(
+        self, path: str, facts: JournalFacts, servers: list[dict[str, Any]], *, honest: bool
+    ) -> AcpProcedure[AcpConversation]:
         """Go on with a conversation, with these MCP servers beside the definition's.
 
+        ``honest``: the agent was seen to refuse an id that it does not have.
+
         Raises WorkerRefused: ``other_cwd``; ``stale``, where this process has an older state of it that it cannot
-        close; ``timeout``; ``auth_required``; ``used``. Raises ProtocolViolation where the agent replays another
-        conversation.
+        close; ``timeout``; ``auth_required``; ``used``; ``load_refused``. Raises ProtocolViolation where the agent
+        replays another conversation.
         """
+        self.strategy = self.cause = None
         if posixpath.normpath(facts.cwd) != posixpath.normpath(self._options.cwd):
             raise WorkerRefused(
                 f"the conversation belongs to {facts.cwd}, this worker to {self._options.cwd}", worker_code="other_cwd"
@@ -197,14 +210,14 @@ class AcpSessions:
             del self._open[held.session]
             held = None
         if held is not None and held.turns == facts.turns and held.servers == servers:
-            return (yield from self._keep(held, path))
+            return (yield from self._keep(held, path, facts))
         self._require_room()
         if not facts.turns:
             return (yield from self._begin_again(path, facts))
         if held is not None:
             yield from self._close_stale(held)
         yield from self._leave()
-        return (yield from self._restore(path, facts))
+        return (yield from self._restore(path, facts, honest=honest))
 
     def _is_there(self, held: AcpConversation) -> AcpProcedure[bool]:
         """Whether the agent still has a conversation that it was not asked to close; some end one for another.
@@ -233,9 +246,11 @@ class AcpSessions:
         if not (yield from self._close(held.session)):
             raise stale
 
-    def _keep(self, held: AcpConversation, path: str) -> AcpProcedure[AcpConversation]:
+    def _keep(self, held: AcpConversation, path: str, facts: JournalFacts) -> AcpProcedure[AcpConversation]:
         if self.current is not held:
             yield from self._leave()
+        if facts.closed_cleanly:  # by another process, after this one
+            self._link.record(process_mark(path, "opened"))
         held.journal, held.is_spare = path, False
         self.current = held
         yield from apply_settings(held, self._wanted)
@@ -254,38 +269,55 @@ class AcpSessions:
             self._report("refed", "unsupported")
         return fresh
 
-    def _restore(self, path: str, facts: JournalFacts) -> AcpProcedure[AcpConversation]:
-        session = facts.agent_session
-        resumes = self.record.resume and self._options.honest and facts.closed_cleanly
+    def _restore(self, path: str, facts: JournalFacts, *, honest: bool) -> AcpProcedure[AcpConversation]:
         cause, words = "unsupported", None
-        if session and (resumes or self.record.load):
+        for method in self._ways_back(facts, honest=honest):
             try:
-                verdict, answer, replay = yield from self._load(facts, resumes=resumes)
+                verdict, answer, replay = yield from self._load(path, facts, method)
             except WorkerRefused as error:
                 self._raise_unless_answered(error)
                 cause, words = "error", error.message
-            else:
-                if verdict is ReplayVerdict.WHOLE:
-                    conversation = AcpConversation(
-                        session, path, read_config(answer.result), turns=facts.turns, fresh=False
-                    )
-                    yield from self._adopt(conversation)
-                    for update in replay.state.values():
-                        self.on_state(conversation, update)
-                    self._report("resumed" if resumes else "loaded")
-                    return conversation
-                cause = "less"
-                yield from self._close(session)
-        conversation = yield from self._begin(path, facts.turns, facts.tail)
+                continue  # what was not resumed can be loaded
+            if verdict is ReplayVerdict.WHOLE:
+                return (yield from self._take_up(path, facts, method, answer, replay))
+            cause = "less"
+            yield from self._close(facts.agent_session)
+            break
+        try:
+            conversation = yield from self._begin(path, facts.turns, facts.tail)
+        except WorkerRefused as error:
+            if cause == "error" and error.details.get("worker_code") == "agent_error":
+                raise WorkerRefused(error.message, **{**error.details, "worker_code": LOAD_REFUSED}) from error
+            raise
         self._report("refed", cause, words)
         return conversation
 
-    def _load(self, facts: JournalFacts, *, resumes: bool) -> AcpProcedure[tuple[ReplayVerdict, AcpAnswer, Replay]]:
-        session, method = facts.agent_session, "session/resume" if resumes else "session/load"
+    def _ways_back(self, facts: JournalFacts, *, honest: bool) -> list[str]:
+        """The methods to try, in order. One shows nothing of what it took up: it is for those that can be believed."""
+        can_resume = self.record.resume and honest and facts.closed_cleanly
+        offered = (("session/resume", can_resume), ("session/load", self.record.load))
+        return [method for method, can in offered if can and facts.agent_session]
+
+    def _take_up(
+        self, path: str, facts: JournalFacts, method: str, answer: AcpAnswer, replay: Replay
+    ) -> AcpProcedure[AcpConversation]:
+        config = read_config(answer.result)
+        conversation = AcpConversation(facts.agent_session, path, config, turns=facts.turns, fresh=False)
+        yield from self._adopt(conversation)
+        for update in replay.state.values():
+            self.on_state(conversation, update)
+        self._report("resumed" if method == "session/resume" else "loaded")
+        return conversation
+
+    def _load(
+        self, path: str, facts: JournalFacts, method: str
+    ) -> AcpProcedure[tuple[ReplayVerdict, AcpAnswer, Replay]]:
+        session = facts.agent_session
         replay = self.replay = Replay(session)
         self.known.add(session)
         # open and unusable until the answer: after a time-out nothing may load it again in this process
         self._open[session] = AcpConversation(session, "", read_config({}), turns=_UNUSABLE, fresh=False)
+        self._link.record(process_mark(path, "opened"))
         try:
             params = {"sessionId": session, **self._place()}
             answer = yield AcpRequest(method, params, seconds=min(self._idle_limit, LOAD_LIMIT), limit=LOAD_LIMIT)
@@ -297,7 +329,7 @@ class AcpSessions:
             self.replay = None
         if text_of(answer.result.get("sessionId")) not in (None, session):
             return ReplayVerdict.LESS, answer, replay
-        if resumes and replay.is_empty:  # as it has to be; the agent's honesty is the proof
+        if method == "session/resume" and replay.is_empty:  # as it has to be; the agent's honesty is the proof
             return ReplayVerdict.WHOLE, answer, replay
         verdict = replay.verdict(facts, self._options.instructions)
         if verdict is ReplayVerdict.FOREIGN:
@@ -312,25 +344,32 @@ class AcpSessions:
         if wants_login(error):
             raise self._login_error(error.message) from error
 
-    def probe(self, session: str) -> AcpProcedure[dict[str, Any]]:
-        """Whether the agent refuses an id that it does not have: ``{honest}``."""
-        method = "session/resume" if self.record.resume else "session/load"
-        if not (self.record.resume or self.record.load):
-            raise WorkerRefused("the agent can go on with no conversation", worker_code="unsupported")
+    def probe(self, nonce: str) -> AcpProcedure[bool | None]:
+        """Whether the agent refuses to resume an id that it cannot have; None where its answer says nothing of it.
+
+        One that does not refuse may have changed its conversation: the spare one is begun again.
+        """
+        if not self.record.resume or self.current is None:
+            raise WorkerRefused("the agent resumes nothing", worker_code="unsupported")
+        session = unknown_id(self.current.session, nonce)
         self.replay, self._servers = Replay(session), []
         try:
-            yield AcpRequest(method, {"sessionId": session, **self._place()}, seconds=self._idle_limit)
+            yield AcpRequest("session/resume", {"sessionId": session, **self._place()}, seconds=PROBE_SECONDS)
         except WorkerRefused as error:
             if error.details.get("worker_code") == "timeout":
                 raise
-            return {"honest": True}
+            return None if wants_login(error) else error.details.get("agent_code") != METHOD_NOT_FOUND
         finally:
             self.replay = None
+        was_spare = self.current.is_spare
         yield from self._close(session)
-        return {"honest": False}
+        yield from self._leave()
+        spare = yield from self._begin()
+        spare.is_spare = was_spare
+        return False
 
     def _report(self, strategy: str, cause: str | None = None, words: str | None = None) -> None:
-        self.strategy = strategy
+        self.strategy, self.cause = strategy, cause
         run_id, seq = self._link.stamp()
         self._link.emit(
             "agent_resumed", AgentResumed(strategy=strategy, cause=cause, error=words, run_id=run_id, seq=seq)

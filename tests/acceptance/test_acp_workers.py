@@ -83,8 +83,8 @@ def test_three_sessions_over_two_workers_each_go_on_with_their_own_conversation(
     for session in sessions:
         told = ask(supervisor, session, "RECALL")
         assert [other for other in sessions if f"I am {other}" in told] == [session]
-    assert {strategy for session in sessions for strategy in strategies(supervisor, session)} <= {"loaded", "kept"}
-    assert "loaded" in strategies(supervisor, "one")
+    assert {strategy for session in sessions for strategy in strategies(supervisor, session)} <= {"resumed", "kept"}
+    assert "resumed" in strategies(supervisor, "one")
     assert len(supervisor.status()["workers"]) <= 2
 
 
@@ -111,6 +111,35 @@ def test_an_agent_that_has_forgotten_a_conversation_is_given_its_end_again(super
         assert f"refed: {lost}" in " ".join(supervisor.pool(*command).stdout.split())
     ask(supervisor, agent, "ECHO:on", agent)
     assert "strategy" not in supervisor.outcome(begin(supervisor, agent, "ECHO:on", agent))
+
+
+def test_a_conversation_is_resumed_after_an_end_in_order_and_loaded_after_a_kill(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """And what was learned of the program is known to the next supervisor, which does not try it again."""
+    place = tmp_path_factory.mktemp("r")
+    log = place / "agent.log"
+    agent = definition("fix", place).replace('"--store"', f'"--log", "{log}", "--store"')
+    lives = Lives(place, "[pool]\nmin = 0\nmax = 2\n" + agent)
+    try:
+        for end in (None, "stop", "kill worker", "kill supervisor", "stop"):
+            running = lives.living()
+            ask(running, "s", f"ECHO:before {end}")
+            if end == "kill worker":
+                pid = running.worker_of("s")["pid"]
+                os.kill(pid, signal.SIGKILL)
+                running.wait_for_loss(pid)
+            elif end == "kill supervisor":
+                running.kill()
+            else:
+                lives.stop()
+        running = lives.living()
+        assert "ECHO:before None" in ask(running, "s", "RECALL")
+        assert strategies(running, "s") == ["resumed", "resumed", "loaded", "loaded", "resumed"]
+    finally:
+        lives.stop()
+    tried = [line for line in log.read_text().splitlines() if "session/resume" in line]
+    assert len(tried) == 4, "once for an id that it cannot have"
 
 
 def test_a_conversation_of_another_directory_is_refused(supervisor: Supervisor, place: Path) -> None:

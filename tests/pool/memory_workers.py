@@ -9,9 +9,10 @@ from typing import Any
 import trio
 
 from errors import ResumeFailed, WorkerStartFailed
+from pool.agent_records import AgentRecords
 from pool.settings import PoolSettings
-from pool.shell import EventSink, Pool, ignore_event
-from pool.worker_interface import ProcessFacts
+from pool.shell import Pool, ignore_event
+from pool.worker_interface import EventSink, ProcessFacts
 from profiles import CapabilityProfile, make_profile
 from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient
@@ -45,6 +46,7 @@ class MemoryWorker:
         self.deaf = False
         self.background = 0
         self.methods: list[str] = []
+        self.said_when_ready: dict[str, Any] = {}
         self.stderr_listener: Callable[[bytes], None] | None = None
         self.known_transcripts: set[str] = set()
 
@@ -66,12 +68,12 @@ class MemoryWorker:
             raise ResumeFailed(f"{transcript} is damaged")
         return transcript in self.launcher.transcripts
 
-    async def resume_params(self, transcript: str) -> dict[str, Any]:
+    async def resume_params(self, transcript: str, *, honest: bool) -> dict[str, Any]:  # noqa: ARG002  # the interface's
         await trio.lowlevel.checkpoint()
         return {"session_file": transcript}
 
     async def serve(self) -> None:
-        self.transport.say({"event": "ready", "data": {"protocol": 1}})
+        self.transport.say({"event": "ready", "data": {"protocol": 1, **self.said_when_ready}})
         while True:
             request = await self.transport.next_request()
             self.methods.append(request["method"])
@@ -188,13 +190,20 @@ DEFAULT = plain_profile()
 _MEMORY = 64 * 1024**3
 
 
-def make_pool(launcher: MemoryLauncher, *, on_event: EventSink = ignore_event, **settings: Any) -> Pool:
+def make_pool(
+    launcher: MemoryLauncher,
+    *,
+    on_event: EventSink = ignore_event,
+    agent_records: AgentRecords | None = None,
+    **settings: Any,
+) -> Pool:
     return Pool(
         PoolSettings(**{"min": 0, "max": 2, **settings}),
         launcher=launcher,
         on_event=on_event,
         rng=random.Random(1),
         memory_bytes=_MEMORY,
+        agent_records=agent_records,
     )
 
 

@@ -1,7 +1,7 @@
 """What the shell does for programs whose conversations this pool records: resets, their news, their retirement."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from errors import PoolError, ResumeFailed
+from pool.agent_records import AgentRecords
 from pool.agent_report import AgentReport
 from pool.launcher import LocalLauncher, LocalWorker
 from profiles import DIALECTS, CapabilityProfile
@@ -20,6 +21,7 @@ from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, p
 from tests.rpc.clients import running
 from tests.rpc.memory_transport import MemoryTransport
 from wire.entries import SessionHeader, TextBlock, TranscriptMessage
+from wire.messages import Ready
 from wire.transcript import TranscriptWriter, read_entries
 
 ACP = plain_profile(dialect="acp")
@@ -28,9 +30,9 @@ ACP = plain_profile(dialect="acp")
 class SlowWorker(MemoryWorker):
     """Takes 60 s to go on with a conversation, and says how it did."""
 
-    async def resume_params(self, transcript: str) -> dict[str, Any]:
+    async def resume_params(self, transcript: str, *, honest: bool) -> dict[str, Any]:
         await trio.sleep(60)
-        return await super().resume_params(transcript)
+        return await super().resume_params(transcript, honest=honest)
 
     def switch_session(self, request: dict[str, Any]) -> dict[str, Any]:
         return {**super().switch_session(request), "strategy": "loaded"}
@@ -141,6 +143,65 @@ async def test_of_a_program_that_is_asked_for_its_conversation_nothing_is_report
         assert worker.report is msgspec.UNSET
 
 
+# --- what is tried before the first conversation ---
+
+
+class TriedWorker(SlowWorker):
+    """Claims to resume; answers the trial as ``answers`` says, the first one of them first."""
+
+    answers: ClassVar[list[Any]] = []
+
+    def __init__(self, name: str, launcher: MemoryLauncher, profile: CapabilityProfile) -> None:
+        super().__init__(name, launcher, profile)
+        self.said_when_ready = {"agent": "a", "version": "1", "capabilities": ["load", "resume"]}
+        self.is_honest: list[bool] = []
+
+    async def resume_params(self, transcript: str, *, honest: bool) -> dict[str, Any]:
+        self.is_honest.append(honest)
+        return {"session_file": transcript}
+
+    def probe_resume(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        assert len(request["params"]["nonce"]) == 32
+        answer: Any = self.answers.pop(0)
+        if answer == "die":
+            self.transport.exit(1)
+        return answer if isinstance(answer, dict) else None
+
+
+async def tried(answers: list[Any]) -> tuple[MemoryLauncher, AgentRecords, list[bool]]:
+    """Two sessions take one worker from each other, of an agent that answers so; what the second worker was told."""
+    launcher = MemoryLauncher()
+    launcher.kind = type("Tried", (TriedWorker,), {"answers": answers})
+    records = AgentRecords()
+    async with make_pool(launcher, max=1, agent_records=records) as pool:
+        for session, text in (("alice", "a1"), ("bob", "b1"), ("alice", "a2")):
+            async with pool.lease(session, ACP, timeout=500) as lease:
+                await lease.prompt(text).wait()
+        (worker,) = launcher.live.values()
+        assert isinstance(worker, TriedWorker)
+        return launcher, records, worker.is_honest
+
+
+@pytest.mark.parametrize("honest", [True, False])
+async def test_a_new_worker_is_asked_for_what_it_cannot_have_before_it_serves(
+    autojump_clock: MockClock, *, honest: bool
+) -> None:
+    launcher, records, was_told = await tried([{"honest": honest}])
+    assert (launcher.starts, was_told) == (["w1"], [honest])
+    assert records.is_honest("main", Ready(agent="a", version="1")) is honest
+
+
+@pytest.mark.parametrize("end", ["die", "hang"])
+async def test_one_that_gives_no_answer_is_replaced_by_one_that_is_not_asked(
+    autojump_clock: MockClock, end: str
+) -> None:
+    launcher, records, was_told = await tried([end])
+    assert (launcher.starts, was_told) == (["w1", "w2"], [False])
+    found = records.find("main")
+    assert found is not None
+    assert found.honest == "unknown", "a death is no answer"
+
+
 # --- what a resume is given -------------------------------------------------------------------------------------------
 
 
@@ -164,8 +225,9 @@ async def test_a_resume_is_given_the_facts_of_the_journal_and_its_numbers_go_on(
     async with running(transport) as client:
         worker = local_worker(transport, client, journal)
         assert await worker.prepare_resume(str(path))
-        params = await worker.resume_params(str(path))
-    assert params == {"session_file": str(path), "journal": JournalFacts("S/1", "/w", 0, "hi", "user:\nhi")}
+        params = await worker.resume_params(str(path), honest=True)
+    journal_facts = JournalFacts("S/1", "/w", 0, "hi", "user:\nhi")
+    assert params == {"session_file": str(path), "journal": journal_facts, "honest": True}
     assert journal.append([JournalWrite(str(path), None, TranscriptMessage("assistant", []))]) is None
     assert [entry.seq for entry in read_entries(path)] == [1, 2]
 
@@ -174,7 +236,7 @@ async def test_a_resume_of_a_program_with_transcripts_of_its_own_is_given_the_fi
     transport = MemoryTransport()
     async with running(transport) as client:
         worker = local_worker(transport, client, None)
-        assert await worker.resume_params("/t/x") == {"session_file": "/t/x"}
+        assert await worker.resume_params("/t/x", honest=False) == {"session_file": "/t/x"}
 
 
 async def test_a_transcript_of_another_dialect_is_not_gone_on_with(tmp_path: Path) -> None:
@@ -186,9 +248,9 @@ async def test_a_transcript_of_another_dialect_is_not_gone_on_with(tmp_path: Pat
         with pytest.raises(ResumeFailed, match="of the native dialect, and the agent speaks acp"):
             await worker.prepare_resume(str(path))
         with pytest.raises(ResumeFailed, match="is no journal of an ACP agent"):
-            await worker.resume_params(str(path))
+            await worker.resume_params(str(path), honest=False)
         with pytest.raises(ResumeFailed, match="there is no transcript"):
-            await worker.resume_params(str(tmp_path / "none.jsonl"))
+            await worker.resume_params(str(tmp_path / "none.jsonl"), honest=False)
     assert path.read_bytes() == before
 
 

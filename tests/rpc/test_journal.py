@@ -3,7 +3,6 @@
 import errno
 import os
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +11,7 @@ from errors import ProtocolViolation
 from rpc.acp.options import JournalFacts
 from rpc.dialect import JournalWrite
 from rpc.journal import MAX_TAIL_BYTES, JournalWriter, read_journal
-from wire.entries import MessageEntry, SessionHeader, TextBlock, TranscriptMessage
+from wire.entries import MessageEntry, ProcessMark, SessionHeader, TextBlock, TranscriptMessage
 from wire.transcript import TranscriptWriter, read_entries, read_header
 from wire.transcript_repair import TranscriptDamaged, TranscriptForeign, TranscriptMissing, repair_transcript
 
@@ -52,8 +51,12 @@ def messages(path: str) -> list[tuple[int, str, str]]:
     return [(entry.seq, entry.message.role, entry.message.text) for entry in entries]
 
 
-def facts(path: str, **options: Any) -> JournalFacts:
-    return read_journal(path, **options).facts
+def facts(path: str) -> JournalFacts:
+    return read_journal(path).facts
+
+
+def marked(path: str, state: str) -> JournalWrite:
+    return JournalWrite(path, process=ProcessMark(state))
 
 
 def test_the_first_message_begins_a_private_file_and_the_rest_follows(path: str) -> None:
@@ -69,7 +72,6 @@ def test_what_a_resume_is_given_are_the_facts_of_the_file(path: str) -> None:
     written(path, said(path, "hi", session="s1"), answered(path, "hello"), said(path, "again"), answered(path, ""))
     tail = "user:\nhi\n\nassistant:\nhello\n\nuser:\nagain\n\nassistant:"
     assert read_journal(path) == (JournalFacts("s1", "/work", 2, "again", tail), 4)
-    assert facts(path, closed_cleanly=True).closed_cleanly
 
 
 def test_of_several_headers_the_last_one_says_where_the_agent_has_the_conversation(path: str) -> None:
@@ -161,6 +163,55 @@ def test_a_journal_that_was_removed_ends_the_worker_and_no_other_is_begun(path: 
     assert not Path(path).exists()
 
 
+# --- whether the last process has closed it ---
+
+
+def after_a_turn(path: str, answer: str = "stop") -> JournalWriter:
+    message = TranscriptMessage("assistant", [TextBlock("hello")], stop_reason=answer)
+    return written(path, said(path, "hi", session="s1"), JournalWrite(path, None, message))
+
+
+def test_a_process_that_ends_in_order_closes_its_conversation_until_something_follows(path: str) -> None:
+    after_a_turn(path).process_ended(in_order=True)
+    assert facts(path).closed_cleanly
+    before = read_journal(path)
+    assert [text for _, _, text in messages(path)] == ["hi", "hello"], "for readers nothing has changed"
+    assert repair_transcript(path, dialect="acp").intact
+    assert (before.last_seq, before.facts.turns) == (2, 1)
+    for later in (said(path, "again"), said(path, "again", session="s2"), marked(path, "opened"), marked(path, "new")):
+        written(path, marked(path, "closed"), later)
+        assert not facts(path).closed_cleanly, later
+
+
+@pytest.mark.parametrize("end", ["killed", "in a turn", "aborted", "opened elsewhere", "goes on elsewhere", "removed"])
+def test_an_end_that_may_have_lost_something_closes_nothing(path: str, end: str) -> None:
+    writer = after_a_turn(path, "aborted" if end == "aborted" else "stop")
+    if end == "in a turn":
+        assert writer.append([said(path, "again")]) is None
+    elif end == "opened elsewhere":
+        written(path, marked(path, "opened")).close()
+    elif end == "goes on elsewhere":
+        after_a_turn(path).close()
+    elif end == "removed":
+        writer.close()
+        Path(path).unlink()
+    writer.process_ended(in_order=end != "killed")
+    assert not Path(path).exists() if end == "removed" else not facts(path).closed_cleanly
+
+
+def test_every_conversation_of_the_process_is_closed_by_its_end_up_to_twenty(path: str) -> None:
+    paths = [f"{path}{number}" for number in range(21)]
+    writer = written(path, *(write for each in paths for write in (said(each, "hi", session="s"), answered(each, "x"))))
+    writer.process_ended(in_order=True)
+    assert [facts(each).closed_cleanly for each in paths] == [False] + [True] * 20
+
+
+def test_a_conversation_is_not_taken_up_where_that_cannot_be_recorded(path: str) -> None:
+    """Else the mark of its last process would still hold; a mark that only spares a load may be missing."""
+    assert JournalWriter().append([marked(path, "closed")]) is None
+    assert isinstance(JournalWriter().append([marked(path, "opened")]), ProtocolViolation)
+
+
 # --- what is no journal -----------------------------------------------------------------------------------------------
 
 
@@ -192,7 +243,10 @@ def test_no_other_agent_goes_on_with_a_journal(path: str, dialect: str) -> None:
     assert Path(path).read_bytes() == before
 
 
-@pytest.mark.parametrize("line", ['{"type":"session","version":1}', '{"type":"session","id":7}', '{"type":"message"}'])
+BROKEN = ['{"type":"process"}', '{"type":"session","version":1}', '{"type":"session","id":7}', '{"type":"message"}']
+
+
+@pytest.mark.parametrize("line", BROKEN)
 def test_a_broken_line_is_damage(path: str, line: str) -> None:
     written(path, said(path, "hi", session="s1"))
     with Path(path).open("a") as file:

@@ -76,11 +76,11 @@ class Agent:
         """A prompt."""
         return self.ask("prompt", text=text, **params)
 
-    def switch(self, session: str, *, cwd: str = CWD, **facts: Any) -> str:
+    def switch(self, session: str, *, cwd: str = CWD, honest: bool = False, **facts: Any) -> str:
         """Go on with a conversation whose transcript is named like it."""
         journal = {"agent_session": session, "cwd": cwd, "turns": 1, "last_user_text": "", "tail": "", **facts}
         journal.setdefault("closed_cleanly", False)
-        return self.ask("switch_session", session_file=f"{JOURNALS}/{session}.jsonl", journal=journal)
+        return self.ask("switch_session", session_file=f"{JOURNALS}/{session}.jsonl", journal=journal, honest=honest)
 
     def wait(self, seconds: float) -> None:
         """Let time pass, with the calls that the dialect wants on the way."""
@@ -175,6 +175,8 @@ def journal_lines(entries: Iterable[JournalWrite]) -> list[str]:
     for entry in entries:
         head = "" if entry.header is None else f"[{entry.header.agent_session} in {entry.header.cwd}] "
         message = entry.message
+        if entry.process is not None:
+            head += f"<{entry.process.state}>"
         if message is not None:
             end = f" ({message.stop_reason})" if message.stop_reason else ""
             origin = "" if message.origin == "prompt" else f" <{message.origin}>"
@@ -184,7 +186,7 @@ def journal_lines(entries: Iterable[JournalWrite]) -> list[str]:
 
 
 def _short_result(result: Any) -> str:
-    if isinstance(result, dict) and set(result) - {"strategy"} == {"session_id", "session_file"}:
+    if isinstance(result, dict) and set(result) - {"strategy", "cause"} == {"session_id", "session_file"}:
         return f"holds {result['session_file']}"
     return short(result)
 

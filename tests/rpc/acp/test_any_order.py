@@ -15,11 +15,11 @@ CALLS = st.sampled_from(["t1", "t2"])
 class AnyOrder(RuleBasedStateMachine):
     """An agent that answers what it was asked, or not, and says what it likes in between."""
 
-    @initialize(mode=st.sampled_from(["approval", "auto", "readonly"]), closes=st.booleans(), honest=st.booleans())
-    def boot(self, *, mode: str, closes: bool, honest: bool) -> None:
+    @initialize(mode=st.sampled_from(["approval", "auto", "readonly"]), closes=st.booleans())
+    def boot(self, *, mode: str, closes: bool) -> None:
         sessions: dict[str, Any] = {"close": {}} if closes else {}
         abilities = {"loadSession": True, "sessionCapabilities": {**sessions, "resume": {}}}
-        self.agent = Agent(abilities=abilities, permission_mode=mode, honest=honest)
+        self.agent = Agent(abilities=abilities, permission_mode=mode)
         self.questions: list[int] = []
         self.begun = 1
         self.seen = 0
@@ -48,15 +48,19 @@ class AnyOrder(RuleBasedStateMachine):
     def request(self, method: str) -> None:
         self.ask(method)
 
-    @rule(session=SESSIONS, turns=st.integers(0, 2), clean=st.booleans())
-    def switch(self, *, session: str, turns: int, clean: bool) -> None:
+    @rule(nonce=st.text("0123456789abcdef", min_size=32, max_size=32))
+    def probe(self, nonce: str) -> None:
+        self.ask("probe_resume", nonce=nonce)
+
+    @rule(session=SESSIONS, turns=st.integers(0, 2), clean=st.booleans(), honest=st.booleans())
+    def switch(self, *, session: str, turns: int, clean: bool, honest: bool) -> None:
         facts: dict[str, Any] = {
             "turns": turns,
             "last_user_text": "known",
             "tail": "user:known",
             "closed_cleanly": clean,
         }
-        self.asked.append(self.agent.switch(session, **facts))
+        self.asked.append(self.agent.switch(session, honest=honest, **facts))
 
     @rule(call=CALLS, decision=st.sampled_from(["allow", "deny"]))
     def decide(self, call: str, decision: str) -> None:

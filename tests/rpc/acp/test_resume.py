@@ -1,13 +1,17 @@
 """Conversations that an agent is to go on with: its replay as proof, what is fed again, resumes, deadlines."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from errors import ProtocolViolation
-from tests.rpc.acp.agent import CWD, Agent, journal_lines, piece, update, user_message
+from rpc.acp.conversation import unknown_id
+from tests.rpc.acp.agent import CWD, JOURNALS, Agent, journal_lines, piece, update, user_message
 from tests.rpc.acp.conversations import FACTS, PLACE, TAIL, end_of_turn, loading, methods, strategy, turn
+
+NONCE = "0123456789abcdef0123456789abcdef"
 
 
 def test_a_replay_is_swallowed_and_proves_the_conversation() -> None:
@@ -23,7 +27,7 @@ def test_a_replay_is_swallowed_and_proves_the_conversation() -> None:
     agent.say({"jsonrpc": "2.0", "id": agent.sent[-1]["id"], "result": None})
     assert agent.reported == ['agent_resumed {"strategy": "loaded"}', "c1: holds /journals/old.jsonl"]
     turn(agent, "third")
-    assert journal_lines(agent.journal) == ["user: third", "assistant: ok (stop)"], "its header is there"
+    assert journal_lines(agent.journal) == ["<opened>", "user: third", "assistant: ok (stop)"], "its header is there"
     agent.switch("old", **{**FACTS, "turns": 3})
     assert agent.reported[-2] == 'agent_resumed {"strategy": "kept"}'
 
@@ -97,7 +101,7 @@ def test_an_error_becomes_a_new_conversation_that_is_reported_the_end_of_the_old
     assert earlier["type"] == "resource"
     assert earlier["resource"]["text"].splitlines()[0].startswith("[Earlier talk")
     assert earlier["resource"]["text"].endswith(f"{TAIL}\n\n")
-    assert journal_lines(agent.journal) == [f"[s2 in {CWD}] user: what did I say?"]
+    assert journal_lines(agent.journal) == ["<opened>", f"[s2 in {CWD}] user: what did I say?"]
     assert end_of_turn(agent).get("strategy") == "refed"
     agent.prompt("again")
     assert len(agent.sent[-1]["params"]["prompt"]) == 1, "once"
@@ -147,15 +151,15 @@ def test_a_login_that_is_missing_is_no_lost_conversation() -> None:
 def test_only_an_honest_agent_whose_last_process_ended_well_resumes(
     *, honest: bool, closed_cleanly: bool, method: str
 ) -> None:
-    agent = Agent(honest=honest)
-    agent.switch("old", **FACTS, closed_cleanly=closed_cleanly)
+    agent = Agent()
+    agent.switch("old", **FACTS, closed_cleanly=closed_cleanly, honest=honest)
     agent.answer("session/close")
     assert agent.pop(f"session/{method}")["params"] == {"sessionId": "old", **PLACE}
 
 
 def resuming() -> Agent:
-    agent = Agent(honest=True)
-    agent.switch("old", **FACTS, closed_cleanly=True)
+    agent = Agent()
+    agent.switch("old", **FACTS, closed_cleanly=True, honest=True)
     agent.answer("session/close")
     return agent
 
@@ -177,18 +181,122 @@ def test_a_resume_that_gives_another_conversation_is_none(result: dict[str, Any]
     assert strategy(agent) == {"strategy": "refed", "cause": "less"}
 
 
-def test_whether_an_agent_refuses_unknown_ids_can_be_tried_out() -> None:
+def test_what_is_not_resumed_is_loaded() -> None:
+    agent = resuming()
+    agent.refuse("session/resume", -32603, "cannot")
+    agent.say(user_message("and pear"))
+    agent.answer("session/load")
+    assert strategy(agent) == {"strategy": "loaded"}
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "honest"),
+    [(-32002, "Resource not found", "true"), (-32601, "Method not found", "false"), (-32000, "log in", "null")],
+)
+def test_an_agent_that_refuses_an_unknown_id_is_honest(code: int, words: str, honest: str) -> None:
     agent = Agent()
-    agent.ask("probe_resume", session_id="unknown")
-    agent.refuse("session/resume", -32002, "Resource not found")
-    assert agent.reported[-1] == 'c1: {"honest": true}'
-    agent.ask("probe_resume", session_id="unknown")
-    agent.say(user_message("x", session="unknown"))
+    agent.ask("probe_resume", nonce=NONCE)
+    agent.refuse("session/resume", code, words)
+    assert agent.reported[-1] == f'c1: {{"honest": {honest}}}'
+    turn(agent)
+    assert agent.reported[-1] == "c2: stop 'ok'"
+
+
+def test_one_that_takes_an_unknown_id_is_not_and_begins_its_spare_conversation_again() -> None:
+    agent = Agent()
+    agent.ask("probe_resume", nonce=NONCE)
+    agent.say(user_message("x", session=agent.sent[-1]["params"]["sessionId"]))
     agent.answer("session/resume")
     agent.answer("session/close")
-    assert agent.reported[-1] == 'c2: {"honest": false}'
+    agent.answer("session/close")
+    agent.answer("session/new", {"sessionId": "s2"})
+    assert agent.reported[-1] == 'c1: {"honest": false}'
+    agent.ask("new_session")
+    assert agent.reported[-1] == f"c2: holds {JOURNALS}/s2.jsonl", "the spare one"
+    assert journal_lines(agent.journal) == [], "nothing was said in any of them"
+
+
+@pytest.mark.parametrize(
+    ("like", "form"),
+    [
+        ("55e81e1f-e2a7-4387-afb9-ee17f13d2044", r"55e81e1f-e2a7-4387-afb9-[a-f]{2}\d{2}[a-f]\d{2}[a-f]\d{4}"),
+        (
+            "ses_de00ab22affeHMBgvTmJvXaNoh",
+            r"ses_de00ab22affeHM[A-Z][a-z]{2}[A-Z][a-z][A-Z][a-z][A-Z][a-z][A-Z][a-z]{2}",
+        ),
+        ("session-7", r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}"),
+    ],
+)
+def test_an_unknown_id_looks_like_one_of_the_agents_own(like: str, form: str) -> None:
+    made = unknown_id(like, NONCE)
+    assert re.fullmatch(form, made), made
+    assert made not in (like, unknown_id(like, NONCE[::-1]))
+
+
+# --- whether it was closed ---
+
+
+def test_a_conversation_is_opened_before_it_is_loaded_and_closed_when_it_was() -> None:
+    agent = loading()
+    [opened] = journal_lines(agent.journal)
+    assert opened == "<opened>"
+    assert agent.journal[0].path == f"{JOURNALS}/old.jsonl"
+    assert agent.journal_before == [methods(agent).index("session/load")], "before the request is sent"
+    agent.say(user_message("and pear"))
+    agent.answer("session/load")
+    agent.ask("new_session")
+    assert journal_lines(agent.journal) == ["<opened>"]
+    agent.answer("session/close")
+    assert journal_lines(agent.journal) == ["<opened>", "<closed>"]
+
+
+@pytest.mark.parametrize("why", ["refused", "empty", "unanswered"])
+def test_it_is_not_closed_where_the_agent_did_not_close_it_whole(why: str) -> None:
+    agent = Agent()
+    if why == "refused":
+        turn(agent)
+    elif why == "unanswered":
+        agent.prompt("hi")
+        agent.ask("abort")
+        agent.wait(10)
+    before = len(agent.journal)
+    agent.ask("new_session")
+    if why == "refused":
+        agent.refuse("session/close", -32603, "cannot")
+    elif why == "empty":  # it gets the spare conversation, and leaves that
+        agent.ask("new_session")
+        agent.answer("session/close")
+    else:
+        agent.answer("session/close")
+    assert journal_lines(agent.journal[before:]) == []
+
+
+def test_one_that_another_process_has_closed_is_open_again_where_it_is_kept() -> None:
+    agent = Agent()
     turn(agent)
-    assert agent.reported[-1] == "c3: stop 'ok'"
+    agent.switch("s1", closed_cleanly=True)
+    assert strategy(agent) == {"strategy": "kept"}
+    assert journal_lines(agent.journal)[-1] == "<opened>"
+
+
+# --- how it went on ---
+
+
+def test_an_error_counts_also_where_the_conversation_cannot_be_begun_again() -> None:
+    agent = loading()
+    agent.refuse("session/load", -32002, "Resource not found")
+    agent.refuse("session/new", -32603, "no room")
+    assert agent.reported[-1] == "c1: error load_refused"
+
+
+def test_a_switch_without_a_way_back_says_nothing_of_an_earlier_one() -> None:
+    agent = loading()
+    agent.say(user_message("and pear"))
+    agent.answer("session/load")
+    agent.switch("empty", turns=0)
+    agent.answer("session/close")
+    agent.answer("session/new", {"sessionId": "s3"})
+    assert b"strategy" not in bytes(agent.messages[-1].result)
 
 
 # --- time ---

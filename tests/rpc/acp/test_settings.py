@@ -153,7 +153,7 @@ def test_a_setting_that_is_refused_says_so() -> None:
 
 @pytest.mark.parametrize("how", ["new", "load", "resume"])
 def test_settings_are_made_again_in_every_conversation(how: str) -> None:
-    agent = starting({"configOptions": ALL}, mode="ask", honest=True)
+    agent = starting({"configOptions": ALL}, mode="ask")
     assert answer_settings(agent) == [("approvals", "ask")]
     agent.ask("new_session")
     if how == "new":
@@ -161,7 +161,7 @@ def test_settings_are_made_again_in_every_conversation(how: str) -> None:
         agent.answer("session/close")
         agent.answer("session/new", {"sessionId": "s2", "configOptions": ALL})
     else:
-        agent.switch("s2", last_user_text="hi", closed_cleanly=how == "resume")
+        agent.switch("s2", last_user_text="hi", closed_cleanly=how == "resume", honest=True)
         agent.answer("session/close")
         if how == "load":
             agent.update("user_message_chunk", session="s2", content={"type": "text", "text": "hi"})
