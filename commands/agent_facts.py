@@ -130,10 +130,7 @@ def key_line(name: str, make: AgentMake) -> str:
 def _resume(definition: AgentSettings, seen: Mapping[str, Any]) -> str:
     if not definition.traits.keeps_journal:  # it reads its own transcripts
         return "yes"
-    said = seen.get("capabilities", ())
-    if seen.get("is_ready") and not {"load", "resume"} & set(said):
-        return "no"
-    return str(seen.get("resumes", "unknown"))
+    return "no" if seen.get("forgets") else str(seen.get("resumes", "unknown"))
 
 
 def definition_of(make: str) -> dict[str, Any]:

@@ -125,7 +125,9 @@ def _program_lines(seen: Record, report: Record) -> list[Text]:
     """What workers of the agent have shown of their program, as ``pool agents`` says it; what the session's says."""
     rows = [f"{name}: {text}" for name, text in report_rows(report) if name not in ("program", "can")]
     if seen.get("program"):
-        can = f"  can: {' '.join(seen['capabilities'])}  resume: {seen['resumes']}" if seen["capabilities"] else ""
+        how = ", without a replay after an end in order" if seen.get("honest") == "yes" else ""
+        resume = "no" if seen.get("forgets") else f"{seen['resumes']}{how}"
+        can = f"  can: {' '.join(seen['capabilities'])}  resume: {resume}" if seen["capabilities"] else ""
         rows.insert(0, clean(f"program: {seen['program']} {seen['version']}{can}"))
     return [Text(row, "dim", overflow="fold") for row in rows]
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from errors import PoolSaturated
 from pool import rejections
 from pool.binding import SessionBinder
+from pool.dedicated import Dedication
 from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord, Waiter, WorkerRecord, in_order
 from pool.spawning import Spawner
 from pool.state import PoolState
@@ -25,11 +26,14 @@ class Admission:
         self._spawner = starts
         self._workers = fleet
         self._binder = leases
+        self.dedication = Dedication(state)
 
     def admit(self, waiter: Waiter, *, spawn: SpawnPolicy) -> None:
         """Serve a new request at once, put it on the waiting list, or refuse it."""
         state = self._state
         session = waiter.session
+        if not self.dedication.admit(waiter):
+            return
         if session.state is not _PARKED:
             if self._serve_on_own(waiter):
                 return
@@ -78,14 +82,15 @@ class Admission:
         if session is not None and (session.state is not _PARKED or session.waiting):
             return False
         kind = state.profiles.get(profile.signature) or _unknown_profile(state, profile)
-        return state.mode is _RUNNING and state.quota_open and self._spawner.has_room(kind, now)
+        can_start = state.quota_open and self._spawner.has_room(kind, now)
+        return state.mode is _RUNNING and can_start and self.dedication.may_have(session, kind)
 
     def has_worker(self, session: SessionRecord | None, profile: CapabilityProfile) -> bool:
         """Whether ``admit`` would serve a request that may not wait; ``session`` None: one that is not known."""
         state = self._state
-        if state.mode is not _RUNNING:
-            return False
         kind = state.profiles.get(profile.signature) or _unknown_profile(state, profile)
+        if state.mode is not _RUNNING or not self.dedication.may_have(session, kind):
+            return False
         if session is None or session.state is _PARKED:
             if session is not None and session.waiting:
                 return False

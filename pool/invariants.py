@@ -37,8 +37,12 @@ def _check_worker(state: PoolState, worker: WorkerRecord) -> None:
     claimed = worker.claimed_for
     starts = worker.profile_record.starts_unclaimed if claimed is None else claimed.starts_claimed
     _require((worker in starts) == (worker.state is WorkerState.STARTING), f"{name} is starting: {worker in starts}")
-    only_commands = worker.state is WorkerState.LEASED and not worker.in_use
+    is_dedicated = worker in state.dedicated
+    only_commands = worker.state is WorkerState.LEASED and not worker.in_use and not is_dedicated
     _require((worker in state.pinned) == only_commands, f"{name} is pinned: {worker in state.pinned}")
+    if is_dedicated:
+        _require(session is not None and worker.profile_record.is_dedicated, f"{name} keeps no conversation")
+        _require(worker.state is WorkerState.LEASED, f"{name} is dedicated and {worker.state}")
     if idle:
         _require(worker.quiescent, f"{name} is available in the middle of something")
         _require(worker.retire_reason is None or worker.successor, f"{name} should have retired")
@@ -125,6 +129,7 @@ def _check_counts(state: PoolState) -> None:
     _require(waiting.bounded == bounded, "bounded waiters miscounted")
     used = [worker.idle_since for worker in state.index.lru]
     _require(used == sorted(used), "available workers are not in the order of their last use")
+    _require(len(state.dedicated) < max(1, state.settings.max), f"{len(state.dedicated)} workers are dedicated")
     unclaimed = [worker for worker in state.stopping if worker.claimed_for is None]
     _require(set(state.unclaimed_slots) == set(unclaimed), f"{len(state.unclaimed_slots)} slots unclaimed")
     for agent in state.agents.values():

@@ -20,7 +20,7 @@ from pool.snapshot import MachineSnapshot, SessionPlacement, WorkerExplanation
 from pool.spawning import Spawner
 from pool.state import PoolState, check_settings
 from pool.stimuli import Action, FailureKind, Grant, Reject, Stimulus, StopReason
-from pool.transitions import ENDING, MODE_TRANSITIONS, SERVING, PoolMode, SessionState, WorkerState
+from pool.transitions import ENDING, MODE_TRANSITIONS, SERVING, PoolMode, WorkerState
 from pool.workers import Workers
 from profiles.profile import CapabilityProfile
 from wire.states import transition
@@ -201,16 +201,14 @@ class PoolMachine:
     def _session_busy(self, busy: stimuli.SessionBusy) -> None:
         session = self._state.session_record(busy.session)
         session.busy = True
-        if session.state is SessionState.ACTIVE and session.worker is not None:
-            self._workers.refresh(session.worker)
+        self._workers.refresh_session(session)
 
     def _session_idle(self, quiet: stimuli.SessionIdle) -> None:
         session = self._state.sessions.get(quiet.session)
         if session is None:
             return
         session.busy = False
-        if session.state is SessionState.ACTIVE and session.worker is not None:
-            self._workers.refresh(session.worker)
+        self._workers.refresh_session(session)
         self._state.forget_if_empty(session)
 
     def _session_known(self, known: stimuli.SessionKnown) -> None:
@@ -354,6 +352,8 @@ class PoolMachine:
             for worker in state.workers.values():
                 if worker.state in SERVING:
                     self._workers.arm_age_timer(worker)
+        for session in self._admission.dedication.limit_changed():
+            self._workers.refresh_session(session)
         self._workers.shrink_to_max()
         self._workers.stop_idle()
         if names & _LIMITS:

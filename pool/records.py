@@ -89,13 +89,15 @@ class ProfileRecord:
     """One profile signature with its workers, its lines of waiters and its budget."""
 
     __slots__ = (
-        *("agent", "budget", "claims", "condition", "group", "pending_restarts", "prewarm_target", "profile"),
+        *("agent", "budget", "claims", "condition", "group", "is_dedicated", "pending_restarts", "prewarm_target"),
+        "profile",
         *("prune_timer", "queues", "quiescent", "resource_count", "resources", "retry_timer", "starts_claimed"),
         *("starts_unclaimed", "unbound", "waiters", "workers"),
     )
 
     def __init__(self, profile: CapabilityProfile, group: HardGroup, agent: AgentWorkers) -> None:
         self.profile = profile
+        self.is_dedicated = profile.is_dedicated
         self.group = group
         self.agent = agent
         self.budget = StartBudget()

@@ -22,7 +22,7 @@ _MAX_NAMED_SESSIONS = 5
 
 
 class PinnedSessions(NamedTuple):
-    """Whose workers only background commands keep: those used longest ago by name, and how many in all."""
+    """Sessions that keep a worker though no request of them runs: the first of them by name, and how many in all."""
 
     named: tuple[str, ...] = ()
     total: int = 0
@@ -55,6 +55,19 @@ def spawn_not_allowed(figures: PoolCounts, session: str) -> NoWorker:
         f"(spawn = false); ask with spawn = true ({figures})",
         session=session,
         figures=asdict(figures),
+    )
+
+
+def all_dedicated(figures: PoolCounts, kind: ProfileRecord, retry_after: float, kept: PinnedSessions) -> PoolSaturated:
+    """As many sessions keep a worker to themselves as may."""
+    sessions = f": {_names(kept)}" if kept.total else ""
+    return PoolSaturated(
+        f'{kept.total} sessions keep a worker each (resume = "pin"), and the rest of pool.max = {figures.max} is for '
+        "other sessions; end one with `pool sessions delete KEY`, raise pool.max or the limit of the agent, or set "
+        f'agents.{kind.profile.agent}.resume = "auto" ({figures}){sessions}',
+        retry_after=retry_after,
+        figures=asdict(figures),
+        dedicated=list(kept.named),
     )
 
 
@@ -119,5 +132,9 @@ def resume_failed(session: SessionRecord, cause: PoolError) -> ResumeFailed:
 def _pinned(sessions: PinnedSessions) -> str:
     if not sessions.total:
         return ""
+    return f"; background commands keep workers for {_names(sessions)}"
+
+
+def _names(sessions: PinnedSessions) -> str:
     named, more = ", ".join(sessions.named[:_MAX_NAMED_SESSIONS]), sessions.total - _MAX_NAMED_SESSIONS
-    return f"; background commands keep workers for {named}" + (f" and {more} more sessions" if more > 0 else "")
+    return named + (f" and {more} more sessions" if more > 0 else "")

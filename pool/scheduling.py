@@ -192,7 +192,7 @@ class Scheduler:
         unclaimed = free + len(state.stopping) - state.claimed_slots
         if unclaimed or state.index.lru:
             return unclaimed >= 0
-        return len(state.pinned) > (state.settings.max_pinned or state.settings.max - 1)
+        return len(state.pinned) > max(0, state.most_pinned)
 
     def _advance(self, line: ProfileQueue) -> ConditionQueue | None:
         """Bring the best waiter of the line one step further; returns the gate that keeps the line, if one does."""

@@ -96,6 +96,8 @@ class PoolState:
         self.index = AvailableIndex()
         self.pinned: dict[WorkerRecord, None] = {}
         """Workers that only background commands keep for their sessions, the one used longest ago first."""
+        self.dedicated: dict[WorkerRecord, None] = {}
+        """Workers that keep their session's conversation while they live, the one used longest ago first."""
         self.timers = Timers()
         self.bucket = TokenBucket(settings.spawn_burst, settings.spawn_rate)
         self.counters = Counters()
@@ -343,7 +345,7 @@ class PoolState:
         """
         settings = self.settings
         pinned: Collection[WorkerRecord] = self.pinned
-        most = settings.max_pinned or settings.max - 1
+        most = self.most_pinned
         if gate is kind.agent.condition:
             pinned = [worker for worker in pinned if worker.profile_record.agent is kind.agent]
             most = settings.max_per_agent - 1
@@ -351,6 +353,12 @@ class PoolState:
             pinned = [worker for worker in pinned if worker.profile_record is kind]
             most = settings.max_per_profile - 1
         return next(EVICTION_ORDER(pinned)) if 0 <= most < len(pinned) else None
+
+    @property
+    def most_pinned(self) -> int:
+        """Workers that background commands may keep; one is left besides those that keep their conversations."""
+        settings = self.settings
+        return min(settings.max_pinned or settings.max - 1, settings.max - 1 - len(self.dedicated))
 
     def record_service_interval(self) -> None:
         """Learn how often waiters are served, for ``retry_after``."""

@@ -46,10 +46,14 @@ def explain(state: PoolState, session: str | None, profile: CapabilityProfile | 
     wanted = profile or (known.last_profile if known is not None else None)
     if wanted is None:
         raise UsageError(f"session {session!r} is unknown, and no profile was given to explain", session=session)
-    return [_explanation(worker, known, wanted) for worker in state.workers.values()]
+    return [
+        _explanation(worker, known, wanted, is_dedicated=worker in state.dedicated) for worker in state.workers.values()
+    ]
 
 
-def _explanation(worker: WorkerRecord, session: SessionRecord | None, wanted: CapabilityProfile) -> WorkerExplanation:
+def _explanation(
+    worker: WorkerRecord, session: SessionRecord | None, wanted: CapabilityProfile, *, is_dedicated: bool
+) -> WorkerExplanation:
     own = session is not None and session.worker is worker and worker.session is session
     have = worker.profile_record.profile
     soft = have.soft if worker.soft is None or not (own or worker.drifted) else worker.soft
@@ -57,6 +61,8 @@ def _explanation(worker: WorkerRecord, session: SessionRecord | None, wanted: Ca
     difference = first_difference(have, wanted, soft)
     if worker.modified and not own:
         level, difference = MatchLevel.NONE, "run-time settings: a front end of its session has changed them"
+    if is_dedicated and not own:
+        level, difference = MatchLevel.NONE, 'resume: it keeps the conversation of its session ("pin")'
     return WorkerExplanation(
         worker=worker.id,
         level=(MatchLevel.BOUND if own and level is not MatchLevel.NONE else level).label,

@@ -6,6 +6,7 @@ from itertools import chain, islice
 from errors import PoolError
 from pool import rejections
 from pool.available import EVICTION_ORDER
+from pool.exits import REPLACEMENT_REASONS, exit_cause, needs_restart
 from pool.records import SessionRecord, WorkerRecord, in_order
 from pool.spawning import Spawner
 from pool.state import PoolState
@@ -17,7 +18,6 @@ _PARKING = SessionState.PARKING
 _MAX_RESUME_FAILURES = 2
 _IMMEDIATE_REASONS = frozenset({"mismatch", "outdated"})
 """Reasons to go that wait for no replacement: it would be of the same kind."""
-_REPLACEMENT_REASONS = frozenset({"age", "turns", "rss", "recycle"})
 _AGE_JITTER = 0.1
 
 
@@ -52,16 +52,14 @@ class Workers:
         if state.mode in ENDING and not in_use:
             self.stop(worker, StopReason.DRAINED)
             return
-        if in_use or (worker.session is not None and worker.background):
+        if in_use or (worker.session is not None and (worker.background or worker in state.dedicated)):
             if before is _IDLE:
                 state.index.discard(worker)
                 state.transition_worker(worker, _LEASED)
             if in_use:
                 state.pinned.pop(worker, None)
-            elif worker.retire_reason == "mismatch" and worker.session and worker.session.waiting:
-                self.stop(worker, StopReason.MISMATCH)  # its own session would wait for its commands, perhaps for ever
             else:
-                self._pin(worker)
+                self._keep(worker)
             return
         state.pinned.pop(worker, None)
         if before is _LEASED:
@@ -75,6 +73,23 @@ class Workers:
             state.freed.append(worker)
             state.touched_agents[worker.profile_record.agent] = None
             self.arm_idle_timer(worker)
+
+    def refresh_session(self, session: SessionRecord) -> None:
+        """The same for the session's own worker."""
+        if session.state is SessionState.ACTIVE and session.worker is not None:
+            self.refresh(session.worker)
+
+    def _keep(self, worker: WorkerRecord) -> None:
+        """No request needs the worker, and its session keeps it, unless it is to go for a reason of its own."""
+        dedicated = self._state.dedicated
+        if worker in dedicated and not worker.background:
+            worker.retire_reason = "outdated" if worker.outdated else worker.retire_reason
+            if not self._retire_if_due(worker):
+                dedicated[worker] = dedicated.pop(worker)  # the one used last is the last
+        elif worker.retire_reason == "mismatch" and worker.session and worker.session.waiting:
+            self.stop(worker, StopReason.MISMATCH)  # its own session would wait for its commands, perhaps for ever
+        elif worker not in dedicated:
+            self._pin(worker)
 
     def _pin(self, worker: WorkerRecord) -> None:
         """Only background commands keep the worker; who waits may have it for another reason now."""
@@ -123,6 +138,7 @@ class Workers:
             return
         self._start_parking(session, worker, "no_room")
         worker.session = None
+        self._state.dedicated.pop(worker, None)
         self.finish_parking(session)
         self.refresh(worker)
 
@@ -139,6 +155,7 @@ class Workers:
             self._start_parking(session, worker, "forgotten")
         if was_bound:
             worker.session = None
+            state.dedicated.pop(worker, None)
         if worker.closing_session is session:
             worker.closing_session = None
         self.finish_parking(session)
@@ -228,7 +245,7 @@ class Workers:
         if worker.state not in SERVING or worker.retire_reason in ("mismatch", why):
             return
         worker.retire_reason = why
-        if why in _REPLACEMENT_REASONS and not worker.replaced and self._state.mode is PoolMode.RUNNING:
+        if why in REPLACEMENT_REASONS and not worker.replaced and self._state.mode is PoolMode.RUNNING:
             kind = worker.profile_record
             if self._spawner.blocking_condition(kind) is None:
                 self._spawner.spawn(kind, replaces=worker)
@@ -245,7 +262,7 @@ class Workers:
     def _retire_if_due(self, worker: WorkerRecord) -> bool:
         """Stop a quiescent worker that is to go: over ``max``, or retiring and not waiting for its replacement."""
         state = self._state
-        is_too_many = len(state.workers) - len(state.stopping) > state.settings.max
+        is_too_many = len(state.workers) - len(state.stopping) > state.settings.max and worker not in state.dedicated
         may_go = worker.successor is None or worker.retire_reason in _IMMEDIATE_REASONS
         if not is_too_many and (worker.retire_reason is None or not may_go):
             return False
@@ -285,14 +302,14 @@ class Workers:
         state = self._state
         kind = worker.profile_record
         crashed = worker.state is not WorkerState.STOPPING
-        owed = self._needs_restart(worker, crashed=crashed)
+        owed = needs_restart(worker, crashed=crashed)
         self._withdraw(worker)
         if crashed:
             self._crashed(worker, error)
         self._spawner.release_claim(worker)
         self._void_holds(worker)
         state.remove_worker(worker)
-        cause = _exit_cause(worker)
+        cause = exit_cause(worker)
         state.counters.exits[cause] += 1
         state.notify("worker_exited", worker=worker.id, cause=cause, error=str(error))
         for session in (worker.session, worker.closing_session):
@@ -333,6 +350,7 @@ class Workers:
         state = self._state
         state.index.discard(worker)
         state.pinned.pop(worker, None)
+        state.dedicated.pop(worker, None)
         state.timers.cancel(worker.idle_timer)
         state.timers.cancel(worker.age_timer)
 
@@ -360,20 +378,6 @@ class Workers:
             state.counters.lost += 1
         session.holds.clear()
 
-    def _needs_restart(self, worker: WorkerRecord, *, crashed: bool) -> bool:
-        """Whether the lost worker is to be started again, also where no request waits for it."""
-        if worker.outdated:
-            return False
-        if worker.state is WorkerState.STARTING or worker.failure is FailureKind.START:
-            return worker.is_restart
-        if crashed or worker.stop_reason is StopReason.FAILED:
-            return not worker.replaced
-        return (
-            worker.stop_reason is StopReason.RETIRED
-            and worker.retire_reason in _REPLACEMENT_REASONS
-            and not worker.replaced
-        )
-
     def _after_exit(self, worker: WorkerRecord) -> None:
         state = self._state
         kind = worker.profile_record
@@ -386,10 +390,3 @@ class Workers:
             worker.successor.replaces = None
             worker.successor = None
         state.prune(kind)
-
-
-def _exit_cause(worker: WorkerRecord) -> str:
-    """Why the process ended: what it failed at, why we stopped it, or ``crashed``."""
-    if worker.failure is not None:
-        return worker.failure.value
-    return worker.stop_reason.value if worker.stop_reason is not None else "crashed"

@@ -137,12 +137,13 @@ def _check_role(name: str, role: RoleSettings, definition: AgentSettings) -> Non
 
 
 def _declared(definition: AgentSettings, appended: str) -> dict[str, str]:
-    """What a program without arguments of the pool learns over its protocol, each as JSON."""
+    """What a program without arguments of the pool learns over its protocol or is done for it, each as JSON."""
     facts = {
         "auth_method": definition.auth_method,
         "mcp_servers": definition.mcp_servers or None,
         "permission_mode": definition.permissions,
         "preamble": appended or None,
+        "resume": None if definition.resume == "auto" else definition.resume,
     }
     return {name: _json(value) for name, value in facts.items() if value is not None}
 

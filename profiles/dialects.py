@@ -80,7 +80,7 @@ _OF_ARGUMENTS = frozenset(
     }
 )
 """Settings that become flags or variables of the bundled agent and of pi, for which ACP has no words."""
-_OF_ACP = frozenset({"mode", "options", "auth_method", "mcp_servers"})
+_OF_ACP = frozenset({"mode", "options", "auth_method", "mcp_servers", "resume"})
 
 DIALECTS: dict[str, DialectTraits] = {
     "native": DialectTraits(

@@ -91,7 +91,7 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
     signatures, SHA-256 in hex. ``env`` holds the profile's own variables sorted by name; their values may be secret:
     they enter the signature and the worker's environment, never a repr or a status. ``secret_env``: names of those that
     are secret although they do not look so. ``declared``: what the program learns over its protocol instead of by
-    arguments, each a name and a JSON text, sorted by name.
+    arguments, and what the pool does for it (``resume``), each a name and a JSON text, sorted by name.
     """
 
     agent: str
@@ -112,6 +112,11 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
     def short(self) -> str:
         """First 8 digits of the signature: enough to distinguish profiles in a table."""
         return self.signature[:8]
+
+    @property
+    def is_dedicated(self) -> bool:
+        """Whether a worker keeps the conversation that it has as long as it lives."""
+        return ("resume", '"pin"') in self.declared
 
     @property
     def secrets(self) -> tuple[str, ...]:

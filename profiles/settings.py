@@ -101,6 +101,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     approve its tool calls by itself. Changed on a live worker, as ``options`` are. Of dialect ``acp``."""
     options: dict[str, str | bool] = {}
     """Further configuration options of the program, by their ids. Of dialect ``acp``."""
+    resume: Literal["auto", "pin"] = "auto"
+    """``"pin"``: a session keeps its worker as long as that lives, in use or not, for a program that cannot go on with
+    a conversation. All workers but one may be kept so; further sessions are refused. Of dialect ``acp``."""
     auth_method: str | None = None
     """The way to log in, by its id, where the program asks for a login; none opens a browser. Of dialect ``acp``."""
     mcp_servers: list[dict[str, Any]] = []

@@ -142,6 +142,28 @@ def test_a_conversation_is_resumed_after_an_end_in_order_and_loaded_after_a_kill
     assert len(tried) == 4, "once for an id that it cannot have"
 
 
+def test_a_pinned_session_keeps_its_worker_and_one_too_many_is_refused_with_what_to_do(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    place = tmp_path_factory.mktemp("p")
+    pinned = definition("keeps", place, "no-load", "no-resume", more='resume = "pin"')
+    settings = "\n".join(["[pool]", "min = 0", "max = 2", definition("fix", place), definition("other", place), pinned])
+    with running_supervisor(place / "data", settings=settings) as running:
+        ask(running, "kept", "ECHO:before", "keeps")
+        pid = running.worker_of("kept")["pid"]
+        ask(running, "a", "ECHO:a")
+        ask(running, "b", "ECHO:b", "other")
+        refused = running.pool("prompt", "-s", "late", "-a", "keeps", "ECHO:x")
+        words = " ".join(refused.stderr.split())
+        assert refused.returncode != 0
+        assert "`pool sessions delete KEY`, raise pool.max" in words
+        assert ": kept" in words
+        assert ask(running, "kept", "RECALL", "keeps").endswith("ECHO:before")
+        assert running.worker_of("kept")["pid"] == pid
+        assert running.pool("sessions", "delete", "kept").returncode == 0
+        assert ask(running, "late", "ECHO:y", "keeps") == "y"
+
+
 def test_a_conversation_of_another_directory_is_refused(supervisor: Supervisor, place: Path) -> None:
     ask(supervisor, "moved", "ECHO:here")
     pid = supervisor.worker_of("moved")["pid"]

@@ -85,7 +85,7 @@ def test_why_a_worker_did_not_start_is_told_in_its_words_where_the_make_is_not_k
         ("acp", {}, "unknown"),
         ("acp", SEEN, "yes"),
         ("acp", {**SEEN, "resumes": "unknown"}, "unknown"),
-        ("acp", {**SEEN, "resumes": "unknown", "capabilities": ["images"]}, "no"),
+        ("acp", {**SEEN, "resumes": "unknown", "forgets": True}, "no"),
     ],
 )
 def test_whether_an_agent_goes_on_with_a_session_is_yes_no_or_unknown(

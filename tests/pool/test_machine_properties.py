@@ -22,6 +22,7 @@ PROFILES = [
     make_profile("a", skills=("x", "y")),
     make_profile("b"),
     make_profile("c", agent="helper"),
+    make_profile("d", agent="pin"),
 ]
 SESSIONS = [f"s{number}" for number in range(6)]
 

@@ -31,7 +31,10 @@ def make_profile(
     agent: str = "main",
     role: str = "default",
 ) -> CapabilityProfile:
-    """A profile whose hard part is ``name``; equal arguments give equal signatures."""
+    """A profile whose hard part is ``name``; equal arguments give equal signatures.
+
+    Workers of the agent ``pin`` keep their conversations.
+    """
     skills = tuple(skills)
     return CapabilityProfile(
         agent=agent,
@@ -41,6 +44,7 @@ def make_profile(
         cwd=f"/{name}",
         soft=SoftArgs(provider="p", model=model, thinking="low"),
         resources=Resources(skills=skills),
+        declared=(("resume", '"pin"'),) if agent == "pin" else (),
         signature=f"{name}|{agent}|{role}|{model}|{','.join(skills)}",
         hard_signature=f"{name}|{agent}|{role}",
     )

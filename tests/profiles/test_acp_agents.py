@@ -46,7 +46,13 @@ REFUSED: dict[str, Any] = {
     "tool_env": ["X"],
     "tools": [],
 }
-OF_ACP: dict[str, Any] = {"auth_method": "x", "mcp_servers": [{"name": "x"}], "mode": "x", "options": {"x": True}}
+OF_ACP: dict[str, Any] = {
+    "auth_method": "x",
+    "mcp_servers": [{"name": "x"}],
+    "mode": "x",
+    "options": {"x": True},
+    "resume": "pin",
+}
 SERVER: dict[str, Any] = {"name": "files", "command": "/bin/mcp", "args": ["-v"]}
 
 
