@@ -160,7 +160,7 @@ def test_a_pinned_session_keeps_its_worker_and_one_too_many_is_refused_with_what
         assert ": kept" in words
         assert ask(running, "kept", "RECALL", "keeps").endswith("ECHO:before")
         assert running.worker_of("kept")["pid"] == pid
-        assert running.pool("sessions", "delete", "kept").returncode == 0
+        assert running.pool("sessions", "delete", "kept", "--yes").returncode == 0
         assert ask(running, "late", "ECHO:y", "keeps") == "y"
 
 

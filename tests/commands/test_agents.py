@@ -12,6 +12,7 @@ from rich.console import Console
 import cli
 from commands.agent_facts import AgentListing, list_agents
 from commands.agents_view import agents_view
+from commands.tables import explanation_table
 from profiles import AgentSettings, ProfilesSettings
 from profiles.catalogue import MAKES
 from settings.load import load_settings
@@ -92,6 +93,17 @@ def test_whether_an_agent_goes_on_with_a_session_is_yes_no_or_unknown(
     dialect: Any, seen: dict[str, Any], resume: str
 ) -> None:
     assert listed(AgentSettings(dialect=dialect, command=[sys.executable]), None, **seen).resume == resume
+
+
+@pytest.mark.parametrize(
+    ("more", "words"), [({"honest": "yes"}, "yes, without a replay after an end in order"), ({"forgets": True}, "no")]
+)
+def test_an_explanation_says_how_the_agent_goes_on(more: dict[str, Any], words: str) -> None:
+    profile = {"signature": "a1b2c3d4", "agent": "a", "role": "default"}
+    console = Console(width=140)
+    with console.capture() as shown:
+        console.print(explanation_table({"profile": profile, "workers": [], "seen": {**SEEN, **more}}, 140))
+    assert shown.get().splitlines()[1].rstrip().endswith(f"resume: {words}")
 
 
 @pytest.mark.parametrize("width", [60, 120])
