@@ -66,6 +66,9 @@ KEPT = {
     "where the limit is lowered, the one used longest ago is a worker like others again": """
         pool max=3; use s pin:a; use t pin:a; use s pin:a; settings max=2; workers w1 w2; hold r1 t pin:a; held r1@w2
         free r1; ask r2 u b => stop w2 evicted; settle; held r2; use s pin:a""",
+    "while there are too many workers, those go that keep no conversation": """
+        pool max=3; use s pin:a; hold r1 t b; hold r2 u c; settings max=2 => nothing; use s pin:a
+        free r1 => stop w2 retired; exit w2; free r2; workers w1 w3""",
     "a drained pool stops it": "pool max=3; use s pin:a; drain => stop w1 drained",
     "it is idle for no prewarming": "pool max=3; use s pin:a; prewarm a=1 => spawn w2 a",
 }

@@ -259,3 +259,28 @@ async def test_another_instances_processes_are_left_alone() -> None:
             await process.stop(force=True)
         assert is_alive(tool)
         assert is_alive(bystander.pid)
+
+
+_HELPER = "import os, sys, time\nif os.fork() == 0: os.close(0); print('up', flush=True); {child}\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "in_order"),
+    [
+        ("import sys; print('up', flush=True); sys.stdin.read(); sys.exit(3)", True),
+        (_HELPER.format(child="os._exit(0)") + "os.wait(); sys.stdin.read()", True),
+        (_HELPER.format(child="time.sleep(600)") + "sys.stdin.read()", False),
+        ("import os, sys; print('up', flush=True); sys.stdin.read(); os.kill(os.getpid(), 9)", False),
+        ("import time; print('up', flush=True); time.sleep(600)", False),
+        ("print('up', flush=True)", False),
+    ],
+    ids=["eof", "helper ended", "helper left", "signal", "deaf", "of its own accord"],
+)
+async def test_an_end_is_in_order_after_eof_alone_with_nothing_left(code: str, *, in_order: bool) -> None:
+    settings = RpcSettings(eof_grace=Seconds(1), term_grace=Seconds(1))
+    async with running(spec_of(code), settings=settings) as process:
+        await read_line(process)
+        if "stdin" not in code and "sleep" not in code:
+            await process.wait_exit()
+        await process.stop()
+        assert process.ended_in_order is in_order
