@@ -41,6 +41,7 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
         "reload": _CommandEntry("commands.supervisor", "Reload the settings file."),
     },
     "Sessions": {
+        "chat": _CommandEntry("commands.chat.command", "Chat with a session on this terminal."),
         "prompt": _CommandEntry("commands.prompt", "Send a message and stream the answer."),
         "wait": _CommandEntry("commands.prompt", "Wait for a run to end and print its answer."),
         "steer": _CommandEntry("commands.prompt", "Send a message into the running turn."),

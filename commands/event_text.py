@@ -23,6 +23,7 @@ class ToolData(msgspec.Struct, frozen=True):
 
     call: ToolCallView
     tail: str = ""
+    result: Any = None
     error: Any = None
     details: CallDetails | None = None
 

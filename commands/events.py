@@ -156,15 +156,18 @@ class EventFollower:
         *,
         since: int | None,
         was_there: bool = False,
+        on_connection: Callable[[bool], None] = lambda _is_there: None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """``wish``: the filters of ``subscribe``. ``since``: a bookmark to go on from; None = only what comes now.
 
         ``was_there``: the supervisor has just answered, so that it may be waited for if it is gone now.
+        ``on_connection``: called when events are followed from then on, and when the supervisor went away.
         """
         self.bookmark = since
         self._filters = wish
         self._view = view
+        self._on_connection = on_connection
         self._sleep = pause
         self._backoff = backoff()
         self._has_begun = was_there
@@ -200,6 +203,7 @@ class EventFollower:
         if self._is_disconnected:
             self._view.show_notice("the supervisor is back")
         self._has_begun, self._is_disconnected, self._backoff = True, False, backoff()
+        self._on_connection(True)  # noqa: FBT003 - a callback
         if self.bookmark is None:
             self.bookmark = feed.head
         elif feed.head < self.bookmark:
@@ -215,6 +219,7 @@ class EventFollower:
         if not self._has_begun:
             raise error
         if not self._is_disconnected:
+            self._on_connection(False)  # noqa: FBT003 - a callback
             self._view.show_notice("the supervisor went away; waiting for it to come back (Ctrl-C ends)")
         self._is_disconnected = True
 

@@ -1,0 +1,1 @@
+"""``pool chat``, a conversation on the terminal: ``machine`` decides, ``screen`` draws, ``link`` makes requests."""

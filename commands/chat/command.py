@@ -1,0 +1,42 @@
+"""The command ``pool chat``."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from commands.options import connection_flags, with_client
+from doors.control.client import ControlClient
+from errors import UsageError
+
+
+@click.command()
+@click.option("-s", "--session", default="chat", show_default=True, metavar="KEY", help="The session.")
+@click.option("-a", "--agent", metavar="NAME", help="Agent definition (default: main).")
+@click.option("-r", "--role", metavar="NAME", help="Role (default: default).")
+@click.option("--thinking", is_flag=True, help="Show the agent's reasoning too.")
+@with_client
+def chat(client: ControlClient, session: str, *, thinking: bool, **options: str | None) -> None:
+    """Chat with a session on this terminal.
+
+    Enter sends, also into a running turn; Alt-Enter or Ctrl-J begins a line; / lists commands. A tool call that
+    needs approval is decided with one key. Ctrl-C aborts the turn, twice leaves; what runs goes on.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError('`pool chat` needs a terminal; without one: pool prompt -s KEY "TEXT"')
+    from commands.chat.machine import ChatMachine
+    from commands.chat.screen import ChatScreen
+
+    machine = ChatMachine(session, place=connection_flags(), thinking=thinking, **options)
+    screen = ChatScreen(machine, client.path, session, _history_file())
+    click.get_current_context().exit(screen.run(client))
+
+
+def _history_file() -> Path:
+    """What was typed before, readable by this user alone."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    path = Path(base) / "pool" / "chat-history"
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.touch(mode=0o600)
+    return path

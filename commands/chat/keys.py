@@ -1,0 +1,76 @@
+"""The keys of ``pool chat``, beside those of the line editor itself."""
+
+import time
+from collections.abc import Callable
+
+from prompt_toolkit.application import get_app
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+from commands.chat.effects import Effect
+from commands.chat.machine import ChatMachine
+from commands.chat.pastes import Pastes
+
+_ANSWER_KEYS = "yanv"
+
+
+class ChatKeys:
+    """``bindings``: what each key does; the effects go to ``do``."""
+
+    def __init__(self, machine: ChatMachine, pastes: Pastes, do: Callable[[list[Effect]], None]) -> None:
+        self._machine = machine
+        self._pastes = pastes
+        self._do = do
+        self.bindings = keys = KeyBindings()
+        is_empty = Condition(lambda: not get_app().current_buffer.text)
+        is_asked = Condition(lambda: self._machine.transcript.questions.current is not None)
+        is_completing = Condition(_is_completing)
+        keys.add("enter", filter=~is_completing)(self._enter)
+        keys.add("enter", filter=is_completing)(_take_completion)
+        keys.add("escape", "enter")(_begin_line)
+        keys.add("c-j")(_begin_line)
+        keys.add("c-c")(self._interrupt)
+        keys.add("<sigint>")(self._interrupt)  # while something is printed, the terminal makes a signal of the key
+        keys.add("c-d", filter=is_empty)(lambda _event: self._do(self._machine.leave()))
+        keys.add("c-o")(lambda _event: self._do(self._machine.transcript.calls.show()))
+        keys.add(Keys.BracketedPaste)(self._paste)
+        for key in _ANSWER_KEYS:
+            keys.add(key, filter=is_asked & is_empty)(self._answer)
+
+    def _enter(self, event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        text = buffer.text
+        buffer.append_to_history()
+        buffer.reset()
+        self._do(self._machine.submit(self._pastes.expand(text), text))
+
+    def _interrupt(self, event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.reset()
+        else:
+            self._do(self._machine.interrupt(time.monotonic()))
+
+    def _paste(self, event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(self._pastes.shorten(event.data))
+
+    def _answer(self, event: KeyPressEvent) -> None:
+        """A key that answers nothing is the beginning of a text."""
+        effects = self._machine.transcript.questions.key(event.data)
+        if effects:
+            self._do(effects)
+        else:
+            event.current_buffer.insert_text(event.data)
+
+
+def _begin_line(event: KeyPressEvent) -> None:
+    event.current_buffer.insert_text("\n")
+
+
+def _is_completing() -> bool:
+    state = get_app().current_buffer.complete_state
+    return state is not None and state.current_completion is not None
+
+
+def _take_completion(event: KeyPressEvent) -> None:
+    event.current_buffer.complete_state = None

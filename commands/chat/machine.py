@@ -1,0 +1,186 @@
+"""What ``pool chat`` does with what is typed, with answers of the supervisor, and with time: effects. Pure."""
+
+import shlex
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from commands.chat.effects import Effect, GiveBack, Leave, Line, Request
+from commands.chat.transcript import ChatTranscript, history_lines
+from errors import PoolError
+from wire.messages import EventEnvelope, QueueMode, omit_none
+from wire.terminal import error_line
+
+LEAVE_SECONDS = 2.0
+"""A second Ctrl-C within this time leaves the chat."""
+SLOW_START_SECONDS = 0.5
+"""A message that has no worker after this time says why it waits."""
+LOOK_SECONDS = 2.0
+"""How often that is asked for while a message waits."""
+HISTORY_MESSAGES = 6
+HELP = {
+    "/show": "/show [N] - input and output of the latest tool call (Ctrl-O), or of the Nth latest",
+    "/leave": "/leave - leave; the session stays (Ctrl-D)",
+}
+"""The chat's own commands; all others are the supervisor's."""
+
+
+class ChatMachine:
+    """One chat.
+
+    Attributes:
+        transcript: what happens in the session.
+        agent, model: for the status line; empty until they are known.
+        waits_for: why a message has no worker yet; empty while none waits.
+        is_connected: events are being followed.
+    """
+
+    def __init__(self, session: str, *, place: str = "", thinking: bool = False, **options: str | None) -> None:
+        """``options``: agent and role of the messages. ``thinking``: show the reasoning too.
+
+        ``place``: the options by which shown commands find the supervisor.
+        """
+        self.session = session
+        self.transcript = ChatTranscript(session, thinking=thinking)
+        self.agent = options.get("agent") or ""
+        self.model = ""
+        self.waits_for = ""
+        self.is_connected = True
+        self._options = omit_none(**options)
+        self._place = place
+        self._interrupted_at: float | None = None
+        self._look_at: float | None = None
+        self._is_open = False
+
+    # --- what is typed ---
+
+    def submit(self, text: str, shown: str) -> list[Effect]:
+        """A text was entered: an answer to the open question, a command, or a message. ``shown``: as it was typed."""
+        if not text.strip():
+            return []
+        echo: list[Effect] = [*self.transcript.end_text(), Line(f"> {shown}", "bold", is_whole=True)]
+        if self.transcript.questions.current and not text.lstrip().startswith("/"):
+            return [*echo, *self.transcript.questions.deny(text)]
+        return [*echo, *self._command_or_message(text)]
+
+    def _command_or_message(self, text: str) -> list[Effect]:
+        match text.split():
+            case ["/help"]:
+                return [*map(Line, HELP.values()), *self._send(text)]
+            case ["/show"]:
+                return self.transcript.calls.show()
+            case ["/show", number] if number.isdecimal():
+                return self.transcript.calls.show(int(number))
+            case ["/leave"]:
+                return self.leave()
+        return self._send(text)
+
+    def _send(self, text: str) -> list[Effect]:
+        run = uuid.uuid4().hex
+        queue = QueueMode.STEER.value if self.transcript.running else None
+        params = omit_none(session=self.session, text=text, run=run, queue=queue, **self._options)
+        self.transcript.mine[run] = None
+        return [Request("send", "agent", params, is_ordered=True, subject=text)]
+
+    def interrupt(self, now: float) -> list[Effect]:
+        """Ctrl-C: the turn that this chat began is aborted; a second one leaves."""
+        before, self._interrupted_at = self._interrupted_at, now
+        if before is not None and now - before <= LEAVE_SECONDS:
+            return self.leave(130)
+        mine, running = self.transcript.mine, self.transcript.running
+        run = running if running in mine else next(reversed(mine), None)
+        if run is not None:
+            abort = Request("abort", "abort", {"session": self.session, "run": run})
+            return [Line("aborting; Ctrl-C again leaves", "dim"), abort]
+        other = "the turn that runs was not begun here: /stop ends it; " if running else ""
+        return [Line(f"{other}Ctrl-C again leaves", "dim")]
+
+    def leave(self, code: int = 0) -> list[Effect]:
+        """End the chat; what runs goes on, and the last line says how to come back."""
+        goes_on = " its turn goes on;" if self.is_busy else ""
+        back = f"pool chat{self._place} -s {shlex.quote(self.session)}"
+        return [Line(f"session {self.session}:{goes_on} come back with: {back}", "dim", is_whole=True), Leave(code)]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn runs, or a message that was sent from here waits."""
+        return self.transcript.running is not None or bool(self.transcript.mine)
+
+    # --- time ---
+
+    def next_wakeup(self) -> float | None:
+        """When to call ``wake``."""
+        return self._look_at
+
+    def wake(self, now: float) -> list[Effect]:
+        """It may be time to ask why a message waits."""
+        if self._look_at is None or now < self._look_at:
+            return []
+        self._look_at = now + LOOK_SECONDS
+        return [self._look("look")]
+
+    # --- the supervisor ---
+
+    def events(self, events: Iterable[EventEnvelope]) -> list[Effect]:
+        """What happened in the session, in its order."""
+        effects = [effect for event in events for effect in self.transcript.event(event)]
+        if self.transcript.running or not self.transcript.mine:
+            self.waits_for, self._look_at = "", None
+        if self.transcript.running and not self.agent:
+            effects.append(self._look("look"))
+        return effects
+
+    def connection(self, *, is_there: bool) -> list[Effect]:
+        """Events are followed from now on, or the supervisor went away."""
+        self.is_connected = is_there
+        return [self._look("open")] if is_there else []
+
+    def notice(self, text: str) -> list[Effect]:
+        """Something is to be said of the connection."""
+        return [*self.transcript.end_text(), Line(f"! {text}", "warn", is_whole=True)]
+
+    def _look(self, purpose: str) -> Request:
+        return Request(purpose, "sessions.get", {"session": self.session})
+
+    def answered(self, request: Request, result: Any, now: float) -> list[Effect]:
+        """The result of a request."""
+        match request.purpose:
+            case "send" if request.params["run"] in self.transcript.mine and not self.transcript.running:
+                self._look_at = now + SLOW_START_SECONDS
+            case "look":
+                self._read_state(result)
+            case "open":
+                self._read_state(result)
+                return self._opened(result)
+            case "history":
+                return list(history_lines(result["messages"]))
+            case "page":
+                return self.transcript.questions.page_came(request.subject, result)
+        return []
+
+    def failed(self, request: Request, error: PoolError) -> list[Effect]:
+        """The error of a request."""
+        words: list[Effect] = [*self.transcript.end_text(), Line(error_line(error), "bad", is_whole=True)]
+        match request.purpose:
+            case "open" | "look" | "history":
+                self._is_open = True  # a session that has had no message yet is not known
+                return []
+            case "send":
+                self.transcript.mine.pop(request.params["run"], None)
+                return [*words, GiveBack(request.subject)]
+            case "decide":
+                self.transcript.questions.refused(request.subject)
+        return words
+
+    def _read_state(self, view: Any) -> None:
+        self.agent, self.model = view["agent"], view["model"] or self.model
+        self.waits_for = (view["waits_for"] or "") if self._look_at is not None else ""
+
+    def _opened(self, view: Any) -> list[Effect]:
+        asked = self.transcript.questions.found(view["pending_permissions"])
+        self.transcript.running = view["last_run"] if view["state"] != "READY" else None
+        if self._is_open:
+            return asked
+        self._is_open = True
+        params = {"session": self.session, "limit": HISTORY_MESSAGES}
+        return [Request("history", "sessions.history", params), *asked]

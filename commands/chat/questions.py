@@ -1,0 +1,133 @@
+"""Tool calls that wait for a person, as the chat asks about them: one after the other. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from commands.chat.effects import CallText, Effect, Line, Request
+from commands.event_text import call_text, question_text, reason_text, shown_page
+from wire.call_page import CallPage, describe_hidden
+from wire.messages import PermissionOption, omit_none
+
+_ALWAYS = "allow_always"
+
+
+class OpenQuestion:
+    """One call. ``seen``: what the last page of a long call says; ``always``: the agent's own answer for ever."""
+
+    def __init__(self, call_id: str, page: CallPage, options: list[PermissionOption]) -> None:
+        self.call_id = call_id
+        self.page = page
+        self.seen = page.seen
+        self.always = next((option.id for option in options if option.kind == _ALWAYS), None)
+        self.is_sent = False
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the end of the call was not shown yet, so that it cannot be allowed."""
+        return bool(self.page.hidden)
+
+
+class ChatQuestions:
+    """The open calls of the session, the oldest first."""
+
+    def __init__(self, session: str) -> None:
+        self._session = session
+        self._open: dict[str, OpenQuestion] = {}
+
+    @property
+    def current(self) -> OpenQuestion | None:
+        """The one to be answered now."""
+        return next((question for question in self._open.values() if not question.is_sent), None)
+
+    @property
+    def keys(self) -> str:
+        """Which keys answer it."""
+        question = self.current
+        if question is None:
+            return ""
+        if question.is_hidden:
+            return "v shows the rest · n deny · or type what to do instead"
+        return f"y allow{' · a always' if question.always else ''} · n deny · or type what to do instead"
+
+    def asked(self, data: dict[str, Any]) -> list[Effect]:
+        """The data of the event ``permission_required``."""
+        return self._ask(data, shown_page(data))
+
+    def found(self, pending: Iterable[dict[str, Any]]) -> list[Effect]:
+        """Calls that waited when the chat began; what each would do is asked for."""
+        unknown = [call for call in pending if call["id"] not in self._open]
+        return [self._look(call["id"]) for call in unknown]
+
+    def page_came(self, call_id: str, answer: Any) -> list[Effect]:
+        """A page of a call, from ``approvals.show``."""
+        page = msgspec.convert(answer["page"], CallPage)
+        question = self._open.get(call_id)
+        if question is None:
+            return self._ask({"call": answer["call"]}, page)
+        question.page, question.seen = page, page.seen
+        return [CallText(page), *_hidden(page)]
+
+    def decided(self, call_id: str) -> None:
+        """It is closed, by any front end, or by the end of its turn."""
+        self._open.pop(call_id, None)
+
+    def close_all(self) -> None:
+        """The turn has ended, and its questions with it."""
+        self._open.clear()
+
+    def key(self, key: str) -> list[Effect]:
+        """A key was pressed while a question is open: y, n, a or v; nothing for one that does not apply."""
+        question = self.current
+        if question is None:
+            return []
+        match key:
+            case "y" if not question.is_hidden:
+                return self._decide(question, "allow")
+            case "a" if question.always and not question.is_hidden:
+                return self._decide(question, "allow", option_id=question.always)
+            case "n":
+                return self._decide(question, "deny")
+            case "v" if question.is_hidden:
+                return [self._look(question.call_id, question.page.end)]
+        return []
+
+    def deny(self, note: str) -> list[Effect]:
+        """Deny the current one, and say what to do instead."""
+        question = self.current
+        return [] if question is None else self._decide(question, "deny", note=note)
+
+    def refused(self, call_id: str) -> None:
+        """The decision was not taken: the question is open again, unless it is over."""
+        question = self._open.get(call_id)
+        if question is not None:
+            question.is_sent = False
+
+    def _ask(self, data: dict[str, Any], page: CallPage) -> list[Effect]:
+        call_id = str(data["call"]["id"])
+        self._open[call_id] = OpenQuestion(call_id, page, _options(data.get("options")))
+        words = question_text(data) if data.get("shown") else call_text(data) + reason_text(data)
+        return [Line(f"? may it call {words}", "warn", is_whole=True), CallText(page), *_hidden(page)]
+
+    def _look(self, call_id: str, offset: int = 0) -> Request:
+        params = omit_none(call_id=call_id, session=self._session, offset=offset or None)
+        return Request("page", "approvals.show", params, subject=call_id)
+
+    def _decide(self, question: OpenQuestion, decision: str, **more: str | None) -> list[Effect]:
+        question.is_sent = True
+        seen = question.seen if decision == "allow" else None
+        params = omit_none(call_id=question.call_id, session=self._session, decision=decision, seen=seen, **more)
+        return [Request("decide", "decide", params, subject=question.call_id)]
+
+
+def _hidden(page: CallPage) -> list[Effect]:
+    words = describe_hidden(page)
+    return [Line(f"… {words}", "warn")] if words else []
+
+
+def _options(options: Any) -> list[PermissionOption]:
+    try:
+        return msgspec.convert(options or [], list[PermissionOption])
+    except msgspec.ValidationError:
+        return []

@@ -1,0 +1,48 @@
+"""What stands above and below the input of a chat. Pure."""
+
+from commands.chat.machine import ChatMachine
+from wire.run_view import tail_lines
+from wire.terminal import clean, clean_stream, fit, fitting_length
+
+
+def live_lines(machine: ChatMachine, columns: int, rows: int) -> list[str]:
+    """What is under way: the block that has begun, the calls that run, why a message waits. At most ``rows``."""
+    lines = wrapped_end(machine.transcript.partial_answer, columns, rows)
+    for words, tail in machine.transcript.calls.running:
+        lines += [fit(f"· {words}", columns), *tail_lines(tail, columns)]
+    if machine.waits_for:
+        lines.append(fit(f"… waits: {clean(machine.waits_for)}", columns))
+    return lines[-rows:]
+
+
+def wrapped_end(text: str, columns: int, rows: int) -> list[str]:
+    """The last lines of a text as the terminal will break them."""
+    lines: list[str] = []
+    for line in clean_stream(text[-columns * rows :]).expandtabs(4).split("\n"):
+        begin = 0
+        while begin < max(1, len(line)):
+            end = begin + max(1, fitting_length(line[begin:], columns))
+            lines.append(line[begin:end])
+            begin = end
+    return lines[-rows:] if text else []
+
+
+def status_text(machine: ChatMachine, columns: int) -> str:
+    """State, session, agent, model, tokens, cost: a narrow terminal cuts the end."""
+    transcript = machine.transcript
+    parts = [_state(machine), machine.session, machine.agent, machine.model]
+    if transcript.tokens:
+        parts.append(f"{transcript.tokens:,} tokens")
+    if transcript.cost is not None:
+        parts.append(f"${transcript.cost:.2f}")
+    return fit(" · ".join(clean(part) for part in parts if part), columns)
+
+
+def _state(machine: ChatMachine) -> str:
+    if not machine.is_connected:
+        return "no supervisor"
+    if machine.transcript.questions.current:
+        return "approval"
+    if machine.transcript.running:
+        return "working"
+    return "waiting" if machine.is_busy else "idle"

@@ -1,0 +1,56 @@
+"""``pool chat`` on a real terminal, with a real supervisor that is killed under it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.child import SupervisorProcess
+from tests.commands.terminal import on_a_terminal
+
+pytestmark = pytest.mark.process
+
+CHAT = (sys.executable, "-m", "cli", "chat", "-s", "ada", "--socket")
+
+
+def test_one_talks_approves_loses_the_supervisor_goes_on_and_leaves(short_dir: Path) -> None:
+    settings = '[agents.main]\npermission_mode = "approval"\n'
+    state = str(short_dir / "state")
+    with (
+        SupervisorProcess(short_dir, settings) as first,
+        on_a_terminal([*CHAT, str(first.socket)], NO_COLOR="1", XDG_STATE_HOME=state) as chat,
+    ):
+        chat.read_until_shown("idle · ada")
+        chat.press('TOOL:exec {"command": "echo 4$((2*1))"}\r')
+        chat.read_until_shown("approval · ada", "y allow")
+        chat.press("y")
+        chat.read_until_shown("ok, code 0", "idle · ada · main")
+        chat.press("\x0f")  # Ctrl-O
+        chat.read_until_shown("│ 42")
+        os.kill(first.pid, signal.SIGKILL)
+        chat.read_until_shown("no supervisor · ada")
+        with SupervisorProcess(short_dir, settings) as second:
+            chat.read_until_shown("the supervisor is back", "idle · ada")
+            chat.paste("\n".join(f"line {number}" for number in range(50_000)))
+            chat.read_until_shown("[paste 1: 50,000 lines")
+            chat.press("\x03")  # Ctrl-C clears the input
+            chat.press("HANG\r")
+            chat.read_until_shown("working · ada")
+            chat.press("\x03")
+            chat.read_until_shown("aborted", "idle · ada")
+            chat.press("\x04")  # Ctrl-D
+            chat.read_until_shown("come back with: pool chat --socket", "-s ada")
+            assert chat.process.wait(90) == 0
+            with second.connect() as client:
+                assert client.call("sessions.get", {"session": "ada"})["state"] == "READY"
+    assert (short_dir / "state" / "pool" / "chat-history").stat().st_mode & 0o777 == 0o600
+
+
+def test_without_a_terminal_it_names_the_other_command(short_dir: Path) -> None:
+    with SupervisorProcess(short_dir) as supervisor:
+        command = [*CHAT, str(supervisor.socket)]
+        nowhere = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert (nowhere.returncode, "pool prompt -s KEY" in nowhere.stderr) == (2, True)
